@@ -7,6 +7,7 @@ checkout on Python's path, and the user's folder stays the current one.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import hashlib
@@ -41,8 +42,9 @@ libxcb-xkb.so.1=libxcb-xkb1 libxcb.so.1=libxcb1 libxkbcommon-x11.so.0=libxkbcomm
 """
 
 _STEP_WIDTH = 60
+UV_VARIABLES = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "find-links": "UV_FIND_LINKS"}
+"""uv's environment variable for each place of packages that pip is told of."""
 
-LINT_IMPORTS = "from importlinter.cli import lint_imports_command as lint; lint()"  # it has no `python -m` of its own
 # Four parts on two cores: the tests of the window and of programs wait more than they compute.
 TENSORFLOW = [
     "tests/unit/workloads",
@@ -51,7 +53,7 @@ TENSORFLOW = [
 UNIT = ["tests/unit", "tests/fuzz", "tests/scenarios", "tests/contract"]
 IGNORED = [f"--ignore={path}" for path in TENSORFLOW]
 REST = [f"--ignore={path}" for path in (*UNIT, "tests/integration")]
-CHECKS = ("ruff check .", "ruff format --check .", "mypy", "lint-imports", " ".join(["pytest", *REST]))
+CHECKS = ("ruff check .", "ruff format --check .", "mypy", " ".join(["pytest", *REST]))
 PYTEST = "pytest -p no:cacheprovider"
 BACKGROUND_CHECKS = tuple(
     " ".join([PYTEST, *part]) for part in (TENSORFLOW, [*UNIT, *IGNORED], ["tests/integration", *IGNORED])
@@ -101,11 +103,11 @@ def app_arguments(words: Sequence[str], platform: str, environment: Mapping[str,
     return list(words) if words or display else ["experiment", "--preset", "quick"]
 
 
-def next_step(stamp: Stamp | None, wanted: Stamp) -> str:
+def next_step(stamp: Stamp | None, goal: Stamp) -> str:
     """Return `nothing`, `update` (other requirements) or `make` (no complete environment, or of another Python)."""
-    if stamp is None or stamp.python != wanted.python:
+    if stamp is None or stamp.python != goal.python:
         return "make"
-    return "nothing" if stamp.digest == wanted.digest and set(wanted.extras) <= set(stamp.extras) else "update"
+    return "nothing" if stamp.digest == goal.digest and set(goal.extras) <= set(stamp.extras) else "update"
 
 
 def apt_commands(packages: Sequence[str], need: str, host: Host) -> list[list[str]]:
@@ -158,8 +160,8 @@ class ShownProgress:
         """Show the line once a second, and go on."""
         erase, end = ("\r\033[K", "") if sys.stderr.isatty() else ("", "\n")
         if seconds != self._seconds and (erase or seconds % 10 == 0):
-            shown = f"  {seconds // 60}:{seconds % 60:02} {self._title}  {brief_step(line)}"
-            print(f"{erase}{shown}", end=end, file=sys.stderr, flush=True)
+            text = f"  {seconds // 60}:{seconds % 60:02} {self._title}  {brief_step(line)}"
+            print(f"{erase}{text}", end=end, file=sys.stderr, flush=True)
         self._seconds = seconds
         return True
 
@@ -199,10 +201,46 @@ def install(folder: Path, uv: str | None, extras: Iterable[str]) -> None:
         *project["dependencies"],
         *(name for extra in extras for name in project["optional-dependencies"][extra]),
     ]
-    command = [*installer(folder / PYTHON, uv), "--constraint", str(folder / "constraints.txt"), *packages]
-    run_logged("Installing packages", command, folder)
+    constraints = ["--constraint", str(folder / "constraints.txt")]
+    pip = [*installer(folder / PYTHON, None), *constraints]
+    own = [name for name in packages if re.match(r"uv\b", name)]
+    if uv:
+        run_logged("Installing packages", [*installer(folder / PYTHON, uv), *constraints, *packages], folder)
+    elif not own or not installs_with_own_uv(folder, [*pip, *own], [*constraints, *packages]):
+        run_logged("Installing packages", [*pip, *packages], folder)
     for site in folder.glob(".venv/lib/python*/site-packages"):
         (site / "variantscope.pth").write_text("../../../..\n")  # relative, so that the checkout can be moved
+
+
+def installs_with_own_uv(folder: Path, get_uv: Sequence[str], words: Sequence[str]) -> bool:
+    """Install with the uv that is one of the packages, several times as fast as pip; return whether it could."""
+    try:
+        run_logged("Installing uv", get_uv, folder)
+        settings = subprocess.run(
+            [str(folder / PYTHON), "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
+        ).stdout
+        uv = installer(folder / PYTHON, str(folder / ".venv/bin/uv"))
+        run_logged("Installing packages", ["env", *uv_variables(settings), *uv, *words], folder)
+    except (InstallError, subprocess.CalledProcessError):
+        return False  # pip has settings that uv lacks, and says what is wrong
+    return True
+
+
+def uv_variables(settings: str) -> list[str]:
+    """Return what tells uv where pip finds packages, from `pip config list`; pip takes the best of all its indexes.
+
+    Raises:
+        InstallError: It may use no index: pip installs as it is told.
+    """
+    variables = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
+    for line in sorted(settings.splitlines(), key=lambda line: line.startswith(":env:")):  # which win, as with pip
+        name, _, value = line.partition("=")
+        name, values = name.rpartition(".")[2], str(ast.literal_eval(value)).split()
+        if name == "no-index":
+            raise InstallError("uv cannot be told by a variable to use no index.")
+        if name in UV_VARIABLES:
+            variables[UV_VARIABLES[name]] = ("," if name == "find-links" else " ").join(values)
+    return [f"{name}={value}" for name, value in variables.items()]
 
 
 def try_processor(folder: Path) -> None:
@@ -222,8 +260,8 @@ def find_libraries(folder: Path, host: Host, *, must: bool) -> bool:
     Raises:
         InstallError: It must, and the libraries are missing.
     """
-    known = [pair.split("=") for pair in QT_LIBRARIES.split() if sys.platform == "linux"]
-    missing = {library: package for library, package in known if not loadable(library)}
+    libraries = [pair.split("=") for pair in QT_LIBRARIES.split() if sys.platform == "linux"]
+    missing = {library: package for library, package in libraries if not loadable(library)}
     need = f"the window needs system libraries ({', '.join(missing)})"
     try:
         for command in apt_commands(list(missing.values()), need, host) if missing else ():
@@ -243,41 +281,42 @@ def prepare(folder: Path, extras: list[str], qt: bool) -> None:
     """
     requirements = b"".join((folder / name).read_bytes() for name in ("pyproject.toml", "constraints.txt"))
     python = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    wanted = Stamp(python, hashlib.sha256(requirements).hexdigest(), extras, libraries=True)
+    goal = Stamp(python, hashlib.sha256(requirements).hexdigest(), extras, libraries=True)
     old = read_stamp(folder)
-    if old and next_step(old, wanted) == "nothing" and (old.libraries or not qt):
+    if old and next_step(old, goal) == "nothing" and (old.libraries or not qt):
         return
     if not os.access(folder, os.W_OK):
         raise InstallError(f"{folder} cannot be written; clone VariantScope into a folder of your own.")
     host = Host(root=os.geteuid() == 0, apt=shutil.which("apt-get") is not None, uv=shutil.which("uv"))
     with locked(folder, on_wait=say_waiting):
-        bring_to(folder, host, replace(wanted, libraries=find_libraries(folder, host, must=qt)))
+        bring_to(folder, host, replace(goal, libraries=find_libraries(folder, host, must=qt)))
 
 
-def bring_to(folder: Path, host: Host, wanted: Stamp) -> None:
-    """Make .venv as `wanted`, or update it; its stamp is deleted meanwhile, so an interrupted install is repeated."""
+def bring_to(folder: Path, host: Host, goal: Stamp) -> None:
+    """Make .venv as `goal`, or update it; its stamp is deleted meanwhile, so an interrupted install is repeated."""
     old = read_stamp(folder)
-    step = next_step(old, wanted)
+    step = next_step(old, goal)
     (folder / STAMP).unlink(missing_ok=True)
     if step == "make":
-        size = "several GB, CUDA with it," if "cuda" in wanted.extras else "about 800 MB"
+        size = "several GB, CUDA with it," if "cuda" in goal.extras else "about 800 MB"
         print(f"Setting up VariantScope in {folder / '.venv'}, once: {size} to download.", file=sys.stderr)
         make_environment(folder, host)
     elif old:
-        wanted = replace(wanted, extras=sorted({*old.extras, *wanted.extras}))
+        goal = replace(goal, extras=sorted({*old.extras, *goal.extras}))
     try:
         if step != "nothing":
-            install(folder, host.uv, wanted.extras)
+            install(folder, host.uv, goal.extras)
             try_processor(folder)
     except InstallError:  # the installer failed by itself and leaves no partial package: the next start continues
-        (folder / STAMP).write_text(json.dumps(asdict(replace(wanted, digest=""))))
+        (folder / STAMP).write_text(json.dumps(asdict(replace(goal, digest=""))))
         raise
-    (folder / STAMP).write_text(json.dumps(asdict(wanted)))
+    (folder / STAMP).write_text(json.dumps(asdict(goal)))
 
 
 def run_checks(folder: Path, words: Sequence[str]) -> int:
     """Run every check that needs no GPU, or only pytest with these arguments; return the exit status."""
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # four parts at once: its threads spin while they wait
     for installs in ("tests.fakes.sshd", "tests.fakes.display"):
         passes(folder, [installs])
     if words:
@@ -339,8 +378,7 @@ def passes(folder: Path, check: Sequence[str]) -> bool:
 
 def check_command(folder: Path, check: Sequence[str]) -> list[str]:
     """Return a check as a command of .venv's Python."""
-    arguments = ["-c", LINT_IMPORTS] if check == ["lint-imports"] else ["-m", *check]
-    return [str(folder / PYTHON), *arguments]
+    return [str(folder / PYTHON), "-m", *check]
 
 
 def main(words: list[str]) -> int:

@@ -43,8 +43,8 @@ def _has_display() -> bool:
 
 def _check_x11() -> None:
     """Raise `ImportError` where Qt would end the program: for X11 it needs a library that many systems lack."""
-    wanted = os.environ.get("QT_QPA_PLATFORM", "" if os.environ.get("WAYLAND_DISPLAY") else "xcb")
-    if sys.platform == "linux" and wanted == "xcb":
+    platform = os.environ.get("QT_QPA_PLATFORM", "" if os.environ.get("WAYLAND_DISPLAY") else "xcb")
+    if sys.platform == "linux" and platform == "xcb":
         import ctypes
 
         try:
@@ -57,8 +57,8 @@ def _qt_remedy(error: ImportError) -> str:
     if not isinstance(error, ModuleNotFoundError):
         command = "sudo apt-get install libgl1 libqt6gui6 libxcb-cursor0"
         return f"Install the libraries that it needs (on Debian and Ubuntu `{command}`)"
-    wanted = "python3 start.py" if checkout_root() else "pip install PySide6-Essentials pyqtgraph"
-    return f"Install it with `{wanted}`"
+    installer = "python3 start.py" if checkout_root() else "pip install PySide6-Essentials pyqtgraph"
+    return f"Install it with `{installer}`"
 
 
 def _open_window(

@@ -233,6 +233,7 @@ class AgentHello(msgspec.Struct, frozen=True, kw_only=True, tag="agent_hello", t
         python: Version of the agent's Python.
         scratch: The agent's own folder for files of jobs and weights; it is gone with the agent.
         environments: Names of the environments there that the program made.
+        frameworks: The frameworks, by the value of the parameter, that runs have which name no Python.
     """
 
     protocol: int
@@ -245,6 +246,7 @@ class AgentHello(msgspec.Struct, frozen=True, kw_only=True, tag="agent_hello", t
     python: Name
     scratch: Text
     environments: Texts = ()
+    frameworks: Texts = ()
 
 
 class Pong(msgspec.Struct, frozen=True, kw_only=True, tag="pong", tag_field=TAG):
@@ -304,6 +306,14 @@ class HostDescribed(msgspec.Struct, frozen=True, kw_only=True, tag="host_describ
     environment: TextByName
 
 
+class InspectedFramework(msgspec.Struct, frozen=True, kw_only=True):
+    """A framework by the value of the parameter, in the Python of runs that name none; None where that lacks it."""
+
+    name: Name
+    interpreter: Text
+    version: Name | None
+
+
 class HostInspected(msgspec.Struct, frozen=True, kw_only=True, tag="host_inspected", tag_field=TAG):
     """What a check of the host shows.
 
@@ -312,8 +322,7 @@ class HostInspected(msgspec.Struct, frozen=True, kw_only=True, tag="host_inspect
         user: The user that the agent runs as.
         home: The user's home folder.
         home_free_bytes: Space in it that the user may use.
-        interpreter: The Python of a run that names none.
-        framework_version: The framework's version there; None where there is none.
+        frameworks: All that the program knows, there or not.
         environments: The names of the environments that `env add` made there.
     """
 
@@ -321,8 +330,7 @@ class HostInspected(msgspec.Struct, frozen=True, kw_only=True, tag="host_inspect
     user: Name
     home: Text
     home_free_bytes: Bytes
-    interpreter: Text
-    framework_version: Name | None
+    frameworks: Annotated[tuple[InspectedFramework, ...], msgspec.Meta(max_length=10)]
     environments: Texts = ()
 
 

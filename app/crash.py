@@ -33,11 +33,11 @@ def install_hooks() -> None:
             write_report(f"{kind.__name__}: {error}", "".join(traceback.format_exception(kind, error, trace)))
         earlier(kind, error, trace)
 
-    def report_of_thread(found: threading.ExceptHookArgs) -> None:
-        if found.exc_value is not None and not issubclass(found.exc_type, SystemExit):
-            lines = traceback.format_exception(found.exc_type, found.exc_value, found.exc_traceback)
-            write_report(f"{found.exc_type.__name__}: {found.exc_value}", "".join(lines))
-        earlier_of_threads(found)
+    def report_of_thread(failure: threading.ExceptHookArgs) -> None:
+        if failure.exc_value is not None and not issubclass(failure.exc_type, SystemExit):
+            lines = traceback.format_exception(failure.exc_type, failure.exc_value, failure.exc_traceback)
+            write_report(f"{failure.exc_type.__name__}: {failure.exc_value}", "".join(lines))
+        earlier_of_threads(failure)
 
     sys.excepthook = report
     threading.excepthook = report_of_thread

@@ -24,7 +24,7 @@ FILE_VARIABLE = "VARIANTSCOPE_GRANTS"
 """The environment variable that names another file."""
 
 _REQUESTS = {
-    "interpreter": "run {value} as Python{place}",
+    "interpreter": "run {value} as Python{where}",
     "host": "connect to {value}",
     "source": "run the code of {path} (SHA-256 {value})",
 }
@@ -58,8 +58,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def request(self) -> str:
         """Return what is to be allowed, in full and in one plain line."""
-        place = f" on {self.host}" if self.host else ""
-        words = _REQUESTS[self.kind].format(value=self.value, place=place, path=self.path)
+        where = f" on {self.host}" if self.host else ""
+        words = _REQUESTS[self.kind].format(value=self.value, where=where, path=self.path)
         return plain_text(words.replace("\n", "\\n").replace("\t", "\\t"))
 
     @property

@@ -100,7 +100,7 @@ def log_folder() -> Path:
 def log_file() -> Path | None:
     """Return this process's log, which need not exist yet; None where there is none."""
     handlers = logging.getLogger(_PROGRAM).handlers
-    return next((Path(each.baseFilename) for each in handlers if isinstance(each, logging.FileHandler)), None)
+    return next((Path(handler.baseFilename) for handler in handlers if isinstance(handler, logging.FileHandler)), None)
 
 
 def log_tail(lines: int) -> str:

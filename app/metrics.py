@@ -40,14 +40,14 @@ class ListColumn:
     """A metric as a column of History.
 
     `order` is the name that `--sort` and saved filters use, `sql` the expression over `runs` that is compared, `widest`
-    the longest text to make room for, `shown` whether the column is shown until the user chooses, `in_terminal` whether
-    `list` prints it too.
+    the longest text to make room for, `is_default` whether the column is shown until the user chooses, `in_terminal`
+    whether `list` prints it too.
     """
 
     order: str
     sql: str
     widest: str
-    shown: bool = True
+    is_default: bool = True
     in_terminal: bool = False
 
 
@@ -122,14 +122,14 @@ class Metric:
     def figures(self, values: Sequence[float | None], examples: Sequence[str]) -> list[str]:
         """Return values that stand side by side, in the unit that suits them if that is one, else as in columns."""
         pairs = list(zip(values, examples, strict=True))
-        found = [self.figure(*pair) for pair in pairs]
-        chosen = {text.partition("\N{NO-BREAK SPACE}")[2] for text in found if text != units.ABSENT}
-        return found if len(chosen) == 1 else [self.text(*pair) for pair in pairs]
+        texts = [self.figure(*pair) for pair in pairs]
+        chosen = {text.partition("\N{NO-BREAK SPACE}")[2] for text in texts if text != units.ABSENT}
+        return texts if len(chosen) == 1 else [self.text(*pair) for pair in pairs]
 
     def aggregate(self, values: Sequence[float | None]) -> float | None:
         """Return the figure of several runs from their values; None where no run has one."""
-        known = [value for value in values if value is not None]
-        return _FOLDS[self.fold](known) if known else None
+        numbers = [value for value in values if value is not None]
+        return _FOLDS[self.fold](numbers) if numbers else None
 
 
 RunMetrics = Mapping[str, float | None]
@@ -236,7 +236,7 @@ def _utilisation_detail(row: RunRow) -> str:
     basis = f"Of {peak}, measured with a large matrix product"
     if (mfu(row.summary) or 0) <= 1:
         return basis
-    return f"{basis}; the peak was measured too low: `calibrate` on a quiet machine measures it anew"
+    return f"{basis}; the peak was measured too low: measure it anew on a quiet machine"
 
 
 def _duration_detail(row: RunRow) -> str:
@@ -258,7 +258,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(key="step_p50", label="Step p50", unit="ms", of_summary=field("step_ms_p50"), better="lower",
            help="Median time of one step", json="step_ms.p50",
            headline=True, brief=True, compared=True, in_terminal=True,
-           list_column=ListColumn(order="step_ms_p50", sql="step_ms_p50", widest="1,000", shown=False)),
+           list_column=ListColumn(order="step_ms_p50", sql="step_ms_p50", widest="1,000", is_default=False)),
     Metric(key="step_p95", label="Step p95", title="p95", unit="ms", of_summary=field("step_ms_p95"), better="lower",
            help="19 of 20 steps were faster, by the mean step of their block", json="step_ms.p95", compared=True),
     Metric(key="step_p99", label="Step p99", title="p99", unit="ms", of_summary=field("step_ms_p99"), better="lower",
@@ -287,7 +287,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(key="mean_power", label="Mean power", unit="W", of_summary=field("mean_power_mw"), better="lower",
            format=units.with_unit, unit_size=1000, json="power.mean_mw", section="Energy",
            help="Mean power of the run's GPUs together while measuring", headline=True, brief=True, compared=True,
-           list_column=ListColumn(order="mean_power", sql="mean_power_mw", widest="1,000", shown=False)),
+           list_column=ListColumn(order="mean_power", sql="mean_power_mw", widest="1,000", is_default=False)),
     Metric(key="peak_power", label="Peak power", unit="W", of_run=peak_power_mw, reads=("power_mw",), fold="highest",
            better="lower", format=units.with_unit, unit_size=1000, json="power.peak_mw", section="Energy",
            help="Highest power of the run's GPUs together while measuring", compared=True),
@@ -342,7 +342,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(key="duration", label="Duration", unit="", of_row=_duration_s, format=_duration, json="duration_s",
            help="From the start of the run to its end", section="Run", detail=_duration_detail,
            list_column=ListColumn(order="duration", sql="ended_utc_ns - started_utc_ns", widest="10:00:00",
-                                  shown=False)),
+                                  is_default=False)),
     Metric(key="sample_rate", label="Readings", unit="per second", of_summary=field("sample_hz"), format=_fixed(1),
            help="Readings of telemetry per second", json="telemetry.sample_hz", section="Telemetry"),
     Metric(key="jitter_p50", label="Jitter p50", unit="ms", of_summary=field("sample_jitter_ms_p50"),

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import functools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,6 +39,7 @@ PROGRAM = "variantscope" if checkout_root() is None else "python -m app"
 """What a user types to start it, for every sentence that names a command."""
 
 
+@functools.cache
 def program_version() -> str:
     """Return the version of this program, from its pyproject.toml or, where that was not installed, its metadata."""
     import importlib.metadata  # here: the window's first paint needs neither

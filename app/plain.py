@@ -28,7 +28,7 @@ def plain_text(text: str) -> str:
 
     JSON means the same afterwards: there such a character can only be in a string, where that is how it is escaped.
     """
-    return _NOT_PLAIN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _NOT_PLAIN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def one_line(text: str, max_chars: int = 200) -> str:

@@ -121,7 +121,8 @@ def decode_plan(text: str) -> Plan:
         msgspec.MsgspecError: The text is no plan of this version.
     """
     plan = msgspec.json.decode(text, type=Plan)
-    transfers = (msgspec.structs.replace(each, spec=with_defaults(each.spec)) for each in plan.weight_transfers)
+    pairs = ((transfer, with_defaults(transfer.spec)) for transfer in plan.weight_transfers)
+    transfers = (msgspec.structs.replace(transfer, spec=spec) for transfer, spec in pairs)
     return msgspec.structs.replace(
         plan, variants=tuple(map(with_defaults, plan.variants)), weight_transfers=tuple(transfers)
     )

@@ -48,7 +48,7 @@ def _search_word(word: str) -> SearchWord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundRuns:
+class SearchResult:
     """What a query found.
 
     Attributes:
@@ -62,6 +62,19 @@ class FoundRuns:
     fields: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     left_out: int = 0
     wider: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """What the runs that a query found have in common.
+
+    Attributes:
+        agreed: The orders by which none of several runs differs from another.
+        largest: By workload the largest throughput and energy for one example, by order; None where none has any.
+    """
+
+    agreed: frozenset[str] = frozenset()
+    largest: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
 
 
 FACETS: tuple[str, ...] = (
@@ -213,13 +226,13 @@ class ExpectedResolution:
 
     Attributes:
         repeats: Repeats of each variant.
-        found: What they can show; None where no spread is known, or a single repeat has no interval.
+        estimate: What they can show; None where no spread is known, or a single repeat has no interval.
         noise_runs: Stored runs that this is estimated from.
         of_other_variants: Whether these are of any variants of its workload.
     """
 
     repeats: int
-    found: Resolution | None
+    estimate: Resolution | None
     noise_runs: int = 0
     of_other_variants: bool = False
 

@@ -34,43 +34,6 @@ def _decimals(value: float, digits: int) -> int:
     return min(12, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
 
 
-def typed_number(text: str, *, whole: bool = False) -> float | None:
-    """Return the number that somebody typed, with a point or a comma and digits of any script.
-
-    None for what is none, and for what means another number elsewhere: `1,234`, unless it has to be a `whole` one.
-    """
-    found = _TYPED.fullmatch("".join(_plain_sign(sign) for sign in text.strip()))
-    if found is None or not (found["digits"] or found["decimals"]):
-        return None
-    marks = re.sub(r"\d", "", found["digits"])
-    if found["mark"] and (whole or found["mark"] == marks[:1]):
-        return None
-    if len(marks) == 1 and not found["mark"]:
-        if marks == ("." if whole else ","):
-            return None
-        if marks == ".":
-            return float(found[0])
-    digits = re.sub(r"\D", "", found["digits"])
-    return float(f"{found['sign']}{digits or 0}.{found['decimals'] or 0}{found['power'] or ''}")
-
-
-_TYPED = re.compile(
-    r"(?P<sign>[+-]?)(?P<digits>[1-9]\d{0,2}(?:([.,' ])\d{3})(?:\3\d{3})*|\d*)"
-    r"(?:(?P<mark>[.,])(?P<decimals>\d*))?(?P<power>[eE][+-]?\d+)?",
-    re.ASCII,
-)
-_SIGNS = {
-    "\N{ARABIC DECIMAL SEPARATOR}": ".",
-    "\N{ARABIC THOUSANDS SEPARATOR}": "'",
-    "\N{RIGHT SINGLE QUOTATION MARK}": "'",
-    "\N{MINUS SIGN}": "-",
-}
-
-
-def _plain_sign(sign: str) -> str:
-    return str(int(sign)) if sign.isdecimal() else " " if sign.isspace() else _SIGNS.get(sign, sign)
-
-
 def with_minus(figures: str) -> str:
     """Return figures with a minus as wide as a plus in place of a hyphen, as `−2.1`."""
     return figures.replace("-", "\N{MINUS SIGN}")
@@ -181,8 +144,8 @@ def bytes_of_total(value: float | None, total: float | None) -> str:
     if total is None or not is_known(value):
         return byte_size(value)
     scale, unit = bytes_unit(total)
-    whole = total / scale
-    return f"{value / scale:,.1f} of {whole:,.{0 if whole >= 100 else 1}f}{_SPACE}{unit}"
+    scaled_total = total / scale
+    return f"{value / scale:,.1f} of {scaled_total:,.{0 if scaled_total >= 100 else 1}f}{_SPACE}{unit}"
 
 
 def plural(word: str, count: float = 2) -> str:
@@ -212,8 +175,8 @@ def span(low: str, high: str) -> str:
 
 def range_of(values: Iterable[float], text: Callable[[float], str]) -> str:
     """Return the smallest and the largest of some values as a range; one number where both read the same."""
-    found = list(values)
-    low, high = text(min(found)), text(max(found))
+    numbers = list(values)
+    low, high = text(min(numbers)), text(max(numbers))
     return low if low == high else span(low, high)
 
 
@@ -280,8 +243,8 @@ def clock(seconds: float, decimals: int = 0) -> str:
     """Return a time of a plot as `0:30`, finer as `0:16.5`, with hours as `1:02:10`; a negative one with a minus."""
     scale: int = 10**decimals
     parts = round(abs(seconds) * scale)
-    whole, fraction = divmod(parts, scale)
-    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    total_s, fraction = divmod(parts, scale)
+    hours, minutes, rest = total_s // 3600, total_s // 60 % 60, total_s % 60
     text = f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
     sign = "−" if seconds < 0 < parts else ""
     return f"{sign}{text}" + (f".{fraction:0{decimals}d}" if decimals else "")

@@ -10,7 +10,7 @@ import pyqtgraph as pg
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication, QLabel, QVBoxLayout, QWidget
 
-from app.gui.plot.drawn_curves import PanelCurve
+from app.gui.plot.curves import PanelCurve
 from app.gui.plot.time_panel import TimePanel
 from app.gui.theme import GRID, Theme
 from app.paths import RESOURCES
@@ -78,7 +78,7 @@ class ProgramPanels(QWidget):
             for index, (series, y) in enumerate(zip(pair, ys, strict=True)):
                 series.append(now, y[number % self._count])
                 panel.give(f"{index}", PanelCurve(index, f"GPU {index}", ShiftedCurve(series, now), mark=f"{index}"))
-                panel.set_value(f"{index}", f"{y[number % self._count]:.0f}")
+                panel.legend.set_value(f"{index}", f"{y[number % self._count]:.0f}")
             panel.refresh()
 
 

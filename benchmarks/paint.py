@@ -76,11 +76,13 @@ def program(database: Path, *, plots: bool = False) -> None:
     timer = QTimer()
     if plots:
         stack = workbench.run_view.live.stack
-        timer.timeout.connect(lambda: report() if any(map(_has_curve, stack.shown)) else None)
+        timer.timeout.connect(lambda: report() if any(map(_has_curve, stack.visible_plots)) else None)
         timer.start(_LOOK_MS)
     else:
         workbench.window.painted.connect(report)
     workbench.start()
+    if plots:
+        workbench.run_view.show_live()  # in place of the questions
     application.exec()
 
 

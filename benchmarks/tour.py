@@ -36,7 +36,7 @@ Widget = TypeVar("Widget", bound=QWidget)
 Step = tuple[str, Callable[[], object]]
 
 _PAUSE_S = 0.3
-OVER_MS = 50.0
+OVER_MS = 60.0
 _UNDER_WAY_S = 0.015
 """For how long a turn goes on before it is looked at, and how often from then on."""
 _FRAMES = 4

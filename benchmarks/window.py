@@ -25,8 +25,9 @@ from benchmarks.harness import Result, module_output
 SHORT, LONG = 12_000, 1_728_000
 """Points per curve: ten minutes and 24 hours at 20 Hz."""
 
-_TRACE_MS, _NOISE_MS, _DAY_MS = 4.0, 6.0, 6.0
-_TRACE_RATIO, _NOISE_RATIO = 11.0, 11.0
+_FRAME_MS = 1000 / 60
+"""A screen shows no more frames; less would take machinery for what nobody sees (docs/measurements)."""
+_RATIO_TO_PLAIN = 6.0
 """How many times as long plain pyqtgraph must take."""
 _SESSION_SAMPLES = 8 * 3600 * 20
 _SESSION_CURVES = 2 * 8
@@ -40,13 +41,15 @@ def measure_frames() -> Sequence[Result]:
     trace, noise, long = (medians[which] for which in ("trace", "noise", "long"))
     points, day = f"{SHORT:,} points per curve", f"frame of {LONG:,} points per curve"
     return [
-        *_frame_results(f"frame of a recorded trace, {points}", times["trace"], _TRACE_MS),
+        *_frame_results(f"frame of a recorded trace, {points}", times["trace"], _FRAME_MS),
         _baseline_result(
-            "recorded trace in plain pyqtgraph, against ours", medians["plain trace"], trace, _TRACE_RATIO
+            "recorded trace in plain pyqtgraph, against ours", medians["plain trace"], trace, _RATIO_TO_PLAIN
         ),
-        *_frame_results(f"frame of white noise, {points}", times["noise"], _NOISE_MS),
-        _baseline_result("white noise in plain pyqtgraph, against ours", medians["plain noise"], noise, _NOISE_RATIO),
-        *_frame_results(day, times["long"], _DAY_MS),
+        *_frame_results(f"frame of white noise, {points}", times["noise"], _FRAME_MS),
+        _baseline_result(
+            "white noise in plain pyqtgraph, against ours", medians["plain noise"], noise, _RATIO_TO_PLAIN
+        ),
+        *_frame_results(day, times["long"], _FRAME_MS),
         Result(name=f"the same, against {points}", value=long, unit="ms", baseline=medians["short"], limit=1.5),
         *_many_hosts(),
         Result(name="curves of 8 h at 20 Hz, 8 on each of 2 GPUs", value=_session_mb(), unit="MB", limit=_SESSION_MB),
@@ -131,7 +134,7 @@ def _first_paint(window: str) -> tuple[float, bool]:
     return (int(painted_ns) - started_ns) / 1e9, tensorflow == "1"
 
 
-_STALL_MS = 50.0
+_STALL_MS = 60.0
 _MEMORY_MB = 250.0
 _GROWTH_MB = 10.0
 _LISTED = 8

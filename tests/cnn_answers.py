@@ -18,7 +18,7 @@ SIZES: dict[str, dict[str, Value]] = {
 }
 
 
-SEED = 4
+SEED = 11
 TOO_NEAR = 3e-6
 """As near to a jump of a gradient float32 may be on its other side; with the seed above no value is."""
 
@@ -44,7 +44,7 @@ def random_cnn(workload: str, variant: Variant) -> Any:
 
 
 def _batch(variant: Variant, layout: str) -> Any:
-    from workloads.tensorflow.synthetic import synthetic_images
+    from workloads.seeding import synthetic_images
 
     return synthetic_images(3, 0, int(variant["batch_size"]), layout)
 
@@ -146,14 +146,14 @@ def numpy_answers(workload: str, variant: Variant) -> Answers:
     In place of gradients stand the slopes along `_directions`, by central differences.
     """
     batch, classes = _batch(variant, "NHWC")
-    images = batch.numpy().astype(np.float64)
+    images = batch.astype(np.float64)
     weights = [weight.numpy().astype(np.float64) for weight in random_cnn(workload, variant).weights]
 
     def training(weights: Sequence[Array]) -> tuple[float, _Pass]:
         through = _Pass(iter(weights), bool(variant["bias"]))
         logits = _logits(through, workload, variant, images)
         sums = np.log(np.exp(logits).sum(1))
-        return float((sums - logits[np.arange(len(images)), classes.numpy()]).mean()), through
+        return float((sums - logits[np.arange(len(images)), classes]).mean()), through
 
     def slope(number: int, direction: Array, step: float = 1e-7) -> float:
         above, below = (

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 # Hundreds of processes are started: each would compile every source anew, a fifth of its time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # Some modules of tests import TensorFlow, which reads this once: as every worker sets it.
 for _name, _value in FRAMEWORK.default_variables.items():
     os.environ.setdefault(_name, _value)
@@ -41,7 +42,7 @@ atexit.register(shutil.rmtree, _LOG_FOLDER, ignore_errors=True)
 settings.register_profile("long", max_examples=1_000, deadline=None, print_blob=True)
 
 HAS_GPU = Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
-MANY_OBJECTS = 100_000
+MANY_OBJECTS = 30_000
 """More than a test leaves: all that was imported is several times as many."""
 LEAVING_S = 60.0
 """Time that a process or thread may take to end after the request."""

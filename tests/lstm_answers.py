@@ -62,7 +62,7 @@ def batch_of(variant: Variant) -> Any:
     from workloads.tensorflow.runtime import compute_dtype
 
     dtype = compute_dtype(str(variant["precision"]))
-    inputs, targets = model.recipe_of("lstm")(variant).batch(0)
+    inputs, targets = tf.nest.map_structure(tf.convert_to_tensor, model.recipe_of("lstm")(variant).batch(0))
     return tf.nest.map_structure(lambda x: tf.cast(x, dtype) if x.dtype.is_floating else x, inputs), targets
 
 

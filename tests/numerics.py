@@ -39,7 +39,7 @@ GOAL = 1e-4
 SMALL = {
     workload: {"batch_size": 4, "seed": cnn_answers.SEED, **sizes} for workload, sizes in cnn_answers.SIZES.items()
 }
-SIZES: dict[str, Value] = {"batch_size": 4, "timesteps": 7, "units": 4, "features": 3}
+SIZES: dict[str, Value] = {"batch_size": 4, "timesteps": 5, "units": 4, "features": 3}
 BOTH: dict[str, Value] = {"layers": 2, "bidirectional": True}
 DROPOUT: dict[str, Value] = {"dropout": 0.5, "batch_size": 5, "layers": 2}
 """At most two layers, and sizes that tell a batch from a width, for `patterned_dropout`."""
@@ -62,8 +62,9 @@ def cases(workload: str) -> dict[str, Mapping[str, Value]]:
     if networks := NETWORKS.get(workload):
         return {f"{at} {title}": {"layout": at, **given} for title, given in networks.items() for at in LAYOUTS}
     read = {field.name for field in fields(RECURRENT_LAYERS[workload].config)}
+    # Two iterations of three steps, and a rest.
     several_steps = {
-        f"{each.name} 3": {each.name: 3, "layers": 2}
+        f"{each.name} 3": {each.name: 3, "layers": 2, "timesteps": 7}
         for each in find_workload(workload).parameters
         if each.kind == "integer" and each.same_result and each.name in read
     }

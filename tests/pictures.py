@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.gui.texts import displayed_text
+
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 import msgspec
@@ -80,6 +82,7 @@ def _read_and_draw(workbench: Workbench) -> None:
     ended: list[None] = []
     workbench.reads.run(lambda: None, ended.append, lambda _: None)
     wait_until(lambda: ended and not _is_drawing(workbench))
+    QApplication.sendPostedEvents()  # a layout asks for that of what it is in
 
 
 def _is_drawing(workbench: Workbench) -> bool:
@@ -309,7 +312,7 @@ def fill_queue(workbench: Workbench) -> None:
     workbench.queue.add(plan("Layout", "cnn10", 3, {"layout": ["NHWC", "NCHW"]}))
     view = workbench.run_view.queue_view()
     view.unfold()
-    wait_until(lambda: "Batch size" in view.ended_banner.displayed_text and "Measuring" in labels(workbench))
+    wait_until(lambda: "Batch size" in displayed_text(view.ended_banner) and "Measuring" in labels(workbench))
 
 
 def answer_experiment(workbench: Workbench) -> None:
@@ -320,7 +323,7 @@ def answer_experiment(workbench: Workbench) -> None:
 
     def has_answer() -> bool:
         result = workbench.run_view.live.result
-        return result is not None and " to " in result.displayed_text() and "Measuring" in labels(workbench)
+        return result is not None and " to " in displayed_text(result) and "Measuring" in labels(workbench)
 
     wait_until(has_answer)
 

@@ -1,11 +1,12 @@
 """Make the reference runs in resources/reference from measured databases.
 
-    python -m tests.reference_files resources/reference/lstm.db "LSTM" MEASURED.db ...
+    python -m tests.reference_files resources/reference/lstm.db.gz "LSTM" MEASURED.db ...
 
 The second argument names the experiment that groups the runs in History. A variant that several databases have is taken
 from the last of them. The databases are copied first; the program's own export writes the file over the old one.
 """
 
+import gzip
 import shutil
 import sys
 import tempfile
@@ -33,7 +34,7 @@ def make(target: Path, what: str, measured: Sequence[Path]) -> int:
     """Write the completed runs of databases to one file, tagged as reference runs; return how many.
 
     Args:
-        target: Path of the file.
+        target: Path of the file, packed.
         what: The workload, in the name of the experiment that groups the runs.
         measured: The databases.
     """
@@ -57,11 +58,11 @@ def make(target: Path, what: str, measured: Sequence[Path]) -> int:
                 utc_ns=runs[0].row.started_utc_ns,
             )
         _thin(copy)
-        exported = Path(folder) / target.name
+        exported = Path(folder) / target.stem
         export_database(copy, numbers, exported)
         _compact(exported)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(exported, target)
+        target.write_bytes(gzip.compress(exported.read_bytes(), mtime=0))
     return len(runs)
 
 
@@ -72,7 +73,7 @@ def _merge(measured: Sequence[Path], folder: Path) -> Path:
         copy = folder / f"{index}.db"
         shutil.copyfile(path, copy)
         with Store.open(copy) as store:
-            specs = {row.run: _spec_key(row.spec) for row in store.list_runs() if row.outcome is not None}
+            specs = {row.run: _spec_key(row.spec) for row in store.list_runs() if row.completed}
         numbers = [run for run, spec in sorted(specs.items()) if spec not in found]
         found |= set(specs.values())
         part = folder / f"part{index}.db"

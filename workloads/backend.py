@@ -1,8 +1,7 @@
 """The backend: what a worker needs of the framework that computes, and the one place that chooses it.
 
-Worker, training loop, jobs and benchmarks know this interface alone. `workloads.tensorflow` implements it; another
-framework would be another package with a class like `TensorflowBackend`. The workload `dummy` computes nothing and has
-no backend.
+Worker, training loop, jobs and benchmarks know this interface alone. `workloads.tensorflow` and `workloads.pytorch`
+implement it; another framework would be another package. The workload `dummy` computes nothing and has no backend.
 """
 
 from collections.abc import Sequence
@@ -61,7 +60,7 @@ class Backend(Protocol):
             RefusedError: It is missing or too old.
         """
 
-    def build_task(self, spec: RunSpec, source: Source | None) -> Task:
+    def build_task(self, spec: RunSpec, source: Source | None, /) -> Task:
         """Configure the framework for a variant and return it ready to step; after `import_framework`.
 
         The spec is complete. Errors of a custom workload's own source are raised as they come.
@@ -85,7 +84,7 @@ class Backend(Protocol):
             The rate, or None, with a line in the log, if the device cannot do it now.
         """
 
-    def infer(self, saved: "SavedWeights", spec: RunSpec) -> "Array":
+    def infer(self, saved: "SavedWeights", spec: RunSpec, /) -> "Array":
         """Load weights into the model of another variant and return its outputs [examples, 1] to their sequences."""
 
     def compute_gradients(self, request: ComputeGradients) -> ComputedGradients:
@@ -95,7 +94,7 @@ class Backend(Protocol):
             RefusedError: Its weights are not of the shapes of those to start from, or its gradients are not finite.
         """
 
-    def export_model(self, saved: "SavedWeights", paths: Sequence[Path]) -> OutputDifference:
+    def export_model(self, saved: "SavedWeights", paths: Sequence[Path], /) -> OutputDifference:
         """Write a plain model with these weights to each path, once it answers as the trained one.
 
         Raises:
@@ -107,13 +106,17 @@ class Backend(Protocol):
         """Return what an error of the framework means for a run, or None for any other error."""
 
 
-def load_backend() -> Backend:
-    """Return the backend; the framework itself is not imported yet."""
+def load_backend(framework: str = "tensorflow") -> Backend:
+    """Return the backend of a framework, by the value of the parameter; the framework is not imported yet."""
+    if framework == "pytorch":
+        from workloads.pytorch.backend import PytorchBackend
+
+        return PytorchBackend()
     from workloads.tensorflow.backend import TensorflowBackend
 
     return TensorflowBackend()
 
 
-def backend_of(workload: str) -> Backend | None:
-    """Return the backend that a workload computes with, or None for one that computes nothing."""
-    return None if workload == "dummy" else load_backend()
+def backend_of(spec: RunSpec) -> Backend | None:
+    """Return the backend that a run computes with, or None for a workload that computes nothing."""
+    return None if spec.workload == "dummy" else load_backend(str(spec.variant.get("framework", "tensorflow")))

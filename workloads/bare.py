@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from workloads.build import approve, build, import_libraries
 from workloads.protocol import RunSpec, decode_start
-from workloads.training import Task, plan_of
+from workloads.training import Task, give_up, plan_of
 
 
 def bare_task(spec: RunSpec, gpu_uuids: Sequence[str] = ()) -> Task:
@@ -21,7 +21,9 @@ def bare_task(spec: RunSpec, gpu_uuids: Sequence[str] = ()) -> Task:
     """
     full = approve(spec, gpu_uuids)
     import_libraries(full, gpu_uuids)
-    return build(full)
+    task = build(full)
+    task.connect(give_up)
+    return task
 
 
 def time_steps(task: Task, warmup_steps: int, seconds: float, steps: int) -> tuple[int, float]:

@@ -39,7 +39,7 @@ def approve(spec: RunSpec, gpu_uuids: Sequence[str]) -> RunSpec:
 
 def import_libraries(spec: RunSpec, gpu_uuids: Sequence[str]) -> dict[str, str]:
     """Import what the workload needs, seeing these GPUs only, and return its environment; raises `RefusedError`."""
-    backend = backend_of(spec.workload)
+    backend = backend_of(spec)
     return {} if backend is None else backend.import_framework(gpu_uuids)
 
 
@@ -51,5 +51,5 @@ def build(spec: RunSpec, source: Source | None = None) -> Task:
     Raises:
         RefusedError: The variant's data cannot be used.
     """
-    backend = backend_of(spec.workload)
+    backend = backend_of(spec)
     return dummy.task(spec.variant) if backend is None else backend.build_task(spec, source)

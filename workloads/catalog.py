@@ -17,7 +17,17 @@ from workloads.custom.definitions import (
     is_custom,
 )
 from workloads.definitions import WORKLOADS
-from workloads.framework import FRAMEWORK, ONEDNN_KEY, ONEDNN_VARIABLE, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
+from workloads.framework import (
+    FRAMEWORK,
+    FRAMEWORKS,
+    ONEDNN_KEY,
+    ONEDNN_VARIABLE,
+    PYTORCH,
+    VARIABLE_PREFIX,
+    VARIABLES_RECORDED_KEY,
+    Framework,
+    framework_of,
+)
 from workloads.interpreter import (
     DEFAULT_VARIABLE,
     ENVIRONMENT_STAMP,
@@ -28,6 +38,7 @@ from workloads.interpreter import (
     environments_folder,
     find_python,
     installed_framework,
+    lacks_framework,
     missing_python,
 )
 from workloads.machine import Gpu, Machine
@@ -46,18 +57,20 @@ from workloads.schema import (
     label_from_name,
     unknown_name_message,
 )
-from workloads.validity import PRECISION_RULES, RULES, depends_on_processor, find_gpu
+from workloads.validity import PRECISION_RULES, RULES, depends_on_processor, find_gpu, missing_framework
 
 __all__ = [
     "DEFAULT_VARIABLE",
     "ENVIRONMENT_STAMP",
     "FRAMEWORK",
+    "FRAMEWORKS",
     "LAYOUT_PARAMETERS",
     "MAX_VARIANTS",
     "MINIMUM_VERSIONS",
     "ONEDNN_KEY",
     "ONEDNN_VARIABLE",
     "PRECISION",
+    "PYTORCH",
     "SOURCE",
     "TRY_PROCESSOR",
     "VARIABLES_RECORDED_KEY",
@@ -65,6 +78,7 @@ __all__ = [
     "WORKLOADS",
     "Choice",
     "CustomFile",
+    "Framework",
     "Gpu",
     "Machine",
     "Parameter",
@@ -86,9 +100,12 @@ __all__ = [
     "find_gpu",
     "find_python",
     "find_workload",
+    "framework_of",
     "installed_framework",
     "is_custom",
     "label_from_name",
+    "lacks_framework",
+    "missing_framework",
     "missing_python",
     "parameter_names",
     "parse",
@@ -119,7 +136,8 @@ def find_workload(name: str) -> Workload | None:
     A custom workload has only the parameters that all have: its own are not known by its name.
     """
     return next(
-        (known for known in WORKLOADS if known.name == name), custom_workload_by_name(name) if is_custom(name) else None
+        (listed for listed in WORKLOADS if listed.name == name),
+        custom_workload_by_name(name) if is_custom(name) else None,
     )
 
 
@@ -128,7 +146,11 @@ def parameter_names(has: Callable[[Parameter], bool]) -> tuple[str, ...]:
 
     By name they hold for stored runs of workloads too that this version does not know.
     """
-    return tuple(dict.fromkeys(each.name for known in WORKLOADS for each in known.parameters if has(each)))
+    return tuple(
+        dict.fromkeys(
+            parameter.name for definition in WORKLOADS for parameter in definition.parameters if has(parameter)
+        )
+    )
 
 
 OUTSIDE_STEP = frozenset(parameter_names(lambda parameter: not parameter.affects_step))
@@ -196,8 +218,8 @@ def combinations(chosen: Workload, lists: Mapping[str, Sequence[Value]], machine
     count = math.prod(map(len, lists.values()))
     if count > MAX_VARIANTS:
         raise UsageError(f"{count:,} combinations are too many: choose fewer values, {MAX_VARIANTS} at most.")
-    found = itertools.product(*lists.values())
-    return distinct(fill_defaults(chosen, dict(zip(lists, values, strict=True)), machine) for values in found)
+    combinations = itertools.product(*lists.values())
+    return distinct(fill_defaults(chosen, dict(zip(lists, values, strict=True)), machine) for values in combinations)
 
 
 def distinct(specs: Iterable[RunSpec]) -> list[RunSpec]:
@@ -216,11 +238,11 @@ def with_defaults(spec: RunSpec) -> RunSpec:
     For where stored specs are decoded: everywhere else a spec is complete. A spec that is complete, or whose workload
     is unknown here, is returned as it is.
     """
-    known = find_workload(spec.workload)
-    if known is None or all(parameter.name in spec.variant for parameter in known.parameters):
+    definition = find_workload(spec.workload)
+    if definition is None or all(parameter.name in spec.variant for parameter in definition.parameters):
         return spec
     on_cpu = spec.variant.get("gpus", 0) == 0
-    defaults = {p.name: default_value(p, on_cpu=on_cpu) for p in known.parameters}
+    defaults = {p.name: default_value(p, on_cpu=on_cpu) for p in definition.parameters}
     return RunSpec(workload=spec.workload, variant={**defaults, **spec.variant})
 
 
@@ -229,7 +251,11 @@ def drops_between_layers(spec: RunSpec) -> bool | None:
     layer, variant = RECURRENT_LAYERS.get(spec.workload), spec.variant
     if layer is None or not variant.get("dropout") or variant.get("mode") == "inference":
         return None
-    return any(each.drops_between_layers for each in layer.implementations if each.name == variant["implementation"])
+    return any(
+        implementation.drops_between_layers
+        for implementation in layer.implementations
+        if implementation.name == variant["implementation"]
+    )
 
 
 def runnable(specs: Iterable[RunSpec], machine: Machine) -> list[RunSpec]:
@@ -255,12 +281,16 @@ def _broken(rules: Iterable[Rule], spec: RunSpec, machine: Machine) -> tuple[Ref
 
 def _unknown_choices(spec: RunSpec) -> tuple[Refusal, ...]:
     """Return a refusal of each choice that this version does not have, as a plan of another version may make it."""
-    known = find_workload(spec.workload)
-    chosen = [(each, spec.variant.get(each.name)) for each in known.parameters if each.choices] if known else []
+    definition = find_workload(spec.workload)
+    chosen = (
+        [(parameter, spec.variant.get(parameter.name)) for parameter in definition.parameters if parameter.choices]
+        if definition
+        else []
+    )
     return tuple(
-        Refusal((each.name,), unknown_name_message(f"value of {each.name}", str(value), values))
-        for each, value in chosen
-        if value is not None and value not in (values := [choice.value for choice in each.choices])
+        Refusal((parameter.name,), unknown_name_message(f"value of {parameter.name}", str(value), values))
+        for parameter, value in chosen
+        if value is not None and value not in (values := [choice.value for choice in parameter.choices])
     )
 
 
@@ -275,8 +305,8 @@ def refusal_reason(spec: RunSpec, name: str, value: Value, machine: Machine) -> 
     changed = RunSpec(workload=spec.workload, variant={**spec.variant, name: value})
     unknown = _unknown_choices(changed)
     # A form tries each value of each parameter: only the rules that name it are looked at.
-    found = unknown or _broken((rule for rule in RULES if name in rule.parameters), changed, machine)
-    return next((refusal.reason for refusal in found if name in refusal.parameters), None)
+    broken = unknown or _broken((rule for rule in RULES if name in rule.parameters), changed, machine)
+    return next((refusal.reason for refusal in broken if name in refusal.parameters), None)
 
 
 def _checked(parameter: Parameter, value: Value) -> Value:
@@ -306,10 +336,10 @@ def _absolute(path: str) -> str:
 
 
 def _in_range(parameter: Parameter, value: Value) -> Value:
-    whole = parameter.kind == "integer"
-    if isinstance(value, bool | str) or (whole and math.isfinite(value) and int(value) != value):
-        raise UsageError(f"{parameter.name} takes {'a whole number' if whole else 'a number'}, not {value!r}.")
+    is_integer = parameter.kind == "integer"
+    if isinstance(value, bool | str) or (is_integer and math.isfinite(value) and int(value) != value):
+        raise UsageError(f"{parameter.name} takes {'a whole number' if is_integer else 'a number'}, not {value!r}.")
     low, high = parameter.minimum, parameter.maximum
     if not math.isfinite(value) or (low is not None and value < low) or (high is not None and value > high):
         raise UsageError(f"{parameter.name} must be from {low:,.10g} to {high:,.10g}, not {value:,.10g}.")
-    return int(value) if whole else float(value)
+    return int(value) if is_integer else float(value)

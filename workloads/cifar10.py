@@ -54,7 +54,7 @@ def _views() -> NDArray[np.float32]:
     share = positions - low
     # Linear between the coarse values, one axis after the other.
     for axis in (2, 3):
-        weights = share.reshape([-1 if each == axis else 1 for each in range(4)])
+        weights = share.reshape([-1 if dimension == axis else 1 for dimension in range(4)])
         coarse = coarse.take(low, axis) * (1 - weights) + coarse.take(low + 1, axis) * weights
     patterns = (coarse - coarse.mean((1, 2, 3), keepdims=True)) / coarse.std((1, 2, 3), keepdims=True)
     both = np.stack([patterns, patterns[..., ::-1]], axis=1).astype(np.float32)
@@ -81,8 +81,8 @@ def _parts(rng: np.random.Generator, views: NDArray[np.float32], classes: NDArra
     pattern, mirrored, rows, columns = (
         rng.integers(0, limit, len(classes)) for limit in (_PATTERNS, 2, corners, corners)
     )
-    found: NDArray[np.float32] = views[classes * _PATTERNS + pattern, mirrored, rows, columns]
-    return found
+    images: NDArray[np.float32] = views[classes * _PATTERNS + pattern, mirrored, rows, columns]
+    return images
 
 
 TEST_FILE = "test_batch"
@@ -137,8 +137,8 @@ def stored_data(variant: Variant) -> ImageData | None:
     tested = -(-count // 5)
     if variant["data"] == "stand_in":
         return ImageData(Split(*stand_in_images(0, count)), Split(*stand_in_images(TRAINING_IMAGES, tested)))
-    found = load(data_folder(str(variant["data_folder"])))
-    return ImageData(_first(found.train, count), _first(found.test, tested))
+    dataset = load(data_folder(str(variant["data_folder"])))
+    return ImageData(_first(dataset.train, count), _first(dataset.test, tested))
 
 
 def training_images(variant: Variant) -> int:
@@ -152,12 +152,12 @@ def _first(split: Split, count: int) -> Split:
 
 def load(folder: Path, checksums: Checksums = PUBLISHED) -> ImageData:
     """Return the images of the copy in a folder; raises `RefusedError`."""
-    found = find(folder)
-    read_files = _from_archive if found.is_file() else _from_folder
-    splits = {name: _split(content, found / name) for name, content in read_files(found, checksums)}
+    source = find(folder)
+    read_files = _from_archive if source.is_file() else _from_folder
+    splits = {name: _split(content, source / name) for name, content in read_files(source, checksums)}
     for name in (*TRAINING_FILES, TEST_FILE):
         if name not in splits:
-            raise RefusedError(f"{found} has no {name}; get the archive again from {URL}.")
+            raise RefusedError(f"{source} has no {name}; get the archive again from {URL}.")
     training = [splits[name] for name in TRAINING_FILES]
     images = np.concatenate([split.images for split in training])
     return ImageData(Split(images, np.concatenate([split.classes for split in training])), splits[TEST_FILE])
@@ -188,10 +188,10 @@ def _md5(content: bytes = b"") -> Any:
     return hashlib.md5(content, usedforsecurity=False)
 
 
-def _check(path: Path, found: str, published: str) -> None:
-    if found != published:
+def _check(path: Path, digest: str, published: str) -> None:
+    if digest != published:
         raise RefusedError(
-            f"{path} is not the file that was published: its MD5 sum is {found} instead of {published}. "
+            f"{path} is not the file that was published: its MD5 sum is {digest} instead of {published}. "
             f"It is incomplete or damaged; get the archive again from {URL}."
         )
 

@@ -31,13 +31,13 @@ def _cache_folder() -> Path:
 
 def find(folder: Path) -> Path:
     """Return the archive or its unpacked folder in `folder`, or `folder` itself if it is that; nothing is read yet."""
-    found = next((path for path in (folder / ARCHIVE, folder / FOLDER, folder) if _contains_data(path)), None)
-    if found is None:
+    source = next((path for path in (folder / ARCHIVE, folder / FOLDER, folder) if _contains_data(path)), None)
+    if source is None:
         raise RefusedError(
             f"There is no {ARCHIVE} and no folder {FOLDER} in {folder}. Get the archive from {URL} and put it there, "
             f"say with data_folder or the environment variable {FOLDER_VARIABLE} where it lies, or use data=stand_in."
         )
-    return found
+    return source
 
 
 def _contains_data(path: Path) -> bool:

@@ -168,17 +168,17 @@ def cnn10(channels: int, pooling: Pooling = "average") -> Net:
     et al. 2014, "Striving for Simplicity" (arXiv 1412.6806), with the same weights.
     """
     widths = [COLOURS, *(channels * 2**block for block in range(3))]
-    found: list[Layer | Sum] = []
+    layers: list[Layer | Sum] = []
     for block in range(3):
         for index in range(3):
             channels_in = widths[block] if index == 0 else widths[block + 1]
             stride = 2 if pooling == "strided" and index == 2 and block < 2 else 1
-            found += _conv_norm_relu(
+            layers += _conv_norm_relu(
                 f"block{block + 1}", index + 1, channels_in, widths[block + 1], IMAGE_SIZE >> block, stride
             )
         if pooling != "strided" and block < 2:
-            found.append(Pool(name=f"block{block + 1}/pool", method=pooling))
-    return (*found, *_head(widths[-1]))
+            layers.append(Pool(name=f"block{block + 1}/pool", method=pooling))
+    return (*layers, *_head(widths[-1]))
 
 
 def _conv_norm_relu(
@@ -200,13 +200,13 @@ def wide_resnet(depth: int, widen: int) -> Net:
     shortcut. There is no dropout.
     """
     widths = [16, *(16 * widen * 2**group for group in range(3))]
-    found: list[Layer | Sum] = [Conv(name="stem/conv", channels_in=COLOURS, channels=widths[0], side=IMAGE_SIZE)]
+    layers: list[Layer | Sum] = [Conv(name="stem/conv", channels_in=COLOURS, channels=widths[0], side=IMAGE_SIZE)]
     for group in range(3):
         for block in range((depth - 4) // 6):
             channels_in = widths[group] if block == 0 else widths[group + 1]
             stride = 2 if block == 0 and group > 0 else 1
-            found += _basic_block(f"group{group + 1}/block{block + 1}", channels_in, widths[group + 1], group, stride)
-    return (*found, *_norm_relu("head", "", widths[-1]), *_head(widths[-1]))
+            layers += _basic_block(f"group{group + 1}/block{block + 1}", channels_in, widths[group + 1], group, stride)
+    return (*layers, *_norm_relu("head", "", widths[-1]), *_head(widths[-1]))
 
 
 def _basic_block(name: str, channels_in: int, channels: int, group: int, stride: int) -> Net:

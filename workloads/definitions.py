@@ -1,7 +1,13 @@
 """The built-in workloads as data: every parameter with its type, limits, default and help."""
 
 from workloads.image_parameters import IMAGE_DATA, IMAGE_TRAINING
-from workloads.parameters import SAVED_WEIGHTS, common_parameters, integer_parameter
+from workloads.parameters import (
+    FRAMEWORK_CHOICE,
+    FRAMEWORK_COMPUTATION,
+    SAVED_WEIGHTS,
+    common_parameters,
+    integer_parameter,
+)
 from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.schema import Choice, Parameter, Workload
 
@@ -95,6 +101,7 @@ def _recurrent_workload(name: str) -> Workload:
         "(Hochreiter, Schmidhuber 1997).",
         example="sequence",
         parameters=(
+            FRAMEWORK_CHOICE,
             Parameter(
                 name="implementation",
                 kind="choice",
@@ -131,12 +138,14 @@ def _recurrent_workload(name: str) -> Workload:
                 silent=True,
             ),
             *_RECURRENT_DETAILS,
+            *FRAMEWORK_COMPUTATION,
             *common_parameters(64, 32, "sequence"),
         ),
     )
 
 
 _CNN_COMPUTATION = (
+    FRAMEWORK_CHOICE,
     Parameter(
         name="implementation",
         kind="choice",
@@ -144,7 +153,7 @@ _CNN_COMPUTATION = (
         help="How the layers are computed.",
         default="native",
         choices=(
-            Choice(value="native", label="Native", help="TensorFlow's own operations, with fused batch norm."),
+            Choice(value="native", label="Native", help="The framework's own operations, with fused batch norm."),
             Choice(value="keras", label="Keras", help="Keras layers with data_format and axis given on each."),
         ),
         common=True,
@@ -160,8 +169,8 @@ _CNN_COMPUTATION = (
         default="NCHW",
         cpu_default="NHWC",  # TensorFlow has it for every processor and precision
         choices=(
-            Choice(value="NCHW", label="NCHW", help="Channels first, Keras channels_first."),
-            Choice(value="NHWC", label="NHWC", help="Channels last, Keras channels_last, TensorFlow's default."),
+            Choice(value="NCHW", label="NCHW", help="Channels first: Keras's channels_first, PyTorch's contiguous."),
+            Choice(value="NHWC", label="NHWC", help="Channels last: TensorFlow's default, PyTorch's channels_last."),
         ),
         common=True,
         named="first",
@@ -217,6 +226,7 @@ CNN10 = Workload(
         _BIAS,
         *IMAGE_TRAINING,
         *SAVED_WEIGHTS,
+        *FRAMEWORK_COMPUTATION,
         *common_parameters(1024, 32, "image", IMAGE_DATA),
     ),
 )
@@ -235,6 +245,7 @@ WRN = Workload(
         _BIAS,
         *IMAGE_TRAINING,
         *SAVED_WEIGHTS,
+        *FRAMEWORK_COMPUTATION,
         *common_parameters(128, 16, "image", IMAGE_DATA),
     ),
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from types import FunctionType
 
-from workloads.framework import FRAMEWORK
+from workloads.framework import framework_of
 from workloads.protocol import (
     MOST_REASON_CHARS,
     MOST_TRACEBACK_CHARS,
@@ -88,24 +88,24 @@ def outcome_of(
     variant: Variant,
     peak_bytes: int | None,
     source: Source | None = None,
-    known: KnownError | None = None,
+    cause: KnownError | None = None,
 ) -> Finished:
     """Return how a run ends that raised an error.
 
     `peak_bytes` is the allocator's peak, None if unknown. Errors in the source of a custom workload are reported with
-    file and line. `known` is the backend's explanation of the error.
+    file and line. `cause` is the backend's explanation of the error.
     """
     source_name = f"{file_name(source)}: " if source else ""
     if isinstance(error, RefusedError):
         return _finished("refused", str(error), None)
     if isinstance(error, TrainingError):
         return _finished("failed", f"{source_name}{error}", peak_bytes)
-    if isinstance(error, OutOfMemoryError | MemoryError) or (known and known.outcome == "out_of_memory"):
+    if isinstance(error, OutOfMemoryError | MemoryError) or (cause and cause.outcome == "out_of_memory"):
         return _finished("out_of_memory", _out_of_memory_message(variant, peak_bytes, source_name), peak_bytes)
-    if known and known.outcome == "refused":
+    if cause and cause.outcome == "refused":
         where = f"{error_location(error, source)}: " if source else ""
-        return _finished("refused", f"{where}{known.reason}", None)
-    reason = known.reason if known else _failure_message(error, source)
+        return _finished("refused", f"{where}{cause.reason}", None)
+    reason = cause.reason if cause else _failure_message(error, source)
     return _finished("failed", reason, peak_bytes, "".join(traceback.format_exception(error)))
 
 
@@ -123,7 +123,7 @@ def _finished(
 
 
 def _out_of_memory_message(variant: Variant, peak_bytes: int | None, source_name: str) -> str:
-    peak = f" ({FRAMEWORK.name} held {peak_bytes / 2**30:.1f} GiB at most)" if peak_bytes else ""
+    peak = f" ({framework_of(variant).name} held {peak_bytes / 2**30:.1f} GiB at most)" if peak_bytes else ""
     if "batch_size" in variant:
         limit_gib = float(variant.get("memory_limit", 0))
         under = f" under a memory limit of {limit_gib:g} GiB" if limit_gib else ""

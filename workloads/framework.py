@@ -1,9 +1,10 @@
-"""The framework that workloads compute with, as the program speaks of it; nothing here imports it.
+"""The frameworks that workloads compute with, as the program speaks of them; nothing here imports one.
 
-Screens, messages and checks take its name, its packages and its environment keys from `FRAMEWORK`; what it does is
-behind `workloads.backend.Backend`.
+Screens, messages and checks take their names, packages and environment keys from `FRAMEWORKS`; what each does is behind
+`workloads.backend.Backend`.
 """
 
+import ast
 import json
 import re
 from collections.abc import Mapping
@@ -43,6 +44,7 @@ class Framework:
     Attributes:
         name: The name in sentences.
         distributions: Names of the packages that provide it; the first one found gives the version.
+        modules: The modules that a file imports which uses it.
         minimum_versions: The oldest version of each library that workloads can use.
         version_key: The environment key that holds its version.
         devices_key: The environment key that holds the devices it sees.
@@ -55,6 +57,7 @@ class Framework:
 
     name: str
     distributions: tuple[str, ...]
+    modules: tuple[str, ...]
     minimum_versions: Mapping[str, str]
     version_key: str
     devices_key: str
@@ -67,24 +70,24 @@ class Framework:
 
     def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the environment variables that matter as parts of a run's environment, and which were looked for."""
-        found = {
+        variables = {
             f"{VARIABLE_PREFIX}{name}": _without_secrets(value)
             for name, value in sorted(environment.items())
             if name.startswith(self.variable_prefixes) and not _SECRET.search(name) and not _TERRAFORM.match(name)
         }
-        return found | {VARIABLES_RECORDED_KEY: " ".join(self.variable_prefixes)}
+        return variables | {VARIABLES_RECORDED_KEY: " ".join(self.variable_prefixes)}
 
 
 def _without_secrets(value: str) -> str:
     """Return a variable's value, which may be JSON, flags or an address, without what is named as a secret in it."""
     try:
-        found = json.loads(value) if value.lstrip().startswith(("{", "[")) else None
+        document = json.loads(value) if value.lstrip().startswith(("{", "[")) else None
     except (ValueError, RecursionError):
-        found = None
-    if found is None:
+        document = None
+    if document is None:
         return _masked(value)
-    public = _public(found)
-    return value if public == found else json.dumps(public, ensure_ascii=False)
+    public = _public(document)
+    return value if public == document else json.dumps(public, ensure_ascii=False)
 
 
 def _public(part: object) -> object:
@@ -97,13 +100,46 @@ def _public(part: object) -> object:
 
 
 def _masked(text: str) -> str:
-    return _SECRET_VALUES.sub(lambda found: f"{found['name'] or ''}…", text)
+    return _SECRET_VALUES.sub(lambda match: f"{match['name'] or ''}…", text)
 
+
+_VARIABLE_PREFIXES = (
+    *(
+        "TF_",
+        "XLA_",
+        "KERAS_",
+        "TORCH_",
+        "PYTORCH_",
+        "TORCHINDUCTOR_",
+        "CUDA_",
+        "CUDNN_",
+        "CUBLAS_",
+        "NVIDIA_",
+        "NCCL_",
+    ),
+    *("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "MALLOC_", "TCMALLOC_", "LD_PRELOAD"),
+)
+_OWN_VARIABLES = frozenset(
+    (
+        *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"),
+        *("KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL", ONEDNN_VARIABLE),
+    )
+)
+_MINOR_VARIABLES = frozenset(
+    (
+        *("CUDA_HOME", "CUDA_PATH", "CUDA_VERSION", "NCCL_VERSION", "CUDNN_VERSION", "KERAS_HOME", "TORCH_HOME"),
+        *("NVIDIA_BUILD_ID", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_PRODUCT_NAME", "NVIDIA_REQUIRE_CUDA"),
+        *("TORCH_LOGS", "NCCL_DEBUG"),
+        *("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"),  # older runs have them: scikit-learn sets them
+    )
+)
+_LOADED_LABELS = {"cuda_loaded": "CUDA loaded", "cudnn_loaded": "cuDNN loaded", "nccl_loaded": "NCCL loaded"}
 
 # Keras 3 is TensorFlow's own since 2.16; `use_cudnn` came with Keras 3.2.
 FRAMEWORK = Framework(
     name="TensorFlow",
     distributions=("tensorflow", "tensorflow-cpu"),
+    modules=("tensorflow", "keras"),
     minimum_versions={"tensorflow": "2.16", "keras": "3.2"},
     version_key="tensorflow",
     devices_key="tensorflow_devices",
@@ -113,27 +149,67 @@ FRAMEWORK = Framework(
         "keras": "Keras",
         "cuda_built": "CUDA of TensorFlow",
         "cudnn_built": "cuDNN of TensorFlow",
-        "cuda_loaded": "CUDA loaded",
-        "cudnn_loaded": "cuDNN loaded",
-        "nccl_loaded": "NCCL loaded",
+        **_LOADED_LABELS,
         "tensorflow_devices": "TensorFlow sees",
         ONEDNN_KEY: "oneDNN",
     },
-    variable_prefixes=(
-        *("TF_", "XLA_", "KERAS_", "CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_", "NCCL_"),
-        *("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "MALLOC_", "TCMALLOC_", "LD_PRELOAD"),
-    ),
+    variable_prefixes=_VARIABLE_PREFIXES,
     # By itself TensorFlow turns oneDNN on for some processors only, and NCHW on the CPU needs it. `ONEDNN_KEY` says
     # what was in force, so the variable is one of the worker's own.
     default_variables={ONEDNN_VARIABLE: "1"},
-    own_variables=frozenset(
-        ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "KERAS_BACKEND", "NVIDIA_VISIBLE_DEVICES", ONEDNN_VARIABLE)
-    ),
-    minor_variables=frozenset(
-        (
-            *("CUDA_HOME", "CUDA_PATH", "CUDA_VERSION", "NCCL_VERSION", "CUDNN_VERSION", "KERAS_HOME"),
-            *("NVIDIA_BUILD_ID", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_PRODUCT_NAME", "NVIDIA_REQUIRE_CUDA"),
-            *("TF_CPP_MIN_LOG_LEVEL", "NCCL_DEBUG"),
-        )
-    ),
+    own_variables=_OWN_VARIABLES,
+    minor_variables=_MINOR_VARIABLES,
 )
+# `torch.backends.fp32_precision` came with 2.9.
+PYTORCH = Framework(
+    name="PyTorch",
+    distributions=("torch",),
+    modules=("torch",),
+    minimum_versions={"torch": "2.9"},
+    version_key="pytorch",
+    devices_key="pytorch_devices",
+    library_keys=("pytorch", "pytorch_cuda", "pytorch_cudnn", "triton"),
+    labels={
+        "pytorch": "PyTorch",
+        "pytorch_cuda": "CUDA of PyTorch",
+        "pytorch_cudnn": "cuDNN of PyTorch",
+        "triton": "Triton",
+        "pytorch_devices": "PyTorch sees",
+        **_LOADED_LABELS,
+    },
+    variable_prefixes=_VARIABLE_PREFIXES,
+    default_variables={},
+    own_variables=_OWN_VARIABLES,
+    minor_variables=_MINOR_VARIABLES,
+)
+FRAMEWORKS: Mapping[str, Framework] = {"tensorflow": FRAMEWORK, "pytorch": PYTORCH}
+"""By the value of the parameter `framework`; the first is that of a variant which names none."""
+
+
+def framework_of(variant: Mapping[str, object]) -> Framework:
+    """Return the framework of a variant; one that names none is older than the parameter."""
+    return FRAMEWORKS.get(str(variant.get("framework")), FRAMEWORK)
+
+
+def imported_frameworks(text: str) -> dict[str, int]:
+    """Return the frameworks that a Python file imports, each with the first line that does, in the order of lines.
+
+    Nothing is run or imported; a text that is no Python imports none.
+    """
+    try:
+        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    except (SyntaxError, ValueError, RecursionError):
+        return {}
+    lines: dict[str, int] = {}
+    for node in sorted(nodes, key=lambda node: node.lineno):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+        modules = {name.partition(".")[0] for name in names}
+        for key, framework in FRAMEWORKS.items():
+            if modules.intersection(framework.modules):
+                lines.setdefault(key, node.lineno)
+    return lines
+
+
+def framework_of_file(text: str) -> str:
+    """Return the framework of a user's file, by the value of the parameter; one that imports none is TensorFlow's."""
+    return next(iter(imported_frameworks(text)), "tensorflow")

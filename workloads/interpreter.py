@@ -11,10 +11,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from workloads.framework import FRAMEWORK
+from workloads.framework import FRAMEWORK, PYTORCH, Framework
 
 _LIBRARIES = {"msgspec": "0.18", "numpy": "1.26"}
-MINIMUM_VERSIONS = {**_LIBRARIES, **FRAMEWORK.minimum_versions}
+MINIMUM_VERSIONS = {**_LIBRARIES, **FRAMEWORK.minimum_versions, **PYTORCH.minimum_versions}
 """The oldest versions that workloads can use."""
 
 
@@ -27,8 +27,8 @@ NO_PYTHON = (
     "program's own."
 )
 MISSING_ENVIRONMENT = (
-    "There is no complete environment called {interpreter} on this machine; the command "
-    "`env add {interpreter}` makes it, and `env list` shows those there are. A path has a slash: ./{interpreter}."
+    "There is no complete environment called {interpreter} on this machine; a path has a slash: ./{interpreter}. The "
+    "command `env add {interpreter}` makes it, and `env list` shows those there are."
 )
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -53,16 +53,18 @@ def complete_environments() -> list[Path]:
     return [path.parent for path in sorted(stamps, key=lambda path: path.stat().st_mtime_ns)]
 
 
-def default_interpreter() -> str:
+def default_interpreter(framework: Framework = FRAMEWORK) -> str:
     """Return the interpreter of a run that names none; "" is the Python that this program runs by.
 
     That is what the environment variable names, as for a host in the user's list. Else it is the program's own virtual
-    environment where it has the framework; else the environment that the program made here first, if there is one.
+    environment where it has the framework; else the first that the program made here and that has it, or the first.
     """
     if named := os.environ.get(DEFAULT_VARIABLE):
         return os.path.abspath(named) if os.sep in named else named  # noqa: PTH100 - pathlib keeps the dots
-    has_framework = sys.prefix != sys.base_prefix and importlib.util.find_spec(FRAMEWORK.distributions[0]) is not None
-    return next((folder.name for folder in complete_environments()), "") if not has_framework else ""
+    if sys.prefix != sys.base_prefix and importlib.util.find_spec(framework.modules[0]) is not None:
+        return ""
+    names = [folder.name for folder in complete_environments()]
+    return next((name for name in names if not lacks_framework(name, framework)), (*names, "")[0])
 
 
 def find_python(interpreter: str) -> Path | None:
@@ -92,23 +94,50 @@ def missing_python(interpreter: str) -> str | None:
     return reason.format(interpreter=interpreter)
 
 
-def installed_framework(interpreter: str = "") -> str | None:
-    """Return the framework's version in a virtual environment, or None where its packages do not say; imports nothing.
+def installed_framework(interpreter: str = "", framework: Framework = FRAMEWORK) -> str | None:
+    """Return a framework's version in a virtual environment, or None where its packages do not say; imports nothing.
 
     `interpreter` is the environment's name or folder, or its Python; empty is this program's own.
     """
     import importlib.metadata
 
-    folders = sys.path
-    if interpreter:
-        python = find_python(interpreter)
-        if python is None or not (python.parents[1] / "pyvenv.cfg").exists():
-            return None
-        folders = [str(folder) for folder in python.parents[1].glob("lib/python*/site-packages")]
-    found = (
-        each for name in FRAMEWORK.distributions for each in importlib.metadata.distributions(name=name, path=folders)
+    folders = _package_folders(interpreter)
+    distributions = (
+        distribution
+        for name in framework.distributions
+        for distribution in importlib.metadata.distributions(name=name, path=folders or [])
     )
-    return next((each.version for each in found), None)
+    return next((distribution.version for distribution in distributions), None)
+
+
+def lacks_framework(interpreter: str, framework: Framework) -> bool:
+    """Return whether the environment of runs that name this interpreter, "" for none, is without a framework.
+
+    A Python that is of no virtual environment does not tell, and is taken to have it.
+    """
+    chosen = interpreter or default_interpreter(framework)
+    folders = _package_folders(chosen)
+    package = framework.modules[0]
+    if folders is None or any(Path(folder, package).is_dir() for folder in folders):
+        return False
+    return installed_framework(chosen, framework) is None  # an editable install has no folder
+
+
+def _package_folders(interpreter: str) -> list[str] | None:
+    """Return where a virtual environment has its packages, "" for this process; None where that is not known."""
+    if not interpreter:
+        return sys.path
+    python = find_python(interpreter)
+    settings = python and python.parents[1] / "pyvenv.cfg"
+    if python is None or settings is None or not settings.exists() or _sees_system(settings):
+        return None
+    return [str(folder) for folder in python.parents[1].glob("lib/python*/site-packages")]
+
+
+def _sees_system(settings: Path) -> bool:
+    """Return whether a virtual environment has the packages of its Python's installation too."""
+    text = settings.read_text(encoding="utf-8", errors="replace")
+    return re.search(r"^include-system-site-packages\s*=\s*true", text, re.MULTILINE | re.IGNORECASE) is not None
 
 
 def missing_libraries() -> str | None:
@@ -127,8 +156,8 @@ def missing_libraries() -> str | None:
 
 def install_command(libraries: Iterable[str]) -> str:
     """Return the command that installs them in this Python."""
-    wanted = " ".join(f"'{name}>={MINIMUM_VERSIONS[name]}'" for name in libraries)
-    return f"install with `{sys.executable} -m pip install {wanted}`"
+    requirements = " ".join(f"'{name}>={MINIMUM_VERSIONS[name]}'" for name in libraries)
+    return f"install with `{sys.executable} -m pip install {requirements}`"
 
 
 def is_older(version: str, name: str) -> bool:

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from workloads.framework import framework_of_file
 from workloads.protocol import (
     TAG,
     AtLeastOne,
@@ -88,6 +89,7 @@ class CustomWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """A function of a user's file that makes a workload; `batch_size` is its default there."""
 
     name: Name
+    framework: Literal["tensorflow", "pytorch"] = "tensorflow"
     help: Text
     batch_size: AtLeastOne
     parameters: Annotated[tuple[CustomParameter, ...], msgspec.Meta(max_length=200)] = ()
@@ -136,6 +138,17 @@ class JobFailed(msgspec.Struct, frozen=True, kw_only=True, tag="declined", tag_f
 
 JobRequest = TryWeights | ExportModel | Calibrate | ComputeGradients | DescribeFile
 JobResult = OutputDifference | Calibration | ComputedGradients | FileDescription | JobFailed
+
+
+def framework_of_job(request: JobRequest) -> str:
+    """Return the framework that a job computes with, by the value of the parameter."""
+    match request:
+        case DescribeFile():
+            return framework_of_file(request.source.text)
+        case TryWeights() | ComputeGradients():
+            return str(request.spec.variant.get("framework", "tensorflow"))
+    return "tensorflow"
+
 
 _request_decoder: msgspec.json.Decoder[JobRequest] = msgspec.json.Decoder(JobRequest)
 _result_decoder: msgspec.json.Decoder[JobResult] = msgspec.json.Decoder(JobResult)

@@ -26,6 +26,7 @@ from workloads.job_protocol import (
     OutputDifference,
     TryWeights,
     decode_job_request,
+    framework_of_job,
 )
 from workloads.processor import TRY_PROCESSOR, store_support
 from workloads.protocol import MOST_REASON_CHARS, Calibration, encode, plain
@@ -34,7 +35,7 @@ from workloads.weights import WeightsError, compare_outputs, read
 
 def perform(request: JobRequest) -> JobResult:
     """Do a job and return its result, or the reason why it failed."""
-    backend = load_backend()
+    backend = load_backend(framework_of_job(request))
     try:
         match request:
             case TryWeights():
@@ -56,19 +57,19 @@ def perform(request: JobRequest) -> JobResult:
 
 
 def _failure_reason(error: Exception, request: JobRequest, backend: Backend) -> str:
-    known = backend.explain_error(error)
+    cause = backend.explain_error(error)
     match request:
         case DescribeFile():
-            found = outcome_of(error, {}, None, request.source, known)
+            outcome = outcome_of(error, {}, None, request.source, cause)
         case ExportModel():
-            found = outcome_of(error, request.trained.variant, None, known=known)
+            outcome = outcome_of(error, request.trained.variant, None, cause=cause)
         case TryWeights():
-            found = outcome_of(error, request.spec.variant, None, known=known)
+            outcome = outcome_of(error, request.spec.variant, None, cause=cause)
         case ComputeGradients():
-            found = outcome_of(error, request.spec.variant, None, request.source, known)
+            outcome = outcome_of(error, request.spec.variant, None, request.source, cause)
         case Calibrate():
-            found = outcome_of(error, {}, None, known=known)
-    return found.reason or plain(str(error)[:MOST_REASON_CHARS])
+            outcome = outcome_of(error, {}, None, cause=cause)
+    return outcome.reason or plain(str(error)[:MOST_REASON_CHARS])
 
 
 def _try_weights(request: TryWeights, backend: Backend) -> OutputDifference:
@@ -99,10 +100,10 @@ def _calibrate(request: Calibrate, backend: Backend) -> Calibration:
     if (reason := catalog.precision_refusal(request.precision, machine_of(uuids))) is not None:
         raise RefusedError(reason)
     backend.import_framework(uuids)
-    if (found := backend.calibrate(request.precision, uuids)) is None:
+    if (calibration := backend.calibrate(request.precision, uuids)) is None:
         device = (*uuids, "cpu")[0]
         raise RefusedError(f"{device} could not be calibrated now, most likely because other programs hold its memory.")
-    return found
+    return calibration
 
 
 def store_processor_support() -> None:

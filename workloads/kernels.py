@@ -1,8 +1,9 @@
 """Classifies kernels by name: what they compute, and whether on tensor cores.
 
-The names are those that NVIDIA's libraries, XLA and TensorFlow give; on the CPU those of TensorFlow's operations and of
-XLA's instructions. The tables say where each word comes from. The first pattern that is found decides. Stored runs are
-classified again whenever they are read, so a better table holds for them too.
+The names are those that NVIDIA's libraries, XLA, TensorFlow, PyTorch and its Inductor give; on the CPU those of
+TensorFlow's and PyTorch's operations and of XLA's instructions. The tables say where each word comes from. The first
+pattern that is found decides. Stored runs are classified again whenever they are read, so a better table holds for them
+too.
 """
 
 import re
@@ -39,16 +40,16 @@ class _TensorCorePattern(NamedTuple):
 _CLASS_PATTERNS: tuple[_ClassPattern, ...] = (
     _ClassPattern(
         "communication",
-        re.compile(r"(?i:nccl)|Collective|AllReduce|all-reduce|(?i:^memcpyp2p)"),
-        "NCCL; TensorFlow's collectives; CUPTI's copies between GPUs",
+        re.compile(r"(?i:nccl)|Collective|AllReduce|all-reduce|(?i:^memcpy ?p(to|2)p)|^c10d::"),
+        "NCCL; TensorFlow's collectives, PyTorch's (c10d); CUPTI's copies between GPUs, Kineto's `Memcpy PtoP`",
     ),
     _ClassPattern(
         "rnn",
         re.compile(
             r"CudnnRNN|BlockLSTM|LSTMBlockCell|RNNcell|(LSTM|GRU|GENERIC)_elementWise|[pP]ersist.*(RNN|LSTM|GRU)|persistRNN|RNN_|lstm_gates"
-            r"|RNN(In|Out)putRearrangement"
+            r"|RNN(In|Out)putRearrangement|(lstm|gru)_cell|_cudnn_rnn|mkldnn_rnn"
         ),
-        "cuDNN's recurrent kernels; TensorFlow's CudnnRNN and block LSTM operations (lstm_ops_gpu.cu.cc)",
+        "cuDNN's recurrent kernels; PyTorch's cells; TensorFlow's CudnnRNN and block LSTM operations (lstm_ops_gpu)",
     ),
     _ClassPattern(
         "convolution",
@@ -63,12 +64,12 @@ _CLASS_PATTERNS: tuple[_ClassPattern, ...] = (
     ),
     _ClassPattern(
         "pooling",
-        re.compile(r"pooling_(fw|bw)_|[pP]ooling|(Avg|Max)_?Pool|reduce[-_]window|select[-_]and[-_]scatter"),
+        re.compile(r"pooling_(fw|bw)_|[pP]ooling|(Avg|Max)_?Pool|(avg|max)_pool|reduce[-_]window|select[-_]and[-_]scatter"),
         "cuDNN's pooling_fw_4d_kernel, pooling_bw_kernel_avg; TensorFlow; XLA's reduce-window and its gradient",
     ),
     _ClassPattern(
         "gemm",
-        re.compile(r"gemm|gemv|MatMul|matmul|nvjet|splitK|(^|[^a-z])dot([^a-z]|$)|Einsum|::Kernel2?<cutlass"),
+        re.compile(r"gemm|gemv|MatMul|matmul|^aten::(add|b|badd)?mm$|nvjet|splitK|(^|[^a-z])dot([^a-z]|$)|Einsum|::Kernel2?<cutlass"),
         "cuBLAS, cuBLASLt (nvjet, splitKreduce), CUTLASS, Triton's gemm_fusion_dot; TensorFlow; XLA's dot",
     ),
     _ClassPattern(
@@ -82,6 +83,7 @@ _CLASS_PATTERNS: tuple[_ClassPattern, ...] = (
             r"(Row|Column|Block|Segmented|Device)Reduce|reduce_1Block|CleanupSegments|TensorReductionOp|BiasAdd_?Grad|BiasGrad"
             r"|[sS]oftmax|NormalizedProb|(^|_)reduce(?!_precision)(_\w+)?_fusion|^(wrapped_)?reduce[._\d]*$"
             r"|^_?(Mkl)?(Sum|Mean|Max|Min|Prod|ArgMax|ArgMin|All|Any|L2Loss)$"
+            r"|at::native::reduce_kernel|^triton_(red|per)_|^aten::(sum|mean|max|_log_softmax|nll_loss)|nll_loss|mse_loss"
         ),
         "sums over an axis, of batch norm, biases and losses: TensorFlow's reduction_gpu_kernels.cu.h, Eigen, CUB, XLA",
     ),
@@ -91,6 +93,7 @@ _CLASS_PATTERNS: tuple[_ClassPattern, ...] = (
             r"(?i:^mem(cpy|set))|^(wrapped_|loop_)?((dynamic[-_](update[-_])?)?(slice|copy|concatenate|gather|pad|reverse"
             r"|bitcast|broadcast|iota)_?)+(fusion)?[._\d]*$|^_?(Mkl)?(Concat|Split|Gather|Pack|Unpack|Slice|StridedSlice"
             r"|Pad|Reverse|TensorList|Tile|Fill|Identity|(Read|Assign)Variable|AssignAdd)|concat_|GatherOpKernel|[sS]plit\w*[kK]ernel"
+            r"|^aten::(copy_|cat|clone|fill_|zero_|_to_copy|constant_pad_nd|select_backward|slice_backward)$|CatArrayBatchedCopy"
             r"|PadInput|AddPadding|EigenMetaKernel(?=.*(Slicing|Broadcasting|Padding|Chipping|Concatenation|Reverse|scalar_const))"
             r"(?!.*(scalar_(?!const)|Tensor(Conversion|Scan|Select)|(?<!Reverse)Generator<))"
         ),
@@ -102,6 +105,8 @@ _CLASS_PATTERNS: tuple[_ClassPattern, ...] = (
             r"_GPU_DT_|^main_kernel$|EigenMetaKernel|convertTensor|scalePackedTensor|^(loop|wrapped)_|Apply[A-Z]\w*Kernel|Bias(NHWC|NCHW)|(?<!ynn)_fusion(_|\.|$)|^ResourceApply"
             r"|^_?(Mkl)?(Native)?(Add|Sub|Mul|Div|RealDiv|Neg|Square|Sqrt|Rsqrt|Exp|Log|Sigmoid|Tanh|Relu|Select|Cast"
             r"|Less|Greater|Equal|NotEqual|Logical|Maximum|Minimum|IsFinite|BiasAdd$)"
+            r"|elementwise_kernel|multi_tensor_apply|^triton_poi_|^aten::_?(fused_(sgd|adam)|add|sub|mul|div|neg|sqrt|sigmoid|tanh"
+            r"|threshold_backward|clamp_min|relu)"
         ),
         "TensorFlow's generated kernels (Mul_GPU_DT_FLOAT…; main_kernel, made at run time: ReLU, sigmoid), Eigen,"
         " optimizers; cuDNN's casts and scaling; XLA's loop fusions",
@@ -170,5 +175,5 @@ def image_layout(name: str) -> str | None:
 
     cuDNN names the operands one after another, images first: `nhwckrsc_nhwc`, `nchwkcrs_nchw`.
     """
-    found = _IMAGE_LAYOUT.search(name) if classify(name) in _ON_IMAGES else None
-    return found[1].upper() if found else None
+    match = _IMAGE_LAYOUT.search(name) if classify(name) in _ON_IMAGES else None
+    return match[1].upper() if match else None

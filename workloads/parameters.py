@@ -44,6 +44,47 @@ PRECISION = Parameter(
     same_result=True,
 )
 
+FRAMEWORK_CHOICE = Parameter(
+    name="framework",
+    kind="choice",
+    label="Framework",
+    help="Which framework computes; each run has its own process.",
+    default="tensorflow",
+    choices=(
+        Choice(value="tensorflow", label="TensorFlow", help="TensorFlow with Keras."),
+        Choice(value="pytorch", label="PyTorch", help="The same model, data and step in PyTorch."),
+    ),
+    common=True,
+    named="special",
+    silent=True,
+    same_result=True,
+)
+
+EAGER_STEPS = 3
+"""Steps before one is captured in a CUDA graph: cuDNN tries its algorithms, and optimizers make their state."""
+
+FRAMEWORK_COMPUTATION: tuple[Parameter, ...] = (
+    Parameter(
+        name="compile",
+        kind="switch",
+        label="torch.compile",
+        help="Compile forward and backward pass with PyTorch's Inductor (torch.compile).",
+        default=False,
+        silent=True,
+        same_result=True,
+    ),
+    Parameter(
+        name="cuda_graph",
+        kind="switch",
+        label="CUDA graph",
+        help="Capture PyTorch's whole step in one CUDA graph, which the host launches at once.",
+        default=False,
+        silent=True,
+        same_result=True,
+    ),
+)
+"""How a step is executed, of the workloads that several frameworks have."""
+
 _COMPUTATION: tuple[Parameter, ...] = (
     PRECISION,
     Parameter(
@@ -64,9 +105,20 @@ _COMPUTATION: tuple[Parameter, ...] = (
         help="How several GPUs exchange their gradients at the end of a step.",
         default="nccl",
         choices=(
-            Choice(value="nccl", label="NCCL", help="NVIDIA's library: all GPUs add in a ring or a tree."),
+            Choice(
+                value="nccl",
+                label="NCCL",
+                help="NVIDIA's library: all GPUs add in a ring or a tree; PyTorch uses it in DistributedDataParallel, "
+                "with a process per GPU.",
+            ),
             Choice(value="hierarchical", label="Hierarchical copy", help="Copies between two halves of the GPUs."),
             Choice(value="one_device", label="One device", help="Copied to one GPU, added there and copied back."),
+            Choice(
+                value="data_parallel",
+                label="DataParallel",
+                help="PyTorch's older way: one process copies the weights to all GPUs in each step and adds their "
+                "gradients on one.",
+            ),
         ),
         scales=True,
         silent=True,
@@ -216,7 +268,7 @@ _DURATION: tuple[Parameter, ...] = (
     integer_parameter(
         "cpu_threads",
         "CPU threads",
-        f"Threads {FRAMEWORK.name} may use on the CPU; 0 leaves it to {FRAMEWORK.name}.",
+        "Threads the framework may use on the CPU; 0 leaves it to the framework.",
         0,
         0,
         1024,
@@ -227,8 +279,8 @@ _DURATION: tuple[Parameter, ...] = (
         name="interpreter",
         kind="path",
         label="Python",
-        help="An environment by its name (`env list`), or the path of a virtual environment's folder or Python, with "
-        f"other versions of the libraries; it needs {FRAMEWORK.name}, numpy and msgspec. Empty is this program's own.",
+        help="An environment by its name, or the path of a virtual environment's folder or Python, with "
+        "other versions of the libraries; it needs the framework, numpy and msgspec. Empty is this program's own.",
         default="",
         unset="this program's own",
         same_result=True,

@@ -94,15 +94,15 @@ def weight_shapes(config: RecurrentConfig) -> dict[str, tuple[int, ...]]:
 
     `workloads.tensorflow.recurrent.loop` says what they hold.
     """
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     gates = config.gates * config.units
     for depth in range(config.layers):
         for direction in DIRECTIONS[: config.directions]:
             prefix = f"layer{depth}/{direction}"
-            found[f"{prefix}/kernel"] = (config.width(depth), gates)
-            found[f"{prefix}/recurrent_kernel"] = (config.units, gates)
-            found[f"{prefix}/bias"] = config.bias_shape
-    return {**found, "head/kernel": (config.width(config.layers), 1), "head/bias": (1,)}
+            shapes[f"{prefix}/kernel"] = (config.width(depth), gates)
+            shapes[f"{prefix}/recurrent_kernel"] = (config.units, gates)
+            shapes[f"{prefix}/bias"] = config.bias_shape
+    return {**shapes, "head/kernel": (config.width(config.layers), 1), "head/bias": (1,)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,11 +24,11 @@ class RecurrentLayer:
     @property
     def ladder(self) -> tuple[str, ...]:
         """Return the rungs of the optimisation ladder, from the first to the last; each adds to the one before."""
-        return tuple(each.name for each in self.implementations if each.unrolls)
+        return tuple(implementation.name for implementation in self.implementations if implementation.unrolls)
 
     def find(self, name: str) -> Implementation:
         """Return the implementation of that name."""
-        return next(each for each in self.implementations if each.name == name)
+        return next(implementation for implementation in self.implementations if implementation.name == name)
 
 
 RECURRENT_LAYERS: Mapping[str, RecurrentLayer] = {
@@ -44,5 +44,5 @@ def config_of(workload: str, variant: Variant) -> RecurrentConfig:
     What a variant does not name is at its default: it, or the weights saved with it, are older than the parameter.
     """
     config = RECURRENT_LAYERS[workload].config
-    values = {each.name: variant[each.name] for each in fields(config) if each.name in variant}
+    values = {field.name: variant[field.name] for field in fields(config) if field.name in variant}
     return config(**values)  # type: ignore[arg-type] # the catalog has checked every value's type

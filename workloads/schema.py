@@ -128,12 +128,12 @@ def label_from_name(name: str) -> str:
     return text[:1].upper() + text[1:] or name
 
 
-def unknown_name_message(what: str, word: str, known: Iterable[str]) -> str:
+def unknown_name_message(what: str, word: str, names: Iterable[str]) -> str:
     """Return the sentence for an unknown word, with the nearest known one.
 
     `what` is what the word should name, such as `workload`.
     """
-    names = list(known)
-    near = difflib.get_close_matches(word, names, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(names)}."
+    choices = list(names)
+    near = difflib.get_close_matches(word, choices, n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(choices)}."
     return f"There is no {what} called {word!r}. {hint}"

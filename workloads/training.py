@@ -1,6 +1,8 @@
 """The training loop: first step, warm-up, measured blocks. It knows neither a framework nor how messages travel."""
 
 import math
+import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from workloads.errors import TrainingError
-from workloads.protocol import Block, DataReady, Epoch, Message, PhaseStarted, Progress, RunSpec, TimedPhase, Variant
+from workloads.protocol import (
+    Block,
+    DataReady,
+    Epoch,
+    Finished,
+    Message,
+    PhaseStarted,
+    Progress,
+    RunSpec,
+    TimedPhase,
+    Variant,
+)
 
 Report = Callable[[Message], None]
 
@@ -24,6 +37,16 @@ def _no_allocator() -> None:
 
 def do_nothing() -> None:
     """Do nothing."""
+
+
+def give_up(finished: Finished) -> None:
+    """End this process for a reason that goes to its log."""
+    print(finished.reason, file=sys.stderr)  # noqa: T201
+    os._exit(1)
+
+
+def _connect_nobody(_finish: Callable[[Finished], object]) -> None:
+    return None
 
 
 def _no_weights(_spec: RunSpec, _path: Path) -> None:
@@ -65,6 +88,7 @@ class Inspection:
         without_gradient: Returns the names of the trained weights on which the loss does not depend.
         count_distinct: Returns how many examples the first batch has, how many different ones, and how many different
             outputs the model has for them.
+        layers: Returns the layers as they ran, where only a step shows their layout; after `count_distinct`.
     """
 
     eager_steps: Callable[[], int]
@@ -72,6 +96,7 @@ class Inspection:
     checksums: Callable[[], Sequence[tuple[str, int]]]
     without_gradient: Callable[[], Sequence[str]]
     count_distinct: Callable[[], tuple[int, int, int]]
+    layers: Callable[[], Sequence[Layer]] = tuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +117,9 @@ class Task:
         passes: Passes over stored data, if it trains by epochs.
         layers: The layers of a custom model.
         inspection: What can be asked of a custom workload.
+        connect: Waits for the processes that compute together with this one, before the first step. Should one end
+            before its time, this process's end is what the function gets that it is given, from another thread.
+        close: Ends those processes.
     """
 
     step: Callable[[], Any]
@@ -106,6 +134,8 @@ class Task:
     passes: Passes | None = None
     layers: tuple[Layer, ...] = ()
     inspection: Inspection | None = None
+    connect: Callable[[Callable[[Finished], object]], None] = _connect_nobody
+    close: Callable[[], None] = do_nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,13 +188,13 @@ class _Limit:
             return min(1.0, steps_done / self.steps)
         return 1.0 if self.seconds - elapsed_s < block_s / 2 else elapsed_s / self.seconds
 
-    def block_steps(self, wanted: int, steps_done: int, elapsed_s: float, step_s: float) -> int:
-        """Return about `wanted` steps, not far beyond the end; less than half a block is no block of its own."""
+    def block_steps(self, steps: int, steps_done: int, elapsed_s: float, step_s: float) -> int:
+        """Return about so many steps, not far beyond the end; less than half a block is no block of its own."""
         if self.seconds is None:
             left = self.steps - steps_done
         else:
             left = max(1, math.ceil((self.seconds - elapsed_s) / max(step_s, 1e-9)))
-        return left if left < 1.5 * wanted else wanted
+        return left if left < 1.5 * steps else steps
 
 
 class Loop:
@@ -326,8 +356,8 @@ class Loop:
         if phase == "compile":
             return
         self._step_s = max(seconds, 1e-9) / steps
-        wanted = round(_BLOCK_S / self._step_s)
-        self._block_steps = max(1, min(wanted, self._block_steps * _GROWTH))
+        target_steps = round(_BLOCK_S / self._step_s)
+        self._block_steps = max(1, min(target_steps, self._block_steps * _GROWTH))
 
     def _report_progress(self, phase: TimedPhase, fraction: float, t_ns: int) -> None:
         if t_ns < self._next_progress_ns and fraction < 1.0:

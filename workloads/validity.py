@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 
 from workloads.cifar10_copy import ARCHIVE, FOLDER, FOLDER_VARIABLE, URL, has_copy
 from workloads.cnn import has_square_channels
-from workloads.framework import ONEDNN_VARIABLE
+from workloads.custom.definitions import SOURCE
+from workloads.framework import FRAMEWORKS, ONEDNN_VARIABLE, PYTORCH, Framework
 from workloads.image_parameters import IMAGE_DATA, IMAGE_TRAINING
-from workloads.interpreter import MISSING_ENVIRONMENT, NO_PYTHON, environment_folder, find_python
+from workloads.interpreter import MISSING_ENVIRONMENT, NO_PYTHON, environment_folder, find_python, lacks_framework
 from workloads.machine import Gpu, Machine
+from workloads.parameters import EAGER_STEPS
 from workloads.processor import read_support
 from workloads.protocol import Variant
 from workloads.recurrent_layers import RECURRENT_LAYERS, RecurrentLayer
@@ -99,24 +101,23 @@ _GENERAL: tuple[Rule, ...] = (
     Rule(
         parameters=("gpus",),
         broken=lambda v, m: int(v["gpus"]) > _gpu_count(m) and bool(m.hidden_by),
-        reason="gpus={gpus} asked for, but {hidden_by} leaves runs {gpu_count}; change that and start again, or use "
+        reason="{gpus} GPUs asked for, but {hidden_by} leaves runs {gpu_count}; change that and start again, or use "
         "gpus={gpu_count}.",
     ),
     Rule(
         parameters=("devices",),
         broken=lambda v, m: _lacks_device(v, m) and not m.hidden_by,
-        reason="devices={devices} names a GPU that this machine does not have; the command `gpus` lists them.",
+        reason="A GPU of “{devices}” is not in this machine; the command `gpus` lists them.",
     ),
     Rule(
         parameters=("devices",),
         broken=lambda v, m: _lacks_device(v, m) and bool(m.hidden_by),
-        reason="devices={devices} names a GPU that this machine does not have or that {hidden_by} keeps from runs; "
-        "change one of the two.",
+        reason="A GPU of “{devices}” is not in this machine, or {hidden_by} keeps it from runs; change one of the two.",
     ),
     Rule(
         parameters=("devices", "gpus"),
         broken=lambda v, _: len(_requested_devices(v)) not in (0, int(v["gpus"])),
-        reason="devices={devices} does not name as many GPUs as gpus={gpus}.",
+        reason="“{devices}” does not name as many GPUs as asked for, {gpus}.",
     ),
     Rule(
         parameters=("batch_size", "gpus"),
@@ -134,6 +135,11 @@ _GENERAL: tuple[Rule, ...] = (
         reason="A hierarchical copy is between two equal halves, and {gpus} GPUs have none; use all_reduce=nccl.",
     ),
     Rule(
+        parameters=("all_reduce", "framework"),
+        broken=lambda v, _: v["all_reduce"] == "data_parallel" and v.get("framework") != "pytorch",
+        reason="DataParallel is PyTorch's; use all_reduce=nccl, or framework=pytorch.",
+    ),
+    Rule(
         parameters=("gpus",),
         broken=lambda v, m: int(v["gpus"]) > 0 and m.platform == "darwin",
         reason="TensorFlow runs on the CPU only on macOS; use gpus=0.",
@@ -141,7 +147,7 @@ _GENERAL: tuple[Rule, ...] = (
     Rule(
         parameters=("gpus", "devices"),
         broken=_too_few_whole_gpus,
-        reason="CUDA gives one process one MIG instance, and gpus={gpus} needs more; use gpus=1 or whole GPUs.",
+        reason="CUDA gives one process one MIG instance, and {gpus} GPUs are more; use gpus=1 or whole GPUs.",
     ),
     *PRECISION_RULES,
     Rule(
@@ -152,13 +158,13 @@ _GENERAL: tuple[Rule, ...] = (
     Rule(
         parameters=("memory_limit",),
         broken=lambda v, _: 0 < float(v["memory_limit"]) < _LEAST_MEMORY_LIMIT_GIB,
-        reason="TensorFlow cannot begin with memory_limit={memory_limit:g} GiB; "
+        reason="TensorFlow cannot begin with a memory limit of {memory_limit:g} GiB; "
         f"use {_LEAST_MEMORY_LIMIT_GIB} or more, or 0 for no limit.",
     ),
     Rule(
         parameters=("memory_limit", "gpus"),
         broken=lambda v, m: int(v["gpus"]) > 0 and float(v["memory_limit"]) * 2**30 > _least_memory_bytes(m),
-        reason="memory_limit={memory_limit:g} GiB is more than a GPU here has; use a smaller one, or 0 for no limit.",
+        reason="A memory limit of {memory_limit:g} GiB is more than a GPU here has; use less, or 0 for no limit.",
     ),
     Rule(
         parameters=("cpu_threads",),
@@ -194,7 +200,9 @@ def _recurrent_rules(workload: str, layer: RecurrentLayer) -> Iterator[Rule]:
             workloads=(workload,),
         )
 
-    for name, limit in ((each.name, limit) for each in layer.implementations for limit in each.limits):
+    for name, limit in (
+        (implementation.name, limit) for implementation in layer.implementations for limit in implementation.limits
+    ):
         yield rule(
             limit.parameter,
             lambda v, name=name, limit=limit: v["implementation"] == name and limit.broken(v),  # type: ignore[misc]
@@ -203,23 +211,23 @@ def _recurrent_rules(workload: str, layer: RecurrentLayer) -> Iterator[Rule]:
     yield rule(
         "activation",
         lambda v: v["activation"] not in layer.find(str(v["implementation"])).activations,
-        "implementation={implementation} has tanh built in; use activation=tanh or implementation=standard.",
+        "This implementation has tanh built in; use activation=tanh or implementation=standard.",
     )
     yield rule(
         "unroll",
         lambda v: int(v["unroll"]) > 1 and v["implementation"] not in layer.ladder,
-        f"implementation={{implementation}} has a loop of its own; use unroll=1 or one of {', '.join(layer.ladder)}.",
+        f"This implementation has a loop of its own; use unroll=1 or one of {', '.join(layer.ladder)}.",
     )
     yield rule(
         "unroll timesteps",
         lambda v: int(v["unroll"]) > int(v["timesteps"]),
         "{unroll} steps per iteration are more than the {timesteps} there are; use unroll={timesteps} at most.",
     )
-    combining = [each.name for each in layer.implementations if each.combines_inputs]
+    combining = [implementation.name for implementation in layer.implementations if implementation.combines_inputs]
     yield rule(
         "input_steps",
         lambda v: int(v["input_steps"]) > 0 and v["implementation"] not in combining,
-        "implementation={implementation} makes each step's input product in its loop; "
+        "This implementation makes each step's input product in its loop; "
         f"use input_steps=0 or one of {', '.join(combining)}.",
     )
     yield rule(
@@ -230,6 +238,158 @@ def _recurrent_rules(workload: str, layer: RecurrentLayer) -> Iterator[Rule]:
 
 
 _IMAGE_WORKLOADS = ("cnn10", "wrn28-10")
+_PYTORCH_STACKS = ("standard", "cudnn", "cudnn_stack")
+
+
+_STACKED_WORKLOADS = tuple(RECURRENT_LAYERS)
+_BOTH = (*_STACKED_WORKLOADS, *_IMAGE_WORKLOADS)
+
+
+def _framework_rule(
+    framework: str, parameters: str, broken: Callable[[Variant], bool], reason: str, workloads: tuple[str, ...] = ()
+) -> Rule:
+    """Return a rule on what a framework lacks."""
+    return Rule(
+        parameters=("framework", *parameters.split()),
+        broken=lambda variant, _: variant.get("framework") == framework and broken(variant),
+        reason=reason,
+        workloads=workloads,
+    )
+
+
+def missing_framework(variant: Variant, machine: Machine) -> Framework | None:
+    """Return the framework of a variant if the machine is known to lack it for its runs.
+
+    What a host has its agent said. This machine's TensorFlow is not looked for: a worker knows best.
+    """
+    name, interpreter = str(variant.get("framework", "")), str(variant["interpreter"])
+    if machine.local:
+        is_missing = name == "pytorch" and lacks_framework(interpreter, PYTORCH)
+    else:
+        lists_frameworks = machine.frameworks is not None and not interpreter and name in FRAMEWORKS
+        is_missing = lists_frameworks and name not in (machine.frameworks or ())
+    return FRAMEWORKS[name] if is_missing else None
+
+
+def _missing_rule(framework: Framework) -> Rule:
+    return Rule(
+        parameters=("framework", "interpreter"),
+        broken=lambda variant, machine: missing_framework(variant, machine) is framework,
+        reason=f"{framework.name} is not installed for these runs; name an environment that has it, or use another "
+        "framework.",
+    )
+
+
+_FRAMEWORKS: tuple[Rule, ...] = (
+    *map(_missing_rule, FRAMEWORKS.values()),
+    _framework_rule(
+        "tensorflow",
+        "compile",
+        lambda v: bool(v["compile"]),
+        "Inductor compiles PyTorch's steps; use xla=true, or framework=pytorch.",
+    ),
+    _framework_rule(
+        "tensorflow",
+        "cuda_graph",
+        lambda v: bool(v["cuda_graph"]),
+        "Only PyTorch's step is captured whole; use cuda_graph=false, or framework=pytorch.",
+    ),
+    _framework_rule(
+        "pytorch",
+        "cuda_graph gpus",
+        lambda v: bool(v["cuda_graph"]) and int(v["gpus"]) == 0,
+        "A CUDA graph is of a GPU, and this run is on the CPU; use cuda_graph=false.",
+    ),
+    _framework_rule(
+        "pytorch",
+        "cuda_graph warmup_steps",
+        lambda v: bool(v["cuda_graph"]) and int(v["warmup_steps"]) < EAGER_STEPS - 1,
+        f"A step is captured after {EAGER_STEPS} others, which must not be measured; "
+        f"use warmup_steps={EAGER_STEPS - 1} or more.",
+    ),
+    _framework_rule(
+        "pytorch",
+        "cuda_graph epochs",
+        lambda v: bool(v["cuda_graph"]) and bool(v["epochs"]),
+        f"A step is captured after {EAGER_STEPS} others, and epochs are measured from their first step on; "
+        "use cuda_graph=false, or epochs=0.",
+        _IMAGE_WORKLOADS,
+    ),
+    _framework_rule(
+        "pytorch",
+        "compile implementation",
+        lambda v: bool(v["compile"]) and v["implementation"] != "standard",
+        "Inductor cannot compile cuDNN's layers; use compile=false or implementation=standard.",
+        _STACKED_WORKLOADS,
+    ),
+    _framework_rule(
+        "pytorch",
+        "xla",
+        lambda v: bool(v["xla"]),
+        "XLA compiles TensorFlow's steps; use compile=true for PyTorch's.",
+    ),
+    _framework_rule(
+        "pytorch",
+        "gpus",
+        lambda v: int(v["gpus"]) > 1 and SOURCE in v,
+        "A custom workload trains on one GPU in PyTorch so far; use gpus=1.",
+    ),
+    _framework_rule(
+        "pytorch",
+        "cuda_graph gpus",
+        lambda v: bool(v["cuda_graph"]) and int(v["gpus"]) > 1,
+        "A step on several GPUs is not captured here; use cuda_graph=false, or gpus=1.",
+    ),
+    _framework_rule(
+        "pytorch",
+        "all_reduce",
+        lambda v: v["all_reduce"] in ("hierarchical", "one_device"),
+        "PyTorch exchanges gradients by NCCL or DataParallel here; use all_reduce=nccl or all_reduce=data_parallel.",
+    ),
+    _framework_rule(
+        "pytorch",
+        "compile all_reduce",
+        lambda v: bool(v["compile"]) and v["all_reduce"] == "data_parallel",
+        "DataParallel copies the model in each step, so nothing stays compiled; use compile=false or all_reduce=nccl.",
+    ),
+    _framework_rule(
+        "pytorch",
+        "layout_optimizer memory_growth memory_limit",
+        lambda v: bool(v["layout_optimizer"]) or not v["memory_growth"] or bool(v["memory_limit"]),
+        "Layout optimizer and memory settings are TensorFlow's; use layout_optimizer=false, memory_growth=true and "
+        "memory_limit=0.",
+    ),
+    _framework_rule(
+        "pytorch",
+        "save_weights",
+        lambda v: bool(v["save_weights"]),
+        "Only TensorFlow's runs save weights so far; use save_weights=false.",
+        _BOTH,
+    ),
+    _framework_rule(
+        "pytorch",
+        "implementation",
+        lambda v: v["implementation"] not in _PYTORCH_STACKS,
+        f"PyTorch has no counterpart of this implementation; use one of {', '.join(_PYTORCH_STACKS)}.",
+        _STACKED_WORKLOADS,
+    ),
+    _framework_rule(
+        "pytorch",
+        "sequence_lengths implementation",
+        lambda v: v["sequence_lengths"] != "fixed" and v["implementation"] in ("cudnn", "cudnn_stack"),
+        "PyTorch's cuDNN layers read sequences of different lengths only packed, in another shape for each batch; use "
+        "implementation=standard or sequence_lengths=fixed.",
+        _STACKED_WORKLOADS,
+    ),
+    _framework_rule(
+        "pytorch",
+        "implementation",
+        lambda v: v["implementation"] == "keras",
+        "Keras's layers are TensorFlow's here; use implementation=native.",
+        _IMAGE_WORKLOADS,
+    ),
+)
+
 _OF_STORED_IMAGES: Variant = {
     parameter.name: parameter.default
     for parameter in IMAGE_DATA
@@ -249,7 +409,7 @@ def depends_on_processor(workload: str, variant: Variant) -> bool:
 
 def _may_lack_kernels(images: Variant) -> bool:
     """Return whether TensorFlow may have no kernels for a variant on images: all but the usual, on the CPU alone."""
-    is_plain_cpu = int(images["gpus"]) == 0 and not images["xla"]
+    is_plain_cpu = int(images["gpus"]) == 0 and not images["xla"] and images.get("framework") != "pytorch"
     return is_plain_cpu and (images["layout"], images["precision"]) != ("NHWC", "float32")
 
 
@@ -326,7 +486,7 @@ _CNN: tuple[Rule, ...] = (
     ),
     _copy_rule(
         lambda v: not v["data_folder"],
-        f"the usual place; get the archive from {URL}, say with data_folder or {FOLDER_VARIABLE} where it lies, or use "
+        f"the usual place; get the archive from {URL}. Say where it lies with data_folder or {FOLDER_VARIABLE}, or use "
         "data=stand_in.",
     ),
     Rule(
@@ -339,7 +499,8 @@ _CNN: tuple[Rule, ...] = (
     Rule(
         parameters=("schedule", "epochs", "steps"),
         broken=lambda v, _: v["schedule"] != "constant" and not v["epochs"] and not v["steps"],
-        reason="A schedule of the learning rate has to know its last step: give epochs or steps, or schedule=constant.",
+        reason="A schedule of the learning rate has to know its last step; give epochs or steps, or use "
+        "schedule=constant.",
         workloads=_IMAGE_WORKLOADS,
     ),
     Rule(
@@ -357,7 +518,7 @@ _CNN: tuple[Rule, ...] = (
     Rule(
         parameters=("depth",),
         broken=lambda v, _: (int(v["depth"]) - 4) % 6 != 0,
-        reason="A wide residual network has 6n + 4 layers (10, 16, 22, 28 …), and depth={depth} is none of these.",
+        reason="A wide residual network has 6n + 4 layers (10, 16, 22, 28 …), and {depth} is none of these.",
         workloads=("wrn28-10",),
     ),
 )
@@ -365,6 +526,7 @@ _CNN: tuple[Rule, ...] = (
 RULES: tuple[Rule, ...] = (
     *_GENERAL,
     *(rule for workload, layer in RECURRENT_LAYERS.items() for rule in _recurrent_rules(workload, layer)),
+    *_FRAMEWORKS,
     *_CNN,
     *_BEST_WEIGHTS,
 )

@@ -1,4 +1,4 @@
-"""Saved weights: the .npz file format, and the comparison of a model with loaded weights against the trained one.
+"""Files of saved weights and of gradients, and the comparison of a model that loads weights with the trained one.
 
 Next to the arrays is `header`, JSON: `format`, `version` and the run's `variant`. Weights are float32. Those of
 recurrent layers are gate by gate in Keras's layout, never a buffer of cuDNN's own: that one's size and order depend on
@@ -9,7 +9,7 @@ of batch norm. Needs NumPy alone.
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -252,3 +252,37 @@ def _without_padding(saved: SavedWeights, outputs: Array) -> Array:
     if config_of(saved.spec.workload, saved.spec.variant).left_padded:
         steps = steps[:, ::-1]
     return np.where((steps < lengths[:, np.newaxis])[..., np.newaxis], outputs, np.float32(0))
+
+
+def read_start(path: str, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+    """Return the weights that a variant started from, as `write_gradients` wrote them, for one of these shapes.
+
+    Raises:
+        RefusedError: They have other shapes.
+    """
+    with np.load(path, allow_pickle=False) as stored:
+        values = [stored[f"start{number}"] for number in range(sum(name.startswith("start") for name in stored))]
+    if [value.shape for value in values] != list(shapes):
+        raise RefusedError("its weights are of other shapes")
+    return values
+
+
+def write_gradients(path: str, names: Sequence[str], gradients: Sequence[NDArray[Any]], start: Sequence[Array]) -> None:
+    """Write gradients, or outputs, by name, with the weights that another variant is to start from, if any.
+
+    Raises:
+        RefusedError: A number is not finite.
+    """
+    if not all(np.isfinite(gradient).all() for gradient in gradients):
+        raise RefusedError("what it computes is not finite")
+    arrays: dict[str, Any] = {
+        f"gradient{number}": gradient.astype(np.float32) for number, gradient in enumerate(gradients)
+    }
+    arrays |= {f"start{number}": weight for number, weight in enumerate(start)}
+    np.savez(Path(path), **arrays, names=np.array(names))
+
+
+def moments(tensors: Iterable[NDArray[Any]]) -> tuple[float, ...]:
+    """Return mean and mean square of each tensor; they do not depend on the order of its axes."""
+    values = [np.asarray(tensor, np.float64) for tensor in tensors]
+    return tuple(float(number) for value in values for number in (value.mean(), np.square(value).mean()))

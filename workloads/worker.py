@@ -90,6 +90,7 @@ class Worker:
         start: Start,
         report: Report,
         stopped: Callable[[], bool],
+        finish: Callable[[Finished], object],
         *,
         order_ns: int,
         environment: Mapping[str, str],
@@ -97,12 +98,14 @@ class Worker:
         """Store what the run needs.
 
         The order came at `order_ns`, in `time.monotonic_ns()`. `report` sends a message to the program, and `stopped`
-        returns whether that asked to stop. `environment` is what to report of this process besides what the run finds.
+        returns whether that asked to stop; `finish` sends the last one in place of `run`, if that is held up by another
+        process that ended. `environment` is what to report of this process besides what the run finds.
         """
         self._start = start
-        self._backend = backend_of(start.spec.workload)
+        self._backend = backend_of(start.spec)
         self._report = report
         self._stopped = stopped
+        self._finish = finish
         self._order_ns = order_ns
         self._environment = environment
         self._task: Task | None = None
@@ -115,8 +118,11 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - the process's edge: the end is reported with its traceback
             peak_bytes = self._peak_bytes()
             self._report_evidence()
-            known = None if self._backend is None else self._backend.explain_error(error)
-            return outcome_of(error, self._start.spec.variant, peak_bytes, self._start.source, known)
+            cause = None if self._backend is None else self._backend.explain_error(error)
+            return outcome_of(error, self._start.spec.variant, peak_bytes, self._start.source, cause)
+        finally:
+            if self._task is not None:
+                self._task.close()
 
     def _perform(self) -> Finished:
         uuids = self._start.gpu_uuids
@@ -129,6 +135,7 @@ class Worker:
         if not self._stopped():
             self._phase("build")
             self._task = build(spec, self._start.source)
+            self._task.connect(self._finish)
             if (per_step := flops_per_step(spec)) is not None:
                 self._report(Flops(per_step=per_step))
             completed = self._train(self._task, spec)
@@ -186,8 +193,8 @@ class Worker:
         """Calibrate the first device in the run's precision if the order requests it."""
         if not self._start.calibrate or self._backend is None:
             return
-        if (found := self._backend.calibrate(str(spec.variant["precision"]), self._start.gpu_uuids)) is not None:
-            self._report(found)
+        if (calibration := self._backend.calibrate(str(spec.variant["precision"]), self._start.gpu_uuids)) is not None:
+            self._report(calibration)
 
     def _phase(self, phase: PhaseName) -> None:
         self._report(PhaseStarted(phase=phase, t_ns=time.monotonic_ns()))
@@ -196,9 +203,9 @@ class Worker:
         return self._task.allocator_peak_bytes() if self._task is not None else None
 
 
-def environment_message(found: Mapping[str, str]) -> EnvironmentInfo:
+def environment_message(facts: Mapping[str, str]) -> EnvironmentInfo:
     """Return what was found of the environment, cut to what a message takes: variables are as long as users like."""
-    texts = {plain(name[:MOST_NAME_CHARS]): plain(text[:MOST_TEXT_CHARS]) for name, text in found.items()}
+    texts = {plain(name[:MOST_NAME_CHARS]): plain(text[:MOST_TEXT_CHARS]) for name, text in facts.items()}
     return EnvironmentInfo(environment=dict(itertools.islice(texts.items(), MOST_TEXTS)))
 
 
@@ -223,7 +230,8 @@ def _serve(channel: ControlChannel, pipe: MessagePipe, environment: Mapping[str,
         return Finished(outcome="failed", t_ns=time.monotonic_ns(), reason=f"The worker's order is wrong: {error}.")
     if ignores_stop(start.spec.variant):
         channel.ignore_stop()
-    return Worker(start, pipe.report, channel.stopped, order_ns=order_ns, environment=environment).run()
+    worker = Worker(start, pipe.report, channel.stopped, pipe.send_final, order_ns=order_ns, environment=environment)
+    return worker.run()
 
 
 def main(arguments: Sequence[str]) -> None:

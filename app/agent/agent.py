@@ -23,6 +23,7 @@ from app.agent_protocol import (
     FilesListed,
     HostDescribed,
     HostInspected,
+    InspectedFramework,
     InspectHost,
     JobDone,
     KeepStandby,
@@ -53,7 +54,14 @@ from app.runs.host import Host
 from app.runs.jobs import JobCrashedError, JobError, run_job
 from app.runs.leases import Lease, Leases
 from app.runs.standby import StandbyLauncher
-from workloads.catalog import complete_environments, default_interpreter, find_python, installed_framework
+from workloads.catalog import (
+    FRAMEWORKS,
+    Framework,
+    complete_environments,
+    default_interpreter,
+    find_python,
+    installed_framework,
+)
 from workloads.job_protocol import JobResult
 
 RefusedKind = Literal["user error", "os error", "job error", "job crashed", "cancelled", "bug"]
@@ -116,8 +124,8 @@ class Agent:
             case ReleaseLease(lease=number):
                 if number in self._held:
                     self._held.pop(number).release()
-            case KeepStandby(wanted=wanted):
-                self._wants_standby = wanted
+            case KeepStandby(wanted=keep):
+                self._wants_standby = keep
                 self._launcher.prepare()
             case StartJob() | ManageEnvironments() | CancelJob():
                 self._follow_job(order)
@@ -215,7 +223,7 @@ class Agent:
         try:
             report = work()
         except Exception as error:  # noqa: BLE001 - the edge of the process: the program is told, also of a bug
-            kind = next(kind for known, kind in _KINDS if isinstance(error, known))
+            kind = next(kind for error_type, kind in _KINDS if isinstance(error, error_type))
             if kind == "bug":
                 traceback.print_exc()
             reason = bug_message(error) if kind == "bug" else str(error)
@@ -226,13 +234,20 @@ class Agent:
 
 def _inspect(order: InspectHost) -> HostInspected:
     """Look at what a check of this host shows."""
-    interpreter = default_interpreter()
     return HostInspected(
         number=order.number,
         user=psutil.Process().username(),
         home=str(Path.home()),
         home_free_bytes=shutil.disk_usage(Path.home()).free,
-        interpreter=str(find_python(interpreter) or interpreter or sys.executable),
-        framework_version=installed_framework(interpreter),
+        frameworks=tuple(_inspect_framework(key, framework) for key, framework in FRAMEWORKS.items()),
         environments=tuple(folder.name for folder in complete_environments()),
+    )
+
+
+def _inspect_framework(name: str, framework: Framework) -> InspectedFramework:
+    interpreter = default_interpreter(framework)
+    return InspectedFramework(
+        name=name,
+        interpreter=str(find_python(interpreter) or interpreter or sys.executable),
+        version=installed_framework(interpreter, framework),
     )

@@ -256,10 +256,10 @@ class _Spooler:
         end_s = time.monotonic() + _BEGIN_S
         while not (folder / _LINES).exists():
             if maker.poll() is not None or time.monotonic() > end_s:
-                said = (folder / _STDERR).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+                lines = (folder / _STDERR).read_text(encoding="utf-8", errors="replace").strip().splitlines()
                 maker.kill()
                 shutil.rmtree(folder)
-                self._refuse(f"The run could not be started: {said[-1] if said else 'its process printed nothing'}.")
+                self._refuse(f"The run could not be started: {lines[-1] if lines else 'its process printed nothing'}.")
                 return
             time.sleep(_LOOK_S)
         self._say(SpoolsListed((_spool(folder),)))

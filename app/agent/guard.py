@@ -110,13 +110,13 @@ def _end(left: Callable[[], Sequence[psutil.Process]]) -> None:
 
 def _orphans(scratch: Path) -> list[psutil.Process]:
     """Return the processes that an agent or others below it have started, whoever is their parent now."""
-    found = []
+    orphans = []
     # Guard and agent have set the variable only after they were started.
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.environ().get(_FOLDER_VARIABLE) == str(scratch):
-                found.append(process)
-    return found
+                orphans.append(process)
+    return orphans
 
 
 def end_abandoned(folder: Path, prefix: str, new_s: float = _NEW_S) -> None:
@@ -126,9 +126,9 @@ def end_abandoned(folder: Path, prefix: str, new_s: float = _NEW_S) -> None:
     """
     for scratch in folder.glob(f"{prefix}*"):
         with contextlib.suppress(OSError):  # gone by now, or another user's
-            found = scratch.lstat()
-            is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-            if is_ours and time.time() - found.st_ctime > new_s and (file := _lock(scratch)) is not None:
+            status = scratch.lstat()
+            is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+            if is_ours and time.time() - status.st_ctime > new_s and (file := _lock(scratch)) is not None:
                 _end(partial(_orphans, scratch))
                 shutil.rmtree(scratch, ignore_errors=True)
                 os.close(file)

@@ -101,7 +101,7 @@ class ClusterState:
 
     def name(self, node: str) -> str:
         """Return a node's name, with a part of its id where several have it."""
-        names = {each["NodeID"]: str(each["NodeManagerHostname"]) for each in self.nodes}
+        names = {record["NodeID"]: str(record["NodeManagerHostname"]) for record in self.nodes}
         name = names.get(node, node[:6])
         return name if list(names.values()).count(name) <= 1 else f"{name} ({node[:6]})"
 
@@ -165,7 +165,7 @@ def say_nodes(ray: Any, state: ClusterState, output: IO[bytes]) -> None:
         nodes = state.nodes
         probes.update([node["NodeID"] for node in nodes])
         now = RayNodes(
-            tuple(sorted((_node(each, state, probes) for each in nodes), key=attrgetter("name"))), ray.__version__
+            tuple(sorted((_node(node, state, probes) for node in nodes), key=attrgetter("name"))), ray.__version__
         )
         if now != former:
             former = now
@@ -224,11 +224,11 @@ class AgentDriver:
             self._node, visible = self._ray.get(next(lines))
             self._output.write(msgspec.json.encode(RayPlaced(node=self._node or "", visible=visible)) + b"\n")
             for ref in lines:
-                said = self._ray.get(ref)
-                if isinstance(said, bytes):
-                    self._output.write(said)
+                message = self._ray.get(ref)
+                if isinstance(message, bytes):
+                    self._output.write(message)
                 else:
-                    reason = f"The agent on {self._place} ended by itself ({', '.join(filter(None, said))})."
+                    reason = f"The agent on {self._location} ended by itself ({', '.join(filter(None, message))})."
         except (self._ray.exceptions.RayError, StopIteration) as error:
             reason = self._why(error, actor)
         except BrokenPipeError:
@@ -255,7 +255,7 @@ class AgentDriver:
         _end("ended", "It was closed.")
 
     @property
-    def _place(self) -> str:
+    def _location(self) -> str:
         return self._state.name(self._node) if self._node is not None else "the Ray cluster"
 
     def _why(self, error: Exception, actor: Any) -> str:
@@ -265,20 +265,20 @@ class AgentDriver:
             # Its process or its node: Ray knows in a moment, and says it to the next call.
             try:
                 self._ray.get(actor.close.options(concurrency_group="orders").remote(), timeout=_CLOSE_S)
-            except exceptions.RayError as known:
-                error = known
+            except exceptions.RayError as ray_error:
+                error = ray_error
         text = str(error)
         if getattr(error, "preempted", False):
-            return f"The Ray node {self._place} was taken away by its provider (preempted)."
+            return f"The Ray node {self._location} was taken away by its provider (preempted)."
         if "low on memory" in text or isinstance(error, exceptions.OutOfMemoryError):
-            return f"Ray ended the run on {self._place}, for the memory of that node ran short."
+            return f"Ray ended the run on {self._location}, for the memory of that node ran short."
         if isinstance(error, exceptions.RayTaskError):
-            return f"No agent could be started on {self._place}: {text.strip().splitlines()[-1]}"
+            return f"No agent could be started on {self._location}: {text.strip().splitlines()[-1]}"
         if "its node has died" in text or not isinstance(error, exceptions.ActorDiedError):
             if self._node is not None:
                 _say("lost", self._node)
-            return f"The Ray node {self._place} was lost."
-        return f"The Ray actor of the run on {self._place} died."
+            return f"The Ray node {self._location} was lost."
+        return f"The Ray actor of the run on {self._location} died."
 
 
 def _say(word: str, text: str) -> None:

@@ -39,9 +39,10 @@ def agent_environment(gpus: int) -> dict[str, str]:
 def _variable_of_raylet(name: str) -> dict[str, str]:
     """Return a variable as the node's user set it, if so: Ray sets OMP_NUM_THREADS=1 in its workers, for example."""
     with contextlib.suppress(OSError):
-        for each in Path(f"/proc/{os.environ.get('RAY_RAYLET_PID')}/environ").read_text(errors="replace").split("\0"):
-            if each.startswith(f"{name}="):
-                return {name: each.partition("=")[2]}
+        environment = Path(f"/proc/{os.environ.get('RAY_RAYLET_PID')}/environ").read_text(errors="replace")
+        for variable in environment.split("\0"):
+            if variable.startswith(f"{name}="):
+                return {name: variable.partition("=")[2]}
     return {}
 
 
@@ -79,17 +80,17 @@ class AgentActor:
             self.close()
             status = self._agent.wait()
             stderr.seek(max(0, stderr.seek(0, os.SEEK_END) - _STDERR_BYTES))
-            said = stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
-        yield f"exit status {status}", said
+            reason = stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
+        yield f"exit status {status}", reason
 
     def _read(self) -> Iterator[bytes]:
         assert self._agent is not None, "it was started"
         assert self._agent.stdout is not None, "with pipes"
         rest = b""
         while read := os.read(self._agent.stdout.fileno(), _READ_BYTES):
-            whole, end, rest = (rest + read).rpartition(b"\n")
+            lines, end, rest = (rest + read).rpartition(b"\n")
             if end:
-                yield whole + end
+                yield lines + end
 
     def order(self, lines: bytes) -> None:
         """Pass lines on to the agent; one that is gone is told by `lines`."""

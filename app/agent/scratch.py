@@ -33,7 +33,7 @@ class Scratch:
             case TryWeights(weights_path=name):
                 return msgspec.structs.replace(request, weights_path=self.path(name))
             case ExportModel(weights_path=name, model_paths=names):
-                paths = tuple(self.path(each) for each in names)
+                paths = tuple(self.path(name) for name in names)
                 return msgspec.structs.replace(request, weights_path=self.path(name), model_paths=paths)
             case ComputeGradients(path=name, start_path=start):
                 start_path = None if start is None else self.path(start)
@@ -66,9 +66,9 @@ class Scratch:
     def sizes(self, name: str) -> dict[str, int]:
         """Return the size of a file, or of all files in a folder; raises `UserError`."""
         path = self._find(name)
-        found = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+        files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
         try:
-            return {each.relative_to(self._folder).as_posix(): each.stat().st_size for each in found}
+            return {file.relative_to(self._folder).as_posix(): file.stat().st_size for file in files}
         except OSError as error:
             raise _file_error(name, error) from error
 

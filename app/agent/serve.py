@@ -20,7 +20,7 @@ from app.errors import bug_message
 from app.log import configure_child
 from app.storage.owner import boot_id, host_id
 from app.telemetry.sampler_process import claim_output
-from workloads.catalog import complete_environments
+from workloads.catalog import FRAMEWORKS, complete_environments, lacks_framework
 from workloads.protocol import MOST_MESSAGE_BYTES, ProtocolError, decode
 
 _STDIN = 0
@@ -76,6 +76,7 @@ def _hello(scratch: Path) -> AgentHello:
         python=platform.python_version(),
         scratch=str(scratch),
         environments=tuple(sorted(folder.name for folder in complete_environments())),
+        frameworks=tuple(key for key, framework in FRAMEWORKS.items() if not lacks_framework("", framework)),
     )
 
 

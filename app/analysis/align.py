@@ -106,14 +106,14 @@ def running_mean(x: Floats, y: Floats, width: float) -> Floats:
         y: Values, shape (n,); NaN is a gap and counts in no mean.
         width: The window, in the unit of `x`.
     """
-    known = np.isfinite(y)
+    is_finite = np.isfinite(y)
     first = np.searchsorted(x, x - width / 2, side="left")
     after = np.searchsorted(x, x + width / 2, side="right")
-    sums = np.concatenate([[0.0], np.cumsum(np.where(known, y, 0.0))])
-    counts = np.concatenate([[0], np.cumsum(known)])
+    sums = np.concatenate([[0.0], np.cumsum(np.where(is_finite, y, 0.0))])
+    counts = np.concatenate([[0], np.cumsum(is_finite)])
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = (sums[after] - sums[first]) / (counts[after] - counts[first])
-    return np.where(known, mean, np.nan)
+    return np.where(is_finite, mean, np.nan)
 
 
 def mean_and_range(
@@ -147,8 +147,8 @@ def _first_per_bucket(index: Ints, bucket: Ints) -> Ints:
 
 def _latest_values(track: TimeSeries, at_ns: Ints) -> Floats:
     """Return the track's latest earlier value at each time, NaN before its first and in its gaps."""
-    known = ~np.isnan(track.y)
-    t_ns, y = track.t_ns[known], track.y[known]
+    is_present = ~np.isnan(track.y)
+    t_ns, y = track.t_ns[is_present], track.y[is_present]
     if len(t_ns) == 0:
         return np.full(len(at_ns), np.nan)
     before = np.searchsorted(t_ns, at_ns, side="right") - 1

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -21,7 +22,7 @@ from app.environment_keys import (
 )
 from app.fields import Sample
 from app.plan import MAX_THROTTLED_PCT
-from app.records import Floats, RunRow, SampleColumns, StoredRun
+from app.records import Floats, SampleColumns, StoredRun
 from workloads.catalog import FRAMEWORK, ONEDNN_KEY, ONEDNN_VARIABLE, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
 
 
@@ -123,17 +124,17 @@ def throttled_shares(run: StoredRun) -> dict[ThrottleCause, float]:
     window = measured_window(run)
     if window is None:
         return {}
-    found: dict[ThrottleCause, float] = {}
+    worst: dict[ThrottleCause, float] = {}
     for cause, (bits, counter) in THROTTLE_CAUSES.items():
         shares = [
             share
             for gpu in gpu_columns(run)
             for share in (_share_by_samples(gpu, bits, window), _share_by_counter(gpu, counter, window))
         ]
-        known = [share for share in shares if share is not None]
-        if known:
-            found[cause] = max(known)
-    return found
+        gpu_shares = [share for share in shares if share is not None]
+        if gpu_shares:
+            worst[cause] = max(gpu_shares)
+    return worst
 
 
 def power_limit_w(run: StoredRun) -> float | None:
@@ -184,19 +185,12 @@ def used_gpus(run: StoredRun) -> frozenset[str]:
     return frozenset(gpu.device.device for gpu in gpu_columns(run))
 
 
-def runs_on_separate_gpus(runs: Sequence[StoredRun]) -> dict[frozenset[str], list[RunRow]]:
-    """Return by GPUs one run of each variant that ran on these alone, where a comparable variant shares none of them.
-
-    What differs between two such variants may differ between their GPUs. {} if all compared variants share one.
-    """
+def have_separate_gpus(runs: Sequence[StoredRun]) -> bool:
+    """Return whether any two comparable variants share no GPU: the GPU may be what differs between them."""
     gpus = {run.row.run: used_gpus(run) for run in runs if used_gpus(run) and throughputs([run.row])}
     groups = group_by_variant([run.row for run in runs if run.row.run in gpus])
     with_gpus = [(group, frozenset[str]().union(*(gpus[row.run] for row in group))) for group in groups]
-    found: dict[frozenset[str], list[RunRow]] = {}
-    for group, group_gpus in with_gpus:
-        if any(group_gpus.isdisjoint(others) and same_work(group, other) for other, others in with_gpus):
-            found.setdefault(group_gpus, []).append(group[0])
-    return found
+    return any(one.isdisjoint(two) and same_work(a, b) for (a, one), (b, two) in combinations(with_gpus, 2))
 
 
 def _same_environment(one: StoredRun, other: StoredRun) -> bool:

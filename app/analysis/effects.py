@@ -111,11 +111,11 @@ def _changes(name: str, variants: Sequence[Variant], preferred: Value) -> list[_
         return []
     before = preferred if preferred in counts else counts.most_common(1)[0][0]
     pairs = {
-        after: tuple((each[before], each[after]) for each in matched if before in each and after in each)
+        after: tuple((group[before], group[after]) for group in matched if before in group and after in group)
         for after in counts
         if after != before
     }
-    return [_Change(name, before, after, found) for after, found in pairs.items() if found]
+    return [_Change(name, before, after, matches) for after, matches in pairs.items() if matches]
 
 
 def _is_repeated(pair: tuple[Variant, Variant]) -> bool:
@@ -148,8 +148,8 @@ def _effect(change: _Change, comparisons: int) -> Effect:
 
 def _differ(pairs: Sequence[MatchedPair]) -> bool | None:
     """Return whether the intervals of two pairs have nothing in common; None if there are not two intervals."""
-    known = [pair.ratio.interval for pair in pairs if pair.ratio.interval is not None]
-    return max(low for low, _ in known) > min(high for _, high in known) if len(known) > 1 else None
+    intervals = [pair.ratio.interval for pair in pairs if pair.ratio.interval is not None]
+    return max(low for low, _ in intervals) > min(high for _, high in intervals) if len(intervals) > 1 else None
 
 
 def _explaining_parameter(pairs: Sequence[MatchedPair], changed: str) -> str | None:
@@ -160,17 +160,17 @@ def _explaining_parameter(pairs: Sequence[MatchedPair], changed: str) -> str | N
     """
     logs = np.log([pair.ratio.value for pair in pairs])
     settings = [pair.before[0].spec.variant for pair in pairs]
-    varying = [name for name in settings[0] if name != changed and len({each.get(name) for each in settings}) > 1]
+    varying = [name for name in settings[0] if name != changed and len({setting.get(name) for setting in settings}) > 1]
     if len(varying) == 1:
         return varying[0]
-    shares = {name: explained_share(logs, [each.get(name) for each in settings]) for name in varying}
+    shares = {name: explained_share(logs, [setting.get(name) for setting in settings]) for name in varying}
     best = max(shares, key=lambda name: shares[name], default=None)
     return best if best is not None and shares[best] >= _EXPLAINED else None
 
 
 def explained_share(logs: Floats, values: Sequence[object]) -> float:
     """Return the share of the variance of `logs` that the means of groups of equal `values` explain, adjusted."""
-    groups = [logs[[value == each for each in values]] for value in dict.fromkeys(values)]
+    groups = [logs[[value == other for other in values]] for value in dict.fromkeys(values)]
     degrees = len(logs) - len(groups)
     if not degrees:
         return 0.0

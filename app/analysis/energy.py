@@ -44,13 +44,13 @@ class Energy:
 def total_energy(gpus: Sequence[SampleColumns], start_ns: int, end_ns: int) -> Energy | None:
     """Return the energy of all GPUs together over a window; None if one of them has none."""
     parts = [gpu_energy(gpu, start_ns, end_ns) for gpu in gpus]
-    known = [part for part in parts if part is not None]
-    if not known or len(known) < len(parts):
+    measured_parts = [part for part in parts if part is not None]
+    if not measured_parts or len(measured_parts) < len(parts):
         return None
-    sources = dict.fromkeys(part.source for part in known)
+    sources = dict.fromkeys(part.source for part in measured_parts)
     return Energy(
-        energy_mj=sum(part.energy_mj for part in known),
-        error_mj=sum(part.error_mj for part in known),
+        energy_mj=sum(part.energy_mj for part in measured_parts),
+        error_mj=sum(part.error_mj for part in measured_parts),
         source=" and ".join(sources),
     )
 
@@ -133,9 +133,9 @@ def _edge_uncertainty(gpu: SampleColumns, t_ns: Ints, edge_ns: int, period_ns: f
 
 def _error_mj(ends: Sequence[tuple[float, float]], period_ns: float, mean_mw: float) -> float:
     """See the module; the power at an end is the window's mean at least, for it may not have been sampled there."""
-    known = [(distance_ns, max(power_mw, mean_mw)) for distance_ns, power_mw in ends]
-    distance_mj = sum(distance_ns * power_mw for distance_ns, power_mw in known) / 1e9
-    return distance_mj + period_ns * max(power_mw for _, power_mw in known) / 1e9
+    distances = [(distance_ns, max(power_mw, mean_mw)) for distance_ns, power_mw in ends]
+    distance_mj = sum(distance_ns * power_mw for distance_ns, power_mw in distances) / 1e9
+    return distance_mj + period_ns * max(power_mw for _, power_mw in distances) / 1e9
 
 
 def gpu_columns(run: StoredRun) -> list[SampleColumns]:
@@ -161,8 +161,8 @@ def measured_values(run: StoredRun, field: str) -> list[Floats]:
     gpus = gpu_columns(run)
     fast = [(gpu.t_ns, gpu.fields[field]) for gpu in gpus if field in gpu.fields]
     slow = [(gpu.slow_t_ns, gpu.slow[field]) for gpu in gpus if field in gpu.slow]
-    found = (values_in_window(t_ns, values, *window) for t_ns, values in (*fast, *slow))
-    return [values for values in found if values.size]
+    arrays = (values_in_window(t_ns, values, *window) for t_ns, values in (*fast, *slow))
+    return [values for values in arrays if values.size]
 
 
 def measured_means(run: StoredRun, field: str) -> Iterator[float]:

@@ -83,7 +83,7 @@ def blocker(spec: RunSpec, baseline: RunSpec) -> str | None:
 
 def common_parts(spec: RunSpec, baseline: RunSpec) -> int:
     """Return into how many parts a batch is cut so that each GPU of either variant gets whole ones."""
-    return math.lcm(*(max(1, int(each.variant["gpus"])) for each in (spec, baseline)))
+    return math.lcm(*(max(1, int(side.variant["gpus"])) for side in (spec, baseline)))
 
 
 def spec_to_check(spec: RunSpec, baseline: RunSpec) -> RunSpec:
@@ -99,9 +99,9 @@ def tolerances(spec: RunSpec, baseline: RunSpec) -> tuple[float, float]:
     """Return how far loss and gradients (in inference: outputs) may be off by the coarser rounding of two variants."""
     is_smooth = not is_custom(spec.workload) and spec.variant.get("activation") == "tanh"
     of_gradients = SMOOTH_TOLERANCES if is_smooth or spec.variant.get("mode") == "inference" else RELU_TOLERANCES
-    precisions = [str(each.variant.get("precision")) for each in (spec, baseline)]
-    return max(LOSS_TOLERANCES.get(each, 0.0) for each in precisions), max(
-        of_gradients.get(each, 0.0) for each in precisions
+    precisions = [str(side.variant.get("precision")) for side in (spec, baseline)]
+    return max(LOSS_TOLERANCES.get(precision, 0.0) for precision in precisions), max(
+        of_gradients.get(precision, 0.0) for precision in precisions
     )
 
 
@@ -111,14 +111,14 @@ def relative_difference(value: float, reference: float) -> float:
 
 
 def largest_difference(
-    names: Sequence[str], found: Iterable[NDArray[np.float32]], reference: Sequence[NDArray[np.float32]]
+    names: Sequence[str], tensors: Iterable[NDArray[np.float32]], reference: Sequence[NDArray[np.float32]]
 ) -> tuple[float, str]:
     """Return the largest relative difference of a tensor, ||g - r|| / ||r|| in the Euclidean norm, and its name."""
     norms = [float(np.linalg.norm(one.astype(np.float64))) for one in reference]
     least: float = max(SMALL_SHARE * math.hypot(*norms), _TINY)
     differences = [
         float(np.linalg.norm(one.astype(np.float64) - other)) / max(norm, least)
-        for one, other, norm in zip(found, reference, norms, strict=True)
+        for one, other, norm in zip(tensors, reference, norms, strict=True)
     ]
     return max(zip(differences, names, strict=True))
 
@@ -146,37 +146,38 @@ _LARGE = 1e-2
 """A difference that is said together with what rounding explains."""
 
 
-def largest_of(found: Sequence[Equality]) -> Equality:
+def largest_of(equalities: Sequence[Equality]) -> Equality:
     """Return the one with the largest difference, and the largest loss difference of all."""
-    losses = [each.loss_difference for each in found if each.loss_difference is not None]
-    return replace(max(found, key=lambda each: each.difference or 0.0), loss_difference=max(losses, default=None))
+    losses = [equality.loss_difference for equality in equalities if equality.loss_difference is not None]
+    largest = max(equalities, key=lambda equality: equality.difference or 0.0)
+    return replace(largest, loss_difference=max(losses, default=None))
 
 
-def describe_differences(found: Equality) -> str:
+def describe_differences(equality: Equality) -> str:
     """Return how near two variants are: `loss within 3.0e-07, gradients within 2.1e-06 (layer0/forward/kernel)`."""
-    is_large = found.difference is not None and found.difference >= _LARGE
-    return ", ".join(_parts(found, "within", "equal")) + (f"; {_explained(found)}" if is_large else "")
+    is_large = equality.difference is not None and equality.difference >= _LARGE
+    return ", ".join(_parts(equality, "within", "equal")) + (f". {_explained(equality)}" if is_large else "")
 
 
-def describe_excess(found: Equality) -> str:
+def describe_excess(equality: Equality) -> str:
     """Return how far apart two variants are, and how far rounding explains."""
-    return f"{' and '.join(_parts(found, 'off by', 'equal'))}; {_explained(found)}"
+    return f"{' and '.join(_parts(equality, 'off by', 'equal'))}. {_explained(equality)}"
 
 
-def _explained(found: Equality) -> str:
-    loss = "" if found.loss_difference is None else f"{format_difference(found.loss_tolerance)} and "
-    return f"rounding explains {loss}{format_difference(found.tolerance)}"
+def _explained(equality: Equality) -> str:
+    loss = "" if equality.loss_difference is None else f"{format_difference(equality.loss_tolerance)} and "
+    return f"Rounding explains {loss}{format_difference(equality.tolerance)}"
 
 
-def _parts(found: Equality, word: str, equal: str) -> list[str]:
+def _parts(equality: Equality, word: str, equal: str) -> list[str]:
     """Return what is said of the loss, if there is one, and of gradients or outputs."""
-    assert found.difference is not None, "it was compared"
-    what = "outputs" if found.tensor == "outputs" else "gradients"
-    where = f" ({found.tensor})" if found.difference and found.tensor != what else ""
-    values = (("loss", found.loss_difference, ""), (what, found.difference, where))
+    assert equality.difference is not None, "it was compared"
+    what = "outputs" if equality.tensor == "outputs" else "gradients"
+    where = f" ({equality.tensor})" if equality.difference and equality.tensor != what else ""
+    values = (("loss", equality.loss_difference, ""), (what, equality.difference, where))
     return [
-        f"{name} {f'{word} {format_difference(value)}' if value else equal}{place}"
-        for name, value, place in values
+        f"{name} {f'{word} {format_difference(value)}' if value else equal}{suffix}"
+        for name, value, suffix in values
         if value is not None
     ]
 
@@ -192,28 +193,30 @@ Pair = tuple[bytes, bytes]
 
 def known_checks(runs: Iterable[StoredRun]) -> dict[Pair, EqualityCheck]:
     """Return the newest check of each pair of variants that stored runs have."""
-    checks = [(each.row.spec, check) for each in runs for check in each.equality]
+    checks = [(run.row.spec, check) for run in runs for check in run.equality]
     return {
         (_encoded(spec), _encoded(with_defaults(RunSpec(workload=spec.workload, variant=check.baseline)))): check
         for spec, check in sorted(checks, key=lambda pair: pair[1].utc_ns)
     }
 
 
-def find_equality(spec: RunSpec, baseline: RunSpec, known: Mapping[Pair, EqualityCheck]) -> Equality | None:
+def find_equality(spec: RunSpec, baseline: RunSpec, checks: Mapping[Pair, EqualityCheck]) -> Equality | None:
     """Return what a check of two variants came to, whichever of them was the baseline then; None without one.
 
     If both were checked against a third, their differences add up: ||g - r|| <= ||g - t|| + ||t - r||. That can show
     that they compute the same, but not that they do not.
     """
     mine, theirs = _encoded(spec), _encoded(baseline)
-    direct = known.get((mine, theirs)) or known.get((theirs, mine))
+    direct = checks.get((mine, theirs)) or checks.get((theirs, mine))
     if direct is not None:
         return judge_check(replace(direct, baseline=baseline.variant), spec)
     thirds = [
-        (check, known[theirs, third]) for (of, third), check in known.items() if of == mine and (theirs, third) in known
+        (check, checks[theirs, third])
+        for (of, third), check in checks.items()
+        if of == mine and (theirs, third) in checks
     ]
     sums = [judge_check(_added(*pair, baseline), spec) for pair in thirds]
-    return next((found for found in sums if found.state == "same"), None)
+    return next((equality for equality in sums if equality.state == "same"), None)
 
 
 def _encoded(spec: RunSpec) -> bytes:

@@ -158,7 +158,7 @@ def ratio_within_gpus(
     logs = np.log([value for side in sides for _, value in side])
     is_variant = np.arange(len(logs)) < counts[0]
     used = [gpus for side in sides for gpus, _ in side]
-    levels = [[float(gpus == each) for gpus in used] for each in dict.fromkeys(used)]
+    levels = [[float(gpus == group) for gpus in used] for group in dict.fromkeys(used)]
     design = np.column_stack([is_variant.astype(np.float64), *levels])
     inverse = np.linalg.pinv(design)
     fitted, weights = inverse @ logs, inverse[0]
@@ -275,8 +275,8 @@ def precision_reached(
     The first narrow interval is a narrow one by chance more often than others; at the level of `level_at` it still
     covers the truth often enough (docs/statistics.md).
     """
-    found = ratio(values, baseline, level)
-    half = found.half_width if found else None
+    estimate = ratio(values, baseline, level)
+    half = estimate.half_width if estimate else None
     return half is not None and half <= math.log1p(precision_pct / 100)
 
 
@@ -289,8 +289,8 @@ def required_repeats(
 
     The runs may have been judged up to this `look`; so many `comparisons` hold together.
     """
-    found = ratio(values, baseline, level_at(look, comparisons))
-    half = found.half_width if found else None
+    estimate = ratio(values, baseline, level_at(look, comparisons))
+    half = estimate.half_width if estimate else None
     if half is None or half <= _FINEST_HALF_WIDTH:
         return None
     target, level = _next_finer(min(math.expm1(half), WIDEST_KNOWN)), level_at(look + 1, comparisons)
@@ -342,7 +342,7 @@ def _log_variance(values: Sequence[float]) -> float:
     # Of so few values faster than NumPy by half, and asked for thousands of times.
     logs = [math.log(value) for value in values]
     centre = math.fsum(logs) / len(logs)
-    return math.fsum((each - centre) ** 2 for each in logs) / (len(logs) - 1)
+    return math.fsum((log - centre) ** 2 for log in logs) / (len(logs) - 1)
 
 
 def _next_finer(half: float) -> float:
@@ -400,10 +400,10 @@ class Resolution:
 def pooled_noise(variants: Iterable[Sequence[float]]) -> Noise | None:
     """Return the spread within variants, pooled over all of two processes or more; None below 2 degrees of freedom."""
     logs = [np.log(np.asarray(values, dtype=np.float64)) for values in variants if len(values) > 1]
-    degrees = sum(len(each) - 1 for each in logs)
+    degrees = sum(len(group) - 1 for group in logs)
     if degrees < 2:
         return None
-    squares = sum(float(((each - each.mean()) ** 2).sum()) for each in logs)
+    squares = sum(float(((group - group.mean()) ** 2).sum()) for group in logs)
     return Noise(math.sqrt(squares / degrees), degrees, sum(map(len, logs)))
 
 
@@ -419,7 +419,7 @@ def resolution(sd: float, repeats: int, comparisons: int = 1) -> Resolution | No
         return None
     half, smallest = _log_resolution(sd, repeats, comparisons)
     needed = None if smallest < _WIDEST_LOG else _sufficient_repeats(sd, repeats, comparisons)
-    shares = [math.expm1(min(each, LARGEST_LOG)) for each in (half, smallest)]
+    shares = [math.expm1(min(log_width, LARGEST_LOG)) for log_width in (half, smallest)]
     return Resolution(repeats, shares[0], shares[1], needed)
 
 
@@ -437,5 +437,5 @@ def _log_resolution(sd: float, repeats: int, comparisons: int) -> tuple[float, f
 def _sufficient_repeats(sd: float, repeats: int, comparisons: int) -> int | None:
     """Return the fewest repeats that show a difference below `WIDEST_KNOWN`; None above `_MOST_REPEATS`."""
     more = range(repeats + 1, _MOST_REPEATS + 1)
-    place = bisect_left(more, True, key=lambda count: _log_resolution(sd, count, comparisons)[1] < _WIDEST_LOG)
-    return more[place] if place < len(more) else None
+    index = bisect_left(more, True, key=lambda count: _log_resolution(sd, count, comparisons)[1] < _WIDEST_LOG)
+    return more[index] if index < len(more) else None

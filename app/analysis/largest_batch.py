@@ -73,8 +73,8 @@ def search_bounds(spec: RunSpec, limit: int | None = None, step: int | None = No
             "search on a GPU, or say with --batch-limit how far to go."
         )
     start, unit = int(spec.variant["batch_size"]), max(1, gpus)
-    known = catalog.find_workload(spec.workload) or catalog.workload(spec.workload)
-    highest = int(known.parameter("batch_size").maximum or start)
+    workload = catalog.find_workload(spec.workload) or catalog.workload(spec.workload)
+    highest = int(workload.parameter("batch_size").maximum or start)
     rounded_limit = min(highest, limit or highest) // unit * unit
     if rounded_limit < start:
         raise catalog.UsageError(

@@ -97,10 +97,10 @@ class Pyramid:
 
     def _level_for(self, start: float, width: float) -> int:
         """Return the coarsest level with rows no wider than `width`, or a coarser one if only that reaches `start`."""
-        found, last = 0, len(self._levels) - 1
-        while found < last and (self._levels[found + 1].width_s <= width or not self._levels[found].reaches(start)):
-            found += 1
-        return found
+        level, last = 0, len(self._levels) - 1
+        while level < last and (self._levels[level + 1].width_s <= width or not self._levels[level].reaches(start)):
+            level += 1
+        return level
 
     def _rows(self, level: int, start: float, end: float) -> tuple[Floats, Floats, Floats]:
         """Return a level's rows in a window, then of each finer level the newest rows, which no coarser one has yet."""

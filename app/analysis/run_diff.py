@@ -90,8 +90,8 @@ def _means(columns: SampleColumns, window: tuple[int, int]) -> dict[str, float]:
         **{name: (columns.t_ns, values) for name, values in columns.fields.items()},
         **{name: (columns.slow_t_ns, values) for name, values in columns.slow.items()},
     }
-    found = {name: values_in_window(*read[name], *window) for name in FIELDS if name in read and _has_mean(name)}
-    return {name: float(values.mean()) for name, values in found.items() if values.size}
+    readings = {name: values_in_window(*read[name], *window) for name in FIELDS if name in read and _has_mean(name)}
+    return {name: float(values.mean()) for name, values in readings.items() if values.size}
 
 
 def _has_mean(name: str) -> bool:

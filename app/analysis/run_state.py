@@ -75,7 +75,7 @@ def drift_between(
     all_s, all_logs = np.concatenate(times_s), np.concatenate(logs)
     degrees = len(all_s) - len(groups) - 1
     distance_s = _mean_time_s(runs) - _mean_time_s(baseline)
-    widest_s = max(float(np.ptp(each)) for each in times_s)
+    widest_s = max(float(np.ptp(times)) for times in times_s)
     if degrees < _MIN_DRIFT_DEGREES or not widest_s or abs(distance_s) > MAX_EXTRAPOLATION * widest_s:
         return None
     sum_squares = float((all_s**2).sum())
@@ -106,23 +106,27 @@ def mean_clock_mhz(run: StoredRun) -> float | None:
 def highest_clock_mhz(runs: Sequence[StoredRun]) -> float | None:
     """Return the highest SM clock that any sample of these runs has, in or out of their measured parts."""
     clocks = [gpu.fields["sm_clock_mhz"] for run in runs for gpu in gpu_columns(run) if "sm_clock_mhz" in gpu.fields]
-    known = [float(np.nanmax(values)) for values in clocks if not np.isnan(values).all()]
-    return max(known, default=None)
+    highest = [float(np.nanmax(values)) for values in clocks if not np.isnan(values).all()]
+    return max(highest, default=None)
 
 
 def start_temperature_c(run: StoredRun) -> float | None:
     """Return the temperature of the run's hottest GPU at its start; None if not recorded."""
-    found = [gpu.fields["temperature_c"] for gpu in gpu_columns(run) if "temperature_c" in gpu.fields]
-    known = [values[~np.isnan(values)] for values in found]
-    return max((float(values[0]) for values in known if values.size), default=None)
+    temperatures = [gpu.fields["temperature_c"] for gpu in gpu_columns(run) if "temperature_c" in gpu.fields]
+    readings = [values[~np.isnan(values)] for values in temperatures]
+    return max((float(values[0]) for values in readings if values.size), default=None)
 
 
 def other_processes_load_pct(run: StoredRun) -> float | None:
     """Percent of all processors that others than the run's worker used while it measured.
 
-    None if its worker's own load was not recorded, as during other runs.
+    None if its worker's own load was not recorded, as during other runs, or that is of one of its processes alone.
     """
-    host, window = next((each for each in run.samples if each.device.kind == "host"), None), measured_window(run)
+    variant = run.row.spec.variant
+    if variant.get("framework") == "pytorch" and int(variant.get("gpus", 1)) > 1:
+        return None
+    host = next((columns for columns in run.samples if columns.device.kind == "host"), None)
+    window = measured_window(run)
     processors = int(run.environment.get("cpu_count", 0))
     if host is None or window is None or not processors:
         return None

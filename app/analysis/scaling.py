@@ -151,7 +151,7 @@ def _gpu_count_result(group: Sequence[StoredRun]) -> GpuCountResult:
     throughput = mean(throughputs([run.row for run in group]))
     assert throughput is not None, "only runs that measured something are grouped"
     step_ms = 1000 * int(variant["batch_size"]) / throughput.value
-    traced = mean_step([found for run in group if (found := run_traced_step(run)) is not None])
+    traced = mean_step([step for run in group if (step := run_traced_step(run)) is not None])
     parts = step_parts(traced, step_ms)
     evidence = [run.evidence for run in group if run.evidence is not None and run.evidence.devices]
     return GpuCountResult(
@@ -164,7 +164,7 @@ def _gpu_count_result(group: Sequence[StoredRun]) -> GpuCountResult:
         parts=parts,
         communication_share=_mean([_communication_share(one.kernels) for one in evidence if one.kernels]),
         gap_us=1000 * parts.idle_ms / traced.kernels if parts and traced and traced.kernels else None,
-        imbalance=_mean([each for one in evidence if (each := imbalance(one.devices)) is not None]),
+        imbalance=_mean([share for one in evidence if (share := imbalance(one.devices)) is not None]),
         straggler_ms=_mean([straggler_ms(one.devices, one.steps) for one in evidence]),
         data_ms=_mean([pct / 100 * step_ms for run in group if (pct := run.row.summary.waiting_pct) is not None]),
         nvlink_bytes=_link_bytes_per_step(group, "nvlink_tx_bytes_per_s", step_ms),
@@ -181,7 +181,7 @@ def _scaling(kind: ScalingKind, few: GpuCountResult, many: GpuCountResult, famil
     """Return how a step scales; the intervals of all numbers of GPUs over the same few, the family, hold together."""
     rows = [[run.row for run in side.runs] for side in family]
     ratios = family_ratios(rows, [run.row for run in few.runs], throughputs)
-    speedup = ratios[next(place for place, side in enumerate(family) if side is many)]
+    speedup = ratios[next(index for index, side in enumerate(family) if side is many)]
     assert speedup is not None, "both sides have a throughput"
     factor = few.gpus / many.gpus
     efficiency = speedup.scaled(factor)
@@ -197,7 +197,7 @@ def _scaling(kind: ScalingKind, few: GpuCountResult, many: GpuCountResult, famil
         lost=lost,
         lost_data_ms=lost_data_ms,
         cause=_cause(efficiency, lost, lost_data_ms, few, many),
-        comparisons=sum(found is not None and found.interval is not None for found in ratios),
+        comparisons=sum(estimate is not None and estimate.interval is not None for estimate in ratios),
     )
 
 
@@ -222,7 +222,7 @@ def _cause(
         "launching": lost.idle_ms,
         "computing": lost.compute_ms,
     }
-    cause = max(by_cause, key=lambda each: by_cause[each])
+    cause = max(by_cause, key=lambda name: by_cause[name])
     return cause if by_cause[cause] > threshold_ms else "not known"
 
 

@@ -138,7 +138,7 @@ def idle_shares(evidence: Evidence | None) -> dict[IdleCause, float] | None:
     waits = [(device.host_wait_ns, device.kernel_wait_ns) for device in devices]
     host_ns = sum(host for host, _ in waits if host is not None)
     kernel_ns = sum(kernel for _, kernel in waits if kernel is not None)
-    if gaps_ns <= 0 or any(None in each for each in waits):
+    if gaps_ns <= 0 or any(None in row for row in waits):
         return None
     host, kernel = host_ns / gaps_ns, kernel_ns / gaps_ns
     return {"host": host, "kernel": kernel, "other": max(0.0, 1 - host - kernel)}
@@ -152,9 +152,10 @@ def gpu_step_ms(run: StoredRun) -> float | None:
 
 def occupancy_pct(evidence: Evidence | None) -> float | None:
     """Return how much of a GPU's warp slots the kernels can fill, the mean by their time; None if not known."""
-    known = [(one.time_ns, one.occupancy_pct) for one in (evidence.kernels if evidence else ()) if one.occupancy_pct]
-    total_ns = sum(time_ns for time_ns, _ in known)
-    return sum(time_ns * pct for time_ns, pct in known) / total_ns if total_ns else None
+    kernels = evidence.kernels if evidence else ()
+    occupancies = [(kernel.time_ns, kernel.occupancy_pct) for kernel in kernels if kernel.occupancy_pct]
+    total_ns = sum(time_ns for time_ns, _ in occupancies)
+    return sum(time_ns * pct for time_ns, pct in occupancies) / total_ns if total_ns else None
 
 
 def busy_share(run: StoredRun) -> float | None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -26,8 +26,7 @@ class Stroke:
     """The lowest and highest value of a line in every pixel column, NaN where it is not.
 
     `top` and `bottom` are the extremes over all columns, `dots` the columns that stand alone. `start` is the time at
-    the left edge, `width` that of a column, `known` the time before which rows that come later change nothing.
-    Strokes that continue one another share their `lineage`; `number` counts by how many columns they have moved.
+    the left edge, `width` that of a column, `horizon` the time before which rows that come later change nothing.
     """
 
     low: Floats
@@ -37,29 +36,13 @@ class Stroke:
     dots: ColumnIndices
     start: float
     width: float
-    known: float
-    lineage: object = field(default_factory=object)
-    number: int = 0
-
-    def changed_since(self, before: "Stroke") -> tuple[int, range] | None:
-        """Return by how many columns an earlier stroke has moved, and the columns that may differ then.
-
-        None where all may: this one does not continue that one, or nothing of it is left.
-        """
-        shift = self.number - before.number
-        if self.lineage is not before.lineage or not 0 <= shift < len(self.low):
-            return None
-        begin, end = len(self.low) - shift, len(self.low)
-        if self.known != before.known:
-            begin = min(begin, _first_open(before, shift))
-            end = end if shift else min(end, int((self.known - self.start) / self.width) + 1)
-        return (shift, range(begin, end)) if begin > 0 else None
+    horizon: float
 
 
 def stroke_columns(rows: Rows, start: float, end: float, columns: int) -> Stroke:
     """Return the line through rows, by pixel columns; a row of NaN breaks it."""
     low, high = _columns(rows, start, end, columns)
-    return Stroke(low, high, *_extent(low, high), start, (end - start) / columns, _known(rows, start, end))
+    return Stroke(low, high, *_extent(low, high), start, (end - start) / columns, _horizon(rows, start, end))
 
 
 def continued_stroke(
@@ -83,17 +66,17 @@ def continued_stroke(
     start = before.start + shift * width
     end = start + columns * width
     low, high = _moved(before.low, shift), _moved(before.high, shift)
-    rows = window(before.known, end, columns)
-    known = _known(rows, start, end)
-    is_new = known != before.known
-    if is_new and rows[1] is rows[2] and len(rows[0]) <= _FEW and known - before.known <= _FEW * width:
-        _add_samples(low, high, _crossings(rows, before.known, start, columns, width))
+    rows = window(before.horizon, end, columns)
+    horizon = _horizon(rows, start, end)
+    is_new = horizon != before.horizon
+    if is_new and rows[1] is rows[2] and len(rows[0]) <= _FEW and horizon - before.horizon <= _FEW * width:
+        _add_samples(low, high, _crossings(rows, before.horizon, start, columns, width))
     elif is_new:
         left = start + first * width
         lowest, highest = _columns(window(left, end, columns - first), left, end, columns - first)
         np.fmin(low[first:], lowest, out=low[first:])
         np.fmax(high[first:], highest, out=high[first:])
-    return Stroke(low, high, *_extent(low, high), start, width, known, before.lineage, before.number + shift)
+    return Stroke(low, high, *_extent(low, high), start, width, horizon)
 
 
 def _first_open(before: Stroke, shift: int) -> int:
@@ -102,7 +85,7 @@ def _first_open(before: Stroke, shift: int) -> int:
     A row stands where its first sample was, up to a column before its last one. What is known up to the border of a
     column, as up to the right edge, ends in the column before it, however the times are rounded.
     """
-    return int((before.known - before.start) / before.width - _ON_BORDER) - 1 - shift
+    return int((before.horizon - before.start) / before.width - _ON_BORDER) - 1 - shift
 
 
 def _moved(values: Floats, shift: int) -> Floats:
@@ -120,17 +103,17 @@ def _add_samples(low: Floats, high: Floats, crossings: Iterator[tuple[int, float
                 high[column] = value
 
 
-def _crossings(rows: Rows, known: float, start: float, columns: int, width: float) -> Iterator[tuple[int, float]]:
+def _crossings(rows: Rows, horizon: float, start: float, columns: int, width: float) -> Iterator[tuple[int, float]]:
     """Yield the columns of samples with their values, and those that the line to each of them enters and leaves.
 
-    The line up to `known`, the time of the newest sample so far, is there.
+    The line up to `horizon`, the time of the newest sample so far, is there.
     """
     x0 = y0 = math.nan
     for x, y in zip(rows[0].tolist(), rows[1].tolist(), strict=True):
-        if x >= known and not math.isnan(y):
+        if x >= horizon and not math.isnan(y):
             yield int((x - start) / width), y
-            if not math.isnan(y0) and x > known:
-                first, last = (int((time - start) / width) for time in (max(x0, known), x))
+            if not math.isnan(y0) and x > horizon:
+                first, last = (int((time - start) / width) for time in (max(x0, horizon), x))
                 for border in range(first, min(last, columns) + 1):
                     at = start + border * width
                     if at >= x0:
@@ -156,7 +139,7 @@ def _columns(rows: Rows, start: float, end: float, columns: int) -> tuple[Floats
     return low, high
 
 
-def _known(rows: Rows, start: float, end: float) -> float:
+def _horizon(rows: Rows, start: float, end: float) -> float:
     """Return the time before which nothing changes when rows are added."""
     return min(float(rows[0][-1]), end) if len(rows[0]) else start
 

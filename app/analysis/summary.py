@@ -50,12 +50,12 @@ def plausible_samples(columns: SampleColumns) -> SampleColumns:
     return columns
 
 
-def _without(columns: SampleColumns, found: Mapping[str, Marks]) -> SampleColumns:
-    if not found:
+def _without(columns: SampleColumns, flaws: Mapping[str, Marks]) -> SampleColumns:
+    if not flaws:
         return columns
-    counts = Counter(columns.device.implausible) + Counter({name: int(marks.sum()) for name, marks in found.items()})
+    counts = Counter(columns.device.implausible) + Counter({name: int(marks.sum()) for name, marks in flaws.items()})
     fast, slow = (
-        {name: np.where(found[name], np.nan, values) if name in found else values for name, values in table.items()}
+        {name: np.where(flaws[name], np.nan, values) if name in flaws else values for name, values in table.items()}
         for table in (columns.fields, columns.slow)
     )
     return replace(
@@ -74,9 +74,10 @@ def _highest_limit_mw(columns: SampleColumns) -> float:
 @lru_cache(maxsize=64)
 def _bounds(names: tuple[str, ...], total_bytes: int | None, limit_mw: float) -> tuple[Floats, Floats]:
     """Return the least and the highest plausible values of fields; runs of a machine share them."""
-    known = {"memory_total_bytes": total_bytes, "power_limit_mw": limit_mw}
+    capacities = {"memory_total_bytes": total_bytes, "power_limit_mw": limit_mw}
     limits = [FIELDS[name].limits for name in names]
-    return np.array([each.low for each in limits]), np.array([each.highest(known.get(each.of)) for each in limits])
+    highest = [limit.highest(capacities.get(limit.of)) for limit in limits]
+    return np.array([limit.low for limit in limits]), np.array(highest)
 
 
 def _beyond_limits(columns: SampleColumns) -> Found:
@@ -228,7 +229,7 @@ def audit_telemetry(samples: tuple[SampleColumns, ...]) -> TelemetryAudit:
         hz=1e3 * len(gaps_ms) / float(gaps_ms.sum()),
         jitter_ms_p50=float(p50),
         jitter_ms_p99=float(p99),
-        missed=max(_missed_readings(each, busiest.t_ns, typical_ms) for each in gpus or [busiest]),
+        missed=max(_missed_readings(gpu, busiest.t_ns, typical_ms) for gpu in gpus or [busiest]),
         sampler_cpu_pct=cpu_pct,
     )
 
@@ -377,8 +378,8 @@ def plausible_run(run: StoredRun, load_all: Callable[[], StoredRun] | None) -> S
 def _with_new_figures(run: StoredRun) -> StoredRun:
     if run.row.outcome is None:
         return run
-    made = summarise(run)
-    summary = replace(run.row.summary, **{name: getattr(made, name) for name in _OF_TELEMETRY})
+    figures = summarise(run)
+    summary = replace(run.row.summary, **{name: getattr(figures, name) for name in _OF_TELEMETRY})
     energies = {phase.start_ns: phase for phase in phases_with_energy(run)}
     phases = tuple(energies.get(phase.start_ns, phase) for phase in run.phases)
     return replace(run, row=replace(run.row, summary=summary), phases=phases)

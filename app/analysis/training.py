@@ -74,15 +74,15 @@ class AccuracyComparison:
 
 def trainings(runs: Sequence[RunHeader]) -> Trainings:
     """Return the completed ones of these runs, which differ in their seed alone."""
-    completed = [(run, found) for run in runs if run.row.completed and (found := epoch_totals(run.epochs))]
+    completed = [(run, totals) for run in runs if run.row.completed and (totals := epoch_totals(run.epochs))]
     reached = {
         goal: [seconds_to_accuracy(run.epochs, goal / 100) for run, _ in completed] for goal in ACCURACY_GOALS_PCT
     }
     return Trainings(
         runs=tuple(run for run, _ in completed),
-        accuracies_pct=tuple(100 * found.accuracy for _, found in completed),
-        seconds=tuple(found.seconds for _, found in completed),
-        seconds_to={goal: tuple(each for each in times if each is not None) for goal, times in reached.items()},
+        accuracies_pct=tuple(100 * totals.accuracy for _, totals in completed),
+        seconds=tuple(totals.seconds for _, totals in completed),
+        seconds_to={goal: tuple(time_s for time_s in times if time_s is not None) for goal, times in reached.items()},
     )
 
 
@@ -92,17 +92,17 @@ def group_by_training(runs: Sequence[RunHeader]) -> list[tuple[RunHeader, ...]]:
 
 
 def compare_accuracy(
-    found: Trainings, baseline: Trainings, margin_points: float = ACCURACY_MARGIN_POINTS, level: float = PLANNED_LEVEL
+    other: Trainings, baseline: Trainings, margin_points: float = ACCURACY_MARGIN_POINTS, level: float = PLANNED_LEVEL
 ) -> AccuracyComparison | None:
     """Return whether two trainings reach the same accuracy, by two one-sided tests of the difference of their means.
 
     Schuirmann (1987), as `equivalence` does for throughputs, here with Welch's interval of the difference itself. None
     where a side has no run.
     """
-    if not found.runs or not baseline.runs:
+    if not other.runs or not baseline.runs:
         return None
-    points = difference(found.accuracies_pct, baseline.accuracies_pct, level)
-    tests = difference(found.accuracies_pct, baseline.accuracies_pct, 2 * level - 1).interval
+    points = difference(other.accuracies_pct, baseline.accuracies_pct, level)
+    tests = difference(other.accuracies_pct, baseline.accuracies_pct, 2 * level - 1).interval
     return AccuracyComparison(
         points=points, tests=tests, margin_points=margin_points, decision=_decide(points.interval, tests, margin_points)
     )

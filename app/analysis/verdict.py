@@ -61,8 +61,8 @@ def equivalence(
 
     `level` is that of the verdict's interval at this look.
     """
-    found = ratio(values, baseline, 2 * level - 1)
-    interval = found.interval if found else None
+    estimate = ratio(values, baseline, 2 * level - 1)
+    interval = estimate.interval if estimate else None
     return Equivalence(
         margin_pct=margin_pct,
         interval=interval,
@@ -90,8 +90,8 @@ def operations_per_example(runs: Sequence[RunRow]) -> float | None:
 
     They are the same for every implementation, layout, precision, batch size and number of GPUs.
     """
-    known = ((row.summary.flops_per_step, row.spec.variant.get("batch_size")) for row in runs)
-    return next((of_step / batch for of_step, batch in known if of_step and isinstance(batch, int) and batch > 0), None)
+    steps = ((row.summary.flops_per_step, row.spec.variant.get("batch_size")) for row in runs)
+    return next((of_step / batch for of_step, batch in steps if of_step and isinstance(batch, int) and batch > 0), None)
 
 
 def work_ratio(runs: Sequence[RunRow], baseline: Sequence[RunRow]) -> float | None:
@@ -183,7 +183,7 @@ def group_but_for_seed(runs: Iterable[Run], spec_of: Callable[[Run], RunSpec]) -
     groups: list[tuple[RunSpec, list[Run]]] = []
     for run in runs:
         spec = without_seed(spec_of(run))
-        same = next((group for known, group in groups if known == spec), None)
+        same = next((group for group_spec, group in groups if group_spec == spec), None)
         if same is None:
             groups.append((spec, [run]))
         else:
@@ -322,19 +322,19 @@ def speed_bias_pct(group: Sequence[RunRow], baseline: Sequence[RunRow]) -> float
     if gpu_spread(group, baseline, throughputs) != "uneven":
         return 0.0
     within = ratio_within_gpus(_by_gpus(group, throughputs), _by_gpus(baseline, throughputs))
-    whole = ratio(throughputs(group), throughputs(baseline))
-    if whole is None or not (within.half_width or math.inf) < (whole.half_width or 0.0):
+    overall_ratio = ratio(throughputs(group), throughputs(baseline))
+    if overall_ratio is None or not (within.half_width or math.inf) < (overall_ratio.half_width or 0.0):
         return 0.0
-    return 100 * abs(within.value / whole.value - 1)
+    return 100 * abs(within.value / overall_ratio.value - 1)
 
 
 def _by_gpus(runs: Sequence[RunRow], figures: FigureValues) -> dict[Gpus, list[float]]:
     """Return the figures of runs by the GPUs that they used."""
-    found: dict[Gpus, list[float]] = {}
+    by_gpus: dict[Gpus, list[float]] = {}
     for row in runs:
         if value := figures([row]):
-            found.setdefault(tuple(sorted(row.gpus)), []).extend(value)
-    return found
+            by_gpus.setdefault(tuple(sorted(row.gpus)), []).extend(value)
+    return by_gpus
 
 
 FIRST_LOOK = 3

@@ -166,8 +166,8 @@ def _is_measured(run: StoredRun) -> bool:
 
 def is_traced(run: StoredRun) -> bool:
     """Return whether a run has a trace of kernels, or of operations on the CPU."""
-    found = run.evidence
-    if found is None or not found.steps or not found.kernels:
+    evidence = run.evidence
+    if evidence is None or not evidence.steps or not evidence.kernels:
         return False
     return not _on_gpu(run) or run_traced_step(run) is not None
 
@@ -192,11 +192,11 @@ class _StepTimes:
 
 def _step_times(runs: Sequence[StoredRun], examples: int | None) -> _StepTimes:
     """Return the times of a step and a device, or of so many examples of a device."""
-    found = [run.evidence for run in runs if run.evidence is not None]
+    traces = [run.evidence for run in runs if run.evidence is not None]
     rows: dict[str, int] = {}
     kernels: list[Kernel] = []
     columns = []
-    for evidence in found:
+    for evidence in traces:
         column = [rows.setdefault(kernel.name, len(rows)) for kernel in evidence.kernels]
         columns.append(column)
         for row, kernel in zip(column, evidence.kernels, strict=True):
@@ -205,16 +205,16 @@ def _step_times(runs: Sequence[StoredRun], examples: int | None) -> _StepTimes:
     units = np.array([1.0 if examples is None else examples / examples_per_gpu(run) for run in runs])
     times = [
         kernel_ms(evidence) * np.bincount(column, [kernel.time_ns for kernel in evidence.kernels], len(rows))
-        for evidence, column in zip(found, columns, strict=True)
+        for evidence, column in zip(traces, columns, strict=True)
     ]
     traced = [run_traced_step(run) for run in runs]
-    shares = [each for each in map(idle_shares, found) if each]
+    shares = [by_cause for by_cause in map(idle_shares, traces) if by_cause]
     return _StepTimes(
         kernels,
         np.column_stack(times) * units,
         np.array([step.busy_ms if step else 0.0 for step in traced]) * units,
         np.array([measured_step_ms(run.row.spec, run.row.summary) or 0.0 for run in runs]) * units,
-        {cause: np.array([each[cause] for each in shares]) for cause in IDLE_CAUSES}
+        {cause: np.array([by_cause[cause] for by_cause in shares]) for cause in IDLE_CAUSES}
         if len(shares) == len(runs)
         else {},
     )
@@ -247,44 +247,44 @@ class _Comparer:
         )
 
 
-def _class_parts(found: _StepTimes, comparer: _Comparer) -> Iterator[Part]:
+def _class_parts(step_times: _StepTimes, comparer: _Comparer) -> Iterator[Part]:
     """Yield the classes of kernels that any run has."""
     codes = {kind: code for code, kind in enumerate(CLASSES)}
-    kinds = np.fromiter((codes[kernel.kind] for kernel in found.kernels), np.int64, len(found.kernels))
+    kinds = np.fromiter((codes[kernel.kind] for kernel in step_times.kernels), np.int64, len(step_times.kernels))
     for code, kind in enumerate(CLASSES):
         rows = np.flatnonzero(kinds == code)
         if rows.size:
-            yield _class_part(kind, rows, found, comparer)
+            yield _class_part(kind, rows, step_times, comparer)
 
 
-def _rest_parts(found: _StepTimes, comparer: _Comparer) -> Iterator[Part]:
+def _rest_parts(step_times: _StepTimes, comparer: _Comparer) -> Iterator[Part]:
     """Yield what else a step consists of, without what no run has."""
-    total = found.times.sum(axis=0)
-    idle = np.maximum(found.step - found.busy, 0.0)
-    overlap = -np.maximum(total - found.busy, 0.0)
-    unexplained = found.step - (total + overlap + idle)
+    total = step_times.times.sum(axis=0)
+    idle = np.maximum(step_times.step - step_times.busy, 0.0)
+    overlap = -np.maximum(total - step_times.busy, 0.0)
+    unexplained = step_times.step - (total + overlap + idle)
     rest: tuple[tuple[PartKind, Floats], ...] = (("idle", idle), ("overlap", overlap), ("unexplained", unexplained))
     for kind, values in rest:
-        if (np.abs(values) > _ROUNDING * found.step).any():
-            causes = _idle_causes(values, found, comparer) if kind == "idle" else ()
+        if (np.abs(values) > _ROUNDING * step_times.step).any():
+            causes = _idle_causes(values, step_times, comparer) if kind == "idle" else ()
             yield Part(kind=kind, change=comparer.change(values, has_idle=kind != "overlap"), causes=tuple(causes))
 
 
-def _idle_causes(idle: Floats, found: _StepTimes, comparer: _Comparer) -> list[CauseChange]:
+def _idle_causes(idle: Floats, step_times: _StepTimes, comparer: _Comparer) -> list[CauseChange]:
     """Return the causes of idle time that any run has, the largest change first."""
     causes = [
         CauseChange(cause=cause, change=comparer.change(idle * shares, has_idle=True))
-        for cause, shares in found.idle_shares.items()
+        for cause, shares in step_times.idle_shares.items()
         if shares.any()
     ]
-    return sorted(causes, key=lambda each: -abs(each.change.difference.value))
+    return sorted(causes, key=lambda cause: -abs(cause.change.difference.value))
 
 
-def _class_part(kind: KernelClass, rows: Ints, found: _StepTimes, comparer: _Comparer) -> Part:
+def _class_part(kind: KernelClass, rows: Ints, step_times: _StepTimes, comparer: _Comparer) -> Part:
     """Return a class with the kernels that changed most."""
-    times = found.times[rows]
+    times = step_times.times[rows]
     differences = comparer.differences(times)
-    step_ms = found.step[: comparer.split].mean()
+    step_ms = step_times.step[: comparer.split].mean()
     is_listed = (np.abs(differences) >= _LISTED_CHANGE * step_ms) | (times.max(axis=1) >= _LISTED_TIME * step_ms)
     order = np.argsort(np.where(is_listed, -np.abs(differences), 1.0), kind="stable")
     count = min(MAX_KERNELS, int(is_listed.sum()))
@@ -293,7 +293,7 @@ def _class_part(kind: KernelClass, rows: Ints, found: _StepTimes, comparer: _Com
         kind=kind,
         change=comparer.change(times.sum(axis=0)),
         kernels=tuple(
-            KernelChange(kernel=found.kernels[rows[index]], change=comparer.change(times[index])) for index in first
+            KernelChange(kernel=step_times.kernels[rows[n]], change=comparer.change(times[n])) for n in first
         ),
         more=len(rest),
         more_ms=float(differences[rest].sum()),
@@ -313,34 +313,34 @@ class Cause:
     other: float
 
 
-def find_cause(found: StepDifference) -> Cause | None:
+def find_cause(difference: StepDifference) -> Cause | None:
     """Return the first cause that explains most of a certain difference of steps.
 
     A clock explains no more than its share of the time in which kernels run, and nothing where parts grow against one
     another. Waiting for data and for the host to launch kernels are idle time; between numbers of GPUs idle time is
     waiting for one another, too, and more kernels explain nothing. Runs without samples have no clock.
     """
-    if not found.on_gpu or not found.step.is_certain:
+    if not difference.on_gpu or not difference.step.is_certain:
         return None
-    sides = found.baseline, found.other
-    idle = next((part.change for part in found.parts if part.kind == "idle"), None)
+    sides = difference.baseline, difference.other
+    idle = next((part.change for part in difference.parts if part.kind == "idle"), None)
     candidates = []
-    whole, largest = found.step.difference.value, found.parts[0].change.difference.value
+    total_ms, largest = difference.step.difference.value, difference.parts[0].change.difference.value
     clocks = [_mean(map(mean_clock_mhz, side)) for side in sides]
-    if clocks[0] and clocks[1] and 0 < largest / whole <= 1:
-        slower_ms = (found.step.baseline_ms - (idle.baseline_ms if idle else 0.0)) * (clocks[0] / clocks[1] - 1)
-        candidates.append(Cause("clock", whole * min(slower_ms / whole, 1.0), clocks[0], clocks[1]))
+    if clocks[0] and clocks[1] and 0 < largest / total_ms <= 1:
+        slower_ms = (difference.step.baseline_ms - (idle.baseline_ms if idle else 0.0)) * (clocks[0] / clocks[1] - 1)
+        candidates.append(Cause("clock", total_ms * min(slower_ms / total_ms, 1.0), clocks[0], clocks[1]))
     waits = [_mean(run.row.summary.waiting_pct for run in side) for side in sides]
     if waits[0] is not None and waits[1] is not None:
-        before, after = waits[0] / 100 * found.step.baseline_ms, waits[1] / 100 * found.step.other_ms
+        before, after = waits[0] / 100 * difference.step.baseline_ms, waits[1] / 100 * difference.step.other_ms
         candidates.append(Cause("data", after - before, before, after))
-    launched = [_mean(_launches(run, found.examples) for run in side) for side in sides]
+    launched = [_mean(_launches(run, difference.examples) for run in side) for side in sides]
     gpus = {run.row.spec.variant.get("gpus") for side in sides for run in side}
     if idle and idle.is_certain and launched[0] and launched[1] and len(gpus) == 1:
         change = (launched[1] - launched[0]) * math.copysign(1.0, idle.difference.value)
         if change >= _MORE_LAUNCHES * launched[0]:
             candidates.append(Cause("launches", idle.difference.value, launched[0], launched[1]))
-    return next((each for each in candidates if each.ms / whole > DOMINANT_SHARE), None)
+    return next((candidate for candidate in candidates if candidate.ms / total_ms > DOMINANT_SHARE), None)
 
 
 def _launches(run: StoredRun, examples: int | None) -> float | None:
@@ -350,8 +350,8 @@ def _launches(run: StoredRun, examples: int | None) -> float | None:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,19 +368,19 @@ class WhatIf:
     speedup: Estimate
 
 
-def what_if(found: StepDifference) -> tuple[WhatIf, ...]:
+def what_if(difference: StepDifference) -> tuple[WhatIf, ...]:
     """Return what each side would gain from the classes in which the other is faster, the slower side first.
 
     Each class of both sides that surely gains `SMALLEST_GAIN` or more, the largest first, then all of them together.
     Idle time is no class that could be taken over. Nothing where classes do not correspond: on the CPU, between other
     work per step and GPU, and with XLA on one side; nor where the clock makes most of the difference.
     """
-    if not found.on_gpu or not _do_classes_correspond([*found.baseline, *found.other]):
+    if not difference.on_gpu or not _do_classes_correspond([*difference.baseline, *difference.other]):
         return ()
-    if (cause := find_cause(found)) and cause.kind == "clock":
+    if (cause := find_cause(difference)) and cause.kind == "clock":
         return ()
-    baseline_is_slower = found.step.difference.value <= 0
-    return (*_gains(found, baseline_is_slower), *_gains(found, not baseline_is_slower))
+    baseline_is_slower = difference.step.difference.value <= 0
+    return (*_gains(difference, baseline_is_slower), *_gains(difference, not baseline_is_slower))
 
 
 def _do_classes_correspond(runs: Sequence[StoredRun]) -> bool:
@@ -388,11 +388,11 @@ def _do_classes_correspond(runs: Sequence[StoredRun]) -> bool:
     return len(settings) == 1 and all(same_work([run.row], [runs[0].row]) for run in runs)
 
 
-def _gains(found: StepDifference, of_baseline: bool) -> list[WhatIf]:
-    sign, step_ms = (-1, found.step.baseline_ms) if of_baseline else (1, found.step.other_ms)
+def _gains(difference: StepDifference, of_baseline: bool) -> list[WhatIf]:
+    sign, step_ms = (-1, difference.step.baseline_ms) if of_baseline else (1, difference.step.other_ms)
     better = [
         part
-        for part in found.parts
+        for part in difference.parts
         if part.kind in CLASSES
         and part.change.is_certain
         and _is_in_both(part.change)
@@ -404,7 +404,7 @@ def _gains(found: StepDifference, of_baseline: bool) -> list[WhatIf]:
     return [
         WhatIf(
             of_baseline=of_baseline,
-            kinds=each,
+            kinds=classes,
             step_ms=step_ms - gain.value,
             speedup=Estimate(
                 step_ms / (step_ms - gain.value),
@@ -413,7 +413,7 @@ def _gains(found: StepDifference, of_baseline: bool) -> list[WhatIf]:
                 gain.n,
             ),
         )
-        for each, gain in zip(kinds, [*gains, *together], strict=False)
+        for classes, gain in zip(kinds, [*gains, *together], strict=False)
         if gain.value < step_ms
     ]
 

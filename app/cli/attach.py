@@ -56,12 +56,12 @@ def attach(
     listed: list[tuple[str, Spool]] = []
     for word in words:
         with contextlib.closing(SpoolLink.open(find_host(word, consent), say)) as link:
-            found = link.listed()
-            spools = [spool for spool in found.spools if spool.run.uid.startswith(run or "")]
-            if found.unreadable:
+            listing = link.listed()
+            spools = [spool for spool in listing.spools if spool.run.uid.startswith(run or "")]
+            if listing.unreadable:
                 say(
-                    f"{found.unreadable} in the spool of {word} cannot be read: another version of the program detached"
-                    " them, and fetches them."
+                    f"{listing.unreadable} in the spool of {word} cannot be read: another version of the program "
+                    "detached them, and fetches them."
                 )
             if run and not spools:
                 raise UserError(f"There is no run {run} in the spool of {word}: `{PROGRAM} attach {word} --list`.")

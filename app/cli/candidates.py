@@ -15,20 +15,21 @@ _MAX_RUNS = 50
 
 def complete_workloads(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the program's workloads, and files where a path is begun."""
-    named = _matching(((known.name, "") for known in catalog.WORKLOADS if not known.hidden), incomplete)
+    named = _matching(((workload.name, "") for workload in catalog.WORKLOADS if not workload.hidden), incomplete)
     return named or [CompletionItem(incomplete, type="file")]
 
 
 def complete_settings(context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer `name=` of the workload's parameters, then the values; several of them behind commas."""
-    known = next((known for known in catalog.WORKLOADS if known.name == context.params.get("workload")), None)
-    if known is None:
+    typed = context.params.get("workload")
+    workload = next((workload for workload in catalog.WORKLOADS if workload.name == typed), None)
+    if workload is None:
         return []
     name, equals, typed = incomplete.partition("=")
     if not equals:
-        return _matching(((f"{parameter.name}=", parameter.label) for parameter in known.parameters), incomplete)
+        return _matching(((f"{parameter.name}=", parameter.label) for parameter in workload.parameters), incomplete)
     begun, comma, _ = typed.rpartition(",")
-    values = [value for each in known.parameters if each.name == name for value in _values(each)]
+    values = [value for parameter in workload.parameters if parameter.name == name for value in _values(parameter)]
     unused = (value for value in values if value not in begun.split(","))
     return _matching(((f"{name}={begun}{comma}{value}", "") for value in unused), incomplete)
 
@@ -70,9 +71,9 @@ def complete_environments(context: click.Context, _param: click.Parameter, incom
     """Offer the environments that are known or, for the other actions, those that are there."""
     from app.environments.known import KNOWN  # here, as above
 
-    known = [(each.name, f"{catalog.FRAMEWORK.name} {each.framework}") for each in KNOWN]
-    made = [(folder.name, str(folder)) for folder in catalog.complete_environments()]
-    return _matching(known if context.params.get("action") == "add" else made, incomplete)
+    choices = [(choice.name, f"{choice.framework.name} {choice.version}") for choice in KNOWN]
+    folders = [(folder.name, str(folder)) for folder in catalog.complete_environments()]
+    return _matching(choices if context.params.get("action") == "add" else folders, incomplete)
 
 
 def complete_hosts(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -89,9 +89,9 @@ class Tally:
         """
         from scipy.special import betaincinv
 
-        said, silent = self.different, self.count - self.different
-        low = float(betaincinv(said, silent + 1, 0.025)) if said else 0.0
-        return low, float(betaincinv(said + 1, silent, 0.975)) if silent else 1.0
+        positives, silent = self.different, self.count - self.different
+        low = float(betaincinv(positives, silent + 1, 0.025)) if positives else 0.0
+        return low, float(betaincinv(positives + 1, silent, 0.975)) if silent else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ def _compare(rows: Sequence[RunRow]) -> VariantResult:
 
 def _tally(name: str, comparisons: Sequence[Sequence[RunRow]], *, independent: bool = True) -> Tally:
     results = [_compare(rows) for rows in comparisons]
-    widths = [half for each in results if each.speedup and (half := each.speedup.half_width) is not None]
+    widths = [half for result in results if result.speedup and (half := result.speedup.half_width) is not None]
     decisions = tuple(result.decision for result in results)
     return Tally(name, decisions, float(np.expm1(statistics.median(widths))), independent)
 
@@ -163,7 +163,7 @@ def _pieces(rows: Sequence[RunRow], size: int) -> list[Sequence[RunRow]]:
 def _one_after_the_other(rows: Sequence[RunRow]) -> list[RunRow]:
     """Return the runs as if the first half had been one side's and the rest the other's."""
     half = len(rows) // 2
-    return [_with_side(row, "A" if place < half else "B") for place, row in enumerate(rows)]
+    return [_with_side(row, "A" if index < half else "B") for index, row in enumerate(rows)]
 
 
 def _tallies(rows: Sequence[RunRow]) -> Iterator[Tally]:
@@ -175,7 +175,7 @@ def _tallies(rows: Sequence[RunRow]) -> Iterator[Tally]:
     yield _tally("3, then 3, not interleaved", [_one_after_the_other(piece) for piece in _pieces(rows, 6)])
     if len(rows) < _LEAST_DRAWN_FROM:
         return
-    drawn = [_one_after_the_other([rows[place] for place in random.permutation(len(rows))[:6]]) for _ in range(_DRAWS)]
+    drawn = [_one_after_the_other([rows[index] for index in random.permutation(len(rows))[:6]]) for _ in range(_DRAWS)]
     yield _tally("3 against 3, drawn at random", drawn, independent=False)
 
 
@@ -190,7 +190,7 @@ def analyse(runs: Sequence[RunHeader], parallel: int = 1) -> NoiseResult:
     rounds = assign_sides([run for run in runs if throughputs([run.row])])
     if len(rounds) < LEAST_PAIRS:
         raise UserError(f"Only {len(rounds)} pairs of runs were measured: it takes {LEAST_PAIRS} or more.")
-    rows = [row for each in rounds for row in each]
+    rows = [row for round_rows in rounds for row in round_rows]
     logs, starts = np.log(throughputs(rows)), np.array([row.started_utc_ns for row in rows]) / 1e9
     steps, around = np.diff(logs), logs - logs.mean()
     seconds = float(np.median(starts[parallel:] - starts[:-parallel])) / parallel
@@ -267,16 +267,16 @@ def _make(plan: Plan, services: RunServices) -> Sequence[RunHeader]:
     return ended[-1].experiment.runs
 
 
-def _document(plan: Plan, found: NoiseResult, machine: Mapping[str, str]) -> dict[str, Any]:
+def _document(plan: Plan, result: NoiseResult, machine: Mapping[str, str]) -> dict[str, Any]:
     return {
         "name": "check-noise",
         "variant": {"workload": plan.variants[0].workload, **plan.variants[0].variant},
         "machine": machine,
-        "runs": found.runs,
-        "seconds_per_run": found.seconds,
-        "sd": found.sd,
-        "successive_sd": found.successive_sd,
-        "lag1": found.lag1,
+        "runs": result.runs,
+        "seconds_per_run": result.seconds,
+        "sd": result.sd,
+        "successive_sd": result.successive_sd,
+        "lag1": result.lag1,
         "comparisons": [
             {
                 "name": tally.name,
@@ -288,27 +288,27 @@ def _document(plan: Plan, found: NoiseResult, machine: Mapping[str, str]) -> dic
                 "share_interval": tally.share_interval if tally.independent else None,
                 "half_width": tally.half_width,
             }
-            for tally in found.tallies
+            for tally in result.tallies
         ],
         "can_show": [
             {
                 "minutes": minutes,
-                "repeats": each.repeats,
-                "half_width": each.half_width,
-                "smallest": each.smallest,
+                "repeats": resolution.repeats,
+                "half_width": resolution.half_width,
+                "smallest": resolution.smallest,
             }
-            for minutes, each in found.resolutions.items()
-            if each is not None
+            for minutes, resolution in result.resolutions.items()
+            if resolution is not None
         ],
     }
 
 
-def _print(plan: Plan, found: NoiseResult) -> None:
-    period = units.with_unit(found.seconds, "s", 1)
-    print(f"{short_name(plan.variants[0])} against itself: {found.runs} runs, one every {period}.")
+def _print(plan: Plan, result: NoiseResult) -> None:
+    period = units.with_unit(result.seconds, "s", 1)
+    print(f"{short_name(plan.variants[0])} against itself: {result.runs} runs, one every {period}.")
     print(
-        f"Processes differ by {_percent(found.sd)} (standard deviation), runs in a row by "
-        f"{_percent(found.successive_sd)}; correlation of a run with the next {found.lag1:.2f}."
+        f"Processes differ by {_percent(result.sd)} (standard deviation), runs in a row by "
+        f"{_percent(result.successive_sd)}; correlation of a run with the next {result.lag1:.2f}."
     )
     print()
     header = (
@@ -320,14 +320,14 @@ def _print(plan: Plan, found: NoiseResult) -> None:
         f"{units.exactly(95, '%')} CI",
         "half width",
     )
-    print_table(header, [_tally_row(tally) for tally in found.tallies], right=frozenset(range(1, 7)))
+    print_table(header, [_tally_row(tally) for tally in result.tallies], right=frozenset(range(1, 7)))
     print_text(
         f"Identical variants should be said to differ in about {_percent(1 - PLANNED_LEVEL)}. The comparisons of a "
         "line share no run, so they are independent as far as runs are; two lines share theirs. Those drawn at random "
         "are not independent, and say nothing of the order of runs. The half width is the median of the line."
     )
     print()
-    rows = [_resolution_row(minutes, each) for minutes, each in found.resolutions.items()]
+    rows = [_resolution_row(minutes, resolution) for minutes, resolution in result.resolutions.items()]
     print_table(
         ("two variants in", "repeats of each", "interval", "shown 4 times in 5"), rows, right=frozenset((1, 2, 3))
     )
@@ -350,12 +350,12 @@ def _tally_row(tally: Tally) -> tuple[str, ...]:
     )
 
 
-def _resolution_row(minutes: int, found: Resolution | None) -> tuple[str, ...]:
-    if found is None:
+def _resolution_row(minutes: int, resolution: Resolution | None) -> tuple[str, ...]:
+    if resolution is None:
         return f"{minutes} minutes", "1 or none", units.ABSENT, units.ABSENT
     return (
         f"{minutes} minutes",
-        f"{found.repeats:,}",
-        units.plus_minus(_percent(found.half_width)),
-        _percent(found.smallest),
+        f"{resolution.repeats:,}",
+        units.plus_minus(_percent(resolution.half_width)),
+        _percent(resolution.smallest),
     )

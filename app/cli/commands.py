@@ -105,9 +105,9 @@ class ProgramGroup(click.Group):
         if cmd_name not in HELP:
             return None
         module, _, name = _TARGETS[cmd_name].partition(":")
-        found = getattr(importlib.import_module(module), name)
-        assert isinstance(found, click.Command)
-        return found
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -145,7 +145,7 @@ class ProgramCommand(click.Command):
 
     def _options_first(self, ctx: click.Context, words: Sequence[str]) -> list[str]:
         """Return the options with their values, then `--` and the arguments, among which -1 would be an option."""
-        known = {
+        options_by_name = {
             name: param for param in self.get_params(ctx) if isinstance(param, click.Option) for name in param.opts
         }
         options: list[str] = []
@@ -159,8 +159,8 @@ class ProgramCommand(click.Command):
             if not _is_option(word):
                 arguments.append(word)
                 continue
-            word = _full_name(word, known)
-            option = known.get(word)
+            word = _full_name(word, options_by_name)
+            option = options_by_name.get(word)
             if option is None or option.is_flag:
                 options.append(word)
             else:
@@ -195,10 +195,10 @@ def _take_value(ctx: click.Context, word: str, option: click.Option, left: list[
     raise click.BadOptionUsage(word, f"{word} expects a value{instead}.", ctx)
 
 
-def _full_name(word: str, known: Mapping[str, click.Option]) -> str:
+def _full_name(word: str, options: Mapping[str, click.Option]) -> str:
     """Return the word with its option written out where it is the beginning of one alone."""
     name, equals, value = word.partition("=")
-    named = [other for other in known if other.startswith(name)]
+    named = [other for other in options if other.startswith(name)]
     return f"{named[0]}{equals}{value}" if len(named) == 1 and name.startswith("--") else word
 
 

@@ -163,19 +163,19 @@ def compare(
     baseline: int | None,
     why: bool,
     report: Path | None,
-    wanted: RunFilter,
+    run_filter: RunFilter,
     gate: GateOptions,
 ) -> int:
     """Print the comparison, and write a report of it where one is requested; return 0, or the status of a gate."""
     if report is not None:
         check_suffix(report)
     requested = list(dict.fromkeys(runs))
-    if not wanted.is_search:
+    if not run_filter.is_search:
         _check_runs(requested, baseline)
     elif requested:
         raise UsageError("compare takes runs by number or by what finds them (--search, --tag …), not both.")
     with open_store(database) as store:
-        numbers = requested or _search_runs(wanted, baseline, store.library)
+        numbers = requested or _search_runs(run_filter, baseline, store.library)
         stored = [store.load(number) for number in numbers]
         if baseline is None:
             baseline = default_baseline([run.row for run in stored])
@@ -194,12 +194,12 @@ def compare(
     return report_gate(judged, gate) if judged else 0
 
 
-def _search_runs(wanted: RunFilter, baseline: int | None, library: Library) -> list[int]:
+def _search_runs(run_filter: RunFilter, baseline: int | None, library: Library) -> list[int]:
     """Return the runs searched for, the oldest first; raises `UsageError` where they cannot be compared."""
-    numbers = library.find(run_query(replace(wanted, sort="run", reverse=True), library))
+    numbers = library.find(run_query(replace(run_filter, sort="run", reverse=True), library))
     if len(numbers) < 2:
-        found = "one run" if numbers else "no run"
-        raise UsageError(f"compare takes two runs or more; the search found {found}.")
+        count_text = "one run" if numbers else "no run"
+        raise UsageError(f"compare takes two runs or more; the search found {count_text}.")
     _check_runs(numbers, baseline)
     return numbers
 
@@ -274,23 +274,23 @@ def print_why(views: Sequence[WhyView]) -> None:
 def _print_variants(comparison: Comparison) -> None:
     """Print the table, without the columns that say the same of all runs."""
     table = comparison.table
-    place = {key: number for number, key in enumerate(table.keys)}
-    example = table.columns[place["energy"]].title.removeprefix("mJ/")
+    column_of = {key: number for number, key in enumerate(table.keys)}
+    example = table.columns[column_of["energy"]].title.removeprefix("mJ/")
     figures = (units.rate_unit(example), CI, "speed-up", CI, f"mJ/{example}", "energy ratio")
     metrics = [metric for metric in COMPARED if metric.in_terminal and metric.key not in table.folded]
     last = [column for column in ("host", "outcome", "evidence") if column not in table.folded]
     summaries = [variant.summary for variant in table.variants]
-    known = text_table(table, summaries, [place[key] for key in (VARIANT, "throughput", "speedup")]).rows
+    text_rows = text_table(table, summaries, [column_of[key] for key in (VARIANT, "throughput", "speedup")]).rows
     rows = [
         (
             name,
             str(len(row.runs)),
             *texts,
-            *(row.cells[place[key]].text for key in ("energy", "energy_ratio")),
-            *(cells.plain_text(row.cells[place[metric.key]]) for metric in metrics),
+            *(row.cells[column_of[key]].text for key in ("energy", "energy_ratio")),
+            *(cells.plain_text(row.cells[column_of[metric.key]]) for metric in metrics),
             *(_words(column, variant.result.runs) for column in last),
         )
-        for variant, row, (name, *texts) in zip(comparison.variants, summaries, known, strict=True)
+        for variant, row, (name, *texts) in zip(comparison.variants, summaries, text_rows, strict=True)
     ]
     header = ("variant", "runs", *figures, *(metric.name for metric in metrics), *last)
     print_table(header, rows, right=frozenset(range(1, 2 + len(figures) + len(metrics))))
@@ -326,8 +326,8 @@ def _name_some(labels: Sequence[str]) -> str:
 def warning_lines(warnings: Iterable[ComparisonWarning], database: Path | None = None) -> list[str]:
     """Return one line per warning, with the command that would settle it; `database` is the path that the user gave."""
     return [
-        f"{'Note' if each.severity == 'note' else 'Warning'}: {each.sentence}{_remedy(each, database)}"
-        for each in warnings
+        f"{'Note' if warning.severity == 'note' else 'Warning'}: {warning.sentence}{_remedy(warning, database)}"
+        for warning in warnings
     ]
 
 

@@ -124,11 +124,11 @@ def candidates(context: click.Context, /, shell: str, line: str) -> int:
         return 0
     top = context.find_root()
     *before, word = words
-    found = ShellComplete(top.command, {"obj": top.obj}, PROGRAM, "").get_completions(before, word)
+    completions = ShellComplete(top.command, {"obj": top.obj}, PROGRAM, "").get_completions(before, word)
     option = f"{word.partition('=')[0]}=" if word.startswith("-") and "=" in word else ""
     # bash takes what is before = and : for words of their own.
     cut = max(word.rfind("="), word.rfind(":")) + 1 if shell == "bash" else 0
-    for item in found:
+    for item in completions:
         # A candidate is a line, and somebody else's run may say what is in it.
         if item.type == "plain" and one_line(item.value, len(item.value)) == item.value:
             value = f"{option}{item.value}"[cut:]

@@ -166,7 +166,7 @@ def desktop_entry(command: Sequence[str]) -> str:
 
 def _quote_argument(word: str) -> str:
     r"""Quote a word of the `Exec` key: `"`, `` ` ``, `$` and `\` get a backslash, and `%` is doubled."""
-    escaped = "".join(f"\\{each}" if each in '"`$\\' else each for each in word.replace("%", "%%"))
+    escaped = "".join(f"\\{letter}" if letter in '"`$\\' else letter for letter in word.replace("%", "%%"))
     return _escape(f'"{escaped}"')
 
 

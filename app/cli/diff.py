@@ -27,24 +27,24 @@ def diff(database: Path | None, as_json: bool, first: int, second: int, everythi
         raise UsageError(f"diff takes two runs; run {first} was given twice.")
     with open_store(database) as store:
         runs = store.load(first), store.load(second)
-    found = run_diff(*runs, None)
+    differences = run_diff(*runs, None)
     if report is not None:
-        write_page(report, render_diff(found, report))
+        write_page(report, render_diff(differences, report))
         say(f"Written to {report}.")
     if as_json:
         print_json(diff_document(*runs))
     else:
-        print_diff(found, everything=everything)
+        print_diff(differences, everything=everything)
     return 0
 
 
-def print_diff(found: RunDiff, *, everything: bool) -> None:
+def print_diff(differences: RunDiff, *, everything: bool) -> None:
     """Print the sections of a diff, what is alike only where `everything` is wanted."""
-    for label, name in zip(found.labels, found.names, strict=True):
+    for label, name in zip(differences.labels, differences.names, strict=True):
         print(f"{label.lower()}  {name}")
-    for section in found.sections:
-        _print_section(section, found.labels, everything=everything)
-    for text in found.texts:
+    for section in differences.sections:
+        _print_section(section, differences.labels, everything=everything)
+    for text in differences.texts:
         _print_text_diff(text)
 
 

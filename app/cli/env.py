@@ -1,9 +1,10 @@
-"""`env`: the environments that the program makes, each with a version of the framework, for runs that name them."""
+"""`env`: the environments that the program makes, each with a version of a framework, for runs that name them."""
 
 import contextlib
 import select
 import sys
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import click
 import msgspec
@@ -20,7 +21,7 @@ from app.environments.records import Environment, EnvironmentOffer, EnvironmentR
 from app.errors import UserError
 from app.grants import typed
 from app.paths import PROGRAM
-from workloads.catalog import FRAMEWORK, UsageError
+from workloads.catalog import FRAMEWORKS, UsageError
 
 _ACTIONS = ("list", "add", "remove")
 _LOOK_S = 0.2
@@ -40,7 +41,7 @@ _STATES = {
     required=False,
     metavar="[NAME]",
     shell_complete=complete_environments,
-    help=f"Known are {', '.join(known.name for known in KNOWN)}.",
+    help=f"Known are {', '.join(environment.name for environment in KNOWN)}.",
 )
 @click.option("--packages", multiple=True, metavar="WORDS", help="With add: what is in it, as pip takes it.")
 @click.option("--cuda/--cpu", default=None, help="With add: with CUDA's libraries or not (default: by the driver).")
@@ -62,16 +63,16 @@ def env(
             return _print_list(environments("list", request, terminal.report).environments, on, as_json=as_json)
         with stop_on_interrupt(terminal.stop):
             if action == "add":
-                made = make(environments, request, terminal.ask, terminal.report)
+                environment = make(environments, request, terminal.ask, terminal.report)
             else:
                 environments("remove", request, terminal.report)
     if action == "remove":
         say(f"{name} was removed.")
     elif as_json:
-        print_json({"environment": msgspec.structs.asdict(made)})
+        print_json({"environment": _document(environment)})
     else:
         where = f" --on {on}" if on else ""
-        print(f"{name} is complete: {_contents(made)}. Runs use it with -s interpreter={name}{where}.")
+        print(f"{name} is complete: {_contents(environment)}. Runs use it with -s interpreter={name}{where}.")
     return 0
 
 
@@ -135,24 +136,32 @@ class _Terminal:
 
 def _print_list(environments: Sequence[Environment], on: str, *, as_json: bool) -> int:
     if as_json:
-        print_json({"environments": [msgspec.structs.asdict(each) for each in environments]})
+        print_json({"environments": [_document(environment) for environment in environments]})
     elif environments:
         rows = [
             (
-                each.name,
-                each.framework or units.ABSENT,
-                each.python or units.ABSENT,
-                units.byte_size(each.size_bytes),
-                _STATES[each.state].format(name=each.name) or each.folder,
+                environment.name,
+                *(environment.frameworks.get(key, units.ABSENT) for key in FRAMEWORKS),
+                environment.python or units.ABSENT,
+                units.byte_size(environment.size_bytes),
+                _STATES[environment.state].format(name=environment.name) or environment.folder,
             )
-            for each in environments
+            for environment in environments
         ]
-        print_table(("name", FRAMEWORK.name, "Python", "size", "folder"), rows, right=frozenset({3}))
+        names = [framework.name for framework in FRAMEWORKS.values()]
+        print_table(("name", *names, "Python", "size", "folder"), rows, right=frozenset({2 + len(names)}))
     else:
-        print(f"No environment has been made yet: {command_to_add(on)} makes one with {FRAMEWORK.name}.")
+        ways = (f"{command_to_add(on, framework)} makes one with {framework.name}" for framework in FRAMEWORKS.values())
+        print(f"No environment has been made yet: {', '.join(ways)}.")
     return 0
 
 
+def _document(environment: Environment) -> dict[str, Any]:
+    """Return an environment as JSON; `framework` is TensorFlow's version, as it was when there was no other."""
+    return {**msgspec.structs.asdict(environment), "framework": environment.frameworks.get("tensorflow")}
+
+
 def _contents(environment: Environment) -> str:
-    framework = f"{FRAMEWORK.name} {environment.framework}" if environment.framework else f"no {FRAMEWORK.name}"
-    return f"{framework}, Python {environment.python}, {units.byte_size(environment.size_bytes)}"
+    versions = [f"{FRAMEWORKS[key].name} {version}" for key, version in environment.frameworks.items()]
+    frameworks = " and ".join(versions) or "no framework"
+    return f"{frameworks}, Python {environment.python}, {units.byte_size(environment.size_bytes)}"

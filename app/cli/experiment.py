@@ -140,9 +140,9 @@ _CONFLICTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentOptions:
-    """The parameters of the command; `given` are the names of those that the user wrote."""
+    """The parameters of the command; `typed_names` are the names of those that the user wrote."""
 
-    given: frozenset[str]
+    typed_names: frozenset[str]
     database: Path | None
     as_json: bool
     workload: str | None
@@ -175,8 +175,8 @@ class ExperimentOptions:
         if self.show and self.preset is None:
             raise UsageError(f"--show goes with --preset; `{PROGRAM} compare` shows any stored runs.")
         for name, (reason, others) in _CONFLICTS.items():
-            wrong = [option_name(other) for other in others if other in self.given]
-            if name in self.given and wrong:
+            wrong = [option_name(other) for other in others if other in self.typed_names]
+            if name in self.typed_names and wrong:
                 raise UsageError(f"{reason}: leave out {', '.join(wrong)}.")
         if self.budget == 0:
             raise UsageError("No run fits into a budget of no time: give --budget more, such as 8m or 90s.")
@@ -275,7 +275,7 @@ def experiment(context: click.Context, /, **values: Any) -> int:
 
     Running out of memory and being refused are results too. With a gate: its status.
     """
-    options = ExperimentOptions(given=given_parameters(context), **values)
+    options = ExperimentOptions(typed_names=given_parameters(context), **values)
     options.check()
     if options.presets:
         return list_presets(options.database, as_json=options.as_json)
@@ -384,8 +384,8 @@ def _stored_experiment(named: NamedPreset, options: ExperimentOptions) -> Experi
         for plan in named.all_plans(options.repeats, options.until)
     ]
     with open_store(options.database) as store:
-        found = [(plan, reusable_as_newest(store, plan)) for plan in plans]
-    plan, newest = max(found, key=lambda pair: max((run.row.started_utc_ns for run in pair[1].runs), default=0))
+        pairs = [(plan, reusable_as_newest(store, plan)) for plan in plans]
+    plan, newest = max(pairs, key=lambda pair: max((run.row.started_utc_ns for run in pair[1].runs), default=0))
     if not newest.runs:
         raise UserError(f"No run of “{named.title}” is stored; without --show it makes them.")
     for sentence in [*describe_reference(newest.runs), *describe_uncounted(newest.excluded, newest.excluded_due_to)]:
@@ -394,14 +394,15 @@ def _stored_experiment(named: NamedPreset, options: ExperimentOptions) -> Experi
 
 
 def _print_result(
-    found: Experiment, article: Article | None, options: ExperimentOptions, entry: int | None = None
+    experiment: Experiment, article: Article | None, options: ExperimentOptions, entry: int | None = None
 ) -> int | None:
     """Print the result, and return the exit status of the gate, None without one."""
     with open_store(options.database) as store:
-        tables = measured_tables(article, found.plan, found.runs, lambda run: store.load(run, (DRAM, "sm_clock_mhz")))
-    result = load_result(found, tables, options.database or default_database(), options.gate.margin_pct)
-    ending = describe_ending(found, shown=options.show, entry=entry)
-    unfinished = "" if found.state in FINISHED_STATES else ending
+        fields = (DRAM, "sm_clock_mhz")
+        tables = measured_tables(article, experiment.plan, experiment.runs, lambda run: store.load(run, fields))
+    result = load_result(experiment, tables, options.database or default_database(), options.gate.margin_pct)
+    ending = describe_ending(experiment, show=options.show, entry=entry)
+    unfinished = "" if experiment.state in FINISHED_STATES else ending
     judged = judge_gate(result.comparison, limit, unfinished) if (limit := options.gate.fail_if_slower) else None
     if options.as_json:
         print_json({**experiment_document(result), **({"gate": judged.document()} if judged else {})})

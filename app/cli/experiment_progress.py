@@ -72,13 +72,13 @@ def describe_refusals(plan: Plan, machine: Machine) -> list[str]:
     return [f"Cannot run here: {', '.join(names)}. {reason}" for reason, names in by_reason.items()]
 
 
-def describe_throttled(made: RunHeader) -> str:
+def describe_throttled(run: RunHeader) -> str:
     """Say that a run does not count, why, and what follows."""
     again = "it does not count and is made again."
-    if still_s := made.environment.get(STOOD_STILL_KEY):
-        return f"Run {made.row.run} was suspended for {units.quantity(still_s, 's')} with this program: {again}"
-    share = units.percent(throttled_pct(made.environment))
-    return f"Run {made.row.run} was throttled for {share} of its measured part: {again}"
+    if still_s := run.environment.get(STOOD_STILL_KEY):
+        return f"Run {run.row.run} was suspended for {units.quantity(still_s, 's')} with this program: {again}"
+    share = units.percent(throttled_pct(run.environment))
+    return f"Run {run.row.run} was throttled for {share} of its measured part: {again}"
 
 
 def describe_plan(stored: Experiment, ahead: ExperimentProgress) -> list[str]:
@@ -100,70 +100,71 @@ def describe_plan(stored: Experiment, ahead: ExperimentProgress) -> list[str]:
     ]
 
 
-def describe_ending(found: Experiment, *, shown: bool = False, entry: int | None = None) -> str:
+def describe_ending(experiment: Experiment, *, show: bool = False, entry: int | None = None) -> str:
     """Say how far the experiment came, in this command or in those before.
 
-    `shown` is whether the command only shows it, `entry` the number under which it stays in the queue.
+    `show` is whether the command only shows it, `entry` the number under which it stays in the queue.
     """
     goes_on = "The same command goes on from here"
     goes_on += "." if entry is None else f", or `{PROGRAM} queue go-on {entry}`."
-    sentences = [_describe_progress(found, goes_on, shown=shown), _describe_precision(found)]
-    if shown and found.state not in FINISHED_STATES:
-        expected = expected_resolution(found.plan, [run.row for run in found.runs], (), None)
-        sentences += describe_order(found.plan)
-        sentences += describe_resolution(expected, at_most=found.plan.until_pct is not None)
+    sentences = [_describe_progress(experiment, goes_on, show=show), _describe_precision(experiment)]
+    if show and experiment.state not in FINISHED_STATES:
+        expected = expected_resolution(experiment.plan, [run.row for run in experiment.runs], (), None)
+        sentences += describe_order(experiment.plan)
+        sentences += describe_resolution(expected, at_most=experiment.plan.until_pct is not None)
     return " ".join(filter(None, sentences))
 
 
-def _describe_progress(found: Experiment, goes_on: str, *, shown: bool) -> str:
-    far = f"{found.done} of {found.planned} {units.plural('run', found.planned)} done{_describe_extra_runs(found)}"
-    if found.state == "settled":
-        repeats = stopping_rule(found.plan, [run.row for run in found.runs]).repeats
-        return f"Target precision reached after {repeats} repeats: {found.done} runs done{_describe_extra_runs(found)}."
-    if found.state == "out of budget" and found.next_s is not None:
-        budget_s = found.plan.budget_s
-        if budget_s is not None and found.next_s >= budget_s:
+def _describe_progress(experiment: Experiment, goes_on: str, *, show: bool) -> str:
+    planned, extra = experiment.planned, _describe_extra_runs(experiment)
+    far = f"{experiment.done} of {planned} {units.plural('run', planned)} done{extra}"
+    if experiment.state == "settled":
+        repeats = stopping_rule(experiment.plan, [run.row for run in experiment.runs]).repeats
+        return f"Target precision reached after {repeats} repeats: {experiment.done} runs done{extra}."
+    if experiment.state == "out of budget" and experiment.next_s is not None:
+        budget_s = experiment.plan.budget_s
+        if budget_s is not None and experiment.next_s >= budget_s:
             goes_on = f"No run fits into {units.duration(budget_s)}: give --budget more."
-        takes = f", and the next one takes about {units.duration(found.next_s)}" if found.next_s else ""
+        takes = f", and the next one takes about {units.duration(experiment.next_s)}" if experiment.next_s else ""
         return f"Out of budget: {far}{takes}. {goes_on}"
-    if found.state == "complete" and not found.measured:
-        return f"Nothing was measured: none of {found.planned} runs completed."
-    if shown:
-        from_reference = bool(describe_reference(found.runs))
-        return f"{far}." if found.state == "complete" or from_reference else f"{far}. {_SHOW_HINT}"
-    if found.state == "failed":
+    if experiment.state == "complete" and not experiment.measured:
+        return f"Nothing was measured: none of {planned} runs completed."
+    if show:
+        from_reference = bool(describe_reference(experiment.runs))
+        return f"{far}." if experiment.state == "complete" or from_reference else f"{far}. {_SHOW_HINT}"
+    if experiment.state == "failed":
         return (
             f"Failed: {far}; some gave no result. The same command makes those again, with --reuse also after an hour."
         )
-    return f"Complete: {far}." if found.state == "complete" else f"Stopped: {far}. {goes_on}"
+    return f"Complete: {far}." if experiment.state == "complete" else f"Stopped: {far}. {goes_on}"
 
 
-def _describe_extra_runs(found: Experiment) -> str:
+def _describe_extra_runs(experiment: Experiment) -> str:
     """Say how many more stored runs the verdict counts than are planned; "" where there are none."""
-    if not found.surplus_runs:
+    if not experiment.surplus_runs:
         return ""
-    counts = "counts" if found.surplus_runs == 1 else "count"
-    return f" ({found.surplus_runs} more stored {units.plural('run', found.surplus_runs)} {counts} too)"
+    counts = "counts" if experiment.surplus_runs == 1 else "count"
+    return f" ({experiment.surplus_runs} more stored {units.plural('run', experiment.surplus_runs)} {counts} too)"
 
 
-def _describe_precision(found: Experiment) -> str:
+def _describe_precision(experiment: Experiment) -> str:
     """Say how precisely the speed-ups are known; "" where they have no interval or no precision was requested."""
-    half_widths = stopping_rule(found.plan, [run.row for run in found.runs]).half_widths_pct()
-    if found.plan.until_pct is None or not half_widths:
+    half_widths = stopping_rule(experiment.plan, [run.row for run in experiment.runs]).half_widths_pct()
+    if experiment.plan.until_pct is None or not half_widths:
         return ""
-    wanted = units.plus_minus(units.exactly(found.plan.until_pct, "%"))
+    target = units.plus_minus(units.exactly(experiment.plan.until_pct, "%"))
     if max(half_widths) >= 100 * WIDEST_KNOWN:
-        return f"Not every speed-up is known yet; {wanted} was asked for."
-    known = units.quantity(units.range_of(half_widths, lambda width: units.number(width, 2)), "%")
-    return f"Speed-ups are known to {units.plus_minus(known)}; {wanted} was asked for."
+        return f"Not every speed-up is known yet; {target} was asked for."
+    half_width = units.quantity(units.range_of(half_widths, lambda width: units.number(width, 2)), "%")
+    return f"Speed-ups are known to {units.plus_minus(half_width)}; {target} was asked for."
 
 
 def load_result(
-    found: Experiment, tables: Sequence[MeasuredTable], database: Path, margin_pct: float | None = None
+    experiment: Experiment, tables: Sequence[MeasuredTable], database: Path, margin_pct: float | None = None
 ) -> ExperimentResult:
     """Load the runs that an experiment compares, and compare them."""
     with Store.open(database) as store:
-        return experiment_result(found, runs_in_order(found, store.load), tables, margin_pct)
+        return experiment_result(experiment, runs_in_order(experiment, store.load), tables, margin_pct)
 
 
 def print_experiment(result: ExperimentResult, database: Path | None = None) -> None:
@@ -180,12 +181,11 @@ def print_experiment(result: ExperimentResult, database: Path | None = None) -> 
 
 def _print_section(section: ArticleSection) -> None:
     print(section.title)
-    for shown in section.tables:
+    for table in section.tables:
         print()
-        print_text(f"{shown.caption}:")
-        print_table(shown.head, shown.rows, right=shown.numeric)
-    print()
-    for line in section.lines:
+        print_text(f"{table.caption}:")
+        print_table(table.head, table.rows, right=table.numeric)
+    for line in ("", *section.lines) if section.lines else ():
         print_text(line)
     print()
 
@@ -326,10 +326,11 @@ def _refreshed(ended: EndedEntry, services: RunServices) -> EndedEntry:
         if now is not None:
             return replace(ended, state="running") if now.owned else ended
         host = services.host
-        found = read_experiment(
+        experiment = read_experiment(
             store, ended.experiment.plan, host.inventory(), ended.entry, environment=host.environment()
         ).experiment
-    return replace(ended, experiment=found, state=found.state if found.state in FINISHED_STATES else "removed")
+    state = experiment.state if experiment.state in FINISHED_STATES else "removed"
+    return replace(ended, experiment=experiment, state=state)
 
 
 def describe_elsewhere(what: str) -> str:

@@ -68,10 +68,10 @@ def _print_hosts(*, as_json: bool) -> int:
     if as_json:
         print_json({"hosts": [msgspec.structs.asdict(entry) for entry in entries]})
     elif entries:
-        more = [each for each in ("python", "interpreter") if any(getattr(entry, each) for entry in entries)]
+        more = [column for column in ("python", "interpreter") if any(getattr(entry, column) for entry in entries)]
         print_table(
             ("name", "address", *more),
-            [(entry.name, entry.address, *(getattr(entry, each) for each in more)) for entry in entries],
+            [(entry.name, entry.address, *(getattr(entry, column) for column in more)) for entry in entries],
         )
     else:
         print(f"No host is named yet: `{PROGRAM} hosts add gpu1 ssh://me@gpu1` does it.")
@@ -83,14 +83,14 @@ def _check(names: Sequence[str], *, as_json: bool) -> int:
     entries = [find_host(name, typed) for name in names] or read_hosts()
     if not entries and not as_json:
         return _print_hosts(as_json=False)
-    found: list[HostCheck] = []
+    checks: list[HostCheck] = []
     for check in check_hosts(entries):
-        found.append(check)
+        checks.append(check)
         if not as_json:
             _print_check(check)
     if as_json:
-        print_json({"hosts": [_check_document(check) for check in found]})
-    return int(any(check.problem for check in found))
+        print_json({"hosts": [_check_document(check) for check in checks]})
+    return int(any(check.problem for check in checks))
 
 
 def _print_check(check: HostCheck) -> None:
@@ -122,8 +122,13 @@ def _check_document(check: HostCheck) -> dict[str, Any]:
             "clock_error_s": check.clock_error_s,
         }
     if inspected is not None:
+        frameworks = {
+            framework.name: {"version": framework.version, "interpreter": framework.interpreter}
+            for framework in inspected.frameworks
+        }
         document |= {
-            "framework": {"version": inspected.framework_version, "interpreter": inspected.interpreter},
+            "framework": frameworks["tensorflow"],
+            "frameworks": frameworks,
             "environments": list(inspected.environments),
             "home": {"path": inspected.home, "free_bytes": inspected.home_free_bytes},
         }
@@ -141,7 +146,7 @@ def _gpu_document(check: HostCheck, device: Device) -> dict[str, Any]:
         "processes": None
         if listed is None or listed.reason is not None
         else [
-            {"pid": each.pid, "name": each.name, "memory_bytes": each.memory_bytes, "user": check.user_of(each) or None}
-            for each in listed.processes
+            {"pid": user.pid, "name": user.name, "memory_bytes": user.memory_bytes, "user": check.user_of(user) or None}
+            for user in listed.processes
         ],
     }

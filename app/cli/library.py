@@ -142,7 +142,7 @@ def _print_moved(library: Library, moved: Sequence[int], done: str, *, as_json: 
 def list_runs(
     database: Path | None,
     as_json: bool,
-    wanted: RunFilter,
+    run_filter: RunFilter,
     deleted: bool,
     sort: str,
     reverse: bool,
@@ -154,10 +154,10 @@ def list_runs(
         if experiments:
             _print_experiments(store.library.experiments(), as_json=as_json)
             return 0
-        query = run_query(replace(wanted, deleted=deleted, sort=sort, reverse=reverse), store.library)
-        found = store.library.search(query)
-        is_cut = limit is None and not as_json and is_terminal() and len(found.runs) > _TERMINAL_RUNS
-        runs = found.runs[: _TERMINAL_RUNS if is_cut else limit]
+        query = run_query(replace(run_filter, deleted=deleted, sort=sort, reverse=reverse), store.library)
+        matches = store.library.search(query)
+        is_cut = limit is None and not as_json and is_terminal() and len(matches.runs) > _TERMINAL_RUNS
+        runs = matches.runs[: _TERMINAL_RUNS if is_cut else limit]
         pages = (store.library.run_rows(runs[start : start + _PAGE_RUNS]) for start in range(0, len(runs), _PAGE_RUNS))
         if as_json:
             print_json_list("runs", (listed_document(row) for page in pages for row in page))
@@ -171,11 +171,11 @@ def list_runs(
             file=sys.stderr,
         )
         if is_cut:
-            say(f"--limit {len(found.runs)} lists {len(found.runs) - len(runs):,} more.")
+            say(f"--limit {len(matches.runs)} lists {len(matches.runs) - len(runs):,} more.")
     else:
         print(_describe_empty(totals.total, query))
-    if found.left_out:
-        say(f"{describe_left_out(found)}: --search {shlex.quote(found.wider)}")
+    if matches.left_out:
+        say(f"{describe_left_out(matches)}: --search {shlex.quote(matches.wider)}")
     return 0
 
 
@@ -191,24 +191,24 @@ def _print_page(rows: Sequence[RunRow], *, with_host: bool, with_header: bool) -
     )
 
 
-def run_query(wanted: RunFilter, library: Library) -> RunQuery:
+def run_query(run_filter: RunFilter, library: Library) -> RunQuery:
     """Return the query for the runs wanted; raises `UserError` for an experiment that is not stored."""
     return RunQuery(
-        text=wanted.search,
-        workload=wanted.workload,
-        outcome=wanted.outcome,
-        tag=wanted.tag,
-        experiment=None if wanted.experiment is None else _experiment_number(wanted.experiment, library),
-        deleted=wanted.deleted,
-        order=wanted.sort,
-        descending=(wanted.sort not in TEXT_ORDERS) != wanted.reverse,
+        text=run_filter.search,
+        workload=run_filter.workload,
+        outcome=run_filter.outcome,
+        tag=run_filter.tag,
+        experiment=None if run_filter.experiment is None else _experiment_number(run_filter.experiment, library),
+        deleted=run_filter.deleted,
+        order=run_filter.sort,
+        descending=(run_filter.sort not in TEXT_ORDERS) != run_filter.reverse,
     )
 
 
 def _experiment_number(word: str, library: Library) -> int:
     """Return the number of an experiment of that number, name or preset, the newest of several; raises `UserError`."""
-    known = library.experiments()
-    named = [found.experiment for found in known if word in (str(found.experiment), found.name, found.preset)]
+    rows = ((stored.experiment, stored.name, stored.preset) for stored in library.experiments())
+    named = [number for number, name, preset in rows if word in (str(number), name, preset)]
     if not named:
         raise UserError(f"There is no experiment {word!r}; `{PROGRAM} list --experiments` shows what there is.")
     return named[0]
@@ -223,9 +223,9 @@ def _list_row(row: RunRow, *, with_host: bool) -> tuple[str, ...]:
     return (str(row.run), started, name, *hosts, outcome, cells.verified(row).symbol, *metrics, ", ".join(row.tags))
 
 
-def _format_count(shown: int, total: int) -> str:
+def _format_count(count: int, total: int) -> str:
     there = f"{total:,} {units.plural('run', total)}"
-    return there if shown == total else f"{shown:,} of {there}"
+    return there if count == total else f"{count:,} of {there}"
 
 
 def _describe_empty(total: int, query: RunQuery) -> str:
@@ -236,11 +236,13 @@ def _describe_empty(total: int, query: RunQuery) -> str:
     return f"No runs yet. `{PROGRAM} run lstm` makes the first one; `{PROGRAM} reference` has some of real GPUs."
 
 
-def _print_experiments(found: list[StoredExperiment], *, as_json: bool) -> None:
+def _print_experiments(experiments: list[StoredExperiment], *, as_json: bool) -> None:
     if as_json:
-        print_json({"experiments": [_experiment_document(experiment) for experiment in found]})
-    elif found:
-        rows = ((str(e.experiment), units.local_time(e.created_utc_ns), e.name, f"{len(e.runs):,}") for e in found)
+        print_json({"experiments": [_experiment_document(experiment) for experiment in experiments]})
+    elif experiments:
+        rows = (
+            (str(e.experiment), units.local_time(e.created_utc_ns), e.name, f"{len(e.runs):,}") for e in experiments
+        )
         print_table(("experiment", "begun", "name", "runs"), list(rows), right=frozenset({0, 3}))
     else:
         print(f"No experiments yet. `{PROGRAM} experiment --preset quick` makes the first one.")

@@ -45,30 +45,32 @@ def calibrate_devices(database: Path | None, as_json: bool, precisions: Sequence
     with run_services(database, on=on) as services, Store.open(services.database) as store:
         measured = list(calibrate(services.host, store, precisions, say))
     if as_json:
-        print_json({"calibrations": [msgspec.structs.asdict(each.calibration) for each in measured]})
+        print_json({"calibrations": [msgspec.structs.asdict(result.calibration) for result in measured]})
         return 0
-    rows = [_calibration_row(each) for each in measured]
+    rows = [_calibration_row(result) for result in measured]
     print_table(("device", "precision", "matrix products", "before", "size"), rows, right=frozenset({2, 3, 4}))
-    for each in measured:
-        if each.previous is not None and each.calibration.flops_per_s < _SLOWER * each.previous.flops_per_s:
-            say(_describe_slowdown(each))
+    for result in measured:
+        if result.previous is not None and result.calibration.flops_per_s < _SLOWER * result.previous.flops_per_s:
+            say(_describe_slowdown(result))
     return 0
 
 
 def _calibration_row(measured: CalibrationResult) -> tuple[str, ...]:
-    found, before = measured
+    calibration, before = measured
     was = units.ABSENT if before is None else units.gflops(before.flops_per_s)
-    return found.device, found.precision, units.gflops(found.flops_per_s), was, f"{found.size}³"
+    return calibration.device, calibration.precision, units.gflops(calibration.flops_per_s), was, f"{calibration.size}³"
 
 
 def _describe_slowdown(measured: CalibrationResult) -> str:
-    found = measured.calibration
+    calibration = measured.calibration
     return (
-        f"{found.device} in {found.precision} is slower than before. If neither driver, {FRAMEWORK.name} nor power "
-        "limit was changed, something else was busy: run it again on a quiet machine."
+        f"{calibration.device} in {calibration.precision} is slower than before. If neither driver, {FRAMEWORK.name} "
+        "nor power limit was changed, something else was busy: run it again on a quiet machine."
     )
 
 
+_OVERVIEW = ("load_pct", "power_mw", "memory_bytes", "temperature_c")
+"""What tells several GPUs apart at a glance."""
 _WATCH_S, _LONGEST_WATCH_S = 3.0, 20.0
 _WATCH_MS = 20.0
 
@@ -90,6 +92,10 @@ def gpus(as_json: bool, on: str) -> int:
         if inventory.machine.hidden_by:
             usable = ", ".join(str(gpu.index) for gpu in inventory.machine.gpus)
             print(f"{inventory.machine.hidden_by}: runs use GPU {usable} alone.")
+    cards = [device for device in inventory.devices if device.kind == "gpu"]
+    if len(cards) > 1:
+        rows = [_overview_row(card, seen.values.get(card.device, {})) for card in cards]
+        print_table(("GPU", *(FIELDS[name].label for name in _OVERVIEW)), rows, right=frozenset(range(1, 5)))
     for device in inventory.devices:
         _print_device(device, seen.values.get(device.device, {}), seen.processes.get(device.device))
     return 0
@@ -157,7 +163,8 @@ def _unknown_fields(device: Device) -> list[str]:
     """Return the fields of a GPU that were not looked for yet."""
     if device.kind == "host" or device.lost is not None:
         return []
-    return [each.name for each in fields_of("gpu") if each.name not in device.fields and each.name not in device.absent]
+    names = [field.name for field in fields_of("gpu")]
+    return [name for name in names if name not in device.fields and name not in device.absent]
 
 
 def _print_device(device: Device, values: Mapping[str, float], processes: Processes | None) -> None:
@@ -170,23 +177,32 @@ def _print_device(device: Device, values: Mapping[str, float], processes: Proces
         return
     if processes is not None:
         print(f"  {describe_users(processes)}")
-    shown = [each.name for each in fields_of(device.kind) if each.name in values or each.name in device.fields]
-    rows = [_field_row(device, name, values.get(name)) for name in shown if device.kind == "gpu" or name in values]
+    fields = [field.name for field in fields_of(device.kind) if field.name in values or field.name in device.fields]
+    rows = [_field_row(device, name, values.get(name)) for name in fields if device.kind == "gpu" or name in values]
     print_table(("  field", "value", "renewed every", "one read"), rows, right=frozenset({1, 2, 3}))
     lacking: dict[str, list[str]] = {}
     for name, reason in device.absent.items():
-        lacking.setdefault(reason, []).append(name)
+        lacking.setdefault(reason, []).append(_label(device, name))
     for reason, names in lacking.items():
         print(f"  {reason}: {', '.join(names)}")
     if unknown := _unknown_fields(device):
-        print(f"  no answer yet: {', '.join(unknown)}")
+        print(f"  no answer yet: {', '.join(_label(device, name) for name in unknown)}")
+
+
+def _label(device: Device, name: str) -> str:
+    """Return what every screen calls a field: its name has the unit of `--json`."""
+    return FIELDS[name].label_on(device.kind)
+
+
+def _overview_row(card: Device, values: Mapping[str, float]) -> tuple[str, ...]:
+    return (f"{card.index}", *(format_field(name, values.get(name)) for name in _OVERVIEW))
 
 
 def _field_row(device: Device, name: str, value: float | None) -> tuple[str, ...]:
     info = device.fields.get(name)
     text = format_field(name, value) if value is not None else device.absent.get(name, "no reading")
     return (
-        f"  {name}",
+        f"  {_label(device, name)}",
         text,
         derived.format_period(info.period_ms if info else None),
         derived.format_read_cost(info.cost_us if info else None),

@@ -24,16 +24,16 @@ _NONE = UpperLayers()
 _MAX_USAGE_CHARS = 2_000
 
 
-def _print_version(context: click.Context, _param: click.Parameter, wanted: bool) -> None:
-    if wanted and not context.resilient_parsing:
+def _print_version(context: click.Context, _param: click.Parameter, is_requested: bool) -> None:
+    if is_requested and not context.resilient_parsing:
         from app.paths import program_version  # here, for no other command waits for it
 
         print(f"VariantScope {program_version()}")
         context.exit()
 
 
-def _change_desktop(context: click.Context, param: click.Parameter, wanted: bool) -> None:
-    if wanted and not context.resilient_parsing:
+def _change_desktop(context: click.Context, param: click.Parameter, is_requested: bool) -> None:
+    if is_requested and not context.resilient_parsing:
         from app.cli.desktop import install_desktop, uninstall_desktop  # here, for no command waits for it
 
         print(install_desktop() if param.name == "install_desktop" else uninstall_desktop())

@@ -30,8 +30,8 @@ class _FilePath(click.Path):
         try:
             path.exists()
         except OSError as error:
-            shown = one_line(str(path))
-            self.fail(f"names {shown}, which cannot be used ({error.strerror})", param, ctx)
+            path_text = one_line(str(path))
+            self.fail(f"names {path_text}, which cannot be used ({error.strerror})", param, ctx)
         return path
 
 
@@ -108,10 +108,10 @@ def read_number(word: str) -> float:
 
 def read_time_s(word: str) -> float:
     """Return seconds from `8m`, `90s`, `1h30m` or a bare number of seconds; raises `ValueError` for anything else."""
-    found = _TIME.fullmatch(word)
-    if found is None or not word:
+    match = _TIME.fullmatch(word)
+    if match is None or not word:
         raise ValueError(f"must be a time such as 8m, 90s or 1h30m, not {word!r}")
-    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return 3600 * hours + 60 * minutes + seconds
 
 
@@ -131,8 +131,8 @@ def command(name: str, *examples: str, uses_database: bool = True) -> Callable[[
     """
 
     def make(function: Callable[..., int]) -> ProgramCommand:
-        made = click.command(name, cls=ProgramCommand, help=HELP[name], examples=examples)
-        return made(_database_option(used=uses_database)(_json_option(function)))
+        command = click.command(name, cls=ProgramCommand, help=HELP[name], examples=examples)
+        return command(_database_option(used=uses_database)(_json_option(function)))
 
     return make
 
@@ -202,7 +202,7 @@ notify_option = click.option(
 report_option = click.option(
     "--report", type=FILE, metavar="FILE", help="Write a report with charts too: .html or .md."
 )
-KNOWN_WORKLOADS = ", ".join(known.name for known in catalog.WORKLOADS if not known.hidden)
+KNOWN_WORKLOADS = ", ".join(workload.name for workload in catalog.WORKLOADS if not workload.hidden)
 workload_argument = click.argument(
     "workload",
     required=False,
@@ -253,14 +253,14 @@ class RunFilter:
 
 
 def filter_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Add the options that find runs; the function gets them as `wanted`, a `RunFilter`."""
+    """Add the options that find runs; the function gets them as `run_filter`, a `RunFilter`."""
 
     @functools.wraps(function)
     def with_filter(
         *, search: str, workload: str, outcome: str, tag: str, experiment: str | None, **others: Any
     ) -> int:
-        wanted = RunFilter(search=search, workload=workload, outcome=outcome, tag=tag, experiment=experiment)
-        return function(wanted=wanted, **others)
+        run_filter = RunFilter(search=search, workload=workload, outcome=outcome, tag=tag, experiment=experiment)
+        return function(run_filter=run_filter, **others)
 
     options = (
         click.option("--search", default="", metavar="TEXT", help="Words in notes, tags, parameters, outcome or GPUs."),

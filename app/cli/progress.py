@@ -23,7 +23,7 @@ from app.samples import Device, DeviceLost, TelemetryGap, Waiting
 from app.storage.transfer.progress import TransferProgress
 from app.viewmodels.format.cells import OUTCOMES, example_word
 from app.viewmodels.format.naming import short_name
-from app.viewmodels.plot.telemetry_buffer import device_label
+from app.viewmodels.plot.panels import device_label
 from workloads.protocol import Block, PhaseStarted, Progress
 
 if TYPE_CHECKING:

@@ -54,15 +54,15 @@ class _GoOn:
     sample_ms: float
 
 
-def _go_on(wanted: _GoOn) -> int:
+def _go_on(options: _GoOn) -> int:
     """Make entries, the named ones even where they are paused; return 0 when every run has a result.
 
     Then print the verdict of each, write the requested reports, and notify of the end.
     """
-    if wanted.report is not None:
-        check_writable(wanted.report)
-    with open_store(wanted.database) as store:
-        named = [store.queue.entry(entry) for entry in dict.fromkeys(wanted.entries)]
+    if options.report is not None:
+        check_writable(options.report)
+    with open_store(options.database) as store:
+        named = [store.queue.entry(entry) for entry in dict.fromkeys(options.entries)]
         for entry in named:
             if entry.owned:
                 raise UserError(_describe_entry_elsewhere(entry))
@@ -71,42 +71,42 @@ def _go_on(wanted: _GoOn) -> int:
         database = store.path
     if not any(entry.state == "waiting" for entry in entries):
         say(f"Nothing waits in the queue. {describe_paused(database, None)}".strip())
-        if wanted.as_json:
+        if options.as_json:
             print_json({"experiments": []})
         return 0
-    if not wanted.notify:
-        return _run_and_report(wanted, named)
+    if not options.notify:
+        return _run_and_report(options, named)
     title = f"Experiment “{named[0].name}”" if len(named) == 1 else "The queue"
-    return run_with_notification(f"{title} has ended", lambda: _run_and_report(wanted, named))
+    return run_with_notification(f"{title} has ended", lambda: _run_and_report(options, named))
 
 
-def _run_and_report(wanted: _GoOn, named: Sequence[QueueEntry]) -> int:
+def _run_and_report(options: _GoOn, named: Sequence[QueueEntry]) -> int:
     wrong: list[UserError] = []
 
     def fail(error: UserError) -> None:
         say(str(error))
         wrong.append(error)
 
-    with run_services(wanted.database, wanted.sample_ms, standby=wanted.standby) as services:
+    with run_services(options.database, options.sample_ms, standby=options.standby) as services:
         all_ended = run_entries(services, [entry.entry for entry in named] or None, fail)
     documents = []
     for ended in all_ended:
         result = load_result(ended.experiment, _article_tables(ended), services.database)
-        if wanted.as_json:
+        if options.as_json:
             documents.append(experiment_document(result))
         else:
             _print_ended(ended, result)
-        if wanted.report is not None:
-            stem = wanted.report.stem if len(named) == 1 else f"{wanted.report.stem}-{ended.entry.entry}"
+        if options.report is not None:
+            stem = options.report.stem if len(named) == 1 else f"{options.report.stem}-{ended.entry.entry}"
             try:
-                write_experiment_report(result, wanted.report.with_stem(stem))
+                write_experiment_report(result, options.report.with_stem(stem))
             except UserError as error:  # what is wrong with one file is not with the next
                 fail(error)
     # Of those that are out of budget it was said just now.
     ended_numbers = {ended.queue_number for ended in all_ended}
     if how := describe_paused(services.database, None, ended_numbers):
         say(how)
-    if wanted.as_json:
+    if options.as_json:
         print_json({"experiments": documents})
     return 1 if wrong else exit_status(all_ended)
 
@@ -196,7 +196,8 @@ def queue(
             for entry in entries:
                 store.queue.entry(entry)
             if action == "move" and first:
-                before = next((each.entry for each in store.queue.entries() if each.entry not in entries), None)
+                others = (other.entry for other in store.queue.entries() if other.entry not in entries)
+                before = next(others, None)
             for entry in entries:
                 _change(store.queue, action, entry, before)
     return _print_queue(database, as_json=as_json)
@@ -218,19 +219,21 @@ def _print_queue(database: Path | None, *, as_json: bool) -> int:
     with open_store(database) as store:
         entries = {entry.entry: entry for entry in store.queue.entries()}
         # Another program may add or remove some meanwhile.
-        found = [each for each in queue_progress(store, take_inventory()) if each.entry in entries] if entries else []
+        experiments = queue_progress(store, take_inventory()) if entries else []
+        experiments = [progress for progress in experiments if progress.entry in entries]
     if as_json:
-        print_json({"queue": [_document(entries[each.entry], each) for each in found]})
-    elif found:
-        texts = {"host": [each.host for each in found], "Python": [", ".join(each.interpreters) for each in found]}
+        print_json({"queue": [_document(entries[progress.entry], progress) for progress in experiments]})
+    elif experiments:
+        pythons = [", ".join(progress.interpreters) for progress in experiments]
+        texts = {"host": [progress.host for progress in experiments], "Python": pythons}
         named = {head: cells for head, cells in texts.items() if any(cells)}
         header = ("entry", "name", *named, "state", "runs", "left")
-        lines = [_row(each, cells) for each, *cells in zip(found, *named.values(), strict=True)]
+        lines = [_row(progress, cells) for progress, *cells in zip(experiments, *named.values(), strict=True)]
         print_table(header, lines, right=frozenset({0, header.index("runs")}))
-        for words in dict.fromkeys(each.message for each in found if each.message):
+        for words in dict.fromkeys(progress.message for progress in experiments if progress.message):
             say(words)
-        if known := [each for each in found if each.planned]:
-            print(_describe_total(known), file=sys.stderr)
+        if planned := [progress for progress in experiments if progress.planned]:
+            print(_describe_total(planned), file=sys.stderr)
     else:
         print(f"The queue is empty: no experiment is unfinished. `{PROGRAM} experiment … --queue` adds one.")
     return 0
@@ -241,17 +244,17 @@ def _row(progress: ExperimentProgress, cells: Sequence[str]) -> tuple[str, ...]:
     return (str(progress.entry), progress.name, *cells, progress.state, f"{progress.done}/{progress.planned}", left)
 
 
-def _describe_total(found: Sequence[ExperimentProgress]) -> str:
-    done, planned = sum(each.done for each in found), sum(each.planned for each in found)
-    all_paused = all(each.state == "paused" for each in found)
-    command = " ".join([f"{PROGRAM} queue go-on", *(str(each.entry) for each in found if all_paused)])
+def _describe_total(experiments: Sequence[ExperimentProgress]) -> str:
+    done, planned = sum(progress.done for progress in experiments), sum(progress.planned for progress in experiments)
+    all_paused = all(progress.state == "paused" for progress in experiments)
+    command = " ".join([f"{PROGRAM} queue go-on", *(str(progress.entry) for progress in experiments if all_paused)])
     if done == planned:
         return f"{done} of {planned} runs done; `{command}` says what came of them."
-    return f"{done} of {planned} runs done, {_describe_left(found)}; `{command}` makes them."
+    return f"{done} of {planned} runs done, {_describe_left(experiments)}; `{command}` makes them."
 
 
-def _describe_left(found: Sequence[ExperimentProgress]) -> str:
-    return f"{format_time_left(TimeLeft.total(each.left for each in found))} left"
+def _describe_left(experiments: Sequence[ExperimentProgress]) -> str:
+    return f"{format_time_left(TimeLeft.total(progress.left for progress in experiments))} left"
 
 
 def _document(entry: QueueEntry, progress: ExperimentProgress) -> dict[str, Any]:

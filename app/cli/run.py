@@ -46,7 +46,7 @@ from app.runs.session import RunServices, RunSession
 from app.runs.weight_transfer import TransferTargets, TrialResult, transfer_targets, try_weights, weights_file
 from app.storage.store import Store
 from app.viewmodels.format.naming import choice_label, value_text
-from app.viewmodels.run.largest_batch import describe_largest_batch
+from app.viewmodels.run.form import describe_largest_batch
 from workloads import catalog
 from workloads.catalog import Machine, UsageError
 from workloads.protocol import RunSpec
@@ -58,12 +58,12 @@ def _find_largest_batch(spec: RunSpec, services: RunServices, bounds: SearchBoun
         spec, bounds, services, lambda number, batch: (ProgressSink(f"[try {number}, batch {batch:,}] "),)
     )
     with stop_on_interrupt(session.stop):
-        found = session.run()
+        search = session.run()
     if as_json:
-        print_json(largest_batch_document(spec, found))
+        print_json(largest_batch_document(spec, search))
     else:
-        print(describe_largest_batch(found))
-    return 0 if found.ending in ("found", "limit") else 1
+        print(describe_largest_batch(search))
+    return 0 if search.ending in ("found", "limit") else 1
 
 
 _EXACT = 1e-5
@@ -90,9 +90,9 @@ def portability(
         weights = weights_file(row, services.database, weights_path)
         machine = services.host.machine
         names = [word for word in into.split(",") if word]
-        wanted = transfer_targets(row.spec, names, _gpus(gpus, row, machine), machine)
+        targets = transfer_targets(row.spec, names, _gpus(gpus, row, machine), machine)
         trials, failed = [], {}
-        for spec in wanted.possible:
+        for spec in targets.possible:
             name = str(spec.variant["implementation"])
             say(f"{choice_label(spec, 'implementation', name)} …")
             try:
@@ -102,9 +102,9 @@ def portability(
             else:
                 store.add_checks(row.run, [trials[-1].result])
     if as_json:
-        print_json(_trials_document(row, trials, wanted, failed))
+        print_json(_trials_document(row, trials, targets, failed))
     else:
-        _print_trials(row, trials, wanted, failed)
+        _print_trials(row, trials, targets, failed)
     return int(bool(failed) or not all(map(_is_explained, trials)))
 
 
@@ -120,21 +120,22 @@ def check_equal(database: Path | None, as_json: bool, runs: Sequence[int], on: s
         _refuse_uncheckable([baseline, *others], services.host.machine)
         checker = EqualityChecker(baseline, services, say, lambda: not stop.is_set())
         with stop_on_interrupt(stop.set):
-            made = list(checker.check(others))
-        for spec, check in made:
+            equality_checks = list(checker.check(others))
+        for spec, check in equality_checks:
             for row in rows:
                 if without_seed(row.spec) == without_seed(spec):
                     store.add_checks(row.run, [check])
     if as_json:
         checks = [
             {"runs": [row.run for row in rows if row.spec == spec], **equality_document(judge_check(check, spec))}
-            for spec, check in made
+            for spec, check in equality_checks
         ]
         print_json({"checks": checks})
     else:
-        for sentence in describe_checks(baseline, made):
+        for sentence in describe_checks(baseline, equality_checks):
             print(sentence)
-    return int(len(made) < len(others) or any(judge_check(check, spec).state != "same" for spec, check in made))
+    same = [judge_check(check, spec).state == "same" for spec, check in equality_checks]
+    return int(len(same) < len(others) or not all(same))
 
 
 def _refuse_uncheckable(specs: Sequence[RunSpec], machine: Machine) -> None:
@@ -159,34 +160,34 @@ def _is_explained(trial: TrialResult) -> bool:
 
 
 def _trials_document(
-    run: RunRow, trials: Sequence[TrialResult], wanted: TransferTargets, failed: dict[str, str]
+    run: RunRow, trials: Sequence[TrialResult], targets: TransferTargets, failed: dict[str, str]
 ) -> dict[str, Any]:
-    found = portability_document([trial.result for trial in trials])
+    documents = portability_document([trial.result for trial in trials])
     more = [{"tolerance": trial.tolerance, "same": _is_explained(trial)} for trial in trials]
     return {
         "run": run.run,
-        "trials": [{**entry, **extra} for entry, extra in zip(found, more, strict=True)],
-        "left_out": wanted.excluded,
+        "trials": [{**entry, **extra} for entry, extra in zip(documents, more, strict=True)],
+        "left_out": targets.excluded,
         "failed": failed,
     }
 
 
-def _print_trials(run: RunRow, trials: Sequence[TrialResult], wanted: TransferTargets, failed: dict[str, str]) -> None:
+def _print_trials(run: RunRow, trials: Sequence[TrialResult], targets: TransferTargets, failed: dict[str, str]) -> None:
     header = (f"weights of run {run.run} in", "on", "largest difference", "largest output")
     print_table(header, [_trial_row(run, trial) for trial in trials], right=frozenset({2, 3}))
     if trials:
         print(f"\n{_verdict(run, trials)}")
-    for name, reason in wanted.excluded.items():
+    for name, reason in targets.excluded.items():
         print(f"{choice_label(run.spec, 'implementation', name)} was left out: {reason}")
     for name, reason in failed.items():
         print(f"{choice_label(run.spec, 'implementation', name)} failed: {reason}", file=sys.stderr)
 
 
 def _trial_row(run: RunRow, trial: TrialResult) -> tuple[str, ...]:
-    found = trial.result
-    name = choice_label(run.spec, "implementation", found.implementation)
-    difference = f"{found.max_difference:.1e}" if found.max_difference else "0"
-    return name, found.device_name, difference, units.number(found.max_output)
+    result = trial.result
+    name = choice_label(run.spec, "implementation", result.implementation)
+    difference = f"{result.max_difference:.1e}" if result.max_difference else "0"
+    return name, result.device_name, difference, units.number(result.max_output)
 
 
 def _verdict(run: RunRow, trials: Sequence[TrialResult]) -> str:
@@ -238,9 +239,9 @@ def run(
     """Run and print the result; return 0 when it completed, or was detached."""
     if workload is None:
         raise UsageError(f"run needs a workload: {KNOWN_WORKLOADS}, or a file of yours as path/to/file.py:name.")
-    found = workload_finder(database, typed)(workload)
+    definition = workload_finder(database, typed)(workload)
     if parameters:
-        return _print_parameters(found)
+        return _print_parameters(definition)
     if not largest_batch and (batch_limit or batch_step):
         raise UsageError("--batch-limit and --batch-step go with --largest-batch.")
     if detach and (largest_batch or not on):
@@ -248,7 +249,7 @@ def run(
     if detach:
         require_lasting(find_host(on, typed))
     with run_services(database, sample_ms, on=on, standby=largest_batch) as services:
-        spec = one_variant(found, settings, services.host.machine)
+        spec = one_variant(definition, settings, services.host.machine)
         services.admit([spec], typed)
         if largest_batch:
             return _find_largest_batch(spec, services, search_bounds(spec, batch_limit, batch_step), as_json=as_json)

@@ -13,7 +13,7 @@ from app.runs.custom import ReadOptions, resolve_workload
 from app.runs.session import RunServices
 from app.samples import SAMPLE_MS
 from app.storage.files import disk_space
-from app.viewmodels.run.values import parse_values
+from app.viewmodels.run.selection import parse_values
 from workloads import catalog
 from workloads.catalog import Machine, UsageError, Workload
 from workloads.protocol import RunSpec

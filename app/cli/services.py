@@ -72,10 +72,10 @@ class Hosts:
         if not word:
             self._here = self._here or self._open_this_machine()
             return self._here
-        known = self._connections.get(word)
-        if known is None or known.status().lost is not None:
-            known = self._connections[word] = self._connect(word, consent)
-        return known.host
+        connection = self._connections.get(word)
+        if connection is None or connection.status().lost is not None:
+            connection = self._connections[word] = self._connect(word, consent)
+        return connection.host
 
     def _open_this_machine(self) -> Host:
         feed = TelemetryFeed(self._hz)

@@ -34,7 +34,7 @@ def print_evidence(view: EvidenceView) -> None:
     if not view.aspects:
         print(f"  {badge_line(view.badge)}")
     else:
-        aspects = [(f"  {each.name}", each.requested, each.actual, each.symbol) for each in view.aspects]
+        aspects = [(f"  {aspect.name}", aspect.requested, aspect.actual, aspect.symbol) for aspect in view.aspects]
         print_table(("  evidence", "requested", "actual", ""), aspects)
     if view.warning:
         print(f"  ▲ {view.warning}")
@@ -47,8 +47,8 @@ def print_evidence(view: EvidenceView) -> None:
     if view.devices:
         print()
         header = ("  device, a step", *(word.lower() for word in DEVICE_COLUMNS[1:]))
-        shown = [(f"  {device.device}", *device[1:]) for device in view.devices]
-        print_table(header, shown, right=frozenset(range(1, len(DEVICE_COLUMNS))))
+        device_rows = [(f"  {device.device}", *device[1:]) for device in view.devices]
+        print_table(header, device_rows, right=frozenset(range(1, len(DEVICE_COLUMNS))))
         print(f"  {view.imbalance}")
     if view.portability:
         print()
@@ -59,7 +59,7 @@ def print_evidence(view: EvidenceView) -> None:
 def _print_kernels(view: EvidenceView) -> None:
     idle = f"In {view.idle_share} of the measured step no kernel runs." if view.idle_share else ""
     print(f"  {view.traced} {idle}".rstrip())
-    shares = ", ".join(f"{each.name} {units.percent(100 * each.share, 1)}" for each in view.classes)
+    shares = ", ".join(f"{kind.name} {units.percent(100 * kind.share, 1)}" for kind in view.classes)
     print(f"  Of {view.noun} time: {shares}")
     print()
     rows = [_kernel_row(kernel, view.kernels[0].share) for kernel in view.kernels]
@@ -168,14 +168,14 @@ def _print_head(stored: StoredRun) -> None:
 def _metric_lines(stored: StoredRun, *, of_telemetry: bool = False) -> list[tuple[str, str, str]]:
     """Return the metrics that the run has, each with what explains it, or those of its telemetry alone."""
     example = cells.example_word(stored.row.spec)
-    found = [
+    texts = [
         (metric, metric.figure(metric.value(stored), example))
         for metric in METRICS
         if (metric.section == "Telemetry") == of_telemetry
     ]
     return [
         (f"  {metric.name}", text, metric.detail(stored.row) if metric.detail else "")
-        for metric, text in found
+        for metric, text in texts
         if text != units.ABSENT
     ]
 

@@ -126,32 +126,32 @@ class _DeviceTitles:
     """The devices known so far: their titles, and sentences on those that are lost, come back or appear."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Device] = {}
+        self._devices: dict[str, Device] = {}
         self._implausible: set[tuple[str, str]] = set()
 
     def __getitem__(self, device: str) -> Device:
-        return self._known[device]
+        return self._devices[device]
 
     def update(self, message: Inventory | DeviceLost) -> list[str]:
         """Take in what a message says; return what became of the devices."""
-        is_first = not self._known
+        is_first = not self._devices
         if isinstance(message, Inventory):
             devices: Sequence[Device] = message.devices
         else:
-            devices = [msgspec.structs.replace(self._known[message.device], lost=message.reason)]
+            devices = [msgspec.structs.replace(self._devices[message.device], lost=message.reason)]
         sentences = [self._describe_change(device, is_first=is_first) for device in devices]
-        self._known.update((device.device, device) for device in devices)
+        self._devices.update((device.device, device) for device in devices)
         return list(filter(None, sentences))
 
     def describe_implausible(self, sample: Sample) -> str:
         """Return a sentence on the fields whose readings cannot be true, each the first time; else ""."""
         new = [name for name in sample.implausible if (sample.device, name) not in self._implausible]
         self._implausible.update((sample.device, name) for name in new)
-        title = _device_title(self._known[sample.device])
+        title = _device_title(self._devices[sample.device])
         return f"{title} gives implausible readings, which are left out: {', '.join(new)}." if new else ""
 
     def _describe_change(self, device: Device, *, is_first: bool) -> str:
-        before = self._known.get(device.device)
+        before = self._devices.get(device.device)
         title = _device_title(device)
         if device.lost is not None:
             return f"{title} is lost: {device.lost}" if before is None or before.lost is None else ""
@@ -169,7 +169,7 @@ def make_printer(output: OutputFormat, origin: Origin) -> Printer:
 
 def _json_printer(origin: Origin) -> Printer:
     """Return what prints a line per message, of an inventory one per device that is new or changed."""
-    known: dict[str, dict[str, Any]] = {}
+    descriptions: dict[str, dict[str, Any]] = {}
     newest_ns = origin.begin_ns
 
     def show(message: TelemetryMessage | Inventory) -> None:
@@ -180,8 +180,8 @@ def _json_printer(origin: Origin) -> Printer:
             return
         for line in device_lines(message, t_ns=newest_ns, utc=origin.utc(newest_ns), source=origin.source):
             description = {name: value for name, value in line.items() if name not in ("t_ns", "utc")}
-            if known.get(line["device"]) != description:
-                known[line["device"]] = description
+            if descriptions.get(line["device"]) != description:
+                descriptions[line["device"]] = description
                 print_json(line, compact=True)
 
     return show

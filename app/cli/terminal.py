@@ -198,8 +198,8 @@ def print_table(
     if not rows and not any(header):
         return
     columns = [
-        _Column(head, tuple(_plain_cell(row[place]) for row in rows), place in right)
-        for place, head in enumerate(header)
+        _Column(head, tuple(_plain_cell(row[index]) for row in rows), index in right)
+        for index, head in enumerate(header)
     ]
     width = _terminal_width()
     if width is None:
@@ -228,7 +228,7 @@ def _print_plain(columns: Sequence[_Column]) -> None:
     heads = [column.head for column in columns]
     for line in [*([heads] if any(heads) else []), *zip(*(column.cells for column in columns), strict=True)]:
         pairs = zip(line, columns, strict=True)
-        cells = (text.rjust(each.width) if each.is_number else text.ljust(each.width) for text, each in pairs)
+        cells = (text.rjust(column.width) if column.is_number else text.ljust(column.width) for text, column in pairs)
         if text := _GAP.join(cells).rstrip():
             print(text)
 
@@ -238,9 +238,9 @@ def _narrowed(columns: list[_Column], width: int) -> list[_Column]:
     if _excess(columns, width) > 0:
         columns = [column.with_wrapped_head() if column.is_number else column for column in columns]
     excess = _excess(columns, width)
-    texts = [place for place, column in enumerate(columns) if not column.is_number]
+    texts = [index for index, column in enumerate(columns) if not column.is_number]
     if excess > 0 and texts:
-        widest = max(texts, key=lambda place: columns[place].width)
+        widest = max(texts, key=lambda index: columns[index].width)
         columns[widest] = columns[widest].wrapped(max(columns[widest].width - excess, width // _PARTS))
     return columns
 

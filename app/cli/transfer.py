@@ -109,18 +109,18 @@ def _export_models(options: ExportOptions) -> int:
         run = store.load(options.runs[0]).row
         weights = weights_file(run, store.path, options.weights)
     say(f"Making a Keras model of run {run.run} …")
-    found = export_model(run, weights, options.model, Leases(), say)
+    export = export_model(run, weights, options.model, Leases(), say)
     if options.as_json:
         models = [str(path) for path in options.model]
-        differences = {"max_difference": found.max_difference, "max_output": found.max_output}
-        print_json({"run": run.run, "models": models, **differences, "tolerance": found.tolerance})
+        differences = {"max_difference": export.max_difference, "max_output": export.max_output}
+        print_json({"run": run.run, "models": models, **differences, "tolerance": export.tolerance})
         return 0
     for path in options.model:
         load = "keras.saving.load_model" if path.suffix else "tf.saved_model.load"
         print(f'Wrote {path}: load it with {load}("{path}").')
     print(
-        f"It answers as the trained model does: within {found.max_difference:.1e} of outputs up to "
-        f"{units.number(found.max_output)}."
+        f"It answers as the trained model does: within {export.max_difference:.1e} of outputs up to "
+        f"{units.number(export.max_output)}."
     )
     return 0
 
@@ -195,7 +195,7 @@ def reference(database: Path | None, as_json: bool, add: bool, remove: bool) -> 
 def _print_files(runs: list[int]) -> None:
     rows = [
         (
-            file.path.stem,
+            file.name,
             str(len(file.uids)),
             ", ".join(file.gpu_names),
             " to ".join(dict.fromkeys(units.utc_time(utc_ns)[:10] for utc_ns in (file.first_utc_ns, file.last_utc_ns))),
@@ -213,7 +213,7 @@ def _print_files(runs: list[int]) -> None:
 
 def _document(file: ReferenceFile) -> dict[str, Any]:
     return {
-        "name": file.path.stem,
+        "name": file.name,
         "path": str(file.path),
         "runs": len(file.uids),
         "cards": list(file.gpu_names),
@@ -230,8 +230,8 @@ def _export(options: ExportOptions) -> int:
     target = _target(options)
     with open_store(options.database) as store:
         path = store.path
-        entries, made = exportable_queue(store) if options.queue else ([], [])
-    runs = list(dict.fromkeys([*options.runs, *made]))
+        entries, queued_runs = exportable_queue(store) if options.queue else ([], [])
+    runs = list(dict.fromkeys([*options.runs, *queued_runs]))
     with progress_watch("Exporting") as watch:
         if target.suffix in DATABASE_SUFFIXES:
             done = export_database(path, runs, target, watch, entries)

@@ -12,7 +12,7 @@ from pathlib import Path
 from app import units
 from app.environments.steps import InstallError, nvidia_driver
 from app.paths import PROGRAM
-from workloads.catalog import MINIMUM_VERSIONS
+from workloads.catalog import FRAMEWORK, MINIMUM_VERSIONS, PYTORCH, Framework
 
 _OLDEST_PYTHON = 11
 """The minor version of the oldest Python that workloads run by; `MINIMUM_VERSIONS` has the libraries."""
@@ -22,11 +22,12 @@ _INSTALL_UV = "curl -LsSf https://astral.sh/uv/install.sh | sh"
 
 @dataclass(frozen=True, slots=True)
 class KnownEnvironment:
-    """A version of the framework; `newest_python` is the minor version of the newest Python that it has wheels for."""
+    """A version of a framework; `newest_python` is the minor version of the newest Python that it has wheels for."""
 
     name: str
-    framework: str
+    version: str
     newest_python: int
+    framework: Framework = FRAMEWORK
 
 
 KNOWN = (
@@ -36,22 +37,38 @@ KNOWN = (
     KnownEnvironment("tf218", "2.18", 12),
     KnownEnvironment("tf217", "2.17", 12),
     KnownEnvironment("tf216", "2.16", 12),
+    KnownEnvironment("torch215", "2.15", 15, PYTORCH),
+    KnownEnvironment("torch214", "2.14", 14, PYTORCH),
+    KnownEnvironment("torch213", "2.13", 14, PYTORCH),
+    KnownEnvironment("torch212", "2.12", 14, PYTORCH),
+    KnownEnvironment("torch211", "2.11", 14, PYTORCH),
+    KnownEnvironment("torch210", "2.10", 14, PYTORCH),
+    KnownEnvironment("torch29", "2.9", 14, PYTORCH),
 )
-"""The newest first. Resolved by uv with `--only-binary :all:` for each Python, with and without CUDA: 2026-11-22."""
-_NEWEST_SIZE = f"{units.byte_size(335e6)} to download, with CUDA {units.byte_size(3_440e6)}"
-"""Of the first, on Linux x86_64 with Python 3.12, by the sizes that PyPI says."""
+"""The newest of each framework first. Resolved by uv with `--only-binary :all:` for each Python: TensorFlow with and
+without CUDA 2026-11-22, PyTorch with CUDA 2026-11-27."""
+_NEWEST_SIZES = {FRAMEWORK.name: (335e6, 3_440e6), PYTORCH.name: (220e6, 3_016e6)}
+"""Bytes to download without and with CUDA, of the newest of each framework on Linux x86_64 with Python 3.12, as PyPI
+says them; PyTorch's without CUDA is of 2.13."""
 
-_FRAMEWORK = re.compile(r"tensorflow(?:-cpu)?(?:\[[\w,-]*\])?\s*[=~]=\s*(\d+\.\d+)", re.IGNORECASE)
+_PINNED = re.compile(r"(tensorflow|torch)(?:-cpu)?(?:\[[\w,-]*\])?\s*[=~]=\s*(\d+\.\d+)", re.IGNORECASE)
+_OF_TORCH = re.compile(r"torch(?![\w.-])", re.IGNORECASE)
 _WORKER_PACKAGES = (
     *(f"{name}>={MINIMUM_VERSIONS[name]}" for name in ("msgspec", "numpy")),
     "platformdirs>=4",  # where CIFAR-10 lies
 )
 
 
-def command_to_add(host: str = "") -> str:
+def newest(framework: Framework = FRAMEWORK) -> KnownEnvironment:
+    """Return the environment of a framework's newest version."""
+    return next(environment for environment in KNOWN if environment.framework is framework)
+
+
+def command_to_add(host: str = "", framework: Framework = FRAMEWORK) -> str:
     """Return the command, with its size, that makes an environment on a host of `--on`, "" for this machine."""
     on = f" --on {host}" if host else ""
-    return f"`{PROGRAM} env add {KNOWN[0].name}{on}` ({_NEWEST_SIZE})"
+    plain, cuda = map(units.byte_size, _NEWEST_SIZES[framework.name])
+    return f"`{PROGRAM} env add {newest(framework).name}{on}` ({plain} to download, with CUDA {cuda})"
 
 
 def requirements_of(name: str, packages: Sequence[str], cuda: bool | None = None) -> tuple[str, ...]:
@@ -65,15 +82,27 @@ def requirements_of(name: str, packages: Sequence[str], cuda: bool | None = None
     """
     if packages:
         return (*packages, *_WORKER_PACKAGES)
-    framework = next((each.framework for each in KNOWN if each.name == name), None)
-    if framework is None:
-        names = ", ".join(each.name for each in KNOWN)
+    match = next((environment for environment in KNOWN if environment.name == name), None)
+    if match is None:
+        names = ", ".join(environment.name for environment in KNOWN)
         raise InstallError(
             f"{name} is none of the environments that are known ({names}); "
             f"say what is in it, as in: env add {name} --packages 'tensorflow==2.19.*'."
         )
+    if match.framework is PYTORCH:
+        return (f"torch=={match.version}.*", *_WORKER_PACKAGES)
     keras = f"keras>={MINIMUM_VERSIONS['keras']}"
-    return (f"{_distribution(cuda)}=={framework}.*", keras, *_WORKER_PACKAGES)
+    return (f"{_distribution(cuda)}=={match.version}.*", keras, *_WORKER_PACKAGES)
+
+
+def torch_options(requirements: Sequence[str], cuda: bool | None = None) -> tuple[str, ...]:
+    """Return what tells uv the build of PyTorch: for this machine's driver, or the CPU, of PyTorch's own index.
+
+    With CUDA whatever the driver is, it is the build of the default index.
+    """
+    if cuda or not any(map(_OF_TORCH.match, requirements)):
+        return ()
+    return ("--torch-backend", "auto" if cuda is None else "cpu")
 
 
 def _distribution(cuda: bool | None) -> str:
@@ -85,12 +114,14 @@ def _distribution(cuda: bool | None) -> str:
 
 def choose_python(requirements: Sequence[str], minor: int = sys.version_info.minor) -> str:
     """Return, as uv takes it, a Python with wheels of the framework: this one, else one that uv finds or fetches."""
-    matches = (_FRAMEWORK.match(requirement) for requirement in requirements)
-    version = next((match[1] for match in matches if match), "")
-    newest = next((each.newest_python for each in KNOWN if each.framework == version), KNOWN[0].newest_python)
-    if _OLDEST_PYTHON <= minor <= newest:
+    pinned = {match.groups() for requirement in requirements if (match := _PINNED.match(requirement.lower()))}
+    environments = (
+        environment for environment in KNOWN if (environment.framework.distributions[0], environment.version) in pinned
+    )
+    newest_python = next(environments, KNOWN[0]).newest_python
+    if _OLDEST_PYTHON <= minor <= newest_python:
         return str(Path(sys.executable).resolve())  # not the Python inside an environment, which may be removed
-    return f">=3.{_OLDEST_PYTHON},<3.{newest + 1}"
+    return f">=3.{_OLDEST_PYTHON},<3.{newest_python + 1}"
 
 
 def find_uv() -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from app.environments.known import choose_python, find_uv, requirements_of, system_name
+from app.environments.known import choose_python, find_uv, requirements_of, system_name, torch_options
 from app.environments.records import (
     Action,
     Environment,
@@ -28,6 +28,7 @@ from app.paths import ROOT
 from app.units import byte_size
 from workloads.catalog import (
     ENVIRONMENT_STAMP,
+    FRAMEWORKS,
     TRY_PROCESSOR,
     environment_folder,
     environments_folder,
@@ -98,7 +99,11 @@ def _read_environment(folder: Path) -> Environment:
         name=name,
         folder=str(folder),
         state="complete" if find_python(name) else "broken",
-        framework=installed_framework(name),
+        frameworks={
+            key: version
+            for key, framework in FRAMEWORKS.items()
+            if (version := installed_framework(name, framework)) is not None
+        },
         python=stamp.python,
         packages=stamp.packages,
         size_bytes=stamp.size_bytes,
@@ -128,7 +133,7 @@ def _offer(request: EnvironmentRequest, report: Report, uv: str) -> EnvironmentO
         maker.find_packages()
         sizes = maker.download_sizes()
         python = maker.python_version()
-    size = None if None in sizes else sum(each for each in sizes if each is not None)
+    size = None if None in sizes else sum(size_bytes for size_bytes in sizes if size_bytes is not None)
     free = shutil.disk_usage(target.parent).free
     if size is not None and free < size * _DISK_PER_DOWNLOAD:
         raise InstallError(
@@ -226,6 +231,7 @@ class _Maker:
     ) -> None:
         self._folder = folder
         self._requirements = requirements_of(request.name, request.packages, request.cuda)
+        self._torch = torch_options(self._requirements, request.cuda)
         self._report = report
         self._uv = uv or find_uv()
         self._held = [] if lock is None else [lock]
@@ -238,11 +244,11 @@ class _Maker:
         """Make the empty environment, and let uv find what it needs."""
         python = choose_python(self._requirements)
         self._run("Making the environment", self._uv, "venv", "--python", python, str(self._folder))
-        wanted = self._folder / "requirements.in"
-        wanted.write_text("".join(f"{each}\n" for each in self._requirements), encoding="utf-8")
-        command = [self._uv, "pip", "compile", "--quiet", "--no-header", "--format", "pylock.toml"]
-        place = ["--python", str(self._python), "--output-file", str(self._lock_file)]
-        self._run("Looking for the packages", *command, *place, str(wanted))
+        requirements = self._folder / "requirements.in"
+        requirements.write_text("".join(f"{requirement}\n" for requirement in self._requirements), encoding="utf-8")
+        command = [self._uv, "pip", "compile", "--quiet", "--no-header", "--format", "pylock.toml", *self._torch]
+        options = ["--python", str(self._python), "--output-file", str(self._lock_file)]
+        self._run("Looking for the packages", *command, *options, str(requirements))
 
     def download_sizes(self) -> Sequence[int | None]:
         """Return the size of each package, None where the index does not say it.
@@ -250,8 +256,10 @@ class _Maker:
         uv lists all wheels that fit this machine and fetches one: the largest counts.
         """
         packages = tomllib.loads(self._lock_file.read_text(encoding="utf-8")).get("packages", [])
-        files = [each.get("wheels") or [each.get("sdist") or each.get("archive") or {}] for each in packages]
-        return [max((file["size"] for file in each if "size" in file), default=None) for each in files]
+        files = [
+            package.get("wheels") or [package.get("sdist") or package.get("archive") or {}] for package in packages
+        ]
+        return [max((file["size"] for file in alternatives if "size" in file), default=None) for alternatives in files]
 
     def python_version(self) -> str:
         """Return the version that the environment's own file says (https://peps.python.org/pep-0405)."""

@@ -51,14 +51,14 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         state: `unfinished` where its making or its removal was interrupted, `broken` where its Python is gone.
-        framework: The framework's version; None if there is none.
+        frameworks: The version of each framework in it, by the value of the parameter.
         packages: What was to be installed.
     """
 
     name: str
     folder: str
     state: Literal["complete", "unfinished", "broken"]
-    framework: str | None = None
+    frameworks: dict[str, str] = {}
     python: str = ""
     packages: tuple[str, ...] = ()
     size_bytes: int | None = None

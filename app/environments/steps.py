@@ -116,6 +116,7 @@ def _start(command: Sequence[str], output: int, held: Sequence[int]) -> subproce
     environment = {**os.environ, **quiet}
     for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):  # they lead an installer to other packages
         environment.pop(name, None)
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # uv leaves it to the first import: else each compiles anew
     if (
         "PIP_INDEX_URL" in environment and "UV_INDEX_URL" not in environment
     ):  # the user's mirror, which uv does not read

@@ -1,4 +1,4 @@
-"""What screens and controllers ask of the window around them, as one object of callables."""
+"""What controllers work with, and what screens ask of the window around them, each as one object."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,10 +7,55 @@ from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.grants import Consent
+from app.gui.theme import Theme
+from app.gui.threads import Background, Bridge
+from app.samples import Inventory
+from app.storage.files import KnownDatabase
+from app.telemetry.feed import TelemetryFeed
 
 if TYPE_CHECKING:
+    from app.gui.window import MainWindow
     from app.plan import Plan
     from app.runs.undo import Reversal
+    from workloads.protocol import RunSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What all controllers of one window work with; `Workbench` makes it before them.
+
+    Thread: GUI only.
+    """
+
+    window: "MainWindow"
+
+    theme: Theme
+
+    database: KnownDatabase
+
+    reads: Background
+    """Reads and writes the database, one thing after another."""
+
+    sessions: Background
+    """Makes runs."""
+
+    bridge: Bridge
+    """Brings events of runs and telemetry to the GUI thread."""
+
+    feed: TelemetryFeed
+    """Telemetry of this machine."""
+
+    inventory: Callable[[], Inventory]
+    """Wait for the devices of the host that runs are made on. Thread: any but the GUI's."""
+
+    consent: Consent
+    """Ask whether to allow what was not typed here. Thread: any but the GUI's."""
+
+    is_busy: Callable[[], bool]
+    """Whether a run or the queue is active."""
+
+    record_change: Callable[[str, "Reversal | None"], None]
+    """Take the name of a change of stored things that was just made, and what undoes it; None where nothing changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +88,9 @@ class Actions:
     run_plan: Callable[["Plan"], None]
     """Show the Run screen and start an experiment there, or add it to the queue while something runs."""
 
+    cannot_run: Callable[[Sequence["RunSpec"]], bool]
+    """Whether the machine that runs are made on is not known yet, or cannot make one of these."""
+
     open_questions: Callable[[], None]
     """Show the prepared questions on the Run screen, unless a replay covers it."""
 
@@ -60,9 +108,6 @@ class Actions:
 
     undo: Callable[[], None]
     """Undo the last such change."""
-
-    consent: Consent
-    """Ask whether to allow what was not typed here. Thread: any but the GUI's."""
 
     runs_imported: Callable[[], None]
     """Show runs, and unfinished experiments, that came from another database."""

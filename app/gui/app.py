@@ -4,38 +4,33 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QMessageLogContext, QObject, QTimer, QtMsgType, qInstallMessageHandler
-from PySide6.QtWidgets import QApplication, QMainWindow, QMessageBox
+from PySide6.QtWidgets import QApplication
 
-from app.errors import DatabaseError, DatabaseGoneError, DatabaseMissingError, DatabaseReplacedError, UserError
-from app.gui.actions import Actions
-from app.gui.diagnostics import Diagnostics
-from app.gui.experiment.gallery_controller import GalleryController
+from app.errors import UserError
+from app.gui.actions import Actions, Services
+from app.gui.diagnostics import DatabaseQuestion, Diagnostics, prepare
+from app.gui.experiment.gallery import GalleryController
 from app.gui.experiment.queue_controller import QueueController
-from app.gui.experiment.queue_sync import QueueSync
-from app.gui.hosts.host_screens import HostScreens
+from app.gui.hosts.hosts_controller import HostScreens
 from app.gui.quick_imports import import_plots
-from app.gui.run.custom_workloads import CustomWorkloads
-from app.gui.run.file_opener import FileOpener
-from app.gui.run.first_start_controller import FirstStart
+from app.gui.run.files import CustomWorkloads, FileDrops, FileOpener
+from app.gui.run.first_start import FirstStart
 from app.gui.run.form_controller import FormController
-from app.gui.run.replay_controller import ReplayController
+from app.gui.run.replay import ReplayController
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
 from app.gui.settings.settings import Chosen, Settings, SettingsStore
-from app.gui.shell.drops import DropLayer
-from app.gui.shell.progress import ShownProgress, WorkProgress, queue_progress, run_progress
-from app.gui.shell.shell import Shell
-from app.gui.shell.undo import UndoStack
+from app.gui.shell.shell import PROGRAM_TITLE, Shell, UndoStack, queue_title, run_title
 from app.gui.stored_screens import StoredScreens
 from app.gui.theme import Theme
 from app.gui.threads import Background, Bridge, GuiGarbageCollector, HostMessage, WindowEvent, close_jobs
-from app.gui.widgets.dialogs import ConsentQuestion, ask_for_database, ask_to_close, message_box
+from app.gui.widgets.dialogs import ConsentQuestion, ask_to_close
 from app.gui.window import HISTORY, MONITOR, RUN, MainWindow, Page
 from app.gui.window_state import remember_windows, state_path, write_states
 from app.paths import DESKTOP_NAME, PROGRAM, default_database
@@ -43,6 +38,8 @@ from app.samples import Inventory
 from app.storage.files import KnownDatabase, disk_space
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.run.form import VariantForm
+from workloads.catalog import check, with_defaults
+from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
     from app.gui.run.sessions import SessionFactory
@@ -50,125 +47,6 @@ if TYPE_CHECKING:
     from app.queries import ExperimentProgress
     from app.runs.dropped_files import DropKind
     from app.runs.experiment.queue_runner import QueueRunner
-
-_NOTHING_MADE = "No new database was made in its place. If you put the file back, try again."
-_CHOSEN = "It was chosen in Settings. "
-_RESCUED = "The run that was active is stored in {}; the window that opens next offers to add it."
-_OTHER_RUNS = "The runs in this window are not in it. If you put the old file back, try again."
-
-
-class DatabaseQuestion(QObject):
-    """Asks how to go on without the database; every answer but *Try again* in vain opens a new window, or none.
-
-    Thread: GUI only.
-    """
-
-    def __init__(
-        self,
-        window: QMainWindow,
-        theme: Theme,
-        database: KnownDatabase,
-        is_busy: Callable[[], bool],
-        rescued: Callable[[], Path | None],
-        on_answer: Callable[[Path | None], None],
-    ) -> None:
-        """Ask nothing yet.
-
-        Args:
-            window: Parent of the question.
-            theme: Styles it.
-            database: The window's database.
-            is_busy: Whether something runs: it has a file to end in, and is not to be closed by an answer.
-            rescued: Returns the file of a run that the database could not take, which the next window offers to add.
-            on_answer: Gets the database to go on with, None to quit.
-        """
-        super().__init__(window)
-        self._window = window
-        self._theme = theme
-        self._database = database
-        self._is_busy = is_busy
-        self._rescued = rescued
-        self._on_answer = on_answer
-        self.is_starting = True
-        """Whether the database was not open yet, so that no error of it can be passed over."""
-        self._attempts = Background(self)
-        self._is_open = False
-
-    def take(self, error: UserError) -> bool:
-        """Ask where an error means that the window cannot go on; return whether it is asked, now or already."""
-        if self._is_busy() or not isinstance(error, DatabaseError if self.is_starting else DatabaseGoneError):
-            return False
-        if not self._is_open:
-            self._ask(error)
-        return True
-
-    def close(self) -> None:
-        """Wait for an attempt that has begun."""
-        self._attempts.close()
-
-    def _ask(self, error: UserError) -> None:
-        self._is_open = True
-        said = error.in_window if isinstance(error, DatabaseError) else str(error)
-        title, consequence, new = "The database cannot be used", "", ""
-        usual = default_database() if self._database.was_chosen else None
-        if isinstance(error, DatabaseMissingError):
-            title, consequence, new = "The database is gone", _NOTHING_MADE, "Start a &new one there"
-            consequence = _CHOSEN + consequence if usual is not None else consequence
-        elif isinstance(error, DatabaseReplacedError):
-            title, consequence, new = "The database was replaced", _OTHER_RUNS, "&Open the new one"
-        if (path := self._rescued()) is not None:
-            consequence = f"{consequence}\n\n{_RESCUED.format(path)}".strip()
-        box = message_box(self._window, self._theme, QMessageBox.Icon.Warning, title, said)
-        box.setInformativeText(consequence)
-        again = box.addButton("&Try again", QMessageBox.ButtonRole.AcceptRole)
-        other = box.addButton("Choose &another file …", QMessageBox.ButtonRole.ActionRole)
-        fresh = box.addButton(new, QMessageBox.ButtonRole.ActionRole) if new else None
-        back = box.addButton("Open the &usual one", QMessageBox.ButtonRole.ActionRole) if usual is not None else None
-        quit_button = box.addButton("&Quit", QMessageBox.ButtonRole.RejectRole)
-        box.setDefaultButton(again)
-        box.setEscapeButton(quit_button)
-
-        def answer() -> None:
-            clicked = box.clickedButton()
-            if clicked is again:
-                self._try_again()
-            elif clicked is other:
-                self._choose(error)
-            elif back is not None and clicked is back:
-                self._on_answer(usual)
-            else:
-                self._on_answer(Path(self._database) if fresh is not None and clicked is fresh else None)
-            box.deleteLater()
-
-        box.finished.connect(answer)
-        box.open()
-
-    def _choose(self, error: UserError) -> None:
-        def take(path: Path | None) -> None:
-            if path is None:
-                self._ask(error)
-            else:
-                self._on_answer(path)
-
-        ask_for_database(self._window, self._database.parent, take)
-
-    def _try_again(self) -> None:
-        """Open the database; with it a new window, since all screens of this one may lack what they asked for."""
-        database = self._database
-        self._attempts.run(lambda: prepare(database), lambda _: self._on_answer(Path(database)), self._ask)
-
-
-def prepare(database: Path) -> None:
-    """Open a database at the start; end in it what ended without a word, and delete what is kept no longer."""
-    from app.runs.experiment.queue import pause_unowned_queue
-    from app.runs.sinks import mark_crashed_runs
-    from app.storage.retention import prune_by_setting
-    from app.storage.store import Store
-
-    with Store.open(database) as store:
-        mark_crashed_runs(store)
-        pause_unowned_queue(store)
-    prune_by_setting(database)
 
 
 def space_warning(database: KnownDatabase) -> str:
@@ -278,65 +156,64 @@ class Workbench(QObject):
         )
         self.reads = Background(self, self._question.take)
         self.undo = UndoStack(self.reads, self)
-        self.stored = StoredScreens(self.window, theme, database, self.reads)
+        self.consent = ConsentQuestion(self.window, theme)
+        self.services = services = Services(
+            window=self.window,
+            theme=theme,
+            database=database,
+            reads=self.reads,
+            sessions=self.sessions,
+            bridge=self.bridge,
+            feed=self.feed,
+            inventory=self._wait_inventory,
+            consent=self.consent.ask,
+            is_busy=lambda: self._busy,
+            record_change=self.undo.push,
+        )
+        self.stored = StoredScreens(services)
         self._later = QTimer(self, singleShot=True, interval=_STORED_AFTER_MS)
         self.run_view = run_view = RunView(theme)
-        form = VariantForm(hidden=hidden_workloads)
-        self.form = FormController(run_view.form, form, database, self.reads, self._wait_inventory, self.undo.push)
+        self.form = FormController(run_view.form, VariantForm(hidden=hidden_workloads), services)
         self.run = RunController(
             run_view,
             self.form,
+            services,
             lambda spec, host: self._session_factory().make_run(spec, host),
             lambda spec, limit, host: self._session_factory().make_search(spec, limit, host),
-            self.sessions,
-            self.bridge,
         )
-        self.consent = ConsentQuestion(self.window, theme)
-        self.custom_workloads = CustomWorkloads(run_view.form, form, database, self.form.show, self.consent.ask)
+        self.custom_workloads = CustomWorkloads(run_view.form, self.form, services)
         self.replay = ReplayController(run_view)
-        self.opener = FileOpener(
-            self.window, self.stored, self.form, self.replay, self.reads, database, lambda: self._busy
-        )
-        self.hosts = HostScreens(self.window, theme, run_view, self.form, self.run, self.bridge, self.consent.ask)
+        self.opener = FileOpener(services, self.stored, self.form, self.replay)
+        self.hosts = HostScreens(services, run_view, self.form, self.run)
         self.actions = self._make_actions()
         self._factory: SessionFactory | None = None
-        sync = QueueSync(database, self.feed.wait_inventory, self.reads, self.form.show_error)
-        self.queue = QueueController(run_view, self.run, sync, self._make_queue_runner, self.sessions, self.actions)
+        self.queue = QueueController(run_view, self.run, services, self._make_queue_runner, self.actions)
         show_run = partial(self.window.show_page, RUN)
-        self.questions = GalleryController(
-            run_view, self.form, database, self.reads, self._wait_inventory, self.queue.add, show_run, self.actions
-        )
+        self.questions = GalleryController(run_view, self.form, services, self.queue.add, show_run, self.actions)
         store = SettingsStore(database, self.reads, self.form.show_error)
-        self.settings = Settings(
-            self.window, theme, store, self.feed, self.form, self._prepare_worker, self._switch_database
-        )
+        self.settings = Settings(services, store, self.form, self._prepare_worker, self._switch_database)
         self._first_start = FirstStart(
             run_view, self.form, store, self.actions, self.questions.compare_quickly, self._prepare_worker
         )
-        self.shell = self._make_shell(theme, database)
-        self.drops = DropLayer(self.window, theme, database, lambda: self._busy, _takers(self))
-        self.drops.said.connect(self.shell.undo_view.say)
-        self.progress = ShownProgress(self.window, lambda: _work_progress(self))
-
-    def _make_shell(self, theme: Theme, database: Path) -> Shell:
-        run, stop, values = self._run, self.run.stop, self.settings.values
-        return Shell(self.window, theme, database, self.reads, self.actions, self.undo, run, stop, values)
+        self.shell = Shell(services, self.actions, self.undo, self._run, self.run.stop, self.settings.values)
+        self.drops = FileDrops(services, _takers(self))
+        self.drops.message.connect(self.shell.undo_view.say)
 
     def _make_actions(self) -> Actions:
         return Actions(
             open_run=self.stored.open_run,
             compare=self.stored.compare_runs,
-            compare_experiment=self.stored.compare_experiment,
+            compare_experiment=partial(self.stored.compare_runs, article=True),
             run_again=self.opener.run_again,
             replay=self.opener.play,
             open_trace=self.opener.ask_for_trace,
             run_plan=self._run_plan,
+            cannot_run=self._cannot_run,
             open_questions=self._open_questions,
             show_reference=self.stored.show_reference,
             add_reference=self.stored.add_reference,
             manage_hosts=self.hosts.manage,
             record_change=self.undo.push,
-            consent=self.consent.ask,
             undo=self.undo.undo,
             runs_imported=self._runs_imported,
         )
@@ -349,7 +226,7 @@ class Workbench(QObject):
             lambda: self.reads.run(self.stored.prepare, lambda _: self.stored.make_ahead(), self.form.show_error)
         )
         self.window.close_requested.connect(self._ask_to_close)
-        self.window.page_shown.connect(lambda _: self.hosts.monitor.refresh())
+        self.window.page_shown.connect(lambda _: self.hosts.refresh())
         self.window.page_shown.connect(self.stored.refresh)
         self.bridge.arrived.connect(self._handle)
         self.bridge.drained.connect(self._refresh)
@@ -363,6 +240,8 @@ class Workbench(QObject):
         self.hosts.start(self.queue)
         self.run.plan_requested.connect(self.questions.submit)
         self.questions.start()
+        self.window.page_shown.connect(lambda _: self.questions.come_in_sight())
+        self._first_start.decided.connect(self.questions.read)
         self.run.start()
         self.form.start()
         self.custom_workloads.start()
@@ -371,6 +250,7 @@ class Workbench(QObject):
 
     def _connect_queue(self) -> None:
         self.queue.running_changed.connect(self._queue_changed)
+        self.queue.entries_changed.connect(self.form.read_again)
         self.queue.run_stored.connect(lambda: self.stored.refresh(HISTORY))
         for ends in (self.queue.run_stored, self.queue.running_changed, self.undo.undone):
             ends.connect(self.undo.drop_stale)
@@ -477,8 +357,14 @@ class Workbench(QObject):
             self._first_start.handle(event)
 
     def _refresh(self) -> None:
-        for part in (self.run, self.hosts.monitor, self.queue, self.progress):
+        for part in (self.run, self.hosts, self.queue):
             part.refresh()
+        self._show_title()
+
+    def _show_title(self) -> None:
+        """Show in the window's title how far the queue is, or else the active run."""
+        title = run_title(self.run_view.live.status) if self.run.running else PROGRAM_TITLE
+        self.window.setWindowTitle(queue_title(self.queue.state) if self.queue.running else title)
 
     def _telemetry_failed(self, error: UserError) -> None:
         self.hosts.show_failure(str(error))
@@ -486,6 +372,10 @@ class Workbench(QObject):
 
     def _run_plan(self, plan: "Plan") -> None:
         self.questions.submit(plan)
+
+    def _cannot_run(self, variants: Sequence[RunSpec]) -> bool:
+        inventory = self.hosts.hosts.inventory(self.hosts.hosts.chosen)
+        return inventory is None or any(check(with_defaults(spec), inventory.machine) for spec in variants)
 
     def _open_questions(self) -> None:
         self.questions.open()
@@ -499,7 +389,7 @@ class Workbench(QObject):
         self._refresh_after_runs()
 
     def _refresh_after_runs(self) -> None:
-        self.progress.refresh()
+        self._show_title()
         self._check_disk_space()
         self._prepare_worker()
         self.stored.refresh(HISTORY)
@@ -528,13 +418,6 @@ def _pages(workbench: Workbench) -> tuple[Page, ...]:
         Page("History", lambda: workbench.stored.make_history(workbench.actions)),
         Page("Compare", lambda: workbench.stored.make_compare(workbench.actions)),
     )
-
-
-def _work_progress(workbench: Workbench) -> WorkProgress:
-    """Return how far the queue is, or else the active run."""
-    if workbench.queue.running:
-        return queue_progress(workbench.queue.state)
-    return run_progress(workbench.run_view.live.status) if workbench.run.running else WorkProgress()
 
 
 def _takers(workbench: Workbench) -> dict["DropKind", Callable[[Path], object]]:

@@ -1,17 +1,21 @@
-"""The window's log and crash reports: started after its first paint, shown by Help, offered at the next start."""
+"""What goes wrong around the screens: the log and crash reports, and a database that cannot be used."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QUrl
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QMessageBox
+from PySide6.QtWidgets import QMainWindow, QMessageBox
 
 from app import crash, log
+from app.errors import DatabaseError, DatabaseGoneError, DatabaseMissingError, DatabaseReplacedError, UserError
 from app.gui.theme import Theme
-from app.gui.widgets.dialogs import message_box
+from app.gui.threads import Background
+from app.gui.widgets.dialogs import ask_for_database, message_box
 from app.gui.window import MainWindow
+from app.paths import default_database
+from app.storage.files import KnownDatabase
 
 _log = logging.getLogger("variantscope.gui")
 
@@ -63,3 +67,123 @@ def show_log() -> None:
     """Open this process's log in the desktop's viewer of text files."""
     if (path := log.log_file()) is not None:
         QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))
+
+
+_NOTHING_MADE = "No new database was made in its place. If you put the file back, try again."
+_CHOSEN = "It was chosen in Settings. "
+_RESCUED = "The run that was active is stored in {}; the window that opens next offers to add it."
+_OTHER_RUNS = "The runs in this window are not in it. If you put the old file back, try again."
+
+
+class DatabaseQuestion(QObject):
+    """Asks how to go on without the database; every answer but *Try again* in vain opens a new window, or none.
+
+    Thread: GUI only.
+    """
+
+    def __init__(
+        self,
+        window: QMainWindow,
+        theme: Theme,
+        database: KnownDatabase,
+        is_busy: Callable[[], bool],
+        rescued: Callable[[], Path | None],
+        on_answer: Callable[[Path | None], None],
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            window: Parent of the question.
+            theme: Styles it.
+            database: The window's database.
+            is_busy: Whether something runs: it has a file to end in, and is not to be closed by an answer.
+            rescued: Returns the file of a run that the database could not take, which the next window offers to add.
+            on_answer: Gets the database to go on with, None to quit.
+        """
+        super().__init__(window)
+        self._window = window
+        self._theme = theme
+        self._database = database
+        self._is_busy = is_busy
+        self._rescued = rescued
+        self._on_answer = on_answer
+        self.is_starting = True
+        """Whether the database was not open yet, so that no error of it can be passed over."""
+        self._attempts = Background(self)
+        self._is_open = False
+
+    def take(self, error: UserError) -> bool:
+        """Ask where an error means that the window cannot go on; return whether it is asked, now or already."""
+        if self._is_busy() or not isinstance(error, DatabaseError if self.is_starting else DatabaseGoneError):
+            return False
+        if not self._is_open:
+            self._ask(error)
+        return True
+
+    def close(self) -> None:
+        """Wait for an attempt that has begun."""
+        self._attempts.close()
+
+    def _ask(self, error: UserError) -> None:
+        self._is_open = True
+        sentence = error.in_window if isinstance(error, DatabaseError) else str(error)
+        title, consequence, new = "The database cannot be used", "", ""
+        usual = default_database() if self._database.was_chosen else None
+        if isinstance(error, DatabaseMissingError):
+            title, consequence, new = "The database is gone", _NOTHING_MADE, "Start a &new one there"
+            consequence = _CHOSEN + consequence if usual is not None else consequence
+        elif isinstance(error, DatabaseReplacedError):
+            title, consequence, new = "The database was replaced", _OTHER_RUNS, "&Open the new one"
+        if (path := self._rescued()) is not None:
+            consequence = f"{consequence}\n\n{_RESCUED.format(path)}".strip()
+        box = message_box(self._window, self._theme, QMessageBox.Icon.Warning, title, sentence)
+        box.setInformativeText(consequence)
+        again = box.addButton("&Try again", QMessageBox.ButtonRole.AcceptRole)
+        other = box.addButton("Choose &another file …", QMessageBox.ButtonRole.ActionRole)
+        fresh = box.addButton(new, QMessageBox.ButtonRole.ActionRole) if new else None
+        back = box.addButton("Open the &usual one", QMessageBox.ButtonRole.ActionRole) if usual is not None else None
+        quit_button = box.addButton("&Quit", QMessageBox.ButtonRole.RejectRole)
+        box.setDefaultButton(again)
+        box.setEscapeButton(quit_button)
+
+        def answer() -> None:
+            clicked = box.clickedButton()
+            if clicked is again:
+                self._try_again()
+            elif clicked is other:
+                self._choose(error)
+            elif back is not None and clicked is back:
+                self._on_answer(usual)
+            else:
+                self._on_answer(Path(self._database) if fresh is not None and clicked is fresh else None)
+            box.deleteLater()
+
+        box.finished.connect(answer)
+        box.open()
+
+    def _choose(self, error: UserError) -> None:
+        def take(path: Path | None) -> None:
+            if path is None:
+                self._ask(error)
+            else:
+                self._on_answer(path)
+
+        ask_for_database(self._window, self._database.parent, take)
+
+    def _try_again(self) -> None:
+        """Open the database; with it a new window, since all screens of this one may lack what they asked for."""
+        database = self._database
+        self._attempts.run(lambda: prepare(database), lambda _: self._on_answer(Path(database)), self._ask)
+
+
+def prepare(database: Path) -> None:
+    """Open a database at the start; end in it what ended without a word, and delete what is kept no longer."""
+    from app.runs.experiment.queue import pause_unowned_queue
+    from app.runs.sinks import mark_crashed_runs
+    from app.storage.retention import prune_by_setting
+    from app.storage.store import Store
+
+    with Store.open(database) as store:
+        mark_crashed_runs(store)
+        pause_unowned_queue(store)
+    prune_by_setting(database)

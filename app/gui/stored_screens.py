@@ -9,11 +9,9 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
 
 from app.errors import UserError
-from app.gui.actions import Actions
-from app.gui.theme import Theme
-from app.gui.threads import Background
+from app.gui.actions import Actions, Services
 from app.gui.widgets.pacing import Slices
-from app.gui.window import COMPARE, HISTORY, MainWindow
+from app.gui.window import COMPARE, HISTORY
 
 if TYPE_CHECKING:
     from app.gui.compare.compare_controller import CompareController
@@ -29,14 +27,12 @@ class StoredScreens(QObject):
     runs_shown = Signal(object)
     """These runs are shown, and what there is to say of them."""
 
-    def __init__(self, window: MainWindow, theme: Theme, database: Path, reads: Background) -> None:
-        super().__init__(window)
+    def __init__(self, services: Services) -> None:
+        super().__init__(services.window)
         self.history: HistoryController | None = None
         self.compare: CompareController | None = None
-        self._window = window
-        self._theme = theme
-        self._database = database
-        self._reads = reads
+        self._window = services.window
+        self._services = services
         self._making = Slices(self, slice_s=0.0)
 
     @staticmethod
@@ -57,8 +53,8 @@ class StoredScreens(QObject):
         from app.gui.history.history_controller import HistoryController
         from app.gui.history.screen import HistoryView
 
-        view = HistoryView(self._theme, actions)
-        self.history = HistoryController(view, self._database, self._reads, actions)
+        view = HistoryView(self._services.theme, actions)
+        self.history = HistoryController(view, self._services.database, self._services.reads, actions)
         return view
 
     def make_compare(self, actions: Actions) -> QWidget:
@@ -66,51 +62,43 @@ class StoredScreens(QObject):
         from app.gui.compare.compare_controller import CompareController
         from app.gui.compare.screen import CompareView
 
-        view = CompareView(self._theme, actions)
-        self.compare = CompareController(view, self._database, self._reads, actions)
+        view = CompareView(self._services.theme, actions)
+        self.compare = CompareController(view, self._services.database, self._services.reads, actions)
         return view
+
+    def _history_page(self) -> "HistoryController":
+        self._window.show_page(HISTORY)
+        assert self.history is not None, "its page makes it"
+        return self.history
 
     def open_run(self, run: int) -> None:
         """Show the page of a run."""
-        self._window.show_page(HISTORY)
-        if self.history is not None:
-            self.history.open_run(run)
+        self._history_page().open_run(run)
         self.runs_shown.emit((run,))
 
     def import_file(self, path: Path) -> None:
         """Show the history and ask whether to add the runs of another database."""
-        self._window.show_page(HISTORY)
-        if self.history is not None:
-            self.history.transfer.offer_import(path)
+        self._history_page().transfer.offer_import(path)
 
     def add_file(self, path: Path) -> None:
         """Show the history and add the runs of another database."""
-        self._window.show_page(HISTORY)
-        if self.history is not None:
-            self.history.transfer.import_file(path)
+        self._history_page().transfer.import_file(path)
 
     def show_reference(self) -> None:
         """Show the history and add the reference runs."""
-        self._window.show_page(HISTORY)
-        self._set_reference(None)
+        self._history_page().transfer.set_reference(True)
 
     def add_reference(self, failed: Callable[[UserError], None]) -> None:
         """Add the reference runs without turning to the history; `failed` gets the error."""
         self._window.make_page(HISTORY)
-        self._set_reference(failed)
+        if self.history is not None:
+            self.history.transfer.set_reference(True, failed)
 
-    def compare_runs(self, runs: Sequence[int]) -> None:
-        """Show these runs side by side."""
+    def compare_runs(self, runs: Sequence[int], *, article: bool = False) -> None:
+        """Show these runs side by side; those of an experiment at the `article` that they repeat, if any."""
         self._window.show_page(COMPARE)
         if self.compare is not None:
-            self.compare.show_runs(runs)
-        self.runs_shown.emit(runs)
-
-    def compare_experiment(self, runs: Sequence[int]) -> None:
-        """Show these runs of an experiment, at the article that they repeat, if any."""
-        self._window.show_page(COMPARE)
-        if self.compare is not None:
-            self.compare.show_runs(runs, article=True)
+            self.compare.show_runs(runs, article=article)
         self.runs_shown.emit(runs)
 
     def refresh(self, page: int) -> None:
@@ -129,7 +117,3 @@ class StoredScreens(QObject):
         self.refresh_all()
         if self.history is not None:
             self.history.show_undone()
-
-    def _set_reference(self, failed: Callable[[UserError], None] | None) -> None:
-        if self.history is not None:
-            self.history.transfer.set_reference(True, failed)

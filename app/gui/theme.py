@@ -84,10 +84,7 @@ _SCHEMES = {LIGHT_ALWAYS: Qt.ColorScheme.Light, DARK_ALWAYS: Qt.ColorScheme.Dark
 
 
 class Theme(QObject):
-    """The current colours; `changed` is emitted after the user or the system switches between light and dark.
-
-    `reduces_motion` is whether live plots move in steps.
-    """
+    """The current colours; `changed` is emitted after the user or the system switches between light and dark."""
 
     changed = Signal()
 
@@ -98,7 +95,6 @@ class Theme(QObject):
         self._state = WindowState("theme", self)
         self._sheet = style_sheet()
         self._colouring = _Colouring(self)
-        self.reduces_motion = self._state.read("reduces motion", False)
 
     def start(self) -> None:
         """Set the application's style and font, and follow the system's colour scheme."""
@@ -117,12 +113,6 @@ class Theme(QObject):
         self._state.keep("choice", choice)
         self._state.write()
         self._follow(choice)
-
-    def reduce_motion(self, reduces: bool) -> None:
-        """Let live plots move in steps, or with each reading; the next start remembers it."""
-        self.reduces_motion = reduces
-        self._state.keep("reduces motion", reduces)
-        self._state.write()
 
     def _follow(self, choice: str) -> None:
         """Tell Qt too, which draws the frames of windows and the desktop's own dialogs, and apply its scheme."""

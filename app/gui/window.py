@@ -81,7 +81,7 @@ def _in_layout(layout: QLayout, around: QWidget) -> Iterator[QWidget]:
     Never by `itemAt`: PySide6 does not notice when Qt deletes an item that Python has seen, and crashes later.
     """
     parts = [part for part in (*around.children(), *layout.children()) if isinstance(part, QWidget | QLayout)]
-    for part in sorted((each for each in parts if layout.indexOf(each) >= 0), key=layout.indexOf):
+    for part in sorted((widget for widget in parts if layout.indexOf(widget) >= 0), key=layout.indexOf):
         yield from _in_order(part) if isinstance(part, QWidget) else _in_layout(part, around)
 
 
@@ -206,21 +206,12 @@ class MainWindow(QMainWindow):
         """Go on by Tab, which Qt asks the window about."""
         return focus_next(self, forward=forward)
 
-    def save_shown(self) -> None:
-        """Save the plot under the pointer, or those in sight."""
-        from app.gui.save_shown import save_shown_chart
+    def save_picture(self, *, to_clipboard: bool = False) -> None:
+        """Save or copy the plot under the pointer, or those in sight."""
+        from app.gui.plot.pictures import save_picture_in_sight
 
-        page = self._stack.currentWidget()
-        if page is not None:
-            save_shown_chart(page, self._theme)
-
-    def copy_shown(self) -> None:
-        """Copy the plot under the pointer, or those in sight."""
-        from app.gui.save_shown import copy_shown_chart
-
-        page = self._stack.currentWidget()
-        if page is not None:
-            copy_shown_chart(page, self._theme)
+        if (page := self._stack.currentWidget()) is not None:
+            save_picture_in_sight(page, self._theme, to_clipboard=to_clipboard)
 
     def _keep_geometry(self) -> None:
         self._state.keep("geometry", self.saveGeometry().data())

@@ -80,7 +80,7 @@ class Address:
         return f"{self.user}@{self.host}" if self.user else self.host
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """Return the address without what stands behind `?`."""
         if not self.host:
             return f"{self.kind}:"
@@ -93,7 +93,7 @@ class Address:
         """Return the whole address, which `parse_address` reads."""
         named = (("python", self.python), ("interpreter", self.interpreter), *self.options)
         query = "&".join(f"{name}={quote(value, safe='/:,=+~')}" for name, value in named if value)
-        return f"{self.shown}?{query}" if query else self.shown
+        return f"{self.label}?{query}" if query else self.label
 
 
 def is_address(word: str) -> bool:
@@ -111,10 +111,10 @@ def parse_address(word: str) -> Address:
     kind = _KINDS.get(scheme) if colon else None
     if kind is None or (scheme not in _HERE and not rest.startswith("//")):
         raise UsageError(f"{_quoted(word)} is no address of a host: write {_FORMS}.")
-    place, _, query = rest.removeprefix("//").partition("?")
+    authority, _, query = rest.removeprefix("//").partition("?")
     values = _parse_query(kind, query, word)
     options = tuple((name, value) for name, value in values.items() if name not in _FOR_ALL)
-    user, host, port = _parse_place(scheme, place.removesuffix("/"), word)
+    user, host, port = _parse_authority(scheme, authority.removesuffix("/"), word)
     return Address(
         kind=kind,
         host=host,
@@ -126,15 +126,15 @@ def parse_address(word: str) -> Address:
     )
 
 
-def _parse_place(scheme: str, place: str, word: str) -> tuple[str, str, int | None]:
+def _parse_authority(scheme: str, authority: str, word: str) -> tuple[str, str, int | None]:
     """Return user, host and port of `me@gpu1:22`."""
     if scheme in _HERE:
-        if place:
+        if authority:
             raise UsageError(f"{_quoted(word)} is no address: {scheme}: is this machine and takes no name.")
         return "", "", None
-    if "/" in place or "#" in place:
+    if "/" in authority or "#" in authority:
         raise UsageError(f"{_quoted(word)} goes on behind the host: leave out what follows its name.")
-    quoted_user, at, host_port = place.rpartition("@")
+    quoted_user, at, host_port = authority.rpartition("@")
     if ":" in quoted_user:
         raise UsageError(
             "An address holds no password, and none is ever stored: use a key, which ssh-copy-id puts there."
@@ -170,13 +170,13 @@ def _parse_host(text: str, word: str) -> tuple[str, int | None]:
 
 
 def _parse_query(kind: Kind, query: str, word: str) -> dict[str, str]:
-    known = (*_FOR_ALL, *OPTIONS.get(kind, ()))
+    option_names = (*_FOR_ALL, *OPTIONS.get(kind, ()))
     values: dict[str, str] = {}
     # A plus sign is one: no address has a space written so.
     for name, value in parse_qsl(query.replace("+", "%2B"), keep_blank_values=True):
-        if name not in known:
+        if name not in option_names:
             raise UsageError(
-                f"{_quoted(word)} has the unknown option {_quoted(name)}; behind ? may stand {', '.join(known)}."
+                f"{_quoted(word)} has the unknown option {_quoted(name)}; behind ? may stand {', '.join(option_names)}."
             )
         if name in values:
             raise UsageError(f"{_quoted(word)} names {name} twice.")

@@ -63,7 +63,7 @@ _KINDS = ("ssh", "docker", "sh")
 
 def require_lasting(entry: HostEntry) -> None:
     """Raise `UsageError` for a host on which nothing goes on without its link."""
-    if entry.place.kind not in _KINDS:
+    if entry.full_address.kind not in _KINDS:
         raise UsageError(
             f"A run on {entry.name} ends with its link, so it cannot be detached: start the program where the link"
             " lasts, in tmux on the login or head node."
@@ -94,7 +94,7 @@ class SpoolLink:
             UserError: It cannot be reached, or has none; with what to do.
         """
         require_lasting(entry)
-        carrier = carrier_of(entry.place)
+        carrier = carrier_of(entry.full_address)
         opened = open_channel(carrier, name=entry.name, notify=notify, is_cancelled=is_cancelled, module=_MODULE)
         return cls(opened.channel, opened.lines, entry)
 
@@ -321,7 +321,7 @@ class Attachment:
                 **started.environment,
                 **source_info(self._spool.run.start.source),
                 HOST_KEY: entry.name,
-                CARRIER_KEY: entry.place.kind,
+                CARRIER_KEY: entry.full_address.kind,
                 DETACHED_KEY: "in part",
             },
         )
@@ -364,7 +364,7 @@ class Attachment:
                     case _:
                         raise UserError(
                             f"Run {run} of this database has the id of the run on {name}, and is another one: nothing "
-                            "was fetched. It can be fetched into another database, by --db."
+                            "was fetched. It can be fetched into another database."
                         )
         return None
 

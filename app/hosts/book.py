@@ -1,9 +1,10 @@
 """The user's hosts: names for addresses, in one JSON file of the user's config folder."""
 
+import contextlib
 import dataclasses
 import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,8 @@ from workloads.catalog import UsageError
 
 FILE_VARIABLE = "VARIANTSCOPE_HOSTS"
 """The environment variable that names another file."""
+SSH_CONFIG = Path("~/.ssh/config")
+"""https://man.openbsd.org/ssh_config"""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
@@ -35,13 +38,13 @@ class HostEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     interpreter: str = ""
 
     @property
-    def place(self) -> Address:
+    def full_address(self) -> Address:
         """Return the whole address; raises `UsageError`."""
-        found = parse_address(self.address)
+        address = parse_address(self.address)
         return dataclasses.replace(
-            found,
-            python=checked_value("python", self.python) if self.python else found.python,
-            interpreter=checked_value("interpreter", self.interpreter) if self.interpreter else found.interpreter,
+            address,
+            python=checked_value("python", self.python) if self.python else address.python,
+            interpreter=checked_value("interpreter", self.interpreter) if self.interpreter else address.interpreter,
         )
 
 
@@ -69,19 +72,19 @@ def find_host(word: str, consent: Consent = refuse) -> HostEntry:
         return _named(word)
     address = parse_address(word)
     require([Grant(kind="host", value=str(address))], consent)
-    return HostEntry(name=address.shown, address=word)
+    return HostEntry(name=address.label, address=word)
 
 
 def split_hosts(word: str) -> list[str]:
     """Return the words of `gpu1,gpu2`; behind `?` a comma may belong to a value, unless another address follows it."""
-    return [each.strip() for each in (NEXT_ADDRESS.split(word) if "?" in word else word.split(","))]
+    return [part.strip() for part in (NEXT_ADDRESS.split(word) if "?" in word else word.split(","))]
 
 
 def _named(word: str) -> HostEntry:
-    known = {entry.name: entry for entry in read_hosts()}
-    if word in known:
-        return known[word]
-    near = difflib.get_close_matches(word, known, n=1)
+    entries = {entry.name: entry for entry in read_hosts()}
+    if word in entries:
+        return entries[word]
+    near = difflib.get_close_matches(word, entries, n=1)
     meant = f" Did you mean {near[0]}?" if near else ""
     raise UsageError(
         f"There is no host {word!r}.{meant} `{PROGRAM} hosts list` shows yours; an address such as ssh://gpu1 works"
@@ -89,18 +92,40 @@ def _named(word: str) -> HostEntry:
     )
 
 
+def ssh_names() -> tuple[str, ...]:
+    """Return the hosts that the user's SSH configuration names, in its order and without patterns."""
+    return tuple(dict.fromkeys(_names_in(SSH_CONFIG.expanduser(), set())))
+
+
+def _names_in(config: Path, read: set[Path]) -> Iterator[str]:
+    if config in read:
+        return
+    read.add(config)
+    with contextlib.suppress(OSError):
+        for line in config.read_text(encoding="utf-8", errors="replace").splitlines():
+            keyword, *words = line.partition("#")[0].replace("=", " ", 1).replace('"', " ").split() or [""]
+            match keyword.lower():
+                case "host":
+                    yield from filter(_NAME.fullmatch, words)
+                case "include":
+                    for pattern in (Path(word).expanduser() for word in words):
+                        folder = pattern.anchor or SSH_CONFIG.expanduser().parent
+                        for path in sorted(Path(folder).glob(str(pattern.relative_to(pattern.anchor)))):
+                            yield from _names_in(path, read)
+
+
 def add_host(entry: HostEntry) -> None:
     """Add a host; raises `UsageError` for a name that is taken or cannot be one, or an address that is none."""
     if not _NAME.fullmatch(entry.name):
         raise UsageError(
-            f"{entry.name!r} cannot name a host: letters, digits, and . _ - behind them, 63 at most; the address comes"
-            " second, as in `hosts add gpu1 ssh://me@gpu1`."
+            f"{entry.name!r} cannot name a host: letters, digits, and . _ - behind them, 63 at most; the address comes "
+            "second."
         )
-    _ = entry.place
+    _ = entry.full_address
 
     def with_entry(hosts: tuple[HostEntry, ...]) -> tuple[HostEntry, ...]:
         if any(other.name == entry.name for other in hosts):
-            raise UsageError(f"There is a host {entry.name} already; `hosts remove {entry.name}` removes it first.")
+            raise UsageError(f"There is a host {entry.name} already: remove it first, or take another name.")
         return (*hosts, entry)
 
     _change(with_entry)

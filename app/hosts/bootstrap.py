@@ -111,15 +111,15 @@ def is_whole(name):
     # By its name, which is the beginning of the hash of its files; Python's own copies of them are not sent.
     import hashlib
 
-    found, folder, files = hashlib.sha256(), os.path.join(root, name), []
-    for place, folders, names in os.walk(folder):
-        folders[:] = [each for each in folders if each != "__pycache__"]
-        files += [os.path.join(place, each) for each in names]
+    digest, folder, files = hashlib.sha256(), os.path.join(root, name), []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [child for child in folders if child != "__pycache__"]
+        files += [os.path.join(parent, child) for child in names]
     for path, file in sorted((os.path.relpath(file, folder), file) for file in files):
         with open(file, "rb") as opened:
             data = opened.read()
-        found.update(("%s\\0%d\\0" % (path, len(data))).encode() + data)
-    return is_own(folder) and found.hexdigest().startswith(name)
+        digest.update(("%s\\0%d\\0" % (path, len(data))).encode() + data)
+    return is_own(folder) and digest.hexdigest().startswith(name)
 
 
 def remove_damaged(names):
@@ -173,9 +173,9 @@ try:
     if not is_own(root):
         fail("shared")
     disk = os.statvfs(root)
-    known = [name for name in os.listdir(root) if not name.startswith(".") and not name.endswith(".lock")]
-    remove_damaged(known)
-    known = [name for name in known if os.path.isdir(os.path.join(root, name))]
+    names = [name for name in os.listdir(root) if not name.startswith(".") and not name.endswith(".lock")]
+    remove_damaged(names)
+    names = [name for name in names if os.path.isdir(os.path.join(root, name))]
 except OSError as error:
     fail("folder", error.strerror)
 say(
@@ -185,7 +185,7 @@ say(
     libraries={name: version(*name.split("=")) for name in libraries},
     free_bytes=disk.f_bavail * disk.f_frsize,
     folder=root,
-    known=known,
+    known=names,
 )
 order = read_line()
 used = [name for name in (agent, order["packages"]) if name]
@@ -235,7 +235,7 @@ Files = Mapping[str, bytes]
 """The contents of files by their path in an archive."""
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the loader found on a host, or why it cannot go on.
 
     Attributes:
@@ -265,7 +265,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """What was found on a host before its agent started, and how much was sent there."""
 
-    found: Found
+    facts: HostFacts
     sent_bytes: int
 
 
@@ -297,58 +297,58 @@ def prepare(channel: Channel, lines: Iterator[bytes], name: str, notify: Callabl
     Raises:
         UserError: The host cannot run the agent; with what to do.
     """
-    found = _hear(channel, lines, name)
+    facts = _hear(channel, lines, name)
     files: dict[str, bytes] = {}
-    if agent_name() not in found.known:
+    if agent_name() not in facts.known:
         files[agent_name()] = _archive(_agent_files())
     packages = None
-    if not all(_is_enough(library, found.libraries.get(library, "")) for library in _LIBRARIES):
-        libraries = _libraries_for(found, name, notify)
+    if not all(_is_enough(library, facts.libraries.get(library, "")) for library in _LIBRARIES):
+        libraries = _libraries_for(facts, name, notify)
         packages = _name_of(libraries)
-        if packages not in found.known:
+        if packages not in facts.known:
             files[packages] = _archive(libraries)
     sent_bytes = sum(map(len, files.values()))
     if files:
         notify(f"Sending the agent to {name} ({units.byte_size(sent_bytes)}) …")
-    listed = [(each, len(data), hashlib.sha256(data).hexdigest()) for each, data in files.items()]
+    listed = [(library, len(data), hashlib.sha256(data).hexdigest()) for library, data in files.items()]
     order = msgspec.json.encode({"files": listed, "packages": packages})
     try:
         channel.write(b"\n".join((order, b"".join(files.values()))))
     except OSError as error:
         raise UserError(channel.why_ended()) from error
     _hear(channel, lines, name)
-    return Prepared(found=found, sent_bytes=sent_bytes)
+    return Prepared(facts=facts, sent_bytes=sent_bytes)
 
 
-def _hear(channel: Channel, lines: Iterator[bytes], name: str) -> Found:
+def _hear(channel: Channel, lines: Iterator[bytes], name: str) -> HostFacts:
     """Return what the loader says next; what a login shell prints before it is skipped. Raises `UserError`."""
-    mark, said = MARK.encode(), b""
+    mark, output = MARK.encode(), b""
     for line in lines:
         if line.startswith(mark):
             try:
-                found = msgspec.json.decode(line.removeprefix(mark), type=Found)
+                facts = msgspec.json.decode(line.removeprefix(mark), type=HostFacts)
             except msgspec.DecodeError as error:
-                raise UserError(f"{name} answered what nobody understands: {_shown(line)}") from error
-            if found.error:
-                raise UserError(_sentence(found, name))
-            return found
-        said += line
-        if len(said) > _MOST_GARBAGE_BYTES:
+                raise UserError(f"{name} answered what nobody understands: {_excerpt(line)}") from error
+            if facts.error:
+                raise UserError(_sentence(facts, name))
+            return facts
+        output += line
+        if len(output) > _MOST_GARBAGE_BYTES:
             raise UserError(
                 f"{name} prints so much before a command runs that the agent cannot answer; its shell should print "
-                f"nothing without a terminal: {_shown(said)}"
+                f"nothing without a terminal: {_excerpt(output)}"
             )
-    raise UserError(channel.why_ended(said.decode(errors="replace")))
+    raise UserError(channel.why_ended(output.decode(errors="replace")))
 
 
-def _shown(said: bytes) -> str:
-    return one_line(said[:400].decode(errors="replace"))
+def _excerpt(output: bytes) -> str:
+    return one_line(output[:400].decode(errors="replace"))
 
 
-def _sentence(found: Found, name: str) -> str:
+def _sentence(facts: HostFacts, name: str) -> str:
     """Return what is wrong on a host and what to do."""
-    detail = one_line(found.detail)
-    match found.error:
+    detail = one_line(facts.detail)
+    match facts.error:
         case "python":
             has = f"only {', '.join(sorted(set(detail.split())))}" if detail else "none"
             return (
@@ -357,30 +357,30 @@ def _sentence(found: Found, name: str) -> str:
             )
         case "full":
             size = units.byte_size(3 * 2**20)
-            return f"There is no space left on {name} for the agent, {size} in {found.folder}: free some."
+            return f"There is no space left on {name} for the agent, {size} in {facts.folder}: free some."
         case "folder":
             return (
-                f"The agent cannot be stored on {name} in {found.folder} ({detail}): make it writable, or set"
+                f"The agent cannot be stored on {name} in {facts.folder} ({detail}): make it writable, or set"
                 " XDG_CACHE_HOME there."
             )
         case "shared":
             return (
-                f"Others can write in {found.folder} on {name}, so nothing is started from it: `chmod go-w` takes"
+                f"Others can write in {facts.folder} on {name}, so nothing is started from it: `chmod go-w` takes"
                 " that from them, or set XDG_CACHE_HOME there."
             )
         case "library":
             return (
-                f"A library of the agent cannot be loaded on {name} ({detail}): if {found.folder} forbids programs"
+                f"A library of the agent cannot be loaded on {name} ({detail}): if {facts.folder} forbids programs"
                 " (noexec), set XDG_CACHE_HOME there to a folder that allows them."
             )
         case "damaged":
             return f"What was sent to {name} arrived damaged; try again."
         case _:
-            return f"{name} cannot run the agent: {one_line(found.error)} {detail}"
+            return f"{name} cannot run the agent: {one_line(facts.error)} {detail}"
 
 
 def _is_enough(library: str, version: str) -> bool:
-    numbers = tuple(int(each) for each in re.findall(r"\d+", version)[:3])
+    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
     return bool(version) and numbers >= _LIBRARIES[library]
 
 
@@ -391,26 +391,26 @@ def agent_name() -> str:
 
 
 def _name_of(files: Files) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path, data in sorted(files.items()):
-        found.update(f"{path}\0{len(data)}\0".encode() + data)
-    return found.hexdigest()[:_NAME_DIGITS]
+        digest.update(f"{path}\0{len(data)}\0".encode() + data)
+    return digest.hexdigest()[:_NAME_DIGITS]
 
 
 def _agent_files() -> Files:
     """Return the sources of the agent: its package with all of the program that it imports, and `workloads`."""
-    wanted = sorted((ROOT / "app" / "agent").rglob("*.py"))
-    found: dict[str, bytes] = {}
-    for path in wanted:
+    paths = sorted((ROOT / "app" / "agent").rglob("*.py"))
+    files: dict[str, bytes] = {}
+    for path in paths:
         name = path.relative_to(ROOT).as_posix()
-        if name in found:
+        if name in files:
             continue
-        found[name] = path.read_bytes()
-        for imported, names, started in _IMPORT.findall(found[name].decode()):
-            for module in (imported or started, *(f"{imported}.{each}" for each in re.findall(r"\w+", names))):
-                wanted += _module_files(module)
-    found |= {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in (ROOT / "workloads").rglob("*.py")}
-    return found
+        files[name] = path.read_bytes()
+        for imported, names, started in _IMPORT.findall(files[name].decode()):
+            for module in (imported or started, *(f"{imported}.{child}" for child in re.findall(r"\w+", names))):
+                paths += _module_files(module)
+    files |= {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in (ROOT / "workloads").rglob("*.py")}
+    return files
 
 
 def _module_files(module: str) -> list[Path]:
@@ -433,14 +433,14 @@ def _own_tag() -> str:
     return f"{EXTENSION_SUFFIXES[0]} {os.uname().machine}"
 
 
-def _libraries_for(found: Found, name: str, notify: Callable[[str], None]) -> Files:
+def _libraries_for(facts: HostFacts, name: str, notify: Callable[[str], None]) -> Files:
     """Return the libraries for a host: this environment's where its Python is of the same kind, else fetched ones."""
-    distributions = [importlib.metadata.distribution(each.partition("=")[2]) for each in _LIBRARIES]
-    if found.tag == _own_tag():
-        files = ((str(path), Path(str(path.locate()))) for each in distributions for path in each.files or ())
-        return {name: path.read_bytes() for name, path in files if _is_needed(name)}
-    wanted = [f"{each.name}=={each.version}" for each in distributions]
-    folder = _fetched(found, wanted, name, notify)
+    distributions = [importlib.metadata.distribution(library.partition("=")[2]) for library in _LIBRARIES]
+    if facts.tag == _own_tag():
+        files = (file for distribution in distributions for file in distribution.files or ())
+        return {str(file): Path(str(file.locate())).read_bytes() for file in files if _is_needed(str(file))}
+    requirements = [f"{distribution.name}=={distribution.version}" for distribution in distributions]
+    folder = _fetched(facts, requirements, name, notify)
     paths = (path for path in folder.rglob("*") if path.is_file())
     return {name: path.read_bytes() for path in paths if _is_needed(name := path.relative_to(folder).as_posix())}
 
@@ -449,11 +449,12 @@ def _is_needed(name: str) -> bool:
     return not name.startswith("..") and "__pycache__" not in name and not name.endswith((".pyi", "example.py"))
 
 
-def _fetched(found: Found, wanted: list[str], name: str, notify: Callable[[str], None]) -> Path:
+def _fetched(facts: HostFacts, requirements: list[str], name: str, notify: Callable[[str], None]) -> Path:
     """Return the folder with libraries for a host's Python, fetched once; raises `UserError`."""
     import platformdirs
 
-    folder = platformdirs.user_cache_path("variantscope") / "libraries" / re.sub(r"\W+", "-", f"{found.tag} {wanted}")
+    folder_name = re.sub(r"\W+", "-", f"{facts.tag} {requirements}")
+    folder = platformdirs.user_cache_path("variantscope") / "libraries" / folder_name
     if folder.is_dir():
         return folder
     notify(f"Fetching the agent's libraries for the Python of {name} …")
@@ -462,33 +463,34 @@ def _fetched(found: Found, wanted: list[str], name: str, notify: Callable[[str],
     try:
         part.mkdir(parents=True)
         done = subprocess.run(
-            [*_installer(found), "--target", str(part), "--no-deps", *wanted],
+            [*_installer(facts), "--target", str(part), "--no-deps", *requirements],
             capture_output=True,
             text=True,
             timeout=_FETCH_S,
             check=False,
         )
         if done.returncode:
-            raise UserError(_fetch_error(found, name, wanted, (done.stderr.strip().splitlines() or [""])[-1]))
+            raise UserError(_fetch_error(facts, name, requirements, (done.stderr.strip().splitlines() or [""])[-1]))
         part.rename(folder)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UserError(_fetch_error(found, name, wanted, str(error))) from error
+        raise UserError(_fetch_error(facts, name, requirements, str(error))) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return folder
 
 
-def _fetch_error(found: Found, name: str, wanted: list[str], reason: str) -> str:
+def _fetch_error(facts: HostFacts, name: str, requirements: list[str], reason: str) -> str:
+    words = " ".join(requirements)
     return (
-        f"{name} lacks {' '.join(wanted)}, and they could not be fetched here for its Python {found.python}"
-        f" ({one_line(reason)}): install them there with {found.executable} -m pip install --user {' '.join(wanted)}"
+        f"{name} lacks {words}, and they could not be fetched here for its Python {facts.python}"
+        f" ({one_line(reason)}): install them there with {facts.executable} -m pip install --user {words}"
     )
 
 
-def _installer(found: Found) -> list[str]:
+def _installer(facts: HostFacts) -> list[str]:
     """Return the command that installs for the host's Python and system; raises `InstallError`."""
-    version = ".".join(found.python.split(".")[:2])
-    abi, _, machine = found.tag.partition(" ")
+    version = ".".join(facts.python.split(".")[:2])
+    abi, _, machine = facts.tag.partition(" ")
     system = "apple-darwin" if "darwin" in abi else f"unknown-linux-{'musl' if 'musl' in abi else 'gnu'}"
     platform = f"{'aarch64' if machine == 'arm64' else machine}-{system}"
     target = ["--python-version", version, "--python-platform", platform]

@@ -40,7 +40,7 @@ class Failure:
 
     Attributes:
         pattern: What its output has then, a regular expression over all lines; it may name groups.
-        sentence: What is wrong and what to do. Besides the groups there are `host`, `target`, `shown` and `by_hand`.
+        sentence: What is wrong and what to do. Besides the groups there are `host`, `target`, `label` and `by_hand`.
         status: Only with this exit status.
     """
 
@@ -77,9 +77,9 @@ class Carrier:
         return self.address.kind
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """Return the host's address for people."""
-        return self.address.shown
+        return self.address.label
 
     def command(self, script: str) -> list[str]:
         """Return the command that runs a script on the host; nothing on this machine reads it as a shell would."""
@@ -94,32 +94,32 @@ class Carrier:
         program = self.prefix[0]
         if isinstance(error, FileNotFoundError):
             package = {"ssh": "the package openssh-client", "docker": "Docker"}.get(program, program)
-            return f"This machine has no {program}, which leads to {self.shown}; install {package}."
-        return f"{program}, which leads to {self.shown}, cannot be started ({error.strerror})."
+            return f"This machine has no {program}, which leads to {self.label}; install {package}."
+        return f"{program}, which leads to {self.label}, cannot be started ({error.strerror})."
 
-    def explain(self, exit_status: int, said: str) -> str:
+    def explain(self, exit_status: int, output: str) -> str:
         """Return why the carrier ended, in one sentence with what to do.
 
-        A negative exit status is the signal that ended it. `said` is what it wrote to its stderr, and to its stdout
+        A negative exit status is the signal that ended it. `output` is what it wrote to its stderr, and to its stdout
         where that was no message.
         """
         address = self.address
         names = {
             "host": address.host,
             "target": address.target,
-            "shown": self.shown,
+            "label": self.label,
             "by_hand": shlex.join(["ssh", *_port_option(address), address.target]),
         }
         for failure in self.failures:
-            found = re.search(failure.pattern, said, re.MULTILINE)
-            if found and failure.status in (None, exit_status):
-                groups = {name: one_line(text or "") for name, text in found.groupdict().items()}
+            match = re.search(failure.pattern, output, re.MULTILINE)
+            if match and failure.status in (None, exit_status):
+                groups = {name: one_line(text or "") for name, text in match.groupdict().items()}
                 return failure.sentence.format(**names, **groups)
         if exit_status < 0:
-            return f"The connection to {self.shown} was ended here, by signal {-exit_status}."
-        lines = [line for line in said.splitlines() if line.strip()]
+            return f"The connection to {self.label} was ended here, by signal {-exit_status}."
+        lines = [line for line in output.splitlines() if line.strip()]
         last = one_line(lines[-1]) if lines else "it printed nothing"
-        return f"The connection to {self.shown} ended with exit status {exit_status}: {last.rstrip('.')}."
+        return f"The connection to {self.label} ended with exit status {exit_status}: {last.rstrip('.')}."
 
 
 def ssh_carrier(address: Address, failures: Sequence[Failure] = (), waiting: Waiting | None = None) -> Carrier:
@@ -174,21 +174,21 @@ def _port_option(address: Address) -> list[str]:
 SSH_FAILURES = (
     Failure(
         r"REMOTE HOST IDENTIFICATION HAS CHANGED(?:.|\n)*?^\s*(?P<remove>ssh-keygen -f .* -R .*)$",
-        "{shown} shows another host key than before: it was installed anew, or somebody is between you and it. Ask its"
+        "{label} shows another host key than before: it was installed anew, or somebody is between you and it. Ask its"
         " administrator for the new key's fingerprint; only if it is right, remove the old key: {remove}",
     ),
     Failure(
         r"REMOTE HOST IDENTIFICATION HAS CHANGED(?:.|\n)*?^Offending .*key in (?P<line>.*?)\r?$",
-        "{shown} shows another host key than before: it was installed anew, or somebody is between you and it. Ask its"
+        "{label} shows another host key than before: it was installed anew, or somebody is between you and it. Ask its"
         " administrator for the new key's fingerprint; only if it is right, remove the old key, line {line}.",
     ),
     Failure(
         r"\A(?P<line>.*?)\r?$(?:.|\n)*?(?:UNKNOWN port 65535|stdio forwarding failed)",
-        "The jump host on the way to {shown} does not lead there ({line}); `{by_hand}` must work without a question.",
+        "The jump host on the way to {label} does not lead there ({line}); `{by_hand}` must work without a question.",
     ),
     Failure(
         r"Host key verification failed|No .* host key is known for",
-        "ssh does not know the host key of {shown} yet: connect once by hand, `{by_hand}`, compare the key, and"
+        "ssh does not know the host key of {label} yet: connect once by hand, `{by_hand}`, compare the key, and"
         " answer yes.",
     ),
     Failure(
@@ -201,16 +201,16 @@ SSH_FAILURES = (
     ),
     Failure(
         r"Connection refused",
-        "{shown} refuses the connection: no ssh server listens on that port; check host and port, or start sshd there.",
+        "{label} refuses the connection: no ssh server listens on that port; check host and port, or start sshd there.",
     ),
     Failure(
         r"connect to host .*(?:timed out|[Nn]o route to host|[Nn]etwork is unreachable|Host is down)|during banner"
         r" exchange",
-        "{shown} does not answer: check that it is switched on and can be reached from here (a VPN?).",
+        "{label} does not answer: check that it is switched on and can be reached from here (a VPN?).",
     ),
     Failure(
         r"Too many authentication failures",
-        "{shown} refused after too many keys: name the right one in your ssh config, by IdentityFile with"
+        "{label} refused after too many keys: name the right one in your ssh config, by IdentityFile with"
         " IdentitiesOnly yes.",
     ),
     Failure(
@@ -219,11 +219,11 @@ SSH_FAILURES = (
     ),
     Failure(
         r"(?:no such identity: |Identity file )(?P<file>.*?)(?:: No such| not accessible)(?:.|\n)*?Permission denied",
-        "{shown} refused you, and the key that your ssh config names, {file}, is not there: make it, or name another.",
+        "{label} refused you, and the key that your ssh config names, {file}, is not there: make it, or name another.",
     ),
     Failure(
         r"Permission denied \((?P<methods>[^)]*)\)",
-        "{shown} accepts none of your keys (it takes {methods}), and passwords are never asked for: put your key there"
+        "{label} accepts none of your keys (it takes {methods}), and passwords are never asked for: put your key there"
         " with ssh-copy-id, or give a key that has a passphrase to ssh-add; `{by_hand}` must work without a question.",
     ),
     Failure(
@@ -233,31 +233,31 @@ SSH_FAILURES = (
     ),
     Failure(
         r"(?P<line>Unable to negotiate with .*?)\r?$",
-        "This machine's ssh and that of {shown} have no method in common ({line}): update the older one.",
+        "This machine's ssh and that of {label} have no method in common ({line}): update the older one.",
     ),
     Failure(
         r"No space left on device|[Dd]isk quota exceeded",
-        "The disk of {shown} is full: free some space in your home folder there, for the agent's files.",
+        "The disk of {label} is full: free some space in your home folder there, for the agent's files.",
     ),
     Failure(
         r"This account is (?:currently )?not available|nologin|allows sftp connections only|: restricted$|"
         r"command not allowed|exec: not found",
-        "{shown} lets this user run no commands (a restricted shell or a forced command): ask for an account with a"
+        "{label} lets this user run no commands (a restricted shell or a forced command): ask for an account with a"
         " shell.",
     ),
     Failure(
         r"Timeout, server .* not responding",
-        "The connection to {shown} was lost: it has not answered for 15 s.",
+        "The connection to {label} was lost: it has not answered for 15 s.",
     ),
     Failure(
         r"\A\s*\Z",
-        "The connection to {shown} ended without a reason: ssh was killed, or a connection that your ssh config shares"
+        "The connection to {label} ended without a reason: ssh was killed, or a connection that your ssh config shares"
         " (ControlMaster) ended.",
         255,
     ),
     Failure(
         r"(?:closed by remote host|[Cc]onnection reset|[Bb]roken pipe|[Cc]onnection closed by)",
-        "The connection to {shown} was closed by the other side.",
+        "The connection to {label} was closed by the other side.",
         255,
     ),
 )

@@ -40,8 +40,8 @@ class Channel(Protocol):
     def cut(self) -> None:
         """Give the other side up: end the carrier within moments."""
 
-    def why_ended(self, said: str = "") -> str:
-        """Return why there are no more lines, in one sentence; `said` came on stdout and was no message."""
+    def why_ended(self, output: str = "") -> str:
+        """Return why there are no more lines, in one sentence; `output` came on stdout and was no message."""
 
 
 class LineTooLongError(Exception):
@@ -104,8 +104,8 @@ class ProcessChannel:
         parts: list[bytes] = []
         with self._process.stdout as stdout:
             while read := stdout.read(_READ_BYTES):
-                *whole, rest = read.split(b"\n")
-                for line in whole:
+                *lines, rest = read.split(b"\n")
+                for line in lines:
                     yield b"".join((*parts, line, b"\n"))
                     parts.clear()
                 parts.append(rest)
@@ -131,14 +131,14 @@ class ProcessChannel:
         # What left its session may hold the pipes still: nothing waits for that.
         self._reader.join(_CUT_S)
 
-    def why_ended(self, said: str = "") -> str:
-        """Return what the carrier makes of its exit status, of what it said last on stderr, and of `said` on stdout."""
+    def why_ended(self, output: str = "") -> str:
+        """Return what the carrier makes of its exit status, what it said last on stderr, and `output` on stdout."""
         try:
             exit_status = self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
-            return f"The agent on {self._carrier.shown} closed its stdout; try again."
+            return f"The agent on {self._carrier.label} closed its stdout; try again."
         self._reader.join(_END_S)
-        return self._carrier.explain(exit_status, "\n".join((said, *self._stderr)))
+        return self._carrier.explain(exit_status, "\n".join((output, *self._stderr)))
 
     def _close_stdin(self) -> None:
         assert self._process.stdin is not None, "it was started with pipes"

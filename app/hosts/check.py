@@ -7,14 +7,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from app import units
-from app.agent_protocol import HostInspected, InspectHost
+from app.agent_protocol import HostInspected, InspectedFramework, InspectHost
 from app.environments.known import command_to_add
 from app.errors import UserError
 from app.hosts.book import HostEntry
 from app.hosts.connection import Connection
 from app.hosts.open import open_entry
 from app.samples import GpuProcess, Inventory, Processes
-from workloads.catalog import FRAMEWORK
+from workloads.catalog import FRAMEWORKS
 
 CHECK_S = 15.0
 """After so many seconds a host that has not answered everything counts as one that does not answer."""
@@ -60,11 +60,11 @@ class HostCheck:
 def check_hosts(entries: Sequence[HostEntry]) -> Iterator[HostCheck]:
     """Check hosts, all at the same time and within `CHECK_S`, and yield what was found in their order."""
     end_s = time.monotonic() + CHECK_S
-    for entry, found in [(entry, _start(entry, end_s)) for entry in entries]:
+    for entry, attempt in [(entry, _start(entry, end_s)) for entry in entries]:
         try:
-            yield found.check.result(max(0.0, end_s - time.monotonic()))
+            yield attempt.check.result(max(0.0, end_s - time.monotonic()))
         except TimeoutError:
-            waits = f" ({found.waits_for.rstrip(' …')})" if found.waits_for else ""
+            waits = f" ({attempt.waits_for.rstrip(' …')})" if attempt.waits_for else ""
             yield HostCheck(entry=entry, problem=f"It did not answer within {units.exactly(CHECK_S, 's')}{waits}.")
 
 
@@ -126,25 +126,30 @@ def _look(entry: HostEntry, connection: Connection, end_s: float) -> HostCheck:
     number = connection.link.number()
     answer = connection.link.order(number, InspectHost(number=number)).result(end_s - time.monotonic())
     assert isinstance(answer, HostInspected), "nothing else answers that order"
+    lacks_all = not any(framework.version for framework in answer.frameworks)
     offset_s, error_s = _wall_clock_offset_s(connection)
-    found = connection.prepared.found if connection.prepared else None
+    facts = connection.prepared.facts if connection.prepared else None
     return HostCheck(
         entry=entry,
-        problem="" if answer.framework_version else _no_framework(entry, answer),
+        problem=no_framework(entry, answer.frameworks) if lacks_all else "",
         round_trip_ms=connection.status().round_trip_ms,
-        python=(connection.hello.python, found.executable if found else ""),
+        python=(connection.hello.python, facts.executable if facts else ""),
         inventory=inventory,
         processes=processes,
         inspected=answer,
-        cache=(found.folder, found.free_bytes) if found else ("", None),
+        cache=(facts.folder, facts.free_bytes) if facts else ("", None),
         clock_offset_s=offset_s,
         clock_error_s=error_s,
     )
 
 
-def _no_framework(entry: HostEntry, found: HostInspected) -> str:
-    command = command_to_add(entry.name)
-    return f"{found.interpreter} has no {FRAMEWORK.name}: {command} makes an environment that has it."
+def no_framework(entry: HostEntry, missing: Sequence[InspectedFramework]) -> str:
+    """Return in one sentence which frameworks a host lacks, and what makes an environment that has one."""
+    frameworks = [FRAMEWORKS[inspected.name] for inspected in missing]
+    pythons = " and ".join(dict.fromkeys(inspected.interpreter for inspected in missing))
+    names = " and no ".join(framework.name for framework in frameworks)
+    commands = " or ".join(command_to_add(entry.name, framework) for framework in frameworks)
+    return f"{pythons} has no {names}: {commands} makes an environment that has it."
 
 
 def _wall_clock_offset_s(connection: Connection) -> tuple[float, float]:

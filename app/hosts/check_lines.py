@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from app import units
 from app.agent_protocol import HostInspected
-from app.hosts.check import HostCheck
+from app.hosts.check import HostCheck, no_framework
 from app.samples import HOST, Device
-from workloads.catalog import FRAMEWORK
+from workloads.catalog import FRAMEWORKS
 
 
 def check_lines(check: HostCheck) -> Iterator[tuple[str, str]]:
@@ -32,13 +32,15 @@ def check_lines(check: HostCheck) -> Iterator[tuple[str, str]]:
 
 
 def _inspected_rows(check: HostCheck, inspected: HostInspected) -> Iterator[tuple[str, str]]:
-    version = inspected.framework_version
-    yield FRAMEWORK.name, f"{version}  {inspected.interpreter}" if version else f"none: {check.problem}"
+    for framework in inspected.frameworks:
+        text = f"{framework.version}  {framework.interpreter}"
+        missing = f"none: {no_framework(check.entry, [framework])}"
+        yield FRAMEWORKS[framework.name].name, text if framework.version else missing
     if inspected.environments:
         yield "environments", ", ".join(inspected.environments)
     # On one disk they are the same.
-    known = (check.cache, (inspected.home, inspected.home_free_bytes))
-    spaces = {units.byte_size(space): path for path, space in known if space is not None}
+    folders = (check.cache, (inspected.home, inspected.home_free_bytes))
+    spaces = {units.byte_size(space): path for path, space in folders if space is not None}
     yield "free space", ", ".join(f"{space} in {path}" for space, path in spaces.items())
 
 
@@ -52,8 +54,8 @@ def _describe_gpu(check: HostCheck, device: Device) -> str:
     if listed is None or listed.reason is not None:
         return f"{name}; who uses it is not known ({listed.reason if listed else 'the driver did not say in time'})"
     users = [
-        f"{check.user_of(each) or 'you'} ({each.name}, {units.byte_size(each.memory_bytes)})"
-        for each in listed.processes
+        f"{check.user_of(process) or 'you'} ({process.name}, {units.byte_size(process.memory_bytes)})"
+        for process in listed.processes
     ]
     return f"{name}; used by {', '.join(users)}" if users else f"{name}; free"
 

@@ -77,14 +77,14 @@ class RemoteSampler:
     Thread: see `Sampler`.
     """
 
-    def __init__(self, link: Link, environments: tuple[str, ...], hz: float) -> None:
+    def __init__(self, link: Link, hello: AgentHello, hz: float) -> None:
         """Have the agent say it; raises `TelemetryError` where the link is lost.
 
-        `environments` are names of those that the host had when it was reached. Telemetry has `hz` readings a second.
+        `hello` says what the host had when it was reached. Telemetry has `hz` readings a second.
         """
         self._link = link
-        self._environments = environments
-        self._said: queue.SimpleQueue[TelemetryReport] = queue.SimpleQueue()
+        self._hello = hello
+        self._reports: queue.SimpleQueue[TelemetryReport] = queue.SimpleQueue()
         self._ended = threading.Event()
         self._reason: str | None = None
         # Of the link's reader alone.
@@ -95,23 +95,23 @@ class RemoteSampler:
             raise TelemetryError(str(error)) from error
         link.send(StartTelemetry(hz))
 
-    def _take(self, said: TelemetryReport) -> None:
+    def _take(self, report: TelemetryReport) -> None:
         now_s = time.monotonic()
         room = self._room + (now_s - self._heard_s) * _MOST_READINGS_PER_S
         self._room, self._heard_s = min(room, _MOST_READINGS_AT_ONCE) - 1, now_s
-        if self._room < 0 and not isinstance(said, LinkLost):
+        if self._room < 0 and not isinstance(report, LinkLost):
             raise FloodError(f"more than {_MOST_READINGS_PER_S:,} readings a second")
-        self._said.put(said)
+        self._reports.put(report)
 
     def messages(self) -> Iterator[SamplerMessage]:
         """Yield what it says until it has ended, or the link is lost."""
         while True:
-            said = self._said.get()
-            if isinstance(said, TelemetryEnded | LinkLost):
-                self._reason = said.reason
+            report = self._reports.get()
+            if isinstance(report, TelemetryEnded | LinkLost):
+                self._reason = report.reason
                 self._ended.set()
                 return
-            yield of_host(said, self._environments) if isinstance(said, Inventory) else said
+            yield of_host(report, self._hello) if isinstance(report, Inventory) else report
 
     def exit_code(self) -> int:
         """Return 0 for one that was to end; raises `TelemetryError` for another, which no other can replace."""
@@ -129,15 +129,14 @@ class RemoteSampler:
         """Have the agent say no more; one that does not stop is left, with what it says after this."""
         self._link.send(StopTelemetry())
         if not self._ended.wait(_END_S):
-            self._said.put(LinkLost(f"The telemetry of {self._link.name} did not end."))
+            self._reports.put(LinkLost(f"The telemetry of {self._link.name} did not end."))
 
 
-def of_host(inventory: Inventory, environments: tuple[str, ...] = ()) -> Inventory:
+def of_host(inventory: Inventory, hello: AgentHello) -> Inventory:
     """Return the inventory of a machine whose disk is not this one's."""
-    structs = msgspec.structs
-    return structs.replace(
-        inventory, machine=structs.replace(inventory.machine, local=False, environments=environments)
-    )
+    replace = msgspec.structs.replace
+    machine = replace(inventory.machine, local=False, environments=hello.environments, frameworks=hello.frameworks)
+    return replace(inventory, machine=machine)
 
 
 class RemoteLeases(DeviceLeases):
@@ -185,7 +184,7 @@ class RemoteRun:
         self._emit = emit
         self._order = MessageOrder.of_events(host.now(), host.now)
         self._number = link.number()
-        self._said: queue.SimpleQueue[RunReport | None] = queue.SimpleQueue()
+        self._reports: queue.SimpleQueue[RunReport | None] = queue.SimpleQueue()
         # Two references, which `stop` sets: why the run is to end, and since when. One that `run` sets.
         self._stop_reason = ""
         self._stopped_s: float | None = None
@@ -197,7 +196,7 @@ class RemoteRun:
         self._stop_reason, self._stopped_s = reason, self._stopped_s or time.monotonic()
         if self._is_ordered:
             self._link.send(StopRun(run=self._number, reason=reason))
-        self._said.put(None)  # wakes `run`, which from now on waits for less long
+        self._reports.put(None)  # wakes `run`, which from now on waits for less long
 
     def run(self) -> None:
         """Have the agent make it, and emit what it says."""
@@ -227,23 +226,23 @@ class RemoteRun:
         finally:
             self._link.routes.forget_run(self._number)
 
-    def _take(self, said: RunReport) -> None:
+    def _take(self, report: RunReport) -> None:
         """Take what is said of it; returns at once. Raises `FloodError` for more than an agent may say untaken."""
-        if self._said.qsize() >= 2 * MOST_EVENTS and not isinstance(said, LinkSilent | LinkLost):
+        if self._reports.qsize() >= 2 * MOST_EVENTS and not isinstance(report, LinkSilent | LinkLost):
             raise FloodError("more of a run than this program has taken")
-        self._said.put(said)
+        self._reports.put(report)
 
     def _follow(self) -> RunEnded:
         untaken = 0
         while True:
             try:
-                said = self._said.get(timeout=self._wait_s())
+                report = self._reports.get(timeout=self._wait_s())
             except queue.Empty:
                 self.stop()
                 return self._ended("crashed", f"The agent on {self._link.name} says nothing of the run any more.")
             if self._is_overdue():
                 return self._ended("crashed", f"The agent on {self._link.name} did not end the run.")
-            match said:
+            match report:
                 case LinkSilent(reason=reason):
                     self._pass(Waiting(self._link.clock.now_ns(), reason))
                 case LinkLost(reason=reason):
@@ -260,7 +259,7 @@ class RemoteRun:
                         return decoded
                     self._pass(decoded)
                     untaken += 1
-            if untaken >= _TAKEN_AT_ONCE or (untaken and self._said.empty()):
+            if untaken >= _TAKEN_AT_ONCE or (untaken and self._reports.empty()):
                 self._link.send(Took(run=self._number, events=untaken))
                 untaken = 0
 
@@ -339,9 +338,9 @@ class Connection:
     prepared: Prepared | None
     link: Link
 
-    def keep_standby(self, wanted: bool) -> None:
+    def keep_standby(self, keep: bool) -> None:
         """Have standby workers there from now on, or none."""
-        self.link.send(KeepStandby(wanted))
+        self.link.send(KeepStandby(keep))
 
     def status(self) -> LinkStatus:
         """Return how the link is: its round trip, for how long it is silent, why it is lost."""
@@ -450,7 +449,7 @@ def serve(
     link = Link(channel, name, notify=notify, limits=limits)
     hello = link.start(lines)
     files = ScratchFiles(link)
-    telemetry = TelemetryFeed(hz, partial(RemoteSampler, link, hello.environments), link.clock.now_ns)
+    telemetry = TelemetryFeed(hz, partial(RemoteSampler, link, hello), link.clock.now_ns)
     host = Host(
         telemetry=telemetry,
         leases=RemoteLeases(link),

@@ -114,14 +114,14 @@ class _Slot:
     @property
     def state(self) -> HostState:
         """The host as the window shows it."""
-        shown = HostState(name=self.name, stage=self.stage, text=self.text)
+        state = HostState(name=self.name, stage=self.stage, text=self.text)
         connection = self.connection
         if connection is None:
-            return shown
+            return state
         status = connection.status()
         if status.lost:
-            return replace(shown, stage="lost", text=status.lost)
-        return replace(shown, round_trip_ms=status.round_trip_ms, silent_s=status.silent_s)
+            return replace(state, stage="lost", text=status.lost)
+        return replace(state, round_trip_ms=status.round_trip_ms, silent_s=status.silent_s)
 
 
 class Connections:
@@ -143,25 +143,20 @@ class Connections:
         self.changed = changed
         self.open = open_host
         self._lock = threading.Lock()
-        self._entries: tuple[HostEntry, ...] = ()
+        self.entries: tuple[HostEntry, ...] = ()
         self._slots: dict[str, _Slot] = {}
         self._closed = False
 
     def reload(self) -> None:
         """Read the user's hosts again; raises `UserError` for a damaged file."""
-        self._entries = read_hosts()
+        self.entries = read_hosts()
         self.changed()
-
-    @property
-    def entries(self) -> tuple[HostEntry, ...]:
-        """The user's hosts, as they were last read."""
-        return self._entries
 
     def states(self) -> tuple[HostState, ...]:
         """Return all hosts of the book in its order, then others that are used by their address."""
         with self._lock:
             slots = dict(self._slots)
-        names = dict.fromkeys((*(entry.name for entry in self._entries), *slots))
+        names = dict.fromkeys((*(entry.name for entry in self.entries), *slots))
         return tuple(slots[name].state if name in slots else HostState(name=name) for name in names)
 
     def state(self, name: str) -> HostState:

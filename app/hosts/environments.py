@@ -47,9 +47,9 @@ class RemoteEnvironments:
     def _follow(self, order: ManageEnvironments, report: Report) -> EnvironmentAnswer:
         lines = [""]
 
-        def take(said: RunReport) -> None:
-            if isinstance(said, Progressed):
-                lines[0] = said.text
+        def take(report: RunReport) -> None:
+            if isinstance(report, Progressed):
+                lines[0] = report.text
 
         self._link.routes.listen_run(order.number, take)
         answer, is_cancelled = self._link.order(order.number, order), False

@@ -96,8 +96,8 @@ class HostClock:
 
     def now(self) -> ClockAnchor:
         """Return this moment on the host's monotonic clock and this machine's wall clock."""
-        found = self.offset()
-        return ClockAnchor(self._now_ns() + found.offset_ns, time.time_ns(), found.error_ns)
+        offset = self.offset()
+        return ClockAnchor(self._now_ns() + offset.offset_ns, time.time_ns(), offset.error_ns)
 
     def now_ns(self) -> int:
         """Return now on the host's monotonic clock."""
@@ -247,10 +247,10 @@ class Link:
             OSError: The host cannot do it; its text ends a sentence for the user.
             TimeoutError: It was cancelled.
         """
-        found = self.order(number, order).result()
-        if not isinstance(found, answer_type):
+        answer = self.order(number, order).result()
+        if not isinstance(answer, answer_type):
             raise LinkLostError(f"The agent on {self.name} answered something else; update both programs.")
-        return found
+        return answer
 
     def close(self) -> None:
         """End the agent, and with it everything on the host, and wait for that."""
@@ -270,8 +270,8 @@ class Link:
                 if line.endswith(b"\n"):  # else the agent was killed while it wrote
                     self._handle(decoder.decode(line))
         except (msgspec.DecodeError, LineTooLongError):
-            shown = one_line(line[:_MAX_SHOWN_BYTES].decode(errors="replace"))
-            self._lose(f"The agent on {self.name} sent what no agent sends, so the link was closed: {shown}")
+            excerpt = one_line(line[:_MAX_SHOWN_BYTES].decode(errors="replace"))
+            self._lose(f"The agent on {self.name} sent what no agent sends, so the link was closed: {excerpt}")
         except FloodError as error:
             self._lose(f"The agent on {self.name} sends {error}, so the link was closed.")
         else:
@@ -285,14 +285,14 @@ class Link:
             self._notify(f"{self.name} answers again.")
             self.routes.tell_runs(LinkSilent(""))
 
-    def _handle(self, said: Report | SamplerMessage) -> None:
-        match said:
+    def _handle(self, report: Report | SamplerMessage) -> None:
+        match report:
             case Pong():
-                self._take_pong(said)
+                self._take_pong(report)
             case AgentHello():
-                self._greet(said)
+                self._greet(report)
             case _:
-                self.routes.pass_on(said)
+                self.routes.pass_on(report)
 
     def _take_pong(self, pong: Pong) -> None:
         received_ns = time.monotonic_ns()

@@ -45,7 +45,7 @@ def open_host(
         UsageError: No host has that name, or it is no address.
         UserError: It cannot be reached, cannot serve, or is not allowed; with what to do.
     """
-    entries = [find_host(each, consent) for each in split_hosts(word)]
+    entries = [find_host(part, consent) for part in split_hosts(word)]
     if len(entries) == 1:
         return open_entry(entries[0], hz=hz, notify=notify, is_cancelled=is_cancelled)
     with contextlib.ExitStack() as opened:
@@ -53,7 +53,7 @@ def open_host(
         for entry in entries:
             connections.append(open_entry(entry, hz=hz, notify=notify, is_cancelled=is_cancelled))
             opened.callback(connections[-1].close)
-        pool = pool_of([each.host for each in connections], word)
+        pool = pool_of([connection.host for connection in connections], word)
         opened.pop_all()
     return PoolConnection(host=pool, members=tuple(connections))
 
@@ -70,8 +70,9 @@ def open_entry(
     Raises:
         UserError: It cannot be reached, or cannot serve; with what to do.
     """
-    if entry.place.kind == "ray":
+    carrier = carrier_of(entry.full_address)
+    if carrier.address.kind == "ray":
         from app.hosts.ray import connect_cluster
 
-        return connect_cluster(carrier_of(entry.place), name=entry.name, notify=notify, is_cancelled=is_cancelled)
-    return connect(carrier_of(entry.place), name=entry.name, hz=hz, notify=notify, is_cancelled=is_cancelled)
+        return connect_cluster(carrier, name=entry.name, notify=notify, is_cancelled=is_cancelled)
+    return connect(carrier, name=entry.name, hz=hz, notify=notify, is_cancelled=is_cancelled)

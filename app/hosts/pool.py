@@ -39,9 +39,9 @@ def merged_inventory(inventories: Sequence[Inventory], name: str, card: str = ""
     gpus = [gpu for inventory in inventories for gpu in inventory.machine.gpus]
     names = Counter(gpu.name for gpu in gpus if card.lower() in gpu.name.lower())
     if card and not names:
-        found = ", ".join(dict.fromkeys(gpu.name for gpu in gpus)) or "none"
-        raise UserError(f"{name} has no GPU whose name has {card!r} in it; its GPUs are: {found}.")
-    kind = next(iter(sorted(names, key=lambda each: (-names[each], each))), "")
+        gpu_names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus)) or "none"
+        raise UserError(f"{name} has no GPU whose name has {card!r} in it; its GPUs are: {gpu_names}.")
+    kind = next(iter(sorted(names, key=lambda name: (-names[name], name))), "")
     indices = {gpu.uuid: index for index, gpu in enumerate(gpus)}
     devices = [device for inventory in inventories for device in inventory.devices if device.device != HOST]
     machines = [inventory.machine for inventory in inventories]
@@ -54,7 +54,7 @@ def merged_inventory(inventories: Sequence[Inventory], name: str, card: str = ""
         ),
         devices=(
             Device(device=HOST, kind="host", index=-1, name=name),
-            *(msgspec.structs.replace(each, index=indices.get(each.device, each.index)) for each in devices),
+            *(msgspec.structs.replace(device, index=indices.get(device.device, device.index)) for device in devices),
         ),
         driver=next((inventory.driver for inventory in inventories if inventory.driver), None),
         no_gpu_reason=None if gpus else f"No host of {name} has a GPU.",
@@ -145,41 +145,41 @@ class HostPool(Pool):
         count, noted = int(spec.variant["gpus"]) or 1, False
         while True:
             usable = candidate_devices(spec, self.machine)
-            wanted = [device for device in devices if device in usable] or usable
-            for host, its_devices in self._by_host(wanted):
+            candidates = [device for device in devices if device in usable] or usable
+            for host, its_devices in self._by_host(candidates):
                 with contextlib.suppress(LinkLostError):
                     if (lease := host.leases.take(its_devices, count)) is not None:
                         return HostLease(lease.devices, lease.release, host=host)
             if not noted:
                 noted = True
                 notify(describe_wait())
-            if runs_anyway() and (shared := next(self._by_host(wanted), None)) is not None:
+            if runs_anyway() and (shared := next(self._by_host(candidates), None)) is not None:
                 return HostLease(tuple(shared[1][:count]), host=shared[0])
             if wait_for_stop(_RETRY_S):
                 return None
 
-    def _by_host(self, wanted: Sequence[str]) -> Iterator[tuple[Host, list[str]]]:
+    def _by_host(self, devices: Sequence[str]) -> Iterator[tuple[Host, list[str]]]:
         """Yield each host with those of these devices that it has, in the order in which they are wanted."""
         ranked = []
         for host, inventory in _inventories(self.hosts):
             own = {gpu.uuid for gpu in inventory.machine.gpus} | {CPU}
-            if found := [device for device in wanted if device in own]:
-                ranked.append((wanted.index(found[0]), host, found))
-        for _, host, found in sorted(ranked, key=lambda each: each[0]):
-            yield host, found
+            if own_devices := [device for device in devices if device in own]:
+                ranked.append((devices.index(own_devices[0]), host, own_devices))
+        for _, host, own_devices in sorted(ranked, key=lambda member: member[0]):
+            yield host, own_devices
 
 
 def _inventories(hosts: Sequence[Host]) -> list[tuple[Host, Inventory]]:
     """Return each host that is not lost with its inventory; raises `TelemetryError` where all are."""
-    found, lost = [], ""
+    inventories, lost = [], ""
     for host in hosts:
         try:
-            found.append((host, host.inventory()))
+            inventories.append((host, host.inventory()))
         except TelemetryError as error:
             lost = str(error)
-    if not found:
+    if not inventories:
         raise TelemetryError(lost)
-    return found
+    return inventories
 
 
 def pool_of(hosts: Sequence[Host], name: str) -> HostPool:
@@ -210,9 +210,9 @@ class PoolConnection:
 
     def status(self) -> LinkStatus:
         """Return how the link to the member is that is worst off; lost only when all are."""
-        found = [member.status() for member in self.members]
-        alive = [each for each in found if each.lost is None]
-        return max(alive or found, key=lambda each: each.silent_s)
+        statuses = [member.status() for member in self.members]
+        alive = [status for status in statuses if status.lost is None]
+        return max(alive or statuses, key=lambda status: status.silent_s)
 
     def close(self) -> None:
         """Close all members."""

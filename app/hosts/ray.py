@@ -40,7 +40,7 @@ _LOOK_S = 0.1
 _AGENT_TRIES = 3
 _WAITS = "The run waits for {what} of one node of the Ray cluster; free now: {free}."
 RAY_FAILURES = (
-    Failure(rf"^{RAY_MARK} failed (?P<reason>.*)$", "{shown}: {reason}"),
+    Failure(rf"^{RAY_MARK} failed (?P<reason>.*)$", "{label}: {reason}"),
     Failure(rf"^{RAY_MARK} ended (?P<reason>.*)$", "{reason}"),
 )
 
@@ -121,13 +121,13 @@ class RayCluster:
         line = b""
         try:
             for line in lines:
-                said = decoder.decode(line)
+                message = decoder.decode(line)
                 with self._changed:
-                    self._nodes, self.version = said.nodes, said.ray
+                    self._nodes, self.version = message.nodes, message.ray
                 self._notify_changed()
         except (msgspec.DecodeError, LineTooLongError):
-            shown = one_line(line[:200].decode(errors="replace"))
-            self._lose(f"The Ray driver on {self.name} sent what no driver sends, so the link was closed: {shown}")
+            excerpt = one_line(line[:200].decode(errors="replace"))
+            self._lose(f"The Ray driver on {self.name} sent what no driver sends, so the link was closed: {excerpt}")
             self._channel.cut()
         else:
             self._lose(self._channel.why_ended())
@@ -265,11 +265,11 @@ class RayPool(Pool):
 
     def _missing(self, gpus: int, nodes: Sequence[str]) -> str:
         """Return what an agent waits for, in one sentence."""
-        wanted = [node for node in self.cluster.nodes if node.node in nodes]
+        candidates = [node for node in self.cluster.nodes if node.node in nodes]
         if gpus:
-            free = ", ".join(f"{node.name} {node.free_gpus:g} of {node.gpus}" for node in wanted if node.gpus)
+            free = ", ".join(f"{node.name} {node.free_gpus:g} of {node.gpus}" for node in candidates if node.gpus)
             return _WAITS.format(what="1 GPU" if gpus == 1 else f"{gpus} GPUs", free=free or "none")
-        free = ", ".join(f"{node.name} {node.free_cpus:g} of {node.cpus:g}" for node in wanted)
+        free = ", ".join(f"{node.name} {node.free_cpus:g} of {node.cpus:g}" for node in candidates)
         return _WAITS.format(what=f"{self.cpus:g} processors", free=free or "none")
 
     def _connect(self, opened: Opened, placed: RayPlaced, notify: Notify) -> tuple[Connection, tuple[str, ...]]:

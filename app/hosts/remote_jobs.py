@@ -45,9 +45,9 @@ class ScratchFiles:
             UserError: It cannot be read here, or not be written there.
         """
         try:
-            found = path.stat()
+            status = path.stat()
             modified_ns, size, name = self._copies.get(path, (0, 0, ""))
-            if (modified_ns, size) != (found.st_mtime_ns, found.st_size):
+            if (modified_ns, size) != (status.st_mtime_ns, status.st_size):
                 name = self.new_name()
                 self._copy_there(path, name, watch)
                 self.remember(path, name)
@@ -62,8 +62,8 @@ class ScratchFiles:
     def remember(self, path: Path, name: str) -> None:
         """Note that a file there is a copy of this one; the copy that it replaces is removed."""
         _, _, former = self._copies.get(path, (0, 0, ""))
-        found = path.stat()
-        self._copies[path] = (found.st_mtime_ns, found.st_size, name)
+        status = path.stat()
+        self._copies[path] = (status.st_mtime_ns, status.st_size, name)
         if former:
             self.remove(former)
 
@@ -92,11 +92,11 @@ class ScratchFiles:
                 size = 1
                 while file.tell() < size:
                     number = self._link.number()
-                    found = self._ask(number, ReadFile(number=number, name=name, offset=file.tell()))
-                    if not found.data and file.tell() < found.size:
+                    piece = self._ask(number, ReadFile(number=number, name=name, offset=file.tell()))
+                    if not piece.data and file.tell() < piece.size:
                         raise UserError(f"{self._link.name} sent {path.name} incompletely; try again.")
-                    file.write(found.data)
-                    size = found.size
+                    file.write(piece.data)
+                    size = piece.size
             part.replace(path)
         except OSError as error:
             raise write_error(path, error) from error
@@ -110,11 +110,11 @@ class ScratchFiles:
             raise UserError(f"{self._link.name}: {error}; free space there, or look at its permissions.") from error
 
 
-def with_host(said: Said, host: str) -> Said:
+def with_host(message: Said, host: str) -> Said:
     """Return what a worker or a job of a host said, with the host in what would be stored as this machine's."""
-    if not isinstance(said, Calibration):
-        return said
-    return msgspec.structs.replace(said, device=calibrated_device(said.device, host))
+    if not isinstance(message, Calibration):
+        return message
+    return msgspec.structs.replace(message, device=calibrated_device(message.device, host))
 
 
 class RemoteJobs:

@@ -67,24 +67,19 @@ class Routes:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         # Everything below is read and written under the lock; nobody is called under it.
-        self._lost: str | None = None
+        self.lost: str | None = None
         self._answers: dict[int, Future[Numbered]] = {}
         self._telemetry: TakeTelemetry | None = None
         self._runs: dict[int, TakeRun] = {}
-
-    @property
-    def lost(self) -> str | None:
-        """Why the link is lost; None while it is not."""
-        return self._lost
 
     def expect(self, number: int) -> "Future[Numbered]":
         """Return the answer to come to the order of this number; that of a lost link raises `LinkLostError`."""
         answer: Future[Numbered] = Future()
         with self._lock:
-            if self._lost is None:
+            if self.lost is None:
                 self._answers[number] = answer
                 return answer
-        answer.set_exception(LinkLostError(self._lost))
+        answer.set_exception(LinkLostError(self.lost))
         return answer
 
     def listen_telemetry(self, take: TakeTelemetry) -> None:
@@ -104,23 +99,23 @@ class Routes:
         with self._lock:
             self._runs.pop(number, None)
 
-    def pass_on(self, said: Report | SamplerMessage) -> None:
+    def pass_on(self, report: Report | SamplerMessage) -> None:
         """Pass a report on; what nobody waits for any more is dropped. Raises `FloodError`."""
-        match said:
+        match report:
             case RunSaid(run=number) | Progressed(number=number):
                 with self._lock:
                     take_run = self._runs.get(number)
                 if take_run is not None:
-                    take_run(said)
-            case _ if isinstance(said, Numbered):
-                self._answer(said)
+                    take_run(report)
+            case _ if isinstance(report, Numbered):
+                self._answer(report)
             case Pong() | AgentHello():
                 raise TypeError("the link itself takes them")
             case _:
                 with self._lock:
                     take = self._telemetry
                 if take is not None:
-                    take(said)
+                    take(report)
 
     def tell_runs(self, silent: LinkSilent) -> None:
         """Tell all runs that the host is silent, or is heard again."""
@@ -132,9 +127,9 @@ class Routes:
     def lose(self, reason: str) -> bool:
         """Tell everybody that the link is lost; return whether it was not before."""
         with self._lock:
-            if self._lost is not None:
+            if self.lost is not None:
                 return False
-            self._lost = reason
+            self.lost = reason
             answers, self._answers = list(self._answers.values()), {}
             runs, self._runs = list(self._runs.values()), {}
             telemetry, self._telemetry = self._telemetry, None
@@ -147,20 +142,20 @@ class Routes:
         return True
 
     def _check(self) -> None:
-        if self._lost is not None:
-            raise LinkLostError(self._lost)
+        if self.lost is not None:
+            raise LinkLostError(self.lost)
 
-    def _answer(self, said: Numbered) -> None:
+    def _answer(self, report: Numbered) -> None:
         with self._lock:
-            answer = self._answers.pop(said.number, None)
-            take_run = self._runs.get(said.number)
+            answer = self._answers.pop(report.number, None)
+            take_run = self._runs.get(report.number)
         if answer is None:
-            if isinstance(said, Refused) and take_run is not None:
-                take_run(said)
-        elif isinstance(said, Refused):
-            answer.set_exception(refusal_error(said))
+            if isinstance(report, Refused) and take_run is not None:
+                take_run(report)
+        elif isinstance(report, Refused):
+            answer.set_exception(refusal_error(report))
         else:
-            answer.set_result(said)
+            answer.set_result(report)
 
 
 def refusal_error(refused: Refused) -> Exception:

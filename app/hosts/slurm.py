@@ -123,22 +123,22 @@ def login_script(address: Address, script: str) -> str:
 
 def describe_wait(line: str) -> str | None:
     """Return what a line of stderr says about the wait for an allocation; None if it says nothing of it."""
-    if found := re.fullmatch(r"srun: job (\d+) queued and waiting for resources\s*", line):
-        return f"Slurm has queued job {found[1]}; it waits for a node."
-    if found := re.fullmatch(r"srun: job (\d+) has been allocated resources\s*", line):
-        return f"Slurm has allocated a node to job {found[1]}; the agent starts there."
-    mark, _, said = line.strip().partition(" ")
-    if mark != _MARK or said == "no srun":
+    if match := re.fullmatch(r"srun: job (\d+) queued and waiting for resources\s*", line):
+        return f"Slurm has queued job {match[1]}; it waits for a node."
+    if match := re.fullmatch(r"srun: job (\d+) has been allocated resources\s*", line):
+        return f"Slurm has allocated a node to job {match[1]}; the agent starts there."
+    mark, _, status = line.strip().partition(" ")
+    if mark != _MARK or status == "no srun":
         return None
-    if said == "configuring":
+    if status == "configuring":
         return "Slurm has allocated a node, which is being made ready."
-    parts = said.split("|")
+    parts = status.split("|")
     return _describe_place(parts) if len(parts) == 6 else None
 
 
-def _describe_place(said: Sequence[str]) -> str:
-    job, partition, reason, start, place, count = (one_line(text, 60) for text in said)
-    where = f"place {place} of {count}" if place else "its place is unknown"
+def _describe_place(fields: Sequence[str]) -> str:
+    job, partition, reason, start, position, count = (one_line(text, 60) for text in fields)
+    where = f"place {position} of {count}" if position else "its place is unknown"
     expected = f"; expected to start at {start.replace('T', ' ')} there" if start[:1].isdigit() else ""
     why = f" ({reason})" if reason and reason != "None" else ""
     return f"Job {job} waits in the queue of Slurm's partition {partition}: {where}{why}{expected}."
@@ -180,38 +180,38 @@ SLURM_FAILURES = (
     ),
     Failure(
         rf"^{_MARK} no srun",
-        "{shown} has no srun: name a login node of the cluster, or have your shell there find srun without a login.",
+        "{label} has no srun: name a login node of the cluster, or have your shell there find srun without a login.",
     ),
     Failure(
         rf"{_DENIED}Requested (?:node|partition) configuration (?:is )?not available",
-        "The cluster of {shown} has no node with such GPUs, processors and memory in that partition;"
+        "The cluster of {label} has no node with such GPUs, processors and memory in that partition;"
         " `sinfo -o '%P %G %c %m'` there shows what it has.",
     ),
     Failure(
         rf"{_DENIED}.*\(gres\) specification|Invalid (?:--gres|--gpus|generic resource)|Invalid TRES specification",
-        "The cluster of {shown} knows no such GPUs; `sinfo -o '%P %G'` there shows what gres= may ask for.",
+        "The cluster of {label} knows no such GPUs; `sinfo -o '%P %G'` there shows what gres= may ask for.",
     ),
     Failure(
         rf"{_DENIED}(?:Invalid partition name|No partition specified)|[Ii]nvalid partition specified",
-        "The cluster of {shown} has no such partition, or no default one; `sinfo -s` there lists them for partition=.",
+        "The cluster of {label} has no such partition, or no default one; `sinfo -s` there lists them for partition=.",
     ),
     Failure(
         rf"{_DENIED}Invalid account",
-        "You have no such account on {shown}, or not in that partition; `sacctmgr show associations user=$USER` there"
+        "You have no such account on {label}, or not in that partition; `sacctmgr show associations user=$USER` there"
         " lists yours for account=.",
     ),
     Failure(
         rf"{_DENIED}(?P<why>.*(?:time limit|QOS policy).*?)\.?\s*$",
-        "Slurm on {shown} does not accept the job: {why}; ask for less time, or fewer GPUs or jobs.",
+        "Slurm on {label} does not accept the job: {why}; ask for less time, or fewer GPUs or jobs.",
     ),
     Failure(
         rf"{_DENIED}.*Unable to contact slurm controller",
-        "Slurm on {shown} does not answer; try again later, or ask the cluster's administrator.",
+        "Slurm on {label} does not answer; try again later, or ask the cluster's administrator.",
     ),
-    Failure(rf"{_DENIED}(?P<why>.*?)\.?\s*$", "Slurm on {shown} does not accept the job: {why}."),
+    Failure(rf"{_DENIED}(?P<why>.*?)\.?\s*$", "Slurm on {label} does not accept the job: {why}."),
     Failure(
         r"srun: (?:error: |fatal: )?(?P<why>Invalid .*|unrecognized option .*|.*invalid option .*?)\.?\s*$",
-        f"srun on {{shown}} does not accept an option {_ASK}: {{why}}.",
+        f"srun on {{label}} does not accept an option {_ASK}: {{why}}.",
     ),
 )
 """What Slurm's errors mean, the first that fits counts."""

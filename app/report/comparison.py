@@ -47,8 +47,8 @@ def compare_document(comparison: Comparison) -> dict[str, Any]:
         "scaling": scaling_document(comparison.scaling)["scaling"],
         "why": why_document(comparison.why),
         "equality": [
-            {"label": each.name, "runs": list(each.runs), **equality_document(each.found)}
-            for each in comparison.equality
+            {"label": variant.name, "runs": list(variant.runs), **equality_document(variant.equality)}
+            for variant in comparison.equality
         ],
     }
 
@@ -76,8 +76,10 @@ def _warning_document(warning: ComparisonWarning) -> dict[str, Any]:
     return {"text": document.pop("sentence"), **document, "interleave": list(warning.interleave)}
 
 
-def _equivalence_document(found: Equivalence | None) -> dict[str, Any] | None:
-    return None if found is None else {**asdict(found), "level": TESTS_LEVEL, "is_not_slower": found.is_not_slower}
+def _equivalence_document(equivalence: Equivalence | None) -> dict[str, Any] | None:
+    if equivalence is None:
+        return None
+    return {**asdict(equivalence), "level": TESTS_LEVEL, "is_not_slower": equivalence.is_not_slower}
 
 
 def _variant_row(variant: ComparedVariant) -> dict[str, Any]:
@@ -120,7 +122,7 @@ class ExperimentResult:
 
 
 def experiment_result(
-    found: Experiment,
+    experiment: Experiment,
     runs: Sequence[StoredRun],
     tables: Sequence[MeasuredTable] = (),
     margin_pct: float | None = None,
@@ -131,11 +133,12 @@ def experiment_result(
     """
     if not runs:
         none = Verdict(text="No run of this experiment has a result yet.")
-        return ExperimentResult(experiment=found, comparison=Comparison(method=METHOD, verdict=none), tables=tables)
+        comparison = Comparison(method=METHOD, verdict=none)
+        return ExperimentResult(experiment=experiment, comparison=comparison, tables=tables)
     comparison = compare(prepare_comparison(runs), runs[0].row.run, margin_pct=margin_pct)
-    if text := _single_variant_text(found.plan, runs):
+    if text := _single_variant_text(experiment.plan, runs):
         comparison = replace(comparison, verdict=replace(comparison.verdict, text=text))
-    return ExperimentResult(experiment=found, comparison=comparison, tables=tables)
+    return ExperimentResult(experiment=experiment, comparison=comparison, tables=tables)
 
 
 def experiment_document(result: ExperimentResult) -> dict[str, Any]:
@@ -144,16 +147,16 @@ def experiment_document(result: ExperimentResult) -> dict[str, Any]:
     `repeats` are complete rounds of all variants, `half_widths_pct` how narrowly each speed-up is known after them,
     `until_pct` the target precision.
     """
-    found = result.experiment
-    made = stopping_rule(found.plan, [run.row for run in found.runs])
+    experiment = result.experiment
+    rule = stopping_rule(experiment.plan, [run.row for run in experiment.runs])
     return {
-        "experiment": found.plan.name,
-        "state": found.state,
-        "planned": found.planned,
-        "done": found.done,
-        "repeats": made.repeats,
-        "until_pct": found.plan.until_pct,
-        "half_widths_pct": made.half_widths_pct(),
+        "experiment": experiment.plan.name,
+        "state": experiment.state,
+        "planned": experiment.planned,
+        "done": experiment.done,
+        "repeats": rule.repeats,
+        "until_pct": experiment.plan.until_pct,
+        "half_widths_pct": rule.half_widths_pct(),
         "article": [table.document for table in result.tables],
         **compare_document(result.comparison),
     }
@@ -168,14 +171,14 @@ def _single_variant_text(plan: Plan, runs: Sequence[StoredRun]) -> str:
     return f"Only {names[0]} has runs yet: there is nothing to compare it with so far."
 
 
-def runs_in_order(found: Experiment, load: Callable[[int], StoredRun]) -> list[StoredRun]:
+def runs_in_order(experiment: Experiment, load: Callable[[int], StoredRun]) -> list[StoredRun]:
     """Return the runs compared, those of the baseline first, each variant's in the order they were made.
 
     Each has the spec of the variant it counts as: where that leaves the GPUs open, other GPUs are no other variant.
     """
-    rows = [run.row for run in found.runs]
+    rows = [run.row for run in experiment.runs]
     return [
         replace(load(row.run), row=replace(row, spec=spec))
-        for spec in found.plan.variants
+        for spec in experiment.plan.variants
         for row in runs_of_variant(spec, rows)
     ]

@@ -33,16 +33,16 @@ def diff_document(first: StoredRun, second: StoredRun) -> dict[str, Any]:
     means over `measure`, one entry per device; `log` has the lines that only one run has.
     """
     runs = (first, second)
-    found = run_diff(first, second, None)
+    differences = run_diff(first, second, None)
     return {
         "runs": [_head(run.row) for run in runs],
         "parameters": _pairs(*(run.row.spec.variant for run in runs)),
         "metrics": _metrics(*runs),
         "environment": _pairs(*(run.environment for run in runs)),
         "evidence": _pairs(*(run.evidence.actual if run.evidence else {} for run in runs)),
-        "kernels": why_document([found.why])[0],
+        "kernels": why_document([differences.why])[0],
         "samples": [_means(*pair) for pair in paired_means(*runs)],
-        **_texts(found),
+        **_texts(differences),
     }
 
 
@@ -83,8 +83,8 @@ def _means(first: DeviceMeans | None, second: DeviceMeans | None) -> dict[str, A
     }
 
 
-def _texts(found: RunDiff) -> dict[str, Any]:
+def _texts(differences: RunDiff) -> dict[str, Any]:
     return {
         text.key: {side: [c.text for c in text.changes if c.side == side] for side in ("first", "second")}
-        for text in found.texts
+        for text in differences.texts
     }

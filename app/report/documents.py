@@ -33,14 +33,14 @@ from app.viewmodels.format import derived
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.derived import PhaseEnergy
 from app.viewmodels.history.evidence import unchecked_parameters
-from app.viewmodels.run.largest_batch import describe_largest_batch
+from app.viewmodels.run.form import describe_largest_batch
 from workloads.protocol import EvidenceState, RunSpec
 
 
 def training_document(run: StoredRun) -> dict[str, Any] | None:
     """Return all epochs together: seconds of training and of testing, the last accuracy and the best."""
-    found = epoch_totals(run.epochs)
-    return None if found is None else found._asdict()
+    totals = epoch_totals(run.epochs)
+    return None if totals is None else totals._asdict()
 
 
 def epochs_document(run: StoredRun) -> list[dict[str, Any]]:
@@ -92,9 +92,9 @@ def portability_document(checks: Sequence[PortabilityResult]) -> list[dict[str, 
     return [{name: value for name, value in asdict(check).items() if name != "utc_ns"} for check in checks]
 
 
-def equality_document(found: Equality) -> dict[str, Any]:
+def equality_document(equality: Equality) -> dict[str, Any]:
     """Return what a check for equality came to: its state, differences, and what rounding explains."""
-    return {**asdict(found), "state": found.state.replace(" ", "_")}
+    return {**asdict(equality), "state": equality.state.replace(" ", "_")}
 
 
 def combined_state(rows: Sequence[RunRow]) -> EvidenceState | None:
@@ -109,26 +109,26 @@ def verification_document(rows: Sequence[RunRow]) -> dict[str, Any]:
     return {"state": state, "match": match_of(state)}
 
 
-def estimate_document(found: Estimate | None) -> dict[str, Any]:
+def estimate_document(estimate: Estimate | None) -> dict[str, Any]:
     """Return a value with its interval; both None if there is no value."""
     return {
-        "value": found.value if found else None,
-        "interval": list(found.interval) if found and found.interval else None,
+        "value": estimate.value if estimate else None,
+        "interval": list(estimate.interval) if estimate and estimate.interval else None,
     }
 
 
-def largest_batch_document(spec: RunSpec, found: LargestBatch) -> dict[str, Any]:
+def largest_batch_document(spec: RunSpec, search: LargestBatch) -> dict[str, Any]:
     """Return the answer and every trial of a search for the largest batch; `variant` is the first one tried."""
     return {
         "workload": spec.workload,
         "variant": spec.variant,
-        "largest_batch": found.fits,
-        "smallest_that_does_not_fit": found.fails,
-        "step": found.step,
-        "ending": found.ending,
-        "reason": found.reason,
-        "text": describe_largest_batch(found),
-        "tries": [asdict(attempt) for attempt in found.tries],
+        "largest_batch": search.fits,
+        "smallest_that_does_not_fit": search.fails,
+        "step": search.step,
+        "ending": search.ending,
+        "reason": search.reason,
+        "text": describe_largest_batch(search),
+        "tries": [asdict(attempt) for attempt in search.tries],
     }
 
 
@@ -279,8 +279,8 @@ def gpus_document(
     """Return the `gpus` document: each GPU with a reading of each field, what it lacks and why, and the host."""
     devices = [_device(device, readings.get(device.device, {})) for device in inventory.devices]
     for device in devices:
-        if (found := processes.get(device["uuid"])) is not None:
-            device["processes"] = None if found.reason is not None else msgspec.to_builtins(found.processes)
+        if (users := processes.get(device["uuid"])) is not None:
+            device["processes"] = None if users.reason is not None else msgspec.to_builtins(users.processes)
     return {
         "driver": inventory.driver,
         "cuda_driver": inventory.cuda_driver,

@@ -96,8 +96,8 @@ def parquet_file(path: Path, columns: Sequence[FlatColumn]) -> Iterator[WriteRow
         import pyarrow.parquet as pq
     except ImportError as error:
         raise UserError(
-            "Parquet needs the package pyarrow: install it with `pip install 'variantscope[parquet]'`,"
-            " or choose --format csv."
+            "Parquet needs the package pyarrow, which is not installed: install VariantScope's extra parquet, or "
+            "choose another format."
         ) from error
     types = {"integer": pa.int64(), "real": pa.float64(), "text": pa.string(), "utc": pa.timestamp("ns", tz="UTC")}
     schema = pa.schema([(column.name, types[column.kind]) for column in columns])
@@ -166,12 +166,12 @@ def export_files(
         StoppedError: The export was stopped.
     """
     started_s = time.monotonic()
-    with atomic_output(folder) as part, open_flat_tables(database, runs, watch) as found:
+    with atomic_output(folder) as part, open_flat_tables(database, runs, watch) as flat_tables:
         part.mkdir()
         open_table = partial(csv_file, raw_text=True) if raw_text else TABLE_WRITERS[format]
-        for table in found.tables:
+        for table in flat_tables.tables:
             with open_table(part / f"{table.name}.{format}", table.columns) as write:
-                for batch in found.batches(table):
+                for batch in flat_tables.batches(table):
                     write(batch)
         if format == "json":
             _write_documents(database, runs, part / DOCUMENTS, watch)
@@ -220,7 +220,7 @@ def import_document(done: Imported) -> dict[str, Any]:
     """
     return {
         "imported": list(done.runs),
-        "already": [{**asdict(known), "differs": list(known.differs)} for known in done.already],
+        "already": [{**asdict(run), "differs": list(run.differs)} for run in done.already],
         "unfinished": list(done.unfinished),
         "in_trash": list(done.in_trash),
         "queue": list(done.entries),
@@ -278,11 +278,11 @@ def _import_sentences(done: Imported) -> Iterator[str]:
         yield "Imported nothing: the file has no run that is new here."
     if done.already:
         was = "it was" if len(done.already) == 1 else "they were"
-        yield f"Here already, and left as {was}: {format_run_numbers([known.run for known in done.already])}."
+        yield f"Here already, and left as {was}: {format_run_numbers([run.run for run in done.already])}."
     for name, difference in (("note", "another note"), ("tags", "other tags")):
-        if differ := [known.run for known in done.already if name in known.differs]:
+        if differ := [run.run for run in done.already if name in run.differs]:
             yield f"The file has {difference} for {format_run_numbers(differ)}; what is here stays."
-    if deleted := [known.run for known in done.already if known.in_trash]:
+    if deleted := [run.run for run in done.already if run.in_trash]:
         more = ["…"] if len(deleted) > _NAMED else []
         numbers, them = " ".join([*map(str, deleted[:_NAMED]), *more]), "it" if len(deleted) == 1 else "them"
         yield f"In the trash here: {format_run_numbers(deleted)}; `{PROGRAM} restore {numbers}` takes {them} out."

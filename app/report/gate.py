@@ -71,8 +71,8 @@ def judge_gate(comparison: Comparison, margin_pct: float, unfinished: str = "") 
     """
     named = list(zip(comparison.verdict.names, comparison.verdict.results, strict=True))
     others = [(name, result.equivalence) for name, result in named if not result.is_baseline]
-    slower = [name for name, found in others if found is not None and found.decision == "slower"]
-    unknown = [name for name, found in others if found is None or not found.is_not_slower]
+    slower = [name for name, equivalence in others if equivalence is not None and equivalence.decision == "slower"]
+    unknown = [name for name, equivalence in others if equivalence is None or not equivalence.is_not_slower]
     missing = [
         *([] if others else ["Nothing was compared: no two variants have runs."]),
         *filter(None, (unfinished,)),
@@ -90,7 +90,7 @@ def judge_gate(comparison: Comparison, margin_pct: float, unfinished: str = "") 
         reasons=tuple(reasons),
         figures=_figures(named),
         verdict=" ".join(comparison.verdict.sentences) or comparison.verdict.text,
-        warnings=tuple(each for each in comparison.warnings if each.key != EVIDENCE),
+        warnings=tuple(warning for warning in comparison.warnings if warning.key != EVIDENCE),
     )
 
 
@@ -109,20 +109,20 @@ def _figures(named: Sequence[tuple[str, VariantResult]]) -> TextTable:
 
 
 def _row(result: VariantResult) -> tuple[str, ...]:
-    found = result.equivalence
-    ends = found.interval if found else None
+    equivalence = result.equivalence
+    ends = equivalence.interval if equivalence else None
     return (
         str(len(result.runs)),
         units.number(result.throughput.value if result.throughput else None, 4),
         units.ratio(result.speedup.value if result.speedup else None),
         units.interval(ends, 4) or units.ABSENT,
-        "the baseline" if result.is_baseline else _conclusion(found),
+        "the baseline" if result.is_baseline else _conclusion(equivalence),
     )
 
 
-def _conclusion(found: Equivalence | None) -> str:
-    if found is None or not (found.is_not_slower or found.decision == "slower"):
+def _conclusion(equivalence: Equivalence | None) -> str:
+    if equivalence is None or not (equivalence.is_not_slower or equivalence.decision == "slower"):
         return "undecided"
-    margin = units.exactly(found.margin_pct, "%")
+    margin = units.exactly(equivalence.margin_pct, "%")
     words = {"equal": f"equal within {margin}", "cannot tell": f"not slower by more than {margin}"}
-    return words.get(found.decision, f"{found.decision} by more than {margin}")
+    return words.get(equivalence.decision, f"{equivalence.decision} by more than {margin}")

@@ -7,11 +7,10 @@ from app import units
 from app.analysis.comparability import known_value
 from app.paths import program_version
 from app.records import RunRow, StoredRun
-from app.viewmodels.charts.curves import CurvePlot, stored_plot
-from app.viewmodels.charts.model import BarChart
+from app.viewmodels.charts.model import BarChart, Chart
 from app.viewmodels.charts.palette import dash_pattern
 from app.viewmodels.compare.arrangement import Arrangement, column_titles, text_table
-from app.viewmodels.compare.comparison import ChartGallery, ComparedRuns, Comparison, comparison_curves
+from app.viewmodels.compare.comparison import ComparedRuns, Comparison, comparison_curves
 from app.viewmodels.compare.effects import effects_table
 from app.viewmodels.compare.scaling import ScalingView, worst_pairs
 from app.viewmodels.compare.state_warnings import ComparisonWarning
@@ -33,11 +32,15 @@ from app.viewmodels.format.environment import (
 )
 from app.viewmodels.format.naming import run_command
 from app.viewmodels.history.evidence import stored_evidence_view
+from app.viewmodels.plot.model import CurvePlot, stored_plot
 
 _CURVES = ("throughput", "gpu power_mw", "cpu load_pct", "loss")
 ALL_PAIRS = "All pairs that differ only in their GPUs; the charts below are of those that scale worst, one per variant."
 _COLUMNS = 7
 """Columns that fit on paper next to a variant's name; more go into another table below."""
+
+_ABREAST = 4
+"""Variants whose names fit side by side on paper."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +64,7 @@ class ReportModel:
     """The content of a report.
 
     Attributes:
-        made: Number of runs, time and version.
+        origin: Number of runs, time and version.
         effects: A row for each effect of a single setting, if several differ.
         scaling: Pairs of traced runs that have a chart of where their steps go.
         pairs: A row for each pair, if only some have a chart.
@@ -70,7 +73,7 @@ class ReportModel:
     """
 
     title: str
-    made: str
+    origin: str
     shared: str
     verdict: str
     method: str
@@ -78,7 +81,7 @@ class ReportModel:
     notes: tuple[str, ...]
     figures: tuple[TextTable, ...]
     effects: TextTable
-    gallery: ChartGallery
+    charts: tuple[Chart, ...]
     scaling: tuple[ScalingView, ...]
     pairs: TextTable
     why: tuple[WhyView, ...]
@@ -94,7 +97,7 @@ class ReportModel:
     @property
     def leading_charts(self) -> int:
         """Return how many charts stand beside the verdict: that of the speed-ups, of few variants."""
-        charts = self.gallery.charts[:1]
+        charts = self.charts[:1]
         return sum(
             isinstance(chart, BarChart) and chart.key == "speed-up" and len(chart.bars) <= _FEW for chart in charts
         )
@@ -106,16 +109,16 @@ _FEW = 12
 
 def build_report(comparison: Comparison, made_utc_ns: int, article: tuple[ArticleSection, ...] = ()) -> ReportModel:
     """Return the content of a report."""
-    found, rows = comparison.found, comparison.rows
+    compared_runs, rows = comparison.compared_runs, comparison.rows
     names = _variant_names(comparison.table)
     firsts = {numbers[0]: name for numbers, name in names.items()}
-    count, variants = len(rows), len(names)
-    traced = [view for view in comparison.scaling if view.found.few.parts or view.found.many.parts]
+    variants, runs_text = len(names), f"{len(rows)} {units.plural('run', len(rows))}"
+    traced = [view for view in comparison.scaling if view.scaling.few.parts or view.scaling.many.parts]
     drawn = worst_pairs(traced)
     explained = largest_differences(comparison.why)
     return ReportModel(
         title=f"{variants} {units.plural('variant', variants)} compared",
-        made=f"{count} {units.plural('run', count)} · {units.utc_time(made_utc_ns)} · VariantScope {program_version()}",
+        origin=f"{runs_text} · {units.utc_time(made_utc_ns)} · VariantScope {program_version()}",
         shared=comparison.alike,
         verdict=" ".join(comparison.verdict.sentences),
         method=comparison.method,
@@ -123,16 +126,16 @@ def build_report(comparison: Comparison, made_utc_ns: int, article: tuple[Articl
         notes=comparison.notes,
         figures=_figures(comparison.table),
         effects=effects_table(comparison.verdict.effects),
-        gallery=comparison.gallery,
+        charts=comparison.charts,
         scaling=tuple(drawn),
         pairs=_scaling_pairs(traced if len(drawn) < len(traced) else ()),
         why=tuple(explained),
-        why_left_out=sum(view.found is not None for view in comparison.why if view not in explained),
-        curves=_curves(found, names),
-        evidence=_evidence(found.runs, names),
-        common=_common_environment(found.runs),
-        differing=_differing_environment(found.runs),
-        reruns=tuple((firsts[run.row.run], run_command(run)) for run in found.runs if run.row.run in firsts),
+        why_left_out=sum(view.difference is not None for view in comparison.why if view not in explained),
+        curves=_curves(compared_runs, names),
+        evidence=_evidence(compared_runs.runs, names),
+        common=_common_environment(compared_runs.runs),
+        differing=_differing_environment(compared_runs.runs),
+        reruns=tuple((firsts[run.row.run], run_command(run)) for run in compared_runs.runs if run.row.run in firsts),
         runs=_runs(rows),
         article=article,
     )
@@ -148,14 +151,26 @@ def _variant_names(table: CompareTable) -> VariantNames:
 
 
 def _figures(table: CompareTable) -> tuple[TextTable, ...]:
-    """Return the window's table with a row per variant, in pieces that fit on paper; what all say is elsewhere."""
+    """Return the window's table, of few variants with a column each, else a row each and in pieces that fit on paper.
+
+    What all say is elsewhere.
+    """
     rows = Arrangement().rows(table)
     name = table.keys.index(VARIANT)
     left_out = {BASE, RUN, VARIANT, *table.folded}
-    shown = [n for n, key in enumerate(table.keys) if key not in left_out]
+    columns = [n for n, key in enumerate(table.keys) if key not in left_out]
+    if len(rows) <= _ABREAST:
+        figures = (text_table(table, rows, [n]) for n in columns)
+        return (
+            TextTable(
+                head=("", *(row.cells[name].text for row in rows)),
+                rows=tuple((column.head[0], *map(_with_interval, column.rows)) for column in figures),
+                numeric=frozenset(range(1, len(rows) + 1)),
+            ),
+        )
     pieces: list[list[int]] = [[]]
-    for n in shown:
-        if sum(len(column_titles(table.columns[each])) for each in (*pieces[-1], n)) > _COLUMNS:
+    for n in columns:
+        if sum(len(column_titles(table.columns[column])) for column in (*pieces[-1], n)) > _COLUMNS:
             pieces.append([])
         pieces[-1].append(n)
     return tuple(
@@ -163,17 +178,22 @@ def _figures(table: CompareTable) -> tuple[TextTable, ...]:
     )
 
 
+def _with_interval(cells: Sequence[str]) -> str:
+    """Return a figure, with the interval beside it in brackets."""
+    return f"{cells[0]} ({cells[1]})" if cells[1:] not in ((), (units.ABSENT,)) else cells[0]
+
+
 def _scaling_pairs(views: Sequence[ScalingView]) -> TextTable:
     """Return a row for every pair of runs that differ only in their GPUs."""
     return TextTable(
         head=("Variant", "From", "To", "Efficiency", "Speed-up", "Lost to"),
-        rows=tuple((view.variant, *view.sides, view.efficiency, view.speedup, view.found.cause) for view in views),
+        rows=tuple((view.variant, *view.sides, view.efficiency, view.speedup, view.scaling.cause) for view in views),
         numeric=frozenset({3, 4}),
     )
 
 
-def _curves(found: ComparedRuns, names: VariantNames) -> tuple[CurvePlot, ...]:
-    curves = comparison_curves(found, "time")
+def _curves(compared_runs: ComparedRuns, names: VariantNames) -> tuple[CurvePlot, ...]:
+    curves = comparison_curves(compared_runs, "time")
     called = {str(number): f"Run {number} · {name}" for numbers, name in names.items() for number in numbers}
     plots = [
         stored_plot(
@@ -190,13 +210,13 @@ def _evidence(runs: Sequence[StoredRun], names: VariantNames) -> TextTable:
     rows = []
     for numbers, name in names.items():
         variant_runs = [run for run in runs if run.row.run in numbers]
-        shown = next((run for run in variant_runs if run.evidence is not None), variant_runs[0])
-        view = stored_evidence_view(shown)
+        first = next((run for run in variant_runs if run.evidence is not None), variant_runs[0])
+        view = stored_evidence_view(first)
         requested = ", ".join(f"{aspect.name}: {aspect.requested}" for aspect in view.aspects)
         actual = ", ".join(f"{aspect.name}: {aspect.actual}" for aspect in view.aspects)
-        match = cells.plain_text(cells.verified(shown.row)) or units.ABSENT
-        summary = view.badge.detail if shown.evidence else f"{view.badge.title}. {view.badge.detail}"
-        rows.append((name, str(shown.row.run), match, requested, actual, summary))
+        match = cells.plain_text(cells.verified(first.row)) or units.ABSENT
+        summary = view.badge.detail if first.evidence else f"{view.badge.title}. {view.badge.detail}"
+        rows.append((name, str(first.row.run), match, requested, actual, summary))
     head = ("Variant", "Run", "Evidence", "Requested", "Actual", "Summary")
     return TextTable(head=head, rows=tuple(rows), numeric=frozenset({1}))
 
@@ -238,9 +258,9 @@ def _runs(rows: Sequence[RunRow]) -> TextTable:
         )
         for row in rows
     ]
-    shown = [n for n in range(len(head)) if any(row[n] for row in table_rows)]
+    columns = [n for n in range(len(head)) if any(row[n] for row in table_rows)]
     return TextTable(
-        head=tuple(head[n] for n in shown),
-        rows=tuple(tuple(row[n] for n in shown) for row in table_rows),
+        head=tuple(head[n] for n in columns),
+        rows=tuple(tuple(row[n] for n in columns) for row in table_rows),
         numeric=frozenset({0}),
     )

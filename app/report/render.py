@@ -102,7 +102,7 @@ def html_report(report: ReportModel) -> str:
         "report.html.jinja",
         report=report,
         all_pairs=ALL_PAIRS,
-        charts=[draw_chart(chart, PAGE) for chart in report.gallery.charts],
+        charts=[draw_chart(chart, PAGE) for chart in report.charts],
         scaling=scaling_sections(report.scaling, PAGE),
         why=why_sections(report.why, PAGE),
         curves=draw_curves(report.curves, PAGE, WIDTH, _CURVES_NAME) if report.curves else None,
@@ -111,11 +111,11 @@ def html_report(report: ReportModel) -> str:
 
 def markdown_report(report: ReportModel, stem: str) -> RenderedPage:
     """Render the report as Markdown; the names of its chart files begin with `stem`."""
-    charts = {f"{stem}-{chart.key}.svg": draw_chart(chart, LIGHT) for chart in report.gallery.charts}
+    charts = {f"{stem}-{chart.key}.svg": draw_chart(chart, LIGHT) for chart in report.charts}
     if report.curves:
         charts[f"{stem}-over-time.svg"] = draw_curves(report.curves, LIGHT, WIDTH, _CURVES_NAME)
-    scaling = {f"{stem}-scaling-{n}.svg": each for n, each in enumerate(scaling_sections(report.scaling, LIGHT), 1)}
-    why = {f"{stem}-why-{n}.svg": each for n, each in enumerate(why_sections(report.why, LIGHT), 1)}
+    scaling = {f"{stem}-scaling-{n}.svg": part for n, part in enumerate(scaling_sections(report.scaling, LIGHT), 1)}
+    why = {f"{stem}-why-{n}.svg": section for n, section in enumerate(why_sections(report.why, LIGHT), 1)}
     text = _render("report.md.jinja", report=report, all_pairs=ALL_PAIRS, charts=charts, scaling=scaling, why=why)
     sections = {**scaling, **why}.items()
     drawings = {**charts, **{file: section["drawing"] for file, section in sections if section["drawing"]}}
@@ -126,7 +126,7 @@ def render_scaling(views: Sequence[ScalingView], path: Path) -> RenderedPage:
     """Render pairs of runs that differ only in their GPUs, in the format of the path's suffix."""
     if path.suffix.lower() != ".md":
         return RenderedPage(_render("scaling.html.jinja", scaling=scaling_sections(views, PAGE)))
-    sections = {f"{path.stem}-scaling-{n}.svg": each for n, each in enumerate(scaling_sections(views, LIGHT), 1)}
+    sections = {f"{path.stem}-scaling-{n}.svg": section for n, section in enumerate(scaling_sections(views, LIGHT), 1)}
     text = _render("scaling.md.jinja", scaling=sections)
     return RenderedPage(text, {file: section["drawing"].svg(filled=True) for file, section in sections.items()})
 
@@ -149,14 +149,14 @@ def articles_html(repeated: Sequence[ArticleRuns]) -> str:
     """Render the tables of these articles as a piece of HTML."""
     articles = [
         {
-            "title": each.article.title,
+            "title": article_runs.article.title,
             "lines": [
-                *([f"The article measured on {each.article.machine}."] if each.article.machine else []),
-                describe_origin(each.runs),
+                *([f"The article measured on {article_runs.article.machine}."] if article_runs.article.machine else []),
+                describe_origin(article_runs.runs),
             ],
-            "sections": [replace(section, source="") for section in sections_with_runs(each)],
+            "sections": [replace(section, source="") for section in sections_with_runs(article_runs)],
         }
-        for each in repeated
+        for article_runs in repeated
     ]
     return _render("articles.html.jinja", articles=articles)
 

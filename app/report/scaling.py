@@ -15,20 +15,20 @@ from app.viewmodels.format.cells import TextTable
 
 def scaling_document(views: Sequence[ScalingView]) -> dict[str, Any]:
     """Return every pair among the runs; link bytes are what one GPU sends per step, step times are in milliseconds."""
-    return {"level": LEVEL, "scaling": [_scaling_entry(view.found) for view in views]}
+    return {"level": LEVEL, "scaling": [_scaling_entry(view.scaling) for view in views]}
 
 
-def _scaling_entry(found: Scaling) -> dict[str, Any]:
+def _scaling_entry(scaling: Scaling) -> dict[str, Any]:
     return {
-        "kind": found.kind,
-        "speedup": _estimate(found.speedup),
-        "efficiency": _estimate(found.efficiency),
-        "comparisons": found.comparisons,
-        "cause": found.cause,
-        "text": describe_cause(found),
-        "lost_ms": asdict(found.lost) if found.lost else None,
-        "few": _side(found.few),
-        "many": _side(found.many),
+        "kind": scaling.kind,
+        "speedup": _estimate(scaling.speedup),
+        "efficiency": _estimate(scaling.efficiency),
+        "comparisons": scaling.comparisons,
+        "cause": scaling.cause,
+        "text": describe_cause(scaling),
+        "lost_ms": asdict(scaling.lost) if scaling.lost else None,
+        "few": _side(scaling.few),
+        "many": _side(scaling.many),
     }
 
 

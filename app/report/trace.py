@@ -30,7 +30,7 @@ from app.viewmodels.format.derived import phase_energies
 from app.viewmodels.format.kernels import short_kernel_names
 from app.viewmodels.format.naming import short_name
 from app.viewmodels.format.telemetry_fields import ThrottleTracker
-from app.viewmodels.plot.telemetry_buffer import device_label
+from app.viewmodels.plot.panels import device_label
 from workloads.protocol import Evidence, StepKernel, StepTimeline
 
 _NO_ARGS: Mapping[str, Any] = MappingProxyType({})
@@ -112,8 +112,8 @@ class Track:
 
 def _without_absent(args: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out None, and numbers that JSON cannot express."""
-    known = {name: value for name, value in args.items() if value is not None}
-    return {name: value for name, value in known.items() if not isinstance(value, float) or math.isfinite(value)}
+    values = {name: value for name, value in args.items() if value is not None}
+    return {name: value for name, value in values.items() if not isinstance(value, float) or math.isfinite(value)}
 
 
 _THROTTLE_MASK = "throttle_reasons"
@@ -215,8 +215,8 @@ def _throttling_events(columns: SampleColumns, main: Track, threads: Iterator[in
     if ranges := throttling.overlapping(-math.inf, math.inf):
         track = _new_thread(main, threads)
         yield track.name_event(f"{device_label(device)} throttled")
-        for each in ranges:
-            yield track.slice(each.text, "clock_event", round(each.start_s * 1e9), round(each.end_s * 1e9))
+        for interval in ranges:
+            yield track.slice(interval.text, "clock_event", round(interval.start_s * 1e9), round(interval.end_s * 1e9))
 
 
 def _counters(columns: SampleColumns, track: Track) -> Iterator[TraceEvent]:
@@ -250,12 +250,12 @@ def _traced_step(
     names = short_kernel_names([kernel.name for kernel in evidence.kernels])
     processes = {stream.device: next(threads) for stream in step.streams}
     for device, pid in processes.items():
-        whole = Track(pid=pid, tid=pid, zero_ns=run.anchor_t_ns)
-        yield whole.name_event(f"run {run.row.run} · {device} · one traced step", "process_name")
-        yield whole.sort_index_event(index)
-        yield whole.name_event("Step")
-        shown = {"kernels": len(step.kernels), "kernels_left_out": step.left_out}
-        yield whole.slice("one traced step", "step", step.start_ns, step.start_ns + step.duration_ns, shown)
+        step_track = Track(pid=pid, tid=pid, zero_ns=run.anchor_t_ns)
+        yield step_track.name_event(f"run {run.row.run} · {device} · one traced step", "process_name")
+        yield step_track.sort_index_event(index)
+        yield step_track.name_event("Step")
+        counts = {"kernels": len(step.kernels), "kernels_left_out": step.left_out}
+        yield step_track.slice("one traced step", "step", step.start_ns, step.start_ns + step.duration_ns, counts)
     lanes = _lanes(step.kernels)
     tracks = {}
     for number, lane in sorted({*lanes, *((number, 0) for number in range(len(step.streams)))}):
@@ -263,8 +263,8 @@ def _traced_step(
         track = Track(pid=processes[stream.device], tid=next(threads), zero_ns=run.anchor_t_ns)
         yield track.name_event(f"{stream.name}, begun early" if lane else stream.name)
         tracks[number, lane] = track
-    for one, place in zip(step.kernels, lanes, strict=True):
-        track, kernel = tracks[place], evidence.kernels[one.rank]
+    for one, row in zip(step.kernels, lanes, strict=True):
+        track, kernel = tracks[row], evidence.kernels[one.rank]
         yield TraceEvent(
             name=names[one.rank],
             ph="X",

@@ -24,17 +24,17 @@ def why_document(views: Sequence[WhyView]) -> list[dict[str, Any]]:
 
 
 def _entry(view: WhyView) -> dict[str, Any]:
-    found = view.found
+    difference = view.difference
     return {
         "label": view.name,
         "runs": list(view.runs),
         "text": view.sentence,
         "notes": list(view.notes),
-        "examples": found.examples if found else None,
-        "step": _change(found.step) if found else None,
-        "cause": asdict(cause) if found and (cause := find_cause(found)) else None,
-        "parts": [_part(part) for part in found.parts] if found else [],
-        "what_if": [_what_if(each, text) for each, text in zip(view.what_ifs, view.gains, strict=True)],
+        "examples": difference.examples if difference else None,
+        "step": _change(difference.step) if difference else None,
+        "cause": asdict(cause) if difference and (cause := find_cause(difference)) else None,
+        "parts": [_part(part) for part in difference.parts] if difference else [],
+        "what_if": [_what_if(what_if, text) for what_if, text in zip(view.what_ifs, view.gains, strict=True)],
     }
 
 
@@ -54,13 +54,13 @@ def _part(part: Part) -> dict[str, Any]:
         **_change(part.change),
         "kernels": [
             {
-                "name": each.kernel.name,
-                "tensor_cores": each.kernel.tensor_cores,
-                **_change(each.change),
+                "name": kernel.kernel.name,
+                "tensor_cores": kernel.kernel.tensor_cores,
+                **_change(kernel.change),
             }
-            for each in part.kernels
+            for kernel in part.kernels
         ],
-        "causes": [{"kind": each.cause, **_change(each.change)} for each in part.causes],
+        "causes": [{"kind": cause.cause, **_change(cause.change)} for cause in part.causes],
         "more_kernels": {"count": part.more, "difference_ms": part.more_ms},
     }
 

@@ -82,11 +82,11 @@ def resolve_workload(word: str, database: Path, options: ReadOptions | None) -> 
     parsed = parse_workload_path(word)
     if parsed is None:
         return catalog.workload(word)
-    found = load_custom_workloads(*parsed, database, options)
-    if len(found) > 1:
-        choices = ", ".join(f"{parsed[0]}:{each.name.rpartition(':')[2]}" for each in found)
+    workloads = load_custom_workloads(*parsed, database, options)
+    if len(workloads) > 1:
+        choices = ", ".join(f"{parsed[0]}:{workload.name.rpartition(':')[2]}" for workload in workloads)
         raise UsageError(f"There are several workloads in {parsed[0]}; name one: {choices}.")
-    return found[0]
+    return workloads[0]
 
 
 def load_custom_workloads(path: Path, name: str, database: Path, options: ReadOptions | None) -> tuple[Workload, ...]:
@@ -103,19 +103,21 @@ def load_custom_workloads(path: Path, name: str, database: Path, options: ReadOp
     if options is not None:
         require([source_grant(source)], options.consent)
     stored = _load_stored(database, source.sha256) or _StoredFile(source)
-    known = [each for each in stored.workloads if each.name == name or (not name and stored.whole)]
+    is_whole = not name and stored.whole
+    definitions = [definition for definition in stored.workloads if definition.name == name or is_whole]
     # The same text at another path is the same workload, with other data next to it.
     updated = _StoredFile(source, stored.workloads, stored.whole)
-    if not known:
+    if not definitions:
         if options is None:
             raise UnreadFileError(f"{path.name} has not been read yet.")
-        known = [*_describe(source, name, options)]
-        others = [each for each in stored.workloads if each.name not in {new.name for new in known}]
-        updated = _StoredFile(source, (*others, *known), whole=stored.whole or not name)
+        definitions = [*_describe(source, name, options)]
+        names = {definition.name for definition in definitions}
+        others = [other for other in stored.workloads if other.name not in names]
+        updated = _StoredFile(source, (*others, *definitions), whole=stored.whole or not name)
     if updated != stored:
         save_setting(database, custom_source(source.sha256), msgspec.json.encode(updated).decode())
     file = CustomFile(path=source.path, sha256=source.sha256)
-    return tuple(catalog.custom_workload(each, file) for each in known)
+    return tuple(catalog.custom_workload(definition, file) for definition in definitions)
 
 
 def read_source(path: Path) -> Source:

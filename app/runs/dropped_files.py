@@ -1,12 +1,11 @@
-"""What becomes of files that are dropped on the window: said before they are dropped, from the first bytes of each."""
+"""What files are that are dropped on the window, from the first bytes of each."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from app.errors import UserError, read_error
-from app.paths import PROGRAM
 from app.recording import is_recording
 from app.runs.experiment.presets import load_preset
 from app.storage.files import database_application
@@ -24,15 +23,15 @@ _MAX_FILES = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedFile:
-    """One file: what it is, None where it cannot be taken, and a sentence on what will happen, or why it cannot."""
+    """One file: what it is, or None and why it cannot be taken."""
 
     path: Path
     kind: DropKind | None
-    text: str
+    refusal: str = ""
 
 
-def describe_files(paths: Sequence[Path], database: Path, *, busy: bool) -> tuple[DroppedFile, ...]:
-    """Return what becomes of files.
+def sort_files(paths: Sequence[Path], database: Path, *, busy: bool) -> tuple[DroppedFile, ...]:
+    """Return what each file is.
 
     Args:
         paths: The files.
@@ -40,64 +39,55 @@ def describe_files(paths: Sequence[Path], database: Path, *, busy: bool) -> tupl
         busy: Whether something runs.
     """
     if len(paths) > _MAX_FILES:
-        text = f"{len(paths)} files are too many at once: {_MAX_FILES} at most."
-        return (DroppedFile(path=paths[0], kind=None, text=text),)
-    found = [_describe(path, database, busy=busy) for path in paths]
-    if sum(each.kind == "trace" for each in found) < 2:
-        return tuple(found)
+        refusal = f"{len(paths)} files are too many at once: {_MAX_FILES} at most."
+        return (DroppedFile(path=paths[0], kind=None, refusal=refusal),)
+    files = [_sort(path, database, busy=busy) for path in paths]
+    if sum(file.kind == "trace" for file in files) < 2:
+        return tuple(files)
     only_one = "Only one trace can be replayed at a time."
-    return tuple(
-        DroppedFile(path=each.path, kind=None, text=only_one) if each.kind == "trace" else each for each in found
-    )
+    return tuple(replace(file, kind=None, refusal=only_one) if file.kind == "trace" else file for file in files)
 
 
-def _describe(path: Path, database: Path, *, busy: bool) -> DroppedFile:
+def _sort(path: Path, database: Path, *, busy: bool) -> DroppedFile:
     try:
-        kind, text = _look_into(path, database, busy=busy)
+        return DroppedFile(path=path, kind=_kind(path, database, busy=busy))
     except OSError as error:
-        kind, text = None, str(read_error(path, error))
+        refusal = str(read_error(path, error))
     except (UserError, UsageError) as error:
-        kind, text = None, str(error)
-    return DroppedFile(path=path, kind=kind, text=text)
+        refusal = str(error)
+    return DroppedFile(path=path, kind=None, refusal=refusal)
 
 
-def _look_into(path: Path, database: Path, *, busy: bool) -> tuple[DropKind | None, str]:
+def _kind(path: Path, database: Path, *, busy: bool) -> DropKind:
+    """Return what a file is; raises `UserError` for one that cannot be taken."""
     if path.is_dir():
-        return None, f"A folder cannot be taken. {_TAKEN}"
+        raise UserError(f"A folder cannot be taken. {_TAKEN}")
     if not path.is_file():
-        return None, "There is no such file."
-    if (application := database_application(path)) is not None:
-        if application != APPLICATION_ID:
-            return None, "This is another program's database."
+        raise UserError("There is no such file.")
+    if (application := database_application(path)) is not None or is_recording(path):
+        if application not in (None, APPLICATION_ID):
+            raise UserError("This is another program's database.")
         if path.samefile(database):
-            return None, "This database is already open in this window."
-        return _as_import("Adds its runs to History, and its unfinished experiments to the queue.", busy=busy)
-    if is_recording(path):
-        return _as_import("Adds its run to History.", busy=busy)
-    match path.suffix.lower():
-        case ".py":
-            when = " when the current run has ended" if busy else ""
-            return (
-                "workload",
-                f"Asks whether to run it{when}: that reads its workloads, and chooses the first one in the form.",
+            raise UserError("This database is already open in this window.")
+        if busy:
+            raise UserError(
+                "A run is active, and an import would disturb it. Drop the file again when the run has ended."
             )
-        case ".toml":
-            return "preset", f"Lists the experiment “{load_preset(str(path)).title}” among the prepared ones."
+        return "database"
+    if path.suffix.lower() == ".py":
+        return "workload"
+    if path.suffix.lower() == ".toml":
+        load_preset(str(path))
+        return "preset"
     if is_trace(path):
         if busy:
-            return None, "A run is active. Replay this trace when it has ended."
-        return "trace", "Replays its telemetry on Run."
+            raise UserError("A run is active. Replay this trace when it has ended.")
+        return "trace"
     if _is_timeline(path):
-        return None, "This is a timeline for Perfetto; open it at ui.perfetto.dev."
+        raise UserError("This is a timeline for Perfetto; open it at ui.perfetto.dev.")
     if path.suffix.lower() in _TABLES:
-        return None, f"Exported tables cannot be added. Export runs as a database: `{PROGRAM} export RUNS my.vscope`."
-    return None, f"This is not a file of this program. {_TAKEN}"
-
-
-def _as_import(text: str, *, busy: bool) -> tuple[DropKind | None, str]:
-    if busy:
-        return None, "A run is active, and an import would disturb it. Drop the file again when the run has ended."
-    return "database", f"{text} Ctrl+Z undoes it."
+        raise UserError("Exported tables cannot be added: export the runs as a recording, a .vscope file.")
+    raise UserError(f"This is not a file of this program. {_TAKEN}")
 
 
 def _is_timeline(path: Path) -> bool:

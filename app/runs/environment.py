@@ -71,11 +71,11 @@ def _os_name() -> str:
 
 def sources_hash(root: Path = ROOT) -> str:
     """Return a hash of everything that a worker imports of the program: all sources of `workloads`."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted((root / "workloads").rglob("*.py")):
         text = path.read_bytes()
-        found.update(f"{path.relative_to(root).as_posix()}\0{len(text)}\0".encode() + text)
-    return found.hexdigest()[:_HASH_DIGITS]
+        digest.update(f"{path.relative_to(root).as_posix()}\0{len(text)}\0".encode() + text)
+    return digest.hexdigest()[:_HASH_DIGITS]
 
 
 def git_commit(root: Path = ROOT) -> str | None:
@@ -97,10 +97,10 @@ def _git_output(root: Path, *words: str) -> bytes | None:
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     command = ["git", "-C", str(root), *words]
     try:
-        found = subprocess.run(command, capture_output=True, timeout=_GIT_S, env=environment, check=False)
+        process = subprocess.run(command, capture_output=True, timeout=_GIT_S, env=environment, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return found.stdout if found.returncode == 0 else None
+    return process.stdout if process.returncode == 0 else None
 
 
 def processor_state(cpus: Path = _CPUS, cgroups: Path = Path("/sys/fs/cgroup")) -> dict[str, str]:
@@ -128,7 +128,7 @@ def format_ranges(numbers: Iterable[int]) -> str:
             ranges[-1][1:] = [number]
         else:
             ranges.append([number])
-    return ",".join("-".join(map(str, each)) for each in ranges)
+    return ",".join("-".join(map(str, ends)) for ends in ranges)
 
 
 def _cpu_quota(cgroups: Path) -> str:

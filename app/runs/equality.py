@@ -82,11 +82,11 @@ class EqualityChecker:
             baselines: dict[int, _Computed | str] = {}
             for spec in specs:
                 try:
-                    found = self._check(spec, Path(folder), baselines)
+                    check = self._check(spec, Path(folder), baselines)
                 except TimeoutError:
                     return
-                _log.info("equality of %s: %s", spec.variant, found)
-                yield spec, found
+                _log.info("equality of %s: %s", spec.variant, check)
+                yield spec, check
 
     def _check(self, spec: RunSpec, folder: Path, baselines: dict[int, "_Computed | str"]) -> EqualityCheck:
         """Return the check of one variant; raises `TimeoutError` once it may not go on."""
@@ -96,22 +96,22 @@ class EqualityChecker:
                 raise _NotComparableError(reason)
             parts = common_parts(spec, self.baseline)
             reference = self._baseline(parts, folder, baselines)
-            found = self._compute(spec, parts, folder / "variant.npz", reference.path)
-            return self._compared(found, reference, utc_ns, tolerances(spec, self.baseline)[0])
+            computation = self._compute(spec, parts, folder / "variant.npz", reference.path)
+            return self._compared(computation, reference, utc_ns, tolerances(spec, self.baseline)[0])
         except _NotComparableError as error:
             return EqualityCheck(utc_ns=utc_ns, baseline=self.baseline.variant, reason=str(error))
 
-    def _baseline(self, parts: int, folder: Path, known: dict[int, "_Computed | str"]) -> _Computed:
+    def _baseline(self, parts: int, folder: Path, baselines: dict[int, "_Computed | str"]) -> _Computed:
         """Return what the baseline computes of the batch in so many parts, computed once."""
-        if parts not in known:
+        if parts not in baselines:
             try:
-                known[parts] = self._compute(self.baseline, parts, folder / f"baseline{parts}.npz", None)
+                baselines[parts] = self._compute(self.baseline, parts, folder / f"baseline{parts}.npz", None)
             except _NotComparableError as error:
-                known[parts] = f"of the baseline: {error}"
-        found = known[parts]
-        if isinstance(found, str):
-            raise _NotComparableError(found)
-        return found
+                baselines[parts] = f"of the baseline: {error}"
+        baseline = baselines[parts]
+        if isinstance(baseline, str):
+            raise _NotComparableError(baseline)
+        return baseline
 
     def _compute(self, spec: RunSpec, parts: int, path: Path, start: Path | None) -> _Computed:
         checked = spec_to_check(spec, self.baseline)
@@ -153,18 +153,18 @@ class EqualityChecker:
         finally:
             lease.release()
 
-    def _compared(self, found: _Computed, reference: _Computed, utc_ns: int, explained: float) -> EqualityCheck:
+    def _compared(self, computation: _Computed, reference: _Computed, utc_ns: int, explained: float) -> EqualityCheck:
         """Return the check of two results, begun at `utc_ns`; `explained` is what rounding explains of the loss."""
-        pairs = zip(found.result.batch, reference.result.batch, strict=False)
-        if len(found.result.batch) != len(reference.result.batch) or not all(
+        pairs = zip(computation.result.batch, reference.result.batch, strict=False)
+        if len(computation.result.batch) != len(reference.result.batch) or not all(
             math.isclose(one, other, rel_tol=_BATCH_TOLERANCE, abs_tol=_BATCH_TOLERANCE) for one, other in pairs
         ):
             raise _NotComparableError("its batch is another one")
-        losses, losses_of_baseline = found.result.losses, reference.result.losses
+        losses, losses_of_baseline = computation.result.losses, reference.result.losses
         for twice in filter(None, (losses, losses_of_baseline)):
             if relative_difference(*twice) > explained:
                 raise _NotComparableError("the loss of one batch changes from step to step, as with random masks")
-        with np.load(found.path) as mine, np.load(reference.path) as theirs:
+        with np.load(computation.path) as mine, np.load(reference.path) as theirs:
             names = [str(name) for name in theirs["names"]]
             keys = [f"gradient{number}" for number in range(len(names))]
             if [mine[key].shape for key in keys if key in mine] != [theirs[key].shape for key in keys]:

@@ -148,12 +148,12 @@ class Host:
             The lease; None if the wait was given up.
         """
         usable = candidate_devices(spec, self.machine)
-        wanted = [device for device in devices if device in usable] or usable
+        candidates = [device for device in devices if device in usable] or usable
         count = int(spec.variant["gpus"]) or 1
         return self.leases.wait(
-            wanted,
+            candidates,
             count,
-            on_wait=lambda: notify(describe_wait(self.leases.describe_holder(wanted))),
+            on_wait=lambda: notify(describe_wait(self.leases.describe_holder(candidates))),
             wait_for_stop=wait_for_stop,
             runs_anyway=runs_anyway,
         )

@@ -13,8 +13,15 @@ from app.runs.launcher import BrokenMessage, Exited, LocalWorker, ProcessSpec
 from app.runs.leases import DeviceLeases, sleep_unstoppable
 from app.runs.pipes import fatal_message
 from app.samples import LogLine
-from workloads.catalog import default_interpreter
-from workloads.job_protocol import ComputeGradients, JobFailed, JobRequest, JobResult, decode_job_result
+from workloads.catalog import FRAMEWORKS, default_interpreter
+from workloads.job_protocol import (
+    ComputeGradients,
+    JobFailed,
+    JobRequest,
+    JobResult,
+    decode_job_result,
+    framework_of_job,
+)
 
 Kind = TypeVar("Kind", bound=JobResult)
 Notify = Callable[[str], None]
@@ -68,25 +75,26 @@ def run_job(request: JobRequest, result_type: type[Kind], is_overdue: Callable[[
         TimeoutError: It was overdue; its process is gone.
     """
     interpreter = request.spec.variant.get("interpreter", "") if isinstance(request, ComputeGradients) else ""
+    framework = FRAMEWORKS[framework_of_job(request)]
     events: queue.SimpleQueue[_JobEvent] = queue.SimpleQueue()
-    spec = ProcessSpec.current(_JOB_COMMAND, str(interpreter) or default_interpreter())
+    spec = ProcessSpec.current(_JOB_COMMAND, str(interpreter) or default_interpreter(framework))
     worker = LocalWorker(spec.start(), events.put, decode_job_result)
     worker.listen()
     worker.send(request)
     try:
-        said = _listen(events, is_overdue)
+        output = _listen(events, is_overdue)
     except BaseException:
         worker.kill()
         _listen(events, None)
         raise
-    result = said.result
+    result = output.result
     if result is None:
-        last = _last_log_line(said.log)
-        raise JobCrashedError(f"The process that did this ended with exit status {said.exit_code}: {last}")
+        last = _last_log_line(output.log)
+        raise JobCrashedError(f"The process that did this ended with exit status {output.exit_code}: {last}")
     if isinstance(result, BrokenMessage):
         raise JobCrashedError(f"The process that did this broke the protocol: {result.reason}")
     if isinstance(result, JobFailed):
-        log = "\n".join(said.log)
+        log = "\n".join(output.log)
         traceback = log[log.find("Traceback") :] if "Traceback" in log else ""
         raise JobError("\n".join(filter(None, (result.reason, traceback))))
     if not isinstance(result, result_type):
@@ -95,7 +103,7 @@ def run_job(request: JobRequest, result_type: type[Kind], is_overdue: Callable[[
 
 
 @dataclass(slots=True)
-class _Said:
+class _JobOutput:
     """What a job's process said: its first result, and the last lines of its log."""
 
     result: JobResult | BrokenMessage | None = None
@@ -103,9 +111,9 @@ class _Said:
     exit_code: int | None = 0
 
 
-def _listen(events: "queue.SimpleQueue[_JobEvent]", is_overdue: Callable[[], bool] | None) -> _Said:
+def _listen(events: "queue.SimpleQueue[_JobEvent]", is_overdue: Callable[[], bool] | None) -> _JobOutput:
     """Return what a process says until it ends; raises `TimeoutError` once it is overdue."""
-    said = _Said()
+    output = _JobOutput()
     while True:
         try:
             event = events.get(timeout=_LOOK_S)
@@ -113,14 +121,14 @@ def _listen(events: "queue.SimpleQueue[_JobEvent]", is_overdue: Callable[[], boo
             event = None
         match event:
             case Exited(exit_code=exit_code):
-                said.exit_code = exit_code
-                return said
+                output.exit_code = exit_code
+                return output
             case LogLine(text=text):
-                said.log.append(text)
+                output.log.append(text)
             case None:
                 pass
             case _:
-                said.result = said.result or event
+                output.result = output.result or event
         if is_overdue is not None and is_overdue():
             raise TimeoutError
 

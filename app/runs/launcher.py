@@ -23,7 +23,7 @@ from app.paths import ROOT, python_environment
 from app.runs.environment import sources_hash
 from app.runs.pipes import discard, log_lines, message_lines
 from app.samples import LogLine
-from workloads.catalog import default_interpreter, find_python, missing_python
+from workloads.catalog import default_interpreter, find_python, framework_of, missing_python
 from workloads.protocol import Message, ProtocolError, Start, decode_message, encode
 
 
@@ -197,7 +197,7 @@ class ProcessSpec:
 
 def requested_interpreter(start: Start) -> str:
     """Return the environment that an order names, else this machine's default; "" is the program's own."""
-    return str(start.spec.variant.get("interpreter", "")) or default_interpreter()
+    return str(start.spec.variant.get("interpreter", "")) or default_interpreter(framework_of(start.spec.variant))
 
 
 class LocalLauncher:

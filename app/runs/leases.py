@@ -175,8 +175,8 @@ class Leases(DeviceLeases):
             return ""
         names = {f"@{_lock_name(device)}" for device in devices}
         with contextlib.suppress(psutil.Error, OSError):
-            sockets = (found for found in psutil.net_connections("unix") if str(found.laddr) in names)
-            for pid in (found.pid for found in sockets if found.pid):
+            sockets = (socket for socket in psutil.net_connections("unix") if str(socket.laddr) in names)
+            for pid in (socket.pid for socket in sockets if socket.pid):
                 if pid == os.getpid():
                     return "another run of this program"
                 process = psutil.Process(pid)
@@ -186,17 +186,17 @@ class Leases(DeviceLeases):
 
     def _lock(self, device: str) -> int | None:
         name = _lock_name(device)
-        shown = device
+        lock_name = device
         try:
             if self._folder is None and sys.platform == "linux":
                 return _bind(name)
             path = (self._folder or _user_folder()) / f"{name}.lock"
-            shown = str(path)
+            lock_name = str(path)
             return _lock_file(path)
         except OSError as error:
             raise UserError(
-                f"{shown} cannot be locked ({error.strerror}); delete it if it is no lock file, or name a folder that"
-                f" you can write to in {FOLDER_VARIABLE}."
+                f"{lock_name} cannot be locked ({error.strerror}); delete it if it is no lock file, or name a folder"
+                f" that you can write to in {FOLDER_VARIABLE}."
             ) from error
 
 
@@ -230,8 +230,8 @@ def _lock_file(path: Path) -> int | None:
     In a folder of the user's own nobody else can open it. In one that others may write to they can, but not change it:
     a lock needs no right to write.
     """
-    found = path.parent.stat()
-    is_private = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    status = path.parent.stat()
+    is_private = status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return lock_or_close(_open_regular(path, 0o600 if is_private else 0o644))
 
 

@@ -1,5 +1,7 @@
 """Make one run on a host: lease devices, start the worker, watch it, and emit what happens as events; no database."""
 
+import contextlib
+import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -17,11 +19,12 @@ from app.runs.supervisor import Inbox, StopRequested, Supervisor
 from app.samples import HOST, Device, DeviceLost, FieldsUpdated, GpuProcess, Inventory, Processes, TelemetryGap, Waiting
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
+from workloads.catalog import framework_of
 from workloads.protocol import EnvironmentInfo, PhaseStarted, Start
 
 
 class OtherProcesses:
-    """Processes other than the run's worker on its GPUs, as the driver lists them every few seconds.
+    """Processes other than the run's worker and what that started on its GPUs, as the driver lists them now and then.
 
     Inside some containers the driver uses process ids of the host. A worker that is never listed is therefore taken to
     be one of the processes listed, and only the others count. It is none of those that were listed before it started.
@@ -36,10 +39,16 @@ class OtherProcesses:
 
     def add(self, listed: Processes) -> None:
         """Add one list of one GPU."""
-        others = {each.pid: each for each in listed.processes if each.pid != self._worker_pid}
+        others = {process.pid: process for process in listed.processes if not self._is_of_run(process.pid)}
         self._worker_listed |= len(others) < len(listed.processes)
         self._seen = self._seen | others
         self._max_at_once = max(self._max_at_once, len(others.keys() - self._earlier_pids))
+
+    def _is_of_run(self, pid: int) -> bool:
+        """Return whether a process is the worker, or one of its session, as a rank is that it started."""
+        with contextlib.suppress(OSError):  # it is gone, or another system's
+            return pid == self._worker_pid or os.getsid(pid) == self._worker_pid
+        return False
 
     @property
     def description(self) -> str:
@@ -116,8 +125,8 @@ class TelemetryRecorder:
     def environment(self) -> Mapping[str, str]:
         """Who else used the run's GPUs and why that may be unknown, for its environment; empty if nobody was seen."""
         description = self._other_processes.description if self._other_processes is not None else ""
-        found = {OTHERS_ON_GPU_KEY: description, OTHERS_UNKNOWN_KEY: self._feed.unlisted_reason(self._recorded)}
-        return {key: text for key, text in found.items() if text}
+        facts = {OTHERS_ON_GPU_KEY: description, OTHERS_UNKNOWN_KEY: self._feed.unlisted_reason(self._recorded)}
+        return {key: text for key, text in facts.items() if text}
 
     def stop(self) -> None:
         """Stop recording."""
@@ -378,7 +387,9 @@ class RunMaker:
 
     def _pass(self, event: RunEvent) -> None:
         if isinstance(event, RunEnded):
-            outcome = with_commands(with_file_name(event.outcome, self._start.spec.workload), self._host.name)
+            spec = self._start.spec
+            outcome = with_file_name(event.outcome, spec.workload)
+            outcome = with_commands(outcome, self._host.name, framework_of(spec.variant))
             event = msgspec.structs.replace(event, outcome=outcome)
         self._emit(event)
 

@@ -11,7 +11,7 @@ from app.environments.known import command_to_add
 from app.events import Outcome
 from app.paths import PROGRAM
 from app.samples import Device
-from workloads.catalog import FRAMEWORK, is_custom
+from workloads.catalog import FRAMEWORK, Framework, is_custom
 from workloads.protocol import Finished, WorkerOutcome
 
 BROKEN_PYTHON = "The Python of this run is none that can make runs, or is broken:"
@@ -76,16 +76,16 @@ def with_file_name(outcome: Outcome, workload: str) -> Outcome:
     return replace(outcome, reason=f"{workload.partition(':')[0]}: {outcome.reason}")
 
 
-def with_commands(outcome: Outcome, host: str) -> Outcome:
+def with_commands(outcome: Outcome, host: str, framework: Framework = FRAMEWORK) -> Outcome:
     """Return the outcome; commands about environments in its reason are whole, and it names the host.
 
     What refuses a run there knows neither how this program is called nor the host's name; "" is this machine.
     """
-    reason = (outcome.reason or "").replace("`env add`", command_to_add(host))
+    reason = (outcome.reason or "").replace("`env add`", command_to_add(host, framework))
     if host:
         reason = reason.replace("on this machine", f"on {host}")
-    whole = _COMMAND.sub(rf"`{PROGRAM} env \1{f' --on {host}' if host else ''}`", reason)
-    return replace(outcome, reason=whole or None)
+    sentence = _COMMAND.sub(rf"`{PROGRAM} env \1{f' --on {host}' if host else ''}`", reason)
+    return replace(outcome, reason=sentence or None)
 
 
 def _derive_outcome(ending: WorkerExit) -> Outcome:
@@ -136,5 +136,5 @@ def _crash_reason(ending: WorkerExit) -> str:
 
 def _signal_name(number: int) -> str:
     """Return the name of a signal, or its number if it has none (the real-time signals)."""
-    known = {known.value: known.name for known in signal.Signals}
-    return known.get(number, f"signal {number}")
+    names = {member.value: member.name for member in signal.Signals}
+    return names.get(number, f"signal {number}")

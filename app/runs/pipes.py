@@ -148,8 +148,8 @@ class BoundedLog:
 
     def _extend(self, data: bytes) -> None:
         """Add bytes without a newline to the present line."""
-        overwritten, found, rest = data.rpartition(b"\r")
-        if found:
+        overwritten, separator, rest = data.rpartition(b"\r")
+        if separator:
             self._set_state((self._line + overwritten).rpartition(b"\r")[2])
             self._line, self._cut_bytes = b"", 0
         room = _LINE_BYTES - len(self._line)
@@ -180,12 +180,12 @@ class BoundedLog:
         *lines, rest = self._last.split(b"\n")
         if len(self._last) == _LAST_BYTES:
             lines = lines[1:]  # the first one has lost its beginning
-        shown = lines[-min(_LAST_LINES, self._left_out) :]
-        left_out = self._left_out - len(shown)
+        tail = lines[-min(_LAST_LINES, self._left_out) :]
+        left_out = self._left_out - len(tail)
         self._left_out, self._last, self._due_s = 0, b"", None
         if left_out:
             yield f"(… {left_out:,} lines left out: more than {_LINES_PER_S} per second for long)"
-        yield from (_text(line[-_LINE_BYTES:]) for line in shown)
+        yield from (_text(line[-_LINE_BYTES:]) for line in tail)
         self._extend(rest)
 
 
@@ -196,5 +196,5 @@ def _text(line: bytes) -> str:
 
 def fatal_message(line: str) -> str | None:
     """Return the text of a log line by which a library aborts (Abseil's `F0000 … file.cc:1] text`), else None."""
-    found = _FATAL.match(line)
-    return found.group(1)[:_MAX_FATAL_CHARS] if found else None
+    match = _FATAL.match(line)
+    return match.group(1)[:_MAX_FATAL_CHARS] if match else None

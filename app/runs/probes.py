@@ -46,12 +46,12 @@ def calibrate(host: Host, store: Store, precisions: Sequence[str], notify: Notif
             yield CalibrationResult(calibration, previous)
 
 
-def _precisions(machine: Machine, wanted: Sequence[str]) -> list[str]:
+def _precisions(machine: Machine, words: Sequence[str]) -> list[str]:
     """Return the precisions to calibrate in: those wanted, else all that the machine can compute in."""
-    known = catalog.PRECISION
-    names = [str(catalog.parse(known, word)) for word in wanted] or [choice.value for choice in known.choices]
+    parameter = catalog.PRECISION
+    names = [str(catalog.parse(parameter, word)) for word in words] or [choice.value for choice in parameter.choices]
     reasons = {name: catalog.precision_refusal(name, machine) for name in names}
-    if wanted and (refused := next(filter(None, reasons.values()), None)):
+    if words and (refused := next(filter(None, reasons.values()), None)):
         raise UserError(refused)
     return [name for name in names if reasons[name] is None]
 

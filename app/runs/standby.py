@@ -31,7 +31,7 @@ from app.runs.launcher import (
 )
 from app.runs.leases import CPU, DeviceLeases, Lease
 from app.samples import LogLine
-from workloads.catalog import default_interpreter
+from workloads.catalog import FRAMEWORK, default_interpreter, framework_of
 from workloads.protocol import STANDBY, Hello, Start, decode_message
 
 _log = logging.getLogger("variantscope.worker")
@@ -55,13 +55,13 @@ class StandbyLauncher:
     Thread: any; `launch` as of `Launcher`.
     """
 
-    def __init__(self, leases: DeviceLeases, wanted: Callable[[], bool], command: tuple[str, ...] = WORKER) -> None:
+    def __init__(self, leases: DeviceLeases, is_wanted: Callable[[], bool], command: tuple[str, ...] = WORKER) -> None:
         """Start no worker yet.
 
-        `wanted` returns whether to have standby workers; it is called before each is started, on the launcher's thread.
+        `is_wanted` returns whether to have standby workers; it is called before each start, on the launcher's thread.
         """
         self._importing = _ImportLease(leases)
-        self._wanted = wanted
+        self._is_wanted = is_wanted
         self._command = (*command, STANDBY)
         self._cold = LocalLauncher(command)
         # On Linux a worker dies with the thread that started it, so this thread lasts as long as the launcher.
@@ -76,7 +76,8 @@ class StandbyLauncher:
     def launch(self, start: Start, post: Post) -> Worker:
         """Give the order to the oldest standby worker that fits, even if it still imports, else to a new worker."""
         interpreter = requested_interpreter(start)
-        standby = self._take_matching(ProcessSpec.current(self._command, interpreter))
+        ahead = framework_of(start.spec.variant) is FRAMEWORK  # the one that standby workers import
+        standby = self._take_matching(ProcessSpec.current(self._command, interpreter)) if ahead else None
         counted_post = self._count_run(post)
         served = standby.serve(start, counted_post) if standby is not None else None
         if served is not None:
@@ -86,7 +87,8 @@ class StandbyLauncher:
         except OSError:
             self._count_end()
             raise
-        self._interpreter = interpreter
+        if ahead:
+            self._interpreter = interpreter
         self.prepare()
         return worker
 
@@ -127,7 +129,7 @@ class StandbyLauncher:
             self._running -= 1
 
     def _start_missing(self) -> None:
-        if not self._wanted():
+        if not self._is_wanted():
             _log.debug("no standby worker is wanted")
             self._clear()
             return
@@ -218,7 +220,7 @@ class _StandbyWorker:
         # Guards what follows, and that stored events are posted before the first that comes after them.
         self._lock = threading.Lock()
         self._ready = threading.Event()
-        self._gone = threading.Event()
+        self._exited = threading.Event()
         self._events: list[WorkerEvent] = []
         self._post: Post | None = None
         self._discarded = False
@@ -231,7 +233,7 @@ class _StandbyWorker:
     @property
     def is_alive(self) -> bool:
         """Whether its process lives."""
-        return not self._gone.is_set()
+        return not self._exited.is_set()
 
     def wait_ready(self) -> bool:
         """Wait until it has imported or ended; return whether it lives then."""
@@ -248,7 +250,7 @@ class _StandbyWorker:
         """
         if self._worker.has_exited:
             # Its watcher has not posted `Exited` yet; not under the lock, which `_receive` needs for that.
-            self._gone.wait(_GONE_S)
+            self._exited.wait(_GONE_S)
         with self._lock:
             self._timeout.cancel()
             self._importing.close()
@@ -272,7 +274,7 @@ class _StandbyWorker:
                 self._discarded = True
                 self._worker.kill()
         # Not under the lock, which `_receive` needs to set the event.
-        self._gone.wait(_GONE_S)
+        self._exited.wait(_GONE_S)
 
     def _start_timeout(self, seconds: float) -> threading.Timer:
         timeout = threading.Timer(seconds, self.end)
@@ -286,7 +288,7 @@ class _StandbyWorker:
                 self._timeout.cancel()
                 self._importing.close()
                 if isinstance(event, Exited):
-                    self._gone.set()
+                    self._exited.set()
                 self._ready.set()
             if self._post is not None:
                 self._post(event)

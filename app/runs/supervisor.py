@@ -173,8 +173,8 @@ class MessageOrder:
         if step is None:
             return
         self._check_range(step.start_ns)
-        known = len(step.streams), len(evidence.kernels)
-        if not all(kernel.stream < known[0] and kernel.rank < known[1] for kernel in step.kernels):
+        limits = len(step.streams), len(evidence.kernels)
+        if not all(kernel.stream < limits[0] and kernel.rank < limits[1] for kernel in step.kernels):
             raise ProtocolError("the timeline of a step has a kernel without a name or a stream")
 
     def _check_end(self, finished: Finished) -> None:

@@ -101,9 +101,9 @@ def _target_spec(trained: RunSpec, implementation: str, gpus: int) -> RunSpec:
         "interpreter": "",
     }
     parameters = catalog.workload(trained.workload).parameters
-    overrides |= {each.name: each.default for each in parameters if each.name in _TRAINING_PARAMETERS}
-    known = {each.name for each in parameters}
-    changed = {name: value for name, value in {**_INFERENCE_SETTINGS, **overrides}.items() if name in known}
+    defaults = {parameter.name: parameter.default for parameter in parameters}
+    overrides |= {name: value for name, value in defaults.items() if name in _TRAINING_PARAMETERS}
+    changed = {name: value for name, value in {**_INFERENCE_SETTINGS, **overrides}.items() if name in defaults}
     return RunSpec(workload=trained.workload, variant={**trained.variant, **changed})
 
 
@@ -123,7 +123,7 @@ def try_weights(run: RunRow, weights: Path, spec: RunSpec, host: Host, notify: N
             gpu_uuids=(device,) if gpus else (),
         )
         compared = host.run_job(request, OutputDifference)
-    names = {known.device: known.name for known in inventory.devices}
+    names = {device.device: device.name for device in inventory.devices}
     result = PortabilityResult(
         utc_ns=time.time_ns(),
         implementation=str(spec.variant["implementation"]),

@@ -85,7 +85,7 @@ def _changed_since() -> UserError:
 @contextmanager
 def _recording(connection: sqlite3.Connection) -> Iterator[Callable[[], tuple[str, ...]]]:
     """Record in the body; give the function that returns the statements so far, the last one first."""
-    triggers = [each for table in _TABLES for each in _triggers(table)]
+    triggers = [trigger for table in _TABLES for trigger in _triggers(table)]
     connection.execute(f"CREATE TEMP TABLE {_LOG} (statement TEXT)")
     for name, sql in triggers:
         connection.execute(f"CREATE TEMP TRIGGER {name} {sql}")

@@ -46,10 +46,10 @@ def translate_sqlite_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        known = _known_error(path, getattr(error, "sqlite_errorname", "") or "", str(error))
-        if known is None:
+        database_error = _known_error(path, getattr(error, "sqlite_errorname", "") or "", str(error))
+        if database_error is None:
             raise
-        raise known from error
+        raise database_error from error
     except OverflowError as error:
         raise UserError(f"A number is too large for {path}, which holds numbers below 2⁶³.") from error
 
@@ -156,10 +156,10 @@ def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
 
 def _recognise(db: Database, path: Path) -> None:
     if isinstance(path, KnownDatabase):
-        made = None
+        created_at = None
         if migrations.migrations_table in db.table_names():
-            (made,) = db.execute(f"SELECT min(applied_at) FROM {migrations.migrations_table}").fetchone()
-        path.recognise(made)
+            (created_at,) = db.execute(f"SELECT min(applied_at) FROM {migrations.migrations_table}").fetchone()
+        path.recognise(created_at)
 
 
 def is_read_only(db: Database) -> bool:
@@ -254,10 +254,10 @@ def _needs_migration(db: Database, path: Path) -> bool:
         raise _or_another_file(DatabaseError, f"{path} is a database of another program;")
     applied: set[str] = set()
     if migrations.migrations_table in tables:
-        found = db.execute(
+        cursor = db.execute(
             f"SELECT name FROM {migrations.migrations_table} WHERE migration_set = ?", (migrations.name,)
         )
-        applied = {name for (name,) in found}
+        applied = {name for (name,) in cursor}
     if not applied <= set(known_migrations()):
         raise _or_another_file(
             DatabaseError, f"{path} was written by a newer version of VariantScope; update the program or"
@@ -274,8 +274,8 @@ def known_migrations() -> tuple[str, ...]:
 
 def get_setting(connection: sqlite3.Connection, definition: Setting[Value]) -> Value | None:
     """Return the value of a setting; None where it was never set."""
-    found = connection.execute("SELECT value FROM settings WHERE name = ?", (definition.name,)).fetchone()
-    return None if found is None else definition.read(found[0])
+    row = connection.execute("SELECT value FROM settings WHERE name = ?", (definition.name,)).fetchone()
+    return None if row is None else definition.read(row[0])
 
 
 def set_setting(connection: sqlite3.Connection, definition: Setting[Value], value: Value | None) -> None:

@@ -29,7 +29,7 @@ class KnownDatabase(PosixPath):
     Thread: any.
     """
 
-    made: str | None = None
+    created_at: str | None = None
     """When the database was made, to the microsecond, by its first migration; None before it was opened."""
 
     was_chosen = False
@@ -43,18 +43,18 @@ class KnownDatabase(PosixPath):
     @property
     def may_be_made(self) -> bool:
         """Whether opening it makes one where there is none."""
-        return self.made is None and not self.was_chosen
+        return self.created_at is None and not self.was_chosen
 
     def require(self) -> None:
         """Raise `DatabaseMissingError` where there has to be a file, and is none."""
         if not self.may_be_made and not self.exists():
             raise DatabaseMissingError(f"{self} is not there any more: it was deleted or moved, or its disk is gone.")
 
-    def recognise(self, made: str | None) -> None:
+    def recognise(self, created_at: str | None) -> None:
         """Take the open database, made then, for this one; raise `DatabaseReplacedError` where it is another."""
-        if self.made not in (None, made):
+        if self.created_at not in (None, created_at):
             raise DatabaseReplacedError(f"{self} was replaced by another database.")
-        self.made = made
+        self.created_at = created_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +137,10 @@ def file_fingerprint(path: Path) -> FileFingerprint:
 
 def _mtime_and_size(path: Path) -> tuple[int, int]:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return 0, 0
-    return (found.st_mtime_ns, found.st_size) if found.st_size else (0, 0)
+    return (status.st_mtime_ns, status.st_size) if status.st_size else (0, 0)
 
 
 _LOCKS = Path("/proc/locks")
@@ -180,8 +180,8 @@ def uses_foreign_log(path: Path) -> bool:
 
 def _lock_id(path: Path) -> str:
     """Return a file's name in the list of locks; raises `OSError`."""
-    found = path.stat()
-    return f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    status = path.stat()
+    return f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
 
 
 def _lock_owners(*files: str) -> dict[str, set[str]]:

@@ -12,7 +12,7 @@ from sqlite_utils import Database
 
 from app.errors import UserError
 from app.paths import PROGRAM, weights_path
-from app.queries import RUN_ORDERS, FacetCounts, FoundRuns, RunQuery, StoredExperiment, Totals
+from app.queries import RUN_ORDERS, Common, FacetCounts, RunQuery, SearchResult, StoredExperiment, Totals
 from app.records import RunRow
 from app.storage import changes, listing, queue
 from app.storage.changes import Changes, Result
@@ -53,7 +53,7 @@ class Library:
         """Return the numbers of the runs that match a query, in its order; raise `UserError` as `search`."""
         return list(self.search(query).runs)
 
-    def search(self, query: RunQuery) -> FoundRuns:
+    def search(self, query: RunQuery) -> SearchResult:
         """Return the runs that match a query, in its order, and where a search found its words.
 
         Raises:
@@ -61,6 +61,11 @@ class Library:
         """
         with translate_sqlite_errors(self.path):
             return listing.find_runs(self._db, query)
+
+    def common_values(self, query: RunQuery, result: SearchResult) -> Common:
+        """Return in what the runs that a query found agree, and the largest figures of each workload among them."""
+        with translate_sqlite_errors(self.path):
+            return listing.common_values(self._db, query, result)
 
     def run_rows(self, runs: Sequence[int]) -> list[RunRow]:
         """Return the rows of these runs in this order, for example of one page, without runs that were deleted."""
@@ -84,18 +89,18 @@ class Library:
     def census(self) -> tuple[int, ...]:
         """Return counts that change when a run begins, ends, goes into the trash or comes out; cheap enough to poll."""
         with translate_sqlite_errors(self.path):
-            found = self._db.execute("SELECT count(*), max(run), count(outcome), count(deleted_utc_ns) FROM runs")
-            return tuple(found.fetchone())
+            cursor = self._db.execute("SELECT count(*), max(run), count(outcome), count(deleted_utc_ns) FROM runs")
+            return tuple(cursor.fetchone())
 
     def runs_with_uids(self, uids: Sequence[str], *, deleted: bool) -> list[int]:
         """Return the numbers of the runs with these uids, either those in the trash or the others."""
         with translate_sqlite_errors(self.path):
-            found = self._db.execute(
+            cursor = self._db.execute(
                 "SELECT run FROM runs WHERE uid IN (SELECT value FROM json_each(?))"
                 f" AND deleted_utc_ns IS {'NOT ' if deleted else ''}NULL ORDER BY run",
                 (json.dumps(list(uids)),),
             )
-            return [number for (number,) in found]
+            return [number for (number,) in cursor]
 
     def set_aside(self, run: int) -> None:
         """Give a run that was left half-way another uid, so that all of it can be stored beside it; see `parts`.
@@ -110,8 +115,8 @@ class Library:
     def parts(self, uid: str) -> list[int]:
         """Return what was set aside of the run with this uid, in the trash or out of it."""
         with translate_sqlite_errors(self.path):
-            found = self._db.execute("SELECT run FROM runs WHERE uid = ? || '-part' || run", (uid,))
-            return [number for (number,) in found]
+            cursor = self._db.execute("SELECT run FROM runs WHERE uid = ? || '-part' || run", (uid,))
+            return [number for (number,) in cursor]
 
     def set_note(self, run: int, note: str) -> None:
         """Set the note of a run in place of the one before; "" removes it."""
@@ -180,8 +185,8 @@ class Library:
     def filters(self) -> dict[str, RunQuery]:
         """Return the saved filters by name, in the order of their names, without those that cannot be decoded."""
         with translate_sqlite_errors(self.path):
-            found = self._db.execute("SELECT name, query FROM filters ORDER BY name COLLATE NOCASE, name").fetchall()
-        read = ((name, _decode_query(text)) for name, text in found)
+            rows = self._db.execute("SELECT name, query FROM filters ORDER BY name COLLATE NOCASE, name").fetchall()
+        read = ((name, _decode_query(text)) for name, text in rows)
         return {name: query for name, query in read if query is not None}
 
     def delete_filter(self, name: str) -> None:
@@ -213,7 +218,7 @@ class Library:
     def earlier_runs(self, run: int, excluding: Sequence[int], limit: int) -> list[int]:
         """Return earlier runs of the variant of a run that ended well, at most `limit`, newest first."""
         with translate_sqlite_errors(self.path):
-            found = self._db.execute(
+            cursor = self._db.execute(
                 "SELECT earlier.run FROM runs AS earlier JOIN runs AS this USING (workload, variant)"
                 " WHERE this.run = ? AND earlier.started_utc_ns < this.started_utc_ns"
                 " AND earlier.deleted_utc_ns IS NULL AND earlier.outcome IN ('completed', 'stopped')"
@@ -221,7 +226,7 @@ class Library:
                 " ORDER BY earlier.started_utc_ns DESC LIMIT ?",
                 (run, json.dumps(list(excluding)), limit),
             )
-            return [number for (number,) in found]
+            return [number for (number,) in cursor]
 
     def save_experiment(
         self, runs: Sequence[int], *, name: str, preset: str | None, plan: str, utc_ns: int | None = None
@@ -242,7 +247,7 @@ class Library:
     def experiments(self) -> list[StoredExperiment]:
         """Return all experiments that have a run outside the trash, newest first."""
         with translate_sqlite_errors(self.path):
-            return [found for found in queue.load_experiments(self._db) if found.runs]
+            return [experiment for experiment in queue.load_experiments(self._db) if experiment.runs]
 
     def experiment(self, experiment: int) -> StoredExperiment | None:
         """Return an experiment; None if there is none of that number."""
@@ -251,8 +256,8 @@ class Library:
 
     def runs_of_experiment(self, experiment: int) -> tuple[int, ...]:
         """Return an experiment's runs in the order they were made or reused, without those in the trash."""
-        found = self.experiment(experiment)
-        return () if found is None else found.runs
+        stored = self.experiment(experiment)
+        return () if stored is None else stored.runs
 
     def _require_runs(self, runs: Iterable[int]) -> None:
         for run in runs:

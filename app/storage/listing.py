@@ -19,9 +19,10 @@ from app.queries import (
     FREE_TEXT,
     RUN_ORDERS,
     SEARCH_FIELDS,
+    Common,
     FacetCounts,
-    FoundRuns,
     RunQuery,
+    SearchResult,
     SearchWord,
     Totals,
     parse_search,
@@ -89,7 +90,7 @@ def _groups(
 ) -> list[_Group]:
     """Return the runs with every word in any field, by the fields that have them."""
     codes: list[str] = []
-    found: list[str] = []
+    clauses: list[str] = []
     spellings: list[str] = []
     for word in words:
         spelled = tuple(dict.fromkeys((*_spellings(word.text), *_values(word.text)))) if word.text else ()
@@ -98,14 +99,14 @@ def _groups(
         digits = word.text.removeprefix("#")
         number = int(digits) if not word.field and _is_number(digits) else 0
         codes.append(f"{_IS_NUMBER} * (run = {number}) + {_code(word.field, markers)}")
-        found.append(f"({_holds(word.field or 'words', markers)} OR run = {number})")
+        clauses.append(f"({_holds(word.field or 'words', markers)} OR run = {number})")
     names = ", ".join(f"c{n}" for n in range(len(words)))
     # As a placeholder each would need a number, for it is used several times: the first Pythons 3.12 warn of these.
     spelt = ", ".join(f"? AS s{n}" for n in range(len(spellings))) or "NULL"
     sql = f"""
         WITH narrowed AS (SELECT run FROM runs WHERE {" AND ".join(conditions)}), found AS MATERIALIZED (
             SELECT run, {", ".join(f"{code} AS c{n}" for n, code in enumerate(codes))}
-            FROM (SELECT {spelt}) CROSS JOIN run_words WHERE {" AND ".join(found)} AND run IN narrowed
+            FROM (SELECT {spelt}) CROSS JOIN run_words WHERE {" AND ".join(clauses)} AND run IN narrowed
         ) SELECT json_array({names}), json_group_array(run) FROM found GROUP BY {names}
     """
     read = db.execute(sql, [*values, *spellings]).fetchall()
@@ -157,7 +158,7 @@ def _values(term: str) -> Iterator[str]:
         yield f"precision={precision}"
     if len(term) < _SHORTEST_LABEL:
         return
-    for parameter in chain.from_iterable(each.parameters for each in WORKLOADS):
+    for parameter in chain.from_iterable(workload.parameters for workload in WORKLOADS):
         for choice in parameter.choices:
             if term.lower() in choice.label.lower():
                 yield f"{parameter.name}={choice.value}".lower()
@@ -176,15 +177,15 @@ def _matches(words: Sequence[SearchWord], groups: Sequence[_Group]) -> Matches:
     for group in groups:
         named = [_named_fields(code) for code in group.codes]
         counting = [
-            [name for name in found if word.field or name not in FREE_TEXT or _rank(name) <= first]
-            for found, word, first in zip(named, words, best, strict=True)
+            [name for name in names if word.field or name not in FREE_TEXT or _rank(name) <= first]
+            for names, word, first in zip(named, words, best, strict=True)
         ]
         if all(counting):
-            fields |= dict.fromkeys(group.runs, tuple(found[0] for found in counting))
-            ranks |= dict.fromkeys(group.runs, sum(_rank(found[0]) for found in counting))
+            fields |= dict.fromkeys(group.runs, tuple(names[0] for names in counting))
+            ranks |= dict.fromkeys(group.runs, sum(_rank(names[0]) for names in counting))
         else:
             left_out += len(group.runs)
-            wider |= {n: named[n][0] for n, found in enumerate(counting) if not found}
+            wider |= {n: named[n][0] for n, names in enumerate(counting) if not names}
     texts = [f"{wider[n]}:{word.text}" if n in wider else word.typed for n, word in enumerate(words)]
     return Matches(fields, ranks, left_out, " ".join(texts) if wider else "")
 
@@ -253,30 +254,30 @@ def _condition(name: str, markers: str) -> str:
 def count_facets(db: Database, query: RunQuery) -> FacetCounts:
     """Count the runs of each value of each facet among those that match the rest of a query."""
     counts: dict[str, Mapping[str, int]] = {}
-    found = match_runs(db, utf8_safe(query.text), *query_conditions(query, FACETS))
-    conditions, values = _narrowed(query, _OF_RUN, found)
+    matches = match_runs(db, utf8_safe(query.text), *query_conditions(query, FACETS))
+    conditions, values = _narrowed(query, _OF_RUN, matches)
     sql = f"SELECT {', '.join(_OF_RUN.values())}, count(*) FROM runs WHERE {' AND '.join(conditions)}"
     groups = db.execute(f"{sql} GROUP BY {', '.join(str(n) for n in range(1, len(_OF_RUN) + 1))}", values).fetchall()
     counts |= _count_groups(groups, query.selected)
-    conditions, values = _narrowed(query, ("day",), found)
+    conditions, values = _narrowed(query, ("day",), matches)
     days = db.execute(
         f"SELECT {_DAY}, count(*) FROM runs WHERE {' AND '.join(conditions)} GROUP BY 1", values
     ).fetchall()
     counts["day"] = _by_month(days) if len(days) > _MOST_DAYS else dict(days)
     for name, (table, value) in _OF_MANY.items():
-        conditions, values = _narrowed(query, (name,), found)
+        conditions, values = _narrowed(query, (name,), matches)
         narrowed = f"SELECT run FROM runs WHERE {' AND '.join(conditions)}"
         sql = f"SELECT {value}, count(*) FROM {table} WHERE run IN ({narrowed}) GROUP BY 1"
         counts[name] = dict(db.execute(sql, values).fetchall())
     return {name: counts[name] for name in FACETS}
 
 
-def _narrowed(query: RunQuery, without: Collection[str], found: Matches | None) -> Conditions:
+def _narrowed(query: RunQuery, without: Collection[str], matches: Matches | None) -> Conditions:
     """Return the conditions of a query, its search included; `without` some of its facets."""
     conditions, values = query_conditions(query, without)
-    if found is not None:
+    if matches is not None:
         conditions.append("run IN (SELECT value FROM json_each(?))")
-        values.append(json.dumps(list(found.fields)))
+        values.append(json.dumps(list(matches.fields)))
     return conditions, values
 
 
@@ -286,13 +287,13 @@ def _count_groups(groups: Sequence[Sequence[Any]], selected: Mapping[str, tuple[
     A group is the value of each facet, and the number of runs. `selected` is what is chosen by facet.
     """
     counts: dict[str, Counter[str]] = {name: Counter() for name in _OF_RUN}
-    for *found, count in groups:
+    for *values, count in groups:
         outside = [
             name
-            for name, value in zip(_OF_RUN, found, strict=True)
+            for name, value in zip(_OF_RUN, values, strict=True)
             if selected.get(name) and value not in selected[name]
         ]
-        for name, value in zip(_OF_RUN, found, strict=True):
+        for name, value in zip(_OF_RUN, values, strict=True):
             if value is not None and outside in ([], [name]):
                 counts[name][value] += count
     return counts
@@ -332,13 +333,18 @@ How well a search matches is no column: runs that match alike are ordered as her
 
 assert set(_ORDERS) == set(RUN_ORDERS), "every order is known"
 
+_MEASURED = ("throughput", "energy")
+_LARGEST_SQL = ", ".join(f"max({_ORDERS[order][0]})" for order in _MEASURED)
+_FOLDING = ("workload", "outcome", "evidence", "host", "devices", "energy", "mean_power")
+"""Orders by which a list of runs need not be told apart where all have the same."""
+
 
 def no_such_run(run: int, path: Path) -> UserError:
     """Return the error for a number that is no run."""
     return UserError(f"There is no run {run} in {path}; `{PROGRAM} list` shows what there is.")
 
 
-def find_runs(db: Database, query: RunQuery) -> FoundRuns:
+def find_runs(db: Database, query: RunQuery) -> SearchResult:
     """Return the numbers of the runs that match a query, in its order; ties newest first.
 
     Raises:
@@ -352,17 +358,42 @@ def find_runs(db: Database, query: RunQuery) -> FoundRuns:
     direction = "DESC" if query.descending else "ASC"
     keys = [f"{key} IS NULL, {key} {direction}" for key in _ORDERS[query.order]]
     # All numbers as one value: fetched row by row, this thread would wait for the GUI thread's lock at every row.
-    (found,) = db.execute(
+    (runs_json,) = db.execute(
         "SELECT json_group_array(run) FROM (SELECT run FROM runs"
         f" WHERE {' AND '.join(conditions)} ORDER BY {', '.join(keys)}, run DESC LIMIT -1)",
         values,
     ).fetchone()
-    runs = msgspec.json.decode(found, type=list[int])
+    runs = msgspec.json.decode(runs_json, type=list[int])
     if matches is None:
-        return FoundRuns(runs=runs)
+        return SearchResult(runs=runs)
     if query.order == "match":
         runs.sort(key=matches.ranks.__getitem__, reverse=not query.descending)
-    return FoundRuns(runs=runs, fields=matches.fields, left_out=matches.left_out, wider=matches.wider)
+    return SearchResult(runs=runs, fields=matches.fields, left_out=matches.left_out, wider=matches.wider)
+
+
+def common_values(db: Database, query: RunQuery, result: SearchResult) -> Common:
+    """Return in what the runs that a query found agree, and the largest figures of each workload among them."""
+    if len(result.runs) < 2:
+        return Common()
+    # A search has its runs by number: to find its words again would take as long as the search.
+    narrowed, values = query_conditions(query)
+    source, values = (
+        ("json_each(?) CROSS JOIN runs", [json.dumps([*result.runs]), *values]) if result.fields else ("runs", values)
+    )
+    where = " AND ".join([*narrowed, *(["run = value"] if result.fields else [])])
+    largest = db.execute(f"SELECT workload, {_LARGEST_SQL} FROM {source} WHERE {where} GROUP BY workload", values)
+
+    def agrees(order: str) -> bool:
+        keys = _ORDERS[order]
+        first = db.execute(f"SELECT {', '.join(keys)} FROM runs WHERE run = ?", (result.runs[0],)).fetchone()
+        differs = " OR ".join(f"{key} IS NOT ?" for key in keys)
+        others = f"SELECT EXISTS (SELECT 1 FROM {source} WHERE {where} AND ({differs}))"
+        return first is not None and not db.execute(others, [*values, *first]).fetchone()[0]
+
+    return Common(
+        agreed=frozenset(filter(agrees, _FOLDING)),
+        largest={workload: dict(zip(_MEASURED, figures, strict=True)) for workload, *figures in largest.fetchall()},
+    )
 
 
 def count_runs(db: Database, *, deleted: bool) -> Totals:
@@ -378,8 +409,9 @@ def count_runs(db: Database, *, deleted: bool) -> Totals:
 
 def load_rows(db: Database, runs: Sequence[int]) -> list[RunRow]:
     """Return the rows of these runs in this order, without runs that were deleted."""
-    found = {row.run: row for row in select_rows(db, "run IN (SELECT value FROM json_each(?))", json.dumps(list(runs)))}
-    return [found[run] for run in runs if run in found]
+    rows = select_rows(db, "run IN (SELECT value FROM json_each(?))", json.dumps(list(runs)))
+    rows_by_run = {row.run: row for row in rows}
+    return [rows_by_run[run] for run in runs if run in rows_by_run]
 
 
 def select_rows(db: Database, condition: str, *values: Any) -> list[RunRow]:
@@ -394,10 +426,10 @@ def each_row(db: Database, condition: str, *values: Any) -> Iterator[RunRow]:
         rows.PLANNED_SQL,
         *(f"evidence.{name}" for name in rows.EVIDENCE_LIST_COLUMNS),
     )
-    found = db.execute(
+    cursor = db.execute(
         f"SELECT {', '.join(columns)} FROM runs LEFT JOIN evidence USING (run) WHERE {condition}", values
     )
-    while part := found.fetchmany(_PART_ROWS):
+    while part := cursor.fetchmany(_PART_ROWS):
         runs = json.dumps([row[0] for row in part])
         gpu_names, uuids = (
             _values_by_run(db, column, "devices WHERE kind = 'gpu' AND", "device_index", runs)

@@ -43,12 +43,12 @@ def load_samples(db: Database, row: RunRow, fields: Collection[str] | None) -> I
 
 def _load_devices(db: Database, run: int) -> Iterable[tuple[int, int | None, Device]]:
     columns = ", ".join(rows.DEVICE_COLUMNS)
-    found = db.execute(
+    cursor = db.execute(
         f"SELECT device_id, lost_t_ns, lost_reason, {columns} FROM devices WHERE run = ? ORDER BY device_id", (run,)
     )
     return [
         (device_id, lost_t_ns, msgspec.structs.replace(rows.device(values), lost=reason))
-        for device_id, lost_t_ns, reason, *values in found
+        for device_id, lost_t_ns, reason, *values in cursor
     ]
 
 
@@ -62,12 +62,12 @@ def _load_columns(
 ) -> SampleColumns:
     """Return one device's samples with `fields`; those not in `available` are NaN."""
 
-    def read(table: str, known: Sequence[str]) -> tuple[Ints, dict[str, Floats]]:
-        names = [name for name in known if name in available]
+    def read(table: str, candidates: Sequence[str]) -> tuple[Ints, dict[str, Floats]]:
+        names = [name for name in candidates if name in available]
         t_ns, values = _read_fields(db, table, names, device_id)
         reported = {name: column for name, column in values.items() if not np.isnan(column).all()}
         absent = np.broadcast_to(np.nan, t_ns.shape)  # takes no memory
-        return t_ns, {name: reported.get(name, absent) for name in known if name in fields}
+        return t_ns, {name: reported.get(name, absent) for name in candidates if name in fields}
 
     t_ns, fast = read("samples", FAST_FIELDS)
     slow_t_ns, slow = read("slow_samples", SLOW_FIELDS)
@@ -136,9 +136,9 @@ def insert_samples(db: Database, run: int, fast: Sequence[Sample], slow: Sequenc
     )
     _count_implausible(db, ids, (*fast, *slow))
     for table, names, samples in tables:
-        found = ((ids[sample.device], sample.t_ns, *rows.values(sample, names)) for sample in samples)
+        sample_rows = ((ids[sample.device], sample.t_ns, *rows.values(sample, names)) for sample in samples)
         # Two readings within one clock tick are one sample: keep the first.
-        rows.insert(db.conn, table, ("device_id", "t_ns", *names), found, statement="INSERT OR IGNORE")
+        rows.insert(db.conn, table, ("device_id", "t_ns", *names), sample_rows, statement="INSERT OR IGNORE")
 
 
 def _count_implausible(db: Database, ids: Mapping[str, int], samples: Iterable[Sample | SlowSample]) -> None:
@@ -179,14 +179,14 @@ def _insert_timeline(db: Database, run: int, step: StepTimeline) -> None:
 
 def _load_timeline(db: Database, run: int) -> StepTimeline | None:
     """Return when the kernels of one step of a run ran; None where that was not stored."""
-    found = db.execute(f"SELECT {', '.join(_STEP_COLUMNS)} FROM step_traces WHERE run = ?", (run,)).fetchone()
-    if found is None:
+    row = db.execute(f"SELECT {', '.join(_STEP_COLUMNS)} FROM step_traces WHERE run = ?", (run,)).fetchone()
+    if row is None:
         return None
     streams = db.execute("SELECT device, name FROM step_streams WHERE run = ? ORDER BY stream", (run,))
     columns = ", ".join(rows.STEP_KERNEL_COLUMNS)
     kernels = db.execute(f"SELECT {columns} FROM step_kernels WHERE run = ? ORDER BY number", (run,))
     return StepTimeline(
-        **dict(zip(_STEP_COLUMNS, found, strict=True)),
+        **dict(zip(_STEP_COLUMNS, row, strict=True)),
         streams=tuple(Stream(device=device, name=name) for device, name in streams),
         kernels=tuple(StepKernel(*kernel) for kernel in kernels),
     )
@@ -194,18 +194,18 @@ def _load_timeline(db: Database, run: int) -> StepTimeline | None:
 
 def load_evidence(db: Database, run: int, *, timeline: bool = False) -> Evidence | None:
     """Return a run's evidence, with its step's `timeline` if asked; None where there is none."""
-    found = db.execute(f"SELECT {', '.join(rows.EVIDENCE_COLUMNS)} FROM evidence WHERE run = ?", (run,)).fetchone()
+    row = db.execute(f"SELECT {', '.join(rows.EVIDENCE_COLUMNS)} FROM evidence WHERE run = ?", (run,)).fetchone()
     columns = ", ".join(rows.READ_KERNEL_COLUMNS)
     kernels = db.execute(f"SELECT {columns} FROM kernels WHERE run = ? ORDER BY rank", (run,))
     columns = ", ".join(rows.DEVICE_TIME_COLUMNS)
     times = db.execute(f"SELECT {columns} FROM device_times WHERE run = ? ORDER BY length(device), device", (run,))
-    return rows.evidence(found, kernels, times, _load_timeline(db, run) if timeline else None) if found else None
+    return rows.evidence(row, kernels, times, _load_timeline(db, run) if timeline else None) if row else None
 
 
 def load_epochs(db: Database, run: int) -> tuple[Epoch, ...]:
     """Return the passes of a run over its training data."""
-    found = db.execute(f"SELECT {', '.join(rows.EPOCH_COLUMNS)} FROM epochs WHERE run = ? ORDER BY epoch", (run,))
-    return tuple(rows.record(Epoch, rows.EPOCH_COLUMNS, row) for row in found)
+    cursor = db.execute(f"SELECT {', '.join(rows.EPOCH_COLUMNS)} FROM epochs WHERE run = ? ORDER BY epoch", (run,))
+    return tuple(rows.record(Epoch, rows.EPOCH_COLUMNS, row) for row in cursor)
 
 
 def insert_checks(db: Database, run: int, checks: Iterable[PortabilityResult | EqualityCheck]) -> None:
@@ -221,15 +221,15 @@ def insert_checks(db: Database, run: int, checks: Iterable[PortabilityResult | E
 def load_portability(db: Database, run: int) -> tuple[PortabilityResult, ...]:
     """Return the portability checks of a run, oldest first."""
     columns = ", ".join(rows.PORTABILITY_COLUMNS)
-    found = db.execute(f"SELECT {columns} FROM portability WHERE run = ? ORDER BY utc_ns", (run,))
-    return tuple(rows.record(PortabilityResult, rows.PORTABILITY_COLUMNS, row) for row in found)
+    cursor = db.execute(f"SELECT {columns} FROM portability WHERE run = ? ORDER BY utc_ns", (run,))
+    return tuple(rows.record(PortabilityResult, rows.PORTABILITY_COLUMNS, row) for row in cursor)
 
 
 def load_equality(db: Database, run: int) -> tuple[EqualityCheck, ...]:
     """Return the checks of what a run's variant computes, oldest first."""
     columns = ", ".join(rows.EQUALITY_COLUMNS)
-    found = db.execute(f"SELECT {columns} FROM equality WHERE run = ? ORDER BY utc_ns", (run,))
-    return tuple(map(rows.equality_check, found))
+    cursor = db.execute(f"SELECT {columns} FROM equality WHERE run = ? ORDER BY utc_ns", (run,))
+    return tuple(map(rows.equality_check, cursor))
 
 
 def save_calibration(db: Database, calibration: Calibration, utc_ns: int) -> None:
@@ -247,8 +247,8 @@ def load_calibration(db: Database, device: str, precision: str) -> Calibration |
     Returns:
         The calibration; None where the device was not calibrated in this precision.
     """
-    found = db.execute(
+    row = db.execute(
         f"SELECT {', '.join(rows.CALIBRATION_COLUMNS)} FROM calibrations WHERE device = ? AND precision = ?",
         (device, precision),
     ).fetchone()
-    return rows.record(Calibration, rows.CALIBRATION_COLUMNS, found) if found else None
+    return rows.record(Calibration, rows.CALIBRATION_COLUMNS, row) if row else None

@@ -59,8 +59,8 @@ def lock_or_close(file: int) -> int | None:
 
 def unfinished_runs(connection: "sqlite3.Connection") -> list[tuple[int, Owner]]:
     """Return the runs without an outcome, and the process each belongs to."""
-    found = connection.execute("SELECT run, owner_pid, owner_started_s, owner_boot_id FROM runs WHERE outcome IS NULL")
-    return [(run, Owner(pid, started_s, boot)) for run, pid, started_s, boot in found]
+    cursor = connection.execute("SELECT run, owner_pid, owner_started_s, owner_boot_id FROM runs WHERE outcome IS NULL")
+    return [(run, Owner(pid, started_s, boot)) for run, pid, started_s, boot in cursor]
 
 
 def boot_id() -> str:
@@ -78,11 +78,11 @@ def host_id() -> str:
     """
     for path in _MACHINE_IDS:
         with contextlib.suppress(OSError):
-            if found := path.read_text(encoding="ascii").strip():
+            if machine_id := path.read_text(encoding="ascii").strip():
                 break
     else:
-        found = platform.node()
-    return hashlib.sha256(f"variantscope\0{found}".encode()).hexdigest()[:_HOST_ID_DIGITS]
+        machine_id = platform.node()
+    return hashlib.sha256(f"variantscope\0{machine_id}".encode()).hexdigest()[:_HOST_ID_DIGITS]
 
 
 def _started_s(pid: int) -> float | None:

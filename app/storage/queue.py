@@ -25,14 +25,14 @@ _RUNS = (
 
 def load_experiments(db: Database, experiment: int | None = None) -> list[StoredExperiment]:
     """Return one experiment, or all, newest first, without the runs in the trash."""
-    found = db.execute(
+    cursor = db.execute(
         f"SELECT {', '.join(_EXPERIMENT_COLUMNS)}, (SELECT json_group_array(run) FROM ({_RUNS})) FROM experiments"
         " WHERE :experiment IS NULL OR experiment = :experiment ORDER BY created_utc_ns DESC, experiment DESC",
         {"experiment": experiment},
     )
     return [
         StoredExperiment(**dict(zip(_EXPERIMENT_COLUMNS, values, strict=True)), runs=tuple(json.loads(runs)))
-        for *values, runs in found
+        for *values, runs in cursor
     ]
 
 
@@ -47,7 +47,7 @@ def save_experiment(
     A new one has this `uid`, the same in every database, and `utc_ns`. `preset` is a preset's key, `plan` a `Plan` as
     JSON.
     """
-    found = db.execute(
+    row = db.execute(
         "SELECT experiment FROM experiments JOIN experiment_runs USING (experiment)"
         " WHERE name = ? AND json_extract(plan, '$.variants') = json_extract(?, '$.variants')"
         " AND run IN (SELECT value FROM json_each(?)) AND NOT EXISTS"
@@ -56,16 +56,16 @@ def save_experiment(
         f" AND run NOT IN ({TRASH})) ORDER BY experiment DESC",
         (name, plan, *2 * (json.dumps(list(runs)),)),
     ).fetchone()
-    if found is None:
+    if row is None:
         values = (uid, name, preset, utc_ns, plan)
-        found = db.execute(
+        row = db.execute(
             f"INSERT INTO experiments ({', '.join(_EXPERIMENT_COLUMNS[1:])}) VALUES (?, ?, ?, ?, ?)"
             " RETURNING experiment",
             values,
         ).fetchone()
     else:
-        db.execute("UPDATE experiments SET plan = ? WHERE experiment = ?", (plan, found[0]))
-    experiment: int = found[0]
+        db.execute("UPDATE experiments SET plan = ? WHERE experiment = ?", (plan, row[0]))
+    experiment: int = row[0]
     add_runs(db, experiment, runs)
     return experiment
 
@@ -116,15 +116,15 @@ class Queue:
     def entries(self) -> tuple[QueueEntry, ...]:
         """Return all entries in order."""
         with translate_sqlite_errors(self.path):
-            found = self._db.execute(f"SELECT {', '.join(_COLUMNS)} FROM queue ORDER BY place, entry").fetchall()
-        return tuple(map(_parse_entry, found))
+            rows = self._db.execute(f"SELECT {', '.join(_COLUMNS)} FROM queue ORDER BY place, entry").fetchall()
+        return tuple(map(_parse_entry, rows))
 
     def entry(self, entry: int) -> QueueEntry:
         """Return one entry; raises `UserError` if there is none of that number."""
-        found = next((found for found in self.entries() if found.entry == entry), None)
-        if found is None:
+        queued = next((queued for queued in self.entries() if queued.entry == entry), None)
+        if queued is None:
             raise _no_such_entry(entry)
-        return found
+        return queued
 
     def add(self, *, name: str, preset: str | None, plan: str) -> int:
         """Add an experiment at the end and return its number; `preset` is a preset's key, `plan` a `Plan` as JSON."""
@@ -146,19 +146,19 @@ class Queue:
         that a living process owns keeps its state.
         """
         with transaction(self._db, self.path):
-            found = next(filter(is_same, self.entries()), None)
-            if found is None:
+            queued = next(filter(is_same, self.entries()), None)
+            if queued is None:
                 return self.entry(self._add(name, preset, plan)), True
-            self._set_plan(found.entry, merged_plan(found))
-            self._db.execute("UPDATE queue SET imported = 0 WHERE entry = ?", (found.entry,))
-            if not found.owned:
-                self._set_state(found.entry, "waiting")
-            return self.entry(found.entry), False
+            self._set_plan(queued.entry, merged_plan(queued))
+            self._db.execute("UPDATE queue SET imported = 0 WHERE entry = ?", (queued.entry,))
+            if not queued.owned:
+                self._set_state(queued.entry, "waiting")
+            return self.entry(queued.entry), False
 
     def move(self, entry: int, before: int | None) -> None:
         """Move an entry before another one, or to the end; raises `UserError` if one of them is missing."""
         with transaction(self._db, self.path):
-            order = [found.entry for found in self.entries()]
+            order = [queued.entry for queued in self.entries()]
             for number in {entry, before} - {None, *order}:
                 raise _no_such_entry(number)
             order_without = [number for number in order if number != entry]
@@ -207,16 +207,16 @@ class Queue:
     def add_runs(self, entry: int, runs: Sequence[int]) -> int | None:
         """Add runs to the entry's experiment and return its number; None if the entry is gone or there is no run."""
         with transaction(self._db, self.path):
-            found = self._db.execute(
+            row = self._db.execute(
                 "SELECT uid, name, preset, plan, experiment FROM queue WHERE entry = ?", (entry,)
             ).fetchone()
-            if found is None:
+            if row is None:
                 return None
-            experiment: int | None = found[-1]
+            experiment: int | None = row[-1]
             if experiment is not None:
                 add_runs(self._db, experiment, runs)
             elif runs:
-                experiment = self._create_experiment(entry, runs, *found[:-1])
+                experiment = self._create_experiment(entry, runs, *row[:-1])
         return experiment
 
     def _create_experiment(
@@ -249,8 +249,8 @@ class Queue:
 
     def estimates(self) -> list[tuple[int, TimeLeft, float]]:
         """Return how many runs each experiment had left, what they were expected to take, and what they took."""
-        found = self._db.execute("SELECT runs, least_s, likely_s, most_s, taken_s FROM estimates ORDER BY utc_ns")
-        return [(runs, TimeLeft(*expected), taken_s) for runs, *expected, taken_s in found]
+        cursor = self._db.execute("SELECT runs, least_s, likely_s, most_s, taken_s FROM estimates ORDER BY utc_ns")
+        return [(runs, TimeLeft(*expected), taken_s) for runs, *expected, taken_s in cursor]
 
     def _add(self, name: str, preset: str | None, plan: str) -> int:
         added = self._db.execute(
@@ -272,8 +272,8 @@ class Queue:
         self._db.execute("UPDATE queue SET state = ? WHERE entry = ?", (state, entry))
 
     def _owner(self, entry: int) -> Owner | None:
-        found = self._db.execute(f"SELECT {', '.join(_OWNER_COLUMNS)} FROM queue WHERE entry = ?", (entry,)).fetchone()
-        return None if found is None else _parse_owner(found)
+        row = self._db.execute(f"SELECT {', '.join(_OWNER_COLUMNS)} FROM queue WHERE entry = ?", (entry,)).fetchone()
+        return None if row is None else _parse_owner(row)
 
     def _set_owner(self, entry: int, owner: Owner | None) -> int:
         values = (None, None, None) if owner is None else (owner.pid, owner.started_s, owner.boot_id)

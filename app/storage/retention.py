@@ -74,8 +74,8 @@ def prune(
 def pruned_utc_ns(path: Path, run: int) -> int | None:
     """Return when the samples of a run were deleted; None where they were not."""
     with _open_connection(path) as connection:
-        found = connection.execute("SELECT pruned_utc_ns FROM runs WHERE run = ?", (run,)).fetchone()
-    return None if found is None else found[0]
+        row = connection.execute("SELECT pruned_utc_ns FROM runs WHERE run = ?", (run,)).fetchone()
+    return None if row is None else row[0]
 
 
 def load_days(path: Path) -> int | None:
@@ -121,8 +121,11 @@ def is_running(path: Path) -> bool:
 
 def size_bytes(path: Path) -> int:
     """Return the size of the database on the disk in bytes, with its write-ahead log."""
-    files = (path, path.with_name(f"{path.name}-wal"))
-    return sum(file.stat().st_size for file in files if file.exists())
+    size = 0
+    for file in (path, path.with_name(f"{path.name}-wal")):
+        with contextlib.suppress(FileNotFoundError):  # the log goes with its last connection, at any moment
+            size += file.stat().st_size
+    return size
 
 
 @contextlib.contextmanager
@@ -136,10 +139,10 @@ def _open_connection(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _old_runs(connection: sqlite3.Connection, before_utc_ns: int) -> tuple[int, ...]:
-    found = connection.execute(
+    cursor = connection.execute(
         "SELECT run FROM runs WHERE ended_utc_ns < ? AND pruned_utc_ns IS NULL ORDER BY run", (before_utc_ns,)
     )
-    return tuple(run for (run,) in found)
+    return tuple(run for (run,) in cursor)
 
 
 def _count_rows(connection: sqlite3.Connection, run: int) -> int:

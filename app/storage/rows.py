@@ -163,8 +163,8 @@ def equality_values(check: EqualityCheck) -> Row:
 
 def equality_check(row: Sequence[Any]) -> EqualityCheck:
     """Return the check of `EQUALITY_COLUMNS`."""
-    found = dict(zip(EQUALITY_COLUMNS, row, strict=True))
-    return EqualityCheck(**{**found, "baseline": json.loads(found["baseline"])})
+    values = dict(zip(EQUALITY_COLUMNS, row, strict=True))
+    return EqualityCheck(**{**values, "baseline": json.loads(values["baseline"])})
 
 
 def evidence_values(evidence: Evidence) -> Row:
@@ -203,9 +203,9 @@ def evidence(
 
 
 def _kernel(row: Sequence[Any]) -> Kernel:
-    found = dict(zip(READ_KERNEL_COLUMNS, row, strict=True))
-    found["name"] = sys.intern(found["name"])  # many runs have the same kernels, with names of a hundred letters
-    return Kernel(**found, kind=classify(found["name"]), tensor_cores=on_tensor_cores(found["name"]))
+    values = dict(zip(READ_KERNEL_COLUMNS, row, strict=True))
+    values["name"] = sys.intern(values["name"])  # many runs have the same kernels, with names of a hundred letters
+    return Kernel(**values, kind=classify(values["name"]), tensor_cores=on_tensor_cores(values["name"]))
 
 
 @lru_cache(maxsize=256)
@@ -234,14 +234,14 @@ def device_values(device: Device) -> Row:
     )
 
 
-def encode_fields(known: Mapping[str, FieldInfo]) -> str:
+def encode_fields(fields: Mapping[str, FieldInfo]) -> str:
     """Return the JSON of a device's fields: unit, period and cost by name."""
-    return msgspec.json.encode(known).decode()
+    return msgspec.json.encode(fields).decode()
 
 
 def device(row: Sequence[Any]) -> Device:
     """Return the device of a row of `DEVICE_COLUMNS`."""
-    name, kind, index, device_name, memory_total_bytes, absent, known, implausible = row
+    name, kind, index, device_name, memory_total_bytes, absent, fields_json, implausible = row
     return Device(
         device=name,
         kind=kind,
@@ -249,7 +249,7 @@ def device(row: Sequence[Any]) -> Device:
         name=device_name,
         memory_total_bytes=memory_total_bytes,
         absent=_reasons(absent),
-        fields=_known_fields(known),
+        fields=_known_fields(fields_json),
         implausible=json.loads(implausible),
     )
 
@@ -277,8 +277,8 @@ _BLOCK = np.dtype([(name, np.float64 if name in ("loss", "allocator_bytes") else
 def block_columns(rows: Iterable[Sequence[Any]]) -> BlockColumns:
     """Return blocks as arrays, from rows of `BLOCK_COLUMNS` in time order."""
     # Row by row: as Python's numbers, the blocks of a day would take 100 MB.
-    found = np.fromiter(map(_block_numbers, rows), _BLOCK)
-    columns = {name: np.ascontiguousarray(found[name]) for name in BLOCK_COLUMNS}
+    table = np.fromiter(map(_block_numbers, rows), _BLOCK)
+    columns = {name: np.ascontiguousarray(table[name]) for name in BLOCK_COLUMNS}
     return BlockColumns(measured=columns.pop("phase").astype(np.bool_), **columns)
 
 

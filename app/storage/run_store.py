@@ -63,10 +63,10 @@ class FileGuard:
 
     def problem(self) -> str | None:
         """Return what happened to the file, as a part of a sentence; None where it is the one that was opened."""
-        found = _file_id(self._path)
-        if found is None:
+        file_id = _file_id(self._path)
+        if file_id is None:
             return "was deleted, or its disk is gone"
-        if found != self._ids[self._path]:
+        if file_id != self._ids[self._path]:
             return "was replaced by another file"
         return "was overwritten" if self._is_overwritten() else None
 
@@ -118,18 +118,18 @@ class FileGuard:
 
     def _write_time(self) -> tuple[int, int]:
         try:
-            found = self._path.stat()
+            status = self._path.stat()
         except OSError:
             return 0, 0
-        return found.st_mtime_ns, found.st_size
+        return status.st_mtime_ns, status.st_size
 
 
 def _file_id(path: Path) -> FileId | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 class RunStore(Store):

@@ -163,8 +163,8 @@ class Store:
                 measurements.mark_lost(self._db, run, lost)
             for seen in by_type.get(FieldsUpdated, ()):
                 measurements.update_fields(self._db, run, seen)
-            for known in by_type.get(EnvironmentInfo, ()):
-                measurements.update_environment(self._db, run, known)
+            for environment in by_type.get(EnvironmentInfo, ()):
+                measurements.update_environment(self._db, run, environment)
             for calibration in by_type.get(Calibration, ()):
                 measurements.save_calibration(self._db, calibration, time.time_ns())
 
@@ -231,20 +231,20 @@ class Store:
             UserError: There is no run of that number.
         """
         with translate_sqlite_errors(self.path):
-            found = listing.select_rows(self._db, "run = ?", run)
-            if not found:
+            run_rows = listing.select_rows(self._db, "run = ?", run)
+            if not run_rows:
                 raise listing.no_such_run(run, self.path)
             t_ns, utc_ns, boot_id, environment = self._db.execute(
                 f"SELECT started_t_ns, started_utc_ns, {_BOOT_ID}, environment FROM runs WHERE run = ?", (run,)
             ).fetchone()
             lines = self._run_rows("log_lines", ("t_ns", "text"), run, "line") if fields is None else ()
             stored = StoredRun(
-                row=found[0],
+                row=run_rows[0],
                 anchor_t_ns=t_ns,
                 anchor_utc_ns=utc_ns,
                 phases=tuple(map(rows.phase, self._run_rows("phases", rows.PHASE_COLUMNS, run, "start_ns"))),
                 blocks=rows.block_columns(self._run_rows("blocks", rows.BLOCK_COLUMNS, run, "first_step")),
-                samples=tuple(measurements.load_samples(self._db, found[0], fields)),
+                samples=tuple(measurements.load_samples(self._db, run_rows[0], fields)),
                 environment=rows.environment(environment),
                 boot_id=boot_id,
                 evidence=measurements.load_evidence(self._db, run, timeline=fields is None),
@@ -269,13 +269,13 @@ class Store:
             UserError: There is no run of that number.
         """
         with translate_sqlite_errors(self.path):
-            found = listing.select_rows(self._db, "run = ?", run)
-            if not found:
+            run_rows = listing.select_rows(self._db, "run = ?", run)
+            if not run_rows:
                 raise listing.no_such_run(run, self.path)
             (environment,) = self._db.execute("SELECT environment FROM runs WHERE run = ?", (run,)).fetchone()
             gpus = self._db.execute("SELECT device FROM devices WHERE run = ? AND kind = 'gpu'", (run,))
             return RunHeader(
-                row=found[0],
+                row=run_rows[0],
                 environment=rows.environment(environment),
                 gpu_uuids=rows.gpu_set(tuple(device for (device,) in gpus.fetchall())),
                 portability=measurements.load_portability(self._db, run),

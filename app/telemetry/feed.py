@@ -35,21 +35,21 @@ def _updated_device(device: Device, update: DeviceLost | FieldsUpdated) -> Devic
     return lost_device(device, update.reason)
 
 
-def continued_inventory(former: Inventory, found: Inventory) -> Inventory:
+def continued_inventory(former: Inventory, inventory: Inventory) -> Inventory:
     """Return a later inventory with the GPUs of the former one that it lacks, as that of another sampler may.
 
     They are there until the driver has answered for every GPU, and lost after that, unless another has their index.
     """
-    listed, indices = {device.device for device in found.devices}, {device.index for device in found.devices}
+    listed, indices = {device.device for device in inventory.devices}, {device.index for device in inventory.devices}
     missing = [device for device in former.devices if device.device not in listed]
-    gpus = found.machine.gpus
-    if found.pending:
+    gpus = inventory.machine.gpus
+    if inventory.pending:
         gpus += tuple(gpu for gpu in former.machine.gpus if gpu.uuid not in listed)
     else:
         missing = [_lost_for_good(device) for device in missing if device.index not in indices]
-    devices = sorted((*found.devices, *missing), key=lambda device: (device.device == HOST, device.index))
-    machine = msgspec.structs.replace(found.machine, gpus=gpus)
-    return msgspec.structs.replace(found, machine=machine, devices=tuple(devices))
+    devices = sorted((*inventory.devices, *missing), key=lambda device: (device.device == HOST, device.index))
+    machine = msgspec.structs.replace(inventory.machine, gpus=gpus)
+    return msgspec.structs.replace(inventory, machine=machine, devices=tuple(devices))
 
 
 def _lost_for_good(device: Device) -> Device:
@@ -59,8 +59,8 @@ def _lost_for_good(device: Device) -> Device:
 def _newly_lost(former: Inventory, now: Inventory, now_ns: int) -> list[DeviceLost]:
     """Return a message for each device that was there before and is no longer."""
     reasons = {device.device: device.lost for device in now.devices}
-    found = ((device.device, reasons.get(device.device, _NOT_FOUND)) for device in former.devices if not device.lost)
-    return [DeviceLost(t_ns=now_ns, device=device, reason=reason) for device, reason in found if reason]
+    losses = ((device.device, reasons.get(device.device, _NOT_FOUND)) for device in former.devices if not device.lost)
+    return [DeviceLost(t_ns=now_ns, device=device, reason=reason) for device, reason in losses if reason]
 
 
 Listener = Callable[[SamplerMessage], None]
@@ -146,14 +146,14 @@ class TelemetryFeed:
     def gpu_process_ids(self, devices: Collection[str]) -> frozenset[int]:
         """Return the processes on these GPUs as the driver listed them last, at most some seconds ago."""
         with self._changed:
-            lists = [found for device, found in self._processes.items() if device in devices]
-        return frozenset(each.pid for listed in lists for each in listed.processes)
+            lists = [processes for device, processes in self._processes.items() if device in devices]
+        return frozenset(process.pid for listed in lists for process in listed.processes)
 
     def unlisted_reason(self, devices: Collection[str]) -> str | None:
         """Return why the driver does not list the processes on one of these GPUs; None if it does."""
         with self._changed:
-            lists = [found for device, found in self._processes.items() if device in devices]
-        return next((found.reason for found in lists if found.reason is not None), None)
+            lists = [processes for device, processes in self._processes.items() if device in devices]
+        return next((processes.reason for processes in lists if processes.reason is not None), None)
 
     def set_rate(self, hz: float) -> None:
         """Read the fast fields so many times a second from now on."""
@@ -238,7 +238,7 @@ class TelemetryFeed:
     def _restart_pause_s(self) -> float | None:
         """Return how long to wait before the sampler is started again; None if it ended too often."""
         now_s = time.monotonic()
-        self._restarted_s = [*(each for each in self._restarted_s if now_s - each < _RESTART_WINDOW_S), now_s]
+        self._restarted_s = [*(time_s for time_s in self._restarted_s if now_s - time_s < _RESTART_WINDOW_S), now_s]
         return dict(enumerate(_RESTART_PAUSES_S, 1)).get(len(self._restarted_s))
 
     def _give_up(self, reason: str) -> None:
@@ -254,15 +254,15 @@ class TelemetryFeed:
             messages = self._take_in(message)
             listeners = self._listeners
         for listener in listeners:
-            for each in messages:
-                listener(each)
+            for update in messages:
+                listener(update)
 
     def _take_in(self, message: SamplerMessage) -> list[SamplerMessage]:
         """Note what a message changes; return what listeners get for it."""
         before = self._inventory
         if isinstance(message, Inventory):
             self._inventory = message if before is None else continued_inventory(before, message)
-            _log.info("inventory: %s", ", ".join(f"{each.name} ({each.device})" for each in message.devices))
+            _log.info("inventory: %s", ", ".join(f"{device.name} ({device.device})" for device in message.devices))
             self._changed.notify_all()
             return [*_newly_lost(before or message, self._inventory, self.now_ns()), self._inventory]
         if isinstance(message, Processes):

@@ -120,8 +120,8 @@ class GpuThread(threading.Thread):
                 self._gpus.write(messages)
         if self._is_probed and not self._is_period_known:
             undisturbed = self.orders.empty
-            known = [self._try(reader, lambda reader: reader.observe_energy_period(undisturbed)) for reader in readers]
-            self._is_period_known = False not in known
+            answers = [self._try(reader, lambda gpu: gpu.observe_energy_period(undisturbed)) for reader in readers]
+            self._is_period_known = False not in answers
             self._fields_due_s = 0.0
         counts = [(len(reader.probe.fields), len(reader.probe.absent)) for reader in readers]
         if counts != self._counts:

@@ -139,16 +139,16 @@ def compute_processes(handle: Any) -> list[tuple[int, int | None]]:
     Raises:
         pynvml.NVMLError: They are not listed.
     """
-    name, kind = next((each for each in _PROCESS_LISTS if hasattr(pynvml.nvmlLib, each[0])), _PROCESS_LISTS[-1])
+    name, kind = next((pair for pair in _PROCESS_LISTS if hasattr(pynvml.nvmlLib, pair[0])), _PROCESS_LISTS[-1])
     code = 0
     for room in _PROCESS_ROOM:
-        found, count = (kind * room)(), ctypes.c_uint(room)
-        code = _library_function(name)(handle, ctypes.byref(count), found)
+        processes, count = (kind * room)(), ctypes.c_uint(room)
+        code = _library_function(name)(handle, ctypes.byref(count), processes)
         if code != pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
             break
     _raise_on_error(code)
     unknown = pynvml.NVML_VALUE_NOT_AVAILABLE_ulonglong.value
-    memory = ((entry.pid, entry.usedGpuMemory) for entry in found[: count.value])
+    memory = ((entry.pid, entry.usedGpuMemory) for entry in processes[: count.value])
     return [(pid, used_bytes if used_bytes != unknown else None) for pid, used_bytes in memory]
 
 
@@ -324,8 +324,8 @@ class Gpm:
     def __init__(self, handle: Any) -> None:
         self._handle = handle
         self._samples: list[Any] = []
-        self._taken = 0
-        self._taken_ns = 0
+        self._sample_count = 0
+        self._newest_ns = 0
 
     def start(self) -> None:
         """Make room for two samples and take the first."""
@@ -337,10 +337,10 @@ class Gpm:
 
     def read(self) -> Sequence[GpmMetric]:
         """Return every metric over the time since the last reading; nothing where that was too short ago."""
-        if time.monotonic_ns() - self._taken_ns < _MIN_INTERVAL_NS:
+        if time.monotonic_ns() - self._newest_ns < _MIN_INTERVAL_NS:
             return ()
         self._take_sample()
-        newest, previous = self._samples[(self._taken - 1) % 2], self._samples[self._taken % 2]
+        newest, previous = self._samples[(self._sample_count - 1) % 2], self._samples[self._sample_count % 2]
         request = pynvml.c_nvmlGpmMetricsGet_t()
         request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
         request.numMetrics = len(_METRICS)
@@ -359,6 +359,6 @@ class Gpm:
         self._samples = []
 
     def _take_sample(self) -> None:
-        pynvml.nvmlGpmSampleGet(self._handle, self._samples[self._taken % 2])
-        self._taken += 1
-        self._taken_ns = time.monotonic_ns()
+        pynvml.nvmlGpmSampleGet(self._handle, self._samples[self._sample_count % 2])
+        self._sample_count += 1
+        self._newest_ns = time.monotonic_ns()

@@ -124,12 +124,12 @@ class Reading:
     t_ns: int
     codes: tuple[int, ...]
     memory: bytes
-    made: Sequence[_Group]
+    groups: Sequence[_Group]
 
     @property
     def fields(self) -> list[str]:
         """The fields that were read then; the others are of a tick before."""
-        return [name for group in self.made for name in group.fields]
+        return [name for group in self.groups for name in group.fields]
 
 
 class FastBatch:
@@ -156,8 +156,8 @@ class FastBatch:
         due = [group for group in self._groups if t_ns >= group.due_ns]
         for group in due:
             group.due_ns = t_ns + group.every_ns
-            for place, function, arguments in group.calls:
-                self._codes[place] = code = function(*arguments)
+            for index, function, arguments in group.calls:
+                self._codes[index] = code = function(*arguments)
                 if code:
                     group.due_ns = 0
         self._readings.append(Reading(t_ns, tuple(self._codes), b"".join(self._buffers), due))
@@ -197,10 +197,10 @@ def within(low: Sequence[float], values: Sequence[Number], high: Sequence[float]
 
 
 def _group(calls: Sequence[PreparedCall], every_ms: int) -> _Group:
-    chosen = [(place, call) for place, call in enumerate(calls) if call.every_ms == every_ms]
+    chosen = [(index, call) for index, call in enumerate(calls) if call.every_ms == every_ms]
     functions = [
-        (place, call.read.function, call.read.arguments)
-        for place, call in chosen
+        (index, call.read.function, call.read.arguments)
+        for index, call in chosen
         if isinstance(call.read, BufferedRead)
     ]
     return _Group(every_ms * 1_000_000 - _EARLY_NS, functions, [name for _, call in chosen for name in call.fields])
@@ -228,7 +228,7 @@ _UUID_PREFIXES = ("GPU-", "MIG-")
 class GpuReader:
     """One GPU, or a MIG instance of one. Nothing raises for one absent field.
 
-    One in MIG mode (`in_mig_mode`) is shared by its instances: no program can use it as a whole. `place` is NVML's
+    One in MIG mode (`in_mig_mode`) is shared by its instances: no program can use it as a whole. `position` is NVML's
     index of the GPU, then the number of the instance in it, or -1. Where the GPU is lost every reading raises
     `pynvml.NVMLError`: one that says so, or the last of those that came alone for two seconds.
 
@@ -238,7 +238,7 @@ class GpuReader:
 
     handle: Any
     gpu: Gpu
-    place: tuple[int, int]
+    position: tuple[int, int]
     in_mig_mode: bool = False
     is_left: bool = False
     probe: Probe = field(init=False)
@@ -401,13 +401,13 @@ class GpuReader:
         """Yield who computes on the GPU, or once why that is not known."""
         reason = None
         try:
-            found = compute_processes(self.handle)
+            processes = compute_processes(self.handle)
         except pynvml.NVMLError as error:
-            reason, found = absence_reason(error), []
+            reason, processes = absence_reason(error), []
             if error.value in LOST_ERRORS or reason == self._processes_reason:
                 return
         self._processes_reason = reason
-        listed = tuple(_describe_process(pid, used) for pid, used in found)
+        listed = tuple(_describe_process(pid, used) for pid, used in processes)
         yield Processes(t_ns=time.monotonic_ns(), device=self.gpu.uuid, processes=listed, reason=reason)
 
 
@@ -416,18 +416,18 @@ def open_gpu(index: int) -> GpuReader:
     return _open_reader(pynvml.nvmlDeviceGetHandleByIndex(index), (index, -1), index)
 
 
-def open_instances(gpu: GpuReader, known: Sequence[GpuReader]) -> Iterator[GpuReader]:
+def open_instances(gpu: GpuReader, readers: Sequence[GpuReader]) -> Iterator[GpuReader]:
     """Yield the MIG instances of a GPU that are not among those known; their numbers may have holes."""
     with contextlib.suppress(pynvml.NVMLError):
         for slot in range(min(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu.handle), _MOST_INSTANCES)):
-            place = (gpu.place[0], slot)
-            if all(reader.place != place for reader in known):
+            position = (gpu.position[0], slot)
+            if all(reader.position != position for reader in readers):
                 with contextlib.suppress(pynvml.NVMLError):
                     handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu.handle, slot)
-                    yield _open_reader(handle, place, gpu.gpu.index)
+                    yield _open_reader(handle, position, gpu.gpu.index)
 
 
-def _open_reader(handle: Any, place: tuple[int, int], index: int) -> GpuReader:
+def _open_reader(handle: Any, position: tuple[int, int], index: int) -> GpuReader:
     """Ask a GPU who it is, all at once: a slow driver takes long for each answer."""
     uuid, name, total_bytes, capability, mig_mode = _results(
         lambda: read_text(pynvml.nvmlDeviceGetUUID, handle),
@@ -449,20 +449,20 @@ def _open_reader(handle: Any, place: tuple[int, int], index: int) -> GpuReader:
     )
     # An error of nvidia-ml-py cannot be compared with a number.
     in_mig_mode = isinstance(mig_mode, int) and mig_mode == pynvml.NVML_DEVICE_MIG_ENABLE
-    return GpuReader(handle, gpu, place, in_mig_mode=in_mig_mode)
+    return GpuReader(handle, gpu, position, in_mig_mode=in_mig_mode)
 
 
 def _results(*reads: Callable[[], Any]) -> list[Any]:
     """Return what each gives or the error with which it fails; all are called at the same time."""
     results: list[Any] = [None] * len(reads)
 
-    def call(place: int) -> None:
+    def call(index: int) -> None:
         try:
-            results[place] = reads[place]()
+            results[index] = reads[index]()
         except pynvml.NVMLError as error:
-            results[place] = error
+            results[index] = error
 
-    threads = [threading.Thread(target=call, args=(place,), daemon=True) for place in range(len(reads))]
+    threads = [threading.Thread(target=call, args=(index,), daemon=True) for index in range(len(reads))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -472,12 +472,12 @@ def _results(*reads: Callable[[], Any]) -> list[Any]:
 
 def _describe_process(pid: int, memory_bytes: int | None) -> GpuProcess:
     """Return a process with what the system tells of it: of some of another user's, or outside of here, nothing."""
-    known: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     try:
         with (process := psutil.Process(pid)).oneshot():
-            known["name"] = process.name()
-            known["running_s"] = max(0.0, time.time() - process.create_time())
-            known["user"] = process.username()
+            facts["name"] = process.name()
+            facts["running_s"] = max(0.0, time.time() - process.create_time())
+            facts["user"] = process.username()
     except (psutil.Error, KeyError):  # a user without a name
         pass
-    return GpuProcess(pid=pid, memory_bytes=memory_bytes, **known)
+    return GpuProcess(pid=pid, memory_bytes=memory_bytes, **facts)

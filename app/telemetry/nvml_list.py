@@ -64,12 +64,12 @@ class GpuList:
 
     def note_opened(self, index: int, *, probed: bool = False) -> None:
         """Note that a GPU was opened or refused, and whether each of its fields was looked for."""
-        found = {index}
-        if found <= (self._probed if probed else self._opened):
+        indices = {index}
+        if indices <= (self._probed if probed else self._opened):
             return
         with self._changed:
-            self._opened |= found
-            self._probed |= found if probed else set()
+            self._opened |= indices
+            self._probed |= indices if probed else set()
             self._update_if_complete()
 
     def wait(self, timeout_s: float, *, probed: bool) -> None:
@@ -96,10 +96,10 @@ class GpuList:
         with self._changed:
             readers = [reader for reader in self._served if not reader.in_mig_mode]
             gpus = {reader.gpu.uuid: reader.gpu for reader in readers}
-            counted = [msgspec.structs.replace(reader.gpu, index=reader.place[0]) for reader in readers]
+            counted = [msgspec.structs.replace(reader.gpu, index=reader.position[0]) for reader in readers]
             counted += (Gpu(index=lost.index, uuid=lost.device, name=lost.name) for lost in self._lost.values())
-            shown, hidden_by = visible_gpus(counted, os.environ)
-            usable = tuple(gpus[uuid] for uuid in shown if uuid in gpus)
+            visible_uuids, hidden_by = visible_gpus(counted, os.environ)
+            usable = tuple(gpus[uuid] for uuid in visible_uuids if uuid in gpus)
             listed = [*(reader.device() for reader in self._served), *self._lost.values()]
             driver, cuda_driver = self._versions or (None, None)
             return Inventory(
@@ -125,14 +125,14 @@ class GpuList:
                     raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
         with self._changed:
             twins = [other for other in self._served if other.gpu.uuid == reader.gpu.uuid]
-            *_, last = sorted((*twins, reader), key=lambda each: each.place)
+            *_, last = sorted((*twins, reader), key=lambda twin: twin.position)
             refused = last if twins else None
-            self._served = _numbered((each for each in (*self._served, reader) if each is not refused), self._count)
+            self._served = _numbered((gpu for gpu in (*self._served, reader) if gpu is not refused), self._count)
             self._lost.pop(reader.gpu.uuid, None)
             if refused is not reader:
-                self._lost.pop(_refused_id(reader.place[0]), None)
+                self._lost.pop(_refused_id(reader.position[0]), None)
             if refused is not None:
-                self.refuse(refused.place[0], "another GPU has the same UUID")
+                self.refuse(refused.position[0], "another GPU has the same UUID")
             self._update()
 
     def lose(self, reader: GpuReader, error: str) -> None:
@@ -150,7 +150,7 @@ class GpuList:
     def refuse(self, index: int, error: str) -> None:
         """List a GPU that cannot be opened by its index, unless it is listed as lost."""
         with self._changed:
-            if not any(each.index == index and each.device != _refused_id(index) for each in self._lost.values()):
+            if not any(device.index == index and device.device != _refused_id(index) for device in self._lost.values()):
                 reason = f"The driver does not open this GPU ({error})."
                 device = Device(device=_refused_id(index), kind="gpu", index=index, name=_NAMELESS, lost=reason)
                 self._lost[device.device] = device
@@ -187,8 +187,8 @@ class GpuList:
 
 def _numbered(readers: Iterable[GpuReader], count: int) -> tuple[GpuReader, ...]:
     """Return the GPUs by their index, then the MIG instances, numbered on from the last GPU."""
-    ordered = sorted(readers, key=lambda reader: (reader.place[1] >= 0, reader.place))
-    for index, reader in enumerate((each for each in ordered if each.place[1] >= 0), count):
+    ordered = sorted(readers, key=lambda reader: (reader.position[1] >= 0, reader.position))
+    for index, reader in enumerate((instance for instance in ordered if instance.position[1] >= 0), count):
         reader.gpu = msgspec.structs.replace(reader.gpu, index=index)
     return tuple(ordered)
 
@@ -219,19 +219,19 @@ def visible_gpus(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[t
     if named is None:
         return tuple(gpu.uuid for gpu in gpus), ""
     by_uuid = named.startswith(_UUIDS)
-    found: list[str] = []
+    uuids: list[str] = []
     for word in named.split(","):
         matches = _with_uuid(gpus, word) if by_uuid else _with_index(gpus, word)
         if len(matches) != 1:
             break
-        found += matches
+        uuids += matches
     hidden = f"CUDA_VISIBLE_DEVICES={shlex.quote(named)}"
-    if len(found) == len(set(found)) == len(gpus):
-        return tuple(found), ""
+    if len(uuids) == len(set(uuids)) == len(gpus):
+        return tuple(uuids), ""
     models = {gpu.name for gpu in gpus if gpu.name != _NAMELESS and not gpu.uuid.startswith("MIG-")}
-    if found and not by_uuid and len(models) > 1 and environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+    if uuids and not by_uuid and len(models) > 1 and environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         return (), f"{hidden} without CUDA_DEVICE_ORDER=PCI_BUS_ID"
-    return tuple(found) if len(found) == len(set(found)) else (), hidden
+    return tuple(uuids) if len(uuids) == len(set(uuids)) else (), hidden
 
 
 _UUIDS = ("GPU-", "MIG-")

@@ -153,7 +153,7 @@ class Probe:
         Raises:
             pynvml.NVMLError: The GPU is lost.
         """
-        search = next((each for each in self._searches if each.due_s <= now_s), None)
+        search = next((search for search in self._searches if search.due_s <= now_s), None)
         if search is None:
             return False
         search.tries += 1

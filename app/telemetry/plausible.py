@@ -20,20 +20,20 @@ class PlausibleReadings:
 
     def __init__(self, kind: DeviceKind, memory_total_bytes: int | None = None) -> None:
         self._kind = kind
-        self._known: dict[str, float | None] = {"memory_total_bytes": memory_total_bytes}
+        self._capacities: dict[str, float | None] = {"memory_total_bytes": memory_total_bytes}
         self._highest_limit_mw = 0
         self._counters: dict[str, tuple[int, float]] = {}
         self._limits = self._work_out_limits()
 
     def _work_out_limits(self) -> dict[str, tuple[float, float]]:
         limits = {field.name: field.limits for field in fields_of(self._kind)}
-        return {name: (each.low, each.highest(self._known.get(each.of))) for name, each in limits.items()}
+        return {name: (limit.low, limit.highest(self._capacities.get(limit.of))) for name, limit in limits.items()}
 
     def remove(self, values: dict[str, Any]) -> tuple[str, ...]:
         """Set fast fields that are beyond their limits to None; return their names."""
         limit_mw = values.get("power_limit_mw")
         if limit_mw is not None and self._highest_limit_mw < limit_mw <= self._limits["power_limit_mw"][1]:
-            self._known["power_limit_mw"] = self._highest_limit_mw = limit_mw
+            self._capacities["power_limit_mw"] = self._highest_limit_mw = limit_mw
             self._limits = self._work_out_limits()
         return self._remove_beyond_limits(values)
 

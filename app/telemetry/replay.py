@@ -217,12 +217,12 @@ class Replay:
         self, recording: Recording, *, speed: float = 1.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._recording = recording
-        self._speed = speed
+        self.speed = speed
         self._clock = clock
         self._start_ns = recording.start_ns
         self._origin_s = clock()
         self._played_s = 0.0
-        self._paused = False
+        self.paused = False
         self._events = recording.events()
         self._next = next(self._events, None)
 
@@ -242,26 +242,16 @@ class Replay:
         return self._next is not None and self._next.t_ns <= self._start_ns + round(self.position_s * 1e9)
 
     @property
-    def paused(self) -> bool:
-        """Whether time stands still."""
-        return self._paused
-
-    @property
-    def speed(self) -> float:
-        """Seconds of the recording a second."""
-        return self._speed
-
-    @property
     def position_s(self) -> float:
         """Seconds of the recording played so far."""
-        return self._played_s if self._paused else self._played_s + (self._clock() - self._origin_s) * self._speed
+        return self._played_s if self.paused else self._played_s + (self._clock() - self._origin_s) * self.speed
 
     @property
     def next_s(self) -> float | None:
         """Seconds until the next event is due, at this speed; None when paused or at the end."""
-        if self._next is None or self._paused:
+        if self._next is None or self.paused:
             return None
-        return max(0.0, ((self._next.t_ns - self._start_ns) / 1e9 - self.position_s) / self._speed)
+        return max(0.0, ((self._next.t_ns - self._start_ns) / 1e9 - self.position_s) / self.speed)
 
     def read(self, limit: int = 5000) -> Sequence[Event]:
         """Return the events that are due, in their order; when they are more than `limit`, the rest comes next time."""
@@ -275,17 +265,17 @@ class Replay:
     def set_speed(self, speed: float) -> None:
         """Play so many times as fast from here on."""
         self._sync_position()
-        self._speed = speed
+        self.speed = speed
 
     def pause(self) -> None:
         """Stop the clock."""
         self._sync_position()
-        self._paused = True
+        self.paused = True
 
     def resume(self) -> None:
         """Let the clock go on where it stopped."""
         self._origin_s = self._clock()
-        self._paused = False
+        self.paused = False
 
     def restart(self) -> None:
         """Play from the beginning again."""

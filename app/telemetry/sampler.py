@@ -78,7 +78,7 @@ class HostSource:
         self._worker: psutil.Process | None = None
         self._rapl = RaplPower()
         self._plausible = PlausibleReadings("host")
-        self._devices: tuple[Device, ...] = ()
+        self.devices: tuple[Device, ...] = ()
 
     def start(self) -> None:
         """Find out what the host reports and what a read costs."""
@@ -98,12 +98,7 @@ class HostSource:
             },
             absent=absent,
         )
-        self._devices = (host,)
-
-    @property
-    def devices(self) -> Sequence[Device]:
-        """The host, alone."""
-        return self._devices
+        self.devices = (host,)
 
     def follow(self, pid: int | None) -> None:
         """Watch that process from now on; None watches none."""

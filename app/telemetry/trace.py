@@ -11,7 +11,6 @@ import msgspec
 
 from app.errors import UserError, read_error
 from app.fields import Sample, SlowSample
-from app.paths import PROGRAM
 from app.samples import HOST, Device, DeviceLost, Inventory, Processes
 from app.telemetry.plausible import PlausibleReadings
 from app.telemetry.replay import Recording, Timed, TraceStarted
@@ -87,7 +86,7 @@ def read_trace(path: Path) -> Recording:
     for line in _lines(text, path.name):
         scan.add_line(line)
     if scan.first is None:
-        raise UserError(f"{path.name} holds no telemetry; `{PROGRAM} watch --json` writes a trace.")
+        raise UserError(f"{path.name} holds no telemetry, so there is nothing to replay.")
     utc_offset_ns = (scan.first.utc - _EPOCH) // timedelta(microseconds=1) * 1000 - scan.first.t_ns
     inventory = scan.inventory()
     return Recording(
@@ -169,4 +168,4 @@ def _lines(text: bytes, name: str) -> Iterator[_Line]:
         except (msgspec.MsgspecError, RecursionError) as error:
             if not line.endswith(b"\n"):
                 return
-            raise UserError(f"Line {number} of {name} is not what `watch --json` writes ({error}).") from error
+            raise UserError(f"Line {number} of {name} is no event of a trace ({error}).") from error

@@ -8,9 +8,8 @@ from app import units
 from app.samples import Inventory
 from app.viewmodels.format.cells import Cell, Column, Tone, text_cell, widest
 from app.viewmodels.format.naming import format_gpu_counts
-from app.viewmodels.plot.telemetry_buffer import MachineState, machine_state
+from app.viewmodels.plot.panels import MachineState, machine_state
 from app.viewmodels.run.fields import Field, Option
-from workloads.catalog import FRAMEWORK
 
 Stage = Literal["off", "connecting", "connected", "lost", "failed"]
 """How far a connection is: `lost` was there and is tried again, `failed` never came about."""
@@ -73,14 +72,14 @@ def host_field(chosen: str, states: Sequence[HostState], inventory: Inventory | 
 
     The inventory is that of the chosen one, once it is known.
     """
-    known = {state.name: state for state in states}
-    state = known.get(chosen, HostState(name=chosen))
+    states_by_name = {state.name: state for state in states}
+    state = states_by_name.get(chosen, HostState(name=chosen))
     note = "" if not chosen else _note(state, inventory)
     options = (
         Option(value="", label="This machine"),
-        *(Option(value=name, label=name, help=describe_stage(known[name])[0]) for name in known),
-        *([Option(value=chosen, label=chosen)] if chosen and chosen not in known else []),
-        Option(value=MANAGE, label="Hosts …" if known else "Add host …"),
+        *(Option(value=name, label=name, help=describe_stage(states_by_name[name])[0]) for name in states_by_name),
+        *([Option(value=chosen, label=chosen)] if chosen and chosen not in states_by_name else []),
+        Option(value=MANAGE, label="Hosts …" if states_by_name else "Add host …"),
     )
     return Field(
         name="host",
@@ -133,7 +132,7 @@ def describe_no_readings(state: HostState, age: str, heard: str) -> tuple[str, s
     `heard` is how long ago it was last heard, "" for never.
     """
     last = f" Its last reading came {heard} ago." if heard else ""
-    found: dict[Stage, tuple[str, str]] = {
+    descriptions: dict[Stage, tuple[str, str]] = {
         "off": (
             f"{state.name} is not connected",
             "Connect to it to see the load, power, memory and temperature of its GPUs, and who uses them.",
@@ -149,7 +148,7 @@ def describe_no_readings(state: HostState, age: str, heard: str) -> tuple[str, s
             f"{state.text} Last tried {age} ago.{last} Hosts, above, checks its address.",
         ),
     }
-    title, text = found[state.stage]
+    title, text = descriptions[state.stage]
     return title, text.strip()
 
 
@@ -158,14 +157,16 @@ def _unless_title(state: HostState) -> str:
     return "" if state.text.startswith(f"Connecting to {state.name}") else state.text
 
 
+_TEXT_PX = 208
+"""Long names and addresses are cut, so that the state of all is in sight."""
 HOST_COLUMNS = (
-    Column("Name", "What you call it, as `--on` takes it", numeric=False),
-    Column("Address", "How it is reached", numeric=False),
-    Column("State", "How the connection to it is", numeric=False),
-    Column("GPUs", "What it has, as far as it was asked", numeric=False),
-    Column(FRAMEWORK.name, "Its version there, by the last check", numeric=False),
+    Column("Name", "What you call it, here and on the command line", numeric=False, most=_TEXT_PX),
+    Column("Address", "How it is reached", numeric=False, shrink="text", least=_TEXT_PX // 2, most=_TEXT_PX),
+    Column("State", "How the connection to it is", numeric=False, most=_TEXT_PX),
+    Column("GPUs", "What it has, as far as it was asked", numeric=False, most=_TEXT_PX),
+    Column("Frameworks", "What runs have there, by the last check", numeric=False, most=_TEXT_PX),
 )
-_EXPECTED_CELLS = ("gpu-server-1", "ssh://me@gpu1", "not connected", "2× H200", "2.21.0")
+_EXPECTED_CELLS = ("gpu-server-1", "ssh://me@gpu1", "not connected", "2× H200", "TensorFlow 2.21.0")
 
 
 def host_cells(
@@ -173,7 +174,7 @@ def host_cells(
 ) -> tuple[Cell, ...]:
     """Return the row of a host in their list.
 
-    `framework` is its version there, "" for none, None where it was not asked.
+    `framework` has the names and versions there, "" for none, None where they were not asked.
     """
     stage, tone = describe_stage(state)
     gpus = ""
@@ -195,19 +196,19 @@ def widest_host_cells(rows: Sequence[Sequence[Cell]]) -> list[Cell]:
 
 
 _MEANINGS = {
-    "ssh": "Your own ssh connects to {shown} with your keys and its config. No port is opened and no password kept.",
-    "slurm": "srun on {shown} waits in Slurm's queue for a node; the runs are made there.",
-    "ray": "Your own ssh connects to {shown}, from where Ray places each run on a node with free GPUs.",
-    "docker": "docker exec starts the program in the running container {shown}.",
+    "ssh": "Your own ssh connects to {address} with your keys and its config. No port is opened and no password kept.",
+    "slurm": "srun on {address} waits in Slurm's queue for a node; the runs are made there.",
+    "ray": "Your own ssh connects to {address}, from where Ray places each run on a node with free GPUs.",
+    "docker": "docker exec starts the program in the running container {address}.",
     "sh": "This machine, through an agent as on any other host: for trying it out.",
 }
 
 
-def describe_address(kind: str, shown: str) -> str:
+def describe_address(kind: str, address: str) -> str:
     """Return what an address means, in a sentence or two."""
     first = (
         f" The program sends its agent there once (under {units.quantity('1', 'MiB')}), into your cache folder."
         if kind != "sh"
         else ""
     )
-    return f"{_MEANINGS[kind].format(shown=shown)}{first}"
+    return f"{_MEANINGS[kind].format(address=address)}{first}"

@@ -11,9 +11,6 @@ from app.viewmodels.history.labels import RETENTION_CHOICES, StorageLine, retent
 THEMES = {"system": "Same as system", "light": "Light", "dark": "Dark"}
 """Label of each choice of `Theme`."""
 
-MOTIONS = {False: "Smooth", True: "Reduced: live plots move once a second"}
-"""Label of each choice of motion, by whether it is reduced."""
-
 SAMPLING_CHOICES_MS = (10.0, 20.0, SAMPLE_MS, 100.0, 200.0, 500.0, 1000.0)
 """Within the limits of `--sample-ms`."""
 
@@ -26,7 +23,6 @@ class SettingsState:
 
     Attributes:
         theme: The choice of the theme.
-        reduces_motion: Whether live plots move in steps.
         sample_ms: Milliseconds between two readings of this computer's GPUs.
         databases: The open one first, then those opened before.
         storage: Size and retention of the open one; None until they are read.
@@ -35,7 +31,6 @@ class SettingsState:
     """
 
     theme: str
-    reduces_motion: bool
     sample_ms: float
     databases: tuple[Path, ...]
     storage: StorageLine | None = None

@@ -162,7 +162,7 @@ def test_plots_are_imported_without_making_every_class_of_qt() -> None:
 
 
 def test_window_opens_before_database_plots_and_monitor_are_imported() -> None:
-    later = {"sqlite_utils", "importlib.metadata", "pyqtgraph", "app.gui.plot.drawn_curves", "app.gui.monitor.screen"}
+    later = {"sqlite_utils", "importlib.metadata", "pyqtgraph", "app.gui.plot.curves", "app.gui.monitor.screen"}
     assert not loaded_after("import app.gui.app") & later
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import (
     QAbstractButton,
-    QAbstractSpinBox,
     QComboBox,
     QLabel,
     QLineEdit,
@@ -26,8 +25,14 @@ def _listed() -> object:
     return table and table.model().rowCount()
 
 
+def _ready_to_run() -> object:
+    """Return whether the form is there, and beside it the questions or the plots."""
+    right = shown(QAbstractButton, "Live plots") or shown(QAbstractButton, "30 s")
+    return right and shown(QLabel, "Runs use the CPU")
+
+
 SEEN: dict[str, Callable[[], object]] = {
-    "Run": lambda: shown(QLabel, "Runs use the CPU"),
+    "Run": _ready_to_run,
     "Monitor": lambda: shown(QAbstractButton, "10 min"),
     "History": _listed,
     "Compare": lambda: shown(QLabel, "Nothing to compare"),
@@ -45,9 +50,7 @@ def _named(window: MainWindow) -> Iterator[tuple[str, object]]:
             yield f"button {widget.text()} {name}", widget.isChecked()
         elif isinstance(widget, QComboBox):
             yield f"choice {name}", widget.currentText()
-        elif isinstance(widget, QAbstractSpinBox):
-            yield f"number {name}", widget.text()
-        elif isinstance(widget, QLineEdit) and not isinstance(widget.parent(), QAbstractSpinBox | QComboBox):
+        elif isinstance(widget, QLineEdit) and not isinstance(widget.parent(), QComboBox):
             yield f"text {name}", widget.text()
         elif isinstance(widget, QSplitter):
             yield f"parts of {type(widget.parent()).__name__}", widget.sizes()

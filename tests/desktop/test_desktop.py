@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,6 @@ import pytest
 
 from app.storage.database import save_setting
 from app.storage.known_settings import ANSWERED, FIRST_START
-from app.storage.reference import add_reference
 from app.storage.store import Store
 from tests.desktop.first_hour import RUNS
 from tests.fakes.display import NO_DISPLAY, running_display
@@ -54,9 +54,11 @@ def test_from_the_first_start_to_a_report_and_back_to_where_one_was(display: str
     assert end_of(display, "again", tmp_path) == ended
 
 
-def test_every_screen_is_at_the_next_start_as_it_was_arranged(display: str, tmp_path: Path) -> None:
+def test_every_screen_is_at_the_next_start_as_it_was_arranged(
+    display: str, tmp_path: Path, reference_database: Path
+) -> None:
     database = tmp_path / "profiles.db"
-    add_reference(database)
+    shutil.copyfile(reference_database, database)
     save_setting(database, FIRST_START, ANSWERED)
     arranged = end_of(display, "arrange", tmp_path)
     assert arranged["History"]["text Search runs"] == "nchw"

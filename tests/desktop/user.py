@@ -17,7 +17,7 @@ from app.gui.window import MainWindow
 
 LIMIT_S = 120.0
 """A busy machine may need so long for what a user sees at once."""
-_LOOK_MS = 20
+_LOOK_MS = 50
 
 Shown = TypeVar("Shown")
 Story = Generator[Callable[[], object], None, None]

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from app.records import StoredRun
-from app.viewmodels.compare.comparison import ChartGallery, chart_gallery
+from app.viewmodels.charts.model import Chart
+from app.viewmodels.compare.comparison import draw_charts
 from app.viewmodels.compare.verdict import compute_verdict
 from tests.fakes.experiments import result
 from tests.unit.viewmodels.stored import S
@@ -71,6 +72,6 @@ def with_memory_traffic(run: StoredRun, percent: float = MEMORY_PCT) -> StoredRu
     return replace(run, samples=samples)
 
 
-def gallery_of(runs: Sequence[StoredRun], baseline: int, styles: Mapping[int, int] | None = None) -> ChartGallery:
+def charts_of(runs: Sequence[StoredRun], baseline: int, styles: Mapping[int, int] | None = None) -> tuple[Chart, ...]:
     """Return the charts of these runs against the variant of run `baseline`."""
-    return chart_gallery(runs, compute_verdict([run.row for run in runs], baseline), styles)
+    return draw_charts(runs, compute_verdict([run.row for run in runs], baseline), styles)

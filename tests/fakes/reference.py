@@ -4,15 +4,22 @@ import shutil
 from pathlib import Path
 
 from app.records import StoredRun
-from app.storage.reference import FOLDER
+from app.storage.reference import reference_files, unpacked
 from app.storage.store import Store
 from workloads.protocol import Value
 
 
-def load_reference(folder: Path, name: str = "cnn.db") -> list[StoredRun]:
+def copy_reference(name: str, database: Path) -> None:
+    """Make a database of the runs of one file."""
+    (file,) = (file for file in reference_files() if file.name == name)
+    with unpacked(file.path) as source:
+        shutil.copyfile(source, database)
+
+
+def load_reference(folder: Path, name: str = "cnn") -> list[StoredRun]:
     """Return the reference runs of one file, the image networks', without their samples; `folder` takes the copy."""
-    database = folder / name
-    shutil.copyfile(FOLDER / name, database)
+    database = folder / f"{name}.db"
+    copy_reference(name, database)
     with Store.open(database) as store:
         return [store.load(row.run, ()) for row in reversed(store.list_runs())]
 

@@ -11,6 +11,7 @@ _VERSIONS = {
     "tensorflow": FRAMEWORK_VERSION,
     "tensorflow_cpu": FRAMEWORK_VERSION,
     "keras": "3.15.1",
+    "torch": "2.15.0",
     "msgspec": "0.22.0",
     "numpy": "2.4.6",
     "platformdirs": "4.5.0",

@@ -3,7 +3,7 @@
     python -m tests.gpu.prefetch GPU_UUID[,GPU_UUID] [SETTING=VALUE[,VALUE] ...]
 
 Every combination of the values given of `cnn10` is timed on as many random images as CIFAR-10 has (no copy of it is
-needed), first made on the devices, then through tf.data, and printed as one JSON line: the settings, images a second of
+needed), first made on the devices, then from the host, and printed as one JSON line: the settings, images a second of
 both, and what the second waited for data in percent. `cpu` in place of GPUs computes on the CPU.
 """
 

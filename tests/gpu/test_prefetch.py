@@ -25,8 +25,8 @@ def data() -> ImageData:
 
 
 def test_batches_are_on_the_gpu_before_a_step_asks(data: ImageData) -> None:
-    from workloads.tensorflow.prefetch import training_queue
     from workloads.tensorflow.runtime import replicas_on
+    from workloads.tensorflow.stored_images import training_queue
 
     feed = training_queue(data, variant_of(), replicas_on(["GPU:0"]))
     assert all("GPU:0" in one.device for one in feed.take())

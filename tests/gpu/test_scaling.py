@@ -43,6 +43,22 @@ def test_gradients_are_exchanged_as_asked(feed: TelemetryFeed, tmp_path: Path, a
     assert stored.row.summary.loss_last < stored.row.summary.loss_first
 
 
+@pytest.mark.parametrize(("all_reduce", "compile"), [("nccl", False), ("nccl", True), ("data_parallel", False)])
+def test_pytorch_exchanges_gradients_as_asked(
+    feed: TelemetryFeed, tmp_path: Path, all_reduce: str, compile: bool
+) -> None:
+    pytest.importorskip("torch")
+    settings: dict[str, Value] = {"framework": "pytorch", "layout": "NHWC", "batch_size": 512}
+    stored = run(feed, tmp_path, gpus=2, all_reduce=all_reduce, compile=compile, **settings)
+    assert stored.evidence is not None
+    assert stored.evidence.match, stored.evidence.reason
+    assert (stored.evidence.actual["all_reduce"], stored.evidence.actual["replicas"]) == (all_reduce, "2")
+    assert [device.device for device in stored.evidence.devices] == ["GPU:0", "GPU:1"]
+    assert all(device.communication_ns > 0 for device in stored.evidence.devices)
+    alone = run(feed, tmp_path, gpus=1, compile=compile, **settings)
+    assert next(found.cause for found in scalings([alone, stored])) not in ("not traced", "trace does not fit")
+
+
 def test_a_small_batch_on_two_gpus_says_why_it_is_slow(feed: TelemetryFeed, tmp_path: Path) -> None:
     runs = [run(feed, tmp_path, gpus=gpus, batch_size=128) for gpus in (1, 2, 1, 2)]
     (found,) = scalings(runs)

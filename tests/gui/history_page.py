@@ -12,13 +12,14 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.history.history_controller import HistoryController
 from app.gui.history.screen import HistoryView
-from app.gui.shell.undo import UndoStack
+from app.gui.shell.shell import UndoStack
 from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.storage.store import Store
 from app.viewmodels.history.table import COLUMNS
 from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
+from tests.gui.texts import displayed_text
 
 LIMIT_MS = 120_000
 TITLES = [column.title for column in COLUMNS]
@@ -62,9 +63,7 @@ class HistoryPage(Screen[HistoryView]):
 
     def wait_for_page(self, run: int) -> None:
         detail = self.view.detail
-        self.qtbot.waitUntil(
-            lambda: self.view.shows_run and f"Run {run} ·" in detail.displayed_text(), timeout=LIMIT_MS
-        )
+        self.qtbot.waitUntil(lambda: self.view.shows_run and f"Run {run} ·" in displayed_text(detail), timeout=LIMIT_MS)
         self.qtbot.waitUntil(lambda: not detail.panels.busy, timeout=LIMIT_MS)
 
     def column(self, title: str) -> list[str]:

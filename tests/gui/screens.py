@@ -6,7 +6,11 @@ from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
+from app.gui.plot.curves import PanelCurve
+from app.gui.plot.time_panel import TimePanel
 from app.gui.threads import close_jobs
+from app.records import Floats
+from app.viewmodels.plot.model import Points
 
 View = TypeVar("View", bound=QWidget)
 
@@ -46,3 +50,8 @@ def muted_colours(page: QWidget) -> set[str]:
     """Return the colours of a page's quiet labels, but for those that are hidden in it."""
     labels = [label for label in page.findChildren(QLabel) if label.property("role") in ("muted", "caption")]
     return {label.palette().windowText().color().name() for label in labels if label.isVisibleTo(page)}
+
+
+def set_curve(panel: TimePanel, key: str, x: Floats, y: Floats, *, colour: int, label: str) -> None:
+    """Give a plot the data of one curve; NaN in `y` is a gap."""
+    panel.give(key, PanelCurve(colour, label, Points(x, y)))

@@ -8,7 +8,8 @@ from PySide6.QtGui import QAccessible, QAccessibleInterface
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QProgressBar, QTableView, QTreeView, QWidget
 
 from app.gui.app import Workbench
-from app.gui.widgets.cell_table import CellModel, CellTable
+from app.gui.widgets.cell_delegate import CellModel
+from app.gui.widgets.cell_table import CellTable
 from app.gui.window import COMPARE, HISTORY, MONITOR, RUN
 
 NAME = QAccessible.Text.Name

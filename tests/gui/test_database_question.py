@@ -12,6 +12,7 @@ from app.gui.theme import Theme
 from app.paths import default_database
 from app.storage.database import open_database
 from app.storage.store import Store
+from tests.gui.texts import displayed_text
 from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose
 
 
@@ -107,7 +108,7 @@ def test_a_run_ends_in_its_rescue_file_before_the_window_asks(qtbot: QtBot, work
     choose(workbench, seconds=600.0)
     workbench.run.run()
     live, path = workbench.run_view.live, Path(workbench.database)
-    qtbot.waitUntil(lambda: "Measuring" in live.displayed_text(), timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: "Measuring" in displayed_text(live), timeout=RUN_LIMIT_MS)
     path.unlink()
     qtbot.waitUntil(lambda: bool(list(path.parent.glob("*-rescued-*.vscope"))), timeout=RUN_LIMIT_MS)
     assert not workbench.window.findChildren(QMessageBox)

@@ -19,6 +19,7 @@ from app.storage.known_settings import CUSTOM_WORKLOADS
 from app.storage.store import Store
 from tests.fakes.attacker import Attacker
 from tests.gui.shell.test_drops import Drag
+from tests.gui.texts import displayed_text
 from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, click_run, press, window_on
 from workloads.catalog import Machine, complete
 
@@ -57,8 +58,8 @@ def queue_view(workbench: Workbench) -> QueueView:
 
 def offered(qtbot: QtBot, workbench: Workbench) -> str:
     workbench.queue.check_entries()
-    qtbot.waitUntil(lambda: bool(queue_view(workbench).offer_banner.displayed_text), timeout=READ_LIMIT_MS)
-    return queue_view(workbench).offer_banner.displayed_text
+    qtbot.waitUntil(lambda: bool(displayed_text(queue_view(workbench).offer_banner)), timeout=READ_LIMIT_MS)
+    return displayed_text(queue_view(workbench).offer_banner)
 
 
 def test_resume_of_an_imported_entry_shows_its_python_and_asks(
@@ -67,7 +68,7 @@ def test_resume_of_an_imported_entry_shows_its_python_and_asks(
     attacker.queue(*attacker.specs(interpreter=str(attacker.python)))
     import_with_queue(workbench.database, attacker.database)
     assert f"Its runs are made by the Python {attacker.python}." in offered(qtbot, workbench)
-    queue_view(workbench).offer_answered.emit("go on")
+    queue_view(workbench).answered.emit("go on")
     assert f"run {attacker.python} as Python" in question(qtbot, workbench)
     answer(qtbot, workbench, REFUSE)
     qtbot.waitUntil(lambda: not workbench.queue.running, timeout=RUN_LIMIT_MS)
@@ -87,7 +88,7 @@ def test_an_imported_entry_s_host_is_connected_to_after_a_yes_alone(
     attacker.queue(*attacker.specs(), host=f"sh:?python={attacker.python}")
     import_with_queue(workbench.database, attacker.database)
     assert f"Its runs are made on sh:?python={attacker.python}." in offered(qtbot, workbench)
-    queue_view(workbench).offer_answered.emit("go on")
+    queue_view(workbench).answered.emit("go on")
     assert f"connect to sh:?python={attacker.python}" in question(qtbot, workbench)
     answer(qtbot, workbench, REFUSE)
     qtbot.waitUntil(lambda: not workbench.queue.running, timeout=RUN_LIMIT_MS)
@@ -101,7 +102,7 @@ def test_resume_of_several_leaves_out_what_was_imported(qtbot: QtBot, workbench:
     with Store.open(workbench.database) as store:
         add_plan(store, Plan(name="mine", variants=tuple(mine), repeats=1))
     assert "1 of them comes from another database" in offered(qtbot, workbench)
-    queue_view(workbench).offer_answered.emit("go on")
+    queue_view(workbench).answered.emit("go on")
     qtbot.waitUntil(lambda: states(workbench) == ["paused"], timeout=RUN_LIMIT_MS)
     qtbot.waitUntil(lambda: not workbench.queue.running, timeout=RUN_LIMIT_MS)
 
@@ -112,15 +113,14 @@ def states(workbench: Workbench) -> list[str]:
 
 
 def test_a_dropped_file_is_run_after_a_yes_alone(qtbot: QtBot, workbench: Workbench, attacker: Attacker) -> None:
-    drag = Drag(qtbot, workbench, attacker.module)
-    assert "Asks whether to run it" in workbench.drops.displayed_text
+    drag = Drag(workbench, attacker.module)
     drag.drop()
     assert f"run the code of {attacker.module} (SHA-256 " in question(qtbot, workbench)
     answer(qtbot, workbench, REFUSE)
-    qtbot.waitUntil(lambda: "nobody has allowed" in workbench.run_view.form.custom_text, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: "nobody has allowed" in workbench.run_view.form.custom_label.text(), timeout=READ_LIMIT_MS)
     attacker.module.write_text(attacker.module.read_text() + "# changed\n")
     changed = read_source(attacker.module).sha256
-    qtbot.waitUntil(lambda: changed in workbench.run_view.form.custom_text, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: changed in workbench.run_view.form.custom_label.text(), timeout=READ_LIMIT_MS)
     assert not attacker.marker.exists()
     workbench.custom_workloads.open_dropped(attacker.module)
     question(qtbot, workbench)
@@ -130,7 +130,7 @@ def test_a_dropped_file_is_run_after_a_yes_alone(qtbot: QtBot, workbench: Workbe
 
 def test_a_dropped_preset_is_listed_and_its_start_asks(qtbot: QtBot, workbench: Workbench, attacker: Attacker) -> None:
     file = attacker.preset()
-    Drag(qtbot, workbench, file).drop()
+    Drag(workbench, file).drop()
     qtbot.waitUntil(lambda: "list the preset" in workbench.undo.undo_name, timeout=READ_LIMIT_MS)
     assert not attacker.marker.exists()
     presets = workbench.run_view.gallery
@@ -150,7 +150,7 @@ def test_a_database_s_own_files_are_not_run_when_a_window_opens_on_it(
     attacker.custom_specs()
     save_setting(attacker.database, CUSTOM_WORKLOADS, [str(attacker.module)])
     with window_on(qtbot, attacker.database, theme) as opened:
-        qtbot.waitUntil(lambda: "nobody has allowed" in opened.run_view.form.custom_text, timeout=READ_LIMIT_MS)
+        qtbot.waitUntil(lambda: "nobody has allowed" in opened.run_view.form.custom_label.text(), timeout=READ_LIMIT_MS)
     assert not attacker.marker.exists()
 
 

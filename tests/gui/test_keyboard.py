@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PySide6.QtCore import QPoint, QRect, Qt
-from PySide6.QtGui import QImage
+from PySide6.QtGui import QGuiApplication, QImage
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QMenu, QWidget
 from pytestqt.qtbot import QtBot
@@ -139,6 +139,29 @@ def test_arrows_move_the_line_between_two_parts(qtbot: QtBot) -> None:
         assert made.sizes()[0] == before - 16
         QTest.keyClick(made.handle(1), Qt.Key.Key_Home)
         assert made.sizes()[0] == before - 16
+
+
+def test_the_row_that_space_would_select_has_a_frame(
+    history_on: Callable[[Path], HistoryPage], database_path: Path
+) -> None:
+    with Store.open(database_path) as store:
+        for number in (1, 2, 3):
+            keep(store, stored_run(run_row(number), measured=False))
+    page = history_on(database_path)
+    page.wait_for("Run", "3", "2", "1")
+    table = page.view.table
+
+    def frames() -> list[bool]:
+        picture, colour = table.viewport().grab().toImage(), QGuiApplication.palette().highlight().color()
+        tops = [table.visualRect(table.model().index(row, 0)).top() for row in range(3)]
+        return [all(picture.pixelColor(x, top) == colour for x in (0, picture.width() - 1)) for top in tops]
+
+    page.key(Qt.Key.Key_Home, Qt.KeyboardModifier.ControlModifier)
+    assert frames() == [True, False, False]
+    page.key(Qt.Key.Key_Space)
+    assert frames() == [False] * 3, "it is selected"
+    page.key(Qt.Key.Key_Down, Qt.KeyboardModifier.ControlModifier)
+    assert frames() == [False, True, False]
 
 
 @pytest.mark.qt_log_ignore("does not support", extend=True)

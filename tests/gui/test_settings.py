@@ -11,7 +11,6 @@ from pytestqt.qtbot import QtBot
 
 from app.errors import UserError
 from app.gui.app import Workbench
-from app.gui.settings.controller import SettingsController
 from app.gui.settings.dialog import ChoiceBox, SettingsDialog
 from app.gui.settings.settings import Chosen, SettingsStore, StandbySetting, StoredChoice
 from app.gui.theme import DARK, LIGHT, Theme
@@ -39,9 +38,9 @@ class Opened:
         self.window.show_page(0)
         store = SettingsStore(database, background, self._fail)
         notice = StoredChoice(store, NOTICE, {"off": "Nothing", "message": "A message"}, default="message")
-        self.dialog = SettingsDialog(self.window, theme, notice, StandbySetting(store, lambda: None).choice)
-        self.settings = SettingsController(self.dialog, theme, store, self.feed, self.switched.append)
-        self.settings.open(busy=False)
+        standby = StandbySetting(store, lambda: None).choice
+        self.dialog = SettingsDialog(self.window, theme, store, self.feed, notice, standby, self.switched.append)
+        self.dialog.show_current(busy=False)
         qtbot.waitUntil(self.dialog.retention_box.isEnabled, timeout=LIMIT_MS)
 
     @staticmethod
@@ -103,17 +102,6 @@ def test_a_theme_is_shown_at_once_and_at_the_next_start(
     assert later.choice == "system"
 
 
-def test_motion_is_reduced_at_once_and_at_the_next_start(
-    window_state: Path, open_settings: Callable[[], Opened], qtbot: QtBot
-) -> None:
-    opened = open_settings()
-    assert opened.dialog.motion_box.currentText() == "Smooth"
-    take(opened.dialog.motion_box, True)
-    assert Theme().reduces_motion
-    take(opened.dialog.motion_box, False)
-    assert not Theme().reduces_motion
-
-
 def test_a_sampling_interval_reaches_the_sampler_and_the_next_start(
     window_state: Path, opened: Opened, qapp: QApplication
 ) -> None:
@@ -130,7 +118,7 @@ def test_another_database_is_opened_now_and_at_the_next_start(
     other = tmp_path / "other.db"
     opened = open_settings()
     assert Chosen(qapp).database is None
-    opened.settings._take_database(other)
+    opened.dialog._take_database(other)
     assert opened.switched == [other]
     Store.open(other).close()
     assert Chosen(qapp).database == other

@@ -105,7 +105,7 @@ def test_the_plots_of_a_run_that_was_stopped_fit_a_small_screen(qtbot: QtBot, wo
     wait_for_status(qtbot, workbench, "Stopped")
     room = live.stack.parentWidget()
     assert isinstance(room, QWidget)
-    qtbot.waitUntil(lambda: len(live.stack.shown) > 3 and live.badge.isVisible(), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: len(live.stack.visible_plots) > 3 and live.badge.isVisible(), timeout=READ_LIMIT_MS)
     qtbot.waitUntil(lambda: live.stack.height() == room.height())
 
 

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QHeaderView, Q
 from pytestqt.qtbot import QtBot
 
 from app.gui.theme import Theme
-from app.gui.widgets.cell_table import CellModel
+from app.gui.widgets.cell_delegate import CellModel
 from tests.gui.test_accessible import moving, nameless, unread
 from tests.gui.test_keyboard import keyboard_faults
 from tests.gui.test_pictures import picture_faults

@@ -146,12 +146,12 @@ def test_the_page_the_form_and_the_range_are_as_they_were_left(
         form, bar = workbench.run_view.form, workbench.run_view.live.time_bar
         every = next(each for each in form.findChildren(QPushButton) if each.text() == "All")
         found = form.state.workload if form.state else "", every.isChecked()
-        assert (*found, bar.range_button("30 s").isChecked()) == (
+        assert (*found, bar.range_buttons["30 s"].isChecked()) == (
             ("lstm", True, True) if expected else ("cnn10", False, False)
         )
         form.workload_chosen.emit("lstm")
         every.setChecked(True)
-        bar.range_button("30 s").click()
+        bar.range_buttons["30 s"].click()
         workbench.window.show_page(HISTORY)
         workbench.quit()
         workbench.close()

@@ -1,8 +1,10 @@
 """The whole window as the program opens it, with helpers that drive it."""
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from PySide6.QtCore import Qt
@@ -17,6 +19,7 @@ from app.storage.database import save_setting
 from app.storage.known_settings import ANSWERED, FIRST_START
 from app.storage.store import Store
 from app.viewmodels.format.cells import OUTCOMES
+from tests.gui.texts import displayed_text
 
 RUN_LIMIT_MS = 240_000
 READ_LIMIT_MS = 120_000
@@ -37,6 +40,9 @@ def window_on(
 ) -> Iterator[Workbench]:
     """Open the window and close it at the end.
 
+    What is frozen in `conftest.py` stays so: at its end the window thaws all modules, and whatever looks for what is
+    left behind would go through them.
+
     Args:
         qtbot: Waits.
         database: Its database, made where there is none.
@@ -46,7 +52,11 @@ def window_on(
     """
     if not new_user and not database.exists():
         save_setting(database, FIRST_START, ANSWERED)
-    made = Workbench(database, theme, hidden_workloads=True)
+    with mock.patch.multiple(gc, freeze=lambda: None, unfreeze=lambda: None):
+        yield from _opened(qtbot, Workbench(database, theme, hidden_workloads=True), at_once)
+
+
+def _opened(qtbot: QtBot, made: Workbench, at_once: Callable[[Workbench], object]) -> Iterator[Workbench]:
     made.window.resize(*SIZE)
     qtbot.addWidget(made.window)
     made.window.painted.connect(lambda: at_once(made), Qt.ConnectionType.QueuedConnection)
@@ -84,7 +94,7 @@ def wait_for_status(qtbot: QtBot, workbench: Workbench, title: str) -> None:
     def is_reached() -> bool:
         status = live.status
         if status.title in ENDS - {title} and not workbench.run.running:
-            pytest.fail(f"waited for {title!r}, and the run ended: {live.displayed_text()}")
+            pytest.fail(f"waited for {title!r}, and the run ended: {displayed_text(live)}")
         return status.title == title
 
     qtbot.waitUntil(is_reached, timeout=RUN_LIMIT_MS)

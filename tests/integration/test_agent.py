@@ -183,6 +183,13 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
         yield started
 
 
+@pytest.fixture
+def fresh_agent(tmp_path: Path) -> Iterator[AgentProcess]:
+    """One for a test far from the others: in the time between, `agent` may take the program for lost."""
+    with agent_process(tmp_path) as started:
+        yield started
+
+
 def dummy(**given: Value) -> RunSpec:
     return sessions.dummy(HOST_ONLY, "train", **given)
 
@@ -466,8 +473,8 @@ STRANGE: st.SearchStrategy[Order] = st.one_of(
 
 @given(st.lists(STRANGE, min_size=1, max_size=20))
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_after_any_orders_a_ping_is_answered(agent: AgentProcess, orders: list[Order]) -> None:
-    agent.send(*orders, Ping(1234))
-    while not isinstance(said := agent.said.get(timeout=LIMIT_S), Pong):
+def test_after_any_orders_a_ping_is_answered(fresh_agent: AgentProcess, orders: list[Order]) -> None:
+    fresh_agent.send(*orders, Ping(1234))
+    while not isinstance(said := fresh_agent.said.get(timeout=LIMIT_S), Pong):
         assert isinstance(said, Leased | FilePart | FilesListed | Refused), said
         assert not isinstance(said, Refused) or said.kind == "user error", said

@@ -352,7 +352,9 @@ def test_gpus_shows_cards_fields_and_reasons(tmp_path: Path) -> None:
     assert document["host"]["fields"]["memory_bytes"]["value"] > 0
     text = line("gpus").stdout
     assert "driver 580.65.06, CUDA up to 13.0" in text
-    assert "688\N{NO-BREAK SPACE}W" in text
+    (overview,) = (row for row in text.splitlines() if row.startswith("0 "))
+    assert "688\N{NO-BREAK SPACE}W" in overview
+    assert "power_mw" not in text, "the name has another unit than the value beside it"
     assert reason in text
     assert not line.database.exists(), "looking makes no database"
 

@@ -5,8 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from app.runs import jobs
+from app.runs.jobs import run_job
 from app.storage.store import Store
 from tests.fakes.command_line import ROOT, CommandLine
+from workloads.catalog import PYTORCH, Framework
+from workloads.job_protocol import DescribeFile, FileDescription
+from workloads.protocol import Source
 
 EXAMPLE = ROOT / "examples" / "mlp.py"
 SHORT = ["-s", "gpus=0", "-s", "steps=10", "-s", "warmup_steps=1"]
@@ -106,3 +111,24 @@ def test_a_variant_that_computes_something_else_is_told_before_the_first_run(
     (stored,) = command.read("show", "2")["equality"]
     assert (stored["baseline"]["scale"], stored["difference"]) == (1.0, found["difference"])
     assert command.read("show", "1")["equality"] == []
+
+
+def test_an_example_in_pytorch_is_run_with_evidence(command: CommandLine) -> None:
+    word = f"{EXAMPLE.with_name('transformer_torch.py')}:transformer"
+    sizes = ["batch_size=4", "layers=1", "heads=2", "width=8", "length=6", "vocabulary=9"]
+    run = command.json("run", word, *SHORT, *(text for size in sizes for text in ("-s", size)))
+    assert (run["outcome"], run["variant"]["framework"]) == ("completed", "pytorch")
+    assert (run["evidence"]["match"], run["environment"]["pytorch_devices"]) == (True, "CPU")
+
+
+def test_a_file_is_read_by_a_python_that_has_its_framework(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted: list[Framework] = []
+
+    def default(framework: Framework) -> str:
+        wanted.append(framework)
+        return ""
+
+    monkeypatch.setattr(jobs, "default_interpreter", default)
+    text = "def net(batch_size=4):\n    import torch\n"
+    described = run_job(DescribeFile(source=Source(path="/mine/net.py", text=text)), FileDescription)
+    assert (wanted, described.workloads[0].framework) == ([PYTORCH], "pytorch")

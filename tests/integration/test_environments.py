@@ -16,7 +16,7 @@ from tests.fakes.hosts import NAME, connected, services_on
 from tests.fakes.sessions import dummy, run_through
 from tests.fakes.wheels import FRAMEWORK_VERSION, use_wheels
 from tests.unit.environments.test_managed import Following
-from workloads.catalog import environments_folder
+from workloads.catalog import FRAMEWORKS, environments_folder
 
 REQUEST = EnvironmentRequest(name="tf221", cuda=False)
 
@@ -44,13 +44,14 @@ def test_a_host_makes_lists_and_removes_environments_and_refuses_what_it_lacks(
         assert f"Sending uv to {NAME} …" in following.lines
         following = Following()
         made = make(environments, REQUEST, following.ask, following.report)
-        assert (made.state, made.framework) == ("complete", FRAMEWORK_VERSION)
+        assert (made.state, made.frameworks) == ("complete", {"tensorflow": FRAMEWORK_VERSION})
         assert [(offer.name, offer.packages) for offer in following.offers] == [("tf221", 5)]
         assert any(line.startswith("Installing the packages") for line in following.lines)
         assert f"Sending uv to {NAME} …" not in following.lines, "it is there already"
         assert environments("list", REQUEST, following.report).environments == (made,)
         with connected(tmp_path, carrier=carrier) as another:
             assert another.host.inventory().machine.environments == ("tf221",)
+            assert another.host.inventory().machine.frameworks == tuple(FRAMEWORKS), "of its own Python, as here"
         with pytest.raises(UserError, match=f"^{NAME}: '../x' cannot be the name of an environment"):
             environments("remove", EnvironmentRequest(name="../x"), following.report)
         environments("remove", REQUEST, following.report)
@@ -58,7 +59,7 @@ def test_a_host_makes_lists_and_removes_environments_and_refuses_what_it_lacks(
         spec = dummy(connection.host.inventory(), interpreter="tf221")
         outcome, _, _ = run_through(spec, services_on(connection, tmp_path))
     assert outcome.name == "refused"
-    assert (outcome.reason or "").startswith(f"There is no complete environment called tf221 on {NAME}; the command")
+    assert (outcome.reason or "").startswith(f"There is no complete environment called tf221 on {NAME}; a path")
     assert f" env add tf221 --on {NAME}` makes it" in (outcome.reason or "")
 
 

@@ -26,11 +26,17 @@ from workloads.protocol import RunSpec
 REFUSED = "Nobody can be asked here whether to "
 
 
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the agent of `sh:` is set up, once."""
+    return tmp_path_factory.mktemp("agents")
+
+
 @pytest.fixture
-def grants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def grants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agents: Path) -> Path:
     path = tmp_path / "config" / "grants.json"
     monkeypatch.setenv("VARIANTSCOPE_GRANTS", str(path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(agents))
     return path
 
 

@@ -24,7 +24,7 @@ from app.runs.host import Host, describe_wait
 from app.runs.session import RunServices
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
-from app.viewmodels.experiment.queue_banner import describe_ending
+from app.viewmodels.experiment.queue import describe_ending
 from tests.fakes.sessions import dummy, run_through, services, started_feed
 from tests.reliability.resume import KilledExperiment, Tally, kill_and_resume
 from workloads.catalog import UsageError
@@ -104,6 +104,7 @@ def test_entries_are_made_in_their_order_and_leave(used: RunServices) -> None:
     with Store.open(used.database) as store:
         assert [(found.name, found.runs) for found in store.library.experiments()] == [("b", (3, 4)), ("a", (1, 2))]
     assert [now.experiment for now in recorded.all if now.state == "complete"] == [1, 2]
+    assert {now.experiment for now in recorded.all if now.name == "a" and now.done} == {1}, "its verdict can be shown"
     left = [now.left.likely_s for now in recorded.all if now.name == "b"]
     assert left == sorted(left, reverse=True)
     assert left[0] > left[-1] == 0
@@ -162,8 +163,18 @@ def test_more_repeats_asked_for_while_it_goes_on_join_it_with_nothing_run_twice(
             wanted = structs.replace(entry_plan(store.queue.entry(a)), repeats=repeats)
             enqueue(store, wanted)
 
-    recorded = RecordedRunner(used, ask).run()
+    owned: list[bool] = []
+
+    class Watched(RecordedRunner):
+        def progressed(self, now: ExperimentProgress) -> None:
+            super().progressed(now)
+            if now.state == "waiting":
+                with Store.open(used.database) as store:
+                    owned.append(store.queue.entry(a).owned)
+
+    recorded = Watched(used, ask).run()
     assert recorded.ends == [("a", "waiting", 1), ("a", "waiting", 4), ("a", "complete", 6)]
+    assert owned == [True, True], "another program would take it between two plans"
     assert in_queue(used) == []
     with Store.open(used.database) as store:
         assert [row.spec.variant["batch_size"] for row in reversed(store.list_runs())] == [1, 2, 2, 1, 1, 2]

@@ -109,7 +109,7 @@ def test_runs_on_the_cpu_do_not_wait_for_gpus(tmp_path: Path, feed: TelemetryFee
     [
         (3, "", "3 GPUs asked for, but this machine has 2."),
         (2, "", "A global batch of 9 does not divide evenly among 2 GPUs."),
-        (1, "7", "devices=7 names a GPU that this machine does not have;"),
+        (1, "7", "A GPU of “7” is not in this machine;"),
     ],
 )
 def test_what_two_gpus_cannot_do_is_refused(

@@ -131,7 +131,7 @@ def test_a_replay_of_what_is_no_trace_is_one_sentence(line: CommandLine, tmp_pat
     (tmp_path / "notes.txt").write_text("to do\n", encoding="utf-8")
     done = line("replay", str(tmp_path / "notes.txt"), "--json")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("Line 1 of notes.txt is not what `watch --json` writes (")
+    assert done.stderr.startswith("Line 1 of notes.txt is no event of a trace (")
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -291,9 +292,15 @@ def test_what_this_processor_lacks_is_refused_before_the_import(monkeypatch: pyt
 SMALL_LSTM: dict[str, Value] = {"units": 8, "timesteps": 8, "features": 4, "batch_size": 16}
 
 
+SETS_A_VARIABLE = "import os; os.environ['KMP_BLOCKTIME'] = '5'; raise ImportError"
+
+
 @pytest.mark.tensorflow
-def test_lstm_learns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lstm_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ONEDNN_VARIABLE, raising=False)
+    monkeypatch.setenv("KMP_SETTINGS", "0")
+    (tmp_path / "sklearn.py").write_text(SETS_A_VARIABLE)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     with worker() as run:
         run.order(spec("lstm", **SMALL_LSTM, steps=200))
         assert run.finish().outcome == "completed"
@@ -306,6 +313,8 @@ def test_lstm_learns(monkeypatch: pytest.MonkeyPatch) -> None:
         assert facts["tensorflow"].startswith("2.")
         assert facts["tensorflow_devices"] == "CPU"
         assert (facts[ONEDNN_KEY], facts[f"env {ONEDNN_VARIABLE}"]) == ("on", "1")
+        assert "env KMP_SETTINGS" in facts
+        assert "env KMP_BLOCKTIME" not in facts, "no user set it"
         measured = [block for block in run.blocks if block.phase == "measure"]
         assert sum(block.steps for block in measured) == 200
         first, last = run.blocks[0].loss, measured[-1].loss

@@ -71,7 +71,7 @@ class _Run:
 
     def __init__(self, on: str, database: Path) -> None:
         entry = find_host(on, typed)
-        self._connection = connect(carrier_of(entry.place), name=entry.name, limits=_LIMITS)
+        self._connection = connect(carrier_of(entry.full_address), name=entry.name, limits=_LIMITS)
         self.ending = "never began"
         spec = catalog.complete("dummy", {"gpus": 0, "seconds": 600.0}, self._connection.host.machine)
         self._session = RunSession(spec, RunServices(database=database, host=self._connection.host))

@@ -22,7 +22,7 @@ from app.samples import HOST, Device
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from app.viewmodels.monitor.details import DeviceDetails, chosen_details
-from app.viewmodels.monitor.model import MonitorModel, Place
+from app.viewmodels.monitor.model import MonitorModel, RowKey
 from tests.fakes.scenarios import NAMES
 from tests.scenarios.recorded import Recording, record_all
 
@@ -210,7 +210,7 @@ def monitored(recording: Recording) -> Iterator[tuple[Device, DeviceDetails]]:
             model.tick()
     model.read()
     for device in recording.inventory.devices:
-        yield device, chosen_details(model, Place("", device.device))
+        yield device, chosen_details(model, RowKey("", device.device))
 
 
 def test_a_run_ends_with_what_was_measured(recording: Recording) -> None:

@@ -101,7 +101,7 @@ def screens(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_one_more_row_is_in_the_window(screens: dict[str, Any]) -> None:
-    assert screens["history"]["Loss drop"] == "2.00"
+    assert screens["history"]["Loss drop, nat"] == "2.00"
     assert screens["page"]["Loss drop"] == f"2.00{NBSP}nat/sequence"
     assert screens["compare"]["Loss drop"] == "2.00"
     assert "Loss drop" in screens["headlines"]

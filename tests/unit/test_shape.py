@@ -25,6 +25,7 @@ SMALL_MODULES = {
     "app/telemetry/messages.py": "message types of the sampler's process, imported on both sides",
     "workloads/bare.py": "a process of its own",
     "workloads/build.py": "the one place that leads from a spec to a backend",
+    "workloads/calibration.py": "what every framework measures alike",
     "workloads/cifar10_copy.py": "the rules need it, and no package: what reads the copy needs numpy",
     "workloads/gru.py": "the GRU's table, as workloads/lstm.py is the LSTM's",
     "workloads/machine.py": "all that the sampler needs of the workloads, whose tables take a third of its imports",
@@ -33,7 +34,7 @@ SMALL_MODULES = {
 }
 """Modules under the least size, each with its reason: a file is a topic, and a helper belongs to its only user."""
 
-BUDGET_LINES, BUDGET_MODULES = 86_700, 391
+BUDGET_LINES, BUDGET_MODULES = 88_960, 378
 """Lines of app and workloads, blank ones and docstrings included, and modules that are not empty. Both only go down; a
 change that needs more raises them in a commit of its own, which says why."""
 BUDGET_SLACK_LINES, BUDGET_SLACK_MODULES = 400, 4
@@ -44,11 +45,9 @@ LONE_MODULES = {
     "app.agent.ray_actor": "what runs on the nodes of a cluster, imported there",
     "app.agent.serve": "imported by a guard's child alone, when the guard is forked",
     "app.gui.compare.article": "imported when the page of an article is opened",
-    "app.gui.diagnostics": "gui/app.py would pass the most lines with it",
-    "app.gui.plot.panel_menu": "imported with the first menu",
-    "app.gui.plot.panel_slot": "imported with the first plots",
-    "app.gui.save_shown": "imported when somebody saves",
-    "workloads.tensorflow.calibration": "imported by runs that calibrate",
+    "workloads.pytorch.stored_images": "the way of one kind of data; a step takes any",
+    "workloads.tensorflow.gradients": "imported by jobs that compare",
+    "workloads.tensorflow.evidence.custom": "of users' models alone, as cnn/evidence.py is of images",
     "workloads.tensorflow.environment": "what is known of TensorFlow, imported before it",
 }
 """Modules of fewer lines that one module alone imports, of its own folder: each says why it is not a part of that."""

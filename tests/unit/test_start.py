@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -140,6 +141,17 @@ def test_uv_installs_where_it_is_and_pip_elsewhere() -> None:
     assert start.installer(python, "/bin/uv") == ["/bin/uv", "pip", "install", "--python", "/a b/python"]
 
 
+def test_uv_finds_packages_where_pip_does() -> None:
+    best_of_all = "UV_INDEX_STRATEGY=unsafe-best-match"
+    settings = (
+        ":env:.extra-index-url='B=\\nC'\nglobal.extra-index-url='X'\nglobal.timeout='9'\ninstall.find-links='D E'\n"
+    )
+    assert start.uv_variables(settings) == [best_of_all, "UV_INDEX=B= C", "UV_FIND_LINKS=D,E"]
+    assert start.uv_variables("global.index-url='A'") == [best_of_all, "UV_DEFAULT_INDEX=A"]
+    with pytest.raises(InstallError, match="no index"):
+        start.uv_variables("global.no-index='true'")
+
+
 @pytest.mark.parametrize(
     ("log", "words"),
     [
@@ -213,29 +225,56 @@ def checkout(tmp_path: Path) -> Path:
 
 def started(checkout: Path, where: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Start with these arguments from a folder; return the finished process."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY", "PYTHONPATH")
+    }
     environment["PATH"] = os.defpath  # without a uv of this machine
+    environment |= {"PIP_INDEX_URL": f"{checkout.as_uri()}/none", "PIP_FIND_LINKS": checkout.as_uri()}  # nor a network
     command = [sys.executable, str(checkout / "start.py"), *words]
     return subprocess.run(command, check=False, capture_output=True, text=True, cwd=where, env=environment, timeout=240)
+
+
+def with_uv(checkout: Path, status: int) -> Path:
+    """Let a checkout need a uv that does nothing but write its words into a file; return the file."""
+    words, info = checkout / "words", "uv-1.dist-info"
+    script = f"#!/bin/sh\necho \"$UV_DEFAULT_INDEX $UV_FIND_LINKS $*\" > '{words}'\nexit {status}\n"
+    with zipfile.ZipFile(checkout / "uv-1-py3-none-any.whl", "w") as wheel:
+        program = zipfile.ZipInfo("uv-1.data/scripts/uv")
+        program.external_attr = 0o100_755 << 16
+        wheel.writestr(program, script)
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: uv\nVersion: 1\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    project = checkout / "pyproject.toml"
+    project.write_text(project.read_text().replace('"pip"', '"pip", "uv>=1"'))
+    return words
 
 
 def test_first_start_sets_up_and_later_ones_pass_on_at_once(checkout: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / "app").mkdir(parents=True)
     (elsewhere / "app/__main__.py").write_text("raise SystemExit('the wrong app')")
+    words = with_uv(checkout, status=0)
     first = started(checkout, elsewhere, "list", "--json")
     assert (first.returncode, first.stdout) == (7, f"{elsewhere} ['list', '--json']\n"), first.stderr
     assert "Setting up VariantScope" in first.stderr
+    uri, python, constraints = checkout.as_uri(), f"{checkout}/.venv/bin/python", f"{checkout}/constraints.txt"
+    assert words.read_text() == (
+        f"{uri}/none {uri} pip install --python {python} --constraint {constraints} pip uv>=1\n"
+    )
     second = started(checkout, elsewhere)
     assert (second.returncode, second.stdout) == (7, f"{elsewhere} ['experiment', '--preset', 'quick']\n")
     assert second.stderr == ""
 
 
-def test_an_install_cut_short_is_made_anew(checkout: Path) -> None:
+def test_an_install_cut_short_is_made_anew_by_pip_where_its_own_uv_cannot(checkout: Path) -> None:
     (checkout / ".venv/bin").mkdir(parents=True)
     (checkout / ".venv/bin/python").symlink_to(sys.executable)
     (checkout / ".venv/start.json").write_text('{"python": "3.')
-    assert started(checkout, checkout, "list").returncode == 7
+    words = with_uv(checkout, status=3)
+    made = started(checkout, checkout, "list")
+    assert made.returncode == 7, made.stderr
+    assert words.exists()
 
 
 def test_a_package_that_does_not_exist_is_told_in_one_line_and_tried_again(checkout: Path) -> None:

@@ -1,9 +1,10 @@
 """Makes catalog entries of custom workloads: the function's parameters and those that every workload has."""
 
+from dataclasses import replace
 from pathlib import PurePath
 
 from workloads.job_protocol import CustomParameter, CustomWorkload
-from workloads.parameters import common_parameters
+from workloads.parameters import FRAMEWORK_CHOICE, FRAMEWORK_COMPUTATION, common_parameters
 from workloads.schema import Choice, CustomFile, Parameter, Workload, label_from_name
 
 SOURCE = "source"
@@ -33,7 +34,10 @@ def custom_workload(described: CustomWorkload, file: CustomFile) -> Workload:
         title=f"{described.name} · {PurePath(file.path).name}",
         help=described.help,
         example="example",
-        parameters=(*map(_custom_parameter, described.parameters), *_program_parameters(described.batch_size)),
+        parameters=(
+            *map(_custom_parameter, described.parameters),
+            *_program_parameters(described.batch_size, described.framework),
+        ),
         custom_file=file,
     )
 
@@ -52,8 +56,13 @@ def reserved_names() -> frozenset[str]:
     )
 
 
-def _program_parameters(batch_size: int) -> tuple[Parameter, ...]:
-    return common_parameters(batch_size, batch_size, "example", ())
+def _program_parameters(batch_size: int, framework: str = "") -> tuple[Parameter, ...]:
+    """Return the parameters that all have; the framework can be chosen no more where it is known."""
+    choice = FRAMEWORK_CHOICE
+    if framework:
+        choices = tuple(option for option in choice.choices if option.value == framework)
+        choice = replace(choice, default=framework, choices=choices)
+    return choice, *FRAMEWORK_COMPUTATION, *common_parameters(batch_size, batch_size, "example", ())
 
 
 def _custom_parameter(parameter: CustomParameter) -> Parameter:

@@ -10,8 +10,11 @@ from collections.abc import Iterator
 from types import FunctionType, ModuleType
 from typing import Any, Literal, get_args, get_origin
 
+import msgspec
+
 from workloads.custom.definitions import reserved_names
 from workloads.errors import CustomWorkloadError, describe_error, error_location, file_name, function_location
+from workloads.framework import FRAMEWORKS, framework_of_file, imported_frameworks
 from workloads.job_protocol import CustomParameter, CustomParameterKind, CustomWorkload, FileDescription
 from workloads.protocol import Source, Value, plain
 
@@ -49,11 +52,11 @@ def find_function(name: str, module: ModuleType, source: Source) -> FunctionType
     Raises:
         CustomWorkloadError: There is none of that name; the message names those there are.
     """
-    found = {function.__name__: function for function in public_functions(module)}
-    if name not in found:
-        available = f"It has {', '.join(found)}." if found else "It defines none."
+    functions = {function.__name__: function for function in public_functions(module)}
+    if name not in functions:
+        available = f"It has {', '.join(functions)}." if functions else "It defines none."
         raise CustomWorkloadError(f"{file_name(source)}: There is no function {name} in it. {available}")
-    return found[name]
+    return functions[name]
 
 
 _BATCH_SIZE = "batch_size"
@@ -71,15 +74,23 @@ def describe_file(source: Source, name: str = "") -> FileDescription:
 
     Raises `CustomWorkloadError`, and whatever the file raises when it is read.
     """
+    imported = imported_frameworks(source.text)
+    if len(imported) > 1:
+        (first, _), (second, line), *_ = ((FRAMEWORKS[key].name, line) for key, line in imported.items())
+        raise CustomWorkloadError(
+            f"{file_name(source)}:{line}: the file imports {second} beside {first}; keep the workloads of each "
+            "in a file of its own."
+        )
     module = load_module(source)
-    if name:
-        return FileDescription(workloads=(describe_function(find_function(name, module, source)),))
-    found = tuple(describe_function(function) for function in public_functions(module) if _is_workload(function))
-    if not found:
+    functions = [find_function(name, module, source)] if name else filter(_is_workload, public_functions(module))
+    framework = framework_of_file(source.text)
+    descriptions = map(describe_function, functions)
+    workloads = tuple(msgspec.structs.replace(description, framework=framework) for description in descriptions)
+    if not workloads:
         raise CustomWorkloadError(
             f"{file_name(source)}: No workload found: define a function with a parameter such as batch_size: int = 32."
         )
-    return FileDescription(workloads=found)
+    return FileDescription(workloads=workloads)
 
 
 def describe_function(function: FunctionType) -> CustomWorkload:
@@ -183,5 +194,5 @@ def _is_valid_default(default: object, kind: CustomParameterKind, choices: tuple
 
 def _parameter_help(name: str, docstring: str) -> str:
     """Return what a docstring says of a parameter, on a line of its own such as `units: Units of each layer`."""
-    found = re.search(rf"^\s*{name}\s*(?:\([^)]*\))?:\s*(.+)$", docstring, re.MULTILINE)
-    return plain(found[1].strip()[:_MOST_HELP_CHARS]) if found else ""
+    match = re.search(rf"^\s*{name}\s*(?:\([^)]*\))?:\s*(.+)$", docstring, re.MULTILINE)
+    return plain(match[1].strip()[:_MOST_HELP_CHARS]) if match else ""

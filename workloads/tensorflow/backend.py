@@ -1,5 +1,6 @@
 """TensorFlow behind the interface of `workloads.backend`; imported when a method needs it, not with this module."""
 
+import functools
 import gc
 import os
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workloads import catalog, cifar10
+from workloads.calibration import calibrate
 from workloads.errors import KnownError, RefusedError
 from workloads.framework import FRAMEWORK, ONEDNN_KEY
 from workloads.interpreter import MINIMUM_VERSIONS, install_command, installed_framework, is_older
@@ -82,7 +84,7 @@ class TensorflowBackend:
     def import_framework(self, gpu_uuids: Sequence[str]) -> dict[str, str]:
         """Import TensorFlow and Keras, check the GPUs that they see, and let memory grow until a variant says no."""
         self.prepare_environment(gpu_uuids)
-        _import_libraries()
+        set_by_import = _import_libraries()
         import tensorflow as tf
 
         gpus = tf.config.list_physical_devices("GPU")
@@ -94,7 +96,8 @@ class TensorflowBackend:
             )
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)
-        return environment.environment_info()
+        users = {name: value for name, value in os.environ.items() if name not in set_by_import}
+        return environment.environment_info(users)
 
     def processor_support(self) -> ProcessorSupport:
         """Import TensorFlow without GPUs and train on a few images in each layout and precision."""
@@ -129,11 +132,26 @@ class TensorflowBackend:
         """Measure matrix products on the first device, in the precision that TensorFlow is set to for it."""
         import tensorflow as tf
 
-        from workloads.tensorflow.calibration import calibrate
-
         tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
         tf_device, device = ("GPU:0", gpu_uuids[0]) if gpu_uuids else ("CPU:0", "cpu")
-        return calibrate(tf_device, device, precision)
+
+        def matrices(size: int) -> Callable[[int], None]:
+            with tf.device(tf_device):
+                normal = (tf.random.stateless_normal([size, size], [seed, size]) for seed in (1, 2))
+                first, second = (tf.cast(one, runtime.compute_dtype(precision)) for one in normal)
+
+            def products(count: int) -> None:
+                for _ in range(count):
+                    tf.linalg.matmul(first, second)
+                tf.test.experimental.sync_devices()
+
+            return products
+
+        try:
+            return calibrate(matrices, device, precision)
+        except tf.errors.OpError as error:
+            print(f"No calibration of {device} in {precision}: {error.message}", file=sys.stderr)  # noqa: T201
+            return None
 
     def infer(self, saved: SavedWeights, spec: RunSpec) -> Array:
         """Configure TensorFlow for the variant, load the weights into its model and compute its outputs."""
@@ -180,14 +198,15 @@ def recipe_of(workload: str) -> "Callable[[Variant], Recipe]":
 def _recipe(spec: RunSpec, source: Source | None) -> "Recipe":
     if not catalog.is_custom(spec.workload):
         return recipe_of(spec.workload)(spec.variant)
-    if source is None:
-        raise RefusedError(f"The file of {spec.workload} did not come with the order to run it.")
     from workloads.tensorflow.custom import custom_recipe
 
     return custom_recipe(spec, source)
 
 
-def _import_libraries() -> None:
+@functools.cache
+def _import_libraries() -> frozenset[str]:
+    """Import them once; return the environment variables that this set, as scikit-learn does, and no user."""
+    variables = set(os.environ)
     gc.disable()  # a tenth of the imports' time
     try:
         import keras
@@ -202,6 +221,7 @@ def _import_libraries() -> None:
     for name, version in (("tensorflow", tf.__version__), ("keras", keras.__version__)):
         if is_older(version, name):
             raise RefusedError(f"{name} {version} is older than {MINIMUM_VERSIONS[name]}; {install_command([name])}.")
+    return frozenset(set(os.environ) - variables)
 
 
 def _contains(message: str, patterns: Sequence[str]) -> bool:

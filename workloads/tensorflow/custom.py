@@ -2,8 +2,7 @@
 
 import contextlib
 import functools
-import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import FunctionType
@@ -12,10 +11,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from workloads.custom.definitions import SOURCE
-from workloads.custom.source import find_function, load_module
-from workloads.errors import CustomWorkloadError, describe_error, error_location, file_name, function_location
-from workloads.protocol import RunSpec, Source
+from workloads.custom.function import UserFunction, batch_parts
+from workloads.errors import CustomWorkloadError
+from workloads.protocol import RunSpec, Source, Variant
 from workloads.tensorflow.optimizers import Adam, Optimizer
 from workloads.tensorflow.recipe import Batch, Recipe, compile_function
 from workloads.training import Layer
@@ -143,12 +141,9 @@ _MIN_KERAS = (3, 4)
 """The oldest Keras whose optimizers have state for weights that Keras did not wrap itself."""
 
 
-def custom_recipe(spec: RunSpec, source: Source) -> Recipe:
+def custom_recipe(spec: RunSpec, source: Source | None) -> Recipe:
     """Return the recipe of a function of the user's file; raises `CustomWorkloadError` and whatever the file raises."""
-    if spec.variant[SOURCE] != source.sha256:
-        raise CustomWorkloadError(f"{file_name(source)}: The file is not the one this run is of.")
-    function = find_function(spec.workload.rpartition(":")[2], load_module(source), source)
-    custom = _CustomRecipe(function, spec, source)
+    custom = _CustomRecipe(UserFunction(spec, source), spec.variant)
     return Recipe(
         model=custom.model,
         optimizer=custom.optimizer,
@@ -171,19 +166,16 @@ class _FunctionResult:
 class _CustomRecipe:
     """One call of the user's function, made together with the model, in the scope of the run's strategy."""
 
-    def __init__(self, function: FunctionType, spec: RunSpec, source: Source) -> None:
+    def __init__(self, function: UserFunction, variant: Variant) -> None:
         self._function = function
-        self._variant = spec.variant
-        self._source = source
+        self._variant = variant
         self._result: _FunctionResult | None = None
-        self._shapes: list[tf.TensorShape] = []
 
     def model(self) -> "KerasModel":
         """Return the user's model with its weights, built with inputs if they are not made yet."""
-        arguments = {name: self._variant[name] for name in inspect.signature(self._function).parameters}
-        location = function_location(self._function)
-        with self._attribute_errors():
-            self._result = _check_result(self._function(**arguments), location)
+        location = self._function.location
+        with self._function.attribute_errors():
+            self._result = _check_result(*self._function.call(keras.Model, "Keras model"), location)
         model = self._result.model
         if self._variant["mode"] == "train":
             self._build_loss(model, location)
@@ -191,15 +183,14 @@ class _CustomRecipe:
             self._build(model, self.batch(0))
         if self._variant["xla"]:
             prepare_for_xla(model, location)
-        return KerasModel(model, self._attribute_errors)
+        return KerasModel(model, self._function.attribute_errors)
 
     def _build_loss(self, model: keras.Model, location: str) -> None:
         """Let Keras make what its loss keeps, as `fit` does before a first step; what cannot be trained is refused."""
         if not _is_keras_own(model.train_step):
-            line = _location_of(model.train_step, self._source) or location
             raise CustomWorkloadError(
-                f"{line}: a model's own train_step cannot be measured, since the program makes the steps; "
-                "write a compute_loss in its place."
+                f"{self._function.locate(model.train_step)}: a model's own train_step cannot be measured, since the "
+                "program makes the steps; write a compute_loss in its place."
             )
         assert self._result is not None, "the model is made first"
         batch = self.batch(0)
@@ -211,18 +202,17 @@ class _CustomRecipe:
         size = int(self._variant["batch_size"]) // tf.distribute.get_strategy().num_replicas_in_sync
         inputs, (targets, weights) = tf.nest.map_structure(lambda one: one[:size], batch)
         if model.loss is not None and _is_keras_own(model.compute_loss) and _none_if_empty(targets) is None:
-            line = _location_of(self._result.batch, self._source) or location
             raise CustomWorkloadError(
-                f"{line}: batch gives no targets, which the loss needs; give (x, y), or None in place of the loss if "
-                "the model adds its own (add_loss)."
+                f"{self._function.locate(self._result.batch)}: batch gives no targets, which the loss needs; give "
+                "(x, y), or None in place of the loss if the model adds its own (add_loss)."
             )
-        with self._attribute_errors():
+        with self._function.attribute_errors():
             # No public member does it, and within a step the variables of metrics could not be made.
             model._symbolic_build(data_batch=(inputs, _none_if_empty(targets), _none_if_empty(weights)))  # noqa: SLF001
 
     def _build(self, model: keras.Model, batch: Batch) -> None:
         if not model.built:
-            with self._attribute_errors():
+            with self._function.attribute_errors():
                 model(tf.nest.map_structure(lambda one: one[:1], batch[0]))
 
     def layers(self) -> tuple[Layer, ...]:
@@ -242,55 +232,20 @@ class _CustomRecipe:
         constraints = [variable.constraint for variable in self._result.model.trainable_variables]
         if optimizer is None and not any(constraints) and all(weight.dtype == tf.float32 for weight in weights):
             return Adam(weights, _LEARNING_RATE)
-        with self._attribute_errors():
-            optimizer = optimizer or _check_optimizer(
-                keras.optimizers.Adam(_LEARNING_RATE), function_location(self._function)
-            )
+        with self._function.attribute_errors():
+            optimizer = optimizer or _check_optimizer(keras.optimizers.Adam(_LEARNING_RATE), self._function.location)
             may_skip = self._variant["precision"] == "float16"
             return KerasOptimizer(optimizer, weights, constraints, may_skip=may_skip)
 
     def batch(self, index: int) -> Batch:
         """Return inputs, and targets with sample weights, `()` for what there is not; after a check of their sizes."""
         assert self._result is not None, "the model is made first"
-        with self._attribute_errors():
-            values = self._result.batch(index)
-            if not isinstance(values, tuple) or len(values) not in (2, 3):
-                given = f"a tuple of {len(values)}" if isinstance(values, tuple) else type(values).__name__
-                raise TypeError(f"batch gives {given}, and should give (x, y) or (x, y, sample_weight)")
-            inputs, *more = values
+        with self._function.attribute_errors():
+            inputs, *more = batch_parts(self._result.batch(index), "(x, y)", "(x, y, sample_weight)")
             targets, weights = [() if one is None else one for one in (*more, None)[:2]]
             batch = tf.nest.map_structure(_to_tensor, (inputs, (targets, weights)))
-            self._check_batch(tf.nest.flatten(batch), index)
+            self._function.check_batch(tf.nest.flatten(batch), index)
         return batch[0], batch[1]
-
-    def _check_batch(self, tensors: Sequence[tf.Tensor], index: int) -> None:
-        size = int(self._variant["batch_size"])
-        for one in tensors:
-            if one.shape.rank == 0:
-                raise TypeError("batch gives single values; make arrays of its lists, by numpy.array(...)")
-            if one.shape[0] != size:
-                raise ValueError(f"batch gives an array of shape {tuple(one.shape)} where batch_size is {size}")
-            if not (one.dtype.is_floating or one.dtype.is_integer or one.dtype.is_bool):
-                raise TypeError(f"batch gives {one.dtype.name} values, and a model takes numbers")
-        shapes = [one.shape for one in tensors]
-        self._shapes = self._shapes or shapes
-        if shapes != self._shapes:
-            shapes_text = [", ".join(str(tuple(shape)) for shape in each) for each in (shapes, self._shapes)]
-            raise ValueError(
-                f"batch gives {shapes_text[0]} at step {index} and gave {shapes_text[1]} before; all must be alike"
-            )
-
-    @contextlib.contextmanager
-    def _attribute_errors(self) -> Iterator[None]:
-        """Attribute errors of Keras to the user's function that caused them."""
-        try:
-            yield
-        except SystemExit as error:
-            raise CustomWorkloadError(f"{error_location(error, self._source)}: the file ends the program.") from error
-        except Exception as error:
-            if isinstance(error, CustomWorkloadError) or ":" in error_location(error, self._source):
-                raise
-            raise CustomWorkloadError(f"{function_location(self._function)}: {describe_error(error)}") from error
 
 
 class KerasModel:
@@ -315,11 +270,11 @@ class KerasModel:
     def loss(self, inputs: Any, targets: Any) -> tf.Tensor:
         """Return the loss as Keras computes it of inputs, and of targets with sample weights."""
         with self._attribute_errors():
-            wanted, weights = map(_none_if_empty, targets)
+            labels, weights = map(_none_if_empty, targets)
             answers = self._model(inputs, training=True)
             # As `train_step` calls it: a `compute_loss` of the user's need not have `training`.
             loss = self._model._compute_loss(  # noqa: SLF001
-                x=inputs, y=wanted, y_pred=answers, sample_weight=weights, training=True
+                x=inputs, y=labels, y_pred=answers, sample_weight=weights, training=True
             )
             # Keras adds up the replicas' gradients, and divides its means by their number; here they are averaged.
             share = keras.losses.MeanAbsoluteError()([[1.0]], [[0.0]])
@@ -333,20 +288,10 @@ class KerasModel:
         return several[0] if len(several) == 1 else tf.stack([tf.reduce_mean(one) for one in several])
 
 
-def _check_result(result: Any, location: str) -> _FunctionResult:
-    if not isinstance(result, tuple) or len(result) not in (3, 4):
-        raise CustomWorkloadError(
-            f"{location}: the function gives {type(result).__name__}, and should give (model, loss, batch), "
-            "or (model, loss, batch, optimizer)."
-        )
-    model, loss, batch, *more = result
-    if not isinstance(model, keras.Model):
-        raise CustomWorkloadError(
-            f"{location}: the first of what the function gives is {type(model).__name__}, no Keras model."
-        )
-    if not callable(batch):
-        raise CustomWorkloadError(f"{location}: the third of what the function gives is no function batch(step).")
-    optimizer = _own_optimizer(more[0] if more else None, model, location)
+def _check_result(
+    model: keras.Model, loss: Any, batch: Callable[[int], Any], optimizer_choice: Any, location: str
+) -> _FunctionResult:
+    optimizer = _own_optimizer(optimizer_choice, model, location)
     _compile(model, loss, location)
     # The steps have an optimizer for each replica: Keras would make the state of one more.
     model.optimizer = None
@@ -390,23 +335,16 @@ def _per_example(loss: Any) -> Any:
     return shared
 
 
-def _own_optimizer(given: Any, model: keras.Model, location: str) -> keras.Optimizer | None:
+def _own_optimizer(choice: Any, model: keras.Model, location: str) -> keras.Optimizer | None:
     """Return the optimizer that the function gives, else that of a compiled model; None if there is none."""
-    if given is None and model.compiled:
+    if choice is None and model.compiled:
         # With float16 Keras's `compile` scales the loss, as the program does.
-        given = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-    return None if given is None else _check_optimizer(given, location)
+        choice = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    return None if choice is None else _check_optimizer(choice, location)
 
 
 def _is_keras_own(method: Any) -> bool:
     return str(getattr(method, "__module__", "")).startswith("keras.")
-
-
-def _location_of(method: Any, source: Source) -> str | None:
-    """Return the line of the user's file at which a method begins; None if it is not there."""
-    function = inspect.unwrap(getattr(method, "__func__", method))
-    mine = isinstance(function, FunctionType) and function.__code__.co_filename == source.path
-    return function_location(function) if mine else None
 
 
 def _check_optimizer(optimizer: Any, location: str) -> keras.Optimizer:
@@ -416,14 +354,14 @@ def _check_optimizer(optimizer: Any, location: str) -> keras.Optimizer:
             f"{location}: an optimizer needs Keras {needed} or newer; this is {keras.__version__}."
         )
     try:
-        known = keras.optimizers.get(optimizer)
+        own = keras.optimizers.get(optimizer)
     except (TypeError, ValueError) as error:
         raise CustomWorkloadError(f"{location}: {optimizer!r} is no optimizer that Keras knows.") from error
-    if isinstance(known, keras.optimizers.LossScaleOptimizer) or known.loss_scale_factor is not None:
+    if isinstance(own, keras.optimizers.LossScaleOptimizer) or own.loss_scale_factor is not None:
         raise CustomWorkloadError(
             f"{location}: with float16 the program scales the loss; give an optimizer that does not."
         )
-    return known
+    return own
 
 
 def _to_tensor(value: Any) -> tf.Tensor:
@@ -437,6 +375,8 @@ def _to_tensor(value: Any) -> tf.Tensor:
     if value is None:
         raise TypeError("batch gives None among its arrays; targets and sample weights can be None as a whole only")
     tensor = tf.convert_to_tensor(value)
+    if not (tensor.dtype.is_floating or tensor.dtype.is_integer or tensor.dtype.is_bool):
+        raise TypeError(f"batch gives {tensor.dtype.name} values, and a model takes numbers")
     if tensor.dtype.is_floating:
         return tf.cast(tensor, keras.config.floatx())
     return tf.cast(tensor, tf.int64) if tensor.dtype == tf.int32 else tensor

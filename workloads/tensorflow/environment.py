@@ -3,14 +3,14 @@
 import ctypes
 import os
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from workloads.framework import FRAMEWORK, ONEDNN_KEY
 
 
-def environment_info() -> dict[str, str]:
-    """Return versions, visible devices and the environment variables that change what TensorFlow does."""
+def environment_info(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return versions, visible devices and those of the environment variables that change what TensorFlow does."""
     import keras
     import numpy as np
     import tensorflow as tf
@@ -28,7 +28,7 @@ def environment_info() -> dict[str, str]:
         "tensorflow_devices": ", ".join(str(gpu.get("device_name", "GPU")) for gpu in gpus) or "CPU",
         ONEDNN_KEY: "on" if _pywrap_util_port.IsMklEnabled() else "off",
     }
-    return {name: str(value) for name, value in versions.items() if value} | FRAMEWORK.variables(os.environ)
+    return {name: str(value) for name, value in versions.items() if value} | FRAMEWORK.variables(variables)
 
 
 _MAPS = Path("/proc/self/maps")
@@ -40,12 +40,12 @@ def loaded_versions() -> dict[str, str]:
     TensorFlow loads them when it first needs them, so ask at the end of a run.
     """
     paths = {line.split()[-1] for line in _MAPS.read_text().splitlines()} if _MAPS.exists() else set()
-    found = {
+    versions = {
         "cuda_loaded": _library_versions(paths, "libcudart", _cuda_version),
         "cudnn_loaded": _library_versions(paths, "libcudnn", _cudnn_version),
         "nccl_loaded": _library_versions(paths, "libnccl", _nccl_version),
     }
-    return {name: version for name, version in found.items() if version}
+    return {name: version for name, version in versions.items() if version}
 
 
 def _library_versions(paths: Iterable[str], stem: str, version_of: Callable[[ctypes.CDLL], str | None]) -> str:

@@ -7,7 +7,6 @@ is another one, which keeps the gradients and changes nothing.
 import dataclasses
 import functools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from workloads.tensorflow.recipe import Batch, Model, Recipe, compile_function
 from workloads.tensorflow.runtime import Replicas, compute_dtype
 from workloads.tensorflow.steps import build_task
 from workloads.training import Task
+from workloads.weights import moments, read_start, write_gradients
 
 _MAX_ROUNDS = 16
 """So often float16 may halve the scale of its loss, from 2^15, until every gradient is finite."""
@@ -42,8 +42,8 @@ class GradientRecorder:
 
     def gradients(self) -> Arrays | None:
         """Return the gradients of the last step; None if it would have been skipped."""
-        mask, *found = map(_first_replica, (self._mask, *self._gradients))
-        return found if mask else None
+        mask, *gradients = map(_first_replica, (self._mask, *self._gradients))
+        return gradients if mask else None
 
 
 def _first_replica(variable: tf.Variable) -> NDArray[np.float64]:
@@ -86,32 +86,26 @@ def compute_gradients(recipe: Recipe, replicas: Replicas, request: ComputeGradie
     if request.spec.variant["mode"] == "train":
         names = model.weight_names
         task = build_task(parted, spec.variant, replicas)
-        found, losses = _gradients(task, recorders[0], request.parts)
+        gradients, losses = _gradients(task, recorders[0], request.parts)
     else:
         names, losses = ["outputs"], ()
-        found = [_outputs(model, parted, spec, replicas, request.parts)]
-    if not all(np.isfinite(one).all() for one in found):
-        raise RefusedError("what it computes is not finite")
-    arrays: dict[str, Any] = {f"gradient{number}": one.astype(np.float32) for number, one in enumerate(found)}
-    np.savez(Path(request.path), **arrays, **start, names=np.array(names))
-    return ComputedGradients(losses=losses, batch=_moments(batch))
+        gradients = [_outputs(model, parted, spec, replicas, request.parts)]
+    write_gradients(request.path, names, gradients, start)
+    return ComputedGradients(losses=losses, batch=moments(tf.nest.flatten(batch)))
 
 
-def _start_weights(model: Model, path: str | None) -> dict[str, Any]:
+def _start_weights(model: Model, path: str | None) -> list[Any]:
     """Assign another variant's weights, or return those of the seed where there are none."""
     if path is None:
-        return {f"start{number}": np.asarray(weight.numpy()) for number, weight in enumerate(model.weights)}
-    with np.load(path, allow_pickle=False) as stored:
-        values = [stored[f"start{number}"] for number in range(sum(name.startswith("start") for name in stored))]
-    if [value.shape for value in values] != [tuple(weight.shape) for weight in model.weights]:
-        raise RefusedError("its weights are of other shapes")
+        return [np.asarray(weight.numpy()) for weight in model.weights]
+    values = read_start(path, [tuple(weight.shape) for weight in model.weights])
     for weight, value in zip(model.weights, values, strict=True):
         weight.assign(value)
-    return {}
+    return []
 
 
 def _part(batch: Batch, start: int, size: int) -> Batch:
-    inputs, targets = tf.nest.map_structure(lambda whole: whole[start : start + size], batch)
+    inputs, targets = tf.nest.map_structure(lambda tensor: tensor[start : start + size], batch)
     return inputs, targets
 
 
@@ -119,12 +113,12 @@ def _gradients(task: Task, recorder: GradientRecorder, parts: int) -> tuple[Arra
     """Return the mean gradients of the parts, and the mean loss twice."""
     for _ in range(_MAX_ROUNDS):
         steps = [(task.fetch(task.step()), recorder.gradients()) for _ in range(parts)]
-        found = [gradients for _, gradients in steps if gradients is not None]
-        if len(found) == parts:
+        finite = [gradients for _, gradients in steps if gradients is not None]
+        if len(finite) == parts:
             break
     else:
         raise RefusedError("its gradients are not finite")
-    mean = [functools.reduce(np.add, of_weight) / parts for of_weight in zip(*found, strict=True)]
+    mean = [functools.reduce(np.add, of_weight) / parts for of_weight in zip(*finite, strict=True)]
     again = [task.fetch(task.step()) for _ in range(parts)]
     return mean, (float(np.mean([loss for loss, _ in steps])), float(np.mean(again)))
 
@@ -136,15 +130,9 @@ def _outputs(model: Model, recipe: Recipe, spec: RunSpec, replicas: Replicas, pa
 
     def outputs(index: int) -> Any:
         with tf.device(replicas.devices[0]):
-            inputs, _ = recipe.batch(index)
+            inputs, _ = tf.nest.map_structure(tf.convert_to_tensor, recipe.batch(index))
             return forward(
                 tf.nest.map_structure(lambda x: tf.cast(x, dtype) if dtype and x.dtype.is_floating else x, inputs)
             )
 
     return np.concatenate([np.asarray(outputs(index), np.float64) for index in range(parts)])
-
-
-def _moments(batch: Batch) -> tuple[float, ...]:
-    """Return mean and mean square of each tensor; they do not depend on the order of its axes."""
-    values = [np.asarray(one, np.float64) for one in tf.nest.flatten(batch)]
-    return tuple(float(number) for one in values for number in (one.mean(), np.square(one).mean()))

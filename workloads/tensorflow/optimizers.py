@@ -3,12 +3,12 @@
 They hold no communication: gradients come in already averaged over replicas, so every replica makes the same update.
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import tensorflow as tf
+
+from workloads.image_training import Schedule
 
 
 class Optimizer(Protocol):
@@ -52,30 +52,6 @@ class Adam:
             tf.raw_ops.AssignVariableOp(resource=power.handle, value=value * beta)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """A learning rate that changes from step to step, down to 0 at the end, where it stays; `peak` is the highest.
-
-    `cosine` is peak (1 + cos(pi p)) / 2 at the share p of all steps, without restarts (Loshchilov and Hutter 2017,
-    "SGDR"). `one_cycle` goes in a straight line up to the peak, and down (Smith and Topin 2018, "Super-convergence").
-    """
-
-    kind: Literal["cosine", "one_cycle"]
-    peak: float
-    steps: int
-
-    def rate(self, number: tf.Tensor) -> tf.Tensor:
-        """Return the rate of a step, of the first for 0; p is that of its middle, so that no step has the rate 0."""
-        share = tf.minimum((tf.cast(number, tf.float32) + 0.5) / self.steps, 1.0)
-        if self.kind == "cosine":
-            return 0.5 * self.peak * (1.0 + tf.cos(math.pi * share))
-        return self.peak * tf.minimum(share / _RISING_SHARE, (1.0 - share) / (1.0 - _RISING_SHARE))
-
-
-_RISING_SHARE = 0.3
-"""Of one cycle, as in PyTorch's `OneCycleLR`."""
-
-
 class Momentum:
     """Stochastic gradient descent with momentum 0.9.
 
@@ -107,7 +83,7 @@ class Momentum:
             return self._rate
         number = self._steps.read_value()
         tf.raw_ops.AssignVariableOp(resource=self._steps.handle, value=number + 1)
-        return self._rate.rate(number)
+        return self._rate.rate(tf.cast(number, tf.float32), tf)
 
 
 class LossScale:

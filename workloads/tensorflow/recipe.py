@@ -10,7 +10,7 @@ from workloads.tensorflow.optimizers import Optimizer
 from workloads.training import Layer
 
 Batch = tuple[Any, Any]
-"""Inputs and targets, each a tensor or a nest of them; the batch axis comes first."""
+"""Inputs and targets, each a tensor, an array or a nest of them; the batch axis comes first."""
 
 
 class Batches(Protocol):
@@ -19,7 +19,7 @@ class Batches(Protocol):
     def take(self) -> Any:
         """Return what the next step takes: a value per replica."""
 
-    def batch(self, taken: Any) -> Batch:
+    def batch(self, tensors: Any) -> Batch:
         """Return the batch in what a replica took; called within the step, on that replica's device."""
 
 

@@ -11,14 +11,14 @@ import tensorflow as tf
 from workloads import cnn, weights
 from workloads.cifar10 import ImageData
 from workloads.errors import RefusedError
+from workloads.image_training import scaling_of
 from workloads.job_protocol import OutputDifference
 from workloads.protocol import RunSpec, Variant
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
+from workloads.seeding import adding_problem, synthetic_images
 from workloads.tensorflow.cnn.layers import create_keras_layer
-from workloads.tensorflow.prefetch import scaling_of
 from workloads.tensorflow.recipe import Model, compile_function
 from workloads.tensorflow.runtime import Replicas, compute_dtype
-from workloads.tensorflow.synthetic import adding_problem, synthetic_images
 from workloads.weights import Reference, SavedWeights, compare_outputs
 
 
@@ -34,12 +34,12 @@ def export_model(saved: SavedWeights, paths: Sequence[Path]) -> OutputDifference
         model.set_weights(list(saved.weights.values()))
     else:
         model = plain_image_model(saved, *saved.reference.scaling)
-    found = compare_outputs(saved, model.predict_on_batch(saved.reference.inputs))
-    if found.max_difference > found.tolerance:
+    difference = compare_outputs(saved, model.predict_on_batch(saved.reference.inputs))
+    if difference.max_difference > difference.tolerance:
         raise RefusedError(
-            f"The Keras model's answers differ from the trained model's by up to {found.max_difference:.2g}, more than "
-            f"rounding explains ({found.tolerance:.2g}); nothing was written. The weights were changed since they were "
-            "saved, or this Keras computes otherwise."
+            f"The Keras model's answers differ from the trained model's by up to {difference.max_difference:.2g}, more "
+            f"than rounding explains ({difference.tolerance:.2g}); nothing was written. The weights were changed since "
+            "they were saved, or this Keras computes otherwise."
         )
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def export_model(saved: SavedWeights, paths: Sequence[Path]) -> OutputDifference
             model.save(path)
         else:
             model.export(path)
-    return found
+    return difference
 
 
 def plain_model(spec: RunSpec, timesteps: int) -> keras.Model:
@@ -86,19 +86,19 @@ def plain_image_model(saved: SavedWeights, mean: weights.Array, deviation: weigh
     """
     inputs = keras.Input(saved.reference.inputs.shape[1:], name="images")
     scaled = keras.layers.Rescaling((1 / deviation).tolist(), (-mean / deviation).tolist())(inputs)
-    made: dict[str, keras.Layer] = {}
+    layers: dict[str, keras.Layer] = {}
 
     def run(parts: Iterable[cnn.Layer | cnn.Sum], images: Any) -> Any:
         for part in parts:
             if isinstance(part, cnn.Sum):
                 images = keras.layers.Add()([run(part.body, images), run(part.shortcut, images)])
             else:
-                made[part.name] = create_keras_layer(part, "NHWC")
-                images = made[part.name](images)
+                layers[part.name] = create_keras_layer(part, "NHWC")
+                images = layers[part.name](images)
         return images
 
     model = keras.Model(inputs, run(cnn.net_of(saved.spec.workload, saved.spec.variant), scaled))
-    for name, layer in made.items():
+    for name, layer in layers.items():
         layer.set_weights([value for key, value in saved.weights.items() if key.rpartition("/")[0] == name])
     return model
 
@@ -160,9 +160,8 @@ def _reference_inputs(spec: RunSpec, stored: ImageData | None) -> Reference:
     if stored is not None:
         images = stored.test.images[:_REFERENCE_EXAMPLES].transpose(0, 2, 3, 1).astype(np.float32)
         return Reference(inputs=images, scaling=scaling_of(stored.train, str(spec.variant["scaling"])))
-    with tf.device("CPU:0"):
-        made, _ = synthetic_images(int(spec.variant["seed"]), _REFERENCE_BATCH, _REFERENCE_EXAMPLES, "NHWC")
-    return Reference(inputs=made.numpy(), scaling=(np.zeros(3, np.float32), np.ones(3, np.float32)))
+    images, _ = synthetic_images(int(spec.variant["seed"]), _REFERENCE_BATCH, _REFERENCE_EXAMPLES, "NHWC")
+    return Reference(inputs=images, scaling=(np.zeros(3, np.float32), np.ones(3, np.float32)))
 
 
 def _reference_sequences(variant: Variant) -> Reference:
@@ -170,10 +169,9 @@ def _reference_sequences(variant: Variant) -> Reference:
     timesteps, features = int(variant["timesteps"]), int(variant["features"])
     count = max(1, min(_REFERENCE_EXAMPLES, _MAX_REFERENCE_BYTES // (4 * timesteps * features)))
     padding = str(variant["sequence_lengths"])
-    with tf.device("CPU:0"):
-        inputs, _ = adding_problem(int(variant["seed"]), _REFERENCE_BATCH, count, timesteps, features, padding)
+    inputs, _ = adding_problem(int(variant["seed"]), _REFERENCE_BATCH, count, timesteps, features, padding)
     sequences, lengths = inputs if isinstance(inputs, tuple) else (inputs, None)
-    return Reference(inputs=sequences.numpy(), lengths=None if lengths is None else lengths.numpy())
+    return Reference(inputs=sequences, lengths=lengths)
 
 
 def model_outputs(model: Model, reference: Reference, variant: Variant, replicas: Replicas) -> weights.Array:

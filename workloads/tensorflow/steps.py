@@ -1,23 +1,22 @@
-"""Makes a task of a recipe: the step as one `tf.function` on one or several replicas, and the accuracy on test data."""
+"""Makes a task of a recipe: the step as one `tf.function` on one or several replicas."""
 
 import functools
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from workloads.cifar10 import ImageData
+from workloads.custom.evidence import checksums, count_distinct, sample_stride
+from workloads.image_training import epoch_steps
 from workloads.protocol import Variant
 from workloads.tensorflow import runtime
 from workloads.tensorflow.optimizers import LossScale, Optimizer
-from workloads.tensorflow.prefetch import evaluation_queue, training_queue
-from workloads.tensorflow.recipe import Batches, Model, Recipe, compile_function, per_replica_variable
+from workloads.tensorflow.recipe import Batch, Batches, Model, Recipe, compile_function, per_replica_variable
 from workloads.tensorflow.runtime import Replicas
 from workloads.tensorflow.saving import WeightsKeeper
-from workloads.tensorflow.synthetic import DeviceBatches
+from workloads.tensorflow.stored_images import Accuracy, training_queue
 from workloads.training import Inspection, Passes, Task, do_nothing
 
 
@@ -32,8 +31,8 @@ def split(buffer: tf.Tensor, weights: Sequence[tf.Variable]) -> list[tf.Tensor]:
     """Return the tensors of a buffer that `join` made, each in the shape and type of its weight."""
     order = sorted(range(len(weights)), key=lambda number: _is_vector(weights[number]))
     parts = tf.split(buffer, [weights[number].shape.num_elements() for number in order])
-    found = dict(zip(order, parts, strict=True))
-    return [tf.cast(tf.reshape(found[number], weight.shape), weight.dtype) for number, weight in enumerate(weights)]
+    by_name = dict(zip(order, parts, strict=True))
+    return [tf.cast(tf.reshape(by_name[number], weight.shape), weight.dtype) for number, weight in enumerate(weights)]
 
 
 def _is_vector(tensor: tf.Tensor | tf.Variable) -> bool:
@@ -81,12 +80,6 @@ def _joined_variable(weights: Sequence[tf.Variable]) -> tf.Variable:
     return tf.Variable(values if _is_vector(weights[0]) else values[:, tf.newaxis], trainable=False)
 
 
-_MOST_NUMBERS = 4096
-"""So many numbers of an example's output are compared, from all over it: of a language model it is gigabytes."""
-_ROUNDING = 1e-5
-"""Equal rows of a product may differ by so much in float32, as they are summed up in different order."""
-
-
 def inspection_of(
     model: Model,
     answers: Callable[[Any, bool], Sequence[tf.Tensor]],
@@ -106,71 +99,79 @@ def inspection_of(
     return Inspection(
         eager_steps=eager_steps,
         loss=loss,
-        checksums=lambda: _checksums(model),
+        checksums=lambda: checksums(zip(model.weight_names, model.weights, strict=True)),
         without_gradient=without_gradient,
         count_distinct=lambda: _count_distinct(answers, batches.take(), replicas, {False, trains}),
     )
 
 
-def _checksums(model: Model) -> list[tuple[str, int]]:
-    return [
-        (name, zlib.crc32(np.asarray(weight.numpy()).tobytes()))
-        for name, weight in zip(model.weight_names, model.weights, strict=True)
-    ]
-
-
 def _count_distinct(
-    answers: Callable[[Any, bool], Sequence[tf.Tensor]], taken: Any, replicas: Replicas, modes: set[bool]
+    answers: Callable[[Any, bool], Sequence[tf.Tensor]], batch: Any, replicas: Replicas, modes: set[bool]
 ) -> tuple[int, int, int]:
     """Count in the first batch of the first replica, of which every step takes all there are; the fewest of modes."""
     with tf.device(replicas.devices[0]):
-        inputs, _ = tf.nest.map_structure(lambda one: replicas.strategy.experimental_local_results(one)[0][0], taken)
-        examples = [np.asarray(one) for one in tf.nest.flatten(inputs)]
-        count = len(examples[0])
-        outputs = [_count_outputs(answers(inputs, training), count) for training in modes]
-    distinct = len({b"".join(row.tobytes() for row in rows) for rows in zip(*examples, strict=True)})
-    return count, distinct, min(outputs)
-
-
-def _count_outputs(outputs: Sequence[tf.Tensor], count: int) -> int:
-    """Return how many different rows the output has that has most; of outputs with other rows than examples, all."""
-    rows = [_describe_rows(one) for one in outputs if one.shape.rank and one.shape[0] == count]
-    return max((1 + int(np.sum(np.diff(np.sort(one)) > _ROUNDING)) for one in rows), default=count)
-
-
-def _describe_rows(output: tf.Tensor) -> NDArray[np.float64]:
-    """Return a number for each row, at most 1: of rows that are alike but for rounding it is the same but for that."""
-    rows = tf.reshape(output, [output.shape[0], -1])
-    rows = tf.cast(rows[:, :: max(1, rows.shape[1] // _MOST_NUMBERS)], tf.float64)
-    # Not their sums: those of probabilities are 1.
-    numbers = np.asarray(rows) @ np.linspace(1.0, 2.0, rows.shape[1])
-    return numbers / max(np.abs(numbers).max(), np.finfo(np.float64).tiny)  # type: ignore[no-any-return]
-
-
-class Accuracy:
-    """The accuracy on all test images; each replica uses its own running statistics on its slice of a batch."""
-
-    def __init__(self, stored: ImageData, model: Model, variant: Variant, replicas: Replicas) -> None:
-        batch, xla = int(variant["batch_size"]), bool(variant["xla"])
-        self._count = len(stored.test.classes)
-        self._batch_count = -(-self._count // batch)
-        self._replicas = replicas
-        self._queue = evaluation_queue(stored, variant, replicas)
-        self._outputs = compile_function(model.outputs) if xla and replicas.count > 1 else model.outputs
-        self._count_batch = compile_function(
-            lambda taken: replicas.strategy.run(self._count_correct, (taken,)), xla=xla and replicas.count == 1
+        inputs, _ = tf.nest.map_structure(lambda one: replicas.strategy.experimental_local_results(one)[0][0], batch)
+        return count_distinct(
+            tf.nest.flatten(inputs), [[_sample(one) for one in answers(inputs, training)] for training in modes]
         )
 
-    def __call__(self) -> float:
-        """Return it from 0 to 1, with the weights as they are now."""
-        results = [self._count_batch(self._queue.take()) for _ in range(self._batch_count)]
-        parts = (part for result in results for part in self._replicas.strategy.experimental_local_results(result))
-        return sum(float(part) for part in parts) / self._count
 
-    def _count_correct(self, taken: Any) -> tf.Tensor:
-        inputs, classes = self._queue.batch(taken)
-        found = tf.argmax(self._outputs(inputs), axis=1, output_type=tf.int64)
-        return tf.reduce_sum(tf.cast(found == classes, tf.float32))
+def _sample(output: tf.Tensor) -> Any:
+    """Return some numbers of each row, in float64; as it is where it has no rows."""
+    if not output.shape.rank:
+        return output
+    rows = tf.reshape(output, [output.shape[0], -1])
+    return tf.cast(rows[:, :: sample_stride(rows.shape[1])], tf.float64)
+
+
+_MAX_BYTES = 256 * 2**20
+_MAX_BATCHES = 64
+
+
+class DeviceBatches:
+    """Batches that stay on the devices, each replica with its slice of every global batch; one more axis in front."""
+
+    def __init__(self, recipe: Recipe, variant: Variant, replicas: Replicas) -> None:
+        with replicas.strategy.scope():
+            self._cursor = tf.Variable(0, dtype=tf.int64, trainable=False)
+        dtype = runtime.compute_dtype(str(variant["precision"])) if recipe.casts_inputs else None
+
+        def replica_batches(context: Any) -> Batch:
+            replica = context.replica_id_in_sync_group
+            with tf.device(replicas.devices[replica]):
+                return _replica_batches(recipe, dtype, int(variant["batch_size"]) // replicas.count, replica)
+
+        self._batches = replicas.strategy.experimental_distribute_values_from_function(replica_batches)
+
+    def take(self) -> Any:
+        """Return all of them, for every step."""
+        return self._batches
+
+    def batch(self, tensors: Batch) -> Batch:
+        """Return the next batch, chosen on the device."""
+        index = self._cursor.read_value()
+        count = tf.nest.flatten(tensors)[0].shape[0]
+        following = tf.where(index + 1 < count, index + 1, tf.zeros_like(index))
+        tf.raw_ops.AssignVariableOp(resource=self._cursor.handle, value=following)
+        inputs, targets = tf.nest.map_structure(lambda batches: tf.gather(batches, index), tensors)
+        return inputs, targets
+
+
+def _replica_batches(recipe: Recipe, dtype: str | None, size: int, replica: int) -> Batch:
+    part = slice(replica * size, (replica + 1) * size)
+
+    def batch(index: int) -> Batch:
+        inputs, targets = tf.nest.map_structure(lambda tensor: tf.convert_to_tensor(tensor[part]), recipe.batch(index))
+        return tf.nest.map_structure(
+            lambda one: tf.cast(one, dtype) if dtype and one.dtype.is_floating else one, inputs
+        ), targets
+
+    first = batch(0)
+    size_bytes = sum(int(tf.size(one)) * one.dtype.size for one in tf.nest.flatten(first[0]))
+    count = recipe.batches or max(1, min(_MAX_BATCHES, _MAX_BYTES // max(1, size_bytes)))
+    batches = [first, *(batch(index) for index in range(1, count))]
+    inputs, targets = tf.nest.map_structure(lambda *same: tf.stack(same), *batches)
+    return inputs, targets
 
 
 def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: ImageData | None = None) -> Task:
@@ -192,9 +193,9 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Ima
     with replicas.strategy.scope():
         replica_step = _Step(model, optimizer, batches, replicas.count, joined=joined, xla=xla)
 
-    def on_replicas(taken: Any) -> None:
+    def on_replicas(batch: Any) -> None:
         replica_step.eager_steps += tf.executing_eagerly()
-        replicas.strategy.run(replica_step.train if trains else replica_step.infer, (taken,))
+        replicas.strategy.run(replica_step.train if trains else replica_step.infer, (batch,))
 
     run = compile_function(on_replicas, xla=xla and replicas.count == 1)
 
@@ -235,8 +236,7 @@ def _fetch(result: tf.Variable) -> float:
 
 
 def _passes(stored: ImageData, model: Model, variant: Variant, replicas: Replicas) -> Passes:
-    steps = len(stored.train.classes) // int(variant["batch_size"])
-    return Passes(steps=steps, accuracy=Accuracy(stored, model, variant, replicas))
+    return Passes(steps=epoch_steps(stored, variant), accuracy=Accuracy(stored, model, variant, replicas))
 
 
 def _joins_weights(recipe: Recipe, variant: Variant, replicas: Replicas) -> bool:
@@ -285,18 +285,18 @@ class _Step:
         self.without_gradient: Sequence[str] = ()
         self.eager_steps = 0
 
-    def train(self, taken: Any) -> None:
+    def train(self, batch: Any) -> None:
         """Make forward pass, backward pass and update; the result is the loss before the update."""
-        loss, gradients = self._differentiate(*self._batches.batch(taken))
+        loss, gradients = self._differentiate(*self._batches.batch(batch))
         if self._replicas > 1:
             gradients = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
         self._update(gradients)
         # A loss that Keras was told not to reduce is one for each example, and their sum is differentiated.
         self.result.assign(tf.reduce_mean(loss), read_value=False)
 
-    def infer(self, taken: Any) -> None:
+    def infer(self, batch: Any) -> None:
         """Make the forward pass; the result is the mean of all outputs."""
-        inputs, _ = self._batches.batch(taken)
+        inputs, _ = self._batches.batch(batch)
         self.result.assign(self._answer(inputs), read_value=False)
 
     def _gradients(self, inputs: Any, targets: Any) -> tuple[tf.Tensor, Any]:

@@ -21,7 +21,7 @@ from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QVBoxLayout, QWidget
 
 from app.gui.actions import Actions
-from app.gui.plot.export import add_picture_actions
+from app.gui.plot.pictures import add_picture_actions
 from app.gui.theme import DARK, GRID, LIGHT, Theme
 from app.gui.widgets.basic import plain_tooltip
 from app.report.charts.canvas import Drawing, HitArea

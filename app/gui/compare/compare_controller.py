@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import structs
 from PySide6.QtCore import QObject, Signal
 
 from app.analysis.intervals import DEFAULT_REPEATS
@@ -45,7 +46,7 @@ _MAX_CANDIDATES = 40
 
 def _read_offers(database: Path) -> "tuple[tuple[Offer, ...], bool]":
     """Read what can be offered, and whether experiments are stored."""
-    from app.gui.experiment.preset_reader import reference_articles
+    from app.gui.experiment.stored import reference_articles
     from app.storage.reference import reference_runs
     from app.viewmodels.compare.offers import compare_offers
 
@@ -120,7 +121,10 @@ class CompareController(QObject):
         view.experiment_requested.connect(self.show_experiment)
         view.table.columns_changed.connect(self._save_columns)
         view.header.interleave_requested.connect(self._measure_interleaved)
-        view.header.more_requested.connect(self._run_more)
+        view.header.here_requested.connect(self._run_more)
+        view.header.baseline_requested.connect(self.make_baseline)
+        view.header.result.more_requested.connect(self._run_more)
+        view.header.result.quiet_requested.connect(self._run_when_quiet)
         view.reading.cancelled.connect(self._cancel)
         view.tabs.curves_requested.connect(lambda: self.align(self._align))
         self._progressed.connect(self._show_progress)
@@ -186,8 +190,8 @@ class CompareController(QObject):
     def _read_offers(self) -> None:
         self._read(lambda: _read_offers(self._database), self._show_offers)
 
-    def _show_offers(self, found: "tuple[tuple[Offer, ...], bool]") -> None:
-        offers, experiments = found
+    def _show_offers(self, answer: "tuple[tuple[Offer, ...], bool]") -> None:
+        offers, experiments = answer
         self._view.offers.show_offers(offers, experiments=experiments)
 
     def _accept_offer(self, offer: "Offer") -> None:
@@ -219,9 +223,9 @@ class CompareController(QObject):
 
     def _compare_again(self, why: str) -> None:
         self._view.show_waiting(why)
-        found, run, margin_pct = self._comparison.found, self._baseline, self._margin_pct
+        runs, run, margin_pct = self._comparison.compared_runs, self._baseline, self._margin_pct
         self._run_for_current(
-            lambda: _compare_with_earlier(self._database, found, run, margin_pct),
+            lambda: _compare_with_earlier(self._database, runs, run, margin_pct),
             partial(self._show_comparison, new_runs=False),
         )
 
@@ -233,12 +237,18 @@ class CompareController(QObject):
         repeats = max(DEFAULT_REPEATS, *map(len, chosen))
         self._actions.run_plan(interleaved_plan([group[0].spec for group in chosen], repeats))
 
-    def _run_more(self, repeats: int) -> None:
+    def _run_more(self, repeats: int, max_idle_wait_s: float | None = None) -> None:
         """Repeat each variant that often, interleaved."""
         from app.viewmodels.experiment.preview import interleaved_plan
 
-        groups = group_by_variant(self._comparison.rows)
-        self._actions.run_plan(interleaved_plan([group[0].spec for group in groups], repeats))
+        plan = interleaved_plan([group[0].spec for group in group_by_variant(self._comparison.rows)], repeats)
+        self._actions.run_plan(structs.replace(plan, max_idle_wait_s=max_idle_wait_s))
+
+    def _run_when_quiet(self) -> None:
+        """Make the runs anew, each once the machine is quiet."""
+        from app.viewmodels.experiment.preview import QUIET_WAIT_S
+
+        self._run_more(max(map(len, group_by_variant(self._comparison.rows))), QUIET_WAIT_S)
 
     def _show_comparison(
         self, comparison: Comparison, *, new_runs: bool, article: bool | None = None, open_article: bool = False
@@ -246,19 +256,19 @@ class CompareController(QObject):
         self._comparison, self._failed = comparison, []
         self._state.keep("compared", _Compared(tuple(row.run for row in comparison.rows), comparison.baseline))
         self._view.show_model(comparison, new_runs=new_runs, article=article, open_article=open_article)
-        draw = self._view.tabs.charts.draw_ahead(comparison.gallery.charts)
+        draw = self._view.tabs.charts.draw_ahead(comparison.charts)
         self._background.run(draw, lambda _: None, self._fail)
 
     def align(self, align: Alignment) -> None:
         """Align the curves by time, steps or examples."""
-        found, self._align = self._comparison.found, align
+        runs, self._align = self._comparison.compared_runs, align
         self._state.keep("align", align)
 
         def show(curves: CompareCurves) -> None:
-            if found is self._comparison.found and align == self._align:
+            if runs is self._comparison.compared_runs and align == self._align:
                 self._view.show_curves(curves)
 
-        self._run_for_current(lambda: comparison_curves(found, align), show)
+        self._run_for_current(lambda: comparison_curves(runs, align), show)
 
     def save_report(self, path: Path) -> None:
         """Write the comparison on the screen to a file, `.html` or `.md`."""
@@ -315,7 +325,7 @@ class CompareController(QObject):
         self._articles = data.articles
         self._view.table.hide_columns(data.hidden_columns)
         self._view.table.setUpdatesEnabled(False)  # new cells take as long to paint as all the rest
-        offered = article or any(each.is_half_measured for each in data.articles)
+        offered = article or any(article.is_half_measured for article in data.articles)
         self._show_comparison(
             data.comparison, new_runs=True, article=bool(data.articles) and offered, open_article=article
         )
@@ -346,7 +356,7 @@ def _read_runs(
 
     Thread: not the GUI's.
     """
-    from app.gui.experiment.preset_reader import known_workloads
+    from app.gui.experiment.stored import known_workloads
     from app.runs.experiment.article_runs import replicated_articles
     from app.runs.experiment.presets import user_preset_files
 
@@ -359,22 +369,22 @@ def _read_runs(
             stored.append(store.load(run, COMPARED_FIELDS))
             report(len(stored), len(chosen))
         hidden = store.library.hidden_figures()
-    found = prepare_comparison(stored, max(0, len(runs) - MAX_COMPARED))
-    baseline = baseline or default_baseline([run.row for run in found.runs])
+    compared_runs = prepare_comparison(stored, max(0, len(runs) - MAX_COMPARED))
+    baseline = baseline or default_baseline([run.row for run in compared_runs.runs])
     return _CompareData(
-        _compare_with_earlier(database, found, baseline, margin_pct),
+        _compare_with_earlier(database, compared_runs, baseline, margin_pct),
         hidden,
         replicated_articles(stored, user_preset_files(database), known_workloads(database)),
     )
 
 
-def _compare_with_earlier(database: Path, found: ComparedRuns, baseline: int, margin_pct: float | None) -> Comparison:
+def _compare_with_earlier(database: Path, runs: ComparedRuns, baseline: int, margin_pct: float | None) -> Comparison:
     with Store.open(database) as store:
         older = [
             store.load(number, ())
-            for number in store.library.earlier_runs(baseline, [run.row.run for run in found.runs], EARLIER_RUNS)
+            for number in store.library.earlier_runs(baseline, [run.row.run for run in runs.runs], EARLIER_RUNS)
         ]
-    return compare(found, baseline, older, margin_pct)
+    return compare(runs, baseline, older, margin_pct)
 
 
 def _write_report(comparison: Comparison, articles: Sequence["ArticleRuns"], path: Path) -> Path:

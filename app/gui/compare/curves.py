@@ -17,10 +17,9 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.plot.legend import MARK_PX, paint_mark, paint_swatch, swatch_width
-from app.gui.plot.overview import Overview
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.plot_window import PlotWindows
-from app.gui.plot.time_bar import STORED_RANGES, TimeBar
+from app.gui.plot.time_bar import STORED_RANGES, Overview, TimeBar
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import clear_layout, plain_tooltip, show_text, text_label, toggle_button
 from app.gui.widgets.flow_layout import FlowBar, FlowLayout
@@ -71,11 +70,11 @@ class VariantLegend(Scroller):
             return
         clear_layout(self._flow)
         self._entries = [_Entry(group, toggle_button(_text(group))) for group in groups]
-        for group, made in ((entry.group, entry.button) for entry in self._entries):
-            made.setIconSize(_ICON)
-            made.setToolTip(plain_tooltip(f"Hide or show {group.name}"))
-            made.clicked.connect(lambda _=False, runs=group.runs: self.toggled.emit(runs))
-            self._flow.addWidget(made)
+        for group, entry_button in ((entry.group, entry.button) for entry in self._entries):
+            entry_button.setIconSize(_ICON)
+            entry_button.setToolTip(plain_tooltip(f"Hide or show {group.name}"))
+            entry_button.clicked.connect(lambda _=False, runs=group.runs: self.toggled.emit(runs))
+            self._flow.addWidget(entry_button)
         self._paint_icons()
         self.setVisible(len(groups) > 1)
         self._fit_height()
@@ -147,33 +146,20 @@ class CurvesView(QWidget):
         self._windows = PlotWindows(self.panels, theme, "compare")
         self.align_choice = QComboBox()
         self._laid_over = toggle_button("Laid over", "The curves of all runs in one panel for each quantity")
-        self._side_by_side = toggle_button("Side by side", "A row of small panels for each run, all on the same scales")
-        self._means = QCheckBox("&Mean per variant")
+        self.side_by_side_button = toggle_button(
+            "Side by side", "A row of small panels for each run, all on the same scales"
+        )
+        self.means_box = QCheckBox("&Mean per variant")
         self._extent = text_label("", "caption", wrap=True)
         self.legend = VariantLegend(theme)
-        self._time_bar = TimeBar(self.panels, STORED_RANGES)
+        self.time_bar = TimeBar(self.panels, STORED_RANGES)
         self._connect()
         self._build()
-
-    @property
-    def side_by_side_button(self) -> QPushButton:
-        """Switch from one panel for all runs to a row of panels for each."""
-        return self._side_by_side
-
-    @property
-    def means_box(self) -> QCheckBox:
-        """Whether there is a curve per run, or the mean of each variant's runs."""
-        return self._means
 
     @property
     def extent(self) -> str:
         """What is drawn of all runs, and what a mean and its band are."""
         return self._extent.text()
-
-    @property
-    def full_button(self) -> QPushButton:
-        """Button that shows the runs from beginning to end."""
-        return self._time_bar.range_button("full run")
 
     def clear(self) -> None:
         """Show no curves: those of other runs are read."""
@@ -186,24 +172,24 @@ class CurvesView(QWidget):
         self.is_waiting = False
         self.align_choice.setCurrentIndex(ALIGNMENTS.index(curves.align))
         self.legend.show_groups(curves.groups)
-        self._time_bar.offer_ranges(_ranges(curves))
+        self.time_bar.offer_ranges(_ranges(curves))
         self._show(curves.measured)
 
     def hide_runs(self, hidden: frozenset[int]) -> None:
         """Hide the curves of these runs alone."""
         self._hidden = hidden
-        if self._side_by_side.isChecked():
+        if self.side_by_side_button.isChecked():
             self._show(self.panels.span)
         else:
             self._hide_curves()
 
     def _show(self, span: Span) -> None:
-        curves, per_run = self._curves, self._side_by_side.isChecked()
+        curves, per_run = self._curves, self.side_by_side_button.isChecked()
         seen = [run for run in self._runs if run not in self._hidden]
         panels = curves.means if self._shows_means else curves.panels
         if per_run:
             panels = tuple(map(_with_run_numbers, small_multiples(curves.panels, seen, span)))
-        self._means.setVisible(bool(curves.means) and not per_run)
+        self.means_box.setVisible(bool(curves.means) and not per_run)
         means = _MEANS.format(align=curves.align) if self._shows_means else ""
         show_text(self._extent, " ".join(filter(None, (self._drawn_of_all, means))))
         self.panels.show_plots(
@@ -221,7 +207,7 @@ class CurvesView(QWidget):
 
     @property
     def _shows_means(self) -> bool:
-        return self._means.isChecked() and bool(self._curves.means) and not self._side_by_side.isChecked()
+        return self.means_box.isChecked() and bool(self._curves.means) and not self.side_by_side_button.isChecked()
 
     def _hide_curves(self) -> None:
         """Hide the curves of hidden runs; a mean goes with the last of its runs."""
@@ -240,12 +226,12 @@ class CurvesView(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Show as many columns as fit."""
         super().resizeEvent(event)
-        if self._curves.panels and not self._side_by_side.isChecked():
+        if self._curves.panels and not self.side_by_side_button.isChecked():
             self.panels.set_columns(self._columns())
 
     def _show_range(self, name: str) -> None:
         """Show a range; small panels are scaled to it."""
-        if self._side_by_side.isChecked():
+        if self.side_by_side_button.isChecked():
             self._show(_ranges(self._curves)[name])
         else:
             self.panels.show_named_range(name)
@@ -254,19 +240,19 @@ class CurvesView(QWidget):
         return max(1, min(self.width() // _COLUMN_WIDTH, len(self._curves.panels)))
 
     def _mark_range(self) -> None:
-        self._time_bar.mark_range(self.panels.shown_range)
+        self.time_bar.mark_range(self.panels.shown_range)
 
     def _show_reading(self, position: float | None) -> None:
         start, end = self.panels.span
         text = "" if position is None else format_position(self._curves.align, position, end - start)
-        self._time_bar.show_reading(text)
+        self.time_bar.show_reading(text)
 
     def _connect(self) -> None:
         self.align_choice.activated.connect(lambda number: self.alignment_requested.emit(ALIGNMENTS[number]))
-        for switch in (self._side_by_side, self._means):
+        for switch in (self.side_by_side_button, self.means_box):
             switch.toggled.connect(lambda _: self._show(self.panels.span))
         self.legend.toggled.connect(self.toggled)
-        self._time_bar.range_requested.connect(self._show_range)
+        self.time_bar.range_requested.connect(self._show_range)
         self.panels.moved.connect(self._mark_range)
         self.panels.crosshair_moved.connect(self._show_reading)
         self.panels.curve_clicked.connect(self._toggle_curve)
@@ -277,11 +263,11 @@ class CurvesView(QWidget):
         bar.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
         bar.setSpacing(GRID // 2)
         switches = FlowBar(GRID // 2, 0)
-        for made in (self._laid_over, self._side_by_side):
-            group.addButton(made)
-            switches.flow.addWidget(made)
+        for switch in (self._laid_over, self.side_by_side_button):
+            group.addButton(switch)
+            switches.flow.addWidget(switch)
         self._laid_over.setChecked(True)
-        self._means.setToolTip(plain_tooltip("A curve per variant, shaded from its lowest to its highest run"))
+        self.means_box.setToolTip(plain_tooltip("A curve per variant, shaded from its lowest to its highest run"))
         self.align_choice.setAccessibleName("Along")
         for name in ALIGNMENTS:
             self.align_choice.addItem(f"Along {name}")
@@ -289,8 +275,8 @@ class CurvesView(QWidget):
         switches.flow.addWidget(self.align_choice)
         bar.addWidget(switches)
         bar.addSpacing(GRID)
-        bar.addWidget(self._time_bar, 1)
-        bar.addWidget(self._means)
+        bar.addWidget(self.time_bar, 1)
+        bar.addWidget(self.means_box)
         inside = QWidget()
         column = QVBoxLayout(inside)
         column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
@@ -310,9 +296,9 @@ class CurvesView(QWidget):
 
 
 def _ranges(curves: CompareCurves) -> dict[str, Span]:
-    return {"measured": curves.measured, "full run": curves.whole}
+    return {"measured": curves.measured, "full run": curves.full_range}
 
 
 def _with_run_numbers(panel: Panel) -> Panel:
     """Return the panel with only the runs' numbers in its legend."""
-    return replace(panel, curves=tuple(replace(curve, label=curve.key, end_name="") for curve in panel.curves))
+    return replace(panel, curves=tuple(replace(curve, label=curve.key) for curve in panel.curves))

@@ -7,7 +7,7 @@ from PySide6.QtGui import QContextMenuEvent, QPainter, QPaintEvent
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
-from app.gui.plot.export import show_picture_menu
+from app.gui.plot.pictures import show_picture_menu
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import clear_layout, text_label
 from app.report.charts.canvas import Drawing
@@ -71,9 +71,9 @@ class ScalingPanel(QWidget):
 
 
 def _pair(theme: Theme, view: ScalingView) -> QWidget:
-    made = QWidget()
-    made.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-    column = QVBoxLayout(made)
+    pair = QWidget()
+    pair.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+    column = QVBoxLayout(pair)
     column.setContentsMargins(0, 0, 0, 0)
     column.setSpacing(GRID)
     header = QHBoxLayout()
@@ -84,4 +84,4 @@ def _pair(theme: Theme, view: ScalingView) -> QWidget:
     column.addLayout(header)
     column.addWidget(text_label(view.cause, "", wrap=True))
     column.addWidget(ScalingChart(theme, view))
-    return made
+    return pair

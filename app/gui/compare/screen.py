@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from app import units
+from app.analysis.intervals import MIN_REPEATS
 from app.gui.actions import Actions
 from app.gui.compare.table import CompareTableView, columns_menu, group_menu
 from app.gui.compare.tabs import CompareTabs
@@ -67,30 +68,20 @@ class OffersView(Scroller):
     def __init__(self) -> None:
         super().__init__(horizontal=False)
         self._offers: tuple[Offer, ...] | None = None
-        self._buttons: dict[Offer, QPushButton] = {}
+        self.offers: dict[Offer, QPushButton] = {}
         self._rows = QVBoxLayout()
-        self._experiments = button("Another &experiment …", "Compare the runs of an experiment", flat=True)
-        self._experiments.hide()
+        self.experiments_button = button("Another &experiment …", "Compare the runs of an experiment", flat=True)
+        self.experiments_button.hide()
         self._build()
-
-    @property
-    def experiments_button(self) -> QPushButton:
-        """Button that offers the stored experiments."""
-        return self._experiments
-
-    @property
-    def offers(self) -> "Mapping[Offer, QPushButton]":
-        """The offers with their buttons."""
-        return self._buttons
 
     def show_offers(self, offers: "Sequence[Offer]", *, experiments: bool) -> None:
         """Show these offers, and the button for stored experiments if there are any; equal offers stay."""
-        self._experiments.setVisible(experiments)
+        self.experiments_button.setVisible(experiments)
         if tuple(offers) == self._offers:
             return
         self._offers = tuple(offers)
         clear_layout(self._rows)
-        self._buttons = {}
+        self.offers = {}
         for offer in offers:
             self._rows.addWidget(separator())
             self._rows.addWidget(self._offer_row(offer))
@@ -100,23 +91,23 @@ class OffersView(Scroller):
     def show_adding(self) -> None:
         """Disable the offer that adds runs until the next offers."""
         self._offers = None
-        for offer, made in self._buttons.items():
+        for offer, offer_button in self.offers.items():
             if offer.action == "add":
-                made.setText("Adding …")
-                made.setEnabled(False)
+                offer_button.setText("Adding …")
+                offer_button.setEnabled(False)
 
     def _take_keyboard(self) -> None:
         """Give the keyboard to the first offer where Qt left it to the page, in which nothing took it yet."""
-        now, first = self.window().focusWidget(), next(iter(self._buttons.values()), None)
+        now, first = self.window().focusWidget(), next(iter(self.offers.values()), None)
         if first is not None and self.isVisible() and now is not None and now.isAncestorOf(first):
             first.setFocus()
 
     def _offer_row(self, offer: "Offer") -> QWidget:
-        made = button(_BUTTON_TEXTS[offer.action], offer.detail)
-        made.setAccessibleName(f"{_BUTTON_TEXTS[offer.action]}: {offer.title}")
-        made.setMinimumWidth(_BUTTON_WIDTH)
-        made.clicked.connect(lambda: self.offer_accepted.emit(offer))
-        self._buttons[offer] = made
+        offer_button = button(_BUTTON_TEXTS[offer.action], offer.detail)
+        offer_button.setAccessibleName(f"{_BUTTON_TEXTS[offer.action]}: {offer.title}")
+        offer_button.setMinimumWidth(_BUTTON_WIDTH)
+        offer_button.clicked.connect(lambda: self.offer_accepted.emit(offer))
+        self.offers[offer] = offer_button
         texts = QVBoxLayout()
         texts.setSpacing(GRID // 2)
         texts.addWidget(text_label(offer.title, "heading", wrap=True))
@@ -126,7 +117,7 @@ class OffersView(Scroller):
         layout.setContentsMargins(0, GRID + GRID // 2, 0, GRID + GRID // 2)
         layout.setSpacing(3 * GRID)
         layout.addLayout(texts, 1)
-        layout.addWidget(made, 0, Qt.AlignmentFlag.AlignVCenter)
+        layout.addWidget(offer_button, 0, Qt.AlignmentFlag.AlignVCenter)
         return row
 
     def _build(self) -> None:
@@ -145,7 +136,7 @@ class OffersView(Scroller):
         column.addSpacing(GRID)
         self._rows.setSpacing(0)
         column.addLayout(self._rows)
-        column.addWidget(self._experiments, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addWidget(self.experiments_button, 0, Qt.AlignmentFlag.AlignLeft)
         column.addStretch(1)
         content = QWidget()
         middle = QHBoxLayout(content)
@@ -169,43 +160,56 @@ def _margin_label(margin_pct: float | None) -> str:
 
 _COLLAPSED_COUNT = 2
 _INTERLEAVE_HINT = "Run these variants again, interleaved, as often as before and at least three times each"
+_MOST_RUNS = 100
+"""That one click may ask for."""
 _ROLES: dict[Severity, str] = {"warning": "caution", "note": "caption"}
 MANY_VARIANTS = 8
-"""The table itself is the plot of more, and has the height; more repeats of each are a plan, not a click."""
+"""The table itself is the plot of more, and has the height."""
 
 
 class CompareHeader(QWidget):
     """The answer in the largest letters, what would decide it, what was compared, and the first warnings, a line each.
 
     The sentences behind the answer and all warnings unfold. `interleave_requested` has a run of each variant that
-    should be measured interleaved, the baseline's first; `more_requested` how many more repeats would decide it.
+    should be measured interleaved, the baseline's first; `here_requested` how often each variant should be measured on
+    this machine, `baseline_requested` a run of the variant that should be the baseline.
     """
 
     interleave_requested = Signal(object)
-    more_requested = Signal(int)
+    here_requested = Signal(int)
+    baseline_requested = Signal(int)
 
-    def __init__(self, theme: Theme) -> None:
+    def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
+        self._actions = actions
+        self._comparison = Comparison()
         self.result = ResultView(theme)
+        self.steadier_button = button("Use a &steadier baseline", "")
+        self.here_button = button("Run this comparison &here", "Make these runs on this machine, interleaved")
+        self.steadier_button.clicked.connect(lambda: self.baseline_requested.emit(self._comparison.verdict.steadier))
+        self.here_button.clicked.connect(lambda: self.here_requested.emit(self._repeats))
+        for offer in (self.steadier_button, self.here_button):
+            self.result.add_offer(offer)
         self._against = ElidedLabel("caption", Qt.AlignmentFlag.AlignLeft, Qt.TextElideMode.ElideRight)
         self._first = [ElidedLabel("", Qt.AlignmentFlag.AlignLeft, Qt.TextElideMode.ElideRight) for _ in "12"]
-        self._whole = {"": _selectable(""), "warning": _selectable("caution"), "note": _selectable("caption")}
-        self._more = button("", "Show the whole verdict and all warnings, or the first of each in a line", flat=True)
+        self._long_texts = {"": _selectable(""), "warning": _selectable("caution"), "note": _selectable("caption")}
+        self.more_button = button(
+            "", "Show the whole verdict and all warnings, or the first of each in a line", flat=True
+        )
         self._interleave = button("Measure them interleaved", _INTERLEAVE_HINT, small=True)
         self._lines: tuple[HeaderLine, ...] = ()
         self._is_unfolded = False
         self._clipboard_text = ""
-        self._more.clicked.connect(self._toggle)
+        self.more_button.clicked.connect(self._toggle)
         self._interleave.clicked.connect(lambda: self.interleave_requested.emit(self._runs_to_interleave()))
-        self.result.more_requested.connect(self.more_requested)
         self._build()
 
     def show_model(self, comparison: Comparison) -> None:
         """Show what heads a comparison."""
-        header = comparison_header(comparison)
-        self.result.show_model(verdict_result(comparison.verdict) if comparison.variants else None)
+        self._comparison, header = comparison, comparison_header(comparison)
+        disturbances = comparison.compared_runs.disturbances
+        self.result.show_model(verdict_result(comparison.verdict, disturbances) if comparison.variants else None)
         is_few = 1 < len(comparison.variants) <= MANY_VARIANTS
-        self.result.offer_more(offered=is_few)
         around = self.result.plot.parentWidget()
         for part in (self.result.plot, *([around] if around is not None else [])):
             part.setVisible(is_few)
@@ -213,34 +217,46 @@ class CompareHeader(QWidget):
         self._against.setToolTip(plain_tooltip("\n".join(filter(None, (comparison.against, comparison.baseline_note)))))
         self._lines, self._clipboard_text = header.lines, header.clipboard_text
         self.result.setToolTip(plain_tooltip(header.method))
-        self._whole[""].setText(comparison.verdict.text)
+        self._long_texts[""].setText(comparison.verdict.text)
         for severity in _ROLES:
-            texts = (line.text for line in self._lines if line.severity == severity)
-            self._whole[severity].setText("\n".join(texts))
-        self._interleave.setVisible(bool(self._runs_to_interleave()))
+            lines = [line for line in self._lines if line.severity == severity]
+            self._long_texts[severity].setText("\n".join(line.text for line in lines))
+            details = (f"{line.text}\n{line.detail}" for line in lines if line.detail)
+            self._long_texts[severity].setToolTip(plain_tooltip("\n\n".join(details)))
+        self._show_offers()
         self._fold()
+
+    @property
+    def _repeats(self) -> int:
+        """As often as the variants were measured, and at least so often that they have intervals."""
+        return max(MIN_REPEATS, *(len(variant.result.runs) for variant in self._comparison.variants))
+
+    def _show_offers(self) -> None:
+        """Offer what would tell more, where it can be done from here."""
+        comparison = self._comparison
+        verdict, variants = comparison.verdict, comparison.variants
+        able = len(variants) > 1 and not self._actions.cannot_run([variant.result.runs[0].spec for variant in variants])
+        is_own = not comparison.origin
+        self.result.offer_more(offered=able and is_own and len(variants) * verdict.more_repeats <= _MOST_RUNS)
+        self.here_button.setVisible(able and not is_own and len(variants) * self._repeats <= _MOST_RUNS)
+        self._interleave.setVisible(able and bool(self._runs_to_interleave()))
+        name = next((variant.name for variant in variants if variant.result.runs[0].run == verdict.steadier), "")
+        self.steadier_button.setVisible(bool(name))
+        self.steadier_button.setToolTip(plain_tooltip(f"Compare with {name}, whose runs differ least"))
 
     def show_waiting(self, text: str) -> None:
         """Say in place of the answer what is being found out."""
         self.result.show_waiting(text)
+        for offer in (self.steadier_button, self.here_button):
+            offer.hide()
         self._lines = ()
         self._interleave.hide()
         self._is_unfolded = False
         self._fold()
 
-    def displayed_text(self) -> str:
-        """Return the answer, the verdict, the warnings and the notes."""
-        parts = (self.result.displayed_text(), *(label.text() for label in self._whole.values()))
-        return "\n".join(filter(None, parts)).replace("\N{NO-BREAK SPACE}", " ")
-
     def copy(self) -> None:
         """Copy the verdict and the warnings."""
         QGuiApplication.clipboard().setText(self._clipboard_text)
-
-    @property
-    def more_button(self) -> QPushButton:
-        """Button that unfolds the sentences."""
-        return self._more
 
     def _runs_to_interleave(self) -> tuple[int, ...]:
         return next((line.interleave for line in self._lines if line.interleave), ())
@@ -253,25 +269,25 @@ class CompareHeader(QWidget):
         """Show the first lines, or all that there is to say."""
         for label, line in zip(self._first, [*self._lines[:_COLLAPSED_COUNT], None, None], strict=False):
             show_text(label, line.text if line is not None and not self._is_unfolded else "")
-            label.setToolTip(plain_tooltip(line.text if line is not None else ""))
+            label.setToolTip(plain_tooltip("\n".join(filter(None, line[::3])) if line is not None else ""))
             set_role(label, _ROLES[line.severity if line is not None else "note"])
-        for whole in self._whole.values():
-            whole.setVisible(self._is_unfolded and bool(whole.text()))
+        for long_text in self._long_texts.values():
+            long_text.setVisible(self._is_unfolded and bool(long_text.text()))
         rest = len(self._lines) - _COLLAPSED_COUNT
-        self._more.setText("Less" if self._is_unfolded else f"{rest} more" if rest > 0 else "More")
-        self._more.setVisible(bool(self._lines or self._whole[""].text()))
+        self.more_button.setText("Less" if self._is_unfolded else f"{rest} more" if rest > 0 else "More")
+        self.more_button.setVisible(bool(self._lines or self._long_texts[""].text()))
 
     def _build(self) -> None:
         lines = QVBoxLayout()
         lines.setSpacing(GRID // 2)
-        widgets: list[QLabel] = [self._against, *self._first, *self._whole.values()]
+        widgets: list[QLabel] = [self._against, *self._first, *self._long_texts.values()]
         for widget in widgets:
             lines.addWidget(widget)
         below = QHBoxLayout()
         below.setSpacing(2 * GRID)
         below.addLayout(lines, 1)
         below.addWidget(self._interleave, 0, Qt.AlignmentFlag.AlignBottom)
-        below.addWidget(self._more, 0, Qt.AlignmentFlag.AlignBottom)
+        below.addWidget(self.more_button, 0, Qt.AlignmentFlag.AlignBottom)
         column = QVBoxLayout(self)
         column.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
         column.setSpacing(0)
@@ -341,7 +357,7 @@ class CompareView(QWidget):
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._comparison = Comparison()
-        self.header = CompareHeader(theme)
+        self.header = CompareHeader(theme, actions)
         self.table = CompareTableView(theme, actions)
         self.tabs = CompareTabs(theme, actions, self.table, self.header.result.plot)
         self.problem = ProblemLine()
@@ -363,10 +379,6 @@ class CompareView(QWidget):
     def margins(self) -> list[QAction]:
         """The margins that can be chosen."""
         return self._margins.actions()
-
-    def displayed_text(self) -> str:
-        """Return the sentences above the table."""
-        return "\n".join(filter(None, [self.problem.text, self.header.displayed_text()]))
 
     def show_model(
         self, comparison: Comparison, *, new_runs: bool = True, article: bool | None = None, open_article: bool = False
@@ -476,8 +488,8 @@ class CompareView(QWidget):
             self.painted.emit()
 
     def _build(self) -> None:
-        for made in (self._options, self._report):
-            self.tabs.tools.addWidget(made)
+        for menu_button in (self._options, self._report):
+            self.tabs.tools.addWidget(menu_button)
         line = QHBoxLayout(self._written)
         line.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
         line.addWidget(self._written_path, 1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 from PySide6.QtCore import QItemSelectionModel, QModelIndex, QPoint, QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import (
@@ -21,16 +22,13 @@ from app.gui.actions import Actions
 from app.gui.plot.legend import paint_mark, paint_swatch, swatch_width
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import ChecksMenu, plain_tooltip
-from app.gui.widgets.cell_table import ROW_HEIGHT, AnyIndex, CellDelegate, CellModel, CellTable
-from app.gui.widgets.frozen_columns import FrozenColumns
+from app.gui.widgets.cell_delegate import BOX_LEFT, CHECK_BOX_PX, ROW_HEIGHT, AnyIndex, CellDelegate, CellModel
+from app.gui.widgets.cell_table import CellTable, FrozenColumns
 from app.viewmodels.compare.arrangement import Arrangement, table_text
-from app.viewmodels.compare.table import BASE, RUN, VARIANT, CompareTable, TableRow
+from app.viewmodels.compare.table import BASE, RUN, SPEEDUP, VARIANT, CompareTable, TableRow
 from app.viewmodels.format.cells import Cell
 
-EXPANDER_WIDTH, CHECK_BOX_WIDTH = 16, 16
 _SWATCH_WIDTH = 24
-MARKS_WIDTH = EXPANDER_WIDTH + CHECK_BOX_WIDTH + _SWATCH_WIDTH + 2 * GRID
-"""Width of expander, check box and swatch at the left of the first column."""
 
 _NO_PARENT = QModelIndex()
 _MARKS_COLUMN, _BASELINE_COLUMN = 0, 1
@@ -42,6 +40,8 @@ _HIDDEN_ALPHA = 60
 
 class CompareModel(CellModel):
     """The arranged rows; the check state of the first column shows and hides curves."""
+
+    marks_px = BOX_LEFT + CHECK_BOX_PX + _SWATCH_WIDTH + 2 * GRID
 
     def __init__(self) -> None:
         super().__init__(())
@@ -55,6 +55,7 @@ class CompareModel(CellModel):
         self.beginResetModel()
         self.table, self.arrangement, self.columns = table, arrangement, table.columns
         self.rows = arrangement.rows(table)
+        self.order = None if arrangement.column is None else (arrangement.column, arrangement.descending)
         self.hidden = frozenset(hidden)
         self.endResetModel()
 
@@ -64,30 +65,21 @@ class CompareModel(CellModel):
         if self.rows:
             self.dataChanged.emit(self.index(0, 0), self.index(len(self.rows) - 1, 0), [Qt.ItemDataRole.CheckStateRole])
 
-    def rowCount(self, parent: AnyIndex = _NO_PARENT) -> int:
-        """Return the number of rows, one per variant or run."""
-        return 0 if parent.isValid() else len(self.rows)
-
     def row_cells(self, row: int) -> Sequence[Cell]:
         """Return the cells of a row."""
         return self.rows[row].cells
 
-    def title(self, column: int) -> str:
-        """Return the title, with an arrow where the rows are ordered by it."""
-        title = super().title(column)
-        if column != self.arrangement.column:
-            return title
-        return f"{title} {'↓' if self.arrangement.descending else '↑'}"
+    def names(self) -> Collection[str]:
+        """Return the names of the variants."""
+        return {row.cells[_NAMES].text for row in self.rows}
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Return the check state of a row and whether it is the baseline; the rest as in every table."""
+        """Return whether a row is the baseline, or the fastest; the rest as in every table."""
         row = self.rows[index.row()]
-        if role == Qt.ItemDataRole.CheckStateRole and index.column() == 0:
-            return self.check_state(row)
         if role == Qt.ItemDataRole.AccessibleTextRole and self.table.keys[index.column()] == BASE:
             return "baseline" if row.is_baseline else "not the baseline"
-        if role == Qt.ItemDataRole.AccessibleTextRole and row.is_fastest and index.column() == _NAMES:
-            return f"{self.data(index)}, the fastest"
+        if role == Qt.ItemDataRole.AccessibleTextRole and row.leads and index.column() == _NAMES:
+            return f"{self.data(index)}, {'the fastest' if row.is_fastest else 'measured fastest'}"
         return super().data(index, role)
 
     def flags(self, index: AnyIndex) -> Qt.ItemFlag:
@@ -107,8 +99,13 @@ class CompareModel(CellModel):
             else (row.runs[0] in self.arrangement.unfolded)
         )
 
-    def check_state(self, row: TableRow) -> Qt.CheckState | None:
+    def is_head(self, row: int) -> bool:
+        """Return whether a row is the head of a group."""
+        return self.rows[row].kind == "group"
+
+    def check_state(self, position: int) -> Qt.CheckState | None:
         """Return whether the curves of all, some or none of a row's runs are shown; None where it has none."""
+        row = self.rows[position]
         if row.style is None:
             return None
         hidden = self.hidden.intersection(row.runs)
@@ -118,79 +115,34 @@ class CompareModel(CellModel):
 
 
 class CompareDelegate(CellDelegate):
-    """Paints expander, check box and swatch in the first column and the radio mark of the baseline."""
+    """Paints the swatch in the first column and the radio mark of the baseline; the fastest has bold name and speed."""
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        """Paint the cell, then the marks of its column; the head of a group stands out."""
+    def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
+        """Paint a cell, or the mark of the baseline."""
         model = index.model()
         assert isinstance(model, CompareModel)
         row = model.rows[index.row()]
-        if row.kind == "group":
-            painter.fillRect(option.rect, QColor(self._theme.colours.window))
+        if row.leads and model.table.keys[index.column()] in _LEADING:
             option.font.setBold(True)
-        elif row.is_fastest and index.column() == _NAMES:
-            option.font.setBold(True)
-        super().paint(painter, option, index)
-        if index.column() not in (_MARKS_COLUMN, _BASELINE_COLUMN):
-            return
-        area = QRect(option.rect)
-        painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        if index.column() == _MARKS_COLUMN:
-            self._paint_marks(painter, area, row, model)
-        elif row.kind not in ("member", "group"):
-            self._paint_radio(painter, area, chosen=row.is_baseline)
-        painter.restore()
+        super().paint_cell(painter, option, index, cell)
+        if index.column() == _BASELINE_COLUMN and row.kind not in ("member", "group"):
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            self._paint_radio(painter, QRect(option.rect), chosen=row.is_baseline)
 
-    def content_area(self, option: QStyleOptionViewItem, index: AnyIndex) -> QRect:
-        """Return the area of the text, in the first column right of its marks."""
-        area = super().content_area(option, index)
-        return area.adjusted(MARKS_WIDTH, 0, 0, 0) if index.column() == 0 else area
-
-    def _paint_marks(self, painter: QPainter, area: QRect, row: TableRow, model: CompareModel) -> None:
-        middle = area.center().y()
-        if row.is_parent:
-            self._paint_expander(painter, QPointF(area.left() + GRID, middle), model.is_open(row))
-        state = model.check_state(row)
+    def paint_row_marks(self, painter: QPainter, area: QRect, position: int, model: CellModel) -> None:
+        """Paint the swatch of a row's curves behind its expander and check box."""
+        super().paint_row_marks(painter, area, position, model)
+        assert isinstance(model, CompareModel)
+        row, state, middle = model.rows[position], model.check_state(position), area.center().y()
         if row.style is None or state is None:
             return
-        self._paint_check_box(
-            painter,
-            QRect(area.left() + EXPANDER_WIDTH, middle - CHECK_BOX_WIDTH // 2, CHECK_BOX_WIDTH, CHECK_BOX_WIDTH),
-            state,
-        )
         colour = self._theme.curve_colour(row.style)
         colour.setAlpha(_HIDDEN_ALPHA if state == Qt.CheckState.Unchecked else 255)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
-        left = area.left() + EXPANDER_WIDTH + CHECK_BOX_WIDTH + GRID + (_SWATCH_WIDTH - swatch_width(row.style)) // 2
+        left = area.left() + BOX_LEFT + CHECK_BOX_PX + GRID + (_SWATCH_WIDTH - swatch_width(row.style)) // 2
         paint_swatch(painter, left, middle, colour, row.style)
         if row.mark:
-            paint_mark(
-                painter, QPointF(left + swatch_width(row.style) / 2, middle + 0.5), colour, row.mark, self._theme
-            )
-
-    def _paint_expander(self, painter: QPainter, position: QPointF, expanded: bool) -> None:
-        painter.save()
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(QColor(self._theme.colours.muted))
-        painter.translate(position)
-        if expanded:
-            painter.rotate(90)
-        painter.drawPolygon([QPointF(-2, -4), QPointF(3, 0), QPointF(-2, 4)])
-        painter.restore()
-
-    def _paint_check_box(self, painter: QPainter, area: QRect, state: Qt.CheckState) -> None:
-        colours, is_empty = self._theme.colours, state == Qt.CheckState.Unchecked
-        box = QRectF(area).adjusted(1.5, 1.5, -1.5, -1.5)
-        painter.setPen(QPen(QColor(colours.muted if is_empty else colours.accent), 1))
-        painter.setBrush(QColor(colours.surface if is_empty else colours.accent))
-        painter.drawRoundedRect(box, 3, 3)
-        if is_empty:
-            return
-        painter.setPen(QPen(QColor(colours.on_accent), 1.8))
-        left, middle = box.left() + 3, box.center().y()
-        tick = [QPointF(left, middle), QPointF(left + 2.5, middle + 2.5), QPointF(box.right() - 3, middle - 3)]
-        painter.drawPolyline(tick if state == Qt.CheckState.Checked else [tick[0], QPointF(box.right() - 3, middle)])
+            mark_at = QPointF(left + swatch_width(row.style) / 2, middle + 0.5)
+            paint_mark(painter, mark_at, colour, row.mark, self._theme)
 
     def _paint_radio(self, painter: QPainter, area: QRect, *, chosen: bool) -> None:
         colours = self._theme.colours
@@ -205,10 +157,9 @@ class CompareDelegate(CellDelegate):
 
 
 _MIN_ROWS_SHOWN = 4
-_VARIANT_MAX = 40 * GRID
 _BASE_WIDTH = 6 * GRID
-_HOST_MAX = 24 * GRID
 _ALWAYS_SHOWN = (RUN, BASE, VARIANT)
+_LEADING = (VARIANT, SPEEDUP)
 _NAMES = 2
 """The column of the variants' names."""
 _FROZEN_COLUMNS = 3
@@ -231,7 +182,7 @@ class CompareTableView(CellTable):
         self._actions = actions
         self._model = CompareModel()
         self.hidden_columns: frozenset[str] = frozenset()
-        super().__init__(self._model, CompareDelegate(theme, names=_NAMES), elastic=_NAMES, elastic_max=_VARIANT_MAX)
+        super().__init__(self._model, CompareDelegate(theme))
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         heads = self.horizontalHeader()
         heads.setSectionsClickable(True)
@@ -244,7 +195,7 @@ class CompareTableView(CellTable):
         self._frozen = FrozenColumns(self, self._delegate, _FROZEN_COLUMNS)
 
     def show_table(self, table: CompareTable) -> None:
-        """Show this table, arranged like the last one; the current row stays if it is still there."""
+        """Show this table, arranged like the last one; the current row stays if it can, unless it was the fastest."""
         self._show(table, self._model.arrangement)
 
     @property
@@ -266,9 +217,8 @@ class CompareTableView(CellTable):
     def hide_columns(self, names: Collection[str]) -> None:
         """Hide these columns, those without any value, and those whose rows all say the same."""
         self.hidden_columns = frozenset(names)
-        for n, key in enumerate(self._model.table.keys):
-            self.setColumnHidden(n, key in self.hidden_columns or key in self._model.table.folded)
-        self._stretch()
+        hidden = self.hidden_columns | self._model.table.folded
+        self.show_columns([n for n, key in enumerate(self._model.table.keys) if key not in hidden])
 
     def rows(self) -> list[TableRow]:
         """Return the rows from top to bottom."""
@@ -291,8 +241,8 @@ class CompareTableView(CellTable):
 
     def toggle_runs(self, runs: Collection[int]) -> None:
         """Hide the curves of these runs, or show them if all are hidden."""
-        shown = set(runs) - self._model.hidden
-        self._model.hide_runs(self._model.hidden | shown if shown else self._model.hidden - set(runs))
+        visible_runs = set(runs) - self._model.hidden
+        self._model.hide_runs(self._model.hidden | visible_runs if visible_runs else self._model.hidden - set(runs))
         self.hidden_changed.emit()
 
     def copy(self, *, markdown: bool = False) -> None:
@@ -306,49 +256,46 @@ class CompareTableView(CellTable):
         row, key = self.current_row(), Qt.Key(event.key())
         if event.matches(QKeySequence.StandardKey.Copy):
             self.copy()
-        elif row is None:
-            super().keyPressEvent(event)
-        elif key == Qt.Key.Key_Space:
+        elif key == Qt.Key.Key_Space and row is not None:
             self.toggle_runs(row.runs)
-        elif key == Qt.Key.Key_B and row.kind != "group":
+        elif key == Qt.Key.Key_B and row is not None and row.kind != "group":
             self.baseline_requested.emit(row.runs[0])
-        elif key in (Qt.Key.Key_Right, Qt.Key.Key_Left) and row.is_parent:
-            self._set_expanded(row, expanded=key == Qt.Key.Key_Right)
-        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self._open(row)
         else:
             super().keyPressEvent(event)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """Handle a click on an expander, a check box or a radio mark."""
+        """Make the variant of a radio mark the baseline, and fold a group."""
         index = self.indexAt(event.position().toPoint())
         if index.isValid() and event.button() == Qt.MouseButton.LeftButton:
-            x = event.position().x() - self.columnViewportPosition(index.column())
-            self._click(self._model.rows[index.row()], self._model.table.keys[index.column()], x)
+            row = self._model.rows[index.row()]
+            if index.column() == _BASELINE_COLUMN and row.kind not in ("member", "group"):
+                self.baseline_requested.emit(row.runs[0])
+            elif index.column() and row.kind == "group":
+                self.toggle_fold(index.row())
         super().mouseReleaseEvent(event)
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        """Open a run, or unfold a variant."""
-        index = self.indexAt(event.position().toPoint())
-        if index.isValid() and index.column() > 1:
-            self._open(self._model.rows[index.row()])
+        """Open a run, or unfold a variant, but for a second click on a radio mark."""
+        if self.indexAt(event.position().toPoint()).column() != _BASELINE_COLUMN:
+            super().mouseDoubleClickEvent(event)
 
     def width_for(self, column: int, content: int) -> int:
-        """Add the width of the marks in the first column."""
-        key = self._model.table.keys[column]
-        return {"host": min(content, _HOST_MAX), BASE: _BASE_WIDTH, RUN: content + MARKS_WIDTH}.get(key, content)
+        """Give the radio marks the width that they need."""
+        return _BASE_WIDTH if column == _BASELINE_COLUMN else super().width_for(column, content)
 
     def _show(self, table: CompareTable, arrangement: Arrangement) -> None:
-        row, same_runs = self.current_row(), table is self._model.table
-        before = self.currentIndex().row() if same_runs else 0
+        row, is_same = self.current_row(), table is self._model.table
+        if not is_same and (not _runs(self._model.table) <= _runs(table) or (row and row.leads)):
+            row = None  # another may be the fastest now
+        before = self.currentIndex().row() if is_same else None
         self._model.set_table(table, arrangement, self._model.hidden & _runs(table))
-        self._delegate.unit_widths.clear()
-        self.fit(table.widest, title_suffix=" ↓")
+        self.fit(table.widest)
         self.hide_columns(self.hidden_columns)
         if self._model.rows:
             rows = self._model.rows
-            there = (n for n, each in enumerate(rows) if row and _are_alike(each, row) and each.runs[0] in row.runs)
-            self.select_row(next(there, min(max(before, 0), len(rows) - 1)))
+            there = (n for n, other in enumerate(rows) if row and _are_alike(other, row) and other.runs[0] in row.runs)
+            first = next((n for n, line in enumerate(rows) if line.leads), 0) if before is None else max(before, 0)
+            self.select_row(next(there, min(first, len(rows) - 1)))
         self._update_heights(len(self._model.rows))
 
     def _update_heights(self, rows: int) -> None:
@@ -358,28 +305,21 @@ class CompareTableView(CellTable):
         self.setMaximumHeight(frame + ROW_HEIGHT * rows)
         self.setMinimumHeight(frame + ROW_HEIGHT * min(rows, _MIN_ROWS_SHOWN))
 
-    def _click(self, row: TableRow, key: str, x: float) -> None:
-        if key == BASE and row.kind not in ("member", "group"):
-            self.baseline_requested.emit(row.runs[0])
-        elif row.kind == "group" or (key == RUN and x < EXPANDER_WIDTH and row.is_parent):
-            self._set_expanded(row, expanded=not self._model.is_open(row))
-        elif key == RUN and EXPANDER_WIDTH <= x < EXPANDER_WIDTH + CHECK_BOX_WIDTH + GRID and row.style is not None:
-            self.toggle_runs(row.runs)
+    def open_row(self, row: int) -> None:
+        """Open the page of a run."""
+        self._actions.open_run(self._model.rows[row].runs[0])
 
-    def _open(self, row: TableRow) -> None:
-        if row.is_parent:
-            self._set_expanded(row, expanded=not self._model.is_open(row))
+    def toggle_check(self, row: int) -> None:
+        """Hide or show the curves of a row."""
+        self.toggle_runs(self._model.rows[row].runs)
+
+    def toggle_fold(self, row: int) -> None:
+        """Fold or unfold a variant or a group."""
+        changed, before = self._model.rows[row], self.arrangement
+        if changed.kind == "group":
+            self.arrange(replace(before, folded=before.folded ^ {changed.title}))
         else:
-            self._actions.open_run(row.runs[0])
-
-    def _set_expanded(self, row: TableRow, *, expanded: bool) -> None:
-        before = self.arrangement
-        if row.kind == "group":
-            folded = before.folded - {row.title} if expanded else before.folded | {row.title}
-            self.arrange(replace(before, folded=folded))
-            return
-        expanded_runs = before.unfolded | {row.runs[0]} if expanded else before.unfolded - {row.runs[0]}
-        self.arrange(replace(before, unfolded=expanded_runs))
+            self.arrange(replace(before, unfolded=before.unfolded ^ {changed.runs[0]}))
 
     def _sort(self, column: int) -> None:
         if self._model.table.keys[column] == BASE:
@@ -387,9 +327,9 @@ class CompareTableView(CellTable):
         numeric = self._model.columns[column].numeric
         self.arrange(self.arrangement.sorted_by(column, numeric=numeric))
 
-    def show_column(self, key: str, shown: bool) -> None:
+    def show_column(self, key: str, is_visible: bool) -> None:
         """Show or hide a column, as the user chose."""
-        self.hide_columns(self.hidden_columns - {key} if shown else self.hidden_columns | {key})
+        self.hide_columns(self.hidden_columns - {key} if is_visible else self.hidden_columns | {key})
         self.columns_changed.emit(self.hidden_columns)
 
     def _show_menu(self, position: QPoint) -> None:
@@ -397,9 +337,10 @@ class CompareTableView(CellTable):
         row = self.current_row()
         menu = QMenu(self)
         if row is not None:
-            run, is_group = row.runs[0], row.kind == "group"
+            run, is_group, at = row.runs[0], row.kind == "group", self.currentIndex().row()
+            open_or_fold = partial(self.toggle_fold if row.is_parent else self.open_row, at)
             entries: list[tuple[str, Callable[[], object]]] = [
-                ("&Fold or unfold" if row.is_parent else "&Open the run", lambda: self._open(row)),
+                ("&Fold or unfold" if row.is_parent else "&Open the run", open_or_fold),
                 ("Hide or show &curves\tSpace", lambda: self.toggle_runs(row.runs)),
             ]
             if not is_group:
@@ -436,7 +377,7 @@ def columns_menu(view: CompareTableView) -> QMenu:
             continue
         entry = QAction(column.title, menu, checkable=True, checked=key not in view.hidden_columns)
         entry.setToolTip(plain_tooltip(column.help))
-        entry.toggled.connect(lambda shown, key=key: view.show_column(key, shown))
+        entry.toggled.connect(lambda is_checked, key=key: view.show_column(key, is_checked))
         menu.addAction(entry)
     menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     return menu

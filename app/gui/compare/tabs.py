@@ -66,7 +66,7 @@ class WhyPanel(QWidget):
         self.hide()
 
     def show_views(self, views: tuple[WhyView, ...]) -> None:
-        """Show the view of the variant chosen before, if it is there, else the first that explains something."""
+        """Show the view of the variant chosen before, if it is there, else of the one whose step differs most."""
         if views is self._views:
             return
         chosen = self.choice.currentText()
@@ -75,8 +75,8 @@ class WhyPanel(QWidget):
         self.choice.blockSignals(True)
         self.choice.clear()
         self.choice.addItems(names)
-        first = next((n for n, view in enumerate(views) if view.found), 0)
-        self.choice.setCurrentIndex(names.index(chosen) if chosen in names else first)
+        first = max(views, key=lambda view: view.changed_share, default=None)
+        self.choice.setCurrentIndex(names.index(chosen) if chosen in names else views.index(first) if first else 0)
         self.choice.blockSignals(False)
         self._show_chosen()
         self.setVisible(bool(views))
@@ -207,7 +207,7 @@ class CompareTabs(QWidget):
         self._hidden: frozenset[int] = frozenset()
         self._article_offered = False
         self._due: set[str] = set()
-        self._wanted = _TABLE
+        self._chosen_tab = _TABLE
         self.article: ArticleView | None = None
         self.tools = QHBoxLayout()
         self.curves = CurvesView(theme)
@@ -254,16 +254,16 @@ class CompareTabs(QWidget):
         self._comparison = comparison
         self._article_offered = self._article_offered if article is None else article
         if new_runs:
-            self._wanted, self._due = _TABLE, {CURVES, _ARTICLE}
+            self._chosen_tab, self._due = _TABLE, {CURVES, _ARTICLE}
             self.curves.clear()
             if self.article is not None:
                 self.article.show_article("")
         keys = [_TABLE, *([_ARTICLE] if self._article_offered else [])]
-        keys += [chart.key for chart in comparison.gallery.charts if chart.key in _SECTIONS]
+        keys += [chart.key for chart in comparison.charts if chart.key in _SECTIONS]
         self.choice.clear()
         for key in keys:
             self.choice.addItem(_SECTIONS[key], key)
-        self.choice.setCurrentIndex(keys.index(self._wanted) if self._wanted in keys else 0)
+        self.choice.setCurrentIndex(keys.index(self._chosen_tab) if self._chosen_tab in keys else 0)
         self._tabs.setTabVisible(1, bool(comparison.why))
         self._show_tab()
 
@@ -288,12 +288,12 @@ class CompareTabs(QWidget):
         return self._tabs.tabText(self._tabs.currentIndex()) == CURVES
 
     def _choose_section(self) -> None:
-        self._wanted = self.choice.currentData()
+        self._chosen_tab = self.choice.currentData()
         self._show_tab()
 
     def _show_tab(self) -> None:
         tab, section = self._tabs.tabText(self._tabs.currentIndex()), self.choice.currentData() or _TABLE
-        charts = [chart for chart in self._comparison.gallery.charts if tab == RESULT and chart.key == section]
+        charts = [chart for chart in self._comparison.charts if tab == RESULT and chart.key == section]
         self.choice.setVisible(tab == RESULT and self.choice.count() > 1)
         self.charts.show_charts([without_runs(chart, self._hidden) for chart in charts])
         self._scaling.show_views(self._comparison.scaling if tab == RESULT and section == _GPUS else ())

@@ -1,25 +1,44 @@
 """The gallery of prepared questions: what each asks, what it takes, what is known of its answer, and its start."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeVar
 
-from PySide6.QtCore import Qt, Signal
+from msgspec import structs
+from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QGridLayout, QVBoxLayout, QWidget
 
+from app.errors import UserError
+from app.gui.actions import Actions, Services
+from app.gui.run.form_controller import FormController
 from app.gui.theme import GRID
+from app.gui.threads import CancellableJob, JobControl
 from app.gui.widgets.basic import button, clear_layout, plain_tooltip, show_text, text_label
 from app.gui.widgets.dialogs import ask_for_file
 from app.gui.widgets.flow_layout import FlowBar
 from app.gui.widgets.panes import Scroller
 from app.viewmodels.experiment.preview import PresetLine
 
+if TYPE_CHECKING:
+    from app.gui.run.screen import RunView
+    from app.plan import Plan
+    from app.runs.experiment.presets import FindWorkload
+    from workloads.catalog import Machine
+
 TITLE = "What do you want to know?"
 _LEAD = (
     "Each question is an experiment, adapted to this machine. For one of your own, choose several values in the form."
 )
+_WAITING = "Looking at this machine …"
 _CARD_WIDTH = 44 * GRID
 """From twice that on there are two columns of cards."""
+
+
+_CARD_ROLES = ("caption", "heading", "muted", "", "caption", "caption", "problem")
+"""The roles of a card's texts."""
 
 
 class GalleryView(QWidget):
@@ -30,39 +49,37 @@ class GalleryView(QWidget):
     reference_requested = Signal(str)
     file_chosen = Signal(str)
     file_removed = Signal(str)
-    left = Signal()
-    """For the live plots."""
 
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._lines: tuple[PresetLine, ...] = ()
         self._columns = 1
-        self._cards: list[QuestionCard] = []
+        self.cards: list[QuestionCard] = []
         self._problem = text_label("", "problem", wrap=True)
-        self._reading = text_label("", "muted", wrap=True)
+        self._reading = text_label(_WAITING, "muted", wrap=True)
         self._open = button("Open a &file …", "Open a preset file of your own", flat=True)
-        self._plots = button("&Live plots", "Show what this machine does now (Ctrl+L)", flat=True)
+        self.plots_button = button("&Live plots", "Show what this machine does now (Ctrl+L)", flat=True)
+        self._head = QWidget()
         self._grid = QGridLayout()
         self._scroller = Scroller(horizontal=False)
         self._open.clicked.connect(self._choose_file)
-        self._plots.clicked.connect(self.left)
         self._build()
 
-    def card(self, key: str) -> "QuestionCard":
-        """Return the card of a preset."""
-        return next(card for card in self._cards if card.key == key)
-
     def show_model(self, lines: Sequence[PresetLine], *, busy: bool) -> None:
-        """Show these presets; cards are made again only for other lines."""
-        if tuple(lines) != self._lines:
-            self._lines = tuple(lines)
+        """Show these presets; cards are made again only for other presets."""
+        if [line.key for line in lines] != [card.key for card in self.cards]:
+            if not self.cards:
+                self._head.show()
+                self.show_reading("")
             clear_layout(self._grid)
-            self._cards = [QuestionCard(line, self) for line in lines]
+            self.cards = [QuestionCard(line.key, self) for line in lines]
             self._arrange()
-        for card in self._cards:
-            card.show_busy(busy=busy)
+        for card, line in zip(self.cards, lines, strict=True):
+            card.show_model(line, busy=busy)
+            card.show()  # at once, not when Qt comes to it
+        # Wrapped texts have their height after a second layout, before which none of this is painted.
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
 
     def show_problem(self, text: str) -> None:
         """Show why a file cannot be used, above the cards and in sight; "" for nothing."""
@@ -74,7 +91,7 @@ class GalleryView(QWidget):
 
     def focus_first(self) -> None:
         """Give the keyboard to the first question that can be started."""
-        starts = (card.start for card in self._cards if card.start.isEnabled())
+        starts = (card.start for card in self.cards if card.start.isEnabled())
         next(starts, self._open).setFocus()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -84,7 +101,7 @@ class GalleryView(QWidget):
 
     def _arrange(self) -> None:
         self._columns = 2 if self.width() >= 2 * _CARD_WIDTH + 6 * GRID else 1
-        for number, card in enumerate(self._cards):
+        for number, card in enumerate(self.cards):
             self._grid.addWidget(card, number // self._columns, number % self._columns)
         self._grid.setColumnStretch(0, 1)
         self._grid.setColumnStretch(1, self._columns - 1)
@@ -93,11 +110,14 @@ class GalleryView(QWidget):
         ask_for_file(self, "Open a preset file", Path.home(), "Presets (*.toml)", self.file_chosen.emit)
 
     def _build(self) -> None:
-        head = QHBoxLayout()
-        head.setSpacing(3 * GRID)
-        head.addWidget(text_label(TITLE, "title"), 1)
-        head.addWidget(self._open)
-        head.addWidget(self._plots)
+        head = QGridLayout(self._head)
+        head.setContentsMargins(0, 0, 0, 0)
+        head.setHorizontalSpacing(3 * GRID)
+        head.setVerticalSpacing(GRID // 2)
+        head.setColumnStretch(0, 1)
+        for number, widget in enumerate((text_label(TITLE, "title"), self._open, self.plots_button)):
+            head.addWidget(widget, 0, number)
+        head.addWidget(text_label(_LEAD, "muted", wrap=True), 1, 0, 1, 3)
         content = QWidget()
         column = QVBoxLayout(content)
         column.setContentsMargins(3 * GRID, GRID, 3 * GRID, 3 * GRID)
@@ -112,68 +132,252 @@ class GalleryView(QWidget):
         top = QVBoxLayout()
         top.setContentsMargins(3 * GRID, 2 * GRID, 3 * GRID, GRID)
         top.setSpacing(GRID // 2)
-        top.addLayout(head)
-        top.addWidget(text_label(_LEAD, "muted", wrap=True))
+        top.addWidget(self._head)
         top.addWidget(self._problem)
         top.addWidget(self._reading)
         layout.addLayout(top)
         layout.addWidget(self._scroller, 1)
+        self._head.hide()
         self._problem.hide()
-        self._reading.hide()
 
 
 class QuestionCard(QFrame):
     """A prepared question."""
 
-    def __init__(self, line: PresetLine, owner: GalleryView) -> None:
+    def __init__(self, key: str, owner: GalleryView) -> None:
         super().__init__()
         self.setProperty("role", "card")
-        self.setObjectName(f"preset.{line.name}")
-        self.key = line.key
-        self._is_complete = line.is_complete
-        self.start = button("Start", f"Start {line.title}")
-        self.verdict = button("Show verdict", f"Compare the stored runs of {line.title}", flat=True)
-        self.reference = button(line.reference, f"Compare the reference runs of {line.title}", flat=True)
-        remove = button("Remove from list", f"Take {line.name} from this list; its file stays", flat=True)
-        started, key = owner.verdict_requested if line.is_complete else owner.start_requested, line.key
-        self.start.setEnabled(line.can_start and not line.problem)
-        self.start.clicked.connect(lambda: started.emit(key))
+        self.key = key
+        self._preset: PresetLine | None = None
+        self.start = button("Start")
+        self.verdict = button("Show verdict", flat=True)
+        self.reference = button("", flat=True)
+        self._remove = button("Remove from list", flat=True)
+        self.start.clicked.connect(
+            lambda: (owner.verdict_requested if self._is_complete else owner.start_requested).emit(key)
+        )
         self.verdict.clicked.connect(lambda: owner.verdict_requested.emit(key))
         self.reference.clicked.connect(lambda: owner.reference_requested.emit(key))
-        remove.clicked.connect(lambda: owner.file_removed.emit(key))
-        offered = {
-            self.start: True,
-            self.verdict: line.has_verdict and not line.is_complete,
-            self.reference: bool(line.reference),
-            remove: line.is_users,
-        }
-        self._build(line, [each for each, is_offered in offered.items() if is_offered])
-
-    def show_busy(self, *, busy: bool) -> None:
-        """Say what the start does while something is active."""
-        self.start.setText("Show verdict" if self._is_complete else "Add to queue" if busy else "Start")
-
-    def _build(self, line: PresetLine, buttons: Sequence[QPushButton]) -> None:
+        self._remove.clicked.connect(lambda: owner.file_removed.emit(key))
+        self._labels = [text_label("", role, wrap=True) for role in _CARD_ROLES]
         column = QVBoxLayout(self)
         column.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 2 * GRID)
         column.setSpacing(GRID)
-        texts = (
-            (line.title if line.question else "", "caption"),
-            (line.question or line.title, "heading"),
-            (" · ".join(filter(None, (line.size, line.time))), "muted"),
-            (line.answer, ""),
-            (line.stored, "caption"),
-            (line.adapted, "caption"),
-            (line.problem, "problem"),
-        )
-        for text, role in texts:
-            if text:
-                label = text_label(text, role, wrap=True)
-                label.setToolTip(plain_tooltip("\n".join((line.title, *line.notes))))
-                column.addWidget(label)
+        for label in self._labels:
+            column.addWidget(label)
         column.addStretch(1)
-        bar = FlowBar(2 * GRID, GRID // 2)
-        for each in buttons:
-            each.setAccessibleName(f"{each.text()}: {line.title}")
-            bar.flow.addWidget(each)
-        column.addWidget(bar)
+        self._bar = FlowBar(2 * GRID, GRID // 2)
+        for action_button in (self.start, self.verdict, self.reference, self._remove):
+            self._bar.flow.addWidget(action_button)
+        column.addWidget(self._bar)
+
+    @property
+    def _is_complete(self) -> bool:
+        return self._preset is not None and self._preset.is_complete
+
+    def show_model(self, line: PresetLine, *, busy: bool) -> None:
+        """Show a question, and what its start does while something is active."""
+        self.start.setText("Show verdict" if line.is_complete else "Add to queue" if busy else "Start")
+        if line != self._preset:
+            self._preset = line
+            self._show_line(line)
+
+    def _show_line(self, line: PresetLine) -> None:
+        texts = (
+            line.title if line.question else "",
+            line.question or line.title,
+            " · ".join(filter(None, (line.size, line.time))),
+            *(line.answer, line.stored, line.adapted, line.problem),
+        )
+        for label, text in zip(self._labels, texts, strict=True):
+            show_text(label, text)
+            label.setToolTip(plain_tooltip("\n".join((line.title, *line.notes))))
+        self.setObjectName(f"preset.{line.name}")
+        self.reference.setText(line.reference)
+        self.start.setEnabled(line.can_start and not line.problem)
+        for action_button, is_offered, hint in (
+            (self.start, True, f"Start {line.title}"),
+            (self.verdict, line.has_verdict and not line.is_complete, f"Compare the stored runs of {line.title}"),
+            (self.reference, bool(line.reference), f"Compare the reference runs of {line.title}"),
+            (self._remove, line.is_users, f"Take {line.name} from this list; its file stays"),
+        ):
+            action_button.setVisible(is_offered)
+            action_button.setToolTip(plain_tooltip(hint))
+            action_button.setAccessibleName(f"{action_button.text()}: {line.title}")
+
+
+Result = TypeVar("Result")
+
+
+class GalleryController(QObject):
+    """Shows the prepared questions while nothing is shown of a run, and submits what the user starts.
+
+    Thread: GUI only. Presets that may need a file of the user's are read by a job, which can take as long as
+    the framework's import or as a current run: nothing else waits for it.
+    """
+
+    def __init__(
+        self,
+        view: "RunView",
+        form: FormController,
+        services: Services,
+        submit: Callable[["Plan"], None],
+        show_screen: Callable[[], None],
+        actions: Actions,
+    ) -> None:
+        """Make the controller of a window's questions; `submit` gets the plan of an experiment to run."""
+        super().__init__(view)
+        self._view = view
+        self._gallery = view.gallery
+        self._form = form
+        self._services = services
+        self._queue_plan = submit
+        self._show_screen = show_screen
+        self._actions = actions
+        self._lines: tuple[PresetLine, ...] = ()
+        self._machine: Machine | None = None
+        self._busy = self._is_wanted = False
+        self._files = CancellableJob(self)
+
+    def start(self) -> None:
+        """Listen to the views."""
+        gallery, database, inventory = self._gallery, self._services.database, self._services.inventory
+        self._form.updated.connect(self._refresh)
+        self._view.gallery_shown.connect(self.read)
+        gallery.plots_button.clicked.connect(self._view.show_live)
+        gallery.start_requested.connect(self._submit_preset)
+        gallery.verdict_requested.connect(
+            lambda key: self._compare(lambda: stored_experiments().preset_runs(database, key, inventory()))
+        )
+        gallery.reference_requested.connect(
+            lambda key: self._compare(lambda: stored_experiments().preset_reference_runs(database, key))
+        )
+        gallery.file_chosen.connect(self._list_file)
+        gallery.file_removed.connect(lambda file: self._list_file(file, listed=False))
+
+    def open(self) -> None:
+        """Show the questions, with the keyboard in the form's field of several values or else on the first question.
+
+        Do nothing while a replay covers the form.
+        """
+        if not self._view.form.isEnabled():
+            return
+        self._show_screen()
+        self._view.show_gallery()
+        if not self._view.form.focus_several():
+            self._gallery.focus_first()
+
+    def add_preset(self, path: Path) -> None:
+        """Show the questions with one more, a file of the user's."""
+        self.open()
+        self._list_file(str(path))
+
+    def show_undone(self) -> None:
+        """Show the questions again after something was undone."""
+        self._form.show()
+        self.read()
+
+    def submit(self, plan: "Plan") -> None:
+        """Run an experiment on the form's host, now or when the queue comes to it, and show the plots of its runs."""
+        self._submit_to(self._form.form.host, plan)
+
+    def compare_quickly(self, machine: "Machine", host: str = "") -> None:
+        """Run the quick comparison as it is for the machine of a host; "" is this one."""
+        self._services.reads.run(
+            lambda: stored_experiments().quick_plan(machine), partial(self._submit_to, host), self._form.show_error
+        )
+
+    def _submit_to(self, host: str, plan: "Plan") -> None:
+        self._show_screen()
+        self._view.show_live()
+        self._queue_plan(structs.replace(plan, host=host))
+
+    def _refresh(self, busy: bool) -> None:
+        """Read again when a run has ended and when another machine is known; say what a start does."""
+        machine = self._form.form.selection.machine
+        is_stale = machine != self._machine or (self._busy and not busy)
+        self._machine, self._busy = machine, busy
+        self._gallery.show_model(self._lines, busy=busy)
+        if is_stale and self._is_wanted:
+            self.read()
+
+    def come_in_sight(self) -> None:
+        """Read what could not be read before: of a screen out of sight nothing is."""
+        if self._is_wanted and not self._lines:
+            self.read()
+
+    def read(self) -> None:
+        """Read the questions, then what is stored and left of each, then what is known of their answers.
+
+        Nothing is read before this was called: a new user is asked something else.
+        """
+        self._is_wanted = True
+        if self._machine is None or not self._gallery.isVisible():
+            return
+        services, database, machine = self._services, self._services.database, self._machine
+        if not self._lines:
+            self._services.reads.run(
+                lambda: stored_experiments().preset_lines(database, machine), self._show_lines, self._fail
+            )
+        self._services.reads.run(
+            lambda: stored_experiments().estimated_lines(database, services.inventory()), self._show_lines, self._fail
+        )
+
+    def _show_lines(self, lines: tuple[PresetLine, ...]) -> None:
+        self._lines = lines
+        self._gallery.show_model(lines, busy=self._busy)
+
+    def _submit_preset(self, key: str) -> None:
+        machine = self._form.form.machine
+        self._gallery.show_problem("")
+        self._run_on_files(lambda find: stored_experiments().load_preset(key, find).plan(machine), self.submit)
+
+    def _compare(self, read: Callable[[], list[int]]) -> None:
+        self._services.reads.run(read, self._actions.compare_experiment, self._fail)
+
+    def _fail(self, error: UserError) -> None:
+        self._gallery.show_problem(str(error))
+
+    def _list_file(self, file: str, *, listed: bool = True) -> None:
+        """List one of the user's presets from now on, or take it from the list; its file stays.
+
+        No file that it names is read, for that would run it.
+        """
+        from app.runs.undo import PresetFile
+
+        services, database = self._services, self._services.database
+
+        def show(lines: tuple[PresetLine, ...]) -> None:
+            name = Path(file).name
+            change = f"list the preset {name}" if listed else f"take the preset {name} from the list"
+            services.record_change(change, PresetFile(database, file, listed))
+            self._show_lines(lines)
+
+        self._gallery.show_problem("")
+        self._services.reads.run(
+            lambda: stored_experiments().list_file(database, file, services.inventory(), listed=listed),
+            show,
+            self._fail,
+        )
+
+    def _run_on_files(self, work: Callable[["FindWorkload"], Result], done: Callable[[Result], None]) -> None:
+        """Do work that may have to read files of custom workloads; the gallery says what it waits for."""
+        from app.runs.custom import ReadOptions, resolve_workload
+
+        def run_work(control: JobControl[str]) -> Result:
+            reading = ReadOptions(
+                notify=control.report, wait_for_stop=control.stop.wait, consent=self._services.consent
+            )
+            try:
+                return work(lambda word: resolve_workload(word, self._services.database, reading))
+            finally:
+                control.report("")
+
+        self._files.run(run_work, done, self._fail, on_progress=self._gallery.show_reading)
+
+
+def stored_experiments() -> ModuleType:
+    """Return the module that reads experiments of the database, which the window's start does not wait for."""
+    from app.gui.experiment import stored
+
+    return stored

@@ -1,32 +1,45 @@
-"""The queue below the live view: a summary line, the buttons that act on entries, banners, and its export."""
+"""The queue below the live view: banners, a summary line, the entries as a table, and the buttons that act on them."""
 
 import textwrap
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtCore import QRectF, Qt, Signal
+from PySide6.QtGui import (
+    QColor,
+    QKeySequence,
+    QPainter,
+    QShortcut,
+)
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHBoxLayout,
+    QProgressBar,
+    QPushButton,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
 
-from app.errors import UserError
-from app.gui.experiment.queue_database import export_queue
-from app.gui.experiment.queue_table import QueueTable
 from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.threads import CancellableJob, JobControl
 from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, separator, set_role, show_text, text_label
-from app.gui.widgets.dialogs import ask_confirmation, ask_for_new_file
+from app.gui.widgets.cell_delegate import ROW_HEIGHT, AnyIndex, CellDelegate, CellModel
+from app.gui.widgets.cell_table import CellTable
+from app.gui.widgets.dialogs import ask_confirmation
 from app.gui.widgets.flow_layout import FlowBar
 from app.gui.window_state import WindowState
-from app.paths import RUNS_SUFFIX
-from app.storage.transfer.progress import StoppedError, TransferProgress
-from app.viewmodels.experiment.queue import QueueState
-from app.viewmodels.experiment.queue_banner import (
+from app.viewmodels.experiment.queue import (
+    BAR_COLUMN,
+    HOST_COLUMN,
+    PYTHON_COLUMN,
+    QUEUE_COLUMNS,
+    RUNS_COLUMN,
+    WIDEST_CELLS,
     Banner,
     BannerAction,
-    export_ended_banner,
-    export_failed_banner,
-    export_progress_banner,
+    QueueRow,
+    QueueState,
 )
-from app.viewmodels.format.cells import Tone
+from app.viewmodels.format.cells import Cell, Tone
 
 _STEPS = 1000
 _MAX_DETAIL_CHARS = 280
@@ -57,16 +70,11 @@ class BannerView(QWidget):
         self._line.addLayout(texts, 1)
         self._buttons: list[QPushButton] = []
 
-    @property
-    def displayed_text(self) -> str:
-        """Return its sentences."""
-        return " ".join(filter(None, (self._text.text(), self._detail.text())))
-
     def button(self, action: BannerAction) -> QPushButton:
         """Return the button of an answer."""
         banner = self._banner
         assert banner is not None, "an answer is to something told"
-        return self._buttons[[each for each, _ in banner.actions].index(action)]
+        return self._buttons[[act for act, _ in banner.actions].index(action)]
 
     def show_banner(self, banner: Banner | None) -> None:
         """Show a banner, or hide for None."""
@@ -92,9 +100,9 @@ class BannerView(QWidget):
         self._buttons = [
             button(label, primary=n == 0 and act == "go on") for n, (act, label) in enumerate(banner.actions)
         ]
-        for made, (act, _) in zip(self._buttons, banner.actions, strict=True):
-            made.clicked.connect(lambda _=False, act=act: self.answered.emit(act))
-            self._line.addWidget(made, 0, Qt.AlignmentFlag.AlignVCenter)
+        for answer_button, (act, _) in zip(self._buttons, banner.actions, strict=True):
+            answer_button.clicked.connect(lambda _=False, act=act: self.answered.emit(act))
+            self._line.addWidget(answer_button, 0, Qt.AlignmentFlag.AlignVCenter)
 
 
 class QueueView(QWidget):
@@ -107,15 +115,15 @@ class QueueView(QWidget):
     verdict_requested = Signal(int)
     pause_all_requested = Signal(str)
     cancel_all_requested = Signal()
-    offer_answered = Signal(str)
-    ending_answered = Signal(str)
+    answered = Signal(str)
+    """Emitted with the answer to a banner."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self._theme = theme
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self.offer_banner, self.ended_banner, self.export_banner = BannerView(), BannerView(), BannerView()
+        self.offer_banner, self.ended_banner = BannerView(), BannerView()
         self._header, self._buttons = QWidget(), QWidget()
         self.fold = button("Queue", "Experiments waiting to run, in order (Ctrl+J)", flat=True)
         self.fold.setCheckable(True)
@@ -127,26 +135,17 @@ class QueueView(QWidget):
         self.pause_all = button("Pause all", "Takes effect after the current run")
         self.table = QueueTable(theme)
         self.table.remember_widths(WindowState("queue", self))
-        self.up = button("Move up", "Alt+↑, or drag it", small=True)
-        self.down = button("Move down", "Alt+↓, or drag it", small=True)
+        self.up = button("Move up", "Alt+↑", small=True)
+        self.down = button("Move down", "Alt+↓", small=True)
         self.pause = button("Pause", "Space", small=True)
         self.remove = button("Remove", "Delete: completed runs stay in the history", small=True)
         self.show_verdict = button("Show verdict", "Enter: compare the runs so far", small=True)
-        self.export_button = button(
-            "Export …", "To a database in which the queue can be resumed elsewhere; only while nothing runs", small=True
-        )
         self.cancel_all = button("Cancel all …", "Stop the current run and empty the queue", small=True)
         self._state = QueueState()
         self._connect()
         self._build()
         self._unfold(False)
-        self.export_banner.hide()
         self.hide()
-
-    def displayed_text(self) -> str:
-        """Return the text of the summary line."""
-        labels = (self.count, self._now, self._time_left)
-        return " ".join(label.text() for label in labels if label.text())
 
     def show_model(self, state: QueueState) -> None:
         """Show a state."""
@@ -174,12 +173,12 @@ class QueueView(QWidget):
         """Show the entries."""
         self.fold.setChecked(True)
 
-    def _unfold(self, shown: bool) -> None:
+    def _unfold(self, is_unfolded: bool) -> None:
         self._show_fold()
-        self._header.setVisible(shown or bool(self._state.count))
-        self.table.setVisible(shown)
-        self._buttons.setVisible(shown)
-        if shown:
+        self._header.setVisible(is_unfolded or bool(self._state.count))
+        self.table.setVisible(is_unfolded)
+        self._buttons.setVisible(is_unfolded)
+        if is_unfolded:
             self.table.show_rows(self._state.rows)
 
     def _show_fold(self) -> None:
@@ -204,28 +203,7 @@ class QueueView(QWidget):
         self.remove.setEnabled(row is not None and row.in_queue)
         self.remove.setText("Cancel" if row is not None and row.is_running_here else "Remove")
         self.show_verdict.setEnabled(row is not None and row.experiment is not None)
-        self.export_button.setEnabled(self._state.can_export)
         self.cancel_all.setVisible(self._entries() > 1)
-
-    def _ask_move(self, by: int) -> None:
-        row = self.table.chosen
-        if row is not None and (row.can_move_up if by < 0 else row.can_move_down):
-            self.move_requested.emit(row.entry, by)
-
-    def _ask_pause(self) -> None:
-        row = self.table.chosen
-        if row is not None and row.pause_action:
-            self.pause_requested.emit(row.entry, row.pause_action)
-
-    def _ask_remove(self) -> None:
-        row = self.table.chosen
-        if row is not None and row.in_queue:
-            self.remove_requested.emit(row.entry)
-
-    def _ask_verdict(self) -> None:
-        row = self.table.chosen
-        if row is not None and row.experiment is not None:
-            self.verdict_requested.emit(row.entry)
 
     def _ask_to_cancel_all(self) -> None:
         question = f"Cancel all {self._entries()} experiments of the queue?"
@@ -234,23 +212,30 @@ class QueueView(QWidget):
         box.accepted.connect(self.cancel_all_requested)
 
     def _connect(self) -> None:
-        self.offer_banner.answered.connect(self.offer_answered)
-        self.ended_banner.answered.connect(self.ending_answered)
+        for banner in (self.offer_banner, self.ended_banner):
+            banner.answered.connect(self.answered)
         self.fold.toggled.connect(self._unfold)
         QShortcut(QKeySequence("Ctrl+J"), self).activated.connect(self._toggle_entries)
         self.pause_all.clicked.connect(lambda: self.pause_all_requested.emit(self._state.pause_action))
         self.cancel_all.clicked.connect(self._ask_to_cancel_all)
         self.table.chosen_changed.connect(self._update_buttons)
-        self.table.move_requested.connect(self.move_requested)
-        for signal, button_widget, handler in (
-            (self.table.move_up_requested, self.up, lambda: self._ask_move(-1)),
-            (self.table.move_down_requested, self.down, lambda: self._ask_move(1)),
-            (self.table.pause_requested, self.pause, self._ask_pause),
-            (self.table.remove_requested, self.remove, self._ask_remove),
-            (self.table.verdict_requested, self.show_verdict, self._ask_verdict),
-        ):
-            signal.connect(handler)
-            button_widget.clicked.connect(handler)
+        self.table.opened.connect(self.show_verdict.click)
+        of_entry: tuple[tuple[QPushButton, tuple[str, ...], Callable[[QueueRow], None]], ...] = (
+            (self.up, ("Alt+Up",), lambda row: self.move_requested.emit(row.entry, -1)),
+            (self.down, ("Alt+Down",), lambda row: self.move_requested.emit(row.entry, 1)),
+            (self.pause, ("Space",), lambda row: self.pause_requested.emit(row.entry, row.pause_action)),
+            (self.remove, ("Del",), lambda row: self.remove_requested.emit(row.entry)),
+            (self.show_verdict, (), lambda row: self.verdict_requested.emit(row.entry)),
+        )
+        for widget, keys, act in of_entry:
+            widget.clicked.connect(lambda _=False, act=act: self._act_on_chosen(act))
+            shortcut = QShortcut(QKeySequence(), self.table, context=Qt.ShortcutContext.WidgetShortcut)
+            shortcut.setKeys([QKeySequence(key) for key in keys])
+            shortcut.activated.connect(widget.click)  # which does nothing where the button is off
+
+    def _act_on_chosen(self, act: Callable[[QueueRow], None]) -> None:
+        if (row := self.table.chosen) is not None:
+            act(row)
 
     def _build(self) -> None:
         self._bar.setRange(0, _STEPS)
@@ -268,7 +253,6 @@ class QueueView(QWidget):
         inside.setSpacing(GRID)
         inside.addWidget(self.offer_banner)
         inside.addWidget(self.ended_banner)
-        inside.addWidget(self.export_banner)
         inside.addWidget(self._header)
         inside.addWidget(self.table)
         inside.addWidget(self._buttons)
@@ -295,59 +279,95 @@ class QueueView(QWidget):
         of_entry, of_all = FlowBar(GRID // 2, GRID // 2), FlowBar(GRID // 2, GRID // 2, right=True)
         for act in (self.up, self.down, self.pause, self.remove, self.show_verdict):
             of_entry.flow.addWidget(act)
-        for act in (self.export_button, self.cancel_all):
-            of_all.flow.addWidget(act)
+        of_all.flow.addWidget(self.cancel_all)
         line.addWidget(of_entry, 1)
         line.addWidget(of_all)
 
 
-class QueueExport(QObject):
-    """Asks for a file when the view wants an export, writes it, and shows its progress in the view's banner.
+_MAX_ROWS = 6
+"""Largest number of visible rows; the plots above need their space."""
+_FRACTION_ROLE = Qt.ItemDataRole.UserRole + 1
 
-    Thread: GUI only; the file is written on a job's thread.
-    """
 
-    def __init__(self, view: QueueView, database: Path) -> None:
-        super().__init__(view)
-        self._view = view
-        self._banner = view.export_banner
-        self._database = database
-        self._folder = Path.home()
-        self._job = CancellableJob(self)
-        view.export_button.clicked.connect(self._ask)
-        self._banner.answered.connect(self._answer)
+class QueueTableModel(CellModel):
+    """Rows of the view-model; when only their figures change, the selection stays."""
 
-    def _ask(self) -> None:
-        path = self._folder / f"queue{RUNS_SUFFIX}"
-        ask_for_new_file(
-            self._view,
-            "Export the queue to a database, with paths, variables and log lines",
-            path,
-            f"Runs (*{RUNS_SUFFIX})",
-            self._export,
-        )
+    def __init__(self) -> None:
+        super().__init__(QUEUE_COLUMNS)
+        self.rows: Sequence[QueueRow] = ()
 
-    def _export(self, name: str) -> None:
-        target = Path(name)
-        self._folder = target.parent
+    def row_cells(self, row: int) -> Sequence[Cell]:
+        """Return the cells of an entry."""
+        return self.rows[row].cells
 
-        def work(control: JobControl[float]) -> str:
-            return export_queue(self._database, target, TransferProgress(control.report, control.stop.is_set))
+    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """Return a cell's data, or how much of its entry is done."""
+        if role == _FRACTION_ROLE:
+            return self.rows[index.row()].fraction
+        if role == Qt.ItemDataRole.AccessibleTextRole and index.column() == BAR_COLUMN:
+            return self.rows[index.row()].cells[RUNS_COLUMN].text
+        return super().data(index, role)
 
-        self._show_progress(0.0)
-        self._job.run(work, self._show_end, self._fail, on_progress=self._show_progress)
 
-    def _show_progress(self, share: float) -> None:
-        self._banner.show_banner(export_progress_banner(share))
+class _BarDelegate(CellDelegate):
+    """Adds the progress bar to the cells of all tables."""
 
-    def _show_end(self, text: str) -> None:
-        self._banner.show_banner(export_ended_banner(text))
+    def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
+        """Paint a bar in its column, a cell in every other."""
+        if index.column() != BAR_COLUMN:
+            super().paint_cell(painter, option, index, cell)
+            return
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        area = QRectF(self.content_area(option, index))
+        area = QRectF(area.left(), area.center().y() - 2, area.width(), 4)
+        painter.setBrush(QColor(self._theme.colours.raised))
+        painter.drawRoundedRect(area, 2, 2)
+        if fraction := float(index.data(_FRACTION_ROLE)):
+            painter.setBrush(QColor(self._theme.colours.accent))
+            painter.drawRoundedRect(QRectF(area.left(), area.top(), max(4.0, fraction * area.width()), 4), 2, 2)
 
-    def _fail(self, error: UserError) -> None:
-        self._banner.show_banner(None if isinstance(error, StoppedError) else export_failed_banner(error))
 
-    def _answer(self, action: BannerAction) -> None:
-        if action == "stop":
-            self._job.stop()
-        else:
-            self._banner.show_banner(None)
+class QueueTable(CellTable):
+    """Keeps the selected entry while entries change."""
+
+    chosen_changed = Signal()
+    opened = Signal()
+
+    def __init__(self, theme: Theme) -> None:
+        self._rows = QueueTableModel()
+        super().__init__(self._rows, _BarDelegate(theme))
+        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        self.setAccessibleName("Queue")
+        self.horizontalHeader().hide()
+        self.fit(WIDEST_CELLS)
+        self.selectionModel().selectionChanged.connect(lambda *_: self.chosen_changed.emit())
+
+    @property
+    def chosen(self) -> QueueRow | None:
+        """Return the selected entry."""
+        row = self.currentIndex().row()
+        return self._rows.rows[row] if 0 <= row < len(self._rows.rows) else None
+
+    def open_row(self, _row: int) -> None:
+        """Say that the selected entry is opened."""
+        self.opened.emit()
+
+    def show_rows(self, rows: tuple[QueueRow, ...]) -> None:
+        """Show these entries; the selected one stays selected, or if it has ended, the one in its place is."""
+        before, position = self.chosen, max(0, self.currentIndex().row())
+        entries = [row.entry for row in self._rows.rows]
+        self._rows.show_rows(rows, is_alike=[row.entry for row in rows] == entries)
+        self.setColumnHidden(HOST_COLUMN, not any(row.cells[HOST_COLUMN].text for row in rows))
+        self.setColumnHidden(PYTHON_COLUMN, not any(row.cells[PYTHON_COLUMN].text for row in rows))
+        previous = None if before is None else (before.entry, before.in_queue)
+        same = [n for n, row in enumerate(rows) if (row.entry, row.in_queue) == previous]
+        target = same[0] if same else min(position, len(rows) - 1)
+        if rows and target != self.currentIndex().row():
+            self.selectRow(target)
+        self.setFixedHeight(min(len(rows), _MAX_ROWS) * ROW_HEIGHT)
+        self.chosen_changed.emit()
+
+    def choose(self, entry: int) -> None:
+        """Select an entry."""
+        self.selectRow([row.entry for row in self._rows.rows].index(entry))

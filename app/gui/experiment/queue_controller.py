@@ -2,34 +2,118 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import structs
 from PySide6.QtCore import QObject, Qt, Signal
 
 from app.errors import UserError
-from app.gui.actions import Actions
-from app.gui.experiment.queue_sync import QueueSync
+from app.gui.actions import Actions, Services
+from app.gui.experiment.gallery import stored_experiments
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
-from app.gui.threads import Background
 from app.plan import Plan
 from app.queries import QUEUED_STATES, ExperimentProgress, SettableState
-from app.viewmodels.experiment.queue import QueueState
-from app.viewmodels.experiment.queue_banner import NO_VERDICT, BannerAction, VerdictText, describe_ending, quote_name
+from app.storage.files import FileFingerprint, file_fingerprint
+from app.viewmodels.experiment.queue import (
+    NO_VERDICT,
+    BannerAction,
+    QueueModel,
+    QueueState,
+    VerdictText,
+    describe_ending,
+    quote_name,
+)
 from app.viewmodels.format.naming import short_name
 from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
     from app.gui.experiment.queue import QueueView
     from app.runs.experiment.queue_runner import QueueRunner
+    from app.runs.undo import Edit
+    from app.storage.store import Store
     from app.viewmodels.experiment.verdict_text import ExperimentResult
 
+Result = TypeVar("Result")
+QueueSnapshot = tuple[tuple[int, str], ...]
+"""Every entry with its state, in order."""
 
-_QUIET_WAIT_S = 600.0
-"""How long each run waits for a quiet machine where that was asked for."""
 _REFRESH_ELSEWHERE_S = 2
 """How often the progress of another program is read."""
+_POLL_S = 3.0
+
+
+class QueueWatch:
+    """Notices what other programs change in the queue of a database, once `is_on`.
+
+    Thread: GUI only; the database is read in the background.
+    """
+
+    def __init__(
+        self, services: Services, entries: Callable[[], Sequence[ExperimentProgress]], changed: Callable[[bool], None]
+    ) -> None:
+        """Watch nothing yet.
+
+        `entries` returns those that the window shows; `changed` is called where the database has others, and told
+        whether there are more.
+        """
+        self._services = services
+        self._entries = entries
+        self._changed = changed
+        self.is_on = False
+        self._polled_s = time.monotonic()
+        self._polling = False
+        self._fingerprint: FileFingerprint | None = None
+        self._previous: QueueSnapshot | None = None
+
+    def poll(self) -> None:
+        """Look, if it is time to; quick if not.
+
+        A poll that finds no file written since the last one ends there. A difference has to be there at two polls in a
+        row: an experiment that begins in a terminal waits for an instant, which need not be shown.
+        """
+        now_s = time.monotonic()
+        if not self.is_on or self._polling or now_s - self._polled_s < _POLL_S:
+            return
+        self._polled_s, self._polling = now_s, True
+        database, fingerprint = self._services.database, self._fingerprint
+        self._services.reads.run(lambda: _read_snapshot(database, fingerprint), self._compare, self._ignore)
+
+    def _compare(self, answer: tuple[FileFingerprint, QueueSnapshot | None]) -> None:
+        self._polling = False
+        fingerprint, stored = answer
+        if stored is None:
+            return
+        snapshot = tuple((entry.entry, entry.state) for entry in self._entries())
+        is_sure = stored in (snapshot, self._previous)
+        self._fingerprint = fingerprint if is_sure else None
+        self._previous = stored
+        if is_sure and stored != snapshot:
+            self._changed(bool({entry for entry, _ in stored} - {entry for entry, _ in snapshot}))
+
+    def _ignore(self, _: UserError) -> None:
+        # Nobody asked for it: whatever else needs the database says what is wrong with it.
+        self._polling = False
+
+
+def _read_snapshot(database: Path, previous: FileFingerprint | None) -> tuple[FileFingerprint, QueueSnapshot | None]:
+    """Read the queue; None where nothing was written since `previous`."""
+    fingerprint = file_fingerprint(database)  # first: what is written meanwhile is then seen by the next poll
+    if fingerprint == previous:
+        return fingerprint, None
+    from app.storage.store import Store
+
+    with Store.open(database) as store:
+        return fingerprint, tuple((entry.entry, entry.state) for entry in store.queue.entries())
+
+
+def _pause_unowned(store: "Store") -> None:
+    """Pause every entry, unless a living program runs one: nothing starts by itself."""
+    from app.runs.experiment.queue import pause_unowned_queue
+
+    pause_unowned_queue(store)
 
 
 class QueueController(QObject):
@@ -40,6 +124,7 @@ class QueueController(QObject):
     """
 
     running_changed = Signal(bool)  # this window begins to run the queue, or no longer does
+    entries_changed = Signal()  # the queue of the database was changed, or read anew
     run_stored = Signal()  # another run of the queue may be stored
     entry_ended = Signal(str, str)  # the verdict in a few words, or the experiment's name; then all that is known
     host_changed = Signal(str)  # the host where runs of the queue are made; "" is this machine
@@ -51,9 +136,8 @@ class QueueController(QObject):
         self,
         run_view: RunView,
         run: RunController,
-        sync: QueueSync,
+        services: Services,
         make_runner: Callable[[Callable[[ExperimentProgress], None]], "QueueRunner"],
-        sessions: Background,
         actions: Actions,
     ) -> None:
         """Make the controller of a window's queue.
@@ -63,29 +147,27 @@ class QueueController(QObject):
         super().__init__(run_view)
         self._run_view = run_view
         self._run = run
-        self._sync = sync
-        self._model = sync.model
+        self._services = services
         self._make_runner = make_runner
-        self._sessions = sessions
-        self.state = QueueState()
         self._actions = actions
+        self._model = QueueModel()
+        self.state = QueueState()
+        self._watch = QueueWatch(
+            services,
+            lambda: self._model.entries,
+            lambda has_more: self._read(self._show_offer if has_more else None),
+        )
         self._view: QueueView | None = None
         self._runner: QueueRunner | None = None
-        self._stopping = False
-        self._closing = False
-        self._begin_requested = False
-        self._shown_s = 0
+        self._stopping = self._closing = self._begin_requested = False
+        self._refreshed_s = 0
         self._progress_key: tuple[int, int, tuple[RunSpec, ...], int | None] | None = None
         self._result_entry: int | None = None
         self._result_plan: Plan | None = None
         self._disturbances: Mapping[int, str] = {}
-        sync.edited.connect(actions.record_change)
-        sync.updated.connect(self._show)
-        self._progressed.connect(self._handle_progress, Qt.ConnectionType.QueuedConnection)
-        self._runner_failed.connect(self._skip_failed, Qt.ConnectionType.QueuedConnection)
 
     def start(self) -> None:
-        """Listen to the form."""
+        """Listen to the form, the live view and the runner."""
         self._run.queue_requested.connect(self.add_run)
         self._run.queue_stop_requested.connect(self.stop)
         self._run.ended.connect(self.begin)
@@ -93,6 +175,8 @@ class QueueController(QObject):
         self.running_changed.connect(lambda _: self._offer_more())
         self._run_view.live.more_requested.connect(self._run_more)
         self._run_view.live.quiet_requested.connect(self._run_when_quiet)
+        self._progressed.connect(self._handle_progress, Qt.ConnectionType.QueuedConnection)
+        self._runner_failed.connect(self._skip_failed, Qt.ConnectionType.QueuedConnection)
 
     @property
     def running(self) -> bool:
@@ -100,25 +184,24 @@ class QueueController(QObject):
         return self._runner is not None
 
     def check_entries(self) -> None:
-        """Offer to resume what is in the queue, if anything, and watch it from now on."""
-        self._sync.check(self.offer_resume)
+        """Offer to resume what an earlier window or program left in the queue, and watch it from now on."""
 
-    def offer_resume(self) -> None:
-        """Offer to resume what an earlier window, or a program that is gone, left unfinished.
+        def take(answer: tuple[FileFingerprint, QueueSnapshot | None]) -> None:
+            self._watch.is_on = True
+            if answer[1]:
+                # If the user has added something meanwhile, that begins, and nothing is paused.
+                is_begun = self._begin_requested or self.running
+                self._read() if is_begun else self._change(_pause_unowned, self._show_offer)
 
-        If the user has added something meanwhile, that begins, and nothing is paused.
-        """
-        if self._begin_requested or self.running:
-            self._sync.read()
-        else:
-            self._sync.change(lambda queue: queue.pause_unowned(), self._show_offer)
+        database = self._services.database
+        self._services.reads.run(lambda: _read_snapshot(database, None), take, self._run.show_error)
 
     def add(self, plan: Plan) -> None:
         """Add an experiment at the end of the queue; it begins at once if nothing else runs."""
         self._begin_requested = True
         self._run.announce_queue()
         name = f"add {quote_name(plan.name)} to the queue"
-        self._sync.change(lambda queue: queue.add(plan), self._resume, name)
+        self._change(lambda store: stored_experiments().add_entry(store, plan), self._resume, name)
 
     def add_run(self, spec: RunSpec) -> None:
         """Add one run of one variant, whatever runs of it are stored."""
@@ -134,7 +217,8 @@ class QueueController(QObject):
             return
         self._runner = runner = self._make_runner(self._progressed.emit)
         self._model.begin()
-        self._sessions.run(lambda: runner.run(failed=self._runner_failed.emit), lambda _: self._finish(), self._fail)
+        work = partial(runner.run, failed=self._runner_failed.emit)
+        self._services.sessions.run(work, lambda _: self._finish(), self._fail)
         self.running_changed.emit(True)
         self._show()
 
@@ -151,18 +235,59 @@ class QueueController(QObject):
 
     def refresh(self) -> None:
         """Count down the time left, and now and then read what other programs do; usually quick."""
-        elapsed_s = int(time.monotonic()) - self._shown_s
+        elapsed_s = int(time.monotonic()) - self._refreshed_s
         if self.running and elapsed_s:
             self._show()
         elif self._model.runs_elsewhere and elapsed_s >= _REFRESH_ELSEWHERE_S:
-            self._shown_s += elapsed_s
-            self._sync.read()
+            self._refreshed_s += elapsed_s
+            self._read()
         if not (self._run.running or self.running or self._closing):
-            self._sync.poll(added=self._show_offer)
+            self._watch.poll()
+
+    def _change(
+        self, change: Callable[["Store"], object] | None, then: Callable[[], None] | None = None, name: str = ""
+    ) -> None:
+        """Change the queue of the database, and take it over as it is then.
+
+        Args:
+            change: Changes it, in the background, where calls keep their order; None only reads.
+            then: Called just before the queue is shown.
+            name: The change, in the imperative, where the user made it and may undo it.
+        """
+
+        def take(answer: "tuple[Sequence[ExperimentProgress], Edit | None]") -> None:
+            entries, reversal = answer
+            self._model.update(entries)
+            if name:
+                self._services.record_change(name, reversal)
+            if then is not None:
+                then()
+            self._show()
+            self.entries_changed.emit()
+
+        database, inventory = self._services.database, self._services.feed.wait_inventory
+        self._services.reads.run(
+            lambda: stored_experiments().change_queue(database, inventory(), change), take, self._run.show_error
+        )
+
+    def _read(self, then: Callable[[], None] | None = None) -> None:
+        """Take the queue over as it is."""
+        self._change(None, then)
+
+    def _query(self, ask: Callable[["Store"], Result], done: Callable[[Result], None]) -> None:
+        """Ask the database in the background; `done` gets the answer."""
+
+        def work() -> Result:
+            from app.storage.store import Store
+
+            with Store.open(self._services.database) as store:
+                return ask(store)
+
+        self._services.reads.run(work, done, self._run.show_error)
 
     def _show(self) -> None:
         now_s = time.monotonic()
-        self._shown_s = int(now_s)
+        self._refreshed_s = int(now_s)
         self._model.waits_for_run = self._begin_requested and self._run.running
         self.state = self._model.state(now_s)
         if self._view is None and not self.state.is_empty:
@@ -185,7 +310,7 @@ class QueueController(QObject):
 
     def _skip_failed(self, error: UserError) -> None:
         """Show why an entry was paused; the others go on."""
-        self._sync.read()
+        self._read()
         self._run.show_error(error)
 
     def _finish(self) -> None:
@@ -194,9 +319,9 @@ class QueueController(QObject):
         self._model.finish()
         if stopped:
             self._begin_requested = False
-            self._sync.change(lambda queue: queue.set_state(None, "paused"))
+            self._change(lambda store: stored_experiments().set_state(store, None, "paused"))
         else:
-            self._sync.read(self.begin)
+            self._read(self.begin)
         self.running_changed.emit(False)
 
     def _handle_progress(self, progress: ExperimentProgress) -> None:
@@ -210,7 +335,7 @@ class QueueController(QObject):
         if progress.state in ("stopped", "removed"):
             self.entry_cancelled.emit()
         elif progress.state not in QUEUED_STATES:
-            self._sync.read()
+            self._read()
             self._announce_end(progress)
         self._show()
 
@@ -220,17 +345,17 @@ class QueueController(QObject):
         if entry != self._result_entry:
             self._result_entry, self._result_plan, self._disturbances = entry, None, {}
             self._run_view.live.show_result(None)
+        disturbances = self._disturbances
 
-        def show(read: "tuple[Plan | None, ExperimentResult | None, Mapping[int, str]]") -> None:
-            plan, result, disturbances = read
+        def show(answer: "tuple[Plan | None, ExperimentResult | None, Mapping[int, str]]") -> None:
+            plan, result, disturbances = answer
             # None where it has one variant, or has just left the queue: its last progress has the experiment.
             if entry == self._result_entry and result is not None:
                 self._result_plan, self._disturbances = plan or self._result_plan, disturbances
                 self._run_view.live.show_result(result)
                 self._offer_more()
 
-        disturbances = self._disturbances
-        self._sync.query(lambda queue: queue.result(entry, experiment, disturbances), show)
+        self._query(lambda store: stored_experiments().read_result(store, entry, experiment, disturbances), show)
 
     def _offer_more(self) -> None:
         if (result := self._run_view.live.result) is not None:
@@ -243,8 +368,10 @@ class QueueController(QObject):
 
     def _run_when_quiet(self) -> None:
         """Make the runs of the experiment whose answer is shown anew, each once the machine is quiet."""
+        from app.viewmodels.experiment.preview import QUIET_WAIT_S
+
         if self._result_plan is not None:
-            self.add(structs.replace(self._result_plan, again=True, max_idle_wait_s=_QUIET_WAIT_S))
+            self.add(structs.replace(self._result_plan, again=True, max_idle_wait_s=QUIET_WAIT_S))
 
     def _announce_end(self, progress: ExperimentProgress) -> None:
         experiment = progress.experiment
@@ -258,13 +385,10 @@ class QueueController(QObject):
         if experiment is None:
             announce(NO_VERDICT)
         else:
-            self._sync.query(lambda queue: queue.verdict(experiment), announce)
+            self._query(lambda store: stored_experiments().read_verdict(store, experiment), announce)
 
     def _connected_view(self) -> "QueueView":
-        from app.gui.experiment.queue import QueueExport
-
         view = self._run_view.queue_view()
-        QueueExport(view, self._sync.database)
         view.move_requested.connect(self.move)
         view.pause_requested.connect(self.pause_or_resume)
         view.pause_all_requested.connect(lambda action: self.pause_or_resume(None, action))
@@ -272,22 +396,23 @@ class QueueController(QObject):
         view.cancel_all_requested.connect(self.cancel_all)
         view.verdict_requested.connect(self._show_runs)
         view.skip.clicked.connect(self._skip_wait)
-        view.offer_answered.connect(self._answer_offer)
-        view.ending_answered.connect(self._answer_ending)
+        view.answered.connect(self._answer)
         return view
 
     def move(self, entry: int, by: int) -> None:
         """Move an entry by so many places, up if negative, before the database has it so."""
         before = self._model.move(entry, by)
         self._show()
-        self._sync.change(lambda queue: queue.move(entry, before), name=f"move {self._name(entry)}")
+        self._change(lambda store: store.queue.move(entry, before), name=f"move {self._name(entry)}")
 
     def pause_or_resume(self, entry: int | None, action: str) -> None:
         """Pause an entry or let it go on; None is every entry."""
         state: SettableState = "paused" if action == "pause" else "waiting"
+        # At once, else what a window pauses at its start, because nobody asked for it, would be this.
+        self._begin_requested = self._begin_requested or state == "waiting"
         name = f"{'pause' if state == 'paused' else 'resume'} {self._name(entry)}"
         then = self._resume if state == "waiting" else None
-        self._sync.change(lambda queue: queue.set_state(entry, state), then, name)
+        self._change(lambda store: stored_experiments().set_state(store, entry, state), then, name)
 
     def remove(self, *entries: int) -> None:
         """Remove entries; a running one is stopped first, and last, so that no other takes its place."""
@@ -301,26 +426,25 @@ class QueueController(QObject):
             self._cancel(entry)
         if others:
             name = self._name(others[0]) if len(others) == 1 else f"{len(others)} experiments"
-            self._sync.change(lambda queue: queue.remove(others), name=f"remove {name} from the queue")
+            self._change(lambda store: list(map(store.queue.remove, others)), name=f"remove {name} from the queue")
 
     def _cancel(self, entry: int) -> None:
         """Cancel a running entry, once its plan is read, which undoes that: the runner removes both."""
-        from app.runs.undo import CancelledEntry
-
-        name, database = self._name(entry), self._sync.database
 
         def cancel(plan: Plan) -> None:
-            runner = self._runner
-            if runner is not None:
-                self._actions.record_change(f"cancel {name}", CancelledEntry(database, plan))
+            from app.runs.undo import CancelledEntry
+
+            if (runner := self._runner) is not None:
+                self._services.record_change(f"cancel {name}", CancelledEntry(self._services.database, plan))
                 runner.cancel(entry)
 
-        self._sync.query(lambda queue: queue.plan(entry), cancel)
+        name = self._name(entry)
+        self._query(lambda store: stored_experiments().entry_plan(store.queue.entry(entry)), cancel)
 
     def _name(self, entry: int | None) -> str:
         """Return the name of an entry in quotes; None is the whole queue."""
-        found = (each.name for each in self._model.entries if each.entry == entry)
-        return quote_name(next(found, "")) if entry is not None else "the queue"
+        names = (row.name for row in self._model.entries if row.entry == entry)
+        return quote_name(next(names, "")) if entry is not None else "the queue"
 
     def take_undone(self) -> None:
         """Take the queue over after something was undone, and go on with what waits again by that."""
@@ -333,7 +457,7 @@ class QueueController(QObject):
             if any(entry.state == "waiting" and entry.entry not in before for entry in self._model.entries):
                 self._resume()
 
-        self._sync.read(go_on)
+        self._read(go_on)
 
     def cancel_all(self) -> None:
         """Remove every entry."""
@@ -343,24 +467,28 @@ class QueueController(QObject):
         if self._runner is not None:
             self._runner.skip_wait()
 
+    def _answer(self, action: BannerAction) -> None:
+        """Take the answer to a banner."""
+        match action:
+            case "go on" | "not now" | "remove" | "unfold":
+                self._answer_offer(action)
+            case "show" if (ended := self._model.last_ended) is not None:
+                self._show_runs(ended.entry)
+            case "dismiss":
+                self._model.dismiss_ended()
+                self._show()
+
     def _answer_offer(self, action: BannerAction) -> None:
         self._model.withdraw_offer()
         if action == "go on":
             self.pause_or_resume(None, "go on")
         elif action == "not now":
-            self._sync.change(lambda queue: queue.pause_unowned())
+            self._change(_pause_unowned)
         elif action == "remove":
             self.cancel_all()
-        elif action == "unfold" and self._view is not None:
+        elif self._view is not None:
             self._view.unfold()
         self._show()
-
-    def _answer_ending(self, action: BannerAction) -> None:
-        if action == "show" and (ended := self._model.last_ended) is not None:
-            self._show_runs(ended.entry)
-        elif action == "dismiss":
-            self._model.dismiss_ended()
-            self._show()
 
     def note_seen(self, runs: Sequence[int]) -> None:
         """Take the notice away whose runs are shown: its verdict was seen."""
@@ -374,20 +502,16 @@ class QueueController(QObject):
                 self._model.mark_seen(ended.entry)
                 self._show()
 
-        self._sync.query(lambda queue: queue.runs(experiment), dismiss)
+        self._query(lambda store: store.library.runs_of_experiment(experiment), dismiss)
 
     def _show_runs(self, entry: int) -> None:
         def open_runs(runs: Sequence[int]) -> None:
-            _open_runs(self._actions, runs)
+            if len(runs) == 1:
+                self._actions.open_run(runs[0])
+            elif runs:
+                self._actions.compare_experiment(runs)
             self._model.mark_seen(entry)
             self._show()
 
         if (experiment := self._model.experiment_number(entry)) is not None:
-            self._sync.query(lambda queue: queue.runs(experiment), open_runs)
-
-
-def _open_runs(actions: Actions, runs: Sequence[int]) -> None:
-    if len(runs) == 1:
-        actions.open_run(runs[0])
-    elif runs:
-        actions.compare_experiment(runs)
+            self._query(lambda store: store.library.runs_of_experiment(experiment), open_runs)

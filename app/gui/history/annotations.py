@@ -1,12 +1,13 @@
-"""Editors for the user's annotations of runs: dialogs for tags and notes, and the fields on a run's page."""
+"""Editors for the user's annotations of runs: dialogs for tags and notes, which a run's page shows."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFocusEvent, QHideEvent, QKeySequence, QShortcut
+from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
+    QGridLayout,
     QLineEdit,
     QListWidget,
     QListWidgetItem,
@@ -16,8 +17,8 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID
-from app.gui.widgets.basic import plain_tooltip, text_label
-from app.viewmodels.history.annotations import Annotations, TagChange, apply_tag_change, parse_tags, tag_change
+from app.gui.widgets.basic import button, plain_tooltip, text_label
+from app.viewmodels.history.labels import Annotations, TagChange, parse_tags
 
 _CHECK_STATES = {True: Qt.CheckState.Checked, False: Qt.CheckState.Unchecked, None: Qt.CheckState.PartiallyChecked}
 
@@ -52,8 +53,8 @@ class TagDialog(QDialog):
 
     def tick(self, tag: str, state: Qt.CheckState) -> None:
         """Set the check box of a tag, regardless of case; a new tag gets one."""
-        known = self._tags.findItems(tag, Qt.MatchFlag.MatchFixedString)
-        for item in known or [self._add(tag)]:
+        items = self._tags.findItems(tag, Qt.MatchFlag.MatchFixedString)
+        for item in items or [self._add(tag)]:
             item.setCheckState(state)
         self._tags.show()
 
@@ -135,93 +136,30 @@ def _buttons(dialog: QDialog, help: str = "") -> QDialogButtonBox:
     return box
 
 
-_NOTE_LINES = 4
+class AnnotationView(QWidget):
+    """The tags and the note of a run, each with a button that asks for its dialog; both signals have the runs."""
 
-
-class AnnotationEditor(QWidget):
-    """Edits the tags and the note of a run; changes are emitted when a field or the page is left.
-
-    `set_stored_tags` and `set_stored_note` confirm what is in the database.
-    """
-
-    tags_changed = Signal(object)
-    note_changed = Signal(tuple, str)
+    tags_requested = Signal(list)
+    note_requested = Signal(list)
 
     def __init__(self) -> None:
         super().__init__()
-        self._run = 0
-        self._stored_tags: tuple[str, ...] = ()
-        self._stored_note = ""
-        self.tags = QLineEdit()
-        self.note = _NoteEdit()
-        self.tags.editingFinished.connect(self._emit_tags)
-        self.note.left.connect(self._emit_note)
-        self._build()
-
-    @property
-    def run(self) -> int:
-        """Number of the run that is shown."""
-        return self._run
+        self.run = 0
+        self.tags, self.note = text_label("", wrap=True), text_label("", wrap=True)
+        self.tags_button = button("&Tags …", "Change the tags of this run", small=True)
+        self.note_button = button("&Note …", "Change the note on this run", small=True)
+        self.tags_button.clicked.connect(lambda: self.tags_requested.emit([self.run]))
+        self.note_button.clicked.connect(lambda: self.note_requested.emit([self.run]))
+        grid = QGridLayout(self)
+        grid.setContentsMargins(GRID, GRID, 2 * GRID, GRID)
+        grid.setColumnStretch(0, 1)
+        for row, (label, opener) in enumerate(((self.tags, self.tags_button), (self.note, self.note_button))):
+            label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+            grid.addWidget(label, row, 0)
+            grid.addWidget(opener, row, 1, Qt.AlignmentFlag.AlignTop)
 
     def show_annotations(self, run: int, tags: Sequence[str], note: str) -> None:
-        """Show a run's tags and note, after emitting the changes of the previous run."""
-        self.emit_changes()
-        self._run, self._stored_tags, self._stored_note = run, tuple(tags), note
-        self.tags.setText(", ".join(tags))
-        self.note.setPlainText(note)
-
-    def emit_changes(self) -> None:
-        """Emit the changes that were not emitted yet."""
-        self._emit_tags()
-        self._emit_note()
-
-    def set_stored_tags(self, change: TagChange) -> None:
-        """Apply a change of tags that is in the database now."""
-        if self._run in change.runs:
-            self._stored_tags = apply_tag_change(self._stored_tags, change)
-
-    def set_stored_note(self, runs: Collection[int], note: str) -> None:
-        """Take the note that is in the database now."""
-        if self._run in runs:
-            self._stored_note = note
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        """Emit the changes when the page is left."""
-        self.emit_changes()
-        super().hideEvent(event)
-
-    def _emit_tags(self) -> None:
-        change = tag_change(self._run, self._stored_tags, self.tags.text())
-        if change.added or change.removed:
-            self.tags_changed.emit(change)
-
-    def _emit_note(self) -> None:
-        note = self.note.toPlainText().strip()
-        if note != self._stored_note:
-            self.note_changed.emit((self._run,), note)
-
-    def _build(self) -> None:
-        self.tags.setAccessibleName("Tags of this run")
-        self.tags.setPlaceholderText("night, baseline")
-        self.note.setAccessibleName("Note on this run")
-        self.note.setPlaceholderText("Why was this run made?")
-        self.note.setTabChangesFocus(True)
-        self.note.document().setDocumentMargin(GRID - 2)
-        self.note.setFixedHeight(_NOTE_LINES * self.note.fontMetrics().lineSpacing() + 2 * GRID)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(GRID, GRID, 2 * GRID, GRID)
-        layout.setSpacing(GRID // 2)
-        for name, field in (("&Tags (comma-separated)", self.tags), ("&Note", self.note)):
-            label = text_label(name, "caption")
-            label.setBuddy(field)
-            layout.addWidget(label)
-            layout.addWidget(field)
-
-
-class _NoteEdit(QPlainTextEdit):
-    left = Signal()
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        super().focusOutEvent(event)
-        if event.reason() != Qt.FocusReason.PopupFocusReason:
-            self.left.emit()
+        """Show a run's tags and note."""
+        self.run = run
+        self.tags.setText(", ".join(tags) or "No tags")
+        self.note.setText(note or "No note")

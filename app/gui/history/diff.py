@@ -67,10 +67,6 @@ class RunDiffView(QWidget):
         super().resizeEvent(event)
         self._page.setLineWrapColumnOrWidth(min(_MAX_WIDTH, self.width() - _MARGINS))
 
-    def displayed_text(self) -> str:
-        """Return the text of the page."""
-        return f"{self._title.text()}\n{self._names.text()}\n{self._page.toPlainText()}"
-
     def focus_search(self) -> None:
         """Focus the search field."""
         self._search.setFocus()
@@ -147,14 +143,14 @@ def _row_html(row: DiffRow, colours: Colours, *, alike: bool, numbers: bool) -> 
 def _cells(cells: Sequence[str], colour: str, numbers: bool, name_colour: str = "") -> str:
     side = "right" if numbers else "left"
 
-    def each() -> Iterator[str]:
+    def cell_texts() -> Iterator[str]:
         for n, (cell, share) in enumerate(zip(cells, _SHARES, strict=True)):
             paint = name_colour if n == 0 and name_colour else colour
             align = side if n else "left"
             style = f"color:{paint}; padding-right:16px"
             yield f'<td width="{share}%" align="{align}" style="{style}">{cell or "&nbsp;"}</td>'
 
-    return f"<tr>{''.join(each())}</tr>"
+    return f"<tr>{''.join(cell_texts())}</tr>"
 
 
 def _text_html(text: TextDiff, labels: tuple[str, str], colours: Colours) -> str:
@@ -173,8 +169,8 @@ def _text_html(text: TextDiff, labels: tuple[str, str], colours: Colours) -> str
 
 
 def _title_html(title: str, counts: str, colours: Colours) -> str:
-    said = f' &nbsp;<span style="color:{colours.muted}">{html.escape(counts)}</span>' if counts else ""
-    return f'<p style="margin-top:16px; margin-bottom:4px"><b>{html.escape(title)}</b>{said}</p>'
+    note = f' &nbsp;<span style="color:{colours.muted}">{html.escape(counts)}</span>' if counts else ""
+    return f'<p style="margin-top:16px; margin-bottom:4px"><b>{html.escape(title)}</b>{note}</p>'
 
 
 def _escaped(text: str) -> str:

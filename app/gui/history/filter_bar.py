@@ -1,4 +1,4 @@
-"""The bar above the table of runs: search, filters, saved filters, and the main actions."""
+"""The bar above the table of runs: search, filters, and saved filters."""
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QInputDialog, QLineEdit, QMenu, QPushButton, QWidget
@@ -23,7 +23,7 @@ class FilterBar(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._listing = Listing()
-        self._query = RunQuery()
+        self.query = RunQuery()
         self._leave = button("← &All runs", "Leave the deleted runs (Escape)", flat=True)
         self.search = QLineEdit()
         self.facets = toggle_button("&Filter by", "Workload, variant, card, host, outcome, date … (Ctrl+B)")
@@ -31,18 +31,11 @@ class FilterBar(QWidget):
         self._more = button("", "Search these too", flat=True)
         self._filters = button("Filters", "Saved filters")
         self.view = button("View", "Groups, columns, deleted runs, reference runs, import")
-        self.compare = button("Compare", "Compare the selected runs (Ctrl+Shift+C)", primary=True)
-        self.restore = button("Restore", "Restore the selected runs from the trash (R)", primary=True)
         self._build()
-
-    @property
-    def query(self) -> RunQuery:
-        """The current query, whether its runs are shown yet or not."""
-        return self._query
 
     def show_listing(self, listing: Listing) -> None:
         """Show the choices of the filters and the query."""
-        self._listing, self._query = listing, listing.query
+        self._listing, self.query = listing, listing.query
         query = listing.query
         chosen = sum(map(len, query.selected.values()))
         self._clear.setVisible(chosen > 0)
@@ -50,29 +43,27 @@ class FilterBar(QWidget):
         if self.search.text() != query.text:
             self.search.setText(query.text)
         self.search.setPlaceholderText("Search deleted runs (Ctrl+F)" if query.deleted else "Search runs (Ctrl+F)")
-        self._more.setText(describe_left_out(listing.found))
-        self._more.setVisible(listing.found.left_out > 0)
+        self._more.setText(describe_left_out(listing.matches))
+        self._more.setVisible(listing.matches.left_out > 0)
         self._filters.setText(_shortened(listing.filter_name) or "Filters")
         self._filters.setVisible(bool(listing.options.filters or listing.options.totals.total))
         self._leave.setVisible(query.deleted)
-        self.compare.setVisible(not query.deleted)
-        self.restore.setVisible(query.deleted)
 
     def change_query(self, query: RunQuery) -> None:
         """Change the query."""
-        self._query = query
+        self.query = query
         self.query_changed.emit(query)
 
     def clear(self) -> None:
         """Remove every filter; without any, leave the trash."""
-        if is_filtered(self._query):
-            self.show_deleted(self._query.deleted)
-        elif self._query.deleted:
+        if is_filtered(self.query):
+            self.show_deleted(self.query.deleted)
+        elif self.query.deleted:
             self.show_deleted(False)
 
     def show_deleted(self, deleted: bool) -> None:
         """Query the runs in the trash, or all others, without filters."""
-        self.change_query(RunQuery(deleted=deleted, order=self._query.order, descending=self._query.descending))
+        self.change_query(RunQuery(deleted=deleted, order=self.query.order, descending=self.query.descending))
 
     def focus_search(self) -> None:
         """Focus the search field."""
@@ -80,8 +71,8 @@ class FilterBar(QWidget):
         self.search.selectAll()
 
     def _search_changed(self, text: str) -> None:
-        if text != self._query.text:
-            self.change_query(with_text(self._query, text))
+        if text != self.query.text:
+            self.change_query(with_text(self.query, text))
 
     def _fill_filters(self, menu: QMenu) -> None:
         """Fill the menu with the saved filters, then with what can be done with the current one."""
@@ -94,7 +85,7 @@ class FilterBar(QWidget):
             entry.triggered.connect(lambda _checked, query=query: self.change_query(query))
         menu.addSeparator()
         save = menu.addAction("&Save these filters …")
-        save.setEnabled(unordered(self._query) != RunQuery() and not in_force)
+        save.setEnabled(unordered(self.query) != RunQuery() and not in_force)
         save.triggered.connect(self._ask_name)
         delete = menu.addAction("&Delete this filter")
         delete.setEnabled(bool(in_force))
@@ -106,10 +97,10 @@ class FilterBar(QWidget):
         box.setLabelText("Name")
         box.setOkButtonText("&Save")
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        box.textValueSelected.connect(lambda name: self.filter_saved.emit(name, self._query))
+        box.textValueSelected.connect(lambda name: self.filter_saved.emit(name, self.query))
         box.open()
         box.resize(40 * GRID, box.height())
-        save = next(each for each in box.findChildren(QPushButton) if each.text() == "&Save")
+        save = next(button for button in box.findChildren(QPushButton) if button.text() == "&Save")
         save.setEnabled(False)
         box.textValueChanged.connect(lambda name: save.setEnabled(bool(name.strip())))
 
@@ -118,11 +109,10 @@ class FilterBar(QWidget):
         self.search.setClearButtonEnabled(True)
         self.search.setMinimumWidth(16 * GRID)
         self.search.setMaximumWidth(40 * GRID)
-        self._clear.clicked.connect(lambda: self.change_query(with_choice(self._query, {})))
-        for later in (self._leave, self._clear, self._more, self.restore):  # until runs are read that need it
+        self._clear.clicked.connect(lambda: self.change_query(with_choice(self.query, {})))
+        for later in (self._leave, self._clear, self._more):  # until runs are read that need it
             later.hide()
-        self.compare.setEnabled(False)
-        self._more.clicked.connect(lambda: self.search.setText(self._listing.found.wider))
+        self._more.clicked.connect(lambda: self.search.setText(self._listing.matches.wider))
         self._leave.clicked.connect(lambda: self.show_deleted(False))
         self.search.textChanged.connect(self._search_changed)
         saved = QMenu(self._filters)
@@ -142,8 +132,6 @@ class FilterBar(QWidget):
         bar.addWidget(self._filters)
         bar.addWidget(self.view)
         bar.addStretch(1)
-        bar.addWidget(self.restore)
-        bar.addWidget(self.compare)
 
 
 def _shortened(name: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from PySide6.QtCore import QObject, QTimer, QUrl, Signal
 from PySide6.QtGui import QDesktopServices, QGuiApplication
@@ -13,7 +13,7 @@ from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.history.screen import HistoryView
 from app.gui.history.transfer_controller import TransferController
-from app.gui.settings.controller import read_storage
+from app.gui.settings.dialog import read_storage
 from app.gui.threads import Background, Result
 from app.gui.widgets.dialogs import ask_for_new_file
 from app.gui.window_state import WindowState
@@ -26,11 +26,18 @@ from app.storage.library import Library
 from app.storage.reference import reference_runs
 from app.storage.store import Store
 from app.units import plural
+from app.viewmodels.experiment.verdict_text import ExperimentResult
 from app.viewmodels.format.naming import run_command
 from app.viewmodels.format.sentences import format_run_numbers
-from app.viewmodels.history.annotations import Annotations, TagChange, collect_annotations, runs_label
 from app.viewmodels.history.facets import facet_groups
-from app.viewmodels.history.labels import deleted_label
+from app.viewmodels.history.labels import (
+    Annotations,
+    TagChange,
+    can_compare,
+    collect_annotations,
+    deleted_label,
+    runs_label,
+)
 from app.viewmodels.history.run_detail import RunDetail, run_detail
 from app.viewmodels.history.run_diff import RunDiff, run_diff
 from app.viewmodels.history.table import (
@@ -43,6 +50,7 @@ from app.viewmodels.history.table import (
     history_rows,
     visible_page,
 )
+from app.viewmodels.plot.panels import NO_SPARKS, SPARK_FIELDS, Sparks, run_sparks
 
 
 class HistoryEdits(QObject):
@@ -65,16 +73,20 @@ class HistoryEdits(QObject):
         self._connect()
 
     def show_undone(self) -> None:
-        """Show tags and note of the open run as they are in the database after something was undone."""
+        """Show what the database has after something was undone."""
         self._view.overview.footer.show_message("")
-        editor = self._view.detail.annotations
+        self._show_annotations()
+
+    def _show_annotations(self) -> None:
+        """Show tags and note of the open run as they are in the database."""
+        words = self._view.detail.annotations
 
         def show(rows: Sequence[RunRow]) -> None:
             for row in rows:
-                editor.show_annotations(row.run, row.tags, row.note)
+                words.show_annotations(row.run, row.tags, row.note)
 
         if self._view.shows_run:
-            self._with_library(lambda library: library.run_rows([editor.run]), show)
+            self._with_library(lambda library: library.run_rows([words.run]), show)
 
     def _edit(
         self, name: str, change: Callable[[Library], Result], done: Callable[[Result], None] = lambda _: None
@@ -84,8 +96,8 @@ class HistoryEdits(QObject):
         `name` is the change, in the imperative.
         """
 
-        def ended(made: tuple[Result, Edit | None]) -> None:
-            result, reversal = made
+        def ended(answer: tuple[Result, Edit | None]) -> None:
+            result, reversal = answer
             self._view.problem.show_sentence("")
             self._actions.record_change(name, reversal)
             done(result)
@@ -118,19 +130,17 @@ class HistoryEdits(QObject):
 
     def _change_tags(self, change: TagChange) -> None:
         if change.added or change.removed:
-            annotations = self._view.detail.annotations
             self._edit(
                 f"change tags of {runs_label(change.runs)}",
                 lambda library: _change_tags(library, change),
-                lambda _: annotations.set_stored_tags(change),
+                lambda _: self._show_annotations(),
             )
 
     def _change_note(self, runs: Sequence[int], note: str) -> None:
-        annotations = self._view.detail.annotations
         self._edit(
             f"change the note on {runs_label(runs)}",
             lambda library: _write_note(library, runs, note),
-            lambda _: annotations.set_stored_note(runs, note),
+            lambda _: self._show_annotations(),
         )
 
     def _delete(self, runs: Sequence[int]) -> None:
@@ -166,13 +176,12 @@ class HistoryEdits(QObject):
     def _connect(self) -> None:
         view = self._view
         menu = view.overview.run_menu
-        menu.tags_requested.connect(self._edit_tags)
-        menu.note_requested.connect(self._edit_note)
+        for source in (menu, view.detail.annotations):
+            source.tags_requested.connect(self._edit_tags)
+            source.note_requested.connect(self._edit_note)
         menu.delete_requested.connect(self._delete)
         menu.restore_requested.connect(self._restore)
         menu.purge_requested.connect(self._ask_to_purge)
-        view.detail.annotations.tags_changed.connect(self._change_tags)
-        view.detail.annotations.note_changed.connect(self._change_note)
         view.overview.footer.undo_requested.connect(self._actions.undo)
         view.overview.bar.filter_saved.connect(self._save_filter)
         view.overview.bar.filter_deleted.connect(self._delete_filter)
@@ -195,7 +204,7 @@ def _change_tags(library: Library, change: TagChange) -> None:
         library.remove_tag(change.runs, tag)
 
 
-Found = TypeVar("Found")
+Answer = TypeVar("Answer")
 
 
 class RunMenuController(QObject):
@@ -252,14 +261,14 @@ class RunMenuController(QObject):
     def _show_files(self, runs: Sequence[int]) -> None:
         self._read(lambda store: folder_of(store.library, runs[0]), open_folder)
 
-    def _read(self, work: Callable[[Store], Found], done: Callable[[Found], object]) -> None:
-        def open_and_work() -> Found:
+    def _read(self, work: Callable[[Store], Answer], done: Callable[[Answer], object]) -> None:
+        def open_and_work() -> Answer:
             with Store.open(self._database) as store:
                 return work(store)
 
-        def show(found: Found) -> None:
+        def show(answer: Answer) -> None:
             self._view.problem.show_sentence("")
-            done(found)
+            done(answer)
 
         def fail(error: UserError) -> None:
             self._view.problem.show_failed_read(error, partial(self._read, work, done))
@@ -284,16 +293,16 @@ def with_baselines(library: Library, runs: Sequence[int]) -> list[int]:
     Raises:
         UserError: No experiment says what the baseline is, or the runs are all of the baseline.
     """
-    found: dict[int, None] = {}
+    repeats: dict[int, None] = {}
     for row in library.run_rows(runs):
         if not row.experiments:
             raise UserError(f"Run {row.run} belongs to no experiment; select a second run and press Ctrl+Shift+C.")
         members = library.run_rows(library.runs_of_experiment(max(row.experiments)))
-        wanted = (members[0].spec, row.spec)
-        found.update(dict.fromkeys(member.run for member in members if member.spec in wanted))
+        specs = (members[0].spec, row.spec)
+        repeats.update(dict.fromkeys(member.run for member in members if member.spec in specs))
         if members[0].spec == row.spec and len(runs) == 1:
             raise UserError(f"{format_run_numbers([row.run]).capitalize()} is of the baseline itself.")
-    return list(found)
+    return list(repeats)
 
 
 def folder_of(library: Library, run: int) -> Path:
@@ -309,6 +318,8 @@ def open_folder(folder: Path) -> None:
 
 
 _POLL_MS = 2_000
+_ANSWER_DELAY_MS = 40
+"""After the last check: somebody who drags over runs checks one after another."""
 _FACETS_DELAY_MS = 150
 """After the last letter of a search: counting takes longer than finding, and the next letter would wait for it."""
 
@@ -330,11 +341,16 @@ class HistoryController(QObject):
         self._read_pending = False
         self._outdated = True
         self._reading_rows = False
+        self._reading_sparks = False
+        self._compare_state = WindowState("compare", view, database)
         self._requested_run: int | None = None
         self._edits = HistoryEdits(view, database, background, actions, self)
         self._menu = RunMenuController(view, database, background, actions, self)
         self.transfer = TransferController(view, database, actions)
         self.show_undone = self._edits.show_undone
+        self._answers = 0
+        """How many answers were asked for: only the last one is shown."""
+        self._answer_delay = QTimer(self, interval=_ANSWER_DELAY_MS, singleShot=True)
         self._facets_delay = QTimer(self, interval=_FACETS_DELAY_MS, singleShot=True)
         self._connect()
 
@@ -342,7 +358,9 @@ class HistoryController(QObject):
         """Read the runs again; selection, order and position stay."""
         self._outdated = True
         self._read()
-        self._background.run(lambda: read_storage(self._database), self._view.show_storage, self._show_error)
+        self._background.run(
+            lambda: read_storage(self._database), self._view.overview.footer.show_storage, self._show_error
+        )
 
     def open_run(self, run: int, *, at_log: bool = False) -> None:
         """Read one run and turn to its page, into its log where `at_log`."""
@@ -383,8 +401,8 @@ class HistoryController(QObject):
         if self._view.isVisible() and not self._reading:
             self._background.run(lambda: _read_census(self._database), self._compare_census, self._show_error)
 
-    def _compare_census(self, found: tuple[int, ...]) -> None:
-        if found != self._view.overview.listing.options.census:
+    def _compare_census(self, census: tuple[int, ...]) -> None:
+        if census != self._view.overview.listing.options.census:
             self.refresh()
 
     def _set_query(self, query: RunQuery) -> None:
@@ -408,10 +426,10 @@ class HistoryController(QObject):
             lambda: _count_facets(self._database, query, found_none=found_none), show, self._show_error
         )
 
-    def _show_listing(self, found: Listing) -> None:
-        if found.query == self._query:
+    def _show_listing(self, listing: Listing) -> None:
+        if listing.query == self._query:
             self._view.problem.end_failed_read()
-            self._view.show_model(found)
+            self._view.overview.show_listing(listing)
             self._outdated = self._read_pending
             self._facets_delay.start()
         self._finish_read()
@@ -439,6 +457,43 @@ class HistoryController(QObject):
         view = self._view.overview.listing.row_view
         self._background.run(lambda: _read_rows(self._database, runs, view), show, self._fail_rows)
 
+    def _read_sparks(self, runs: tuple[int, ...]) -> None:
+        """Read curves, one request at a time: the table requests those still missing afterwards."""
+        if self._reading_sparks:
+            return
+        self._reading_sparks = True
+
+        def show(sparks: dict[int, Sparks]) -> None:
+            self._reading_sparks = False
+            self._view.table.add_sparks(sparks)
+
+        def fail(error: UserError) -> None:
+            self._reading_sparks = False
+            self._show_error(error)
+
+        self._background.run(lambda: _read_sparks(self._database, runs), show, fail)
+
+    def _withdraw_answer(self) -> None:
+        """Let no answer come that was asked for before; the header has withdrawn the one that it had."""
+        self._answers += 1
+        self._answer_delay.start()
+
+    def _read_answer(self) -> None:
+        """Find out what the checked runs say, unless others are checked meanwhile."""
+        overview = self._view.overview
+        runs = overview.table.chosen()
+        if not can_compare(len(runs)) or overview.listing.query.deleted:
+            return
+        baseline = self._compare_state.read("compared", {}, dict[str, Any]).get("baseline", 0)
+        margin_pct = self._compare_state.read("margin", 0.0) or None
+        number = self._answers
+
+        def show(result: ExperimentResult | None) -> None:
+            if number == self._answers and result is not None:
+                overview.header.show_answer(result)
+
+        self._background.run(lambda: _read_answer(self._database, runs, baseline, margin_pct), show, self._show_error)
+
     def _fail_rows(self, error: UserError) -> None:
         self._reading_rows = False
         self._show_error(error)
@@ -451,6 +506,9 @@ class HistoryController(QObject):
         self._view.overview.facets_requested.connect(self._read_facets)
         self._facets_delay.timeout.connect(self._read_facets)
         self._view.table.rows_requested.connect(self._read_rows)
+        self._view.table.sparks_requested.connect(self._read_sparks)
+        self._view.table.chosen_changed.connect(self._withdraw_answer)
+        self._answer_delay.timeout.connect(self._read_answer)
         self._view.table.opened.connect(self.open_run)
         self._view.overview.run_menu.log_requested.connect(lambda runs: self.open_run(runs[0], at_log=True))
         self._edits.changed.connect(self.refresh)
@@ -469,10 +527,11 @@ def _read_listing(
     with Store.open(database) as store:
         library = store.library
         offered = offered or _read_offered(store, deleted=query.deleted)
-        found = library.search(query)
-        groups = group_by_experiment(found.runs, offered.experiments, None)
-        ordered = [run for group in groups for run in group.runs] if in_groups else found.runs
-        listing = Listing(query=query, options=offered, found=found, groups=groups)
+        matches = library.search(query)
+        common = library.common_values(query, matches)
+        groups = group_by_experiment(matches.runs, offered.experiments, None)
+        ordered = [run for group in groups for run in group.runs] if in_groups else matches.runs
+        listing = Listing(query=query, options=offered, matches=matches, common=common, groups=groups)
         rows = history_rows(library.run_rows(visible_page(ordered, near)), listing.row_view)
         return replace(listing, rows=rows)
 
@@ -483,7 +542,7 @@ def _read_offered(store: Store, *, deleted: bool) -> HistoryOptions:
         totals=library.totals(deleted=deleted),
         experiments=library.experiments(),
         filters=library.filters(),
-        shown=library.shown_columns() or DEFAULT_COLUMNS,
+        columns=library.shown_columns() or DEFAULT_COLUMNS,
         census=library.census(),
         reference=len(reference_runs(store)),
     )
@@ -507,6 +566,24 @@ def _read_census(database: Path) -> tuple[int, ...]:
 def _read_rows(database: Path, runs: tuple[int, ...], view: RowView) -> dict[int, HistoryRow]:
     with Store.open(database) as store:
         return history_rows(store.library.run_rows(runs), view)
+
+
+def _read_sparks(database: Path, runs: Sequence[int]) -> dict[int, Sparks]:
+    """Return the curves of runs, none of one that was purged meanwhile."""
+    with Store.open(database) as store:
+        rows = store.library.run_rows(runs)
+        curves = {row.run: run_sparks(store.load(row.run, SPARK_FIELDS)) for row in rows}
+        return {run: curves.get(run, NO_SPARKS) for run in runs}
+
+
+def _read_answer(
+    database: Path, runs: Sequence[int], baseline: int, margin_pct: float | None
+) -> ExperimentResult | None:
+    from app.viewmodels.experiment.verdict_text import answer_on  # here: the first paint needs none of its statistics
+
+    with Store.open(database) as store:
+        rows = store.library.run_rows(runs)
+    return answer_on(rows, baseline, margin_pct) if len(rows) == len(runs) else None
 
 
 def _read_run(database: Path, run: int) -> RunDetail:

@@ -9,7 +9,6 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLineEdit,
     QPlainTextEdit,
-    QPushButton,
     QSplitter,
     QStackedWidget,
     QTextEdit,
@@ -18,11 +17,10 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.actions import Actions
-from app.gui.history.annotations import AnnotationEditor
-from app.gui.plot.overview import Overview
+from app.gui.history.annotations import AnnotationView
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.plot_window import PlotWindows
-from app.gui.plot.time_bar import STORED_RANGES, TimeBar
+from app.gui.plot.time_bar import STORED_RANGES, Overview, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import HtmlPage, button, clear_layout, separator, show_text, text_label
@@ -174,78 +172,36 @@ class RunPageView(QWidget):
         self._outcome = text_label("", "heading")
         self._reason = text_label("", wrap=True)
         self._reason.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._badge = BadgeLine(theme)
-        self._evidence = EvidencePanel(theme)
+        self.badge = BadgeLine(theme)
+        self.evidence = EvidencePanel(theme)
         self._parts = QStackedWidget()
         self._notes = text_label("", "muted", wrap=True)
         self._figures = FlowBar(4 * GRID, GRID)
         self._traceback = QPlainTextEdit()
-        self._panels = PanelStack(theme, staggered=True)
-        self._overview = Overview(self._panels, theme)
-        self._windows = PlotWindows(self._panels, theme, "run page")
-        self._time_bar = TimeBar(self._panels, STORED_RANGES)
+        self.panels = PanelStack(theme, staggered=True)
+        self._overview = Overview(self.panels, theme)
+        self._windows = PlotWindows(self.panels, theme, "run page")
+        self.time_bar = TimeBar(self.panels, STORED_RANGES)
         self._no_plots = text_label("This run has no measurements: it ended before any were taken.", "muted")
-        self._annotations = AnnotationEditor()
+        self.annotations = AnnotationView()
         self._details = HtmlPage(GRID)
         self._log = LogView(theme)
         self._back = button("← &History", "Back to the table (Escape)", flat=True)
         self._again = button("R&un again …", "Load this variant into the form on the Run screen")
         self._copy = button("Copy co&mmand", "Copy the command that runs this variant again")
-        self._replay = button("Re&play", "Replay this run on the Run screen")
-        self._badge.toggled.connect(lambda shown: self._parts.setCurrentIndex(int(shown)))
+        self.replay_button = button("Re&play", "Replay this run on the Run screen")
+        self.badge.toggled.connect(lambda is_on: self._parts.setCurrentIndex(int(is_on)))
         self._back.clicked.connect(self.back_requested)
-        self._replay.clicked.connect(lambda: self._with_run(self._actions.replay))
+        self.replay_button.clicked.connect(lambda: self._with_run(self._actions.replay))
         self._again.clicked.connect(lambda: self._with_run(self._actions.run_again))
         self._copy.clicked.connect(self._copy_command)
-        self._time_bar.range_requested.connect(self._panels.show_named_range)
-        self._panels.moved.connect(self._mark_range)
-        self._panels.crosshair_moved.connect(self._show_reading)
+        self.time_bar.range_requested.connect(self.panels.show_named_range)
+        self.panels.moved.connect(self._mark_range)
+        self.panels.crosshair_moved.connect(self._show_reading)
         self._filling = Slices(self)
         self._content = WhenSeen(self, self._restyle)
         theme.changed.connect(self._content.ask)
         self._build()
-
-    @property
-    def replay_button(self) -> QPushButton:
-        """Button that replays the run; enabled where it has samples."""
-        return self._replay
-
-    @property
-    def panels(self) -> PanelStack:
-        """The plots."""
-        return self._panels
-
-    @property
-    def time_bar(self) -> TimeBar:
-        """Bar that chooses the time range of the plots."""
-        return self._time_bar
-
-    @property
-    def annotations(self) -> AnnotationEditor:
-        """The run's tags and note."""
-        return self._annotations
-
-    @property
-    def badge(self) -> BadgeLine:
-        """Line that says what was verified of the run."""
-        return self._badge
-
-    @property
-    def evidence(self) -> EvidencePanel:
-        """Evidence of what actually ran."""
-        return self._evidence
-
-    def displayed_text(self) -> str:
-        """Return the text of the page without plots and log."""
-        self._filling.finish()
-        labels = (self._title, self._subtitle, self._outcome, self._reason, self._notes)
-        texts = (
-            self._badge.displayed_text(),
-            self._evidence.displayed_text(),
-            self._traceback.toPlainText(),
-            self._details.toPlainText(),
-        )
-        return "\n".join([*(label.text() for label in labels), *texts])
 
     def show_model(self, detail: RunDetail) -> None:
         """Show this run from its top."""
@@ -256,19 +212,20 @@ class RunPageView(QWidget):
         self._outcome.setText(f"{detail.outcome.symbol}  {detail.outcome.text.capitalize()}")
         show_text(self._reason, detail.reason)
         show_text(self._notes, "\n".join(detail.notes))
-        self._badge.show_view(detail.evidence)
-        self._evidence.show_view(detail.evidence)
-        self._replay.setEnabled(bool(detail.plots.panels))
-        self._annotations.show_annotations(detail.run, detail.tags, detail.note)
+        self.badge.show_view(detail.evidence)
+        self.evidence.show_view(detail.evidence)
+        self.replay_button.setEnabled(bool(detail.plots.panels))
+        self.annotations.show_annotations(detail.run, detail.tags, detail.note)
         self._traceback.setPlainText(detail.traceback.rstrip())
         self._traceback.setVisible(bool(detail.traceback))
         lines = min(self._traceback.blockCount(), _TRACEBACK_LINES) + 2
         self._traceback.setFixedHeight(lines * self._traceback.fontMetrics().lineSpacing())
+        self._traceback.verticalScrollBar().setValue(detail.fault_line)
         self._show_figures(detail.figures)
         self._no_plots.setVisible(not detail.plots.panels)
-        self._time_bar.setVisible(bool(detail.plots.panels))
-        self._time_bar.offer_ranges(detail.plots.ranges)
-        self._panels.show_plots(detail.plots)
+        self.time_bar.setVisible(bool(detail.plots.panels))
+        self.time_bar.offer_ranges(detail.plots.ranges)
+        self.panels.show_plots(detail.plots)
         self._mark_range()
         self._content.cancel()
         self._filling.start(self._fill(detail), later=True)
@@ -285,18 +242,18 @@ class RunPageView(QWidget):
         """Focus the search field of the log."""
         self._log.focus_search()
 
-    def _show_figures(self, shown: tuple[tuple[str, Cell], ...]) -> None:
+    def _show_figures(self, figures: tuple[tuple[str, Cell], ...]) -> None:
         clear_layout(self._figures.flow)
-        for name, cell in shown:
+        for name, cell in figures:
             self._figures.flow.addWidget(_figure(name, cell))
 
     def _mark_range(self) -> None:
-        self._time_bar.mark_range(self._panels.shown_range)
+        self.time_bar.mark_range(self.panels.shown_range)
 
     def _show_reading(self, time: float | None) -> None:
         detail = self._detail
-        self._time_bar.show_reading(
-            "" if time is None or detail is None else detail.plots.describe_time(time, self._panels.span)
+        self.time_bar.show_reading(
+            "" if time is None or detail is None else detail.plots.describe_time(time, self.panels.span)
         )
 
     def _with_run(self, act: Callable[[int], None]) -> None:
@@ -331,7 +288,7 @@ class RunPageView(QWidget):
         top = QHBoxLayout()
         top.addWidget(self._back)
         top.addStretch(1)
-        top.addWidget(self._replay)
+        top.addWidget(self.replay_button)
         top.addWidget(self._again)
         top.addWidget(self._copy)
         state = QHBoxLayout()
@@ -354,7 +311,7 @@ class RunPageView(QWidget):
         header.setSpacing(GRID)
         header.addLayout(top)
         header.addLayout(row)
-        header.addWidget(self._badge)
+        header.addWidget(self.badge)
         return header
 
     def _body(self) -> QSplitter:
@@ -364,12 +321,12 @@ class RunPageView(QWidget):
         column.setSpacing(GRID)
         column.addWidget(self._traceback)
         column.addWidget(self._no_plots)
-        column.addWidget(self._time_bar)
+        column.addWidget(self.time_bar)
         column.addWidget(self._overview)
-        column.addWidget(self._panels, 1)
+        column.addWidget(self.panels, 1)
         column.addStretch(0)
         self._parts.addWidget(Scroller(plots))
-        self._parts.addWidget(self._evidence)
+        self._parts.addWidget(self.evidence)
         left = splitter(Qt.Orientation.Vertical, self._parts, self._log, (1, 0))
         left.setSizes([1000, _LOG_HEIGHT])
         state = WindowState("run page", self)
@@ -385,7 +342,7 @@ class RunPageView(QWidget):
         column = QVBoxLayout(about)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
-        column.addWidget(self._annotations)
+        column.addWidget(self.annotations)
         column.addWidget(separator())
         column.addWidget(self._details, 1)
         return about
@@ -400,11 +357,11 @@ def _figure(name: str, cell: Cell) -> QWidget:
     line.addWidget(number, 0, Qt.AlignmentFlag.AlignBottom)
     line.addWidget(text_label(cell.unit, "muted"), 0, Qt.AlignmentFlag.AlignBottom)
     line.addStretch(1)
-    made = QWidget()
-    column = QVBoxLayout(made)
+    figure = QWidget()
+    column = QVBoxLayout(figure)
     column.setContentsMargins(0, 0, 0, 0)
     column.setSpacing(0)
     column.addWidget(text_label(name, "caption"))
     column.addLayout(line)
     column.addStretch(1)
-    return made
+    return figure

@@ -6,6 +6,7 @@ from dataclasses import replace
 from PySide6.QtCore import QObject, QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QColor, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import (
+    QGridLayout,
     QHBoxLayout,
     QHeaderView,
     QMenu,
@@ -21,13 +22,24 @@ from app.gui.actions import Actions
 from app.gui.history.filter_bar import FilterBar
 from app.gui.history.table import HistoryTable
 from app.gui.theme import GRID, RIGHT, Theme, tabular_font
-from app.gui.widgets.basic import ChecksMenu, ElidedLabel, EmptyState, button, plain_tooltip, separator, text_label
+from app.gui.widgets.basic import (
+    ChecksMenu,
+    ElidedLabel,
+    EmptyState,
+    button,
+    plain_tooltip,
+    separator,
+    set_role,
+    text_label,
+)
 from app.gui.widgets.panes import splitter
 from app.gui.window_state import WindowState
 from app.paths import RUNS_SUFFIX
+from app.viewmodels.experiment.verdict_text import ExperimentResult
 from app.viewmodels.history.facets import OPEN_AT_FIRST, FacetGroup, choose
 from app.viewmodels.history.labels import (
     StorageLine,
+    answer_hint,
     can_compare,
     compare_label,
     count_label,
@@ -120,12 +132,12 @@ class RunMenu(QObject):
         return menu
 
     def _action(self, label: str, key: str, act: Callable[[list[int]], object]) -> QAction:
-        made = QAction(label, self)
-        made.setShortcut(QKeySequence(key))
-        made.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
-        made.triggered.connect(lambda: act(self._table.chosen()))
-        self._table.addAction(made)
-        return made
+        action = QAction(label, self)
+        action.setShortcut(QKeySequence(key))
+        action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        action.triggered.connect(lambda: act(self._table.chosen()))
+        self._table.addAction(action)
+        return action
 
     def _show_menu(self, position: QPoint) -> None:
         """Show the menu, by mouse or by the keyboard's menu key."""
@@ -235,6 +247,58 @@ class FacetPanel(QWidget):
         self.setMinimumWidth(20 * GRID)
 
 
+class HistoryHeader(QWidget):
+    """The answer that the checked runs give, what to do with them, and what all runs of the table have in common."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer = ElidedLabel("heading", Qt.AlignmentFlag.AlignLeft, Qt.TextElideMode.ElideRight)
+        self._next_step = ElidedLabel("caption", Qt.AlignmentFlag.AlignRight, Qt.TextElideMode.ElideRight)
+        self.agreed = ElidedLabel("caption", Qt.AlignmentFlag.AlignLeft, Qt.TextElideMode.ElideRight)
+        self.compare = button("Compare", "Compare the selected runs (Ctrl+Shift+C)", primary=True)
+        self.restore = button("Restore", "Restore the selected runs from the trash (R)", primary=True)
+        self.compare.setEnabled(False)
+        self.restore.hide()
+        texts = QGridLayout()
+        texts.setHorizontalSpacing(2 * GRID)
+        texts.setVerticalSpacing(GRID // 2)
+        texts.addWidget(self.answer, 0, 0, 1, 2)
+        texts.addWidget(self.agreed, 1, 0)
+        texts.addWidget(self._next_step, 1, 1)
+        line = QHBoxLayout(self)
+        line.setContentsMargins(2 * GRID, 0, 2 * GRID, GRID)
+        line.setSpacing(2 * GRID)
+        line.addLayout(texts, 1)
+        line.addWidget(self.restore)
+        line.addWidget(self.compare)
+
+    def show_listing(self, listing: Listing) -> None:
+        """Show what the runs have in common, and what can be done with them."""
+        self.agreed.setText(listing.agreed)
+        self.agreed.setToolTip(plain_tooltip(listing.agreed))
+        self.compare.setVisible(not listing.query.deleted)
+        self.restore.setVisible(listing.query.deleted)
+
+    def show_chosen(self, chosen: int, *, deleted: bool) -> None:
+        """Withdraw the answer to other runs, and say what comes in its place."""
+        self.compare.setText(compare_label(chosen))
+        self.compare.setEnabled(can_compare(chosen))
+        self.restore.setText(restore_label(chosen))
+        self.restore.setEnabled(chosen > 0)
+        self._show(answer_hint(chosen, deleted=deleted), "", "muted")
+
+    def show_answer(self, result: ExperimentResult) -> None:
+        """Show what Compare would say of the checked runs."""
+        self._show(result.answer, result.next_step, "heading")
+
+    def _show(self, text: str, next_step: str, role: str) -> None:
+        self.answer.setText(text)
+        self.answer.setToolTip(plain_tooltip(text))
+        set_role(self.answer, role)
+        self._next_step.setText(next_step)
+        self._next_step.setToolTip(plain_tooltip(next_step))
+
+
 _WIDE, _FACETS_WIDTH = 1400, 35 * GRID
 """The narrowest list that shows the facets by itself, and how wide these are."""
 
@@ -309,11 +373,12 @@ class HistoryList(QWidget):
 
     def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
-        self._listing = Listing()
+        self.listing = Listing()
         self._folded: set[int] = set()
         self._state = WindowState("history", self)
         self._facets_chosen = self._state.read("facets chosen", -1)
         self.bar = FilterBar()
+        self.header = HistoryHeader()
         self.facets = FacetPanel(theme)
         self.table = HistoryTable(theme)
         self.run_menu = RunMenu(self.table, actions)
@@ -341,16 +406,13 @@ class HistoryList(QWidget):
         """Whether the facets show, or will when there are any."""
         return self.bar.facets.isChecked()
 
-    @property
-    def listing(self) -> Listing:
-        """The shown runs with their query."""
-        return self._listing
-
     def show_listing(self, listing: Listing) -> None:
         """Show these runs; selection stays, and so does the position unless the query is new."""
-        is_new = listing.query != self._listing.query
-        self._listing = listing
+        is_new = listing.query != self.listing.query
+        self.listing = listing
         self.bar.show_listing(listing)
+        self.header.show_listing(listing)
+        self.header.setVisible(bool(listing.runs))
         self._show_columns(listing)
         self._deleted.setChecked(listing.query.deleted)
         self._deleted.setText(f"&Deleted runs ({listing.options.totals.deleted:,})")
@@ -375,16 +437,16 @@ class HistoryList(QWidget):
 
     def _place_facets(self) -> None:
         """Show or hide the facets: as the user chose, else where there is room; never an empty panel."""
-        shown = bool(self._facets_chosen) if self._facets_chosen >= 0 else self.width() >= _WIDE
-        self.facets.setVisible(shown and self.facets.has_groups)
-        self.bar.facets.setChecked(shown)
-        self._show_facets.setChecked(shown)
+        is_open = bool(self._facets_chosen) if self._facets_chosen >= 0 else self.width() >= _WIDE
+        self.facets.setVisible(is_open and self.facets.has_groups)
+        self.bar.facets.setChecked(is_open)
+        self._show_facets.setChecked(is_open)
 
-    def _choose_facets(self, shown: bool) -> None:
-        self._facets_chosen = int(shown)
+    def _choose_facets(self, is_open: bool) -> None:
+        self._facets_chosen = int(is_open)
         self._state.keep("facets chosen", self._facets_chosen)
         self._place_facets()
-        if shown:
+        if is_open:
             self.facets_requested.emit()
 
     def escape(self) -> None:
@@ -397,47 +459,44 @@ class HistoryList(QWidget):
 
     def _fold(self, experiment: int) -> None:
         self._folded ^= {experiment}
-        self.table.show_lines(self._listing.lines(self._folded_groups()), self._listing.query)
+        self.table.show_lines(self.listing.lines(self._folded_groups()), self.listing.query)
 
     def _regroup(self) -> None:
-        self.table.show_lines(self._listing.lines(self._folded_groups()), self._listing.query, from_top=True)
+        self.table.show_lines(self.listing.lines(self._folded_groups()), self.listing.query, from_top=True)
 
     def _show_chosen(self) -> None:
-        chosen, deleted = len(self.table.chosen()), self._listing.query.deleted
-        self.bar.compare.setText(compare_label(chosen))
-        self.bar.compare.setEnabled(can_compare(chosen))
-        self.bar.restore.setText(restore_label(chosen))
-        self.bar.restore.setEnabled(chosen > 0)
+        chosen, deleted = len(self.table.chosen()), self.listing.query.deleted
+        self.header.show_chosen(chosen, deleted=deleted)
         self.run_menu.show_chosen(chosen, deleted=deleted)
-        self.footer.count.setText(count_label(self._listing, chosen))
+        self.footer.count.setText(count_label(self.listing, chosen))
 
     def _show_columns(self, listing: Listing) -> None:
-        self.table.show_columns(listing.columns)
+        self.table.show_columns([ORDERS.index(order) for order in listing.columns])
         for order, entry in zip(ORDERS, self._columns.actions(), strict=True):
-            entry.setChecked(order in listing.options.shown)
+            entry.setChecked(order in listing.options.columns)
 
     def _choose_columns(self) -> None:
         entries = zip(ORDERS, self._columns.actions(), strict=True)
         chosen = [order for order, entry in entries if entry.isChecked() and entry.isVisible()]
-        options = replace(self._listing.options, shown=chosen)
-        self._show_columns(replace(self._listing, options=options))
+        options = replace(self.listing.options, columns=chosen)
+        self._show_columns(replace(self.listing, options=options))
         self.columns_chosen.emit(chosen)
 
     def _ask_deleted(self) -> None:
         self.bar.show_deleted(self._deleted.isChecked())
 
-    def _ask_reference(self, shown: bool) -> None:
+    def _ask_reference(self, is_checked: bool) -> None:
         """Request reference runs, or their removal; the check mark changes when that is done."""
-        self._reference.setChecked(not shown)
-        self.reference_requested.emit(shown)
+        self._reference.setChecked(not is_checked)
+        self.reference_requested.emit(is_checked)
 
     def _toggle(self, label: str, key: str) -> QAction:
-        made = QAction(label, self)
-        made.setCheckable(True)
-        made.setShortcut(QKeySequence(key))
-        made.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        self.addAction(made)
-        return made
+        action = QAction(label, self)
+        action.setCheckable(True)
+        action.setShortcut(QKeySequence(key))
+        action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        self.addAction(action)
+        return action
 
     def _connect(self) -> None:
         self.addAction(self.run_menu.compare)
@@ -452,8 +511,8 @@ class HistoryList(QWidget):
         self._show_all.clicked.connect(self.escape)
         self._show_reference.clicked.connect(lambda: self.reference_requested.emit(True))
         self.bar.search.returnPressed.connect(self.table.setFocus)
-        self.bar.compare.clicked.connect(self.run_menu.compare.trigger)
-        self.bar.restore.clicked.connect(self.run_menu.restore.trigger)
+        self.header.compare.clicked.connect(self.run_menu.compare.trigger)
+        self.header.restore.clicked.connect(self.run_menu.restore.trigger)
         self.table.chosen_changed.connect(self._show_chosen)
         self.table.fold_toggled.connect(self._fold)
         header = self.table.horizontalHeader()
@@ -488,6 +547,7 @@ class HistoryList(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addWidget(self.bar)
+        layout.addWidget(self.header)
         body = splitter(Qt.Orientation.Horizontal, self.facets, self._pages, (0, 1))
         body.setSizes([_FACETS_WIDTH, 1000])
         self._state.keep_splitter("facets", body)

@@ -12,15 +12,12 @@ from app.gui.history.diff import RunDiffView
 from app.gui.history.filter_bar import FilterBar
 from app.gui.history.page import RunPageView
 from app.gui.history.run_list import HistoryList
-from app.gui.history.table import HistoryTable
 from app.gui.theme import Theme
 from app.gui.widgets.dialogs import ask_confirmation
 from app.gui.widgets.problem import ProblemLine
-from app.viewmodels.history.annotations import Annotations, TagChange
-from app.viewmodels.history.labels import StorageLine, format_run_count
+from app.viewmodels.history.labels import Annotations, TagChange, format_run_count
 from app.viewmodels.history.run_detail import RunDetail
 from app.viewmodels.history.run_diff import RunDiff
-from app.viewmodels.history.table import Listing
 
 
 class HistoryView(QWidget):
@@ -33,8 +30,9 @@ class HistoryView(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.problem = ProblemLine()
         self._pages = QStackedWidget()
-        self._overview = HistoryList(theme, actions)
-        self._detail = RunPageView(theme, actions)
+        self.overview = HistoryList(theme, actions)
+        self.table = self.overview.table
+        self.detail = RunPageView(theme, actions)
         self.diff = RunDiffView(theme)
         self._build()
         self._connect()
@@ -42,42 +40,19 @@ class HistoryView(QWidget):
     def showEvent(self, event: QShowEvent) -> None:
         """Focus the table."""
         super().showEvent(event)
-        if self._pages.currentWidget() is self._overview:
+        if self._pages.currentWidget() is self.overview:
             self.table.setFocus()
-
-    @property
-    def overview(self) -> HistoryList:
-        """The list of runs with filters and footer."""
-        return self._overview
-
-    @property
-    def table(self) -> HistoryTable:
-        """The table of runs."""
-        return self._overview.table
-
-    @property
-    def detail(self) -> RunPageView:
-        """The page of one run."""
-        return self._detail
 
     @property
     def shows_run(self) -> bool:
         """Whether the page of a run is open."""
-        return self._pages.currentWidget() is self._detail
-
-    def show_model(self, listing: Listing) -> None:
-        """Show these runs; the selection stays."""
-        self._overview.show_listing(listing)
-
-    def show_storage(self, line: StorageLine) -> None:
-        """Show the database's size and how long it stores samples."""
-        self._overview.footer.show_storage(line)
+        return self._pages.currentWidget() is self.detail
 
     def show_run(self, detail: RunDetail) -> None:
         """Show the page of a run."""
-        self._detail.show_model(detail)
-        self._pages.setCurrentWidget(self._detail)
-        self._detail.setFocus()
+        self.detail.show_model(detail)
+        self._pages.setCurrentWidget(self.detail)
+        self.detail.setFocus()
 
     def show_diff(self, diff: RunDiff) -> None:
         """Show the page of two runs."""
@@ -87,7 +62,7 @@ class HistoryView(QWidget):
 
     def show_list(self) -> None:
         """Show the list again."""
-        self._pages.setCurrentWidget(self._overview)
+        self._pages.setCurrentWidget(self.overview)
         self.table.setFocus()
 
     def edit_tags(self, annotations: Annotations, changed: Callable[[TagChange], None]) -> None:
@@ -122,20 +97,20 @@ class HistoryView(QWidget):
 
     def _focus_search(self) -> None:
         pages: dict[QWidget | None, FilterBar | RunPageView | RunDiffView]
-        pages = {self._overview: self._overview.bar, self._detail: self._detail, self.diff: self.diff}
+        pages = {self.overview: self.overview.bar, self.detail: self.detail, self.diff: self.diff}
         pages[self._pages.currentWidget()].focus_search()
 
     def _escape(self) -> None:
         """Close the innermost thing: a run's evidence, the page, the filters."""
-        if self._pages.currentWidget() is self._overview:
-            self._overview.escape()
-        elif self.shows_run and self._detail.badge.button.isChecked():
-            self._detail.badge.button.setChecked(False)
+        if self._pages.currentWidget() is self.overview:
+            self.overview.escape()
+        elif self.shows_run and self.detail.badge.button.isChecked():
+            self.detail.badge.button.setChecked(False)
         else:
             self.show_list()
 
     def _connect(self) -> None:
-        self._detail.back_requested.connect(self.show_list)
+        self.detail.back_requested.connect(self.show_list)
         self.diff.back_requested.connect(self.show_list)
         for keys, act in (
             ("Ctrl+F", self._focus_search),
@@ -146,8 +121,8 @@ class HistoryView(QWidget):
             shortcut.activated.connect(act)
 
     def _build(self) -> None:
-        self._pages.addWidget(self._overview)
-        self._pages.addWidget(self._detail)
+        self._pages.addWidget(self.overview)
+        self._pages.addWidget(self.detail)
         self._pages.addWidget(self.diff)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)

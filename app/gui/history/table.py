@@ -1,50 +1,36 @@
 """The table of stored runs: loads rows near the viewport and preserves the selection across updates."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
-import msgspec
-from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, Qt, Signal
-from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QResizeEvent
+from PySide6.QtCore import QItemSelection, QItemSelectionModel, Qt, QTimer, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView
 
-from app.gui.history.table_model import (
-    EXPANDER_WIDTH,
-    MARKS,
-    VARIANT_MIN,
-    ColumnNeeds,
-    GroupSelection,
-    HistoryDelegate,
-    HistoryModel,
-    divide_width,
-)
-from app.gui.theme import GRID, Theme
-from app.gui.widgets.cell_table import ROW_HEIGHT, CellTable
-from app.gui.widgets.text_widths import SYMBOL_ONLY, content_width, tabular, width_in_two_lines
+from app.gui.history.table_model import HistoryDelegate, HistoryModel
+from app.gui.theme import Theme
+from app.gui.widgets.cell_delegate import ROW_HEIGHT
+from app.gui.widgets.cell_table import CellTable, FrozenColumns
 from app.queries import RunQuery
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.search import marked_terms
 from app.viewmodels.history.table import (
-    BARE_TITLES,
     COLUMNS,
-    DEVICES_COLUMN,
-    HOST_COLUMN,
     MATCH_COLUMN,
     ORDERS,
-    VARIANT_COLUMN,
     Group,
     HistoryRow,
     Line,
     Listing,
     widest,
 )
+from app.viewmodels.plot.panels import Sparks
 
-_WIDTH_MAX = 24 * GRID
-"""Of matches, hosts and devices."""
-_SORTED = " ↓"
-_ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 _NEAR_HEIGHTS, _PAGE_HEIGHTS = 0.5, 2.0
 """Views above and below that need their rows, and views that are read once one lacks them."""
+_SPARKS_DELAY_MS = 150
+"""Without scrolling, before curves are read."""
+_SPARKS_AT_ONCE = 4
+"""Runs whose curves are read in one go: what else is to be read meanwhile waits for them."""
 
 
 class HistoryTable(CellTable):
@@ -53,25 +39,24 @@ class HistoryTable(CellTable):
     opened = Signal(int)
     chosen_changed = Signal()
     rows_requested = Signal(tuple)
-    rows_shown = Signal()
+    sparks_requested = Signal(tuple)
     fold_toggled = Signal(int)
 
     def __init__(self, theme: Theme) -> None:
         self._lines = HistoryModel()
         self._widest: tuple[Cell, ...] = ()
-        self._content_widths: dict[int, int] = {}
-        self._known_widths: dict[str, tuple[int, int]] = {}
-        super().__init__(self._lines, HistoryDelegate(theme), elastic=VARIANT_COLUMN, elastic_max=VARIANT_MIN)
+        super().__init__(self._lines, HistoryDelegate(theme))
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-        self.setSelectionModel(GroupSelection(self._lines))
+        self.setSelectionModel(self._lines.selection)
         # With all of 10,000 rows chosen a head would ask each one whether it is, for 300 ms a frame.
         self.horizontalHeader().setSelectionModel(QItemSelectionModel(self._lines, self))
         self.horizontalHeader().setSectionsClickable(True)
-        self.horizontalHeader().setMinimumSectionSize(SYMBOL_ONLY)
-        self.selectionModel().selectionChanged.connect(lambda *_: self.chosen_changed.emit())
+        self.selectionModel().selectionChanged.connect(self._selection_changed)
         self.verticalScrollBar().valueChanged.connect(self._request_near_rows)
-        self.doubleClicked.connect(self._open)
+        self._sparks_delay = QTimer(self, interval=_SPARKS_DELAY_MS, singleShot=True)
+        self._sparks_delay.timeout.connect(self._request_sparks)
         self.setAccessibleName("Stored runs")
+        FrozenColumns(self, self._delegate, 1)
 
     def show_listing(self, listing: Listing, folded: Iterable[int] | None, *, from_top: bool) -> None:
         """Show the runs of a query.
@@ -86,18 +71,12 @@ class HistoryTable(CellTable):
         self._widest = _without_matches(self._widest)
         self._fit(listing.rows.values())
         self._set_lines(listing.lines(folded), listing.query, from_top=from_top)
-        self._emit_shown()
+        self._request_near_rows()
 
     def show_lines(self, lines: Sequence[Line], query: RunQuery, *, from_top: bool = False) -> None:
         """Show the same runs in other lines."""
         self._set_lines(lines, query, from_top=from_top)
         self._request_near_rows()
-
-    def show_columns(self, shown: Sequence[str]) -> None:
-        """Show these columns, by the names of their orders."""
-        for column, order in enumerate(ORDERS):
-            self.setColumnHidden(column, order not in shown)
-        self._stretch()
 
     def _set_lines(self, lines: Sequence[Line], query: RunQuery, *, from_top: bool) -> None:
         """Replace the lines; selected runs stay selected, and the first visible one stays first."""
@@ -116,15 +95,15 @@ class HistoryTable(CellTable):
         """Show rows that were read for these runs."""
         self._lines.fill(requested, rows)
         self._fit(rows.values())
-        self._emit_shown()
+        self._request_near_rows()
 
     def chosen(self) -> list[int]:
         """Return the selected runs, oldest first, with those of selected folded groups."""
-        found: set[int] = set()
+        runs: set[int] = set()
         for part in self.selectionModel().selection().toList():
             for line in self._lines.lines[part.top() : part.bottom() + 1]:
-                found.update((line,) if isinstance(line, int) else self._lines.folded_runs(line))
-        return sorted(found)
+                runs.update((line,) if isinstance(line, int) else self._lines.folded_runs(line))
+        return sorted(runs)
 
     def current_line(self) -> Line | None:
         """Return the current run or group."""
@@ -142,40 +121,39 @@ class HistoryTable(CellTable):
             line for line in self._lines.lines[slice(*self._visible_range(_NEAR_HEIGHTS))] if isinstance(line, int)
         )
 
+    def add_sparks(self, sparks: Mapping[int, Sparks]) -> None:
+        """Draw the curves that were read, and request those still missing."""
+        self._lines.add_sparks(sparks)
+        self._sparks_delay.start()
+
     def open_current(self) -> None:
         """Open the current run, or fold the current group."""
-        if self.currentIndex().isValid():
-            self._open(self.currentIndex())
+        if (row := self.currentIndex().row()) >= 0:
+            (self.toggle_fold if self._lines.is_head(row) else self.open_row)(row)
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Open the current run by Enter; fold and unfold groups by Enter, Left and Right."""
-        line = self.current_line()
-        plain = event.modifiers() in (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier)
-        if isinstance(line, int) and event.key() in _ENTER:
+    def open_row(self, row: int) -> None:
+        """Open a run."""
+        line = self._lines.lines[row]
+        if isinstance(line, int):
             self.opened.emit(line)
-        elif not (plain and self._handle_fold_key(event.key(), line)):
-            super().keyPressEvent(event)
 
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Fold a group whose arrow is clicked."""
-        index = self.indexAt(event.position().toPoint())
-        line = self._lines.lines[index.row()] if index.isValid() else None
-        off_expander = event.position().x() - self.columnViewportPosition(0) > EXPANDER_WIDTH
-        if isinstance(line, Group) and not off_expander and event.button() == Qt.MouseButton.LeftButton:
+    def toggle_fold(self, row: int) -> None:
+        """Fold or unfold a group."""
+        line = self._lines.lines[row]
+        if isinstance(line, Group):
             self.fold_toggled.emit(line.experiment)
-        else:
-            super().mousePressEvent(event)
+
+    def toggle_check(self, row: int) -> None:
+        """Select a run or the runs of a group, or no longer; the others stay as they are."""
+        flags, index = QItemSelectionModel.SelectionFlag, self._lines.index(row, 0)
+        selects = self._lines.check_state(row) != Qt.CheckState.Checked
+        self.selectionModel().setCurrentIndex(index, flags.NoUpdate)
+        self.selectionModel().select(index, flags.Rows | (flags.Select if selects else flags.Deselect))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Request the rows of lines that came into view."""
         super().resizeEvent(event)
         self._request_near_rows()
-
-    def width_for(self, column: int, content: int) -> int:
-        """Limit the width of matches, hosts and devices."""
-        is_limited = column in (MATCH_COLUMN, HOST_COLUMN, DEVICES_COLUMN)
-        self._content_widths[column] = min(content, _WIDTH_MAX) if is_limited else content
-        return self._content_widths[column]
 
     def _row_after(self, current: Line | None, row: int) -> int | None:
         """Return the row of the current line now; where it is gone, the same row."""
@@ -184,66 +162,20 @@ class HistoryTable(CellTable):
         new_row = self._lines.line_row(current)
         return min(row, len(self._lines.lines) - 1) if new_row is None else new_row
 
-    def _stretch(self) -> None:
-        """Divide the width of the view between the columns; where it is little, words and units give way."""
-        needs = self._needs()
-        widths = divide_width(needs, self.viewport().width())
-        self._delegate.bare = self._lines.bare = {n for n in needs.bare if widths[n] < needs.content[n]}
-        for column, width in widths.items():
-            self._lines.show_title(column, shown=column not in MARKS or width > SYMBOL_ONLY)
-            self.setColumnWidth(column, width)
-
-    def _needs(self) -> ColumnNeeds:
-        """Return the widths that the columns need."""
-        metrics = self._metrics()
-        chosen = {
-            n: self._chosen_widths[each.title] for n, each in enumerate(COLUMNS) if each.title in self._chosen_widths
-        }
-        shown = {n: width for n, width in self._content_widths.items() if not self.isColumnHidden(n)}
-        figures = ((n, self._widest[n], replace(COLUMNS[n], title=BARE_TITLES[n])) for n in BARE_TITLES if n in shown)
-        return ColumnNeeds(
-            content={**shown, **{n: width for n, width in chosen.items() if n in shown}},
-            titles={n: self._title_width(n) for n in MARKS if n in shown},
-            bare={
-                n: content_width(metrics, column, _SORTED, msgspec.structs.replace(cell, unit=""))
-                for n, cell, column in figures
-            },
-            names={self._name_widths(name, metrics) for name in self._lines.differences},
-            chosen=chosen.keys(),
-        )
-
-    def _name_widths(self, name: str, metrics: QFontMetrics) -> tuple[int, int]:
-        """Return the width that a name needs in one line, and in two."""
-        if name not in self._known_widths:
-            one_line = metrics.horizontalAdvance(name) + 2 * GRID + 2
-            self._known_widths[name] = one_line, width_in_two_lines([name], self.font())
-        return self._known_widths[name]
-
-    def _metrics(self) -> QFontMetrics:
-        return QFontMetrics(tabular(self.font()))
-
-    def _title_width(self, column: int) -> int:
-        """Return the width of a column's title."""
-        return self.horizontalHeader().fontMetrics().horizontalAdvance(self._lines.title(column)) + 2 * GRID
-
-    def _handle_fold_key(self, key: int, line: Line | None) -> bool:
-        """Fold, unfold, or go from a run to its group; return whether the key does that."""
-        if isinstance(line, Group):
-            is_folded = bool(self._lines.folded_runs(line))
-            toggles = key in _ENTER or key == (Qt.Key.Key_Right if is_folded else Qt.Key.Key_Left)
-            if toggles:
-                self.fold_toggled.emit(line.experiment)
-            return toggles
-        above = self._lines.group_above(self.currentIndex().row())
-        if key != Qt.Key.Key_Left or above is None:
-            return False
-        self.setCurrentIndex(self._lines.index(above, 0))
-        return True
-
     def _request_near_rows(self) -> None:
         """Request the rows near the visible ones, more than needed once some are missing."""
         if self._lines.missing(*self._visible_range(_NEAR_HEIGHTS)):
             self.rows_requested.emit(self._lines.missing(*self._visible_range(_PAGE_HEIGHTS)))
+        self._sparks_delay.start()
+
+    def _request_sparks(self) -> None:
+        """Request the curves of the visible runs, a few at a time, once the view stands still."""
+        if self.isVisible() and (missing := self._lines.without_sparks(*self._visible_range(0.0))):
+            self.sparks_requested.emit(missing[:_SPARKS_AT_ONCE])
+
+    def _selection_changed(self) -> None:
+        self.viewport().update()  # groups show how many of their runs are checked
+        self.chosen_changed.emit()
 
     def _visible_range(self, heights: float) -> tuple[int, int]:
         """Return first line and end of the visible lines, with so many views more on either side."""
@@ -256,7 +188,7 @@ class HistoryTable(CellTable):
         needed = widest(rows, self._widest)
         if needed != self._widest:
             self._widest = needed
-            self.fit(needed, title_suffix=_SORTED)
+            self.fit(needed)
         else:
             self._stretch()
 
@@ -264,17 +196,6 @@ class HistoryTable(CellTable):
         """Return the first visible line; None for the first of all, so that new lines above it show."""
         first = self.rowAt(0)
         return self._lines.lines[first] if first > 0 else None
-
-    def _emit_shown(self) -> None:
-        self.rows_shown.emit()
-        self._request_near_rows()
-
-    def _open(self, index: QModelIndex) -> None:
-        line = self._lines.lines[index.row()]
-        if isinstance(line, Group):
-            self.fold_toggled.emit(line.experiment)
-        else:
-            self.opened.emit(line)
 
     def _restore_selection(self, chosen: set[int], current_row: int | None) -> None:
         selection = QItemSelection()
@@ -297,10 +218,10 @@ def _without_matches(widest: tuple[Cell, ...]) -> tuple[Cell, ...]:
 
 def _true_ranges(flags: Sequence[bool]) -> list[tuple[int, int]]:
     """Return first and last index of each run of true values."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for n, flag in enumerate(flags):
-        if flag and found and found[-1][1] == n - 1:
-            found[-1] = (found[-1][0], n)
+        if flag and ranges and ranges[-1][1] == n - 1:
+            ranges[-1] = (ranges[-1][0], n)
         elif flag:
-            found.append((n, n))
-    return found
+            ranges.append((n, n))
+    return ranges

@@ -71,11 +71,11 @@ class TransferController(QObject):
         """Ask whether to add the runs of a database that the user opened."""
         self._view.ask_to_import(file.name).accepted.connect(lambda: self.import_file(file))
 
-    def set_reference(self, shown: bool, failed: Callable[[UserError], None] | None = None) -> None:
+    def set_reference(self, is_adding: bool, failed: Callable[[UserError], None] | None = None) -> None:
         """Add the reference runs, or remove them; `failed` gets the error where another screen shows it."""
-        task = f"{'Adding' if shown else 'Removing'} the reference runs"
-        name = f"{'add' if shown else 'remove'} the reference runs"
-        self._run_task(task, lambda watch: _set_reference(self._database, watch, shown=shown), name, failed)
+        task = f"{'Adding' if is_adding else 'Removing'} the reference runs"
+        name = f"{'add' if is_adding else 'remove'} the reference runs"
+        self._run_task(task, lambda watch: _set_reference(self._database, watch, is_adding=is_adding), name, failed)
 
     def _export(self, runs: tuple[int, ...], kind: ExportKind, target: Path) -> None:
         def work(watch: TransferProgress) -> _Done:
@@ -162,7 +162,7 @@ def _import(database: Path, file: Path, watch: TransferProgress) -> _Done:
     return describe_import(done), Import(database, file, done) if done.runs or done.entries or done.complete else None
 
 
-def _set_reference(database: Path, watch: TransferProgress, *, shown: bool) -> _Done:
+def _set_reference(database: Path, watch: TransferProgress, *, is_adding: bool) -> _Done:
     from app.report.export import describe_reference_added, describe_reference_removed
     from app.runs.undo import ReferenceRuns
     from app.storage.reference import add_reference, remove_reference
@@ -170,7 +170,7 @@ def _set_reference(database: Path, watch: TransferProgress, *, shown: bool) -> _
     before = ReferenceRuns.of(database)
     text = (
         describe_reference_added(add_reference(database, watch))
-        if shown
+        if is_adding
         else describe_reference_removed(remove_reference(database))
     )
     return [text], before

@@ -2,8 +2,9 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import (
     QDialog,
@@ -17,61 +18,30 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.environments.known import newest
+from app.environments.records import Environment, EnvironmentOffer, EnvironmentRequest, Environments, make
 from app.errors import UserError
-from app.gui.hosts.environment_maker import EnvironmentMaker
 from app.gui.hosts.hosts_controller import HostsController
 from app.gui.theme import GRID, Theme
-from app.gui.threads import CancellableJob
-from app.gui.widgets.basic import BreakingLabel, button, separator, set_role, text_label
-from app.gui.widgets.cell_table import AnyIndex, CellDelegate, CellModel, CellTable
+from app.gui.threads import CancellableJob, JobControl
+from app.gui.widgets.basic import BreakingLabel, button, clear_layout, set_role, text_label
+from app.gui.widgets.cell_delegate import CellDelegate, CellModel
+from app.gui.widgets.cell_table import CellTable
 from app.gui.widgets.dialogs import resize_within_screen
+from app.gui.widgets.flow_layout import FlowBar
 from app.gui.widgets.panes import PageScroller
 from app.hosts.address import parse_address
-from app.hosts.book import HostEntry, add_host, remove_host
+from app.hosts.book import HostEntry, add_host, remove_host, ssh_names
 from app.hosts.check import HostCheck, check_hosts
 from app.hosts.check_lines import check_lines
 from app.samples import Inventory
-from app.viewmodels.format.cells import Cell
 from app.viewmodels.hosts import HOST_COLUMNS, describe_address, host_cells, widest_host_cells
-from workloads.catalog import FRAMEWORK, UsageError
+from workloads.catalog import FRAMEWORK, FRAMEWORKS, Framework, UsageError
 
-_TEXT_MAX = 26 * GRID
 _LOOK_S = 0.1
+_OFFERS = 24
+"""Names of the user's SSH configuration that are offered at most; others are typed."""
 _ADDRESS_HINT = "ssh://me@gpu1, slurm+ssh://login?gres=gpu:1, ray+ssh://head, docker://name"
-
-
-class HostsTableModel(CellModel):
-    """A row per host of the user's."""
-
-    def __init__(self) -> None:
-        super().__init__(HOST_COLUMNS)
-        self.rows: tuple[tuple[Cell, ...], ...] = ()
-
-    def rowCount(self, parent: AnyIndex | None = None) -> int:
-        """Return the number of hosts."""
-        return 0 if parent is not None and parent.isValid() else len(self.rows)
-
-    def row_cells(self, row: int) -> Sequence[Cell]:
-        """Return the cells of a host."""
-        return self.rows[row]
-
-    def show_rows(self, rows: tuple[tuple[Cell, ...], ...]) -> None:
-        """Show these rows."""
-        if len(rows) != len(self.rows):
-            self.beginResetModel()
-            self.rows = rows
-            self.endResetModel()
-        elif rows:
-            self.rows = rows
-            self.dataChanged.emit(self.index(0, 0), self.index(len(rows) - 1, len(HOST_COLUMNS) - 1))
-
-
-class HostsTable(CellTable):
-    """The hosts; long names and addresses are cut, so that the state of all is in sight."""
-
-    def width_for(self, _column: int, content: int) -> int:
-        """Return the width of a column whose text takes `content` pixels."""
-        return min(content, _TEXT_MAX)
 
 
 class AddHostForm(QWidget):
@@ -86,6 +56,9 @@ class AddHostForm(QWidget):
         self.address.setPlaceholderText(_ADDRESS_HINT)
         self.address.setAccessibleName("Address")
         self.meaning = BreakingLabel("caption")
+        self.offers = FlowBar(GRID, GRID // 2)
+        self.offers.hide()
+        self._offered: list[str] = []
         self.add_button = button("&Add", "Add this host to yours", primary=True)
         self.test_button = button("&Test connection", "Connect once and report what is there; nothing is added")
         for field in (self.name, self.address):
@@ -95,6 +68,7 @@ class AddHostForm(QWidget):
         self.test_button.clicked.connect(lambda: test(self.entry()))
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(self.offers)
         form = QFormLayout()
         form.addRow("Na&me", self.name)
         form.addRow("Add&ress", self.address)
@@ -112,6 +86,24 @@ class AddHostForm(QWidget):
         address = self.address.text().strip()
         return HostEntry(name=self.name.text().strip() or address, address=address)
 
+    def offer(self, names: Sequence[str]) -> None:
+        """Offer hosts of the user's SSH configuration: a click fills the fields."""
+        if list(names) == self._offered:
+            return
+        self._offered = list(names)
+        clear_layout(self.offers.flow)
+        self.offers.flow.addWidget(text_label("From your SSH configuration:", "caption"))
+        for name in names[:_OFFERS]:
+            host_button = button(name, f"Take {name} from your SSH configuration", small=True)
+            host_button.clicked.connect(lambda _=False, name=name: self._take(name))
+            self.offers.flow.addWidget(host_button)
+        self.offers.setVisible(bool(names))
+
+    def _take(self, name: str) -> None:
+        self.name.setText(name)
+        self.address.setText(f"ssh://{name}")
+        self.add_button.setFocus()
+
     def _enter(self) -> None:
         """Add the host, or go to the field that it lacks."""
         if self.add_button.isEnabled():
@@ -125,9 +117,9 @@ class AddHostForm(QWidget):
         address = self.address.text().strip()
         if not error:
             try:
-                found = parse_address(address) if address else None
-                is_valid = found is not None
-                text = describe_address(found.kind, found.shown) if found else "The address says how to reach the host."
+                host = parse_address(address) if address else None
+                is_valid = host is not None
+                text = describe_address(host.kind, host.label) if host else "The address says how to reach the host."
             except UsageError as wrong:
                 text = str(wrong)
         self.meaning.setText(text)
@@ -151,9 +143,10 @@ class HostsDialog(QDialog):
         self._job = CancellableJob(self)
         self._checks: dict[str, HostCheck] = {}
         self._checking: set[str] = set()
-        self._model = HostsTableModel()
-        self.table = HostsTable(self._model, CellDelegate(theme), elastic=1, elastic_max=_TEXT_MAX)
+        self._model = CellModel(HOST_COLUMNS)
+        self.table = CellTable(self._model, CellDelegate(theme))
         self.table.setAccessibleName("Hosts")
+        self._list = QWidget()
         self.details = QPlainTextEdit()
         self.details.setReadOnly(True)
         self.details.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
@@ -163,16 +156,18 @@ class HostsDialog(QDialog):
         self.check_button = button("C&heck", "Check whether it answers, and what it has for runs")
         self.use_button = button("&Use for runs", "Choose it on the Run screen")
         self.remove_button = button("Remo&ve", "Remove it from this list; nothing changes on the host")
-        self.environment_button = button(
-            f"&Make {FRAMEWORK.name} …", "Create an environment for runs there; its size is shown first"
-        )
+        tooltip = "Create an environment for runs there; its size is shown first"
+        self.environment_buttons = {
+            button(f"Make &{framework.name} …", tooltip): framework for framework in FRAMEWORKS.values()
+        }
         self.maker = EnvironmentMaker()
-        self.maker.ended.connect(self._show_chosen)
+        self.maker.ended.connect(self._look_again)
+        self._made_for: HostEntry | None = None
         self._buttons: Mapping[QPushButton, Callable[[HostEntry], None]] = {
             self.use_button: self._use,
             self.connect_button: self._connect_or_end,
             self.check_button: self._check,
-            self.environment_button: self._make_environment,
+            **{key: partial(self._make_environment, framework) for key, framework in self.environment_buttons.items()},
             self.remove_button: self._remove,
         }
         for pressed, act in self._buttons.items():
@@ -189,18 +184,19 @@ class HostsDialog(QDialog):
     def refresh(self) -> None:
         """Show the hosts as they are now."""
         entries = self._hosts.connections.entries
-        self._model.show_rows(
-            tuple(
-                host_cells(
-                    entry.name,
-                    entry.address,
-                    self._hosts.connections.state(entry.name),
-                    self._hosts.inventory(entry.name) or self._checked_inventory(entry.name),
-                    self._checked_framework(entry.name),
-                )
-                for entry in entries
+        rows = [
+            host_cells(
+                entry.name,
+                entry.address,
+                self._hosts.connections.state(entry.name),
+                self._hosts.inventory(entry.name) or self._checked_inventory(entry.name),
+                self._checked_framework(entry.name),
             )
-        )
+            for entry in entries
+        ]
+        self._list.setVisible(bool(rows))
+        self.form.offer([name for name in ssh_names() if f"ssh://{name}" not in {entry.address for entry in entries}])
+        self._model.show_rows(rows, is_alike=len(rows) == len(self._model.rows))
         self.table.fit(widest_host_cells(self._model.rows))
         self._show_chosen()
 
@@ -217,19 +213,26 @@ class HostsDialog(QDialog):
     def _checked_framework(self, name: str) -> str | None:
         check = self._checks.get(name)
         inspected = check.inspected if check is not None else None
-        return None if inspected is None else inspected.framework_version or ""
+        if inspected is None:
+            return None
+        return ", ".join(
+            f"{FRAMEWORKS[framework.name].name} {framework.version}"
+            for framework in inspected.frameworks
+            if framework.version
+        )
 
     def _show_chosen(self) -> None:
         entry = self.chosen
-        for each in self._buttons:
-            each.setEnabled(entry is not None)
+        for entry_button in self._buttons:
+            entry_button.setEnabled(entry is not None)
         if entry is None:
-            self.details.setPlainText("" if self._model.rows else "No hosts yet. Add one below by name and address.")
+            self._show_text("")
             return
         state = self._hosts.connections.state(entry.name)
         self.connect_button.setText("&Connect" if state.can_retry else "&Disconnect")
         self.check_button.setEnabled(entry.name not in self._checking)
-        self.environment_button.setEnabled(state.stage == "connected" and not self.maker.is_busy)
+        for pressed in self.environment_buttons:
+            pressed.setEnabled(state.stage == "connected" and not self.maker.is_busy)
         self._show_details(entry.name, state.text)
 
     def _show_details(self, name: str, text: str) -> None:
@@ -238,8 +241,12 @@ class HostsDialog(QDialog):
         elif (check := self._checks.get(name)) is not None:
             lines = [f"{label:<14}{line}" for label, line in check_lines(check)]
             text = "\n".join([*([check.problem] if check.problem else []), *lines])
+        self._show_text(text)
+
+    def _show_text(self, text: str) -> None:
         if text != self.details.toPlainText():
             self.details.setPlainText(text)
+        self.details.setVisible(bool(text))
 
     def _with_chosen(self, act: Callable[[HostEntry], None]) -> None:
         if (entry := self.chosen) is not None:
@@ -256,9 +263,16 @@ class HostsDialog(QDialog):
         else:
             connections.disconnect(entry.name)
 
-    def _make_environment(self, entry: HostEntry) -> None:
-        self.maker.make(entry.name, lambda: self._hosts.connections.environments(entry.name))
+    def _make_environment(self, framework: Framework, entry: HostEntry) -> None:
+        self._made_for = entry
+        self.maker.make(entry.name, lambda: self._hosts.connections.environments(entry.name), framework)
         self._show_chosen()
+
+    def _look_again(self) -> None:
+        """Ask the host what it has, now that an environment was made there, or not."""
+        self._show_chosen()
+        if self._made_for is not None:
+            self._check(self._made_for)
 
     def _close_jobs(self) -> None:
         self._job.close()
@@ -267,12 +281,14 @@ class HostsDialog(QDialog):
     def _check(self, entry: HostEntry) -> None:
         """Check a host, one of the list or the one that is typed."""
         self._checking.add(entry.name)
-        self.details.setPlainText(f"Checking {entry.name} …")
         self._show_chosen()
+        self._show_text(f"Checking {entry.name} …")
 
         def done(check: HostCheck) -> None:
             self._checking.discard(entry.name)
             self._checks[entry.name] = check
+            if check.inventory is not None:
+                self._hosts.renew(entry.name, check.inventory)
             self.refresh()
             self._show_details(entry.name, "")
 
@@ -301,33 +317,34 @@ class HostsDialog(QDialog):
 
     def _fail(self, error: UserError) -> None:
         self._checking.clear()
-        self.details.setPlainText(str(error))
+        self._show_text(str(error))
 
     def _build(self) -> None:
         side = QVBoxLayout()
         side.setSpacing(GRID)
-        for each in self._buttons:
-            side.addWidget(each)
+        for push_button in self._buttons:
+            side.addWidget(push_button)
         side.addStretch(1)
-        top = QHBoxLayout()
+        top = QHBoxLayout(self._list)
+        top.setContentsMargins(0, 0, 0, 0)
         top.setSpacing(2 * GRID)
         top.addWidget(self.table, 1)
         top.addLayout(side)
         buttons = QDialogButtonBox()
         buttons.addButton(button("&Close", "Close this window (Escape)"), QDialogButtonBox.ButtonRole.RejectRole)
         buttons.rejected.connect(self.reject)
-        for each in buttons.findChildren(QPushButton):
-            each.setAutoDefault(False)  # Enter in a field adds a host
+        for push_button in buttons.findChildren(QPushButton):
+            push_button.setAutoDefault(False)  # Enter in a field adds a host
         content = QWidget()
         column = QVBoxLayout(content)
         column.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 0)
         column.setSpacing(GRID + GRID // 2)
-        column.addLayout(top, 3)
+        column.addWidget(self._list, 3)
         column.addWidget(self.details, 2)
         column.addWidget(self.maker)
-        column.addWidget(separator())
         column.addWidget(text_label("Add a host", "heading"))
         column.addWidget(self.form)
+        column.addStretch(0)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, GRID)
         layout.setSpacing(GRID)
@@ -340,11 +357,115 @@ class HostsDialog(QDialog):
 
 def _check_host(entry: HostEntry, stop: threading.Event) -> HostCheck:
     """Return what is found of a host, unless the dialog closes: then nobody waits for what it still does."""
-    found: list[HostCheck] = []
-    thread = threading.Thread(target=lambda: found.extend(check_hosts([entry])), name="check", daemon=True)
+    checks: list[HostCheck] = []
+    thread = threading.Thread(target=lambda: checks.extend(check_hosts([entry])), name="check", daemon=True)
     thread.start()
     while thread.is_alive() and not stop.is_set():
         thread.join(_LOOK_S)
-    if not found:
+    if not checks:
         raise UserError("The check was stopped." if stop.is_set() else "The check failed; see the log.")
-    return found[0]
+    return checks[0]
+
+
+_LOOK_S = 0.2
+Step = EnvironmentOffer | str
+
+
+class EnvironmentMaker(QWidget):
+    """A line of text, uv's last one, and two buttons; hidden until an environment is made.
+
+    `ended` is emitted when one was made, or when that failed or was cancelled.
+
+    Thread: GUI only; the environment is made on a job's thread.
+    """
+
+    ended = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._job = CancellableJob(self)
+        self._accepted = threading.Event()
+        self._host = ""
+        self.text = text_label("", "", wrap=True)
+        self.accept_button = button("&Download", "Download and install it there", primary=True)
+        self.cancel_button = button("Canc&el", "Stop; what was downloaded is kept for next time")
+        self.accept_button.clicked.connect(self._accept)
+        self.cancel_button.clicked.connect(self._job.stop)
+        line = QHBoxLayout()
+        line.setSpacing(GRID)
+        line.addWidget(self.accept_button)
+        line.addWidget(self.cancel_button)
+        line.addStretch(1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(GRID)
+        column.addWidget(self.text)
+        column.addLayout(line)
+        self.hide()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an environment is being made."""
+        return bool(self._host)
+
+    def make(self, host: str, reach: Callable[[], Environments], framework: Framework = FRAMEWORK) -> None:
+        """Make the newest environment of a framework that is known.
+
+        `reach` returns what can be done with the environments of the host, on the job's thread.
+        """
+        self._host = host
+        self._accepted.clear()
+        self._show(f"Looking for what {host} needs …", role="")
+        self.accept_button.hide()
+        self.cancel_button.show()
+        self.show()
+        self._job.run(
+            lambda control: self._work(reach(), framework, control), self._end, self._fail, on_progress=self._take
+        )
+
+    def close_job(self) -> None:
+        """End what goes on."""
+        self._job.close()
+
+    def _work(self, environments: Environments, framework: Framework, control: JobControl[Step]) -> Environment:
+        """Make it, on the job's thread, after the user's answer to the offer."""
+
+        def ask(offer: EnvironmentOffer) -> bool:
+            control.report(offer)
+            while not self._accepted.wait(_LOOK_S):
+                if control.stop.is_set():
+                    return False
+            return True
+
+        def report(line: str) -> bool:
+            control.report(line)
+            return not control.stop.is_set()
+
+        return make(environments, EnvironmentRequest(name=newest(framework).name), ask, report)
+
+    def _accept(self) -> None:
+        self.accept_button.hide()
+        self._accepted.set()
+
+    def _take(self, step: Step) -> None:
+        is_offer = isinstance(step, EnvironmentOffer)
+        self.accept_button.setVisible(is_offer)
+        if text := step.sentence if isinstance(step, EnvironmentOffer) else step:
+            self._show(f"{self._host}: {text}", role="")
+
+    def _end(self, environment: Environment) -> None:
+        self._finish(f"{self._host} has the environment {environment.name}; runs there use it.", "caption")
+
+    def _fail(self, error: UserError) -> None:
+        self._finish(str(error), "problem")
+
+    def _finish(self, text: str, role: str) -> None:
+        self._host = ""
+        self._show(text, role=role)
+        for widget in (self.accept_button, self.cancel_button):
+            widget.hide()
+        self.ended.emit()
+
+    def _show(self, text: str, *, role: str) -> None:
+        self.text.setText(text)
+        set_role(self.text, role)

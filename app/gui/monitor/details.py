@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
 
 from app import units
 from app.gui.actions import Actions
-from app.gui.plot.panel_stack import LivePlots, PanelStack
+from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.plot_window import PlotWindows
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import (
@@ -32,76 +32,49 @@ _PLOT_WIDTH, _PLOT_HEIGHT, _HIGHEST_PLOT = 38 * GRID, 18 * GRID, 28 * GRID
 _NO_LIMIT = 2**24 - 1
 _MOST_PROCESSES = 12
 _ABSENT_REASON = "The system does not tell this user, or this container"
-_PIN, _UNPIN = "☆", "★"
 
 
 class FigureGrid(QWidget):
-    """Figures with their words in one or two columns; those that can be are pinned with a star."""
-
-    pinned = Signal(str, bool)
+    """Figures with their words in one or two columns."""
 
     def __init__(self) -> None:
         super().__init__()
         self._values: dict[str, QLabel] = {}
-        self._pins: dict[str, QPushButton] = {}
-        self._shown: tuple[object, ...] = ()
+        self._labels: tuple[object, ...] = ()
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setVerticalSpacing(2)
         self._grid.setHorizontalSpacing(GRID // 2)
 
-    def text(self) -> str:
-        """Return all figures as text."""
-        return "\n".join(f"{label} {value.text()}" for label, value in self._values.items())
-
-    def pin_button(self, field: str) -> QPushButton:
-        """Return the button that pins a field."""
-        return self._pins[field]
-
-    def show_figures(self, figures: Sequence[DeviceMetric], pinned: Sequence[str], columns: int, role: str) -> None:
+    def show_figures(self, figures: Sequence[DeviceMetric], columns: int, role: str) -> None:
         """Show these figures.
 
         `role` is that of the numbers in the style sheet.
         """
-        shown = (columns, *((figure.label, figure.field) for figure in figures))
-        if shown != self._shown:
-            self._shown = shown
+        labels = (columns, *(figure.label for figure in figures))
+        if labels != self._labels:
+            self._labels = labels
             self._lay_out(figures, columns)
         for figure in figures:
             self._values[figure.label].setText(figure.value)
             set_role(self._values[figure.label], role)
-            if figure.field:
-                pin, is_pinned = self._pins[figure.field], figure.field in pinned
-                pin.setChecked(is_pinned)
-                pin.setText(_UNPIN if is_pinned else _PIN)
 
     def _lay_out(self, figures: Sequence[DeviceMetric], columns: int) -> None:
         clear_layout(self._grid)
-        self._values, self._pins = {}, {}
+        self._values = {}
         lines = max(1, -(-len(figures) // columns))
         for index, figure in enumerate(figures):
             column, line = divmod(index, lines)
             value = self._values[figure.label] = text_label(figure.value)
             value.setFont(tabular_font())
             value.setAccessibleName(figure.label)
-            if figure.field:
-                self._grid.addWidget(self._pin(figure), line, 4 * column)
-            self._grid.addWidget(text_label(figure.label, "muted"), line, 4 * column + 1)
-            self._grid.addWidget(value, line, 4 * column + 2, Qt.AlignmentFlag.AlignRight)
+            self._grid.addWidget(text_label(figure.label, "muted"), line, 3 * column)
+            self._grid.addWidget(value, line, 3 * column + 1, Qt.AlignmentFlag.AlignRight)
         for line in range(max(lines, self._grid.rowCount())):
             self._grid.setRowMinimumHeight(line, _LINE if line < lines else 0)
         for column in range(2):
-            self._grid.setColumnStretch(4 * column + 2, int(column < columns))
-            self._grid.setColumnMinimumWidth(4 * column + 3, 2 * GRID if column == 0 and columns == 2 else 0)
-
-    def _pin(self, figure: DeviceMetric) -> QPushButton:
-        made = self._pins[figure.field] = button(_PIN, "Pin: give it a column and a plot of its own", flat=True)
-        made.setCheckable(True)
-        made.setFixedSize(20, 20)
-        made.setStyleSheet("padding: 0;")
-        made.setAccessibleName(f"Pin {figure.label}")
-        made.clicked.connect(lambda pinned, field=figure.field: self.pinned.emit(field, pinned))
-        return made
+            self._grid.setColumnStretch(3 * column + 1, int(column < columns))
+            self._grid.setColumnMinimumWidth(3 * column + 2, 2 * GRID if column == 0 and columns == 2 else 0)
 
 
 class NoGpuView(QWidget):
@@ -126,10 +99,6 @@ class NoGpuView(QWidget):
         self._with_gpu.setText(with_gpu)
         self.setVisible(bool(reason))
 
-    def displayed_text(self) -> str:
-        """Return its text."""
-        return f"{self._reason.text()}\n{self._with_gpu.text()}"
-
 
 class DetailsView(QWidget):
     """Shows `DeviceDetails`; `connect_requested` has the name of a host of which there is nothing to draw."""
@@ -151,15 +120,13 @@ class DetailsView(QWidget):
         self._not_reported = text_label("", "caption", wrap=True)
         self.no_gpu = NoGpuView(actions)
         self.stack = PanelStack(theme)
-        self._plots = LivePlots(self.stack, theme)
         self._windows = PlotWindows(self.stack, theme, "monitor")
         self.connect_button = button("", "Connect to this host (Enter in the table)", primary=True)
         self._absence = EmptyState("", "", self.connect_button)
         self._curves = QStackedWidget()
         self._words = Scroller(horizontal=False)
         self._column = QVBoxLayout()
-        self._shown: DeviceDetails | None = None
-        self._pinned: Sequence[str] = ()
+        self._details: DeviceDetails | None = None
         self._build()
 
     @property
@@ -172,32 +139,20 @@ class DetailsView(QWidget):
         """The height of all words, and of plots as high as they get."""
         return max(self._column.sizeHint().height(), self.stack.maximumHeight()) + 2 * GRID
 
-    def displayed_text(self) -> str:
-        """Return everything shown but plots, as one text."""
-        grid = self._process_grid
-        cells = (grid.itemAt(n) for n in range(grid.count()))
-        labels = [cell.widget() for cell in cells if cell is not None]
-        listed = " ".join(label.text() for label in labels if isinstance(label, QLabel))
-        labels_shown = (self._title, self._subtitle, self._state, self._processes_note, self._not_reported)
-        absence = self._absence.displayed_text() if self._curves.currentWidget() is self._absence else ""
-        texts = (*(label.text() for label in labels_shown), listed, self.figures.text(), absence)
-        return "\n".join(filter(None, texts))
-
     def describe_time(self) -> str:
         """Return what is known of the time at the crosshair; "" without one."""
-        time, shown = self.stack.crosshair, self._shown
-        return "" if time is None or shown is None else shown.plots.describe_time(time, self.stack.span)
+        time, details = self.stack.crosshair, self._details
+        return "" if time is None or details is None else details.plots.describe_time(time, self.stack.span)
 
-    def show_details(self, details: DeviceDetails, pinned: Sequence[str]) -> None:
+    def show_details(self, details: DeviceDetails) -> None:
         """Show the words and figures."""
-        self._shown = details
+        self._details = details
         show_text(self._title, details.title)
         self._windows.name_source(f"Monitor: {details.title}")
         show_text(self._subtitle, details.subtitle)
         state = details.state
         show_text(self._state, state.reason or f"{state.symbol} {state.text}".strip())
         set_role(self._state, state.tone if state.tone in ("good", "warning", "bad") else "muted")
-        self._pinned = pinned
         self._show_figures(details)
         self._show_processes(details.processes)
         show_text(self._processes_note, details.processes_note)
@@ -208,13 +163,13 @@ class DetailsView(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Put the figures into as many columns as the room has, before the next reading comes."""
         super().resizeEvent(event)
-        if self._shown is not None:
-            self._show_figures(self._shown)
+        if self._details is not None:
+            self._show_figures(self._details)
 
     def _show_figures(self, details: DeviceDetails) -> None:
         columns = 2 if self._has_two_columns(len(details.metrics)) else 1
         self._words.setFixedWidth(_COLUMN if columns == 1 else 2 * _NARROW_COLUMN + 2 * GRID)
-        self.figures.show_figures(details.metrics, self._pinned, columns, "" if details.is_current else "muted")
+        self.figures.show_figures(details.metrics, columns, "" if details.is_current else "muted")
 
     def _show_absence(self, absence: Absence | None) -> None:
         """Show the curves, or why there is none and the way to some."""
@@ -225,19 +180,19 @@ class DetailsView(QWidget):
         self._curves.setCurrentIndex(int(absence is not None))
 
     def _connect(self) -> None:
-        if self._shown is not None and self._shown.absence is not None:
-            self.connect_requested.emit(self._shown.absence.host)
+        if self._details is not None and self._details.absence is not None:
+            self.connect_requested.emit(self._details.absence.host)
 
     def show_plots(self, details: DeviceDetails) -> None:
         """Show the curves."""
-        self._shown = details
+        self._details = details
         width = self.width() - self._words.width()
         count = len(details.plots.panels)
         columns = max(1, min(width // _PLOT_WIDTH, 2 if count <= 4 else 3, count))
         lines, highest = -(-count // columns), max(_HIGHEST_PLOT, width // columns // 3)
         self.stack.setMinimumHeight(lines * _PLOT_HEIGHT)
         self.stack.setMaximumHeight(_NO_LIMIT if self.stack.maximised else lines * highest)
-        self._plots.show_plots(replace(details.plots, columns=columns))
+        self.stack.show_plots(replace(details.plots, columns=columns))
 
     def _has_two_columns(self, figures: int) -> bool:
         """Whether one column of figures would be higher than the screen, which has the width for two."""

@@ -1,5 +1,6 @@
 """The Monitor screen: a table of all devices, the details of the chosen one below it."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -10,7 +11,6 @@ from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
     QLineEdit,
-    QPushButton,
     QStyleOptionViewItem,
     QVBoxLayout,
     QWidget,
@@ -20,7 +20,8 @@ from app.gui.actions import Actions
 from app.gui.monitor.details import DetailsView
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import ElidedLabel, EmptyState, button, plain_tooltip, separator, toggle_button
-from app.gui.widgets.cell_table import AnyIndex, CellDelegate, CellModel, CellTable
+from app.gui.widgets.cell_delegate import AnyIndex, CellDelegate, CellModel
+from app.gui.widgets.cell_table import CellTable
 from app.gui.widgets.flow_layout import FlowBar
 from app.gui.widgets.panes import splitter
 from app.gui.widgets.text_widths import SYMBOL_WIDTH, Face
@@ -30,7 +31,7 @@ from app.viewmodels.format.cells import Cell
 from app.viewmodels.monitor.cells import DEVICE, PROCESSES, STATE, GraphCell
 from app.viewmodels.monitor.details import chosen_details
 from app.viewmodels.monitor.history import RANGES_S
-from app.viewmodels.monitor.model import MonitorModel, Place, TableSettings
+from app.viewmodels.monitor.model import MonitorModel, RowKey, TableSettings
 
 _GRAPH_WIDTH, _BAR_WIDTH = 6 * GRID, 5 * GRID
 """What a sparkline and a bar take at least; they share what room there is."""
@@ -45,14 +46,11 @@ _WIDEST: dict[str, Cell] = {
 }
 """Cells as wide as their column at least."""
 _GRAPHS = {"load_pct": _GRAPH_WIDTH, "power_mw": _GRAPH_WIDTH, "memory_bytes": _BAR_WIDTH}
+_REFRESH_PLOTS_S, _REFRESH_WORDS_S = 0.15, 0.5
+"""Numbers that change more often than this nobody can read."""
 _ONLY_ROWS = QItemSelectionModel.SelectionFlag.ClearAndSelect | QItemSelectionModel.SelectionFlag.Rows
 _STRETCHED = {"load_pct": 3, "power_mw": 3, "memory_bytes": 2, DEVICE: 2, STATE: 2, PROCESSES: 1}
 """The shares of the spare room that columns take."""
-
-
-def _widest(key: str) -> Cell:
-    """Return the widest cell of a column; those of pinned fields are alike."""
-    return _WIDEST.get(key, Cell(text="1,000.0", unit="GiB/s"))
 
 
 class _TableModel(CellModel):
@@ -62,35 +60,34 @@ class _TableModel(CellModel):
         super().__init__(tuple(monitor.columns().values()))
         self._monitor = monitor
         self.keys = tuple(monitor.columns())
-        self.order: list[Place] = []
-        self._made: dict[Place, Sequence[Cell]] = {}
-
-    def rowCount(self, parent: AnyIndex | None = None) -> int:
-        """Return the number of rows."""
-        return 0 if parent is not None and parent.isValid() else len(self.order)
+        self.rows: Sequence[RowKey] = ()
+        self._cells_by_row: dict[RowKey, Sequence[Cell]] = {}
 
     def row_cells(self, row: int) -> Sequence[Cell]:
         """Return the cells of a row, as they were at the last refresh."""
-        place = self.order[row]
-        made = self._made.get(place)
-        if made is None:
-            made = self._made[place] = self._monitor.cells(place)
-        return made
+        row_key = self.rows[row]
+        cells = self._cells_by_row.get(row_key)
+        if cells is None:
+            cells = self._cells_by_row[row_key] = self._monitor.cells(row_key)
+        return cells
+
+    def is_head(self, row: int) -> bool:
+        """Return whether a row is that of a host."""
+        return self.rows[row].device is None
 
     def is_folded(self, row: int) -> bool | None:
         """Return whether the devices of a host are folded away; None for a device."""
-        place = self.order[row]
-        return self._monitor.is_folded(place.host) if place.device is None else None
+        row_key = self.rows[row]
+        return self._monitor.is_folded(row_key.host) if row_key.device is None else None
 
     def refresh(self) -> bool:
         """Take rows and figures as they are now; return whether rows or columns are others than before."""
-        self._made = {}
-        order, keys = self._monitor.layout(), tuple(self._monitor.columns())
-        if order == self.order and keys == self.keys:
+        self._cells_by_row = {}
+        order, columns = self._monitor.layout(), self._monitor.columns()
+        if order == self.rows and tuple(columns) == self.keys:
             return False
         self.beginResetModel()
-        self.order, self.keys = list(order), keys
-        self.columns = tuple(self._monitor.columns().values())
+        self.rows, self.keys, self.columns = order, tuple(columns), tuple(columns.values())
         self.endResetModel()
         return True
 
@@ -104,22 +101,13 @@ class _GraphDelegate(CellDelegate):
         self._faces = Face(tabular_font()), Face(tabular_font(bold=True))
         self.number_widths: dict[int, int] = {}
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        """Paint a cell; the row of a host is bold on another ground."""
-        row = index.row()
-        is_host = self._rows.order[row].device is None
-        if is_host:
-            painter.fillRect(option.rect, QColor(self._theme.colours.window))
-        # Not by the index: to ask the model through Qt costs more than to paint a number.
-        cell, face = self._rows.row_cells(row)[index.column()], self._faces[is_host]
-        painter.save()
-        self.paint_background(painter, option)
-        area = self.content_area(option, index)
+    def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
+        """Paint a number with its graph, or words."""
+        face, area = self._faces[self._rows.is_head(index.row())], self.content_area(option, index)
         if isinstance(cell, GraphCell):
             self._paint_graph(painter, area, index, cell, face)
         else:
             self._paint_label(painter, area, cell, face)
-        painter.restore()
 
     def _paint_label(self, painter: QPainter, area: QRect, cell: Cell, face: Face) -> None:
         """Paint words from their beginning, for it says most: a state, the name of a host."""
@@ -152,9 +140,9 @@ def _paint_course(painter: QPainter, room: QRectF, course: Floats, colour: QColo
     """Paint a line from gap to gap, with a wash below it."""
     wash = QColor(colour)
     wash.setAlpha(40)
-    known = np.flatnonzero(np.isfinite(course))
+    indices = np.flatnonzero(np.isfinite(course))
     step = room.width() / max(1, len(course) - 1)
-    for part in np.split(known, np.flatnonzero(np.diff(known) > 1) + 1):
+    for part in np.split(indices, np.flatnonzero(np.diff(indices) > 1) + 1):
         if len(part) < 2:
             continue
         heights = np.clip(course[part], 0.0, 1.0) * room.height()
@@ -196,17 +184,16 @@ class MonitorTable(CellTable):
         self._graphs = _GraphDelegate(theme, self._rows)
         self._least: dict[int, int] = {}
         self._spare: dict[int, int] = {}
-        self.selected: tuple[Place, ...] = ()
-        self.chosen: Place | None = None
+        self.selected: tuple[RowKey, ...] = ()
+        self.chosen: RowKey | None = None
         self._is_own_choice = self._is_restoring = False
         self._spans: frozenset[int] = frozenset()
-        super().__init__(self._rows, self._graphs, elastic=0, elastic_max=0)
+        super().__init__(self._rows, self._graphs)
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setAccessibleName("Devices")
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerItem)
         header = self.horizontalHeader()
         header.setSectionsClickable(True)
-        header.setSortIndicatorShown(True)
         header.sectionClicked.connect(self._sort)
         self.verticalScrollBar().valueChanged.connect(lambda _: self._span_reasons())
         self._fit_columns()
@@ -217,25 +204,19 @@ class MonitorTable(CellTable):
         rows = self._rows.rowCount() * self.verticalHeader().defaultSectionSize()
         return self.horizontalHeader().sizeHint().height() + rows + 2
 
-    def displayed_text(self) -> str:
-        """Return all rows as text, a line each."""
-        cells = (self._rows.row_cells(row) for row in range(self._rows.rowCount()))
-        shown = ((" ".join(filter(None, (cell.text, cell.unit))) for cell in row) for row in cells)
-        return "\n".join(" · ".join(filter(None, row)) for row in shown)
-
-    def choose(self, place: Place) -> None:
+    def choose(self, row_key: RowKey) -> None:
         """Choose one row, if it is there."""
-        if place in self._rows.order:
-            self._select([self._rows.order.index(place)])
+        if row_key in self._rows.rows:
+            self._select([self._rows.rows.index(row_key)])
 
     def refresh(self) -> None:
         """Show the rows as they are now."""
-        columns, row = self._rows.keys, max(0, self.currentIndex().row())
+        row, keys = max(0, self.currentIndex().row()), self._rows.keys
         if self._rows.refresh():
+            if self._rows.keys != keys:
+                self._fit_columns()
             self._spans = frozenset()
             self.clearSpans()
-            if columns != self._rows.keys:
-                self._fit_columns()
             self._restore(row)
         self._show_order()
         self._span_reasons()
@@ -254,17 +235,17 @@ class MonitorTable(CellTable):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Left and right fold and unfold a host, Enter shows its plots or connects to it."""
-        place = self.chosen
+        row_key = self.chosen
         key = Qt.Key(event.key())
-        if place is not None and key in (Qt.Key.Key_Left, Qt.Key.Key_Right) and self._monitor.has_host_rows:
-            self._monitor.fold(place.host, key == Qt.Key.Key_Left)
+        if row_key is not None and key in (Qt.Key.Key_Left, Qt.Key.Key_Right) and self._monitor.has_host_rows:
+            self._monitor.fold(row_key.host, key == Qt.Key.Key_Left)
             if key == Qt.Key.Key_Left:
-                self.chosen = Place(place.host)
+                self.chosen = RowKey(row_key.host)
                 self.selected = (self.chosen,)
             self.refresh()
             self.chosen_changed.emit()
-        elif place is not None and key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self._open(place)
+        elif row_key is not None and key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self._open(row_key)
         else:
             super().keyPressEvent(event)
 
@@ -272,9 +253,9 @@ class MonitorTable(CellTable):
         """Fold a host where its mark is, connect to it where that is offered, else choose the row."""
         super().mousePressEvent(event)
         index = self.indexAt(event.position().toPoint())
-        if not index.isValid() or self._rows.order[index.row()].device is not None:
+        if not index.isValid() or self._rows.rows[index.row()].device is not None:
             return
-        host, key = self._rows.order[index.row()].host, self._rows.keys[index.column()]
+        host, key = self._rows.rows[index.row()].host, self._rows.keys[index.column()]
         if key == DEVICE and event.position().x() < self.visualRect(index).left() + 3 * GRID:
             self._monitor.fold(host)
             self.refresh()
@@ -285,12 +266,12 @@ class MonitorTable(CellTable):
         """Show the plots of a row's host."""
         index = self.indexAt(event.position().toPoint())
         if index.isValid():
-            self._open(self._rows.order[index.row()])
+            self._open(self._rows.rows[index.row()])
 
     def width_for(self, column: int, content: int) -> int:
         """Return the width of a column with room for its graph."""
         key = self._rows.keys[column]
-        cell = _widest(key)
+        cell = _WIDEST[key]
         bold = QFontMetrics(tabular_font(bold=True)).horizontalAdvance(cell.text)
         unit_width = self._graphs.unit_widths.get(column, SYMBOL_WIDTH if cell.symbol else 0)
         self._graphs.number_widths[column] = bold + unit_width
@@ -312,7 +293,7 @@ class MonitorTable(CellTable):
 
     def _fit_columns(self) -> None:
         self._least, self._spare = {}, {}
-        self.fit([_widest(key) for key in self._rows.keys], title_suffix="   ")
+        self.fit([_WIDEST[key] for key in self._rows.keys])
 
     def _sort(self, column: int) -> None:
         self._monitor.sort_by(self._rows.keys[column])
@@ -322,19 +303,20 @@ class MonitorTable(CellTable):
     def _show_order(self) -> None:
         settings = self._monitor.settings
         column = self._rows.keys.index(settings.sort) if settings.sort in self._rows.keys else -1
-        order = Qt.SortOrder.AscendingOrder if settings.ascending else Qt.SortOrder.DescendingOrder
-        self.horizontalHeader().setSortIndicator(column, order)
+        if (order := (column, not settings.ascending)) != self._rows.order:
+            self._rows.order = order
+            self._rows.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, len(self._rows.keys) - 1)
 
     def _restore(self, row: int) -> None:
         """Choose the rows again that the user chose, or what is in their place; before any choice, the first GPU."""
-        rows = {place: n for n, place in enumerate(self._rows.order)}
+        rows = {row_key: n for n, row_key in enumerate(self._rows.rows)}
         if not rows:
             self.chosen, self.selected = None, ()
             return
-        remaining = [rows[place] for place in self.selected if place in rows and self._is_own_choice]
+        remaining = [rows[row_key] for row_key in self.selected if row_key in rows and self._is_own_choice]
         if not self._is_own_choice:
-            row = next((n for place, n in rows.items() if place.device is not None), 0)
-        remaining.sort(key=lambda row: self._rows.order[row] != self.chosen)
+            row = next((n for row_key, n in rows.items() if row_key.device is not None), 0)
+        remaining.sort(key=lambda row: self._rows.rows[row] != self.chosen)
         self._is_restoring = True
         self._select(remaining or [min(row, len(rows) - 1)])
         self._is_restoring = False
@@ -350,7 +332,7 @@ class MonitorTable(CellTable):
 
     def _note(self) -> None:
         """Take what is selected; that which keys act on is one of it."""
-        order = self._rows.order
+        order = self._rows.rows
         selected = tuple(order[row] for row in sorted(index.row() for index in self.selectionModel().selectedRows()))
         current = order[self.currentIndex().row()]
         self.chosen = current if current in selected else selected[0]
@@ -362,17 +344,18 @@ class MonitorTable(CellTable):
         """Let the reason of a row without figures have their room; only of rows in sight, for that takes a while."""
         first, last = self.rowAt(0), self.rowAt(self.viewport().height() - 1)
         rows = range(max(0, first), (last if last >= 0 else self._rows.rowCount() - 1) + 1)
-        found = frozenset(row for row in rows if self._monitor.reason(self._rows.order[row]))
-        if found != self._spans:
-            self._spans = found
+        spanned = frozenset(row for row in rows if self._monitor.reason(self._rows.rows[row]))
+        if spanned != self._spans:
+            self._spans = spanned
             self.clearSpans()
-            start, end = self._rows.keys.index(STATE), self._rows.keys.index(PROCESSES)
-            for row in found:
+            keys = self._rows.keys
+            start, end = keys.index(STATE), keys.index(PROCESSES) if PROCESSES in keys else len(keys)
+            for row in spanned:
                 self.setSpan(row, start, 1, end - start)
 
-    def _open(self, place: Place) -> None:
-        can_connect = self._monitor.host(place.host).link.can_retry
-        (self.connect_requested if can_connect and place.host else self.opened).emit(place.host)
+    def _open(self, row_key: RowKey) -> None:
+        can_connect = self._monitor.host(row_key.host).link.can_retry
+        (self.connect_requested if can_connect and row_key.host else self.opened).emit(row_key.host)
 
 
 _TABLE_SHARE = 0.45
@@ -380,14 +363,13 @@ _TABLE_SHARE = 0.45
 
 
 class MonitorView(QWidget):
-    """Shows a `MonitorModel`; `settings_changed` comes when the user has chosen anything that is remembered."""
-
-    settings_changed = Signal()
+    """Shows a `MonitorModel`, and remembers what the user chooses in it."""
 
     def __init__(self, model: MonitorModel, theme: Theme, actions: Actions) -> None:
         super().__init__()
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._plots_s = self._words_s = 0.0
         self._model = model
         self._state = WindowState("monitor", self)
         model.change(self._state.read("settings", TableSettings()))
@@ -396,13 +378,15 @@ class MonitorView(QWidget):
         self.search = QLineEdit()
         self._grouped = toggle_button("By host", "Group devices under their hosts, or sort all of them in one list")
         self._fold = button("Fold all", "Show only hosts, or their devices too", small=True)
-        self._ranges = {name: toggle_button(name, f"Show the last {name} ({n})") for n, name in enumerate(RANGES_S, 1)}
+        self.range_buttons = {
+            name: toggle_button(name, f"Show the last {name} ({n})") for n, name in enumerate(RANGES_S, 1)
+        }
         self._hosts = button("&Hosts …", "Machines with GPUs that are reached by ssh, Slurm, Ray or docker", flat=True)
-        self._trace = button(
+        self.trace_button = button(
             "Replay a &trace …", "Telemetry that the command watch --json recorded (Ctrl+O)", flat=True
         )
         self._hosts.clicked.connect(actions.manage_hosts)
-        self._trace.clicked.connect(actions.open_trace)
+        self.trace_button.clicked.connect(actions.open_trace)
         self.table = MonitorTable(model, theme)
         self.table.remember_widths(self._state)
         self.details = DetailsView(theme, actions)
@@ -412,14 +396,15 @@ class MonitorView(QWidget):
         self._build()
         self._connect()
 
-    @property
-    def trace_button(self) -> QPushButton:
-        """Asks for a trace to replay."""
-        return self._trace
-
-    def range_button(self, name: str) -> QPushButton:
-        """Return the button of a range of time."""
-        return self._ranges[name]
+    def refresh(self) -> None:
+        """Show what is known now, if anyone can see it and has had time to read the last."""
+        now_s = time.monotonic()
+        if self.isVisible() and now_s - self._words_s >= _REFRESH_WORDS_S:
+            self._words_s = self._plots_s = now_s
+            self.show_table()
+        elif now_s - self._plots_s >= _REFRESH_PLOTS_S:
+            self._plots_s = now_s
+            self.show_chosen(words=False)
 
     def show_table(self) -> None:
         """Show everything as it is now."""
@@ -437,8 +422,8 @@ class MonitorView(QWidget):
         self._grouped.setChecked(settings.grouped)
         self._fold.setVisible(model.has_other_hosts and settings.grouped)
         self._fold.setText("Unfold all" if all(model.is_folded(host.name) for host in model.hosts) else "Fold all")
-        for name, made in self._ranges.items():
-            made.setChecked(name == settings.range)
+        for name, range_button in self.range_buttons.items():
+            range_button.setChecked(name == settings.range)
         self._size()
         self.show_chosen(words=True)
 
@@ -451,9 +436,9 @@ class MonitorView(QWidget):
 
     def _show_summary(self) -> None:
         """Show how all devices are, or what is known of the time under the pointer."""
-        shown = self.details.describe_time() or self._model.summary()
-        self._summary.setText(shown)
-        self._summary.setToolTip(plain_tooltip(shown))
+        text = self.details.describe_time() or self._model.summary()
+        self._summary.setText(text)
+        self._summary.setToolTip(plain_tooltip(text))
 
     def show_chosen(self, *, words: bool) -> None:
         """Show the curves of the selected rows as they are now, with `words` their figures too.
@@ -463,16 +448,16 @@ class MonitorView(QWidget):
         if self.table.selected and self.details.is_in_sight:
             details = chosen_details(self._model, *self.table.selected)
             if words:
-                self.details.show_details(details, self._model.settings.pinned)
+                self.details.show_details(details)
             self.details.show_plots(details)
 
     def _size(self) -> None:
         """Give the table the room that its rows want, until the user chooses."""
         height = self._parts.height()
         room = max(int(height * _TABLE_SHARE), height - self.details.wanted_height)
-        wanted = min(self.table.wanted_height, room)
-        if not self._is_sized and self.isVisible() and wanted != self._parts.sizes()[0]:
-            self._parts.setSizes([wanted, height - wanted])
+        table_height = min(self.table.wanted_height, room)
+        if not self._is_sized and self.isVisible() and table_height != self._parts.sizes()[0]:
+            self._parts.setSizes([table_height, height - table_height])
 
     def _note_sized(self) -> None:
         self._is_sized = True
@@ -484,10 +469,6 @@ class MonitorView(QWidget):
     def _keep(self) -> None:
         self._state.keep("settings", self._model.settings)
         self.show_table()
-
-    def _pin(self, field: str, pinned: bool) -> None:
-        self._model.pin(field, pinned=pinned)
-        self._keep()
 
     def _search(self, text: str) -> None:
         self._model.search(text)
@@ -511,14 +492,13 @@ class MonitorView(QWidget):
         self.table.chosen_changed.connect(lambda: self.show_chosen(words=True))
         self.table.sorted.connect(self._keep)
         self.details.stack.crosshair_moved.connect(lambda _: self._show_summary())
-        self.details.figures.pinned.connect(self._pin)
         self.details.connect_requested.connect(self._connect_host)
         self.search.textChanged.connect(self._search)
         self._grouped.clicked.connect(lambda grouped: self._change(grouped=grouped))
         self._fold.clicked.connect(self._fold_all)
-        for number, (name, made) in enumerate(self._ranges.items(), 1):
-            made.clicked.connect(lambda _=False, name=name: self._change(range=name))
-            self._shortcut(f"{number}", made.click)
+        for number, (name, range_button) in enumerate(self.range_buttons.items(), 1):
+            range_button.clicked.connect(lambda _=False, name=name: self._change(range=name))
+            self._shortcut(f"{number}", range_button.click)
         self._shortcut("Ctrl+F", self.search.setFocus)
         leave = QShortcut(QKeySequence("Escape"), self.search, context=Qt.ShortcutContext.WidgetShortcut)
         leave.activated.connect(self._leave_search)
@@ -543,7 +523,14 @@ class MonitorView(QWidget):
         head.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, GRID // 2)
         head.addWidget(self._summary, 1)
         tools = FlowBar(GRID, GRID // 2, right=True)
-        for widget in (self.search, self._grouped, self._fold, *self._ranges.values(), self._hosts, self._trace):
+        for widget in (
+            self.search,
+            self._grouped,
+            self._fold,
+            *self.range_buttons.values(),
+            self._hosts,
+            self.trace_button,
+        ):
             tools.flow.addWidget(widget)
         head.addWidget(tools)
         layout = QVBoxLayout(self)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPixmap, QResizeEvent, QWheelEvent
+from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QPixmap, QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsView
 
 from app import units
@@ -48,10 +48,10 @@ class TimeAxis(_Axis):
             self.picture = None
             self.update()
 
-    def show_labels(self, shown: bool) -> None:
+    def show_labels(self, is_visible: bool) -> None:
         """Show or hide the times, which not each of stacked panels needs."""
-        self.setStyle(showValues=shown)
-        self.setHeight(None if shown else 4)
+        self.setStyle(showValues=is_visible)
+        self.setHeight(None if is_visible else 4)
 
     def tickSpacing(self, least: float, most: float, size: float) -> list[tuple[float, float]]:
         """Return the levels of ticks; from ten seconds on they are where a clock is round."""
@@ -83,8 +83,8 @@ class ValueAxis(_Axis):
 
     def tickSpacing(self, least: float, most: float, size: float) -> list[tuple[float, float]]:
         """Return one level of ticks on multiples of 1, 2 or 5 times a power of ten."""
-        wanted = (most - least) * max(1 / _MAX_LABELS, _LABEL_PX / max(size, _LABEL_PX))
-        return [(round_step(wanted), 0.0)]
+        least_step = (most - least) * max(1 / _MAX_LABELS, _LABEL_PX / max(size, _LABEL_PX))
+        return [(round_step(least_step), 0.0)]
 
     def tickStrings(self, values: Sequence[float], _scale: float, spacing: float) -> list[str]:
         """Return the labels, with as many decimals as their spacing needs, or on a logarithmic axis their value."""
@@ -166,12 +166,6 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         if not self._paints_all:
             self.viewport().update()
 
-    def update_columns(self, first_px: float, last_px: float) -> None:
-        """Have a part of the view painted, from and to so many pixels from its left."""
-        area = self.view.mapRectToScene(self.view.rect())
-        part = QRectF(area.left() + first_px, area.top(), last_px - first_px, area.height())
-        self.viewport().update((part & area).toAlignedRect().adjusted(-1, 0, 1, 1))
-
     def paintEvent(self, event: QPaintEvent) -> None:
         """Let the owner bring its curves up to date first: only a plot that is seen is drawn."""
         painter = QPainter(self.viewport())
@@ -204,7 +198,7 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
             painter.drawPixmap(0, 0, self._frame)
             return
         painter.drawPixmap(0, 0, self._ground)
-        self._paint_on(painter, area, self.front, part)
+        self._paint_on(painter, area, self.front)
 
     def fit(self) -> None:
         """Fit the view into the size that the canvas has now."""
@@ -215,6 +209,12 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
     def release(self) -> None:
         """Give the memory of the axes' image back until it is painted again; the last frame stays."""
         self._ground, self._ground_area = QPixmap(), QRectF()
+
+    def restyle(self, ground: QColor) -> None:
+        """Paint all anew on this ground, without a turn: the last frame has other colours than what is around it."""
+        self.setBackground(ground)
+        self._frame = QPixmap()
+        self.renew()
 
     def renew(self) -> None:
         """Paint the axes and what is behind the curves anew."""
@@ -232,12 +232,9 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         painter.end()
         return ground
 
-    def _paint_on(
-        self, painter: QPainter, area: QRectF, layers: Sequence[Paintable], part: QRectF | None = None
-    ) -> None:
-        """Paint layers on the view, or on what of it is in a part of the canvas."""
-        whole = area.adjusted(0, 0, 0.5, 0.5)
-        painter.setClipRect(whole if part is None else whole & part)
+    def _paint_on(self, painter: QPainter, area: QRectF, layers: Sequence[Paintable]) -> None:
+        """Paint layers on the view."""
+        painter.setClipRect(area.adjusted(0, 0, 0.5, 0.5))
         for layer in layers:
             layer.paint(painter, area)
 

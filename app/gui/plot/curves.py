@@ -5,6 +5,7 @@ columns of an array takes 0.1 ms whatever the curve.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,12 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QPoint, QRectF
 from PySide6.QtGui import QColor, QImage, QPainter
 
-from app.analysis.strokes import ColumnIndices, Stroke
+from app.analysis.strokes import ColumnIndices, Stroke, continued_stroke
+from app.gui.plot.overlays import MarkedLine
+from app.gui.theme import Theme
 from app.records import Floats
+from app.viewmodels.charts.palette import dash_pattern
+from app.viewmodels.plot.model import CurveSource, Look, ShiftedCurve, Span
 
 if TYPE_CHECKING:
     import pyqtgraph as pg
@@ -24,10 +29,6 @@ Dash = tuple[int, ...]
 
 _MAX_BYTE_ROWS = 254
 """Rows are counted in one byte where they fit, two otherwise; one number is kept for "nowhere"."""
-_DOT_REACH = 2
-"""A changed column changes what is painted so many columns beside it: one that stands alone is painted wider."""
-_FEW_COLUMNS = 64
-"""So many columns are drawn one by one; arrays cost less only for more of them."""
 _RASTERS = 4
 """Plots of so many sizes are painted in turn without making arrays anew."""
 
@@ -82,10 +83,7 @@ def _raster(rows: int, columns: int) -> _Raster:
 
 
 class Curves:
-    """The strokes of one plot, first to last, behind nothing but the marks.
-
-    Their image is kept: as the time goes on it is moved by whole columns, and only those that changed are drawn.
-    """
+    """The strokes of one plot, first to last, behind nothing but the marks; their image is kept while they stand."""
 
     def __init__(self, view: "pg.ViewBox") -> None:
         self._view = view
@@ -94,96 +92,52 @@ class Curves:
 
     def release(self) -> None:
         """Give the memory of the image back until it is painted again."""
-        self._shown: tuple[Drawn, ...] = ()
-        self._moved: tuple[int, range] | None = None
+        self._rendered: tuple[Drawn, ...] = ()
         self._image = QImage()
-        self._pixels: NDArray[np.uint32] = np.empty((0, 0), dtype=np.uint32)
         self._rendered_as: tuple[float, float, int, float] = (0.0, 0.0, 0, 0.0)
 
-    def set_strokes(self, strokes: Sequence[Drawn]) -> range | None:
-        """Replace all curves, each with its colour and its dash; the caller has them painted.
-
-        Returns:
-            The pixel columns that look different from those that were painted last; None for all.
-        """
+    def set_strokes(self, strokes: Sequence[Drawn]) -> None:
+        """Replace all curves, each with its colour and its dash; the caller has them painted."""
         self._strokes = tuple(strokes)
-        self._moved = _moved(self._shown, self._strokes)
-        return self._moved[1] if self._moved is not None and self._moved[0] == 0 else None
 
     def paint(self, painter: QPainter, area: QRectF) -> None:
-        """Lay the image over the view, brought up to date where curves, range or size have changed."""
+        """Lay the image over the view, drawn anew where curves, range or size have changed."""
         if not self._strokes:
             return
         ratio = painter.device().devicePixelRatioF()
         bottom, top = self._view.viewRange()[1]
         rendered_as = (bottom, top, max(2, round(area.height() * ratio)), ratio)
-        if rendered_as != self._rendered_as or self._strokes is not self._shown:
-            moved = self._moved if rendered_as == self._rendered_as else None
-            self._shown, self._rendered_as = self._strokes, rendered_as
-            if moved is None or len(moved[1]) > _FEW_COLUMNS:
-                self._render()
-            elif moved[1]:
-                self._render_columns(*moved)
+        if rendered_as != self._rendered_as or self._strokes is not self._rendered:
+            self._rendered, self._rendered_as = self._strokes, rendered_as
+            self._render()
         painter.drawImage(QPoint(round(area.left()), round(area.top())), self._image)
 
     def _render(self) -> None:
         """Draw all columns."""
         _, _, rows, ratio = self._rendered_as
-        columns = len(self._shown[0][0].low)
-        raster = _raster(rows, columns)
+        raster = _raster(rows, len(self._rendered[0][0].low))
         pixels = self._colours()
         colours = sorted(set(pixels))
-        firsts, lengths = self._extents(range(columns))
+        firsts, lengths = self._extents()
         for index, pixel in enumerate(pixels):
             raster.draw(firsts[index], lengths[index], colours.index(pixel) + 1, over=index > 0)
         self._image = raster.image(colours)
         self._image.setDevicePixelRatio(ratio)
-        self._pixels = np.frombuffer(self._image.bits(), dtype=np.uint32).reshape(rows, columns)
-
-    def _render_columns(self, shift: int, columns: range) -> None:
-        """Move all columns to the left, and draw these anew."""
-        if shift:
-            line = self._pixels.reshape(-1)  # rows one after the other: what comes in at the right is drawn anew
-            line[:-shift] = line[shift:]
-        pixels = self._colours()
-        firsts, lengths = (each.astype(np.intp).tolist() for each in self._extents(columns))
-        drawn = np.zeros((len(columns), len(self._pixels)), dtype=np.uint32)
-        for index in sorted(range(len(pixels)), key=lambda index: pixels[index]):
-            for column, first, length in zip(drawn, firsts[index], lengths[index], strict=True):
-                column[first : first + length] = pixels[index]
-        self._pixels[:, columns.start : columns.stop] = drawn.T
 
     def _colours(self) -> list[int]:
         """Return the pixel of each curve. Of two colours the more opaque, then the larger one is seen."""
-        return [_premultiplied(colour) for _, colour, _ in self._shown]
+        return [_premultiplied(colour) for _, colour, _ in self._rendered]
 
-    def _extents(self, columns: range) -> tuple[Floats, Floats]:
-        """Return the uppermost row of every curve in these columns, and how many rows it takes."""
+    def _extents(self) -> tuple[Floats, Floats]:
+        """Return the uppermost row of every curve in each column, and how many rows it takes."""
         bottom, top, rows, ratio = self._rendered_as
-        lines = [line for line, *_ in self._shown]
-        firsts, lengths = _row_extents(lines, bottom, top, rows, round(ratio), columns)
-        for (line, _, dash), length in zip(self._shown, lengths, strict=True):
+        firsts, lengths = _row_extents([line for line, *_ in self._rendered], bottom, top, rows, round(ratio))
+        for (line, _, dash), length in zip(self._rendered, lengths, strict=True):
             if dash:
                 gaps = _dash_gaps(dash, line, round(ratio))
                 gaps[np.clip(np.add.outer(line.dots, (-1, 0, 1)), 0, len(gaps) - 1)] = False
-                length[gaps[columns.start : columns.stop]] = 0
+                length[gaps] = 0
         return firsts, lengths
-
-
-def _moved(before: Sequence[Drawn], after: Sequence[Drawn]) -> tuple[int, range] | None:
-    """Return by how many columns all curves have moved, and which then look different; None if all may."""
-    if not before or [each[1:] for each in before] != [each[1:] for each in after]:
-        return None
-    changes = [new.changed_since(old) for (old, *_), (new, *_) in zip(before, after, strict=True)]
-    known = [each for each in changes if each is not None]
-    shift = known[0][0] if known else 0
-    if len(known) < len(changes) or any(each[0] != shift for each in known):
-        return None
-    changed = [columns for _, columns in known if columns]
-    if not changed:
-        return shift, range(0)
-    first, stop = min(each.start for each in changed), max(each.stop for each in changed)
-    return shift, range(max(0, first - _DOT_REACH), min(len(after[0][0].low), stop + _DOT_REACH))
 
 
 def _premultiplied(colour: QColor) -> int:
@@ -194,24 +148,21 @@ def _premultiplied(colour: QColor) -> int:
 
 
 def _row_extents(
-    lines: Sequence[Stroke], bottom: float, top: float, rows: int, thickness: int, columns: range
+    lines: Sequence[Stroke], bottom: float, top: float, rows: int, thickness: int
 ) -> tuple[Floats, Floats]:
-    """Return the uppermost row of every stroke in these columns, and how many rows it takes.
+    """Return the uppermost row of every stroke in each column, and how many rows it takes.
 
     Both of shape (strokes, columns). On screens with several device pixels to one, a level line is as thick as one.
     """
     scale = (rows - 1) / ((top - bottom) or 1.0)
-    before = max(0, columns.start - 1)
-    around = slice(before, columns.stop + 1)
-    ends = np.array([[line.high[around] for line in lines], [line.low[around] for line in lines]])
+    ends = np.array([[line.high for line in lines], [line.low for line in lines]])
     np.multiply(np.subtract(top, ends, out=ends), scale, out=ends)  # in place: many curves take a megabyte
     first, end = np.rint(ends, out=ends)
     end += thickness
     for line, upper, lower in zip(lines, first, end, strict=True):
         if len(line.dots):
-            _widen(line.dots[(line.dots >= before) & (line.dots <= columns.stop)] - before, upper, lower)
-    wanted = np.s_[:, columns.start - before : columns.stop - before]
-    first, end = (np.fmin(np.fmax(edge, 0, out=edge), rows, out=edge) for edge in (first[wanted], end[wanted]))
+            _widen(line.dots, upper, lower)
+    first, end = (np.fmin(np.fmax(edge, 0, out=edge), rows, out=edge) for edge in (first, end))
     return first, np.fmax(np.subtract(end, first, out=end), 0, out=end)
 
 
@@ -229,3 +180,140 @@ def _dash_gaps(dash: Dash, line: Stroke, thickness: int) -> NDArray[np.bool_]:
     number = round(line.start / line.width) + np.arange(len(line.low))
     turn = np.searchsorted(ends, number % ends[-1], side="right")
     return np.asarray(turn % 2 == 1)
+
+
+_SOLID, _EDGE, _FAINT, _SHADE = 255, 150, 80, 45
+"""Opacity of a line, of the edges of a spread, of what lies behind a smoothed or raised line, and within a spread."""
+_REACH_COLUMNS = 4
+"""Pixel columns at both sides of the pointer in which a curve is looked for."""
+
+Spread = tuple[CurveSource, CurveSource]
+"""The lowest and the highest of several curves."""
+
+
+@dataclass(slots=True)
+class PanelCurve:
+    """A curve and what is drawn of it, the line last, each with its opacity; nothing until it is seen.
+
+    Strokes that are not `current` are those of earlier data or another range of time.
+    """
+
+    colour: int
+    label: str
+    source: CurveSource
+    mark: str = ""
+    spread: Spread | None = None
+    strokes: list[tuple[Stroke, int]] = field(default_factory=list)
+    current: bool = False
+
+    @property
+    def line(self) -> Stroke | None:
+        """The line as it was drawn last; None before that."""
+        return self.strokes[-1][0] if self.strokes else None
+
+    def take_over(self, before: "PanelCurve") -> None:
+        """Keep what was drawn of the same curve when it was shorter."""
+        if (_unshifted(before.source), before.spread) == (_unshifted(self.source), None):
+            self.strokes = before.strokes
+
+    def draw(self, look: Look, span: Span, columns: int) -> None:
+        """Make the strokes of a range of time, as the user wants to see them."""
+        source = _unshifted(self.source)
+        origin = self.source.origin_s if isinstance(self.source, ShiftedCurve) else 0.0
+
+        def stroke(source: CurveSource, before: Stroke | None = None) -> Stroke:
+            return continued_stroke(before, source.window, span[0] + origin, span[1] + origin, columns)
+
+        raw = stroke(look.drawn(source), self.strokes[0][0] if len(self.strokes) == 1 else None)
+        smoothed = look.smoothed(source)
+        self.strokes = [(raw, _SOLID if smoothed is None else _FAINT)]
+        if smoothed is not None:
+            self.strokes.append((stroke(smoothed), _SOLID))
+        if self.spread is not None:
+            low, high = (stroke(look.drawn(_unshifted(edge))) for edge in self.spread)
+            self.strokes[:0] = [(_between(low, high), _SHADE), (low, _EDGE), (high, _EDGE)]
+        self.current = True
+
+
+def _unshifted(source: CurveSource) -> CurveSource:
+    """Return a curve on its own clock."""
+    return ShiftedCurve(source.source, 0.0, source.scale) if isinstance(source, ShiftedCurve) else source
+
+
+def _between(low: Stroke, high: Stroke) -> Stroke:
+    """Return what fills the room between two lines."""
+    return replace(low, high=high.high, top=high.top, dots=low.dots[:0])
+
+
+class DrawnCurves(dict[str, PanelCurve]):
+    """Curves by key, in the order they came; drawn anew where data, range or look have changed."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self.look = Look()
+        self.hidden: frozenset[str] = frozenset()
+        self.raised = ""
+
+    def shown_keys(self) -> tuple[str, ...]:
+        """Return the keys of the curves that are not hidden."""
+        return tuple(key for key in self if key not in self.hidden)
+
+    def __setitem__(self, key: str, curve: PanelCurve) -> None:
+        """Set one curve, or its data."""
+        if key in self:
+            curve.take_over(self[key])
+        super().__setitem__(key, curve)
+
+    def redraw(self, *, moved: bool = False) -> None:
+        """Draw every curve anew the next time; of those that only `moved` what is still in view is kept."""
+        for curve in self.values():
+            curve.current = False
+            if not moved:
+                curve.strokes = []
+
+    def draw(self, span: Span, columns: int) -> list[tuple[Stroke, QColor, Dash]]:
+        """Return all strokes of a range of time, each with its colour and its dash."""
+        drawn: list[tuple[Stroke, QColor, Dash]] = []
+        for key in self.shown_keys():
+            curve = self[key]
+            if not curve.current:
+                curve.draw(self.look, span, columns)
+            share = _FAINT / _SOLID if self._is_faint(key) else 1.0
+            for stroke, opacity in curve.strokes:
+                colour = self._theme.curve_colour(curve.colour)
+                if share * opacity < _SOLID:
+                    colour.setAlpha(round(share * opacity))
+                drawn.append((stroke, colour, dash_pattern(curve.colour)))
+        return drawn
+
+    def marked(self) -> list[MarkedLine]:
+        """Return the lines that were drawn and have a mark; faint ones have none."""
+        curves = [self[key] for key in self.shown_keys() if not self._is_faint(key)]
+        return [
+            MarkedLine(curve.line, self._theme.curve_colour(curve.colour), curve.mark)
+            for curve in curves
+            if curve.mark and curve.line is not None
+        ]
+
+    def nearest(self, share: float, value: float, reach: float) -> str:
+        """Return the key of the curve nearest to a position, as it is drawn; "" where none is within reach.
+
+        `share` is on the width, from 0 to 1; value and reach are in the unit of the axis.
+        """
+        distances = {}
+        for key in self.shown_keys():
+            line = self[key].line
+            if line is None:
+                continue
+            at = int(share * len(line.low))
+            seen = slice(max(0, at - _REACH_COLUMNS), max(0, at + _REACH_COLUMNS + 1))
+            away = np.fmax(np.fmax(line.low[seen] - value, value - line.high[seen]), 0.0)
+            if np.isfinite(away).any():
+                distances[key] = float(np.nanmin(away))
+        key = min(distances, key=lambda key: distances[key], default="")
+        return key if key and distances[key] <= reach else ""
+
+    def _is_faint(self, key: str) -> bool:
+        """Return whether another curve is raised."""
+        return self.raised != key and self.raised in self

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPainter, QPaintEvent, QPen, QRegion
+from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, ink_on, tabular_font
@@ -69,8 +69,7 @@ class Legend(QWidget):
         if entry is None or entry.value == text:
             return
         entry.value = text
-        fits = QFontMetrics(tabular_font()).horizontalAdvance(text) <= entry.value_width
-        self.update(self._value_area(key) if fits and self._arranged else self.rect())
+        self.update()
         self.setAccessibleDescription(self.text())
 
     def remove(self, key: str) -> None:
@@ -102,7 +101,7 @@ class Legend(QWidget):
         if key is not None and event.button() == Qt.MouseButton.LeftButton:
             self.clicked.emit(key)
 
-    def paintEvent(self, event: QPaintEvent) -> None:
+    def paintEvent(self, _event: QPaintEvent) -> None:
         """Paint all entries that fit, each in its place."""
         painter = QPainter(self)
         painter.setFont(tabular_font())
@@ -114,8 +113,7 @@ class Legend(QWidget):
             self._arranged = arranged
             self._arrange(metrics)
         for key, area in self._areas.items():
-            if area.intersects(event.rect()):
-                self._paint_entry(painter, key, area, event.region())
+            self._paint_entry(painter, key, area)
         painter.end()
 
     def _arrange(self, metrics: QFontMetrics) -> None:
@@ -128,12 +126,12 @@ class Legend(QWidget):
             self._has_names = self.all_or_none or _line_width(widths.values()) <= self.width()
         if not self._has_names:
             widths |= {key: swatch_width(entry.colour) for key, entry in self._entries.items() if entry.mark}
-        shown = list(widths)
-        while shown and _line_width(widths[key] for key in shown) > self.width():
-            shown = [] if self.all_or_none else shown[:-1]
+        visible_keys = list(widths)
+        while visible_keys and _line_width(widths[key] for key in visible_keys) > self.width():
+            visible_keys = [] if self.all_or_none else visible_keys[:-1]
         right = self.width()
         self._areas = {}
-        for key in reversed(shown):
+        for key in reversed(visible_keys):
             self._areas[key] = QRect(right - widths[key], 0, widths[key], self.height())
             right -= widths[key] + _ENTRY_GAP
 
@@ -144,18 +142,10 @@ class Legend(QWidget):
         room = GRID + entry.value_width if value and entry.value_width else 0
         return swatch_width(entry.colour) + GRID // 2 + metrics.horizontalAdvance(entry.label) + room
 
-    def _value_area(self, key: str) -> QRect:
-        """Return where the value of an entry is; empty where there is no room for it."""
-        area, width = self._areas.get(key), self._entries[key].value_width
-        if area is None or not self._has_values:
-            return QRect()
-        return QRect(area.right() + 1 - width, 0, width, area.height())
-
-    def _paint_entry(self, painter: QPainter, key: str, area: QRect, part: QRegion) -> None:
+    def _paint_entry(self, painter: QPainter, key: str, area: QRect) -> None:
         entry = self._entries[key]
         text_area = area.adjusted(swatch_width(entry.colour) + GRID // 2, 0, 0, 0)
-        if part.intersects(area.adjusted(0, 0, -entry.value_width if self._has_values else 0, 0)):
-            self._paint_name(painter, key, area, text_area)
+        self._paint_name(painter, key, area, text_area)
         if self._has_values:
             painter.setPen(QColor(self._theme.colours.text))
             painter.drawText(text_area, RIGHT, entry.value)
@@ -239,7 +229,7 @@ class Readout(QWidget):
 
     def text(self) -> str:
         """Return its text, or nothing while it is hidden."""
-        return ", ".join(f"{each.label} {each.value}" for each in self._readings) if self.isVisible() else ""
+        return ", ".join(f"{reading.label} {reading.value}" for reading in self._readings) if self.isVisible() else ""
 
     def show_readings(self, readings: Sequence[Reading], at: QPoint) -> None:
         """Show these next to a position of the parent, on the side that has room; none hide it."""
@@ -290,8 +280,8 @@ class Readout(QWidget):
 
     def _column_width(self) -> int:
         metrics = self.fontMetrics()
-        label = min(_MAX_NAME_PX, max(metrics.horizontalAdvance(each.label) for each in self._readings))
-        value = max(metrics.horizontalAdvance(each.value) for each in self._readings)
+        label = min(_MAX_NAME_PX, max(metrics.horizontalAdvance(reading.label) for reading in self._readings))
+        value = max(metrics.horizontalAdvance(reading.value) for reading in self._readings)
         return _SWATCH_SPACE + label + value + 4 * GRID
 
     def _row_height(self) -> int:

@@ -1,7 +1,6 @@
 """The stack of plots with one time axis and crosshair: of a live, replayed or stored run, or of compared runs."""
 
-import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,12 +11,11 @@ from PySide6.QtWidgets import QGridLayout, QWidget
 from app.gui.plot.legend import Reading, Readout
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.pacing import PaintTurns
-from app.viewmodels.plot.model import Panel, Plots, Span, panned, zoomed
+from app.viewmodels.plot.model import Panel, Plots, Span, limited
 
 if TYPE_CHECKING:
-    from app.gui.plot.panel_slot import PanelSlot
     from app.gui.plot.time_panel import TimePanel
-    from app.viewmodels.plot.look import Look
+    from app.viewmodels.plot.model import Look
 
 _CROSSHAIR_STEP, _PAN_STEP = 0.01, 0.1
 """The part of the window by which an arrow moves the crosshair, and with Shift the view."""
@@ -57,15 +55,15 @@ class StackKeys(QObject):
         start, end = stack.span
         middle = (start + end) / 2 if stack.crosshair is None else stack.crosshair
         if key in _SIDEWAYS and event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
-            stack.panned.emit(_SIDEWAYS[key] * _PAN_STEP * (end - start))
+            stack.pan(_SIDEWAYS[key] * _PAN_STEP * (end - start))
         elif key in _SIDEWAYS:
             stack.set_crosshair(min(max(middle + _SIDEWAYS[key] * _CROSSHAIR_STEP * (end - start), start), end))
         elif key in _ZOOMS:
-            stack.zoomed.emit(_ZOOMS[key], middle)
+            stack.zoom(_ZOOMS[key], middle)
         elif key in _CURVES:
             self._raise_next(_CURVES[key])
-        elif key in _PLOTS and stack.shown:
-            self._choose_plot((max(self._index, -1 if _PLOTS[key] > 0 else 0) + _PLOTS[key]) % len(stack.shown))
+        elif key in _PLOTS and stack.visible_plots:
+            self._choose_plot((max(self._index, -1 if _PLOTS[key] > 0 else 0) + _PLOTS[key]) % len(stack.visible_plots))
         else:
             return self._act_on_plot(key)
         return True
@@ -74,10 +72,10 @@ class StackKeys(QObject):
         stack = self._stack
         if key == Qt.Key.Key_Escape and self._has_something_to_end():
             self._end_innermost()
-        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and 0 <= self._index < len(stack.shown):
-            stack.maximise(stack.shown[self._index])
-        elif key == Qt.Key.Key_Menu and stack.shown:
-            plot = stack.shown[max(0, min(self._index, len(stack.shown) - 1))]
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and 0 <= self._index < len(stack.visible_plots):
+            stack.maximise(stack.visible_plots[self._index])
+        elif key == Qt.Key.Key_Menu and stack.visible_plots:
+            plot = stack.visible_plots[max(0, min(self._index, len(stack.visible_plots) - 1))]
             plot.show_menu(plot.mapToGlobal(QPoint(0, 0)))
         else:
             return False
@@ -85,13 +83,13 @@ class StackKeys(QObject):
 
     def _raise_next(self, by: int) -> None:
         """Raise the curve after the one raised now, then none."""
-        keys = list(dict.fromkeys(["", *(key for plot in self._stack.shown for key in plot.shown_keys())]))
+        keys = list(dict.fromkeys(["", *(key for plot in self._stack.visible_plots for key in plot.shown_keys())]))
         now = keys.index(self._stack.raised) if self._stack.raised in keys else 0
         self._stack.raise_curve(keys[(now + by) % len(keys)])
 
     def _choose_plot(self, index: int) -> None:
         self._index = index
-        for number, plot in enumerate(self._stack.shown):
+        for number, plot in enumerate(self._stack.visible_plots):
             plot.head.mark_current(number == index)
 
     def _has_something_to_end(self) -> bool:
@@ -109,43 +107,39 @@ class StackKeys(QObject):
             stack.maximise(None)
 
 
-_STEP_S = 1.0
-"""How often live plots move where the user wants little motion."""
-
-
 class PanelGrid(QGridLayout):
     """Places plots row by row; where the last row would not be full, the first plot takes the room that is over."""
 
     def __init__(self, parent: QWidget, *, scrolls: bool) -> None:
         super().__init__(parent)
         self._scrolls = scrolls
-        self._shown, self._columns = 0, 1
+        self._count, self._columns = 0, 1
         self.setContentsMargins(0, 0 if scrolls else GRID // 2, 0, 0)
         self.setHorizontalSpacing(3 * GRID)
         self.setVerticalSpacing(GRID if scrolls else GRID // 2)
 
-    def arrange(self, plots: "Sequence[TimePanel]", shown: int, columns: int) -> None:
+    def arrange(self, plots: "Sequence[TimePanel]", count: int, columns: int) -> None:
         """Place the first plots, and hide the others.
 
         Those that are not made yet are placed one by one.
         """
-        self._shown, self._columns = shown, columns
-        rows = -(-shown // columns)
+        self._count, self._columns = count, columns
+        rows = -(-count // columns)
         for index in range(max(self.rowCount(), self.columnCount(), rows, columns)):
             self.setRowStretch(index, int(index < rows))
             self.setColumnStretch(index, int(index < columns))
-        for spare in plots[shown:]:
+        for spare in plots[count:]:
             self.removeWidget(spare)
             spare.hide()
-        for index, plot in enumerate(plots[:shown]):
+        for index, plot in enumerate(plots[:count]):
             self.place(index, plot)
 
     def place(self, index: int, plot: "TimePanel") -> None:
         """Place one plot; the lowest have the times below them, the highest too where those may be out of sight."""
-        in_last_row = self._shown % self._columns
+        in_last_row = self._count % self._columns
         spare_columns = self._columns - in_last_row if in_last_row else 0
         row, column = divmod(index + (spare_columns if index else 0), self._columns)
-        plot.show_times(index >= self._shown - self._columns or (self._scrolls and row == 0))
+        plot.show_times(index >= self._count - self._columns or (self._scrolls and row == 0))
         self.removeWidget(plot)
         self.addWidget(plot, row, column, 1, 1 if index else 1 + spare_columns)
 
@@ -154,8 +148,8 @@ class PanelStack(QWidget):
     """Show `Plots` in columns. Plots are made as they are needed, and stay.
 
     With `staggered` the plots scroll, one is drawn in each turn of the event loop, then `drawn` comes. Otherwise all
-    that changed is drawn at once, but one new plot in each turn. `zoomed`, `panned` and `range_requested` tell what the
-    user asks for, in times of the axis; plots with named ranges follow by themselves. `moved` comes with another
+    that changed is drawn at once, but one new plot in each turn. `range_requested` tells which
+    range of the axis the user asks for; plots with named ranges show it by themselves. `moved` comes with another
     window, `crosshair_moved` with its time or None, `curve_clicked` with the key of a curve in a legend, `changed` with
     whatever else is shown, `detach_requested` with the key of a panel, "" for all. `span` is the range that is shown,
     `crosshair` its time or None, `readout` has the values next to the pointer, `hidden` the keys of curves that are not
@@ -164,8 +158,6 @@ class PanelStack(QWidget):
     Thread: GUI only.
     """
 
-    zoomed = Signal(float, float)
-    panned = Signal(float)
     range_requested = Signal(float, float)
     moved = Signal()
     crosshair_moved = Signal(object)
@@ -182,7 +174,7 @@ class PanelStack(QWidget):
         self._alone, self._columns = "", 1
         self.span: Span = (0.0, 1.0)
         self._fit = False
-        self._slots: list[PanelSlot] = []
+        self._panels: list[TimePanel] = []
         self._looks: dict[str, Look] = {}
         self.hidden: frozenset[str] = frozenset()
         self.raised = ""
@@ -196,15 +188,12 @@ class PanelStack(QWidget):
         self._grid = PanelGrid(self, scrolls=staggered)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Plots")
-        self.zoomed.connect(lambda factor, at: self._move(zoomed(self.span, factor, at, self._plots.extent)))
-        self.panned.connect(lambda by: self._move(panned(self.span, by, self._plots.extent)))
-        self.range_requested.connect(lambda start, end: self._move((start, end)))
         StackKeys(self)
 
     @property
-    def shown(self) -> "list[TimePanel]":
+    def visible_plots(self) -> "list[TimePanel]":
         """The plots that show a panel, in order."""
-        return [slot.plot for slot in self._slots[: len(self._plots.panels)]]
+        return self._panels[: len(self._plots.panels)]
 
     @property
     def shown_range(self) -> str:
@@ -228,7 +217,7 @@ class PanelStack(QWidget):
 
     def panel(self, key: str) -> "TimePanel":
         """Return the plot of the panel with that key."""
-        return next(slot.plot for slot in self._slots[: len(self._plots.panels)] if slot.key == key)
+        return next(plot for plot in self._panels[: len(self._plots.panels)] if plot.key == key)
 
     def show_plots(self, plots: Plots) -> None:
         """Show these plots with all their curves, drawing only what changed; one alone if the user wants it so."""
@@ -236,7 +225,7 @@ class PanelStack(QWidget):
         alone = tuple(panel for panel in plots.panels if panel.key == self._alone)
         if alone:
             plots = replace(plots, panels=alone, columns=1)
-        most = len(plots.panels) if self._staggered else len(self._slots) + 1
+        most = len(plots.panels) if self._staggered else len(self._panels) + 1
         if len(plots.panels) > most:
             plots = replace(plots, panels=plots.panels[:most])
             self._draw_timer.start()
@@ -247,7 +236,7 @@ class PanelStack(QWidget):
         if self._staggered:
             self._start()
             return
-        while len(self._slots) < len(plots.panels):
+        while len(self._panels) < len(plots.panels):
             self._add_plot()
         if laid_out != (len(plots.panels), plots.columns):
             self._lay_out()
@@ -256,7 +245,7 @@ class PanelStack(QWidget):
 
     def maximise(self, plot: "TimePanel | None") -> None:
         """Show one plot alone; None, or the one that is alone already, shows all again."""
-        self._alone = next((slot.key for slot in self._slots if slot.plot is plot and not self.maximised), "")
+        self._alone = "" if plot is None or self.maximised else plot.key
         self._show_again()
 
     def set_columns(self, columns: int) -> None:
@@ -269,10 +258,25 @@ class PanelStack(QWidget):
     def show_range(self, span: Span) -> None:
         """Show another range of the axis; a y that is free follows what is in view."""
         self.span, self._fit = span, True
-        for plot in self.shown:
+        for plot in self.visible_plots:
             plot.set_x_range(*span, fit=True)
         self.moved.emit()
         self.changed.emit()
+
+    def move_to(self, start: float, end: float) -> None:
+        """Show another range, as the user asks; where the owner of the plots moves the view, tell it."""
+        if self._plots.ranges:
+            self.show_range(limited((start, end), self._plots.full_range))
+        else:
+            self.range_requested.emit(start, end)
+
+    def zoom(self, factor: float, at: float) -> None:
+        """Show `factor` times as much; a time on the axis keeps its place."""
+        self.move_to(at + (self.span[0] - at) * factor, at + (self.span[1] - at) * factor)
+
+    def pan(self, by: float) -> None:
+        """Move along the axis."""
+        self.move_to(self.span[0] + by, self.span[1] + by)
 
     def show_named_range(self, name: str) -> None:
         """Show one of the ranges that the plots offer."""
@@ -281,23 +285,23 @@ class PanelStack(QWidget):
     def hide_curves(self, keys: Collection[str]) -> None:
         """Show every curve but these, in all panels."""
         self.hidden = frozenset(keys)
-        for slot in self._slots[: len(self._plots.panels)]:
-            slot.hide_curves(self.hidden)
+        for plot in self.visible_plots:
+            plot.hide_curves(self.hidden)
         self.changed.emit()
 
     def raise_curve(self, key: str) -> None:
         """Let the curves with this key stand out in all panels; "" for none."""
         self.raised = key
-        for plot in self.shown:
+        for plot in self.visible_plots:
             plot.raise_curve(key)
 
     def set_crosshair(self, position: float | None) -> None:
         """Put the crosshair at a time of the axis, over all plots, with the values there; None removes it."""
         self.crosshair = position
         self.readout.show_readings((), QPoint())
-        for slot, panel in zip(self._slots, self._plots.panels, strict=False):
-            slot.plot.set_crosshair(position)
-            self._show_values(slot, panel)
+        for plot, panel in zip(self._panels, self._plots.panels, strict=False):
+            plot.set_crosshair(position)
+            self._show_values(plot, panel)
         self.crosshair_moved.emit(position)
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -312,11 +316,6 @@ class PanelStack(QWidget):
         """Remove the crosshair, which goes with the keyboard."""
         super().focusOutEvent(event)
         self.set_crosshair(None)
-
-    def _move(self, span: Span) -> None:
-        """Show another range, unless the owner of the plots moves the view."""
-        if self._plots.ranges:
-            self.show_range(span)
 
     def _hover(self, plot: "TimePanel", time: float, value: float) -> None:
         self._hovered = plot
@@ -343,7 +342,7 @@ class PanelStack(QWidget):
             self.drawn.emit()
 
     def _draw_next(self) -> None:
-        if len(self._slots) < len(self._plots.panels):
+        if len(self._panels) < len(self._plots.panels):
             self._add_plot()
             self._lay_out()  # none is drawn before all have their size
             return
@@ -355,10 +354,9 @@ class PanelStack(QWidget):
             self.drawn.emit()
 
     def _add_plot(self) -> None:
-        from app.gui.plot.panel_slot import PanelSlot
         from app.gui.plot.time_panel import TimePanel  # with pyqtgraph, which the first paint does not wait for
 
-        plot = TimePanel("", "", self._theme)
+        plot = TimePanel("", "", self._theme, self._looks)
         canvas = plot.plot
         canvas.interactive = True
         canvas.scrolls = plot.legend.all_or_none = self._staggered
@@ -366,76 +364,41 @@ class PanelStack(QWidget):
         canvas.hovered.connect(lambda time, value: self._hover(plot, time, value))
         canvas.left.connect(self._leave)
         canvas.pressed.connect(self.setFocus)
-        canvas.zoomed.connect(self.zoomed)
-        canvas.dragged.connect(self.panned)
+        canvas.zoomed.connect(self.zoom)
+        canvas.dragged.connect(self.pan)
         canvas.opened.connect(lambda: self.maximise(plot))
         plot.legend.clicked.connect(self.curve_clicked)
-        slot = PanelSlot(plot, self._looks)
-        self._slots.append(slot)
-        slot.offer("Show this plot &alone, or all again", lambda: self.maximise(plot))
-        slot.offer("Open in a &window of its own", lambda: self.detach_requested.emit(slot.key))
-        slot.offer("Open a&ll plots in a window", lambda: self.detach_requested.emit(""))
+        self._panels.append(plot)
+        offers: dict[str, Callable[[], None]] = {
+            "Show this plot &alone, or all again": lambda: self.maximise(plot),
+            "Open in a &window of its own": lambda: self.detach_requested.emit(plot.key),
+            "Open a&ll plots in a window": lambda: self.detach_requested.emit(""),
+        }
+        for text, act in offers.items():
+            plot.addAction(text).triggered.connect(lambda _=False, act=act: act())
 
     def _lay_out(self) -> None:
-        self._grid.arrange([slot.plot for slot in self._slots], len(self._plots.panels), self._columns)
+        self._grid.arrange(self._panels, len(self._plots.panels), self._columns)
 
     def _draw(self, index: int) -> None:
-        slot, panel = self._slots[index], self._plots.panels[index]
-        slot.plot.set_x_range(*self.span, fit=self._fit)
-        slot.draw(panel, self._plots, self.hidden)
-        slot.plot.set_crosshair(self.crosshair)
-        slot.plot.raise_curve(self.raised)
-        self._show_values(slot, panel)
-        slot.plot.setVisible(True)
-        slot.plot.refresh()
+        plot, panel = self._panels[index], self._plots.panels[index]
+        plot.set_x_range(*self.span, fit=self._fit)
+        plot.show_panel(panel, self._plots, self.hidden)
+        plot.name_bands(named=index == 0)
+        plot.set_crosshair(self.crosshair)
+        plot.raise_curve(self.raised)
+        self._show_values(plot, panel)
+        plot.setVisible(True)
+        plot.refresh()
 
-    def _show_values(self, slot: "PanelSlot", panel: Panel) -> None:
+    def _show_values(self, plot: "TimePanel", panel: Panel) -> None:
         """Write the values into the legend; next to the pointer that of the raised curve, or all without room there."""
         at_s = None if self.crosshair is None else self._plots.origin_s + self.crosshair
-        values = slot.show_values(panel, at_s)
-        if at_s is None or slot.plot is not self._hovered:
+        values = plot.show_values(panel, at_s)
+        if at_s is None or plot is not self._hovered:
             return
-        shown = [curve for curve in panel.curves if curve.key not in self.hidden]
-        raised = [curve for curve in shown if curve.key == self.raised]
-        if raised or (self._staggered and not slot.plot.legend.shows_values):
-            readings = [Reading(curve.colour, curve.label, values[curve.key], curve.mark) for curve in raised or shown]
+        curves = [curve for curve in panel.curves if curve.key not in self.hidden]
+        raised = [curve for curve in curves if curve.key == self.raised]
+        if raised or (self._staggered and not plot.legend.shows_values):
+            readings = [Reading(curve.colour, curve.label, values[curve.key], curve.mark) for curve in raised or curves]
             self.readout.show_readings(readings, self.mapFromGlobal(QCursor.pos()))
-
-
-class LivePlots(QObject):
-    """Shows plots that go on with the time: each at once, or with reduced motion the newest once a second.
-
-    What the user changes, another range or other plots, is always shown at once.
-
-    Thread: GUI only.
-    """
-
-    def __init__(self, stack: PanelStack, theme: Theme) -> None:
-        super().__init__(stack)
-        self._stack = stack
-        self._theme = theme
-        self._shown = self._newest = Plots()
-        self._shown_s = -_STEP_S
-        self._timer = QTimer(self, singleShot=True)
-        self._timer.timeout.connect(self._show)
-
-    def show_plots(self, plots: Plots) -> None:
-        """Show these plots, now or with the next step."""
-        self._newest = plots
-        left_s = self._shown_s + _STEP_S - time.monotonic()
-        if left_s <= 0 or not self._theme.reduces_motion or not _goes_on(self._shown, plots):
-            self._show()
-        elif not self._timer.isActive():
-            self._timer.start(round(1000 * left_s))
-
-    def _show(self) -> None:
-        self._timer.stop()
-        self._shown, self._shown_s = self._newest, time.monotonic()
-        self._stack.show_plots(self._newest)
-
-
-def _goes_on(before: Plots, after: Plots) -> bool:
-    """Return whether nothing has changed but the time."""
-    same = [([panel.key for panel in plots.panels], plots.columns, list(plots.ranges)) for plots in (before, after)]
-    steps = [late - early for early, late in zip(before.window, after.window, strict=True)]
-    return same[0] == same[1] and all(0 <= step < 2 * _STEP_S for step in steps)

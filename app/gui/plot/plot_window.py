@@ -1,8 +1,6 @@
-"""Parts of a screen in windows of their own, for another monitor; plots follow the stack that they were taken from."""
+"""Plots in windows of their own, for another monitor; they follow the stack that they were taken from."""
 
-from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Generic, TypeVar
 
 from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QHideEvent, QKeySequence, QShortcut
@@ -17,43 +15,53 @@ ALL_PLOTS = ""
 """In place of a panel's key: a window with all of them."""
 
 
-class DetachedWindow(QWidget):
-    """A part of a screen in a window of its own; it goes with the window around that screen."""
+class PlotWindow(QWidget):
+    """One panel of a stack, or all, in a window of its own, with the stack's range of time and crosshair.
+
+    It goes with the window around the stack.
+    """
 
     closed = Signal()
 
-    def __init__(self, source: QWidget, key: str, content: QWidget, theme: Theme, state: WindowState) -> None:
-        """Make the window, where one of that key was last."""
-        super().__init__(source.window(), Qt.WindowType.Window)
+    def __init__(self, stack: PanelStack, key: str, theme: Theme, state: WindowState, name: str) -> None:
+        """Show a panel of a stack, where a window of that key was last.
+
+        The key is that of a panel, or `ALL_PLOTS`; the name is that of what the plots are of.
+        """
+        super().__init__(stack.window(), Qt.WindowType.Window)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.key = key
+        self._source = stack
         self._state = state
+        self._name = name
+        self.plots = PanelStack(theme)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
-        layout.addWidget(content)
+        layout.addWidget(self.plots)
         resize_within_screen(self, 100 * GRID, 60 * GRID)
         self.restoreGeometry(QByteArray(state.read(f"geometry {key}", b"")))
-        for keys in ("Ctrl+W", "Escape"):
-            QShortcut(QKeySequence(keys), self).activated.connect(self.close)
-        QShortcut(QKeySequence("Ctrl+Q"), self).activated.connect(lambda: source.window().close())
-        source.window().installEventFilter(self)
+        self._connect()
         theme.apply_style_sheet(self)
+        self._update()
 
-    def show_title(self, part: str, source: str) -> None:
-        """Show in the title which part of what it has: plots of a run, a replay and a GPU may be open at once."""
-        self.setWindowTitle(f"{part} – {source} – VariantScope")
+    def name_source(self, name: str) -> None:
+        """Show in the title what the plots are of: those of a run, a replay and a GPU may be open at once."""
+        self._name = name
+        plots = self.plots.visible_plots
+        self.setWindowTitle(f"{plots[0].title if self.key and plots else 'Plots'} – {name} – VariantScope")
 
     def eventFilter(self, _window: QObject, event: QEvent) -> bool:
-        """Hide with the window around the source when that closes, which Qt does for dialogs alone."""
+        """Hide with the window around the stack when that closes, which Qt does for dialogs alone."""
         if event.type() == QEvent.Type.Hide and not event.spontaneous():
             self.hide()
         return False
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        """Say so."""
+        """Listen to the stack no more."""
         super().closeEvent(event)
+        self._source.changed.disconnect(self._update)
         self.closed.emit()
 
     def hideEvent(self, event: QHideEvent) -> None:
@@ -61,100 +69,41 @@ class DetachedWindow(QWidget):
         super().hideEvent(event)
         self._state.keep(f"geometry {self.key}", self.saveGeometry().data())
 
-
-Window = TypeVar("Window", bound=DetachedWindow)
-
-
-class DetachedWindows(QObject, Generic[Window]):
-    """The windows of one screen by their keys; those that were open are opened again when their parts are there."""
-
-    def __init__(self, source: QWidget, state: WindowState, make: Callable[[str], Window]) -> None:
-        """Remember which are open."""
-        super().__init__(source)
-        self._source = source
-        self._state = state
-        self._make = make
-        self._waiting = set(state.read("open", [], list[str]))
-        self.open: dict[str, Window] = {}
-
-    def show_window(self, key: str) -> None:
-        """Open the window of a key, or bring it to the front."""
-        if key not in self.open:
-            made = self.open[key] = self._make(key)
-            made.closed.connect(lambda: self._forget(key))
-            self._keep()
-        self.open[key].show()
-        self.open[key].raise_()
-
-    def show_remembered(self, there: Collection[str]) -> None:
-        """Open those that were open when the program ended and whose keys are there now."""
-        if self._source.window().isVisible():
-            for key in self._waiting & set(there):
-                self._waiting.discard(key)
-                self.show_window(key)
-
-    def _forget(self, key: str) -> None:
-        del self.open[key]
-        self._keep()
-
-    def _keep(self) -> None:
-        self._state.keep("open", [*self.open, *self._waiting])
-
-
-class PlotWindow(DetachedWindow):
-    """One panel of a stack, or all, in a window of its own, with the stack's range of time and crosshair."""
-
-    def __init__(self, stack: PanelStack, key: str, theme: Theme, state: WindowState, name: str) -> None:
-        """Show a panel of a stack.
-
-        The key is that of a panel, or `ALL_PLOTS`.
-        """
-        self._name = name
-        self.plots = PanelStack(theme)
-        super().__init__(stack, key, self.plots, theme, state)
-        self._source = stack
-        stack.changed.connect(self._update)
-        stack.crosshair_moved.connect(lambda time: _set_crosshair(self.plots, time))
-        self.plots.crosshair_moved.connect(lambda time: _set_crosshair(stack, time))
-        self.plots.zoomed.connect(stack.zoomed)
-        self.plots.panned.connect(stack.panned)
-        self.plots.curve_clicked.connect(stack.curve_clicked)
-        self._update()
-
-    def name_source(self, name: str) -> None:
-        """Show in the title what the plots are of."""
-        self._name = name
-        self._update_title()
-
-    def closeEvent(self, event: QCloseEvent) -> None:
-        """Listen to the stack no more."""
-        super().closeEvent(event)
-        self._source.changed.disconnect(self._update)
+    def _connect(self) -> None:
+        source, plots = self._source, self.plots
+        for keys in ("Ctrl+W", "Escape"):
+            QShortcut(QKeySequence(keys), self).activated.connect(self.close)
+        QShortcut(QKeySequence("Ctrl+Q"), self).activated.connect(lambda: source.window().close())
+        source.window().installEventFilter(self)
+        source.changed.connect(self._update)
+        source.crosshair_moved.connect(lambda time: _set_crosshair(plots, time))
+        plots.crosshair_moved.connect(lambda time: _set_crosshair(source, time))
+        plots.range_requested.connect(source.move_to)
+        plots.curve_clicked.connect(source.curve_clicked)
 
     def _update(self) -> None:
         offered = self._source.offered
         panels = tuple(panel for panel in offered.panels if self.key in (ALL_PLOTS, panel.key))
         columns = min(offered.columns, len(panels)) or 1
-        self.plots.show_plots(replace(offered, panels=panels, columns=columns, ranges={}))
+        self.plots.show_plots(replace(offered, panels=panels, columns=columns, ranges={}, data_range=offered.extent))
         self.plots.hide_curves(self._source.hidden)
-        self._update_title()
-
-    def _update_title(self) -> None:
-        shown = self.plots.shown
-        self.show_title(shown[0].title if self.key and shown else "Plots", self._name)
+        self.name_source(self._name)
 
 
-class PlotWindows(DetachedWindows[PlotWindow]):
-    """The windows of one stack of plots."""
+class PlotWindows(QObject):
+    """The windows of one stack of plots by their keys; those that were open are opened again with their panels."""
 
     def __init__(self, stack: PanelStack, theme: Theme, screen: str) -> None:
-        self._name = screen.capitalize()
-        state = WindowState(f"{screen} plots", stack)
-        super().__init__(stack, state, lambda key: PlotWindow(stack, key, theme, state, self._name))
-        stack.detach_requested.connect(self.show_window)
+        super().__init__(stack)
         self._stack = stack
+        self._theme = theme
+        self._name = screen.capitalize()
+        self._state = WindowState(f"{screen} plots", stack)
+        self._waiting = set(self._state.read("open", [], list[str]))
+        self.open: dict[str, PlotWindow] = {}
+        stack.detach_requested.connect(self.show_window)
         if self._waiting:
-            stack.changed.connect(self._find_remembered)
+            stack.changed.connect(self._show_remembered)
 
     def name_source(self, name: str) -> None:
         """Show in the titles what the plots are of, which is the screen's name at first."""
@@ -163,11 +112,31 @@ class PlotWindows(DetachedWindows[PlotWindow]):
             for window in self.open.values():
                 window.name_source(name)
 
-    def _find_remembered(self) -> None:
+    def show_window(self, key: str) -> None:
+        """Open the window of a key, or bring it to the front."""
+        if key not in self.open:
+            window = self.open[key] = PlotWindow(self._stack, key, self._theme, self._state, self._name)
+            window.closed.connect(lambda: self._forget(key))
+            self._keep()
+        self.open[key].show()
+        self.open[key].raise_()
+
+    def _show_remembered(self) -> None:
+        """Open those that were open when the program ended and whose panels are there now."""
         panels = self._stack.offered.panels
-        self.show_remembered([*(panel.key for panel in panels), *([ALL_PLOTS] if panels else [])])
+        if self._stack.window().isVisible():
+            for key in self._waiting & {*(panel.key for panel in panels), *([ALL_PLOTS] if panels else [])}:
+                self._waiting.discard(key)
+                self.show_window(key)
         if not self._waiting:
-            self._stack.changed.disconnect(self._find_remembered)
+            self._stack.changed.disconnect(self._show_remembered)
+
+    def _forget(self, key: str) -> None:
+        del self.open[key]
+        self._keep()
+
+    def _keep(self) -> None:
+        self._state.keep("open", [*self.open, *self._waiting])
 
 
 def _set_crosshair(stack: PanelStack, time: float | None) -> None:

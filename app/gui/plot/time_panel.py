@@ -7,26 +7,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor, QContextMenuEvent, QHideEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 
 from app.analysis.strokes import Stroke
-from app.gui.plot.bands import Bands, Marks
 from app.gui.plot.canvas import PlotCanvas, TimeAxis, ValueAxis
-from app.gui.plot.curves import Curves
-from app.gui.plot.drawn_curves import DrawnCurves, PanelCurve
-from app.gui.plot.labels import CurveLabels
+from app.gui.plot.curves import Curves, DrawnCurves, PanelCurve
 from app.gui.plot.legend import AXIS_WIDTH, Legend
+from app.gui.plot.overlays import Bands, CurveMarks, Marks
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import plain_tooltip, text_label
 from app.records import Floats
 from app.viewmodels.charts.model import round_step
-from app.viewmodels.plot.look import Look
-from app.viewmodels.plot.model import Band, Marker, Points, Span, Strip
+from app.viewmodels.plot.model import Band, Look, Marker, Panel, Plots, Span, Strip
 
 if TYPE_CHECKING:
-    from app.viewmodels.charts.curves import CurvePlot
+    from app.report.charts.canvas import Drawing
+    from app.viewmodels.plot.model import CurvePlot
 
 _NAME_LINE_PX = 16
 _STEPS = 4
@@ -53,14 +51,14 @@ class ValueScale:
         self._axis = axis
         self._look = Look()
         self._fixed: Span | None = None
-        self._found: Span | None = None
-        self._shown: Span | None = None
+        self._data_range: Span | None = None
+        self._visible_range: Span | None = None
         view.sigResized.connect(self._apply)
 
     @property
     def span(self) -> Span:
         """The range of values that is shown."""
-        return self._as_values(*(self._shown or (0.0, 1.0)))
+        return self._as_values(*(self._visible_range or (0.0, 1.0)))
 
     def fix(self, low: float, high: float) -> None:
         """Show this range, for instance from 0 to a power limit, unless the user has chosen another."""
@@ -70,26 +68,26 @@ class ValueScale:
 
     def release(self) -> None:
         """Let the range follow the data, from where they are next."""
-        self._fixed = self._found = None
+        self._fixed = self._data_range = None
 
-    def release_found(self) -> None:
+    def release_range(self) -> None:
         """Forget what the data needed so far: some of them are not shown any more."""
-        self._found = None
+        self._data_range = None
 
     def set_look(self, look: Look) -> None:
         """Show what the user has chosen."""
-        self._look, self._found = look, None
+        self._look, self._data_range = look, None
         self._axis.is_log = look.mode == "log"
         self._choose()
 
     def zoomed(self, factor: float, at: float) -> Span:
         """Return the range that is `factor` times as long around a position of the axis."""
-        low, high = self._shown or (0.0, 1.0)
+        low, high = self._visible_range or (0.0, 1.0)
         return self._as_values(at + (low - at) * factor, at + (high - at) * factor)
 
     def moved(self, by: float) -> Span:
         """Return the range that lies higher by so much of the axis."""
-        low, high = self._shown or (0.0, 1.0)
+        low, high = self._visible_range or (0.0, 1.0)
         return self._as_values(low + by, high + by)
 
     def follow(self, strokes: Sequence[Stroke], *, shrink: bool) -> None:
@@ -103,10 +101,10 @@ class ValueScale:
         if self._look.values is not None or (self._fixed and self._look.mode == "zero") or not seen:
             return
         low, high = self._needed(min(line.bottom for line in seen), max(line.top for line in seen))
-        if self._found is not None and not shrink:
-            low, high = min(low, self._found[0]), max(high, self._found[1])
-        if (low, high) != self._found:
-            self._found = low, high
+        if self._data_range is not None and not shrink:
+            low, high = min(low, self._data_range[0]), max(high, self._data_range[1])
+        if (low, high) != self._data_range:
+            self._data_range = low, high
             self._choose()
 
     def _needed(self, low: float, high: float) -> Span:
@@ -121,18 +119,18 @@ class ValueScale:
 
     def _choose(self) -> None:
         by_hand, log = self._look.values, self._look.mode == "log"
-        chosen = (self._fixed if self._look.mode == "zero" else None) or self._found
+        chosen = (self._fixed if self._look.mode == "zero" else None) or self._data_range
         if by_hand is not None:
             chosen = (math.log10(by_hand[0]), math.log10(by_hand[1])) if log else by_hand
         if chosen is not None:
-            self._shown = chosen
+            self._visible_range = chosen
             self._axis.setStyle(showValues=True)
             self._apply()
 
     def _apply(self, *_: object) -> None:
         """Leave room above the highest value for one line, the names of the bands; an empty plot has no numbers."""
-        if self._shown is not None:
-            low, high = self._shown
+        if self._visible_range is not None:
+            low, high = self._visible_range
             rest = max(_NAME_LINE_PX, self._view.height() - _NAME_LINE_PX)
             self._view.setYRange(low, high + (high - low) * _NAME_LINE_PX / rest, padding=0)
 
@@ -177,19 +175,21 @@ class PanelHead(QHBoxLayout):
 class TimePanel(QWidget):
     """A titled plot over time whose curves are keyed by an id (a device, a run).
 
-    Data arrive with `set_curve` or `give`, words with `set_value`; nothing is drawn before `refresh`, then only
-    curves that changed, and only where someone can see them. The range of time is set by `set_x_range`, that of
-    `values` follows the data, from 0, unless it is fixed. What the user wants instead is the `look`; `look_changed`
-    comes when the user changes it. `plot` is the pyqtgraph widget itself, for the pointer's signals, `axis` that of
-    time, `span` its range; the `head` is the line above.
+    A stack gives it a whole `Panel`; nothing is drawn before `refresh`, then only curves that changed, and only where
+    someone can see them. The range of time is set by `set_x_range`, that of `values` follows the data, from 0, unless
+    it is fixed. What the user wants instead is the `look`. `plot` is the pyqtgraph widget itself, for the pointer's
+    signals, `axis` that of time, `span` its range; the `head` is the line above.
     """
 
-    look_changed = Signal(object)
-
-    def __init__(self, title: str, unit: str, theme: Theme) -> None:
+    def __init__(self, title: str, unit: str, theme: Theme, looks: dict[str, Look] | None = None) -> None:
+        """Make an empty plot; what the user chooses for it is added to `looks` by the key of its panel."""
         super().__init__()
         self._theme = theme
         self.title, self.unit = title, unit
+        self.key = ""
+        self._looks = {} if looks is None else looks
+        self._states: dict[str, tuple[object, ...]] = {}
+        self._has_fixed_y = False
         self._curves = DrawnCurves(theme)
         self._fit = self._dirty = False
         self.span = (0.0, 60.0)
@@ -200,7 +200,7 @@ class TimePanel(QWidget):
         view = self._view = self.plot.view
         self.values = ValueScale(view, self._left)
         self._bands, self._image, self._marks = Bands(theme, self.plot), Curves(view), Marks(theme, self.plot)
-        self._labels = CurveLabels(theme, self.plot)
+        self._letters = CurveMarks(theme, self.plot)
         self._build()
         self._connect()
         theme.follow(self, self._restyle)
@@ -213,7 +213,7 @@ class TimePanel(QWidget):
 
     def shown_keys(self) -> tuple[str, ...]:
         """Return the keys of the curves that are not hidden."""
-        return self._curves.shown()
+        return self._curves.shown_keys()
 
     def points(self, key: str) -> tuple[Floats, Floats]:
         """Return the data last given for a curve, whole."""
@@ -224,10 +224,10 @@ class TimePanel(QWidget):
         drawn = self._curves[key].line
         return 0 if drawn is None else int(np.isfinite(drawn.low).sum())
 
-    def show_times(self, shown: bool) -> None:
+    def show_times(self, is_visible: bool) -> None:
         """Show or hide the times below the curves, which have no less room with them."""
-        self.axis.show_labels(shown)
-        self.plot.setMinimumHeight((11 if shown else 8) * GRID)
+        self.axis.show_labels(is_visible)
+        self.plot.setMinimumHeight((11 if is_visible else 8) * GRID)
 
     def set_title(self, title: str, unit: str) -> None:
         """Set name and unit."""
@@ -248,21 +248,56 @@ class TimePanel(QWidget):
     def change_look(self, look: Look) -> None:
         """Draw it as the user wants it from now on."""
         self.set_look(look)
-        self.look_changed.emit(look)
+        self._looks[self.key] = look
 
-    def set_curve(self, key: str, x: Floats, y: Floats, *, colour: int, label: str) -> None:
-        """Set the data of one curve; NaN in `y` is a gap. `colour` is a GPU's or run's index, `label` its legend."""
-        self.give(key, PanelCurve(colour, label, Points(x, y)))
+    def show_panel(self, panel: Panel, plots: Plots, hidden: frozenset[str]) -> None:
+        """Take what changed since the last call, but for the range of time and the values of the legend."""
+        if self.key != panel.key:
+            self.clear()
+            self.key, self._states = panel.key, {}
+            self.set_look(self._looks.get(panel.key, Look()))
+        self.set_title(panel.title, panel.unit)
+        self.set_counted(plots.counts)
+        if panel.y_range is not None:
+            self.values.fix(*panel.y_range)
+        elif self._has_fixed_y:
+            self.values.release()
+        self._has_fixed_y = panel.y_range is not None
+        self.set_bands(plots.bands)
+        self.set_marks(plots.markers, _strips(panel, plots.origin_s))
+        self._give_curves(panel, plots)
+        self.hide_curves(hidden)
+
+    def _give_curves(self, panel: Panel, plots: Plots) -> None:
+        for key in self._states.keys() - {curve.key for curve in panel.curves}:
+            self.remove_curve(key)
+            del self._states[key]
+        end_s = plots.origin_s + plots.window[1]
+        for curve in panel.curves:
+            newest_s = min(curve.source.newest_s, end_s)  # what comes after the end of a held view changes nothing
+            state = (curve.source, curve.scale, newest_s, plots.origin_s, curve.colour, curve.label, curve.mark)
+            before = self._states.get(curve.key)
+            if before == state:
+                continue
+            if panel.y_range is None and (before is None or before[:2] != state[:2]):
+                self.values.release()
+            self._states[curve.key] = state
+            source, spread = curve.shifted(plots.origin_s), curve.shifted_spread(plots.origin_s)
+            drawn = PanelCurve(curve.colour, curve.label, source, curve.mark, spread)
+            self.give(curve.key, drawn)
+
+    def show_values(self, panel: Panel, at_s: float | None) -> dict[str, str]:
+        """Write the values at a time, None for the newest, into the legend; return them by curve."""
+        values = {curve.key: curve.value_text if at_s is None else curve.value_at(at_s) for curve in panel.curves}
+        for key, value in values.items():
+            self.legend.set_value(key, value)
+        return values
 
     def give(self, key: str, curve: PanelCurve) -> None:
         """Set one curve, or report that its data have changed; one without a label is not in the legend."""
         self._curves[key] = curve
         self._dirty = True
         self.legend.set_entry(key, curve.label, curve.colour, curve.mark)
-
-    def set_value(self, key: str, text: str) -> None:
-        """Set the value next to a curve's label in the legend."""
-        self.legend.set_value(key, text)
 
     def remove_curve(self, key: str) -> None:
         """Forget one curve."""
@@ -272,9 +307,11 @@ class TimePanel(QWidget):
 
     def hide_curves(self, keys: Collection[str]) -> None:
         """Draw every curve but these, whose names stay in the legend; a free y follows what is left."""
+        if self._curves.hidden == frozenset(keys):
+            return
         self._curves.hidden = frozenset(keys)
         self.legend.set_dimmed(keys)
-        self.values.release_found()
+        self.values.release_range()
         self._repaint()
 
     def raise_curve(self, key: str) -> None:
@@ -300,6 +337,12 @@ class TimePanel(QWidget):
     def set_bands(self, bands: Sequence[Band]) -> None:
         """Shade and name ranges of time, such as a run's phases."""
         self._bands.set_bands(bands)
+
+    def name_bands(self, *, named: bool) -> None:
+        """Write the bands' names into the plot, or say them where the pointer rests: plots above have them."""
+        if named != self._bands.named:
+            self._bands.named = named
+            self.plot.renew()
 
     def set_marks(self, moments: Sequence[Marker], strips: Sequence[Strip] = ()) -> None:
         """Mark events, such as running out of memory, and ranges at the foot, such as throttling."""
@@ -331,25 +374,27 @@ class TimePanel(QWidget):
         self.plot.fit()
         for axis in self.plot.axes:
             axis.set_colours(self._theme.colours.line, self._theme.colours.muted)
-        ratio = self.devicePixelRatioF()
-        columns = max(_MIN_COLUMNS, round(self._view.width() * ratio))
+        columns = max(_MIN_COLUMNS, round(self._view.width() * self.devicePixelRatioF()))
         strokes = self._curves.draw(self.span, columns)
-        changed = self._image.set_strokes(strokes)
-        reach = self._labels.set_lines(self._curves.labelled())
-        if changed is None or reach == math.inf:
-            self.plot.update_all()
-        elif changed:
-            self.plot.update_columns(changed.start / ratio - reach, changed.stop / ratio + reach)
+        self._image.set_strokes(strokes)
+        self._letters.set_lines(self._curves.marked())
+        self.plot.update_all()
         self.values.follow([stroke for stroke, _, _ in strokes], shrink=self._fit)
 
     def snapshot(self) -> "CurvePlot":
         """Return what is shown now, as a value to save a picture of."""
-        from app.gui.plot.export import drawn_curves, make_curve_plot, value_axis
+        from app.gui.plot.pictures import drawn_curves, make_curve_plot, value_axis
 
         visible = [self._curves[key] for key in self.shown_keys()]
         curves = [drawn for curve in visible for drawn in drawn_curves(curve, self.look, self.span)]
         y_axis = value_axis(self.head.unit.text(), self.values.span, log=self.look.mode == "log")
         return make_curve_plot(self.title, self.span, y_axis, self.axis, curves, self._bands.bands)
+
+    def drawing(self) -> "Drawing":
+        """Draw what is shown now, in the current colours."""
+        from app.gui.plot.pictures import draw_stacked
+
+        return draw_stacked([self.snapshot()], self._theme, self.width())
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Show the menu."""
@@ -357,9 +402,9 @@ class TimePanel(QWidget):
 
     def show_menu(self, position: QPoint) -> None:
         """Show what can be done with the plot, at a position of the screen."""
-        from app.gui.plot.panel_menu import show_panel_menu
+        from app.gui.plot.pictures import show_panel_menu
 
-        show_panel_menu(self, self._theme, position)
+        show_panel_menu(self, position)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Draw in more detail where there are more pixels."""
@@ -408,7 +453,7 @@ class TimePanel(QWidget):
         layout.addLayout(self.head)
         layout.addWidget(self.plot, 1)
         self._describe()
-        self.plot.behind, self.plot.front = (self._bands,), (self._image, self._labels, self._marks)
+        self.plot.behind, self.plot.front = (self._bands,), (self._image, self._letters, self._marks)
         for axis in (self._left, self.axis):
             axis.setStyle(tickFont=tabular_font(_TICK_PX), tickLength=0, tickTextOffset=6, maxTickLevel=0, tickAlpha=0)
         self._left.setWidth(AXIS_WIDTH)
@@ -417,6 +462,16 @@ class TimePanel(QWidget):
         self._view.setXRange(*self.span, padding=0)
 
     def _restyle(self) -> None:
-        self.plot.setBackground(QColor(self._theme.colours.surface))
-        self.plot.renew()
+        self.plot.restyle(QColor(self._theme.colours.surface))
         self._repaint()
+
+
+def _strips(panel: Panel, origin_s: float) -> Sequence[Strip]:
+    """Return the times at which GPUs were throttled, a line for each GPU that was."""
+    throttled = {hold.device for hold in panel.throttles}
+    curves = [curve for curve in panel.curves if curve.key in throttled]
+    lines = {curve.key: (line, curve.colour) for line, curve in enumerate(curves)}
+    return [
+        Strip(hold.start_s - origin_s, hold.end_s - origin_s, lines[hold.device][1], lines[hold.device][0])
+        for hold in panel.throttles
+    ]

@@ -12,7 +12,6 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QLayout,
-    QPushButton,
     QScrollArea,
     QSizePolicy,
     QVBoxLayout,
@@ -66,7 +65,8 @@ class StepCanvas(QWidget):
         self._theme = theme
         self._view = view
         self._lanes = Lanes(view)
-        self._range_us = (0.0, view.step_us)
+        self.range_us = (0.0, view.step_us)
+        """The times that are shown."""
         self._selected: int | None = None
         self._held: tuple[float, float] | None = None
         self.setFont(tabular_font(_FONT_PX))
@@ -77,11 +77,6 @@ class StepCanvas(QWidget):
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName(view.text)
-
-    @property
-    def range_us(self) -> tuple[float, float]:
-        """The times that are shown."""
-        return self._range_us
 
     @property
     def selected(self) -> int | None:
@@ -96,13 +91,13 @@ class StepCanvas(QWidget):
         """Show these times, as far as the step has them."""
         length = min(max(end_us - start_us, _LEAST_US), self._view.step_us)
         start_us = min(max(start_us, 0.0), self._view.step_us - length)
-        self._range_us = (start_us, start_us + length)
+        self.range_us = (start_us, start_us + length)
         self.zoomed.emit()
         self.update()
 
     def zoom(self, factor: float, about_us: float | None = None) -> None:
         """Show so many times as much time, about a time that stays where it is: the selected kernel or the middle."""
-        start_us, end_us = self._range_us
+        start_us, end_us = self.range_us
         if about_us is None:
             about_us = (
                 (start_us + end_us) / 2 if self._selected is None else float(self._lanes.start_us[self._selected])
@@ -136,7 +131,7 @@ class StepCanvas(QWidget):
         for number in range(len(self._view.rows)):
             lane = QRectF(plot.left(), number * _ROW_PX + (_ROW_PX - _BAR_PX) / 2, plot.width(), _BAR_PX)
             painter.fillRect(lane, QColor(colours.band))
-        start_us, end_us = self._range_us
+        start_us, end_us = self.range_us
         unit, size = ("ms", 1000.0) if end_us - start_us >= 1000 else ("µs", 1.0)
         ticks = linear_ticks(start_us / size, end_us / size, max(2, int(plot.width() / _TICK_ROOM_PX)))
         for value, label in ticks:
@@ -150,19 +145,19 @@ class StepCanvas(QWidget):
 
     def _paint_bars(self, painter: QPainter) -> None:
         plot = self._plot()
-        bars = self._lanes.bars(*self._range_us, max(1, int(plot.width())))
+        bars = self._lanes.bars(*self.range_us, max(1, int(plot.width())))
         by_colour = defaultdict(list)
         top = bars.row * _ROW_PX + (_ROW_PX - _BAR_PX) / 2 + _BAR_PX * (1 - bars.high)
         height = _BAR_PX * (bars.high - bars.low)
         columns = (bars.colour, bars.left + plot.left(), top, bars.width, height)
         for colour, x, y, width, tall in zip(*(column.tolist() for column in columns), strict=True):
             by_colour[colour].append(QRectF(x, y, width, tall))
-        for colour, found in by_colour.items():
+        for colour, rects in by_colour.items():
             ground = self._theme.class_colour(colour)
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(ground)
-            painter.drawRects(found)
-            for bar in found:
+            painter.drawRects(rects)
+            for bar in rects:
                 if bar.height() == _BAR_PX < bar.width():
                     paint_name(painter, bar, _NAMES[colour], ground)
         painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -178,19 +173,19 @@ class StepCanvas(QWidget):
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """Take hold of the time under the pointer by the left button."""
         if event.button() == Qt.MouseButton.LeftButton:
-            self._held = (event.position().x(), self._range_us[0])
+            self._held = (event.position().x(), self.range_us[0])
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         """Pan, or tell which kernel is under the pointer."""
         if self._held is not None and event.buttons() & Qt.MouseButton.LeftButton:
             x, start_us = self._held
-            length = self._range_us[1] - self._range_us[0]
+            length = self.range_us[1] - self.range_us[0]
             start_us -= (event.position().x() - x) / self._plot().width() * length
             self.show_range(start_us, start_us + length)
             return
-        found = self._kernel_at(event.position())
-        shown = self._selected if found is None else found
-        self.described.emit(-1 if shown is None else int(self._lanes.index[shown]))
+        kernel = self._kernel_at(event.position())
+        described = self._selected if kernel is None else kernel
+        self.described.emit(-1 if described is None else int(self._lanes.index[described]))
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         """Select the kernel that was clicked, unless the view was dragged."""
@@ -211,7 +206,7 @@ class StepCanvas(QWidget):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Zoom, pan, or select another kernel."""
         key = event.key()
-        start_us, end_us = self._range_us
+        start_us, end_us = self.range_us
         if key in _ZOOM_KEYS:
             self.zoom(_ZOOM_KEYS[key])
         elif key in _PAN_KEYS:
@@ -228,7 +223,7 @@ class StepCanvas(QWidget):
 
     def _move_selection(self, step: int) -> None:
         if self._selected is None:
-            self._select(self._lanes.find(0, self._range_us[0], self._view.step_us))
+            self._select(self._lanes.find(0, self.range_us[0], self._view.step_us))
         else:
             self._select(self._lanes.next_on_row(self._selected, step))
 
@@ -242,10 +237,10 @@ class StepCanvas(QWidget):
             time_us = float(self._lanes.start_us[self._selected])
             self._select(self._lanes.find(row, time_us, self._view.step_us))
 
-    def _select(self, found: int | None) -> None:
-        self._selected = found
-        if found is not None:
-            at_us, (start_us, end_us) = float(self._lanes.start_us[found]), self._range_us
+    def _select(self, kernel: int | None) -> None:
+        self._selected = kernel
+        if kernel is not None:
+            at_us, (start_us, end_us) = float(self._lanes.start_us[kernel]), self.range_us
             if not start_us <= at_us < end_us:
                 half = (end_us - start_us) / 2
                 self.show_range(at_us - half, at_us + half)
@@ -254,7 +249,7 @@ class StepCanvas(QWidget):
         self.update()
 
     def _kernel_at(self, position: QPointF) -> int | None:
-        reach_us = _REACH_PX * (self._range_us[1] - self._range_us[0]) / self._plot().width()
+        reach_us = _REACH_PX * (self.range_us[1] - self.range_us[0]) / self._plot().width()
         row = int(position.y() // _ROW_PX)
         if position.x() < self._plot().left() or row >= len(self._view.rows):
             return None
@@ -265,11 +260,11 @@ class StepCanvas(QWidget):
         return QRectF(self._gutter, 0, max(1.0, self.width() - self._gutter - GRID), rows)
 
     def _time_at(self, position: QPointF) -> float:
-        plot, (start_us, end_us) = self._plot(), self._range_us
+        plot, (start_us, end_us) = self._plot(), self.range_us
         return start_us + (position.x() - plot.left()) / plot.width() * (end_us - start_us)
 
     def _x_of(self, time_us: float) -> float:
-        plot, (start_us, end_us) = self._plot(), self._range_us
+        plot, (start_us, end_us) = self._plot(), self.range_us
         return plot.left() + (time_us - start_us) / (end_us - start_us) * plot.width()
 
     def _area_of(self, number: int) -> QRectF:
@@ -287,13 +282,13 @@ class StepTimelineWidget(QWidget):
         self._view = view
         self.canvas = StepCanvas(theme, view)
         self._reading = ElidedLabel(side=Qt.AlignmentFlag.AlignLeft)
-        self._whole = button("Whole step", "Show the whole step (0, or a double click)", flat=True)
-        self._whole.clicked.connect(lambda: self.canvas.show_range(0.0, view.step_us))
+        self._whole_step = button("Whole step", "Show the whole step (0, or a double click)", flat=True)
+        self._whole_step.clicked.connect(lambda: self.canvas.show_range(0.0, view.step_us))
         self.canvas.described.connect(self._describe)
         self.canvas.zoomed.connect(self._offer_whole)
         line = QHBoxLayout()
         line.addWidget(self._reading, 1)
-        line.addWidget(self._whole, 0, RIGHT)
+        line.addWidget(self._whole_step, 0, RIGHT)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(GRID // 2)
@@ -313,7 +308,7 @@ class StepTimelineWidget(QWidget):
         set_role(self._reading, "" if index >= 0 else "muted")
 
     def _offer_whole(self) -> None:
-        self._whole.setEnabled(self.canvas.range_us != (0.0, self._view.step_us))
+        self._whole_step.setEnabled(self.canvas.range_us != (0.0, self._view.step_us))
 
 
 class BadgeLine(QWidget):
@@ -328,9 +323,9 @@ class BadgeLine(QWidget):
         self._title = text_label("", "heading")
         self._detail = text_label("", "", wrap=True)
         self._detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._button = button("Show e&vidence", "Requested against actual, and where the time went", flat=True)
-        self._button.setCheckable(True)
-        self._button.toggled.connect(self._toggle)
+        self.button = button("Show e&vidence", "Requested against actual, and where the time went", flat=True)
+        self.button.setCheckable(True)
+        self.button.toggled.connect(self._toggle)
         theme.follow(self, self._restyle)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -340,16 +335,7 @@ class BadgeLine(QWidget):
             label.setContentsMargins(0, GRID // 2, 0, GRID // 2)
         layout.addWidget(self._title, 0, Qt.AlignmentFlag.AlignTop)
         layout.addWidget(self._detail, 1, Qt.AlignmentFlag.AlignTop)
-        layout.addWidget(self._button, 0, Qt.AlignmentFlag.AlignTop)
-
-    @property
-    def button(self) -> QPushButton:
-        """Button that shows and hides the evidence."""
-        return self._button
-
-    def displayed_text(self) -> str:
-        """Return the text of the line."""
-        return f"{self._title.text()} {self._detail.text()}"
+        layout.addWidget(self.button, 0, Qt.AlignmentFlag.AlignTop)
 
     def show_view(self, view: EvidenceView) -> None:
         """Show this badge, with the button only where there is evidence."""
@@ -357,13 +343,13 @@ class BadgeLine(QWidget):
         self._title.setText(f"{view.badge.symbol}  {view.badge.title}".strip())
         self._detail.setText(view.badge.detail)
         has_evidence = bool(view.aspects or view.portability or view.equality)
-        self._button.setVisible(has_evidence)
+        self.button.setVisible(has_evidence)
         if not has_evidence:
-            self._button.setChecked(False)
+            self.button.setChecked(False)
         self._restyle()
 
     def _toggle(self, checked: bool) -> None:
-        self._button.setText("Hide e&vidence" if checked else "Show e&vidence")
+        self.button.setText("Hide e&vidence" if checked else "Show e&vidence")
         self.toggled.emit(checked)
 
     def _restyle(self) -> None:
@@ -390,12 +376,6 @@ class EvidencePanel(QScrollArea):
         self.setAccessibleName("Evidence of what ran")
         self._content = WhenSeen(self, self._rebuild)
         self._filling = Slices(self, slice_s=0.0)
-
-    def displayed_text(self) -> str:
-        """Return the text of the panel."""
-        self._content.finish()
-        self._filling.finish()
-        return "\n".join(label.text() for label in self.findChildren(QLabel))
 
     def show_view(self, view: EvidenceView) -> None:
         """Show this evidence from its top, unless it is shown already."""
@@ -503,9 +483,9 @@ def _devices(view: EvidenceView) -> QVBoxLayout:
         for column, text in enumerate(device):
             grid.addWidget(_number(text) if column else text_label(text, "muted"), row, column)
     grid.setColumnStretch(len(DEVICE_COLUMNS), 1)
-    made = _column(text_label(view.imbalance, "caption"))
-    made.insertLayout(0, grid)
-    return made
+    devices = _column(text_label(view.imbalance, "caption"))
+    devices.insertLayout(0, grid)
+    return devices
 
 
 def _trials(trials: tuple[PortabilityRow, ...]) -> QGridLayout:
@@ -549,12 +529,12 @@ def _column(*widgets: QWidget) -> QVBoxLayout:
 
 
 def _titled(title: str, part: QLayout | QWidget) -> QVBoxLayout:
-    made = QVBoxLayout()
-    made.setSpacing(GRID)
+    column = QVBoxLayout()
+    column.setSpacing(GRID)
     if title:
-        made.addWidget(text_label(title, "heading"))
+        column.addWidget(text_label(title, "heading"))
     if isinstance(part, QLayout):
-        made.addLayout(part)
+        column.addLayout(part)
     else:
-        made.addWidget(part)
-    return made
+        column.addWidget(part)
+    return column

@@ -1,8 +1,10 @@
 """What a new user sees first on the Run screen: the places where runs can be made, a card for each."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import (
     QBoxLayout,
     QFrame,
@@ -13,11 +15,20 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.gui.hosts.environment_maker import EnvironmentMaker
+from app.errors import UserError
+from app.gui.actions import Actions
+from app.gui.run.form_controller import FormController
+from app.gui.settings.settings import SettingsStore
 from app.gui.theme import GRID
 from app.gui.widgets.basic import button, show_text, text_label
 from app.gui.widgets.panes import Scroller
-from app.viewmodels.run.first_start import LEAD, TITLE, FirstChoice
+from app.samples import Inventory
+from app.storage.known_settings import ANSWERED, FIRST_START
+from app.viewmodels.run.first_start import LEAD, TITLE, Action, FirstChoice, Target, first_choices
+from workloads.catalog import Machine, default_interpreter, installed_framework
+
+if TYPE_CHECKING:
+    from app.gui.run.screen import RunView
 
 _WIDTH = 80 * GRID
 
@@ -30,10 +41,10 @@ class ChoiceCard(QFrame):
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("role", "card")
-        self._shown: FirstChoice | None = None
+        self._choice: FirstChoice | None = None
         self._title = text_label("", "heading", wrap=True)
         self._text = text_label("", "muted", wrap=True)
-        self._actions: list[QPushButton] = []
+        self.action_buttons: list[QPushButton] = []
         self._buttons = QHBoxLayout()
         self._buttons.setSpacing(GRID)
         layout = QGridLayout(self)
@@ -45,32 +56,22 @@ class ChoiceCard(QFrame):
             layout.addWidget(widget, row, 0)
         layout.addLayout(self._buttons, 0, 1, 2, 1, Qt.AlignmentFlag.AlignVCenter)
 
-    @property
-    def action_buttons(self) -> Sequence[QPushButton]:
-        """The buttons, the most likely one first."""
-        return self._actions
-
-    def displayed_text(self) -> str:
-        """Return what the card says."""
-        labels = (self._title, self._text)
-        return " ".join(label.text() for label in labels if label.text())
-
     def show_model(self, choice: FirstChoice, *, primary: bool) -> None:
         """Show a choice; `primary` marks the one that most users take."""
         self._title.setText(choice.title)
         show_text(self._text, choice.text)
-        if self._shown is None or self._shown.actions != choice.actions:
+        if self._choice is None or self._choice.actions != choice.actions:
             self._show_actions(choice, primary=primary)
-        self._shown = choice
+        self._choice = choice
 
     def _show_actions(self, choice: FirstChoice, *, primary: bool) -> None:
-        while self._actions:
-            _discard(self._buttons, self._actions.pop())
+        while self.action_buttons:
+            _discard(self._buttons, self.action_buttons.pop())
         for action, label in choice.actions:
-            made = button(label, primary=primary and action in ("compare", "install", "watch"))
-            made.clicked.connect(lambda _=False, action=action: self.chosen.emit(choice.place, action))
-            self._buttons.addWidget(made)
-            self._actions.append(made)
+            action_button = button(label, primary=primary and action in ("compare", "install", "watch"))
+            action_button.clicked.connect(lambda _=False, action=action: self.chosen.emit(choice.target, action))
+            self._buttons.addWidget(action_button)
+            self.action_buttons.append(action_button)
 
 
 def _discard(layout: QBoxLayout, widget: QWidget) -> None:
@@ -81,48 +82,38 @@ def _discard(layout: QBoxLayout, widget: QWidget) -> None:
 
 
 class FirstStartView(QWidget):
-    """The cards under a title; `chosen` has the place and the action, `left` says that the user wants none.
+    """The cards under a title; `chosen` has the place and the action.
 
     Attributes:
         maker: Makes the environment of runs on this machine.
     """
 
     chosen = Signal(str, str)
-    left = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAccessibleName(TITLE)
+        from app.gui.hosts.hosts_dialog import EnvironmentMaker  # which most windows never need
+
         self.maker = EnvironmentMaker()
-        self._cards: list[ChoiceCard] = []
+        self.cards: list[ChoiceCard] = []
         self._column = QVBoxLayout()
         self._column.setSpacing(GRID)
-        self._later = button("Not now", "Settings leads back to this choice", flat=True)
-        self._later.clicked.connect(self.left)
+        self.later_button = button("Not now", "Settings leads back to this choice", flat=True)
         self._build()
-
-    @property
-    def cards(self) -> Sequence[ChoiceCard]:
-        """The cards, in their order."""
-        return self._cards
-
-    @property
-    def later_button(self) -> QPushButton:
-        """Button that leaves the choice for later."""
-        return self._later
 
     def show_model(self, choices: Sequence[FirstChoice]) -> None:
         """Show these choices."""
-        while len(self._cards) < len(choices):
+        while len(self.cards) < len(choices):
             card = ChoiceCard()
             card.chosen.connect(self.chosen)
-            self._cards.append(card)
+            self.cards.append(card)
             self._column.addWidget(card)
-        while len(self._cards) > len(choices):
-            _discard(self._column, self._cards.pop())
-        for index, (card, choice) in enumerate(zip(self._cards, choices, strict=True)):
+        while len(self.cards) > len(choices):
+            _discard(self._column, self.cards.pop())
+        for index, (card, choice) in enumerate(zip(self.cards, choices, strict=True)):
             card.show_model(choice, primary=index == 0)
 
     def _build(self) -> None:
@@ -137,7 +128,7 @@ class FirstStartView(QWidget):
         column.addSpacing(GRID)
         column.addLayout(self._column)
         column.addWidget(self.maker)
-        column.addWidget(self._later, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addWidget(self.later_button, 0, Qt.AlignmentFlag.AlignLeft)
         column.addStretch(2)
         around = QWidget()
         line = QHBoxLayout(around)
@@ -148,3 +139,203 @@ class FirstStartView(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(Scroller(around, horizontal=False))
+
+
+class StartFacts(NamedTuple):
+    """The framework that runs have here, and how many runs come along."""
+
+    framework: str | None
+    reference_runs: int
+
+
+class FirstStart(QObject):
+    """Shows the places for runs on a new database, and again when the settings lead to them.
+
+    `decided` is emitted when it is known whether the window begins with them.
+
+    Thread: GUI only; an environment is made on a job's thread.
+    """
+
+    decided = Signal()
+
+    def __init__(
+        self,
+        view: "RunView",
+        form: FormController,
+        store: SettingsStore,
+        actions: Actions,
+        compare: Callable[[Machine], None],
+        installed: Callable[[], None],
+    ) -> None:
+        """Make the controller of a window's first start.
+
+        `installed` is called when runs have their environment.
+        """
+        super().__init__(view)
+        self._view = view
+        self._store = store
+        self._actions = actions
+        self._compare = compare
+        self._installed = installed
+        self._inventory: Inventory | None = None
+        self._is_new: bool | None = None
+        self._facts: StartFacts | None = None
+        self._is_busy = False
+        self._is_preparing = False
+        form.updated.connect(self._make_room)
+
+    def start(self) -> None:
+        """Show the choice if the database is new, once this machine's devices are known and if nothing began before."""
+
+        def take(is_new: bool) -> None:
+            self._is_new = is_new
+            self._decide()
+
+        self._store.background.run(lambda: is_unanswered(self._store.database), take, self._fail_to_read)
+
+    def open(self) -> None:
+        """Show the choice, whatever was answered before."""
+        self._read(lambda: True)
+
+    def handle(self, event: object) -> None:
+        """Take the devices of this machine."""
+        if isinstance(event, Inventory):
+            is_first, self._inventory = self._inventory is None, event
+            if is_first:
+                self._decide()
+            self._show()
+
+    def _decide(self) -> None:
+        if self._is_new is None or self._inventory is None:
+            return
+        if self._is_new:
+            self._read(lambda: self._view.is_free and not self._is_busy)
+        else:
+            self.decided.emit()
+
+    def _read(self, is_wanted: Callable[[], bool]) -> None:
+        def take(facts: StartFacts) -> None:
+            self._facts = facts
+            if self._inventory is not None and is_wanted():
+                self._open_view()
+            self.decided.emit()
+
+        self._store.background.run(read_facts, take, self._fail_to_read)
+
+    def _fail_to_read(self, error: UserError) -> None:
+        self._store.on_failure(error)
+        self.decided.emit()
+
+    def _open_view(self) -> None:
+        if self._view.first_start is None:
+            view = self._view.first_start_view()
+            view.chosen.connect(self._choose)
+            view.later_button.clicked.connect(self._leave)
+            view.maker.ended.connect(self._end_installation)
+        self._show()
+        self._view.show_first_start()
+
+    def _show(self) -> None:
+        view, facts = self._view.first_start, self._facts
+        if view is not None and facts is not None and self._inventory is not None:
+            reference_runs, is_making = facts.reference_runs, view.maker.is_busy
+            choices = first_choices(
+                self._inventory, facts.framework, reference_runs, is_making=is_making, is_preparing=self._is_preparing
+            )
+            view.show_model(choices)
+
+    def _choose(self, target: Target, action: Action) -> None:
+        match action:
+            case "install" if self._view.first_start is not None:
+                self._install(self._view.first_start)
+            case "host":
+                self._store_answer()  # the choice stays: who adds no host takes another place
+                self._actions.manage_hosts()
+            case "watch":
+                self._watch()
+            case "reference":
+                self._leave()
+                self._actions.show_reference()
+            case "compare" if self._inventory is not None:
+                self._leave()
+                machine = self._inventory.machine
+                self._compare(Machine(cpu_count=machine.cpu_count) if target == "cpu" else machine)
+
+    def _watch(self) -> None:
+        """Play a reference run once all are added."""
+        self._is_preparing = True
+        self._show()
+
+        def play(run: int) -> None:
+            self._is_preparing = False
+            self._leave()
+            self._actions.replay(run)
+
+        self._store.background.run(lambda: add_run_to_watch(self._store.database), play, self._fail)
+
+    def _fail(self, error: UserError) -> None:
+        self._is_preparing = False
+        self._show()
+        self._store.on_failure(error)
+
+    def _leave(self) -> None:
+        """Show the questions; this database is asked no more."""
+        self._view.show_gallery()
+        self._store_answer()
+
+    def _store_answer(self) -> None:
+        from app.storage.database import save_setting
+
+        database = self._store.database
+        self._store.background.run(
+            lambda: save_setting(database, FIRST_START, ANSWERED), lambda _: None, self._store.on_failure
+        )
+
+    def _make_room(self, busy: bool) -> None:
+        self._is_busy = busy
+        if busy and self._view.first_start is not None and self._view.first_start.isVisible():
+            self._view.show_live()
+
+    def _install(self, view: "FirstStartView") -> None:
+        from app.environments.managed import manage_environments
+
+        view.maker.make("This machine", lambda: manage_environments)
+        self._show()
+
+    def _end_installation(self) -> None:
+        def take(framework: str | None) -> None:
+            if self._facts is not None:
+                self._facts = self._facts._replace(framework=framework)
+            self._show()
+            if framework:
+                self._installed()
+
+        self._store.background.run(lambda: installed_framework(default_interpreter()), take, self._store.on_failure)
+
+
+def is_unanswered(database: Path) -> bool:
+    """Return whether nobody has run or answered yet."""
+    from app.storage.database import load_setting
+    from app.storage.store import Store
+
+    with Store.open(database) as store:
+        runs, *_ = store.library.census()
+    return not runs and load_setting(database, FIRST_START) is None
+
+
+def read_facts() -> StartFacts:
+    """Return what the choice depends on, of this machine's environments and the program's files."""
+    from app.storage.reference import reference_files
+
+    return StartFacts(installed_framework(default_interpreter()), sum(len(file.uids) for file in reference_files()))
+
+
+def add_run_to_watch(database: Path) -> int:
+    """Add the reference runs, and return the newest of an image network on a GPU: its plots have the most to see."""
+    from app.storage.reference import add_reference
+    from app.storage.store import Store
+
+    runs = frozenset(add_reference(database))
+    with Store.open(database) as store:
+        rows = [row for row in store.list_runs() if row.run in runs]
+    return next(row.run for row in rows if row.spec.workload == "cnn10" and row.completed and row.gpu_names)

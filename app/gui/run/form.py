@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import (
@@ -32,7 +33,10 @@ from app.gui.widgets.panes import Scroller
 from app.gui.window_state import WindowState
 from app.viewmodels.experiment.preview import describe_refused
 from app.viewmodels.run.fields import EXPERIMENT, MOST_CURES, Field, FormState
-from app.viewmodels.run.largest_batch import LimitQuestion, limit_question
+from app.viewmodels.run.form import LimitQuestion, limit_question
+
+if TYPE_CHECKING:
+    from app.gui.hosts.hosts_dialog import EnvironmentMaker
 
 
 class BatchLimitDialog(QInputDialog):
@@ -72,26 +76,25 @@ class FormView(QWidget):
     """With a field and the tuple of its values; an empty one is its default."""
     typed = Signal(str, str)
     """With a field and what is written in it, at every key."""
-    reset_requested = Signal()
-    run_or_stop_requested = Signal()
-    queue_requested = Signal()
-    copy_requested = Signal()
-    questions_requested = Signal()
     largest_batch_requested = Signal(int)
     """With the largest batch size to try."""
+    environment_wanted = Signal(object)
+    """With the framework that an environment is to have."""
+    environment_ended = Signal()
+    """When it was made, or not."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self._theme = theme
         self._rows: dict[str, FieldRow] = {}
-        self._state: FormState | None = None
+        self.state: FormState | None = None
         self._busy = False
         self.host = HostChoice()
         self._workload = ElidedComboBox()
         self._workload.setAccessibleName("Workload")
         self.questions_button = button("&Questions", "Back to the prepared questions (Ctrl+E)", flat=True)
         self._help = BreakingLabel("caption")
-        self._custom = BreakingLabel("caption")
+        self.custom_label = BreakingLabel("caption")
         self._essential, self._others, self._extent = QGridLayout(), QGridLayout(), QGridLayout()
         self.search = QLineEdit(placeholderText="Find a setting")
         self.search.setAccessibleName("Find a setting")
@@ -105,6 +108,8 @@ class FormView(QWidget):
         self.reasons_button = button("", "Every reason", flat=True)
         self.reasons_button.setCheckable(True)
         self._cures = FlowBar(GRID // 2, GRID // 2)
+        self._making = QVBoxLayout()
+        self._maker: EnvironmentMaker | None = None
         self.cure_buttons = [button("", small=True) for _ in range(MOST_CURES)]
         for cure_button in self.cure_buttons:
             cure_button.setProperty("chip", "true")
@@ -113,21 +118,11 @@ class FormView(QWidget):
         self._warning = BreakingLabel("caution")
         self.run_button = button("&Run", primary=True)
         self.queue_button = button("Add to queue", "Run this after the current run or queue (Ctrl+R)")
-        self._copy = button("Copy as co&mmand", "Copy the same as a shell command", flat=True)
-        self._reset = button("R&eset", "Discard all changes to this workload; Ctrl+Z brings them back", flat=True)
+        self.copy_button = button("Copy as co&mmand", "Copy the same as a shell command", flat=True)
+        self.reset_button = button("R&eset", "Discard all changes to this workload; Ctrl+Z brings them back", flat=True)
         self._largest = button("Find the &largest batch …", "Find it with short runs until memory runs out", flat=True)
         self._connect()
         self._build()
-
-    @property
-    def state(self) -> FormState | None:
-        """The shown state; None before the first."""
-        return self._state
-
-    @property
-    def custom_text(self) -> str:
-        """Text about the file of a custom workload."""
-        return self._custom.text()
 
     def row(self, name: str) -> FieldRow:
         """Return the row of a field."""
@@ -157,15 +152,15 @@ class FormView(QWidget):
             error: Shown above the Run button in place of what keeps it from running.
             warning: Shown above either.
         """
-        before = {} if self._state is None else _row_keys(self._state)
+        before = {} if self.state is None else _row_keys(self.state)
         stops = self._stops()
-        self._state, self._busy = state, busy
+        self.state, self._busy = state, busy
         if list(before.items()) != list(_row_keys(state).items()):
             self._rebuild(state, before)
         self._show_workloads(state)
         show_text(self._help, state.help)
-        show_text(self._custom, state.custom_file_text)
-        set_role(self._custom, "problem" if state.custom_file_invalid else "caption")
+        show_text(self.custom_label, state.custom_file_text)
+        set_role(self.custom_label, "problem" if state.custom_file_invalid else "caption")
         show_text(self._warning, warning)
         self._show_fields()
         if self._stops() != stops:
@@ -178,20 +173,20 @@ class FormView(QWidget):
 
     def confirm_copied(self) -> None:
         """Say that the command was copied, until something changes."""
-        self._copy.setText("Copied")
+        self.copy_button.setText("Copied")
 
     def focus_several(self) -> bool:
         """Give the keyboard to the first field with several values; return whether there is one."""
-        found = [field.name for field in (self._state.fields if self._state else ()) if len(field.chosen) > 1]
-        if found:
-            self._rows[found[0]].control.setFocus()
-        return bool(found)
+        several = [field.name for field in (self.state.fields if self.state else ()) if len(field.chosen) > 1]
+        if several:
+            self._rows[several[0]].control.setFocus()
+        return bool(several)
 
     def _ask_limit(self) -> None:
         """Ask for the limit of the search; `largest_batch_requested` has the answer."""
-        if self._state is None:
+        if self.state is None:
             return
-        dialog = BatchLimitDialog(limit_question(self._state), self)
+        dialog = BatchLimitDialog(limit_question(self.state), self)
         self._theme.apply_style_sheet(dialog)
         dialog.intValueSelected.connect(self.largest_batch_requested)
         dialog.open()
@@ -214,29 +209,29 @@ class FormView(QWidget):
         if name != _CUSTOM_ENTRY[0]:
             self.workload_chosen.emit(name)
             return
-        if self._state is not None:
-            self._show_workloads(self._state)
+        if self.state is not None:
+            self._show_workloads(self.state)
         self.custom_file_requested.emit()
 
     def _is_in_sight(self, field: Field) -> bool:
         """Return whether a field is shown: what is essential, changed, wrong, or found."""
-        wanted = self.search.text().strip()
+        query = self.search.text().strip()
         return (
             field.essential
             or bool(field.default or field.problem)
             or self._all.isChecked()
-            or (bool(wanted) and field.matches(wanted))
+            or (bool(query) and field.matches(query))
         )
 
     def _show_fields(self) -> None:
-        if self._state is None:
+        if self.state is None:
             return
-        for field in self._state.fields:
+        for field in self.state.fields:
             self._rows[field.name].show_field(field, visible=self._is_in_sight(field))
-        self._extent_title.setVisible(self._state.is_experiment)
-        wanted, fields = self.search.text().strip(), self._state.fields
-        is_unknown = bool(wanted) and not any(field.matches(wanted) for field in fields)
-        show_text(self._unknown, f"No setting of this workload is called “{wanted}”." if is_unknown else "")
+        self._extent_title.setVisible(self.state.is_experiment)
+        query, fields = self.search.text().strip(), self.state.fields
+        is_unknown = bool(query) and not any(field.matches(query) for field in fields)
+        show_text(self._unknown, f"No setting of this workload is called “{query}”." if is_unknown else "")
 
     def _show_problem(self, state: FormState, error: str, brief: str) -> None:
         problem = error or (state.problem if state.is_machine_known else "")
@@ -252,19 +247,24 @@ class FormView(QWidget):
 
     def _show_refused(self) -> None:
         """Say which combinations are left out."""
-        if self._state is None:
+        if self.state is None:
             return
-        groups, count = self._state.refused, self._state.combinations
+        groups, count = self.state.refused, self.state.combinations
         refused = describe_refused(groups, count, show_all=self.reasons_button.isChecked())
         show_text(self._refused, refused.text)
         self.reasons_button.setText(refused.more_label)
         self.reasons_button.setVisible(bool(refused.more_label))
 
     def _show_buttons(self, state: FormState, label: str, *, stopping: bool) -> None:
-        self._copy.setText("Copy as co&mmand")
-        self._copy.setEnabled(state.can_run)
+        self.copy_button.setText("Copy as co&mmand")
+        self.copy_button.setEnabled(state.can_run)
         self.run_button.setText("Stopping …" if stopping else "&Stop" if self._busy else f"&{label}")
-        self.run_button.setEnabled(not stopping and (self._busy or state.can_run))
+        can_press = not stopping and (self._busy or state.can_run)
+        if self.run_button.hasFocus() and not can_press:
+            self.setFocus()  # else Qt moves it to "Add to queue", which a second press of Space would click
+        self.run_button.setEnabled(can_press)
+        if can_press and (self.hasFocus() or (self.queue_button.hasFocus() and not self._busy)):
+            self.run_button.setFocus()
         self.queue_button.setText(f"Add {state.runs:,} to queue" if state.is_experiment else "Add to queue")
         self.queue_button.setVisible(self._busy)
         self.queue_button.setEnabled(state.can_run)
@@ -288,7 +288,7 @@ class FormView(QWidget):
 
     def _stops(self) -> list[QWidget]:
         """Return where Tab stops among the rows, in the order seen."""
-        fields = self._state.fields if self._state is not None else ()
+        fields = self.state.fields if self.state is not None else ()
         essential = [field.name for field in fields if field.essential and not field.name.startswith(EXPERIMENT)]
         others = [field.name for field in fields if not field.essential]
         extent = [field.name for field in fields if field.name.startswith(EXPERIMENT)]
@@ -296,7 +296,7 @@ class FormView(QWidget):
             [stop for name in names if name in self._rows for stop in self._rows[name].stops]
             for names in (essential, others, extent)
         )
-        return [*first, self.search, self._all, self._reset, *second, *third]
+        return [*first, self.search, self._all, self.reset_button, *second, *third]
 
     def _order(self) -> None:
         """Let Tab go through everything in the order seen."""
@@ -308,7 +308,7 @@ class FormView(QWidget):
             *self.cure_buttons,
             self.retry_button,
         ]
-        controls += [self.run_button, self.queue_button, self._copy, self._largest]
+        controls += [self.run_button, self.queue_button, self.copy_button, self._largest]
         for first, then in pairwise(controls):
             QWidget.setTabOrder(first, then)
 
@@ -320,20 +320,28 @@ class FormView(QWidget):
         self._workload.activated.connect(self._choose_workload)
         self.search.textChanged.connect(lambda _: self._show_fields())
         self.reasons_button.toggled.connect(lambda _: self._show_refused())
-        self.run_button.clicked.connect(self.run_or_stop_requested)
-        self.queue_button.clicked.connect(self.queue_requested)
-        self.questions_button.clicked.connect(self.questions_requested)
-        self._copy.clicked.connect(self.copy_requested)
-        self._reset.clicked.connect(self.reset_requested)
         self._largest.clicked.connect(self._ask_limit)
         for number, cure_button in enumerate(self.cure_buttons):
             self._cures.flow.addWidget(cure_button)
             cure_button.clicked.connect(lambda _, number=number: self._apply_cure(number))
 
     def _apply_cure(self, number: int) -> None:
-        if self._state is not None and number < len(self._state.cures):
-            cure = self._state.cures[number]
-            self.edited.emit(cure.name, cure.values)
+        if self.state is not None and number < len(self.state.cures):
+            cure = self.state.cures[number]
+            if cure.framework is not None:
+                self.environment_wanted.emit(cure.framework)
+            else:
+                self.edited.emit(cure.name, cure.values)
+
+    def environment_maker(self) -> "EnvironmentMaker":
+        """Return what makes an environment below the cures, which most windows never need."""
+        if self._maker is None:
+            from app.gui.hosts.hosts_dialog import EnvironmentMaker
+
+            self._maker = EnvironmentMaker()
+            self._maker.ended.connect(self.environment_ended)
+            self._making.addWidget(self._maker)
+        return self._maker
 
     def _build(self) -> None:
         content = QWidget()
@@ -345,12 +353,12 @@ class FormView(QWidget):
             grid.setVerticalSpacing(GRID // 2)
             grid.setColumnStretch(1, 1)
             grid.setColumnMinimumWidth(3, SIDE_WIDTH)
-        found = QHBoxLayout()
-        found.setSpacing(GRID)
-        found.addWidget(self.search, 1)
-        found.addWidget(self._all)
-        found.addWidget(self._reset)
-        for part in (self._essential, found, self._unknown, self._others, self._extent_title, self._extent):
+        search_row = QHBoxLayout()
+        search_row.setSpacing(GRID)
+        search_row.addWidget(self.search, 1)
+        search_row.addWidget(self._all)
+        search_row.addWidget(self.reset_button)
+        for part in (self._essential, search_row, self._unknown, self._others, self._extent_title, self._extent):
             if isinstance(part, QWidget):
                 column.addWidget(part)
             else:
@@ -376,7 +384,7 @@ class FormView(QWidget):
         header.addWidget(self.host)
         header.addSpacing(GRID)
         header.addLayout(first)
-        for widget in (self._workload, self._help, self._custom):
+        for widget in (self._workload, self._help, self.custom_label):
             header.addWidget(widget)
         return header
 
@@ -389,13 +397,14 @@ class FormView(QWidget):
             footer.addWidget(widget)
         footer.addWidget(self.reasons_button, 0, left)
         footer.addWidget(self._cures)
+        footer.addLayout(self._making)
         footer.addWidget(self.retry_button, 0, left)
         first, small = QHBoxLayout(), QHBoxLayout()
         first.setSpacing(GRID)
         first.addWidget(self.run_button, 1)
         first.addWidget(self.queue_button, 1)
         footer.addLayout(first)
-        small.addWidget(self._copy)
+        small.addWidget(self.copy_button)
         small.addStretch(1)
         small.addWidget(self._largest)
         footer.addLayout(small)

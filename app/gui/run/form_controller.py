@@ -10,23 +10,23 @@ from PySide6.QtGui import QGuiApplication
 
 from app.errors import DatabaseError, RunRescuedError, UserError
 from app.grants import allow_pythons
+from app.gui.actions import Services
 from app.gui.run.form import FormView
-from app.gui.threads import Background
 from app.gui.window_state import WindowState
 from app.plan import Plan
 from app.queries import ExperimentProgress
 from app.samples import Inventory
 from app.viewmodels.experiment.preview import (
-    describe_countable,
     describe_estimate,
     describe_resolution,
     describe_size,
+    describe_stored,
     experiment_label,
     sequential_reason,
 )
-from app.viewmodels.plot.telemetry_buffer import describe_lost
+from app.viewmodels.plot.panels import describe_lost
 from app.viewmodels.run.form import FormChoices, VariantForm
-from workloads.catalog import UsageError
+from workloads.catalog import Framework, UsageError
 from workloads.protocol import RunSpec, Value
 
 _READING = "Checking stored runs …"
@@ -112,33 +112,18 @@ class _Estimate:
 class FormController(QObject):
     """Connects the form with its view and, for what an experiment takes, with the database.
 
-    `shown` is emitted whenever the form is shown, and says whether a run or the queue is active.
+    `updated` is emitted whenever the form is shown anew, and says whether a run or the queue is active.
 
     Thread: GUI only.
     """
 
-    shown = Signal(bool)
+    updated = Signal(bool)
 
-    def __init__(
-        self,
-        view: FormView,
-        form: VariantForm,
-        database: Path,
-        reads: Background,
-        inventory: Callable[[], Inventory],
-        record_change: Callable[[str, _FormReversal], None],
-    ) -> None:
-        """Make the controller of a window's form.
-
-        The inventory is waited for off the GUI thread; `record_change` takes the name of a change and what undoes it.
-        """
+    def __init__(self, view: FormView, form: VariantForm, services: Services) -> None:
         super().__init__(view)
         self.form = form
         self._view = view
-        self._database = database
-        self._reads = reads
-        self._inventory = inventory
-        self._record_change = record_change
+        self._services = services
         self._state = WindowState("run", view)
         self._busy = self._stopping = False
         self._estimate: _Estimate | None = None
@@ -154,9 +139,11 @@ class FormController(QObject):
         view.workload_chosen.connect(lambda name: self._change(lambda: self.form.choose(name)))
         view.edited.connect(lambda name, values: self._change(lambda: self._edit(name, values)))
         view.typed.connect(lambda name, text: self._change(lambda: self._type(name, text)))
-        view.reset_requested.connect(self._reset)
-        view.copy_requested.connect(self._copy_command)
+        view.reset_button.clicked.connect(self._reset)
+        view.copy_button.clicked.connect(self._copy_command)
         view.retry_button.clicked.connect(self.messages.try_again)
+        view.environment_wanted.connect(self._make_environment)
+        view.environment_ended.connect(self._check_again)
         self.messages.changed.connect(self.show)
         self.form.restore(self._state.read("form", self.form.choices))
         self.show()
@@ -179,8 +166,8 @@ class FormController(QObject):
             most = plan.until_pct is not None
             label = experiment_label(state.runs, current.ahead if current else None, most=most)
             detail = self._describe(current) if current else self._unread or _READING
-            countable = describe_countable(current.countable) if current and plan.again else []
-            brief = " ".join([describe_size(plan), *countable, *([self._unread] if self._unread else [])])
+            stored = describe_stored(current.ahead, current.countable) if current and plan.again else []
+            brief = " ".join([describe_size(plan), *stored, *([self._unread] if self._unread else [])])
         self._view.retry_button.setVisible(self.messages.retry is not None)
         self._view.show_model(
             state,
@@ -192,7 +179,12 @@ class FormController(QObject):
             error=self.messages.error,
             warning=self.messages.caution,
         )
-        self.shown.emit(self._busy)
+        self.updated.emit(self._busy)
+
+    def read_again(self) -> None:
+        """Ask anew what is stored of the experiment: runs or entries of the queue may have gone."""
+        self._read_plan = None
+        self.show()
 
     def set_machine(self, host: str, inventory: Inventory | None) -> None:
         """Make runs on a host from now on, once its devices are known; "" is this machine."""
@@ -245,7 +237,19 @@ class FormController(QObject):
         before = self.form.choices
         self._change(self.form.reset)
         if self.form.choices != before:
-            self._record_change("reset the form", _FormReversal(self.form, before))
+            self._services.record_change("reset the form", _FormReversal(self.form, before))
+
+    def _make_environment(self, framework: Framework) -> None:
+        """Make an environment that has a framework, for runs on this machine that name none."""
+        from app.environments.managed import manage_environments
+
+        maker = self._view.environment_maker()
+        if not maker.is_busy:
+            maker.make("This machine", lambda: manage_environments, framework)
+
+    def _check_again(self) -> None:
+        self.form.check_again()
+        self.show()
 
     def _copy_command(self) -> None:
         QGuiApplication.clipboard().setText(self.form.selection.command())
@@ -264,7 +268,10 @@ class FormController(QObject):
         if self._is_reading or plan == self._read_plan:
             return
         self._read_plan, self._is_reading, self._unread = plan, True, ""
-        self._reads.run(lambda: _read_estimate(self._database, plan, self._inventory()), self._take, self._fail)
+        services = self._services
+        services.reads.run(
+            lambda: _read_estimate(services.database, plan, services.inventory()), self._take, self._fail
+        )
 
     def _take(self, estimate: _Estimate) -> None:
         self._is_reading, self._estimate = False, estimate

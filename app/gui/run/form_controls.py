@@ -31,6 +31,7 @@ from app.gui.theme import GRID, LEFT
 from app.gui.widgets.basic import (
     BreakingLabel,
     ChecksMenu,
+    ElidedComboBox,
     button,
     clear_layout,
     plain_tooltip,
@@ -38,7 +39,7 @@ from app.gui.widgets.basic import (
     show_text,
     text_label,
 )
-from app.gui.widgets.cell_table import AnyIndex
+from app.gui.widgets.cell_delegate import AnyIndex
 from app.gui.widgets.flow_layout import FlowBar
 from app.viewmodels.hosts import host_field
 from app.viewmodels.run.fields import Field, Option
@@ -50,6 +51,8 @@ _OPTION_HEIGHT = 3 * GRID
 _LABEL_WIDTH = 15 * GRID
 SIDE_WIDTH = 3 * GRID + GRID // 2
 _WIDEST_LIST = 120 * GRID
+_CHIP_WIDTH = 16 * GRID
+"""Of a value's text: a longer one must not widen the form."""
 _MOST_CHIPS = 24
 """More values are counted: their text is above them."""
 _MAX_VISIBLE_OPTIONS = 16
@@ -114,7 +117,7 @@ def option_note(option: Option) -> str:
     return option.reason or option.help
 
 
-class ChoiceList(QComboBox):
+class ChoiceList(ElidedComboBox):
     """The list of a field with options; what cannot run here is struck through and says why.
 
     It ignores the wheel, so that scrolling past it changes nothing.
@@ -171,6 +174,8 @@ class TypedValues(QLineEdit):
         if self.text() != self._text:
             with QSignalBlocker(self):
                 self.setText(self._text)
+            if not self.hasFocus():
+                self.setCursorPosition(0)  # a long text shows its beginning
 
 
 class FieldRow:
@@ -283,7 +288,8 @@ class FieldRow:
         clear_layout(self.chips.flow)
         self.chip_buttons = []
         for option in chosen[:_MOST_CHIPS]:
-            chip = button(f"{option.label} ✕", option.reason or f"Leave out {option.label}", small=True)
+            text = self.chips.fontMetrics().elidedText(option.label, Qt.TextElideMode.ElideMiddle, _CHIP_WIDTH)
+            chip = button(f"{text} ✕", option.reason or f"Leave out {option.label}", small=True)
             chip.setProperty("chip", "refused" if option.reason else "true")
             chip.setFont(_struck(chip.font(), is_struck=option.reason is not None))
             chip.setAccessibleName(f"Leave out {self._field.label} {option.label}")
@@ -298,16 +304,16 @@ class FieldRow:
             (following or [self.control])[0].setFocus()
 
     def _leave_out(self, value: object) -> None:
-        self._edit(self._field.name, *(each.value for each in self._field.chosen if each.value != value))
+        self._edit(self._field.name, *(option.value for option in self._field.chosen if option.value != value))
 
     def _make_menu(self) -> QPushButton:
         """Make the button whose menu takes several values."""
-        made = button("+", f"Several values of {self._field.label}", flat=True)
-        made.setAccessibleName(f"More values of {self._field.label}")
-        menu = ChecksMenu(made)
+        menu_button = button("+", f"Several values of {self._field.label}", flat=True)
+        menu_button.setAccessibleName(f"More values of {self._field.label}")
+        menu = ChecksMenu(menu_button)
         menu.aboutToShow.connect(lambda: self._fill_menu(menu))
-        made.clicked.connect(lambda: menu.popup(made.mapToGlobal(made.rect().bottomLeft())))
-        return made
+        menu_button.clicked.connect(lambda: menu.popup(menu_button.mapToGlobal(menu_button.rect().bottomLeft())))
+        return menu_button
 
     def _fill_menu(self, menu: ChecksMenu) -> None:
         """Offer all values at once, and each."""
@@ -331,8 +337,8 @@ class FieldRow:
         if field.options:
             return list(field.options)
         usual = Option(value="", label=field.unset)
-        others = (each for each in field.chosen if each.value not in ("", *field.suggestions))
-        return [usual, *(Option(value=each, label=each) for each in field.suggestions), *others]
+        others = (option for option in field.chosen if option.value not in ("", *field.suggestions))
+        return [usual, *(Option(value=suggestion, label=suggestion) for suggestion in field.suggestions), *others]
 
     def _tick(self, value: object, *, on: bool) -> None:
         """Add a value or remove it; the last one stays."""

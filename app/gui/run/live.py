@@ -1,6 +1,7 @@
 """The live view of a run: throughput, progress, live plots, outcome, and a tab for each concurrent run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, QSize, Qt, Signal
@@ -8,7 +9,6 @@ from PySide6.QtGui import QIcon, QKeySequence, QPainter, QPixmap, QResizeEvent, 
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QProgressBar,
-    QPushButton,
     QStackedWidget,
     QTabBar,
     QVBoxLayout,
@@ -16,16 +16,16 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.plot.legend import SWATCH, paint_swatch
-from app.gui.plot.overview import Overview
-from app.gui.plot.panel_stack import LivePlots, PanelStack
+from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.plot_window import PlotWindows
-from app.gui.plot.time_bar import LIVE_RANGES, TimeBar
+from app.gui.plot.time_bar import LIVE_RANGES, Overview, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, set_role, show_text, text_label
 from app.gui.widgets.panes import Scroller
+from app.gui.window_state import WindowState
 from app.viewmodels.history.evidence import EvidenceView
-from app.viewmodels.run.live import LiveState, RunTab, Status
+from app.viewmodels.run.live import WINDOWS, LiveModel, LiveState, RunTab, Status
 
 if TYPE_CHECKING:
     from app.gui.widgets.result import ResultView
@@ -51,7 +51,7 @@ class RunTabs(QTabBar):
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self._theme = theme
-        self._shown: tuple[RunTab, ...] = ()
+        self._runs: tuple[RunTab, ...] = ()
         self.setProperty("role", "runs")
         self.setDrawBase(False)
         self.setExpanding(False)
@@ -63,14 +63,14 @@ class RunTabs(QTabBar):
         theme.follow(self, self._update_icons)
         self.hide()
 
-    def show_runs(self, runs: Sequence[RunTab], shown: int | None) -> None:
-        """Show these runs; `shown` is the number of the current one."""
+    def show_runs(self, runs: Sequence[RunTab], current: int | None) -> None:
+        """Show these runs; `current` is the number of the current one."""
         with QSignalBlocker(self):
-            if self._shown != tuple(runs):
+            if self._runs != tuple(runs):
                 self._show(tuple(runs))
             numbers = [run.run for run in runs]
-            if shown in numbers:
-                self.setCurrentIndex(numbers.index(shown))
+            if current in numbers:
+                self.setCurrentIndex(numbers.index(current))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Use longer titles in more space."""
@@ -78,7 +78,7 @@ class RunTabs(QTabBar):
         self._update_titles()
 
     def _show(self, runs: tuple[RunTab, ...]) -> None:
-        self._shown = runs
+        self._runs = runs
         while self.count() > len(runs):
             self.removeTab(self.count() - 1)
         while self.count() < len(runs):
@@ -92,14 +92,14 @@ class RunTabs(QTabBar):
 
     def _update_titles(self) -> None:
         """Use the longest form of all titles that fits."""
-        for titles in zip(*(run.labels for run in self._shown), strict=True):
+        for titles in zip(*(run.labels for run in self._runs), strict=True):
             for index, text in enumerate(titles):
                 self.setTabText(index, text)
             if sum(self.tabSizeHint(index).width() for index in range(self.count())) <= self.width():
                 return
 
     def _update_icons(self) -> None:
-        for index, run in enumerate(self._shown):
+        for index, run in enumerate(self._runs):
             self.setTabIcon(index, QIcon(self._swatch(run.colour)))
 
     def _swatch(self, style: int) -> QPixmap:
@@ -119,20 +119,16 @@ _PROGRESS_STEPS = 1000
 class LiveView(QWidget):
     """Shows a `LiveState`."""
 
-    log_requested = Signal()
     more_requested = Signal(int)
     """So many more repeats of each variant of the experiment."""
     quiet_requested = Signal()
     """The experiment anew, on a quiet machine."""
-    run_chosen = Signal(int)
-    """Another one of the runs that go on at the same time."""
 
     def __init__(self, theme: Theme, screen: str = "run") -> None:
         super().__init__()
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._runs = RunTabs(theme)
-        self._runs.chosen.connect(self.run_chosen)
+        self.runs = RunTabs(theme)
         self.result: ResultView | None = None
         """The answer of the experiment that the run belongs to, made when first needed."""
         self._theme = theme
@@ -143,7 +139,7 @@ class LiveView(QWidget):
         self._placeholder = text_label("", "title")
         self._placeholder.setAlignment(Qt.AlignmentFlag.AlignBottom)
         self._spread = text_label("", "caption")
-        self._name = ElidedLabel("muted")
+        self.name_label = ElidedLabel("muted")
         self._title = text_label("", "heading")
         self._time_left = text_label("", "muted")
         self._detail = text_label("", "", wrap=True)
@@ -152,101 +148,45 @@ class LiveView(QWidget):
         self._detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         for label in (self._time_left, self._facts, self._spread):
             label.setFont(tabular_font())
-        self._badge = BadgeLine(theme)
-        self._evidence = EvidencePanel(theme)
+        self.badge = BadgeLine(theme)
+        self.evidence = EvidencePanel(theme)
         self._parts = QStackedWidget()
-        self._badge.toggled.connect(lambda shown: self._parts.setCurrentIndex(int(shown)))
+        self.badge.toggled.connect(lambda is_on: self._parts.setCurrentIndex(int(is_on)))
         self._bar = QProgressBar()
         self._bar.setRange(0, _PROGRESS_STEPS)
         self._bar.setTextVisible(False)
         self._bar.setAccessibleName("Progress of this phase")
-        self._log = button("Show &log", "The worker's output, with the traceback", flat=True)
-        self._log.clicked.connect(self.log_requested)
+        self.log_button = button("Show &log", "The worker's output, with the traceback", flat=True)
         self.anyway_button = button(
             "Run any&way", "Start now, though others use the device; the run says so", small=True
         )
-        self._stack = PanelStack(theme)
-        self._plots = LivePlots(self._stack, theme)
+        self.stack = PanelStack(theme)
         self._screen = screen.capitalize()
-        self._windows = PlotWindows(self._stack, theme, screen)
-        self.overview = Overview(self._stack, theme)
-        self._time_bar = TimeBar(self._stack, LIVE_RANGES)
+        self._windows = PlotWindows(self.stack, theme, screen)
+        self.overview = Overview(self.stack, theme)
+        self.time_bar = TimeBar(self.stack, LIVE_RANGES)
         self._state: LiveState | None = None
-        self._status = Status(title="")
-        self._stack.crosshair_moved.connect(self._show_reading)
+        self.status = Status(title="")
+        self.stack.crosshair_moved.connect(self._show_reading)
         leave = QShortcut(QKeySequence("Escape"), self, context=Qt.ShortcutContext.WidgetWithChildrenShortcut)
         leave.setEnabled(False)
-        leave.activated.connect(lambda: self._badge.button.setChecked(False))
-        self._badge.toggled.connect(leave.setEnabled)
+        leave.activated.connect(lambda: self.badge.button.setChecked(False))
+        self.badge.toggled.connect(leave.setEnabled)
         self._build()
-
-    @property
-    def log_button(self) -> QPushButton:
-        """Button that shows the log, visible when there is one."""
-        return self._log
-
-    @property
-    def name(self) -> str:
-        """Variant of the shown run."""
-        return self._name.text()
-
-    @property
-    def runs(self) -> RunTabs:
-        """Tabs of the concurrent runs."""
-        return self._runs
-
-    @property
-    def stack(self) -> PanelStack:
-        """The plots."""
-        return self._stack
-
-    @property
-    def badge(self) -> BadgeLine:
-        """Line that says what was verified of the run; visible when there is evidence."""
-        return self._badge
-
-    @property
-    def evidence(self) -> EvidencePanel:
-        """Evidence of what actually ran."""
-        return self._evidence
-
-    @property
-    def time_bar(self) -> TimeBar:
-        """Bar that chooses the time range."""
-        return self._time_bar
-
-    def displayed_text(self) -> str:
-        """Return the text of the header."""
-        labels = (
-            self._placeholder,
-            self._title,
-            self._detail,
-            self._number,
-            self._unit,
-            self._spread,
-            self._time_left,
-            self._facts,
-        )
-        return " ".join(label.text() for label in labels if label.text()).replace(_NBSP, " ")
 
     def show_model(self, state: LiveState) -> None:
         """Show this state; plots draw only what changed."""
-        self._runs.show_runs(state.runs, state.run)
+        self.runs.show_runs(state.runs, state.run)
         show_text(self._number, state.throughput)
         self._unit.setText(state.unit)
         show_text(self._spread, state.spread)
         show_text(self._facts, _unbroken(state.summary))
         self._show_status(state.status, state.throughput)
         self._show_evidence(state.evidence)
-        self._state, self._status = state, state.status
-        self._time_bar.show_model(state)
-        self._plots.show_plots(state.plots)
-        self._show_reading(self._stack.crosshair)
-
-    @property
-    def status(self) -> Status:
-        """What goes on, or how it ended."""
-        return self._status
+        self._state, self.status = state, state.status
+        self.time_bar.show_model(state)
+        self.stack.show_plots(state.plots)
+        self._show_reading(self.stack.crosshair)
 
     def show_result(self, result: "ExperimentResult | None") -> None:
         """Show what the experiment says so far, above its run, whose figure recedes; None where there is none."""
@@ -263,17 +203,17 @@ class LiveView(QWidget):
         set_role(self._number, "figure" if result is not None else "big")
 
     def _show_evidence(self, view: EvidenceView | None) -> None:
-        self._badge.setVisible(view is not None)
+        self.badge.setVisible(view is not None)
         if view is None:
-            self._badge.button.setChecked(False)
+            self.badge.button.setChecked(False)
         else:
-            self._badge.show_view(view)
-            self._evidence.show_view(view)
+            self.badge.show_view(view)
+            self.evidence.show_view(view)
 
     def _show_reading(self, time: float | None) -> None:
         state = self._state
-        known = "" if time is None or state is None else state.plots.describe_time(time, self._stack.span)
-        self._time_bar.show_reading(known)
+        reading = "" if time is None or state is None else state.plots.describe_time(time, self.stack.span)
+        self.time_bar.show_reading(reading)
 
     def _show_status(self, status: Status, number: str) -> None:
         """Show the status next to the throughput, or in its place while there is none."""
@@ -284,38 +224,38 @@ class LiveView(QWidget):
         title.show()
         other.clear()
         other.hide()
-        self._name.setText(status.name)
+        self.name_label.setText(status.name)
         self._windows.name_source(f"{self._screen}: {status.name}" if status.name else self._screen)
-        self._name.setToolTip(plain_tooltip(status.name))
+        self.name_label.setToolTip(plain_tooltip(status.name))
         show_text(self._time_left, status.left)
         show_text(self._detail, status.detail)
         self._bar.setValue(round((status.fraction or 0.0) * _PROGRESS_STEPS))
-        self._log.setVisible(status.has_log)
+        self.log_button.setVisible(status.has_log)
         self.anyway_button.setVisible(status.can_run_anyway)
 
     def _build(self) -> None:
         layout = self._column = QVBoxLayout(self)
         layout.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, GRID)
         layout.setSpacing(GRID)
-        layout.addWidget(self._runs)
+        layout.addWidget(self.runs)
         layout.addLayout(self._header())
         layout.addWidget(self._detail)
         layout.addWidget(self._facts)
-        layout.addWidget(self._badge)
+        layout.addWidget(self.badge)
         layout.addWidget(self._bar)
         self._parts.addWidget(self._curves())
-        self._parts.addWidget(self._evidence)
+        self._parts.addWidget(self.evidence)
         layout.addWidget(self._parts, 1)
 
     def _curves(self) -> QWidget:
-        made = QWidget()
-        column = QVBoxLayout(made)
+        area = QWidget()
+        column = QVBoxLayout(area)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(GRID)
-        column.addWidget(self._time_bar)
+        column.addWidget(self.time_bar)
         column.addWidget(self.overview)
-        column.addWidget(Scroller(self._stack), 1)
-        return made
+        column.addWidget(Scroller(self.stack), 1)
+        return area
 
     def _header(self) -> QHBoxLayout:
         figure = QHBoxLayout()
@@ -334,7 +274,7 @@ class LiveView(QWidget):
         text = QVBoxLayout()
         text.setSpacing(GRID // 2)
         text.addStretch(1)
-        text.addWidget(self._name)
+        text.addWidget(self.name_label)
         text.addLayout(self._status_line())
         header = QHBoxLayout()
         header.addLayout(figure)
@@ -345,6 +285,33 @@ class LiveView(QWidget):
         line = QHBoxLayout()
         line.setSpacing(GRID)
         line.addStretch(1)
-        for widget in (self._log, self.anyway_button, self._title, self._time_left):
+        for widget in (self.log_button, self.anyway_button, self._title, self._time_left):
             line.addWidget(widget)
         return line
+
+
+def connect_time_controls(view: LiveView, model: LiveModel, refresh: Callable[[], None]) -> None:
+    """Connect a view's time bar and plots with the time range of a model.
+
+    `refresh` is called after each change, to show it.
+    """
+
+    def show(change: Callable[[], None]) -> None:
+        change()
+        refresh()
+
+    bar, plots = view.time_bar, view.stack
+    bar.range_requested.connect(lambda name: show(lambda: model.follow(name)))
+    bar.pause_requested.connect(lambda: show(model.toggle_pause))
+    bar.follow_button.clicked.connect(lambda: show(model.follow))
+    bar.per_gpu_button.clicked.connect(lambda apart: show(lambda: model.split_by_gpu(apart)))
+    plots.range_requested.connect(lambda start, end: show(lambda: model.hold(start, end)))
+
+
+def remember_time_controls(view: LiveView, model: LiveModel, state: WindowState) -> None:
+    """Show the time range and the panels that were chosen last, and remember those that are chosen."""
+    bar, chosen = view.time_bar, state.read("range", "measured")
+    model.follow(next((name for name in WINDOWS if name == chosen), "measured"))
+    model.split_by_gpu(state.read("per gpu", False))
+    bar.range_requested.connect(partial(state.keep, "range"))
+    bar.per_gpu_button.clicked.connect(partial(state.keep, "per gpu"))

@@ -1,7 +1,6 @@
 """The Run screen's controller: connects form, run session and live view."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from PySide6.QtCore import QObject, Signal
@@ -9,50 +8,22 @@ from PySide6.QtCore import QObject, Signal
 from app.analysis.largest_batch import LargestBatch
 from app.errors import UserError
 from app.events import RunStarted
+from app.gui.actions import Services
 from app.gui.run.form_controller import FormController
-from app.gui.run.live import LiveView
+from app.gui.run.live import connect_time_controls, remember_time_controls
 from app.gui.run.screen import RunView
-from app.gui.threads import Background, Bridge, WindowEvent
+from app.gui.threads import WindowEvent
 from app.gui.window_state import WindowState
 from app.samples import Inventory
-from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer
-from app.viewmodels.run.largest_batch import describe_largest_batch, describe_try
-from app.viewmodels.run.live import WINDOWS, LiveModel
+from app.viewmodels.plot.panels import TelemetryBuffer
+from app.viewmodels.run.form import describe_largest_batch, describe_try
+from app.viewmodels.run.live import LiveModel
 from workloads.catalog import UsageError
 from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
     from app.runs.probes import LargestBatchSession
     from app.runs.session import RunSession
-
-
-def connect_time_controls(view: LiveView, model: LiveModel, refresh: Callable[[], None]) -> None:
-    """Connect a view's time bar and plots with the time range of a model.
-
-    `refresh` is called after each change, to show it.
-    """
-
-    def show(change: Callable[[], None]) -> None:
-        change()
-        refresh()
-
-    bar, plots = view.time_bar, view.stack
-    bar.range_requested.connect(lambda name: show(lambda: model.follow(name)))
-    bar.pause_requested.connect(lambda: show(model.toggle_pause))
-    bar.follow_requested.connect(lambda: show(model.follow))
-    bar.per_gpu_toggled.connect(lambda apart: show(lambda: model.split_by_gpu(apart)))
-    plots.zoomed.connect(lambda factor, at: show(lambda: model.zoom(factor, at)))
-    plots.panned.connect(lambda by: show(lambda: model.pan(by)))
-    plots.range_requested.connect(lambda start, end: show(lambda: model.hold(start, end)))
-
-
-def remember_time_controls(view: LiveView, model: LiveModel, state: WindowState) -> None:
-    """Show the time range and the panels that were chosen last, and remember those that are chosen."""
-    bar, chosen = view.time_bar, state.read("range", "measured")
-    model.follow(next((name for name in WINDOWS if name == chosen), "measured"))
-    model.split_by_gpu(state.read("per gpu", False))
-    bar.range_requested.connect(partial(state.keep, "range"))
-    bar.per_gpu_toggled.connect(partial(state.keep, "per gpu"))
 
 
 Result = TypeVar("Result")
@@ -77,10 +48,9 @@ class RunController(QObject):
         self,
         view: RunView,
         form: FormController,
+        services: Services,
         make_session: Callable[[RunSpec, str], "RunSession"],
         make_search: Callable[[RunSpec, int, str], "LargestBatchSession"],
-        sessions: Background,
-        bridge: Bridge,
     ) -> None:
         """Make the controller of a window's single runs.
 
@@ -92,10 +62,9 @@ class RunController(QObject):
         self._form_controller = form
         self._form = form.form
         self._live = LiveModel()
+        self._services = services
         self._make_session = make_session
         self._make_search = make_search
-        self._sessions = sessions
-        self._bridge = bridge
         self._session: RunSession | LargestBatchSession | None = None
         self._stopping = self._queue_running = False
         self._host = ""
@@ -109,12 +78,12 @@ class RunController(QObject):
     def start(self) -> None:
         """Connect the view and show the first state."""
         form, live = self._view.form, self._view.live
-        form.run_or_stop_requested.connect(self.run_or_stop)
-        form.queue_requested.connect(self.run)
+        form.run_button.clicked.connect(self.run_or_stop)
+        form.queue_button.clicked.connect(self.run)
         form.largest_batch_requested.connect(self.find_largest_batch)
         live.anyway_button.clicked.connect(self._run_anyway)
-        live.log_requested.connect(lambda: self._view.show_log(self._live.log))
-        live.run_chosen.connect(self._show_run)
+        live.log_button.clicked.connect(lambda: self._view.show_log(self._live.log))
+        live.runs.chosen.connect(self._show_run)
         connect_time_controls(live, self._live, self.refresh)
         remember_time_controls(live, self._live, WindowState("run", self._view))
         self.refresh()
@@ -234,9 +203,10 @@ class RunController(QObject):
         self, session: "RunSession | LargestBatchSession", work: Callable[[], Result], done: Callable[[Result], None]
     ) -> None:
         self._session, self._host = session, self._form.host
-        self._messages.take_away()
+        self._messages.forget()
         self._view.show_live()
-        self._sessions.run(work, done, self._fail)
+        self._services.sessions.run(work, done, self._fail)
+        self._show_form()
         self.refresh()
 
     def stop(self) -> None:
@@ -270,7 +240,7 @@ class RunController(QObject):
     def _finish(self) -> None:
         self._session = None
         self._stopping = False
-        self._bridge.flush()
+        self._services.bridge.flush()
         self._show_form()
         self.refresh()
         self.ended.emit()

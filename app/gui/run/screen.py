@@ -49,7 +49,7 @@ class RunView(QWidget):
         self.form = FormView(theme)
         self.live = LiveView(theme)
         self.gallery = GalleryView()
-        self.form.questions_requested.connect(self.show_gallery)
+        self.form.questions_button.clicked.connect(self.show_gallery)
         self.replay: ReplayView | None = None
         self.queue: QueueView | None = None
         self.first_start: FirstStartView | None = None

@@ -1,18 +1,26 @@
 """The Settings dialog: one row per setting, each of which takes effect at once."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import Signal
-from PySide6.QtGui import QShowEvent
+from PySide6.QtCore import QUrl, Signal
+from PySide6.QtGui import QDesktopServices, QShowEvent
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
-from app.gui.settings.settings import StoredChoice
+from app.errors import UserError
+from app.gui.settings.settings import Chosen, SettingsStore, StoredChoice
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import BreakingLabel, ElidedComboBox, button, plain_tooltip, show_text, text_label
-from app.gui.widgets.dialogs import centre_on_screen, resize_within_screen
+from app.gui.widgets.dialogs import ask_confirmation, ask_for_database, centre_on_screen, resize_within_screen
 from app.gui.widgets.panes import Scroller
-from app.viewmodels.settings import MOTIONS, THEMES, SettingsState
+from app.hosts.book import read_hosts
+from app.storage import retention
+from app.storage.files import disk_space
+from app.storage.retention import Pruned
+from app.telemetry.feed import TelemetryFeed
+from app.viewmodels.history.labels import StorageLine, prune_consequence, prune_question, prune_result
+from app.viewmodels.settings import THEMES, SettingsState, recent_databases
 from workloads.catalog import FRAMEWORK
 
 _WIDTH = 76 * GRID
@@ -20,7 +28,6 @@ _LABEL_WIDTH = 18 * GRID
 _SHORTEST = 8
 """Characters of an option that are always seen: the path of a database may be long, a screen small."""
 _WHEN_IDLE = "Can be changed when no run is active."
-_MOTION = "Only live plots move on their own. Every reading is stored either way."
 _SAMPLING = "How often the GPUs of this machine are read. Shorter intervals show shorter peaks and store more samples."
 _DATABASE = "The one chosen here also opens at the next start, unless the window is started on another."
 _RETENTION = "Samples and logs of older runs are deleted when a window opens; their figures stay."
@@ -50,26 +57,34 @@ class ChoiceBox(ElidedComboBox):
 
 
 class SettingsDialog(QDialog):
-    """Shows every setting; each signal has what the user chose."""
+    """Shows every setting, and stores what the user chooses.
 
-    theme_chosen = Signal(object)
-    motion_chosen = Signal(object)
-    sampling_chosen = Signal(object)
-    database_chosen = Signal(object)
-    """With a path; None for another one."""
-    retention_chosen = Signal(object)
-    place_requested = Signal()
-    hosts_requested = Signal()
-    folder_requested = Signal()
+    Thread: GUI only; the database is read on the store's thread.
+    """
 
-    def __init__(self, parent: QWidget, theme: Theme, notice: StoredChoice, standby: StoredChoice) -> None:
-        """Make the dialog."""
-        super().__init__(parent)
-        self._window = parent
+    def __init__(
+        self,
+        window: QWidget,
+        theme: Theme,
+        store: SettingsStore,
+        feed: TelemetryFeed,
+        notice: StoredChoice,
+        standby: StoredChoice,
+        switch_database: Callable[[Path], None],
+    ) -> None:
+        """Make the dialog of a window."""
+        super().__init__(window)
+        self._window = window
+        self._theme = theme
+        self._store = store
+        self._feed = feed
+        self._switch_database = switch_database
+        self._chosen = Chosen(self)
+        self._storage: StorageLine | None = None
+        self._failure = ""
         self._state: SettingsState | None = None
         self._busy = self._is_sized = False
-        self.theme_box, self.motion_box = ChoiceBox(), ChoiceBox()
-        self.sampling_box, self.database_box = ChoiceBox(), ChoiceBox()
+        self.theme_box, self.sampling_box, self.database_box = ChoiceBox(), ChoiceBox(), ChoiceBox()
         self.retention_box, self.notice_box, self.standby_box = ChoiceBox(), ChoiceBox(), ChoiceBox()
         self.place_button = button("&Choose …", f"Install or choose the Python and {FRAMEWORK.name} of runs")
         self.hosts_button = button("&Manage …", "Add, check and remove hosts")
@@ -89,11 +104,18 @@ class SettingsDialog(QDialog):
             self._captions[self.standby_box].setText(f"The environment variable {standby.fixed_by} decides.")
         theme.apply_style_sheet(self)
 
-    def show_model(self, state: SettingsState) -> None:
-        """Show this state."""
+    def show_current(self, *, busy: bool) -> None:
+        """Show what is stored now, and whether a run or the queue is active."""
+        self._failure = ""
+        self._read()
+        self._show()
+        self.show_busy(busy)
+        self.show()
+        self.activateWindow()
+
+    def _show_state(self, state: SettingsState) -> None:
         self._state = state
         self.theme_box.show_options(THEMES, state.theme)
-        self.motion_box.show_options(MOTIONS, state.reduces_motion)
         self.sampling_box.show_options(state.sampling, state.sample_ms)
         databases = {path: str(path) for path in state.databases}
         self.database_box.show_options({**databases, None: "Another database …"}, state.databases[0])
@@ -127,14 +149,11 @@ class SettingsDialog(QDialog):
             centre_on_screen(self, self._window)
 
     def _connect(self) -> None:
-        self.theme_box.chosen.connect(self.theme_chosen)
-        self.motion_box.chosen.connect(self.motion_chosen)
-        self.sampling_box.chosen.connect(self.sampling_chosen)
-        self.database_box.chosen.connect(self.database_chosen)
-        self.retention_box.chosen.connect(self.retention_chosen)
-        self.place_button.clicked.connect(self.place_requested)
-        self.hosts_button.clicked.connect(self.hosts_requested)
-        self.folder_button.clicked.connect(self.folder_requested)
+        self.theme_box.chosen.connect(self._theme.choose)
+        self.sampling_box.chosen.connect(self._set_sampling)
+        self.database_box.chosen.connect(self._choose_database)
+        self.retention_box.chosen.connect(self._set_retention)
+        self.folder_button.clicked.connect(self._open_folder)
 
     def _build(self) -> None:
         self.setWindowTitle("Settings")
@@ -144,7 +163,6 @@ class SettingsDialog(QDialog):
         self._grid.setColumnStretch(1, 1)
         self._add_heading("All windows")
         self._add_row("&Theme", self.theme_box)
-        self._add_row("M&otion", self.motion_box, _MOTION)
         self._add_row("&Sampling interval", self.sampling_box, _SAMPLING)
         self._add_row("R&uns are made with", self.place_button, _PLACE)
         self._add_row("&Hosts", self.hosts_button, " ")
@@ -196,7 +214,100 @@ class SettingsDialog(QDialog):
             self._grid.addWidget(self._captions[control], row + 1, 1)
         self._grid.setRowMinimumHeight(row + 2, GRID // 2)
 
+    def _read(self, note: str = "") -> None:
+        def show(storage: StorageLine) -> None:
+            self._storage = storage
+            self._show()
+
+        database = self._store.database
+        self._store.background.run(lambda: read_storage(database, note), show, self._show_error)
+
+    def _show(self) -> None:
+        self._show_state(
+            SettingsState(
+                theme=self._theme.choice,
+                sample_ms=1000 / self._feed.hz,
+                databases=recent_databases(self._store.database, self._chosen.databases),
+                storage=self._storage,
+                hosts=self._host_names(),
+                problem=self._failure,
+            )
+        )
+
+    def _host_names(self) -> tuple[str, ...]:
+        try:
+            return tuple(entry.name for entry in read_hosts())
+        except UserError as error:
+            self._failure = str(error)
+            return ()
+
+    def _set_sampling(self, period_ms: float) -> None:
+        self._chosen.keep("sample_ms", period_ms)
+        self._feed.set_rate(1000 / period_ms)
+        self._show()
+
+    def _choose_database(self, path: Path | None) -> None:
+        if path is None:
+            ask_for_database(self, self._store.database.parent, self._take_database)
+            self._show()
+        else:
+            self._take_database(path)
+
+    def _take_database(self, path: Path | None) -> None:
+        if path is None or path == self._store.database:
+            return
+        former = recent_databases(self._store.database, self._chosen.databases)
+        self._chosen.keep("databases", [str(database) for database in dict.fromkeys((path, *former))])
+        self._chosen.keep("database", str(path))
+        self._switch_database(path)
+
+    def _open_folder(self) -> None:
+        QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._store.database.parent)))
+
+    def _set_retention(self, days: int | None) -> None:
+        """Keep samples for so many days; where that deletes any, ask first."""
+
+        def show_preview(preview: Pruned | None) -> None:
+            if days is None or preview is None or not preview.runs:
+                self._read()
+                return
+            box = ask_confirmation(
+                self,
+                self._theme,
+                "Old samples",
+                prune_question(preview, days),
+                prune_consequence(preview),
+                "&Delete",
+                "&Keep them",
+            )
+            box.accepted.connect(lambda: self._prune(days))
+            box.rejected.connect(self._show)
+
+        database = self._store.database
+        self._store.background.run(lambda: retention.preview_days(database, days), show_preview, self._show_error)
+
+    def _prune(self, days: int) -> None:
+        database = self._store.database
+        self._store.background.run(
+            lambda: retention.apply_days(database, days), lambda done: self._read(prune_result(done)), self._show_error
+        )
+
+    def _show_error(self, error: UserError) -> None:
+        self._failure = str(error)
+        self._show()
+
 
 def _show_choice(box: ChoiceBox, choice: StoredChoice) -> None:
     box.show_options(choice.options, choice.value)
     box.setEnabled(not choice.fixed_by)
+
+
+def read_storage(database: Path, note: str = "") -> StorageLine:
+    """Return the size of a database and its retention."""
+    return StorageLine(
+        path=database,
+        size_bytes=retention.size_bytes(database),
+        free_bytes=disk_space(database).free_bytes,
+        retention_days=retention.load_days(database),
+        note=note,
+    )

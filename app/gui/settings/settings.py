@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QProcess, Signal
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon
 
 from app import units
 from app.errors import UserError
 from app.events import RunEnded, RunStarted
+from app.gui.actions import Services
 from app.gui.run.form_controller import FormController
-from app.gui.shell.progress import PROGRAM_TITLE, has_desktop
-from app.gui.theme import Theme
+from app.gui.shell.shell import PROGRAM_TITLE
 from app.gui.threads import Background
 from app.gui.window import MainWindow
 from app.gui.window_state import WindowState
@@ -28,11 +29,10 @@ from app.runs.standby_setting import AUTOMATIC, OFF, ON, STANDBY_VARIABLE, envir
 from app.samples import SAMPLE_MS, Inventory
 from app.storage.files import KnownDatabase
 from app.storage.known_settings import NOTICE, STANDBY, Setting
-from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.format.naming import short_name
 
 if TYPE_CHECKING:
-    from app.gui.settings.controller import SettingsController
+    from app.gui.settings.dialog import SettingsDialog
 
 _MIN_MS, _MAX_MS = 10.0, 1000.0
 
@@ -73,10 +73,10 @@ class Chosen:
         """Paths of the databases that were opened, the last one first."""
         return self._state.read("databases", [], list[str])
 
-    def replace_missing(self, database: KnownDatabase, taken: Path | None) -> None:
+    def replace_missing(self, database: KnownDatabase, choice: Path | None) -> None:
         """Choose what the user took in place of a chosen database that is gone, if anything."""
-        if database.was_chosen and taken is not None and not database.exists():
-            self.keep("database", str(taken))
+        if database.was_chosen and choice is not None and not database.exists():
+            self.keep("database", str(choice))
 
     def keep(self, name: str, value: object) -> None:
         """Remember a choice at once."""
@@ -217,6 +217,11 @@ class RunEndNotifier:
         return f"{self._text} It took {took}." if self._text.endswith(".") else f"{self._text}, after {took}"
 
 
+def has_desktop() -> bool:
+    """Return whether a Linux desktop shows messages: not on Qt's offscreen platform, nor on other systems."""
+    return sys.platform == "linux" and QGuiApplication.platformName() in ("xcb", "wayland")
+
+
 def _send(title: str, body: str) -> bool:
     """Show a message on a Linux desktop without a tray, as GNOME is; return whether there is a program that does."""
     program = shutil.which("notify-send") if has_desktop() else None
@@ -248,27 +253,22 @@ class Settings(QObject):
 
     def __init__(
         self,
-        window: MainWindow,
-        theme: Theme,
+        services: Services,
         store: SettingsStore,
-        feed: TelemetryFeed,
         form: FormController,
         standby_changed: Callable[[], None],
         switch_database: Callable[[Path | None], None],
     ) -> None:
         """Make the settings of a window; `start` reads them."""
-        super().__init__(window)
-        self.notifier = RunEndNotifier(window, store)
+        super().__init__(services.window)
+        self.notifier = RunEndNotifier(services.window, store)
         self._standby = StandbySetting(store, standby_changed)
-        self._window = window
-        self._theme = theme
+        self._services = services
         self._store = store
-        self._feed = feed
         self._switch_database = switch_database
-        self._busy = False
-        self._controller: SettingsController | None = None
-        window.settings_requested.connect(self.open)
-        form.shown.connect(self._take_busy)
+        self._dialog: SettingsDialog | None = None
+        services.window.settings_requested.connect(self.open)
+        form.updated.connect(self._take_busy)
 
     def start(self) -> None:
         """Read the stored choices."""
@@ -282,26 +282,24 @@ class Settings(QObject):
 
     def open(self) -> None:
         """Show the dialog."""
-        from app.gui.settings.controller import SettingsController
         from app.gui.settings.dialog import SettingsDialog
 
-        if self._controller is None:
-            dialog = SettingsDialog(self._window, self._theme, self.notifier.choice, self._standby.choice)
-            dialog.hosts_requested.connect(self.hosts_requested)
-            dialog.place_requested.connect(dialog.close)
-            dialog.place_requested.connect(self.place_requested)
-            self._controller = SettingsController(dialog, self._theme, self._store, self._feed, self._switch_database)
-        self._controller.open(busy=self._busy)
+        if self._dialog is None:
+            services, notice, standby = self._services, self.notifier.choice, self._standby.choice
+            self._dialog = dialog = SettingsDialog(
+                services.window, services.theme, self._store, services.feed, notice, standby, self._switch_database
+            )
+            dialog.hosts_button.clicked.connect(self.hosts_requested)
+            dialog.place_button.clicked.connect(dialog.close)
+            dialog.place_button.clicked.connect(self.place_requested)
+        self._dialog.show_current(busy=self._services.is_busy())
 
     def values(self) -> Iterator[tuple[str, Callable[[], object]]]:
         """Yield the values that can be set without the dialog, each with its setting's name, and what sets it."""
-        from app.viewmodels.settings import MOTIONS, THEMES
+        from app.viewmodels.settings import THEMES
 
-        theme = self._theme
         for key, label in THEMES.items():
-            yield f"Theme: {label}", partial(theme.choose, key)
-        for is_reduced, label in MOTIONS.items():
-            yield f"Motion: {label}", partial(theme.reduce_motion, is_reduced)
+            yield f"Theme: {label}", partial(self._services.theme.choose, key)
         for name, choice in (("Notifications", self.notifier.choice), ("Standby", self._standby.choice)):
             if choice.fixed_by:  # the dialog says by what
                 yield f"{name} …", self.open
@@ -311,6 +309,5 @@ class Settings(QObject):
             yield f"{name} …", self.open
 
     def _take_busy(self, busy: bool) -> None:
-        self._busy = busy
-        if self._controller is not None:
-            self._controller.dialog.show_busy(busy)
+        if self._dialog is not None:
+            self._dialog.show_busy(busy)

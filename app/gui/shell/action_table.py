@@ -39,7 +39,7 @@ class Action:
     @property
     def keys_text(self) -> str:
         """Return its keys as they are written on a keyboard: `Alt+↑, Alt+↓`."""
-        return ", ".join("+".join(_SYMBOLS.get(part, part) for part in each.split("+")) for each in self.keys)
+        return ", ".join("+".join(_SYMBOLS.get(part, part) for part in shortcut.split("+")) for shortcut in self.keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

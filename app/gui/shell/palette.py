@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import separator, text_label
-from app.gui.widgets.cell_table import AnyIndex
+from app.gui.widgets.cell_delegate import AnyIndex
 from app.viewmodels.shell.palette import Entry, Match, search
 
 _WIDTH = 90 * GRID
@@ -249,9 +249,9 @@ class Palette(QFrame):
 
     def _search(self) -> None:
         query = self.line.text()
-        found = search(self._entries, query, self._recent)
+        matches = search(self._entries, query, self._recent)
         rows: list[_Row] = []
-        for match in found:
+        for match in matches:
             if not query.strip() and (not rows or _group(rows[-1]) != match.entry.group):
                 rows.append(match.entry.group)
             rows.append(match)
@@ -269,8 +269,8 @@ class Palette(QFrame):
         """Take the middle of the window, as high as what there is to choose from, within what fits."""
         room = self.window().size()
         self.setFixedWidth(min(_WIDTH, room.width() - 4 * GRID))
-        shown = min(max(len(self._rows.rows), 1), _ROWS_SHOWN)
-        rows_height = min(shown * _ROW_HEIGHT, max(4 * _ROW_HEIGHT, room.height() - 3 * _TOP))
+        row_count = min(max(len(self._rows.rows), 1), _ROWS_SHOWN)
+        rows_height = min(row_count * _ROW_HEIGHT, max(4 * _ROW_HEIGHT, room.height() - 3 * _TOP))
         self.list.setFixedHeight(rows_height + 2 * self.list.frameWidth())
         self.adjustSize()
         self.move((room.width() - self.width()) // 2, min(_TOP, max(0, room.height() - self.height())))
@@ -301,6 +301,6 @@ def _group(row: _Row) -> str:
 
 
 def _application() -> QApplication:
-    found = QApplication.instance()
-    assert isinstance(found, QApplication), "widgets need one"
-    return found
+    application = QApplication.instance()
+    assert isinstance(application, QApplication), "widgets need one"
+    return application

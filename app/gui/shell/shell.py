@@ -5,22 +5,205 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt
+from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence, QShortcut
-from PySide6.QtWidgets import QApplication, QMenu, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QMenu, QPushButton, QWidget
 
+from app import units
 from app.errors import UserError
-from app.gui.actions import Actions
+from app.gui.actions import Actions, Services
 from app.gui.shell.action_table import ELSEWHERE, Action, Group, all_actions
 from app.gui.shell.palette import Palette
-from app.gui.shell.undo import UndoStack, UndoView
-from app.gui.theme import Theme
+from app.gui.theme import GRID, Theme
 from app.gui.threads import Background
+from app.gui.widgets.basic import button, plain_tooltip, text_label
 from app.gui.window import MainWindow
 from app.gui.window_state import WindowState
 from app.queries import RunQuery
+from app.viewmodels.experiment.queue import QueueState
+from app.viewmodels.run.live import Status
 from app.viewmodels.shell.palette import Entry, run_entries
+
+if TYPE_CHECKING:
+    from app.runs.undo import Reversal
+
+    _Step = tuple[str, Reversal]
+
+PROGRAM_TITLE = "VariantScope"
+
+_MAX_STEPS = 100
+_NAME_WIDTH = 26 * GRID
+_NARROW = 110 * GRID
+"""In a narrower window the button does not say what it undoes, so that every tab of the window is in sight."""
+_TOAST_MS = 8_000
+
+
+class UndoStack(QObject):
+    """The changes that can be undone, and those that can be made again, each with its name.
+
+    Thread: GUI only; reversals are called on `background`, in the order in which they are asked for.
+    """
+
+    changed = Signal()
+    """There is something else to undo or to make again."""
+    undone = Signal()
+    """The database has changed."""
+    message = Signal(str)
+    """A sentence on what was undone, or why it was not."""
+
+    def __init__(self, background: Background, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._background = background
+        self._done: list[_Step] = []
+        self._undone: list[_Step] = []
+
+    @property
+    def undo_name(self) -> str:
+        """What Ctrl+Z undoes, as `Undo: delete run 3`; "" for nothing."""
+        return f"Undo: {self._done[-1][0]}" if self._done else ""
+
+    @property
+    def redo_name(self) -> str:
+        """What Ctrl+Shift+Z makes again; "" for nothing."""
+        return f"Redo: {self._undone[-1][0]}" if self._undone else ""
+
+    def push(self, name: str, reversal: "Reversal | None") -> None:
+        """Take what undoes a change that was just made; None where it changed nothing.
+
+        Args:
+            name: The change, in the imperative: `delete run 3`.
+            reversal: Undoes it.
+        """
+        if reversal is not None:
+            self._done.append((name, reversal))
+            del self._done[:-_MAX_STEPS]
+            self._undone.clear()
+            self.changed.emit()
+
+    def drop_stale(self) -> None:
+        """Offer no last change that cannot be undone any more, as a queue resumed that has ended since."""
+        steps = list(self._done)
+
+        def count() -> int:
+            from app.runs.undo import drop_stale
+
+            return drop_stale([reversal for _, reversal in steps])
+
+        def keep(left: int) -> None:
+            if left < len(steps) and self._done == steps:
+                del self._done[left:]
+                self.changed.emit()
+
+        if steps:
+            self._background.run(count, keep, lambda _: None)  # a database that cannot be read says so elsewhere
+
+    def undo(self) -> None:
+        """Undo the last change."""
+        self._turn(self._done, self._undone, "Undone: {}. Ctrl+Shift+Z redoes it.", "Nothing to undo.")
+
+    def redo(self) -> None:
+        """Make the change again that was undone last."""
+        self._turn(self._undone, self._done, "Redone: {}. Ctrl+Z undoes it.", "Nothing to redo.")
+
+    def _turn(self, source: "list[_Step]", target: "list[_Step]", sentence: str, nothing: str) -> None:
+        def turn(_: None) -> None:
+            if not source:
+                self.message.emit(nothing)
+                return
+            name, reversal = source.pop()
+            self.changed.emit()
+            self._background.run(reversal, partial(show, name), partial(self._fail, name))
+
+        def show(name: str, again: "Reversal") -> None:
+            target.append((name, again))
+            self.changed.emit()
+            self.undone.emit()
+            self.message.emit(sentence.format(name))
+
+        # Changes that are still being written come first: the last of them is what the user means.
+        self._background.run(lambda: None, turn, partial(self._fail, ""))
+
+    def _fail(self, name: str, error: UserError) -> None:
+        self.message.emit(" ".join(filter(None, (units.sentence(name), str(error)))))
+
+
+class UndoView(QObject):
+    """The button in the window's head that says what Ctrl+Z undoes, and the line at the bottom that says what it did.
+
+    Thread: GUI only.
+    """
+
+    def __init__(self, window: QWidget, theme: Theme, stack: UndoStack) -> None:
+        super().__init__(window)
+        self._window = window
+        self._theme = theme
+        self._stack = stack
+        self.button: QPushButton = button("", flat=True)
+        self.button.hide()
+        self.button.clicked.connect(stack.undo)
+        self._toast: QLabel | None = None
+        self._timer = QTimer(self, interval=_TOAST_MS, singleShot=True)
+        stack.changed.connect(self._show_name)
+        window.installEventFilter(self)
+        stack.message.connect(self.say)
+
+    def say(self, text: str) -> None:
+        """Show a sentence over the bottom of the window for a while."""
+        if self._toast is None:
+            self._toast = text_label("", "toast", wrap=True)
+            self._toast.setParent(self._window)
+            self._toast.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+            self._timer.timeout.connect(self._toast.hide)
+        self._theme.apply_style_sheet(self._toast)
+        self._toast.setText(text)
+        room = self._window.size()
+        width = min(self._toast.fontMetrics().horizontalAdvance(text) + 5 * GRID, room.width() - 4 * GRID)
+        self._toast.setFixedSize(width, self._toast.heightForWidth(width))
+        self._toast.move((room.width() - width) // 2, room.height() - self._toast.height() - 3 * GRID)
+        self._toast.show()
+        self._toast.raise_()
+        self._timer.start()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Fit the button to the width of the window."""
+        if event.type() == QEvent.Type.Resize:
+            self._show_name()
+        return super().eventFilter(watched, event)
+
+    def _show_name(self) -> None:
+        name = self._stack.undo_name
+        is_narrow = self._window.width() < _NARROW
+        text = (
+            name.partition(":")[0]
+            if is_narrow
+            else self.button.fontMetrics().elidedText(name, Qt.TextElideMode.ElideRight, _NAME_WIDTH)
+        )
+        self.button.setText(text.replace("&", "&&"))
+        self.button.setToolTip(plain_tooltip(f"{name} (Ctrl+Z)"))
+        self.button.setAccessibleName(name)
+        self.button.setVisible(bool(name))
+
+
+def queue_title(queue: QueueState) -> str:
+    """Return the window's title while the queue runs: the share of its runs that are done, the time left, a name."""
+    name = next((row.name for row in queue.rows if row.is_running_here), "")
+    return _title(queue.fraction, "", queue.time_left, name)
+
+
+def run_title(status: Status) -> str:
+    """Return the window's title during a run: its phase, how much of the phase is done, the time left, its name."""
+    left = status.left if status.left.endswith(" left") else ""
+    return _title(status.fraction, status.title, left, status.name)
+
+
+def _title(fraction: float | None, phase: str, left: str, name: str) -> str:
+    """Return a title with the figures first: of a long one the desktop shows the beginning."""
+    share = "" if fraction is None else units.percent(int(100 * fraction))
+    parts = [" ".join(filter(None, (phase, share))), left, name]
+    return f"{' · '.join(filter(None, parts))} – {PROGRAM_TITLE}"
+
 
 _CONTEXT = Qt.ShortcutContext
 
@@ -54,8 +237,8 @@ class WindowKeys:
 
     def _focus(self, name: str) -> bool:
         """Focus the visible widget with an accessible name; return whether there is one."""
-        found = (each for each in self._window.findChildren(QWidget) if each.accessibleName() == name)
-        target = next((each for each in found if each.isVisible()), None)
+        named = (widget for widget in self._window.findChildren(QWidget) if widget.accessibleName() == name)
+        target = next((widget for widget in named if widget.isVisible()), None)
         if target is not None:
             target.setFocus()
         return target is not None
@@ -113,10 +296,7 @@ class Shell(QObject):
 
     def __init__(
         self,
-        window: MainWindow,
-        theme: Theme,
-        database: Path,
-        reads: Background,
+        services: Services,
         actions: Actions,
         undo: UndoStack,
         run: Callable[[], object],
@@ -127,10 +307,10 @@ class Shell(QObject):
 
         `setting_values` returns what can be set, each with its name and value, and what sets it.
         """
+        window, theme = services.window, services.theme
         super().__init__(window)
         self._window = window
-        self._database = database
-        self._reads = reads
+        self._services = services
         self._actions = actions
         self._undo = undo
         self._setting_values = setting_values
@@ -139,7 +319,7 @@ class Shell(QObject):
         self._runs: tuple[Entry, ...] = ()
         self._census: tuple[int, ...] = ()
         undo.changed.connect(self._forget_runs)
-        self._state = WindowState("palette", window, database)
+        self._state = WindowState("palette", window, services.database)
         self._recent: tuple[str, ...] = self._state.read("recent", (), tuple[str, ...])
         self._buttons: dict[Entry, Callable[[], object]] = {}
         self._targets: dict[str, Callable[[], object]] = {}
@@ -155,8 +335,8 @@ class Shell(QObject):
         return {
             **{name: partial(window.show_page, page) for page, name in enumerate(pages)},
             "open trace": actions.open_trace,
-            "save": window.save_shown,
-            "copy": window.copy_shown,
+            "save": window.save_picture,
+            "copy": partial(window.save_picture, to_clipboard=True),
             "questions": actions.open_questions,
             "reference": actions.show_reference,
             "hosts": actions.manage_hosts,
@@ -178,15 +358,15 @@ class Shell(QObject):
         listed = [entry for entry in self._listed() if entry.key not in self._useless()]
         self.palette.open("Action or run", _PALETTE_HINT, (*listed, *self._runs), self._recent)
 
-        known = self._census
+        census = self._census
 
-        def show(found: tuple[tuple[int, ...], list[Entry]] | None) -> None:
-            if found is not None:
-                self._census, self._runs = found[0], tuple(found[1])
-            if found is not None and self.palette.isVisible():
+        def show(answer: tuple[tuple[int, ...], list[Entry]] | None) -> None:
+            if answer is not None:
+                self._census, self._runs = answer[0], tuple(answer[1])
+            if answer is not None and self.palette.isVisible():
                 self.palette.show_entries((*listed, *self._runs))
 
-        self._reads.run(lambda: _read_runs(self._database, known), show, self._ignore)
+        self._services.reads.run(lambda: _read_runs(self._services.database, census), show, self._ignore)
 
     def _forget_runs(self) -> None:
         """Read the runs again next time: the user has changed their tags, or others of their texts."""
@@ -195,8 +375,8 @@ class Shell(QObject):
     def show_keys(self) -> None:
         """Show all actions of the table under their headings, with their keys."""
         self._collect()
-        shown = [entry for entry in self._listed() if entry.key.startswith("action")]
-        self.palette.open("Search actions and keys", _KEYS_HINT, shown)
+        entries = [entry for entry in self._listed() if entry.key.startswith("action")]
+        self.palette.open("Search actions and keys", _KEYS_HINT, entries)
 
     def _collect(self) -> None:
         """Note what can be done now: the actions of the table, and what the screen has buttons for."""
@@ -206,11 +386,11 @@ class Shell(QObject):
         self._buttons = dict(self._visible_buttons())
         for title, choose in self._setting_values():
             self._buttons[Entry(key=f"setting {title}", title=title, group="Settings", words=_SYNONYMS)] = choose
-        for each in ELSEWHERE:
+        for link in ELSEWHERE:
             entry = Entry(
-                key=f"place {each.title}", title=each.title, group="Elsewhere", detail=each.where, words=each.words
+                key=f"place {link.title}", title=link.title, group="Elsewhere", detail=link.where, words=link.words
             )
-            self._buttons[entry] = partial(self._window.show_page, each.page)
+            self._buttons[entry] = partial(self._window.show_page, link.page)
         self._targets |= {entry.key: do for entry, do in self._buttons.items()}
 
     def _listed(self) -> list[Entry]:
@@ -235,22 +415,22 @@ class Shell(QObject):
 
     def _visible_buttons(self) -> Iterator[tuple[Entry, Callable[[], object]]]:
         """Return what the buttons in sight do, and the entries of their menus."""
-        for found in self._window.findChildren(QPushButton):
-            if not (found.isVisible() and found.isEnabled() and found.text()):
+        for push_button in self._window.findChildren(QPushButton):
+            if not (push_button.isVisible() and push_button.isEnabled() and push_button.text()):
                 continue
-            if found.accessibleName() == self._undo.undo_name != "":  # it is in the table, with its whole name
+            if push_button.accessibleName() == self._undo.undo_name != "":  # it is in the table, with its whole name
                 continue
-            name = _plain(found.text())
-            menu: QMenu | None = found.menu()
+            name = _plain(push_button.text())
+            menu: QMenu | None = push_button.menu()
             if menu is None:
-                yield _button_entry(name, found.toolTip()), found.click
+                yield _button_entry(name, push_button.toolTip()), push_button.click
             else:
-                for each in menu.actions():
-                    if each.isEnabled() and each.menu() is None and not each.isSeparator():
-                        yield _menu_entry(name, each), each.trigger
+                for action in menu.actions():
+                    if action.isEnabled() and action.menu() is None and not action.isSeparator():
+                        yield _menu_entry(name, action), action.trigger
 
     def _do(self, key: str, control: bool) -> None:
-        self._recent = (key, *(each for each in self._recent if each != key))[:_MAX_RECENT]
+        self._recent = (key, *(recent_key for recent_key in self._recent if recent_key != key))[:_MAX_RECENT]
         self._state.keep("recent", self._recent)
         kind, _, number = key.partition(" ")
         if kind == "run":
@@ -282,12 +462,12 @@ def _plain(label: str) -> str:
     return label.partition("\t")[0].replace("&", "").strip(" ▾▸…")
 
 
-def _read_runs(database: Path, known: tuple[int, ...]) -> tuple[tuple[int, ...], list[Entry]] | None:
+def _read_runs(database: Path, last_census: tuple[int, ...]) -> tuple[tuple[int, ...], list[Entry]] | None:
     """Return the census of the runs and an entry per run, newest first; None where the census is the known one."""
     from app.storage.store import Store
 
     with Store.open(database) as store:
         census = store.library.census()
-        if census == known:
+        if census == last_census:
             return None
         return census, run_entries(store.library.run_rows(store.library.find(RunQuery())[:_MAX_RUNS]))

@@ -9,7 +9,7 @@ import html
 import re
 from collections.abc import Iterator
 
-from PySide6.QtCore import QLocale, QSize, Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import (
     QAction,
     QKeyEvent,
@@ -18,18 +18,15 @@ from PySide6.QtGui import (
     QPaintEvent,
     QResizeEvent,
     QTextDocument,
-    QValidator,
 )
 from PySide6.QtWidgets import (
     QComboBox,
-    QDoubleSpinBox,
     QFrame,
     QLabel,
     QLayout,
     QMenu,
     QPushButton,
     QSizePolicy,
-    QSpinBox,
     QStyle,
     QStyleOptionComboBox,
     QStylePainter,
@@ -39,13 +36,11 @@ from PySide6.QtWidgets import (
 )
 from shiboken6 import delete, isValid
 
-from app import units
 from app.gui.theme import GRID, tabular_font
 from app.gui.widgets.pacing import Slices
 from app.gui.widgets.text_widths import SentenceLabel
 from app.plain import plain_text
 
-_SPIN_MARGIN = 6
 _MAX_TOOLTIP_CHARS = 1_000
 _BREAK_HINT = "\N{ZERO WIDTH SPACE}"
 _LONG_WORD = re.compile(r"\S{20,}")
@@ -59,9 +54,9 @@ def plain_tooltip(text: str, *, wrap: bool = True) -> str:
     """
     if not text:
         return ""
-    shown = text if len(text) <= _MAX_TOOLTIP_CHARS else f"{text[:_MAX_TOOLTIP_CHARS]} …"
+    excerpt = text if len(text) <= _MAX_TOOLTIP_CHARS else f"{text[:_MAX_TOOLTIP_CHARS]} …"
     space = "pre-wrap" if wrap else "pre"
-    return f'<p style="white-space: {space}">{html.escape(plain_text(shown), quote=False)}</p>'
+    return f'<p style="white-space: {space}">{html.escape(plain_text(excerpt), quote=False)}</p>'
 
 
 def text_label(text: str, role: str = "", *, wrap: bool = False) -> QLabel:
@@ -94,83 +89,20 @@ def button(text: str, help: str = "", *, primary: bool = False, flat: bool = Fal
 
     In its label `&` marks the mnemonic. A `primary` one does what the screen is for, a `small` one fits into a bar.
     """
-    made = QPushButton(text)
-    made.setProperty("primary", "true" if primary else "false")
-    made.setProperty("flat", "true" if flat else "false")
-    made.setProperty("small", "true" if small else "false")
-    made.setToolTip(plain_tooltip(help))
-    made.setAutoDefault(False)
-    return made
+    push_button = QPushButton(text)
+    push_button.setProperty("primary", "true" if primary else "false")
+    push_button.setProperty("flat", "true" if flat else "false")
+    push_button.setProperty("small", "true" if small else "false")
+    push_button.setToolTip(plain_tooltip(help))
+    push_button.setAutoDefault(False)
+    return push_button
 
 
 def toggle_button(text: str, help: str = "") -> QPushButton:
     """Make a small button that stays pressed."""
-    made = button(text, help, small=True)
-    made.setCheckable(True)
-    return made
-
-
-class IntegerBox(QSpinBox):
-    """A field for a whole number that reads what was typed as `units.typed_number` does, or keeps its value."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        _prepare_spin_box(self)
-
-    def validate(self, text: str, position: int) -> tuple[QValidator.State, str, int]:
-        """Take every text until typing ends: a sign that is left out would make another number."""
-        return _state_of(_typed_value(self, text, 0)), text, position
-
-    def valueFromText(self, text: str) -> int:
-        """Return the number typed."""
-        return int(_typed_value(self, text, 0) or 0)
-
-    def fixup(self, text: str) -> str:
-        """Leave what is no number as it is: Qt would take group marks out, wherever they are."""
-        return text
-
-
-class DecimalBox(QDoubleSpinBox):
-    """A field for a number, otherwise as `IntegerBox`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        _prepare_spin_box(self)
-
-    def validate(self, text: str, position: int) -> tuple[QValidator.State, str, int]:
-        """Take every text until typing ends."""
-        return _state_of(_typed_value(self, text, self.decimals())), text, position
-
-    def valueFromText(self, text: str) -> float:
-        """Return the number typed."""
-        return _typed_value(self, text, self.decimals()) or 0.0
-
-    def fixup(self, text: str) -> str:
-        """Leave what is no number as it is."""
-        return text
-
-
-def _prepare_spin_box(box: IntegerBox | DecimalBox) -> None:
-    """Report a number when typing ends, write it as all of the program does, and keep it off the edge."""
-    box.setKeyboardTracking(False)
-    box.setLocale(QLocale.c())
-    # The style sheet's padding does not reach the text of a spin box.
-    box.lineEdit().setTextMargins(_SPIN_MARGIN, 0, 0, 0)
-
-
-def _typed_value(box: IntegerBox | DecimalBox, text: str, decimals: int) -> float | None:
-    """Return what was typed into a field; None if it is no number, out of its limits, or has more decimals."""
-    if text and text == box.specialValueText():
-        return box.minimum()
-    typed = text.strip().removeprefix(box.prefix().strip()).removesuffix(box.suffix().strip())
-    value = units.typed_number(typed, whole=isinstance(box, QSpinBox))
-    if value is None or not box.minimum() <= value <= box.maximum() or round(value, decimals) != value:
-        return None
-    return value
-
-
-def _state_of(value: float | None) -> QValidator.State:
-    return QValidator.State.Intermediate if value is None else QValidator.State.Acceptable
+    toggle = button(text, help, small=True)
+    toggle.setCheckable(True)
+    return toggle
 
 
 class BreakingLabel(QLabel):
@@ -341,10 +273,6 @@ class EmptyState(QWidget):
         for action in actions:
             layout.addWidget(action, 0, Qt.AlignmentFlag.AlignHCenter)
         layout.addStretch(3)
-
-    def displayed_text(self) -> str:
-        """Return heading and text."""
-        return f"{self._title.text()}\n{self._text.text()}"
 
     def set_text(self, title: str, text: str) -> None:
         """Change heading and text."""

@@ -1,346 +1,104 @@
-"""Tables of runs: the delegate that paints their cells, and a view whose columns fit their content."""
+"""Tables of runs: a view whose columns fit their content, and whose rows fold and have check boxes."""
 
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
-from PySide6.QtCore import (
-    QAbstractTableModel,
-    QModelIndex,
-    QPersistentModelIndex,
-    QPoint,
-    QPointF,
-    QRect,
-    QRectF,
-    QSize,
-    Qt,
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRect, Qt
+from PySide6.QtGui import (
+    QFontMetrics,
+    QGuiApplication,
+    QKeyEvent,
+    QLinearGradient,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
 )
-from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QPainter, QPalette, QPen, QPolygonF, QResizeEvent
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QHeaderView,
-    QMenu,
-    QStyle,
-    QStyledItemDelegate,
-    QStyleOptionHeader,
-    QStyleOptionViewItem,
-    QTableView,
-)
+from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QFrame, QHeaderView, QMenu, QTableView
 
-from app.gui.theme import GRID, LEFT, RIGHT, Theme
+from app.gui.theme import GRID
 from app.gui.widgets.basic import plain_tooltip
+from app.gui.widgets.cell_delegate import (
+    BOX_LEFT,
+    CHECK_BOX_PX,
+    ROW_HEIGHT,
+    AnyIndex,
+    CellDelegate,
+    CellHeader,
+    CellModel,
+)
 from app.gui.widgets.text_widths import (
+    MORE_PX,
     PAIR_GAP,
     PLOT_PX,
-    SYMBOL_WIDTH,
-    DerivedFace,
-    Face,
+    SYMBOL_ONLY,
+    ColumnNeeds,
+    behind_width,
     content_width,
-    elide_name,
+    divide_width,
     small_font,
     tabular,
-    two_lines,
-    unit_width,
+    width_in_two_lines,
 )
 from app.gui.window_state import WindowState
-from app.viewmodels.format.cells import Cell, Column, Whisker
-from app.viewmodels.format.naming import leave_out
-
-AnyIndex = QModelIndex | QPersistentModelIndex
-
-_NO_PARENT = QModelIndex()
+from app.units import plural
+from app.viewmodels.format.cells import Cell
 
 
-class CellModel(QAbstractTableModel):
-    """Model of thousands of rows of cells; nothing is made for a cell before it is painted."""
+class RowsView(QTableView):
+    """Rows of one height, painted by a `CellDelegate`."""
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    def __init__(self, model: CellModel, delegate: CellDelegate) -> None:
         super().__init__()
-        self.columns = columns
-        self._untitled: set[int] = set()
-
-    def row_cells(self, row: int) -> Sequence[Cell]:
-        """Return the cells of a row, one per column."""
-        raise NotImplementedError
-
-    def title(self, column: int) -> str:
-        """Return the title of a column."""
-        return self.columns[column].title
-
-    def is_folded(self, _row: int) -> bool | None:
-        """Return whether the lines below a row are folded away; None where it has none."""
-        return None
-
-    def columnCount(self, parent: AnyIndex = _NO_PARENT) -> int:
-        """Return the number of columns."""
-        return 0 if parent.isValid() else len(self.columns)
-
-    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Return a cell's text and its tooltip; the delegate takes the cell from its row."""
-        cell = self.row_cells(index.row())[index.column()]
-        if role == Qt.ItemDataRole.DisplayRole:
-            return " ".join(filter(None, (", ".join(cell.chips), cell.text, cell.unit)))
-        if role == Qt.ItemDataRole.AccessibleTextRole and (folded := self._folded_at(index)) is not None:
-            return f"{self.data(index)}, {'folded' if folded else 'unfolded'}"
-        return plain_tooltip(cell.tooltip) or None if role == Qt.ItemDataRole.ToolTipRole else None
-
-    def _folded_at(self, index: AnyIndex) -> bool | None:
-        return None if index.column() else self.is_folded(index.row())
-
-    def show_title(self, column: int, *, shown: bool) -> None:
-        """Show the title of a column, or leave it out where there is no room for it."""
-        if shown == (column in self._untitled):
-            self._untitled ^= {column}
-            self.headerDataChanged.emit(Qt.Orientation.Horizontal, column, column)
-
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Return titles, their help and alignment; a title that is not shown is there for screen readers."""
-        if orientation != Qt.Orientation.Horizontal:
-            return None
-        column = self.columns[section]
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            return RIGHT if column.numeric else LEFT
-        if role == Qt.ItemDataRole.DisplayRole:
-            return "" if section in self._untitled else self.title(section)
-        if role == Qt.ItemDataRole.AccessibleTextRole:
-            return self.title(section)
-        return plain_tooltip(column.help) if role == Qt.ItemDataRole.ToolTipRole else None
-
-
-ROW_HEIGHT = 28
-_SMALL_LINE = 13
-"""Height of each line of a name that takes two."""
-
-_HIGHLIGHTED = QStyle.StateFlag.State_Selected | QStyle.StateFlag.State_MouseOver
-_SELECTED_ALPHA = 46
-_MARKED_ALPHA = 64
-
-
-_DOT_PX, _WHISKER_PX, _ARROW_PX = 4.0, 2.0, 6.0
-
-
-def paint_whisker(painter: QPainter, area: QRectF, whisker: Whisker, colour: QColor) -> None:
-    """Paint a dot and its interval into an area, with an arrow where that leaves it."""
-    x = [area.left() + area.width() * min(1.0, max(0.0, share)) for share in whisker[:3]]
-    y = area.center().y()
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(QPen(colour, _WHISKER_PX))
-    painter.drawLine(QPointF(x[0], y), QPointF(x[2], y))
-    painter.setPen(Qt.PenStyle.NoPen)
-    painter.setBrush(colour)
-    for end, leaves, way in ((x[0], whisker.low < 0, _ARROW_PX), (x[2], whisker.high > 1, -_ARROW_PX)):
-        if leaves:
-            painter.drawPolygon(QPolygonF([QPointF(end, y), QPointF(end + way, y - 4), QPointF(end + way, y + 4)]))
-    painter.drawEllipse(QPointF(x[1], y), _DOT_PX, _DOT_PX)
-
-
-class CellDelegate(QStyledItemDelegate):
-    """Paints the cells of a `CellModel`.
-
-    `unit_widths` has the pixels for the unit in each numeric column, `bare` the columns whose units are not shown,
-    `pairs` those in which something else than a unit stands behind the number, `plots` those in which something is
-    drawn there, by the share at which whiskers have their line. `marked` has the words, in lower case,
-    that are marked in the texts of a column, or of all columns (None).
-    """
-
-    def __init__(self, theme: Theme, *, names: int = -1) -> None:
-        """Make a delegate.
-
-        `names` is the column of names, which take two lines of small letters where one is too short.
-        """
-        super().__init__()
-        self._theme = theme
-        self._names = names
-        self.tabular = DerivedFace(tabular)
-        self._small = DerivedFace(small_font)
-        self.unit_widths: dict[int, int] = {}
-        self.bare: Collection[int] = ()
-        self.pairs: Collection[int] = ()
-        self.plots: Mapping[int, float] = {}
-        self.marked: Mapping[int | None, Sequence[str]] = {}
-
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        """Paint the row's background and the cell."""
-        model = index.model()
-        assert isinstance(model, CellModel)
-        # Not by the index: to ask the model through Qt costs as much as to paint a short text.
-        self.paint_cell(painter, option, index, model.row_cells(index.row())[index.column()])
-
-    def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
-        """Paint the row's background, then symbol, text or number, and unit."""
-        painter.save()
-        self.paint_background(painter, option)
-        face = self.tabular.of(option.font)
-        area = self.content_area(option, index)
-        if index.column() in self.unit_widths:
-            self._paint_quantity(painter, area, cell, index.column(), face)
-        else:
-            self._paint_text(painter, area, cell, index, face)
-        painter.restore()
-
-    def gap(self, column: int) -> int:
-        """Return the pixels between a number and what stands behind it."""
-        return PAIR_GAP if column in self.pairs else GRID // 2
-
-    def sizeHint(self, _option: QStyleOptionViewItem, _index: AnyIndex) -> QSize:
-        """Return the size of one line; columns get their width from the longest text, not from every cell."""
-        return QSize(6 * GRID, ROW_HEIGHT)
-
-    def content_area(self, option: QStyleOptionViewItem, _index: AnyIndex) -> QRect:
-        """Return the area of a cell's text."""
-        return QRect(option.rect).adjusted(GRID, 0, -GRID, 0)
-
-    def paint_background(self, painter: QPainter, option: QStyleOptionViewItem) -> None:
-        """Paint a selected row as a wash of the accent colour, on which the colours of outcomes stay readable."""
-        state = option.state
-        if not state & _HIGHLIGHTED:  # nearly every cell; each look at Qt's flags costs as much as a short text
-            return
-        colours = self._theme.colours
-        if state & QStyle.StateFlag.State_Selected:
-            wash = QColor(colours.accent)
-            wash.setAlpha(_SELECTED_ALPHA)
-            painter.fillRect(option.rect, wash)
-        else:
-            painter.fillRect(option.rect, QColor(colours.raised))
-
-    def _paint_quantity(self, painter: QPainter, area: QRect, cell: Cell, column: int, face: Face) -> None:
-        colours = self._theme.colours
-        unit_width = 0 if column in self.bare else self.unit_widths[column]
-        tone = self._theme.tone_colour(cell.tone) if cell.tone else colours.text
-        painter.setPen(QColor(colours.faint if cell.key is None else tone))
-        face.write(painter, area.adjusted(0, 0, -unit_width, 0), cell.text, at_right=True)
-        if column in self.plots:
-            self._paint_plot(painter, area.adjusted(area.width() - unit_width + PAIR_GAP, 0, 0, 0), cell, column)
-        elif unit_width:
-            painter.setPen(QColor(colours.muted))
-            face.write(painter, area.adjusted(area.width() - unit_width + self.gap(column), 0, 0, 0), cell.unit)
-
-    def _paint_plot(self, painter: QPainter, area: QRect, cell: Cell, column: int) -> None:
-        """Paint the bar from the line to the value and its whisker, or the line of a series."""
-        colours = self._theme.colours
-        if cell.whisker is not None:
-            x = area.left() + area.width() * self.plots[column]
-            end = area.left() + area.width() * min(1.0, max(0.0, cell.whisker.value))
-            colour = QColor(colours.accent if cell.whisker.leads else colours.faint if cell.tone else colours.muted)
-            bar = QColor(colour)
-            bar.setAlpha(_SELECTED_ALPHA)
-            painter.fillRect(QRectF(min(x, end), area.top() + GRID, abs(end - x), area.height() - 2 * GRID), bar)
-            painter.setPen(QPen(QColor(colours.faint), 1))
-            painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom() + 1))
-            paint_whisker(painter, QRectF(area), cell.whisker, colour)
-        elif cell.spark:
-            step, height = area.width() / (len(cell.spark) - 1), area.height() - 12
-            points = [QPointF(area.left() + n * step, area.bottom() - 5 - y * height) for n, y in enumerate(cell.spark)]
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            painter.setPen(QPen(QColor(colours.muted), 1.2))
-            painter.drawPolyline(QPolygonF(points))
-
-    def shortened(self, cell: Cell, index: AnyIndex, face: Face, width: int) -> str:
-        """Return what fits of a cell's text that is too long."""
-        if index.column() == self._names:
-            return leave_out(cell.text, self.optional_parts(index), lambda tried: face.width(tried) <= width)
-        return elide_name(cell.text, face, width)
-
-    def optional_parts(self, _index: AnyIndex) -> Collection[str]:
-        """Return the parts that may be left out of a name; here none."""
-        return ()
-
-    def _paint_text(self, painter: QPainter, area: QRect, cell: Cell, index: AnyIndex, face: Face) -> None:
-        """Paint a cell that is no number: its symbol, and what fits of its text."""
-        painter.setPen(QColor(self._theme.tone_colour(cell.tone) if cell.tone else self._theme.colours.text))
-        if cell.symbol:
-            face.write(painter, area, cell.symbol)
-            area = area.adjusted(SYMBOL_WIDTH, 0, 0, 0)
-        width, shown = area.width(), cell.text
-        if face.width(shown) > width:
-            shown = self.shortened(cell, index, face, width)
-            if index.column() == self._names and face.width(shown) > width:
-                self._paint_lines(painter, area, cell.text, index, face)
-                return
-        self.paint_marks(painter, area, shown, index.column(), face)
-        face.write(painter, area, shown)
-
-    def _paint_lines(self, painter: QPainter, area: QRect, name: str, index: AnyIndex, whole: Face) -> None:
-        """Paint a name in two lines of small letters; what does not fit even so is cut in the middle."""
-        face, width = self._small.of(whole.font), area.width()
-
-        def fits(tried: str) -> bool:
-            return max(map(face.width, two_lines(tried, face.width))) <= width
-
-        line = QRect(area.left(), area.center().y() - _SMALL_LINE + 1, width, _SMALL_LINE)
-        for text in two_lines(leave_out(name, self.optional_parts(index), fits), face.width):
-            shown = face.elided(text, Qt.TextElideMode.ElideMiddle, width)
-            self.paint_marks(painter, line, shown, index.column(), face)
-            face.write(painter, line, shown)
-            line.translate(0, _SMALL_LINE)
-
-    def paint_marks(self, painter: QPainter, area: QRect, shown: str, column: int, face: Face) -> None:
-        """Paint a wash behind each marked word of a text."""
-        words = (*self.marked.get(None, ()), *self.marked.get(column, ())) if self.marked else ()
-        if not words:
-            return
-        wash = QColor(self._theme.colours.accent)
-        wash.setAlpha(_MARKED_ALPHA)
-        height = face.metrics.height()
-        top = area.center().y() - height // 2
-        for found in re.finditer("|".join(map(re.escape, words)), shown.lower()):
-            left, end = (face.metrics.horizontalAdvance(shown[:at]) for at in found.span())
-            painter.fillRect(area.left() + left, top, end - left, height, wash)
-
-
-class CellHeader(QHeaderView):
-    """Titles over a table of cells: a number's stands over the number, and what stands behind it has one of its own."""
-
-    def __init__(self, delegate: CellDelegate) -> None:
-        super().__init__(Qt.Orientation.Horizontal)
-        self._delegate = delegate
-
-    def paintSection(self, painter: QPainter, area: QRect, section: int) -> None:
-        """Paint the title of a column, and that of what stands behind its numbers."""
-        model = self.model()
-        assert isinstance(model, CellModel)
-        column = model.columns[section]
-        second = column.second if column.plot != "spark" else ""
-        unit_width = self._delegate.unit_widths.get(section, 0)
-        if not (second or column.plot) or not unit_width:
-            super().paintSection(painter, area, section)
-            return
-        option = QStyleOptionHeader()
-        self.initStyleOption(option)
-        self.initStyleOptionForIndex(option, section)
-        option.rect, option.text = area, ""
-        painter.save()
-        self.style().drawControl(QStyle.ControlElement.CE_Header, option, painter, self)
-        painter.setPen(option.palette.color(QPalette.ColorRole.PlaceholderText))  # the style sheet's muted colour
-        inside = area.adjusted(GRID, 0, -GRID, 0)
-        painter.drawText(inside.adjusted(0, 0, -unit_width, 0), RIGHT, model.title(section))
-        gap = self._delegate.gap(section)
-        painter.drawText(inside.adjusted(inside.width() - unit_width + gap, 0, 0, 0), LEFT, second)
-        painter.restore()
-
-
-class CellTable(QTableView):
-    """Table of whole rows of one height; one elastic column takes the width that the others leave."""
-
-    def __init__(self, model: CellModel, delegate: CellDelegate, *, elastic: int, elastic_max: int) -> None:
-        """Make an empty table.
-
-        The preferred width of the `elastic` column has a limit, in pixels.
-        """
-        super().__init__()
-        self._cells = model
-        self._delegate = delegate
-        self._elastic = elastic
-        self._elastic_max = elastic_max
-        self._elastic_preferred = 0
-        self._state: WindowState | None = None
-        self._chosen_widths: dict[str, int] = {}
-        self._is_fitting = False
-        model.setParent(self)
-        delegate.setParent(self)
+        for owned in (model, delegate):
+            if owned.parent() is None:
+                owned.setParent(self)
         self.setModel(model)
         self.setItemDelegate(delegate)
         self.setHorizontalHeader(CellHeader(delegate))
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setShowGrid(False)
+        # The delegate paints the selection: the style's solid accent would swallow the colours of outcomes.
+        self.setStyleSheet("QTableView { selection-background-color: transparent; }")
+        rows = self.verticalHeader()
+        rows.hide()
+        rows.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        rows.setDefaultSectionSize(ROW_HEIGHT)
+
+    def currentChanged(self, current: AnyIndex, previous: AnyIndex) -> None:
+        """Paint the frame of the current row, of which Qt would paint one cell."""
+        super().currentChanged(current, previous)
+        self.viewport().update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint the rows, and a frame about a current one that is not selected: Space selects it."""
+        super().paintEvent(event)
+        index = self.currentIndex()
+        if self.hasFocus() and index.isValid() and not self.selectionModel().isSelected(index):
+            painter = QPainter(self.viewport())
+            painter.setPen(QGuiApplication.palette().highlight().color())  # the view's own is transparent
+            row = self.visualRect(index)
+            painter.drawRect(0, row.top(), self.viewport().width() - 1, row.height() - 1)
+            painter.end()
+
+
+_ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+_PLAIN = (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier)
+
+
+class CellTable(RowsView):
+    """Table whose columns fit into its width as each says it gives way, and whose rows fold and have check boxes."""
+
+    def __init__(self, model: CellModel, delegate: CellDelegate) -> None:
+        super().__init__(model, delegate)
+        self._cells = model
+        self._delegate = delegate
+        self._content_px: dict[int, int] = {}
+        self._names_px: dict[str, tuple[int, int]] = {}
+        self._state: WindowState | None = None
+        self._chosen_widths: dict[str, int] = {}
+        self._is_fitting = False
         self._configure()
+        self._more = MoreColumns(self)
 
     def remember_widths(self, state: WindowState) -> None:
         """Keep the widths that the user drags, by the columns' titles; a double click on a border forgets one."""
@@ -352,42 +110,95 @@ class CellTable(QTableView):
 
     def setColumnWidth(self, column: int, width: int) -> None:
         """Set the width of a column, unless the user has chosen another."""
-        titles = [each.title for each in self._cells.columns[column : column + 1]]  # none before there are cells
+        titles = [head.title for head in self._cells.columns[column : column + 1]]  # none before there are cells
         self._is_fitting = True
         super().setColumnWidth(column, next((self._chosen_widths.get(title, width) for title in titles), width))
         self._is_fitting = False
 
-    def fit(self, widest: Sequence[Cell], *, title_suffix: str = "") -> None:
-        """Give every column the width of its widest cell, or of its title with `title_suffix`."""
+    def fit(self, widest: Sequence[Cell]) -> None:
+        """Give every column the width of its widest cell, or of its title."""
         metrics = QFontMetrics(tabular(self.font()))
         columns = list(enumerate(self._cells.columns))
         self._delegate.pairs = {n for n, column in columns if column.second}
-        self._delegate.plots = {n: column.reference for n, column in columns if column.plot}
+        self._delegate.plots = {n: column for n, column in columns if column.plot}
+        self._content_px = {}
+        self._delegate.unit_widths.clear()
         for n, (column, cell) in enumerate(zip(self._cells.columns, widest, strict=True)):
             if column.numeric:
-                second = column.second if cell.unit else ""
-                self._delegate.unit_widths[n] = (
-                    max(unit_width(metrics, each, self._delegate.gap(n)) for each in (cell.unit, second))
-                    if not column.plot
-                    else PLOT_PX[column.plot] + PAIR_GAP
-                )
-            width = self.width_for(n, content_width(metrics, column, title_suffix, cell))
-            if n == self._elastic:
-                self._elastic_preferred = width
-            else:
-                self.setColumnWidth(n, width)
+                self._delegate.unit_widths[n] = behind_width(metrics, column, cell)
+            sorted_by = " ↓" if self.horizontalHeader().sectionsClickable() else ""
+            content = content_width(metrics, column, sorted_by, cell) + (0 if n else self._cells.marks_px)
+            self._content_px[n] = self.width_for(n, content)
         self._stretch()
 
-    def width_for(self, _column: int, content: int) -> int:
+    def width_for(self, column: int, content: int) -> int:
         """Return the width of a column whose text takes `content` pixels."""
-        return content
+        most = self._cells.columns[column].most
+        return min(content, most) if most and not self._cells.columns[column].shrink else content
+
+    def show_columns(self, columns: Collection[int]) -> None:
+        """Show these columns alone."""
+        for n in range(len(self._cells.columns)):
+            self.setColumnHidden(n, n not in columns)
+        self._stretch()
+
+    def open_row(self, row: int) -> None:
+        """Open what a row stands for, at a double click or Enter."""
+
+    def toggle_fold(self, row: int) -> None:
+        """Fold or unfold the lines below a row."""
+
+    def toggle_check(self, row: int) -> None:
+        """Change the check box of a row."""
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Offer on S what a click on a title does."""
-        if event.key() == Qt.Key.Key_S and not event.modifiers() and self.horizontalHeader().sectionsClickable():
+        """Sort on S, fold on Left and Right, change the check box on Space, open on Enter."""
+        key, is_plain = Qt.Key(event.key()), event.modifiers() in _PLAIN
+        if key == Qt.Key.Key_S and not event.modifiers() and self.horizontalHeader().sectionsClickable():
             self.sort_menu().popup(self.viewport().mapToGlobal(QPoint(0, 0)))
-        else:
+        elif not (is_plain and self.currentIndex().isValid() and self._handle_row_key(key, self.currentIndex().row())):
             super().keyPressEvent(event)
+
+    def _handle_row_key(self, key: Qt.Key, row: int) -> bool:
+        """Do what a key does to a row; return whether it does anything."""
+        folded, above = self._cells.is_folded(row), self._cells.head_above(row)
+        if key == Qt.Key.Key_Space and self._cells.check_state(row) is not None:
+            self.toggle_check(row)
+        elif folded is not None and (key in _ENTER or key == (Qt.Key.Key_Right if folded else Qt.Key.Key_Left)):
+            self.toggle_fold(row)
+        elif key in _ENTER:
+            self.open_row(row)
+        elif key == Qt.Key.Key_Left and folded is None and above is not None:
+            self.setCurrentIndex(self._cells.index(above, 0))
+        else:
+            return False
+        return True
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Fold at a click on an expander, and change a check box that is clicked."""
+        if event.button() != Qt.MouseButton.LeftButton or not self._click_mark(event):
+            super().mousePressEvent(event)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        """Open a row, or fold and unfold what it heads; a quick second click on a mark is a click."""
+        index = self.indexAt(event.position().toPoint())
+        if not index.isValid() or event.button() != Qt.MouseButton.LeftButton or self._click_mark(event):
+            return
+        (self.open_row if self._cells.is_folded(index.row()) is None else self.toggle_fold)(index.row())
+
+    def _click_mark(self, event: QMouseEvent) -> bool:
+        """Do what a click on a row's marks does; return whether there was one."""
+        index = self.indexAt(event.position().toPoint())
+        x, row = event.position().x() - self.columnViewportPosition(0), index.row()
+        if not index.isValid() or index.column() or x >= self._cells.marks_px:
+            return False
+        if x < BOX_LEFT and self._cells.is_folded(row) is not None:
+            self.toggle_fold(row)
+        elif BOX_LEFT <= x < BOX_LEFT + CHECK_BOX_PX + GRID and self._cells.check_state(row) is not None:
+            self.toggle_check(row)
+        else:
+            return False
+        return True
 
     def sort_menu(self) -> QMenu:
         """Make a menu of the columns in sight, each of which sorts as its title does."""
@@ -400,16 +211,43 @@ class CellTable(QTableView):
         return menu
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Give the elastic column what the others leave."""
+        """Divide the new width."""
         super().resizeEvent(event)
         self._stretch()
 
     def _stretch(self) -> None:
-        """Stretch the elastic column; the table scrolls sideways where the others leave less than it prefers."""
-        header = self.horizontalHeader()
-        others = sum(header.sectionSize(n) for n in range(header.count()) if n != self._elastic)
-        preferred = min(self._elastic_preferred, self._elastic_max)
-        self.setColumnWidth(self._elastic, max(preferred, self.viewport().width() - others))
+        """Divide the width of the view between the columns; where it is little, each gives way as it says."""
+        columns, view = self._cells.columns, self.viewport().width()
+        widths = {n: width for n, width in self._content_px.items() if n < len(columns) and not self.isColumnHidden(n)}
+        chosen = {n: self._chosen_widths[columns[n].title] for n in widths if columns[n].title in self._chosen_widths}
+        titles = self.horizontalHeader().fontMetrics()
+        needs = {
+            n: ColumnNeeds(
+                columns[n],
+                chosen.get(n, width),
+                titles.horizontalAdvance(self._cells.title(n)) + 2 * GRID,
+                self._names() if columns[n].shrink == "name" else (),
+                is_chosen=n in chosen,
+            )
+            for n, width in widths.items()
+        }
+        widths = divide_width(needs, view)
+        for column, width in widths.items():
+            self._cells.show_title(column, is_visible=columns[column].shrink != "symbol" or width > SYMBOL_ONLY)
+            if columns[column].shrink == "plot":  # without its plot a number stands at the right
+                plot_px = PLOT_PX["spark"] + PAIR_GAP
+                self._delegate.unit_widths[column] = 0 if width < needs[column].content else plot_px
+            self.setColumnWidth(column, width)
+        self._more.place()
+
+    def _names(self) -> list[tuple[int, int]]:
+        """Return the widths that each name needs in one line and in two."""
+        metrics = QFontMetrics(tabular(self.font()))
+        for name in self._cells.names():
+            if name not in self._names_px:
+                one_line = metrics.horizontalAdvance(name) + 2 * GRID + 2
+                self._names_px[name] = one_line, width_in_two_lines([name], self.font())
+        return [self._names_px[name] for name in self._cells.names()]
 
     def _choose_width(self, column: int, before: int, width: int) -> None:
         """Remember the width of a column that the user dragged; hiding one and showing it is a change from or to 0."""
@@ -423,21 +261,141 @@ class CellTable(QTableView):
             self._state.keep("widths", self._chosen_widths)
 
     def _configure(self) -> None:
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.setShowGrid(False)
-        # The delegate paints the selection: the style's solid accent would swallow the colours of outcomes.
-        self.setStyleSheet("QTableView { selection-background-color: transparent; }")
         self.setWordWrap(False)
         self.setMouseTracking(True)
         self.setTabKeyNavigation(False)
         self.setCornerButtonEnabled(False)
         self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        rows = self.verticalHeader()
-        rows.hide()
-        rows.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        rows.setDefaultSectionSize(ROW_HEIGHT)
         header = self.horizontalHeader()
         header.setHighlightSections(False)
-        header.setMinimumSectionSize(5 * GRID)
+        header.setMinimumSectionSize(SYMBOL_ONLY)
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+
+
+class MoreColumns(QAbstractButton):
+    """Lies over the right edge of a table while columns are beyond it, with their number; a click scrolls to them."""
+
+    def __init__(self, table: CellTable) -> None:
+        super().__init__(table)
+        self._table = table
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        bar = table.horizontalScrollBar()
+        self.clicked.connect(lambda: bar.setValue(bar.value() + bar.pageStep() // 2))
+        bar.valueChanged.connect(self.place)
+        bar.rangeChanged.connect(self.place)
+        self.hide()
+
+    def place(self) -> None:
+        """Lie beside the last column that is whole, or hide where there is nothing beyond the edge."""
+        table, header = self._table, self._table.horizontalHeader()
+        edge = table.viewport().width() - MORE_PX
+        ends = {n: header.sectionViewportPosition(n) + header.sectionSize(n) for n in range(header.count())}
+        beyond = [n for n, end in ends.items() if end > edge and not header.isSectionHidden(n)]
+        bar = table.horizontalScrollBar()
+        self.setVisible(bool(beyond) and bar.value() < bar.maximum())
+        titles = (table.model().headerData(n, Qt.Orientation.Horizontal) for n in beyond)
+        self.setText(f"+{len(beyond)} ›")
+        self.setToolTip(plain_tooltip(f"{len(beyond)} more {plural('column', len(beyond))}: {', '.join(titles)}"))
+        frame = table.frameWidth()
+        self.setGeometry(frame + edge, frame, MORE_PX, header.height() + table.viewport().height())
+        self.raise_()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        """Paint the number beside the titles, and a shadow that falls on the rows from the right."""
+        painter, palette = QPainter(self), self.palette()
+        title = QRect(0, 0, self.width(), self._table.horizontalHeader().height())
+        painter.fillRect(self.rect(), palette.base())
+        painter.fillRect(title, palette.window())
+        painter.setPen(palette.link().color())
+        painter.setFont(small_font(self.font()))
+        painter.drawText(title, Qt.AlignmentFlag.AlignCenter, self.text())
+        shade = QLinearGradient(0, 0, self.width(), 0)
+        shade.setColorAt(0, Qt.GlobalColor.transparent)
+        shade.setColorAt(1, palette.button().color())
+        painter.fillRect(self.rect().adjusted(0, title.height(), 0, 0), shade)
+        painter.end()
+
+
+_MAX_SHARE = 0.6
+"""Largest share of the table's width that they take."""
+
+
+class FrozenColumns(RowsView):
+    """Shows the first columns of a table over its left edge; clicks on them are clicks on the table's own.
+
+    It is there only while the table is scrolled sideways, as in Qt's example of a frozen column
+    (https://doc.qt.io/qt-6/qtwidgets-itemviews-frozencolumn-example.html).
+    """
+
+    def __init__(self, table: CellTable, delegate: CellDelegate, count: int) -> None:
+        """Lie over a table.
+
+        The first `count` columns stay.
+        """
+        model = table.model()
+        assert isinstance(model, CellModel)
+        super().__init__(model, delegate)
+        self.setParent(table)
+        self._table, self._count = table, count
+        self.setSelectionModel(table.selectionModel())
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        table.horizontalScrollBar().valueChanged.connect(self._place)
+        table.verticalScrollBar().valueChanged.connect(self.verticalScrollBar().setValue)
+        table.horizontalHeader().sectionResized.connect(self._place)
+        table.viewport().installEventFilter(self)
+        self.hide()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Keep the height of the table."""
+        if event.type() == QEvent.Type.Resize:
+            self._place()
+        return super().eventFilter(watched, event)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Press the table's own cell."""
+        self._pass_on(event)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """Release over the table's own cell."""
+        self._pass_on(event)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        """Double-click the table's own cell."""
+        self._pass_on(event)
+
+    def _pass_on(self, event: QMouseEvent) -> None:
+        """Give the table an event where its own cell would be, had it not been scrolled."""
+        position = event.position() - QPointF(self._table.horizontalScrollBar().value(), 0)
+        handlers = {
+            QEvent.Type.MouseButtonPress: self._table.mousePressEvent,
+            QEvent.Type.MouseButtonRelease: self._table.mouseReleaseEvent,
+            QEvent.Type.MouseButtonDblClick: self._table.mouseDoubleClickEvent,
+        }
+        moved = QMouseEvent(
+            event.type(), position, event.globalPosition(), event.button(), event.buttons(), event.modifiers()
+        )
+        handlers[event.type()](moved)
+
+    def _place(self) -> None:
+        """Take the place of the first columns if the table is scrolled; the last one leaves room for others."""
+        table, header = self._table, self._table.horizontalHeader()
+        visible_columns = [n for n in range(min(self._count, header.count())) if not header.isSectionHidden(n)]
+        if not table.horizontalScrollBar().value() or not visible_columns:
+            self.hide()
+            return
+        widths = [header.sectionSize(n) for n in visible_columns]
+        widths[-1] -= max(0, sum(widths) - round(_MAX_SHARE * table.viewport().width()))
+        for n in range(header.count()):
+            self.setColumnHidden(n, n not in visible_columns)
+        for n, width in zip(visible_columns, widths, strict=True):
+            self.setColumnWidth(n, width)
+        self.horizontalHeader().setFixedHeight(header.height())
+        frame = table.frameWidth()
+        self.setGeometry(frame, frame, sum(widths), header.height() + table.viewport().height())
+        self.verticalScrollBar().setValue(table.verticalScrollBar().value())
+        self.show()
+        self.raise_()

@@ -25,11 +25,11 @@ def resize_within_screen(window: QWidget, width: int, height: int) -> None:
 def centre_on_screen(dialog: QWidget, window: QWidget) -> None:
     """Put a dialog that was just sized in the middle of a window, but whole on the screen, with its frame."""
     room = dialog.screen().availableGeometry()
-    place = QRect(QPoint(), dialog.size() + _FRAME)
-    place.moveCenter(window.frameGeometry().center())
-    place.moveRight(min(place.right(), room.right()))
-    place.moveBottom(min(place.bottom(), room.bottom()))
-    dialog.move(max(place.left(), room.left()), max(place.top(), room.top()))
+    frame = QRect(QPoint(), dialog.size() + _FRAME)
+    frame.moveCenter(window.frameGeometry().center())
+    frame.moveRight(min(frame.right(), room.right()))
+    frame.moveBottom(min(frame.bottom(), room.bottom()))
+    dialog.move(max(frame.left(), room.left()), max(frame.top(), room.top()))
 
 
 def ask_confirmation(
@@ -116,12 +116,12 @@ def ask_for_database(parent: QWidget, folder: Path, on_answer: Callable[[Path | 
         folder: Folder that it starts in; where that is gone, the next one above it, for Qt would propose its name.
         on_answer: Gets the path, None where the user cancels.
     """
-    there = next((each for each in (folder, *folder.parents) if each.is_dir()), Path.home())
+    there = next((ancestor for ancestor in (folder, *folder.parents) if ancestor.is_dir()), Path.home())
     dialog = QFileDialog(parent, "Database", str(there), "Databases (*.db)")
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     dialog.setFileMode(QFileDialog.FileMode.AnyFile)
     dialog.setDefaultSuffix("db")
-    dialog.finished.connect(lambda taken: on_answer(Path(dialog.selectedFiles()[0]) if taken else None))
+    dialog.finished.connect(lambda result: on_answer(Path(dialog.selectedFiles()[0]) if result else None))
     dialog.open()
 
 

@@ -87,10 +87,14 @@ class FlowLayout(QLayout):
         position = QPoint(0, 0)
         for item in self._items:
             size = item.sizeHint()
+            if item.isEmpty():  # hidden, so without a gap
+                rects.append(QRect(position, size))
+                continue
             if position.x() and position.x() + size.width() > width:
                 position = QPoint(0, max(rect.bottom() + 1 for rect in rects) + self._vertical_gap)
             rects.append(QRect(position, size))
-            position = QPoint(position.x() + size.width() + self._horizontal_gap, position.y())
+            gap = self._horizontal_gap if size.width() else 0  # what is hidden takes none
+            position = QPoint(position.x() + size.width() + gap, position.y())
         return self._aligned(rects, width)
 
     def _aligned(self, rects: Sequence[QRect], width: int) -> list[QRect]:

@@ -97,10 +97,10 @@ def splitter(orientation: Qt.Orientation, first: QWidget, second: QWidget, stret
 
     `stretch` has the shares of the spare room that the two take.
     """
-    made = _Splitter(orientation)
-    made.setChildrenCollapsible(False)
-    made.setHandleWidth(1)
+    panes = _Splitter(orientation)
+    panes.setChildrenCollapsible(False)
+    panes.setHandleWidth(1)
     for widget, share in zip((first, second), stretch, strict=True):
-        made.addWidget(widget)
-        made.setStretchFactor(made.count() - 1, share)
-    return made
+        panes.addWidget(widget)
+        panes.setStretchFactor(panes.count() - 1, share)
+    return panes

@@ -2,11 +2,12 @@
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import BreakingLabel, button, plain_tooltip, set_role, show_text, text_label
-from app.gui.widgets.cell_table import paint_whisker
+from app.gui.widgets.cell_delegate import paint_whisker
+from app.gui.widgets.flow_layout import FlowBar
 from app.viewmodels.experiment.verdict_text import ExperimentResult, ResultRow
 from app.viewmodels.format.cells import Whisker
 
@@ -129,15 +130,16 @@ class ResultView(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, GRID)
         column.setSpacing(GRID)
-        line = QHBoxLayout()
-        line.setSpacing(2 * GRID)
-        line.addWidget(self._next_step, 1)
+        self._offers = FlowBar(2 * GRID, GRID // 2)
         for widget in (self._lamp, self.quiet_button, self.more_button):
-            line.addWidget(widget)
-        column.addWidget(self._answer)
-        column.addLayout(line)
-        column.addWidget(self.plot)
+            self.add_offer(widget)
+        for part in (self._answer, self._next_step, self._offers, self.plot):
+            column.addWidget(part)
         self.hide()
+
+    def add_offer(self, offer: QWidget) -> None:
+        """Put a button below what would decide it."""
+        self._offers.flow.addWidget(offer)
 
     def show_model(self, result: ExperimentResult | None) -> None:
         """Show a result, or nothing."""
@@ -162,14 +164,12 @@ class ResultView(QWidget):
     def offer_more(self, *, offered: bool) -> None:
         """Offer further runs, where they would tell more, or no longer: while the experiment goes on they may come."""
         more = self._result.more_repeats if self._result is not None else 0
-        self.more_button.setText(f"Run {more:,} more of &each")
+        rows = len(self._result.rows) if self._result is not None else 0
+        runs = f" ({more * rows:,} runs)" if rows > _MOST_ROWS else ""
+        self.more_button.setText(f"Run {more:,} more of &each{runs}")
         self.more_button.setVisible(offered and more > 0)
         self.quiet_button.setVisible(offered and self._result is not None and bool(self._result.disturbance))
 
     def _request_more(self) -> None:
         if self._result is not None:
             self.more_requested.emit(self._result.more_repeats)
-
-    def displayed_text(self) -> str:
-        """Return the sentences and the rows."""
-        return f"{self._answer.text()}\n{self._next_step.text()}\n{self._lamp.text()}\n{self.plot.accessibleName()}"

@@ -1,6 +1,8 @@
 """Where text breaks and what fits: sentences in lines, names in cells, the fonts of cells and the widths of columns."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypeVar
 
 from PySide6.QtCore import QPointF, QRect, QSizeF, Qt
@@ -20,8 +22,10 @@ SYMBOL_ONLY = SYMBOL_WIDTH + 2 * GRID
 """Width of a column of symbols whose words are in their tooltips."""
 PAIR_GAP = GRID + GRID // 2
 """Pixels between a number and what stands behind it under a title of its own."""
-PLOT_PX = {"whisker": 18 * GRID, "spark": 8 * GRID}
+PLOT_PX = {"interval": 16 * GRID, "whisker": 16 * GRID, "spark": 8 * GRID}
 """Width of what is drawn behind a number."""
+MORE_PX = 4 * GRID
+"""Width of the sign of columns beyond the edge."""
 _SMALL_PX = 11
 _CACHED_TEXTS = 2_000
 """Laid out for one font."""
@@ -32,18 +36,18 @@ class SentenceLabel(QLabel):
 
     def __init__(self, text: str = "") -> None:
         super().__init__()
-        self._whole = ""
+        self._full_text = ""
         self.setWordWrap(True)
         self.setText(text)
 
     def setText(self, text: str) -> None:
         """Show a text."""
-        self._whole = text
+        self._full_text = text
         super().setText(units.bound(text))
 
     def text(self) -> str:
         """Return the text as it was set."""
-        return self._whole
+        return self._full_text
 
 
 def two_lines(name: str, advance: Callable[[str], int]) -> tuple[str, str]:
@@ -61,16 +65,16 @@ def width_in_two_lines(names: Iterable[str], font: QFont) -> int:
 
 def small_font(font: QFont) -> QFont:
     """Return the font of a name that takes two lines."""
-    made = tabular(font)
-    made.setPixelSize(_SMALL_PX)
-    return made
+    copy = tabular(font)
+    copy.setPixelSize(_SMALL_PX)
+    return copy
 
 
 def tabular(font: QFont) -> QFont:
     """Return the font with digits of equal width."""
-    made = QFont(font)
-    made.setFeature(QFont.Tag("tnum"), 1)
-    return made
+    copy = QFont(font)
+    copy.setFeature(QFont.Tag("tnum"), 1)
+    return copy
 
 
 class Face:
@@ -107,16 +111,16 @@ class Face:
         """
         if not text:
             return
-        made, size = self._laid_out.get(text) or _cache(self._laid_out, text, self._lay_out(text))
+        laid_out, size = self._laid_out.get(text) or _cache(self._laid_out, text, self._lay_out(text))
         left = area.right() + 1 - size.width() if at_right else area.left()
         painter.setFont(self.font)
-        painter.drawStaticText(QPointF(left, area.top() + (area.height() - size.height()) / 2), made)
+        painter.drawStaticText(QPointF(left, area.top() + (area.height() - size.height()) / 2), laid_out)
 
     def _lay_out(self, text: str) -> tuple[QStaticText, QSizeF]:
-        made = QStaticText(text)
-        made.setTextFormat(Qt.TextFormat.PlainText)
-        made.prepare(font=self.font)
-        return made, made.size()
+        laid_out = QStaticText(text)
+        laid_out.setTextFormat(Qt.TextFormat.PlainText)
+        laid_out.prepare(font=self.font)
+        return laid_out, laid_out.size()
 
 
 def _cache(cache: dict[Key, Value], key: Key, value: Value) -> Value:
@@ -132,14 +136,14 @@ class DerivedFace:
 
     def __init__(self, derive: Callable[[QFont], QFont]) -> None:
         self._derive = derive
-        self._made: dict[bool, tuple[QFont, Face]] = {}
+        self._faces: dict[bool, tuple[QFont, Face]] = {}
 
     def of(self, base: QFont) -> Face:
         """Return the font that is made from this one."""
-        known, face = self._made.get(base.bold(), (None, None))
-        if face is None or known != base:
+        base_font, face = self._faces.get(base.bold(), (None, None))
+        if face is None or base_font != base:
             face = Face(self._derive(base))
-            self._made[base.bold()] = QFont(base), face
+            self._faces[base.bold()] = QFont(base), face
         return face
 
 
@@ -149,22 +153,26 @@ def elide_name(name: str, face: Face, width: int) -> str:
         return name
     parts = name.split(SEPARATOR)
     shorter = (SEPARATOR.join([*parts[:count], "…", parts[-1]]) for count in range(len(parts) - 2, 0, -1))
-    fitting = (shown for shown in shorter if face.width(shown) <= width)
+    fitting = (candidate for candidate in shorter if face.width(candidate) <= width)
     return next(fitting, None) or face.elided(name, Qt.TextElideMode.ElideMiddle, width)
 
 
 def content_width(metrics: QFontMetrics, column: Column, title_suffix: str, cell: Cell) -> int:
     """Return the width of a column in pixels."""
     symbol = SYMBOL_WIDTH if cell.symbol else 0
-    text, title = (metrics.horizontalAdvance(each) for each in (cell.text, f"{column.title}{title_suffix}"))
+    text, title = (metrics.horizontalAdvance(text_part) for text_part in (cell.text, f"{column.title}{title_suffix}"))
     unit = unit_width(metrics, cell.unit)
-    if column.plot:
-        content = max(text, title) + PLOT_PX[column.plot] + PAIR_GAP
-    elif column.second and cell.unit:
-        content = max(text, title) + max(unit_width(metrics, each, PAIR_GAP) for each in (cell.unit, column.second))
-    else:
-        content = max(text + unit + symbol, title)
-    return content + 2 * GRID + 2
+    behind = behind_width(metrics, column, cell)
+    content = max(text, title) + behind if column.plot or (column.second and cell.unit) else text + unit + symbol
+    return max(content, title) + 2 * GRID + 2
+
+
+def behind_width(metrics: QFontMetrics, column: Column, cell: Cell) -> int:
+    """Return the width of what stands behind the numbers of a column: a unit, or an interval and what is drawn."""
+    gap = PAIR_GAP if column.second else GRID // 2
+    texts = (cell.unit, column.second if cell.unit else "") if column.plot in ("", "interval") else ()
+    written = max((unit_width(metrics, text_part, gap) for text_part in texts), default=0)
+    return written + (PLOT_PX[column.plot] + PAIR_GAP if column.plot else 0)
 
 
 def unit_width(metrics: QFontMetrics, unit: str, gap: int = GRID // 2) -> int:
@@ -172,15 +180,91 @@ def unit_width(metrics: QFontMetrics, unit: str, gap: int = GRID // 2) -> int:
     return metrics.horizontalAdvance(unit) + gap if unit else 0
 
 
-def give_way(
-    widths: Mapping[int, int], steps: Iterable[Mapping[int, int]], fixed: Collection[int], view: int
-) -> dict[int, int]:
-    """Return the widths of columns after as many steps as it takes until they fit into a view together.
+_NAME_MIN = 24 * GRID
+_NAME_PCT = 40
+"""Names that take more of the view are set in two lines."""
+_FIRST_SHARE = 40 * GRID
+"""Pixels of spare width: first for each column of text, before one gets more."""
+_REST = 1 << 20
 
-    `steps` are columns with their next smaller width, in the order in which they give way.
+
+@dataclass(frozen=True, slots=True)
+class ColumnNeeds:
+    """What a column needs, in pixels.
+
+    Attributes:
+        column: How it gives way.
+        content: Its width with everything in it.
+        title: The width of its title.
+        names: The widths of each of its names in one line and in two.
+        is_chosen: Whether the user chose its width.
     """
-    shown = dict(widths)
-    for step in steps:
-        if sum(shown.values()) > view:
-            shown.update({n: min(width, shown[n]) for n, width in step.items() if n in shown and n not in fixed})
-    return shown
+
+    column: Column
+    content: int
+    title: int
+    names: Collection[tuple[int, int]] = ()
+    is_chosen: bool = False
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it takes the room that others leave."""
+        return self.column.shrink in ("text", "name") and not self.is_chosen
+
+    @property
+    def first(self) -> int:
+        """The width that it has at first: long texts wait for what the others leave."""
+        return (
+            min(self.content, max(self.column.most or _FIRST_SHARE, self.column.least))
+            if self.is_text
+            else self.content
+        )
+
+    def steps(self, view: int) -> list[int]:
+        """Return its width after each step in which columns give way."""
+        match self.column.shrink:
+            case "symbol":
+                return [self.title, self.title, self.title, SYMBOL_ONLY, SYMBOL_ONLY]
+            case "text":
+                return [self.column.least] * 5
+            case "name":
+                one, two = self._name_widths(view)
+                return [self.first, one, one, one, two]
+            case "plot":
+                bare = self.content - PLOT_PX["spark"] - PAIR_GAP
+                return [self.content, self.content, bare, bare, bare]
+            case _:
+                return [self.content] * 5
+
+    def _name_widths(self, view: int) -> tuple[int, int]:
+        """Return the least widths of names: long ones are set in two lines, which nobody likes to read, then all."""
+        most = view * _NAME_PCT // 100
+        one = max([_NAME_MIN, *(one if one <= most else two for one, two in self.names)])
+        return min(one, self.first), min(self.first, max([_NAME_MIN, *(two for _, two in self.names)]))
+
+
+def divide_width(needs: Mapping[int, ColumnNeeds], view: int) -> dict[int, int]:
+    """Return the width of each column in a view of so many pixels.
+
+    Before the table gets wider than its view, words behind symbols go, then texts are cut and long names set in two
+    lines, then what is drawn behind numbers goes, then the titles of symbols; each time the last columns first. What
+    does not fit even then is scrolled to, and begins where its sign does: `MORE_PX` before the edge, which cuts none.
+    """
+    widths = {n: need.first for n, need in needs.items()}
+    for step in zip(*(need.steps(view) for need in needs.values()), strict=True):
+        for n, width in reversed(list(zip(needs, step, strict=True))):
+            if sum(widths.values()) > view and not needs[n].is_chosen:
+                widths[n] = min(widths[n], width)
+    texts = [n for n, need in needs.items() if need.is_text]
+    grants = [
+        *((n, needs[n].first) for n in texts),
+        *((n, needs[n].content) for n in texts),
+        *((n, _REST) for n in texts[-1:]),
+    ]
+    ends = list(accumulate(widths.values()))
+    if ends and ends[-1] > view:
+        view = ends[-1] + max(0, view - MORE_PX - max((end for end in ends if end <= view - MORE_PX), default=view))
+    for n, grant in grants:
+        spare = max(0, view - sum(widths.values()))
+        widths[n] = max(widths[n], min(grant, widths[n] + spare))
+    return widths

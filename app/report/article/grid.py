@@ -220,17 +220,17 @@ def _ratio(
     if cell.variant is None or baseline is None or speed is None:
         return None
     family = {
-        variant_key(each.variant): each.variant
-        for each in column
-        if each.variant and each.baselines.get(name) == baseline
+        variant_key(other.variant): other.variant
+        for other in column
+        if other.variant and other.baselines.get(name) == baseline
     }
-    found = family_ratios(
+    ratios = family_ratios(
         [runs.runs_of(spec) for spec in family.values()],
         runs.runs_of(baseline),
         lambda rows: _values(speed, rows),
         within_gpus=kind.within_gpus,
     )
-    return found[list(family).index(variant_key(cell.variant))]
+    return ratios[list(family).index(variant_key(cell.variant))]
 
 
 def _runs_of(spec: RunSpec | None, runs: RunsByVariant) -> Sequence[RunRow]:
@@ -238,11 +238,16 @@ def _runs_of(spec: RunSpec | None, runs: RunsByVariant) -> Sequence[RunRow]:
 
 
 def _values(value: Callable[[RunRow], float | None], runs: Sequence[RunRow]) -> list[float]:
-    return [found for row in runs if _rate(row) and (found := value(row))]
+    return [number for row in runs if _rate(row) and (number := value(row))]
 
 
-def text_table(caption: str, columns: Sequence[TextColumn], first_number: int = 1) -> TextTable:
-    """Return a table of columns, numeric ones from `first_number` on."""
+def text_table(
+    caption: str, labels: Sequence[TextColumn], measured: Sequence[TextColumn], first_number: int = 1
+) -> TextTable:
+    """Return a table of what was measured, without rows and columns of dashes, numeric from `first_number` on."""
+    rows = [index for index, texts in enumerate(zip(*(texts for _, texts in measured), strict=True)) if _any(texts)]
+    every = ((head, [texts[index] for index in rows]) for head, texts in (*labels, *measured))
+    columns = [(head, texts) for head, texts in every if _any(texts)]
     return TextTable(
         caption=caption,
         head=tuple(head for head, _ in columns),
@@ -251,11 +256,15 @@ def text_table(caption: str, columns: Sequence[TextColumn], first_number: int = 
     )
 
 
+def _any(texts: Sequence[str]) -> bool:
+    return any(text != units.ABSENT for text in texts)
+
+
 def _ratio_fields(table: RatioTable, grid: Grid, columns: Sequence[Sequence[Cell]]) -> dict[str, Any]:
     """Return rows as the file has them: `article` is what the article gives, `cells` what was measured per column."""
 
     def cell_document(cell: Cell) -> dict[str, Any]:
-        found, over = estimate_document(cell.figure), estimate_document(cell.ratios["ratio"])
+        figure, over = estimate_document(cell.figure), estimate_document(cell.ratios["ratio"])
         also = [
             {
                 "figure": name,
@@ -265,7 +274,7 @@ def _ratio_fields(table: RatioTable, grid: Grid, columns: Sequence[Sequence[Cell
             }
             for name in table.also
         ]
-        return {**cell.document(), "figure": found, "ratio": over, "also": also}
+        return {**cell.document(), "figure": figure, "ratio": over, "also": also}
 
     return {
         "workload": table.workload,
@@ -289,7 +298,7 @@ def _ratio_fields(table: RatioTable, grid: Grid, columns: Sequence[Sequence[Cell
 def _count_intervals(cells: Sequence[Cell]) -> int:
     """Return of how many intervals the family of a column is."""
     ratios = (cell.ratios["ratio"] for cell in cells)
-    return sum(found is not None and found.interval is not None for found in ratios)
+    return sum(ratio is not None and ratio.interval is not None for ratio in ratios)
 
 
 def _baseline_label(table: RatioTable) -> str:
@@ -330,7 +339,7 @@ def _ratio_tables(table: RatioTable, grid: Grid, columns: Sequence[Sequence[Cell
         parts[-1] += texts
         labels[-1] += filter(None, [column.label])
     return tuple(
-        text_table(f"{caption} ({'; '.join(named)})" if named and parts[1:] else caption, [*published, *part])
+        text_table(f"{caption} ({'; '.join(named)})" if named and parts[1:] else caption, published, part)
         for named, part in zip(labels, parts, strict=True)
     )
 
@@ -341,24 +350,24 @@ def _cell_columns(table: RatioTable, cells: Sequence[Cell]) -> Iterator[TextColu
     yield own.unit, [cell.text() for cell in cells]
     yield own.ratio, [ratio_text(cell.ratios["ratio"]) for cell in cells]
     for name in table.also:
-        kind, found = _FIGURES[name], [cell.measured[name] for cell in cells]
-        if any(each.value for each in found):
-            yield kind.unit, [units.number(each.value.value if each.value else None, 3) for each in found]
+        kind, figures = _FIGURES[name], [cell.measured[name] for cell in cells]
+        if any(figure.value for figure in figures):
+            yield kind.unit, [units.number(figure.value.value if figure.value else None, 3) for figure in figures]
             if kind.speed is not None:
-                yield kind.ratio, [ratio_text(each.ratios["ratio"]) for each in found]
+                yield kind.ratio, [ratio_text(figure.ratios["ratio"]) for figure in figures]
 
 
 def _ends_text(ends: Sequence[float] | None) -> str:
     return f"{units.range_of(ends, lambda end: f'{end:g}')}×" if ends else units.ABSENT
 
 
-def ratio_text(found: Estimate | None) -> str:
+def ratio_text(ratio: Estimate | None) -> str:
     """Format a ratio with its interval: `1.562× (1.504–1.623)`."""
-    if found is None:
+    if ratio is None:
         return units.ABSENT
-    return units.ratio(found.value) + interval_text(found, lambda end: units.ratio_figures(end, found.value))
+    return units.ratio(ratio.value) + interval_text(ratio, lambda end: units.ratio_figures(end, ratio.value))
 
 
-def interval_text(found: Estimate | None, text: Callable[[float], str]) -> str:
+def interval_text(estimate: Estimate | None, text: Callable[[float], str]) -> str:
     """Format the interval of an estimate in brackets; "" without one."""
-    return f" ({units.span(*map(text, found.interval))})" if found and found.interval else ""
+    return f" ({units.span(*map(text, estimate.interval))})" if estimate and estimate.interval else ""

@@ -58,15 +58,15 @@ def layout_content(
     columns = zip(*measure_columns(grid, runs), strict=True)
     rows = [_Row(*row) for row in zip(_row_variants(grid), grid.rows, columns, strict=True)]
     measured = {row.variant for row in rows if row.is_measured}
-    shown = [row for row in rows if not measured or row.variant in measured]
-    explained = [row for row in shown if row.batch.settings["batch_size"] == table.why_at] if load else []
+    measured_rows = [row for row in rows if not measured or row.variant in measured]
+    explained = [row for row in measured_rows if row.batch.settings["batch_size"] == table.why_at] if load else []
     reasons = [(row, sentence) for row in explained if load and (sentence := _explain(row, load))]
     return TableContent(
         fields={
-            **_fields(table, grid, shown),
+            **_fields(table, grid, measured_rows),
             "why": [{"variant": row.variant, "text": text} for row, text in reasons],
         },
-        tables=_tables(table, grid, shown),
+        tables=_tables(table, grid, measured_rows),
         is_measured=bool(measured),
         reasons=tuple(f"{row.variant or table.workload}, batch {row.batch.label}: {text}" for row, text in reasons),
     )
@@ -78,8 +78,10 @@ def _explain(row: _Row, load: LoadRun) -> str | None:
     if not base or not other:
         return None
     pair = Pair.of(other, base)
-    found = step_difference(pair.other, pair.base)
-    return None if isinstance(found, str) else describe_difference(found, pair, Figures.of(found, pair.example))
+    difference = step_difference(pair.other, pair.base)
+    if isinstance(difference, str):
+        return None
+    return describe_difference(difference, pair, Figures.of(difference, pair.example))
 
 
 def _fields(table: LayoutTable, grid: Grid, rows: Sequence[_Row]) -> dict[str, Any]:
@@ -100,13 +102,13 @@ def _fields(table: LayoutTable, grid: Grid, rows: Sequence[_Row]) -> dict[str, A
                 "batch_size": row.batch.settings["batch_size"],
                 "variant": row.variant,
                 "cells": [cell_document(where, cell) for where, cell in placed],
-                "gains": [{"gpus": where["gpus"], **estimate_document(found)} for where, found in gains],
-                "scaling": [{"over": gpus[0], **where, **estimate_document(found)} for where, found in scaling],
+                "gains": [{"gpus": where["gpus"], **estimate_document(estimate)} for where, estimate in gains],
+                "scaling": [{"over": gpus[0], **where, **estimate_document(estimate)} for where, estimate in scaling],
                 "advice": [
-                    {"gpus": where["gpus"], "by": each.by, "layout": each.layout, "verdict": verdict}
+                    {"gpus": where["gpus"], "by": advice.by, "layout": advice.layout, "verdict": verdict}
                     for (where, nhwc), (_, nchw) in zip(placed[::2], placed[1::2], strict=True)
-                    for each in table.advice
-                    if (verdict := _advice_verdict(each, nhwc, nchw))
+                    for advice in table.advice
+                    if (verdict := _advice_verdict(advice, nhwc, nchw))
                 ],
             }
         )
@@ -127,37 +129,38 @@ def _tables(table: LayoutTable, grid: Grid, rows: Sequence[_Row]) -> tuple[TextT
     if any(row.variant for row in rows):
         labels.append(("Variant", [row.variant for row in rows]))
     labels.append(("Batch size", [row.batch.label for row in rows]))
-    rates, epochs = list(labels), list(labels)
+    rates: list[TextColumn] = []
+    epochs: list[TextColumn] = []
     scaling: list[TextColumn] = []
-    for place, column in enumerate(grid.columns):
-        cells = [row.cells[place] for row in rows]
+    for index, column in enumerate(grid.columns):
+        cells = [row.cells[index] for row in rows]
         gpus, layout = gpus_label(column.settings["gpus"]), column.settings["layout"]
         rates.append((f"{gpus} {layout}: {unit}", [cell.text() for cell in cells]))
         epochs.append((f"{gpus} {layout}: s per epoch", [cell.text(3, table.epoch_examples) for cell in cells]))
         if layout == LAYOUTS[-1]:
             rates.append((f"{gpus}: NCHW gain", [gain_text(cell.ratios["gain"]) for cell in cells]))
-            for each in table.advice if column.settings["gpus"] else ():
-                verdicts = [_advice_verdict(each, *row.cells[place - 1 : place + 1]) or units.ABSENT for row in rows]
-                rates.append((f"{gpus}: {each.by} says {each.layout}", verdicts))
+            for advice in table.advice if column.settings["gpus"] else ():
+                verdicts = [_advice_verdict(advice, *row.cells[index - 1 : index + 1]) or units.ABSENT for row in rows]
+                rates.append((f"{gpus}: {advice.by} says {advice.layout}", verdicts))
         if column.settings["gpus"] != fewest:
             head = f"{layout}: {gpus} over {fewest or 'the CPU'}"
             scaling.append((head, [ratio_text(cell.ratios["scaling"]) for cell in cells]))
     rate_caption = f"Measured {unit}; gains and ratios are comparisons of their own, each with a {CI}"
     epoch_caption = f"Seconds per epoch of {table.epoch_examples:,} {units.plural(example)} at the measured rate"
     return (
-        text_table(rate_caption, [*rates, *scaling], first_number=len(labels) - 1),
-        text_table(epoch_caption, epochs, first_number=len(labels) - 1),
+        text_table(rate_caption, labels, [*rates, *scaling], first_number=len(labels) - 1),
+        text_table(epoch_caption, labels, epochs, first_number=len(labels) - 1),
     )
 
 
 def _row_variants(grid: Grid) -> list[str]:
     """Return for each row what else than its batch size tells its variants from those of other rows; "" if nothing."""
-    found = [next(cell.variant for cell in cells if cell.variant) for cells in zip(*grid.cells, strict=True)]
-    place = {"batch_size": 0, "gpus": 0, **grid.columns[0].settings}
+    variants = [next(cell.variant for cell in cells if cell.variant) for cells in zip(*grid.cells, strict=True)]
+    settings = {"batch_size": 0, "gpus": 0, **grid.columns[0].settings}
     steps = [
-        {name: value for name, value in spec.variant.items() if name not in catalog.OUTSIDE_STEP} for spec in found
+        {name: value for name, value in spec.variant.items() if name not in catalog.OUTSIDE_STEP} for spec in variants
     ]
-    alike = [RunSpec(workload=found[0].workload, variant={**step, **place}) for step in steps]
+    alike = [RunSpec(workload=variants[0].workload, variant={**step, **settings}) for step in steps]
     distinct = [spec for number, spec in enumerate(alike) if spec not in alike[:number]]
     names = variant_names(distinct) if len(distinct) > 1 else [""]
     return [names[distinct.index(spec)] for spec in alike]
@@ -174,11 +177,11 @@ def _advice_verdict(advice: Advice, nhwc: Cell, nchw: Cell) -> str | None:
     return "confirmed" if (decision == "faster") == (advice.layout == "NCHW") else "refuted"
 
 
-def gain_text(found: Estimate | None) -> str:
+def gain_text(ratio: Estimate | None) -> str:
     """Format a ratio as percent above or below one, with its interval."""
-    if found is None:
+    if ratio is None:
         return units.ABSENT
-    return f"{units.quantity(_signed_percent(found.value), '%')}{interval_text(found, _signed_percent)}"
+    return f"{units.quantity(_signed_percent(ratio.value), '%')}{interval_text(ratio, _signed_percent)}"
 
 
 def _signed_percent(ratio: float) -> str:

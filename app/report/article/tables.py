@@ -33,7 +33,7 @@ from app.viewmodels.format.derived import accuracy_text, comparison_text
 from app.viewmodels.format.environment import environment_label
 from app.viewmodels.format.naming import choice_label, gpus_label, short_name
 from app.viewmodels.format.ratios import CI
-from workloads.catalog import FRAMEWORK
+from workloads.catalog import FRAMEWORKS
 from workloads.protocol import RunSpec
 
 
@@ -50,8 +50,8 @@ def training_content(
         return None
     rows, headers = RunsByVariant([run.row for run in runs]), {run.row.run: run for run in runs}
     measured = {
-        place: _Cell(tuple(headers[row.run] for spec in specs for row in rows.runs_of(spec)))
-        for place, specs in by_cell.items()
+        cell: _Cell(tuple(headers[row.run] for spec in specs for row in rows.runs_of(spec)))
+        for cell, specs in by_cell.items()
     }
     grid = _Grid(measured, table.margin_points)
     return TableContent(
@@ -71,11 +71,11 @@ class _Cell:
 
     def __init__(self, runs: tuple[RunHeader, ...]) -> None:
         self.runs = runs
-        self.found: Trainings = trainings(runs)
+        self.trainings: Trainings = trainings(runs)
 
     def text(self, words: str) -> str:
         """Return the words, or how the runs ended where none completed."""
-        if self.found.runs:
+        if self.trainings.runs:
             return words
         outcome = self.runs[-1].row.outcome if self.runs else None
         return OUTCOMES[outcome.name].word if outcome else units.ABSENT
@@ -106,12 +106,12 @@ class _Grid:
     def gain(self, batch: int, gpus: int) -> Estimate | None:
         """Return how many times faster NCHW is through: NHWC's seconds over NCHW's."""
         nhwc, nchw = (self.cell(batch, gpus, layout) for layout in LAYOUTS)
-        return ratio(nhwc.found.seconds, nchw.found.seconds, self._level(nhwc, nchw))
+        return ratio(nhwc.trainings.seconds, nchw.trainings.seconds, self._level(nhwc, nchw))
 
     def accuracy(self, batch: int, gpus: int) -> AccuracyComparison | None:
         """Return how NCHW's accuracy lies to NHWC's."""
         nhwc, nchw = (self.cell(batch, gpus, layout) for layout in LAYOUTS)
-        return compare_accuracy(nchw.found, nhwc.found, self.margin_points, self._level(nhwc, nchw))
+        return compare_accuracy(nchw.trainings, nhwc.trainings, self.margin_points, self._level(nhwc, nchw))
 
     @staticmethod
     def _level(nhwc: _Cell, nchw: _Cell) -> float:
@@ -127,10 +127,10 @@ def _labels(grid: _Grid) -> TextColumn:
 
 
 def _time_table(grid: _Grid) -> TextTable:
-    columns: list[TextColumn] = [_labels(grid)]
+    columns: list[TextColumn] = []
     for gpus, layout, name in _columns(grid):
         cells = [grid.cell(batch, gpus, layout) for batch in grid.batches]
-        seconds = [units.number(mean.value if (mean := cell.found.mean_seconds) else None) for cell in cells]
+        seconds = [units.number(mean.value if (mean := cell.trainings.mean_seconds) else None) for cell in cells]
         columns.append((f"{name}: s", [cell.text(words) for cell, words in zip(cells, seconds, strict=True)]))
         if layout == LAYOUTS[-1]:
             gains = [gain_text(grid.gain(batch, gpus)) for batch in grid.batches]
@@ -138,14 +138,14 @@ def _time_table(grid: _Grid) -> TextTable:
     caption = (
         f"Seconds of training to the end, the mean over seeds; gains are comparisons of their own, each with a {CI}"
     )
-    return text_table(caption, columns)
+    return text_table(caption, [_labels(grid)], columns)
 
 
 def _accuracy_table(grid: _Grid) -> TextTable:
-    columns: list[TextColumn] = [_labels(grid)]
+    columns: list[TextColumn] = []
     for gpus, layout, name in _columns(grid):
         cells = [grid.cell(batch, gpus, layout) for batch in grid.batches]
-        columns.append((f"{name}: %", [cell.text(accuracy_text(cell.found)) for cell in cells]))
+        columns.append((f"{name}: %", [cell.text(accuracy_text(cell.trainings)) for cell in cells]))
         if layout == LAYOUTS[-1]:
             compared = [comparison_text(grid.accuracy(batch, gpus)) for batch in grid.batches]
             columns.append((f"{gpus_label(gpus)}: NCHW less NHWC", compared))
@@ -153,28 +153,29 @@ def _accuracy_table(grid: _Grid) -> TextTable:
         f"Accuracy after the last epoch, mean and standard deviation (seeds); differences in points with a {CI} "
         f"each, equal where two one-sided tests show it to be within {grid.margin_points:g} points"
     )
-    return text_table(caption, columns)
+    return text_table(caption, [_labels(grid)], columns)
 
 
 def _goal_table(grid: _Grid) -> TextTable:
-    goals = list(next(iter(grid.cells.values())).found.seconds_to)
+    goals = list(next(iter(grid.cells.values())).trainings.seconds_to)
     rows = [(batch, goal) for batch in grid.batches for goal in goals]
-    columns: list[TextColumn] = [("Batch size", [f"{batch:,} to {units.percent(goal)}" for batch, goal in rows])]
+    labels = [("Batch size", [f"{batch:,} to {units.percent(goal)}" for batch, goal in rows])]
+    columns: list[TextColumn] = []
     for gpus, layout, name in _columns(grid):
-        texts = [_goal_text(grid.cell(batch, gpus, layout).found, goal) for batch, goal in rows]
+        texts = [_goal_text(grid.cell(batch, gpus, layout).trainings, goal) for batch, goal in rows]
         columns.append((f"{name}: s", texts))
     caption = "Seconds of training to the end of the first epoch that reaches an accuracy, the mean over seeds"
-    return text_table(caption, columns)
+    return text_table(caption, labels, columns)
 
 
-def _goal_text(found: Trainings, goal: int) -> str:
+def _goal_text(trainings: Trainings, goal: int) -> str:
     """Return the mean seconds, and of how many seeds where not all reached it."""
-    times = found.seconds_to[goal]
-    if not found.runs:
+    times = trainings.seconds_to[goal]
+    if not trainings.runs:
         return units.ABSENT
     if not times:
         return "not reached"
-    some = "" if len(times) == len(found.runs) else f" ({len(times)} of {len(found.runs)})"
+    some = "" if len(times) == len(trainings.runs) else f" ({len(times)} of {len(trainings.runs)})"
     return units.number(sum(times) / len(times)) + some
 
 
@@ -198,32 +199,33 @@ def _row_document(grid: _Grid, batch: int) -> dict[str, Any]:
 
 
 def _cell_document(cell: _Cell) -> dict[str, Any]:
-    rows, found = [run.row for run in cell.runs], cell.found
+    rows, trainings = [run.row for run in cell.runs], cell.trainings
+    count = len(trainings.runs)
     return {
         "runs": [row.run for row in rows],
         "outcomes": [row.outcome.name if row.outcome else "running" for row in rows],
         **verification_document(rows),
-        "seconds": estimate_document(found.mean_seconds),
-        "accuracy_pct": {"mean": found.accuracy_pct, "deviation": found.deviation_points, "n": len(found.runs)},
-        "seconds_to": {str(goal): list(times) for goal, times in found.seconds_to.items()},
+        "seconds": estimate_document(trainings.mean_seconds),
+        "accuracy_pct": {"mean": trainings.accuracy_pct, "deviation": trainings.deviation_points, "n": count},
+        "seconds_to": {str(goal): list(times) for goal, times in trainings.seconds_to.items()},
     }
 
 
-def comparison_document(found: AccuracyComparison | None) -> dict[str, Any] | None:
+def comparison_document(comparison: AccuracyComparison | None) -> dict[str, Any] | None:
     """Return a difference of accuracies in points, its interval, that of the tests, and what they say."""
-    if found is None:
+    if comparison is None:
         return None
-    points = estimate_document(found.points)
+    points = estimate_document(comparison.points)
     return {
         "points": points["value"],
         "interval": points["interval"],
-        "tests_interval": list(found.tests) if found.tests else None,
-        "margin_points": found.margin_points,
-        "decision": found.decision,
+        "tests_interval": list(comparison.tests) if comparison.tests else None,
+        "margin_points": comparison.margin_points,
+        "decision": comparison.decision,
     }
 
 
-_VERSIONS = ("driver", FRAMEWORK.version_key, "program_version")
+_VERSIONS = ("driver", *(framework.version_key for framework in FRAMEWORKS.values()), "program_version")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,16 +249,16 @@ def measured_tables(
     """
     if article is None:
         return ()
-    found = (_measured_table(article, table, plan, runs, load) for table in article.tables)
-    return tuple(each for each in found if each is not None)
+    tables = (_measured_table(article, table, plan, runs, load) for table in article.tables)
+    return tuple(table for table in tables if table is not None)
 
 
 def repeated_sections(repeated: Sequence[ArticleRuns]) -> tuple[ArticleSection, ...]:
     """Return the sections of all these articles; their sources say where the runs were measured, too."""
     return tuple(
-        replace(section, source=f"{section.source} {describe_origin(each.runs)}.")
-        for each in repeated
-        for section in sections_with_runs(each)
+        replace(section, source=f"{section.source} {describe_origin(article_runs.runs)}.")
+        for article_runs in repeated
+        for section in sections_with_runs(article_runs)
     )
 
 
@@ -282,9 +284,9 @@ def describe_origin(runs: Sequence[RunHeader]) -> str:
 
 def _known_versions(runs: Sequence[RunHeader]) -> Iterator[str]:
     for key in _VERSIONS:
-        known = {run.environment[key] for run in runs if run.environment.get(key)}
-        if known:
-            yield f"{environment_label(key)} {' and '.join(sorted(known))}"
+        versions = {run.environment[key] for run in runs if run.environment.get(key)}
+        if versions:
+            yield f"{environment_label(key)} {' and '.join(sorted(versions))}"
 
 
 def _measured_table(
@@ -310,13 +312,16 @@ def _measured_table(
         "article_says": [{"about": claim.about, "says": claim.says} for claim in table.claims],
     }
     machine = f" It measured on {article.machine}." if article.machine else ""
+    tables = tuple(table for table in content.tables if table.rows)
     section = ArticleSection(
         title=table.title,
-        tables=content.tables,
+        tables=tables,
         reasons=content.reasons,
         claims=tuple(f"The article, {claim.about}: {claim.says}." for claim in table.claims),
         source=f"The article: {article.title}.{machine}",
     )
+    if not tables:
+        section = ArticleSection(title=f"{table.title}: nothing measured", tables=())
     return MeasuredTable(document={**head, **content.fields}, section=section, is_measured=content.is_measured)
 
 
@@ -326,26 +331,24 @@ def _portability_content(transfers: Sequence[WeightTransfer], runs: Sequence[Run
     `max_difference` is the largest absolute difference of an output from the trained model's own, None before the
     trial.
     """
-    rows = [row for each in transfers for row in _trial_rows(each, run_to_transfer(each, runs))]
+    rows = [row for transfer in transfers for row in _trial_rows(transfer, run_to_transfer(transfer, runs))]
     if not rows:
         return None
-    shown = TextTable(
-        caption="How much answers to the same sequences differ from those of the trained model itself",
-        head=("Trained", "Weights tried in", "On", "Largest difference of an answer", "Largest answer"),
-        rows=tuple(
+    table = text_table(
+        "How much answers to the same sequences differ from those of the trained model itself",
+        [("Trained", [row["trained"] for row in rows]), ("Weights tried in", [row["label"] for row in rows])],
+        [
+            ("On", [row["device_name"] or units.ABSENT for row in rows]),
             (
-                row["trained"],
-                row["label"],
-                row["device_name"] or units.ABSENT,
-                units.ABSENT if row["max_difference"] is None else f"{row['max_difference']:.1e}",
-                units.number(row["max_output"]),
-            )
-            for row in rows
-        ),
-        numeric=frozenset({3, 4}),
+                "Largest difference of an answer",
+                [units.ABSENT if (value := row["max_difference"]) is None else f"{value:.1e}" for row in rows],
+            ),
+            ("Largest answer", [units.number(row["max_output"]) for row in rows]),
+        ],
+        first_number=3,
     )
     is_measured = any(row["run"] is not None for row in rows)
-    return TableContent(fields={"rows": rows}, tables=(shown,), is_measured=is_measured)
+    return TableContent(fields={"rows": rows}, tables=(table,), is_measured=is_measured)
 
 
 def _trial_rows(transfer: WeightTransfer, run: RunHeader | None) -> list[dict[str, Any]]:

@@ -7,8 +7,8 @@ import numpy as np
 
 from app.report.charts import svg
 from app.report.charts.canvas import Canvas, Drawing, PlotFrame, draw_frame, tick_labels_width
-from app.viewmodels.charts.curves import CurvePlot, DrawnCurve
 from app.viewmodels.charts.palette import Palette
+from app.viewmodels.plot.model import CurvePlot, DrawnCurve
 
 _HEIGHT, _HEAD, _FOOT = 110.0, 26.0, 22.0
 _LEGEND_LINE, _DASH = 18.0, 16.0
@@ -89,10 +89,10 @@ def _marks(curves: Sequence[DrawnCurve], frame: PlotFrame, palette: Palette) -> 
     marked = [curve for curve in curves if curve.mark and np.isfinite(curve.y).any()]
     for number, curve in enumerate(marked):
         share = (number + 0.5) / len(marked)
-        known = np.isfinite(curve.y)
+        is_finite = np.isfinite(curve.y)
         at = frame.x.low + share * (frame.x.high - frame.x.low)
-        at = min(max(at, float(curve.x[known][0])), float(curve.x[known][-1]))
-        value = float(np.interp(at, curve.x[known], curve.y[known]))
+        at = min(max(at, float(curve.x[is_finite][0])), float(curve.x[is_finite][-1]))
+        value = float(np.interp(at, curve.x[is_finite], curve.y[is_finite]))
         x, y = frame.x_pixel(at), frame.y_pixel(min(max(value, frame.y.low), frame.y.high))
         colour = palette.curve(curve.colour)
         parts.append(svg.circle(x, y, _MARK_RADIUS, colour, palette.surface))
@@ -109,8 +109,8 @@ def _stroke(piece: Sequence[tuple[float, float]], curve: DrawnCurve, palette: Pa
 
 def _pieces(curve: DrawnCurve, frame: PlotFrame) -> Iterator[list[tuple[float, float]]]:
     """Yield the points between gaps, in pixels; values beyond the axis stay at its edge."""
-    known = np.isfinite(curve.y)
-    borders = np.flatnonzero(np.diff(known.astype(np.int8), prepend=0, append=0))
+    is_finite = np.isfinite(curve.y)
+    borders = np.flatnonzero(np.diff(is_finite.astype(np.int8), prepend=0, append=0))
     for first, last in borders.reshape(-1, 2):
         piece = zip(curve.x[first:last], curve.y[first:last], strict=True)
         yield [

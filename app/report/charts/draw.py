@@ -221,12 +221,12 @@ def _draw_plot(plot: Plot, canvas: Canvas, left: float, top: float, room: tuple[
     canvas.parts.append(svg.text(left + 4, unit_y, plot.y.title, canvas.palette.muted, size=_SMALL_PX))
     _draw_legend(plot, left + 12 + svg.text_width(plot.y.title, _SMALL_PX), frame.right, unit_y, canvas)
     draw_frame(frame, canvas)
-    taken = _draw_guides(plot.guides, frame, canvas)
+    obstacles = _draw_guides(plot.guides, frame, canvas)
     _draw_lanes(lanes, plot, frame, canvas)
     for series in plot.series:
         _draw_series(series, frame, canvas)
     _label_lines(plot, ends, frame, canvas)
-    _label_points(plot, taken, frame, canvas)
+    _label_points(plot, obstacles, frame, canvas)
 
 
 def _outcome_lanes(plot: Plot) -> list[str]:
@@ -273,10 +273,10 @@ def _all_points(plot: Plot) -> Iterator[tuple[PointSeries, Point]]:
 
 def _draw_series(series: PointSeries, frame: PlotFrame, canvas: Canvas) -> None:
     colour = canvas.palette.curve(series.colour)
-    known = [(point, frame.x_pixel(point.x), frame.y_pixel(point.y)) for point in series.points if point.y is not None]
-    if series.joined and len(known) > 1:
-        canvas.parts.append(svg.polyline([(x, y) for _, x, y in known], colour))
-    for point, x, y in known:
+    pixels = [(point, frame.x_pixel(point.x), frame.y_pixel(point.y)) for point in series.points if point.y is not None]
+    if series.joined and len(pixels) > 1:
+        canvas.parts.append(svg.polyline([(x, y) for _, x, y in pixels], colour))
+    for point, x, y in pixels:
         fill = colour if point.mark == "full" else canvas.palette.surface
         marks = _whiskers(point, x, y, frame, colour) + _shape(x, y, series.shape, fill, colour)
         canvas.add_mark(marks, _hit_box(x, y), point)
@@ -349,9 +349,9 @@ def _hit_box(x: float, y: float, across: float = _REACH) -> tuple[float, float, 
 def _label_lines(plot: Plot, longest: float, frame: PlotFrame, canvas: Canvas) -> None:
     """Write the name of each line, after a bar of its colour, at the right end, near the line's last point."""
     ended = [
-        (series, frame.y_pixel(known[-1]))
+        (series, frame.y_pixel(values[-1]))
         for series in plot.series
-        if series.joined and (known := [point.y for point in series.points if point.y is not None])
+        if series.joined and (values := [point.y for point in series.points if point.y is not None])
     ]
     heights = labels.separate_heights([height for _, height in ended], frame.top, frame.bottom)
     for (series, _), height in zip(ended, heights, strict=True):
@@ -360,7 +360,7 @@ def _label_lines(plot: Plot, longest: float, frame: PlotFrame, canvas: Canvas) -
         canvas.parts.append(svg.text(frame.right + 6, height + 4, name, canvas.palette.text))
 
 
-def _label_points(plot: Plot, taken: Sequence[labels.Box], frame: PlotFrame, canvas: Canvas) -> None:
+def _label_points(plot: Plot, obstacles: Sequence[labels.Box], frame: PlotFrame, canvas: Canvas) -> None:
     """Write the name of each point of series without a line, as far as there is room; others have a tooltip."""
     longest = max(_POINT_NAME, _NAME_SHARE * (frame.right - frame.left))
     free = [
@@ -377,7 +377,7 @@ def _label_points(plot: Plot, taken: Sequence[labels.Box], frame: PlotFrame, can
         for box in _whisker_boxes(point, *position, frame)
     ]
     important = [point.mark == "full" for _, point, _ in free]
-    boxes = labels.place_labels(positions, names, _SMALL_PX, inside, important, taken, whiskers)
+    boxes = labels.place_labels(positions, names, _SMALL_PX, inside, important, obstacles, whiskers)
     for name, box, position in zip(names, boxes, positions, strict=True):
         if box is not None:
             leader = labels.leader_line(position, box)

@@ -26,17 +26,17 @@ _FARTHER = 14.0
 """From this distance on a line leads from a point to its name."""
 
 
-def separate_heights(wanted: Sequence[float], top: float, bottom: float) -> list[float]:
+def separate_heights(positions: Sequence[float], top: float, bottom: float) -> list[float]:
     """Move label positions apart, by `HEIGHT` at least.
 
     Returns:
         Positions in the same order, as near to those wanted as possible.
     """
-    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
-    placed = list(wanted)
+    order = sorted(range(len(positions)), key=lambda index: positions[index])
+    placed = list(positions)
     last = top - HEIGHT
     for index in order:
-        placed[index] = last = max(wanted[index], last + HEIGHT)
+        placed[index] = last = max(positions[index], last + HEIGHT)
     limit = bottom + HEIGHT
     for index in reversed(order):
         placed[index] = limit = min(placed[index], limit - HEIGHT)
@@ -51,16 +51,16 @@ def name_lines(
     Returns:
         A box per line; of lines close together the names below follow in the lines' order.
     """
-    found: dict[int, Box] = {}
+    label_boxes: dict[int, Box] = {}
     drawn = [box for line in lines for box in boxes_along(line)]
     for index in sorted(range(len(lines)), key=lambda index: lines[index][-1][1]):
         (x, y), width = lines[index][-1], widths[index]
         heights = (y - HEIGHT - 3, *(y + below for below in range(2, _DEEPEST, 2)))
         boxes = [(x - 4 - width - aside, height, width, HEIGHT) for aside in (0, width + 12) for height in heights]
         within = [box for box in boxes if top <= box[1] and box[1] + HEIGHT <= bottom]
-        free = _without_overlap(within, _rows([*drawn, *found.values()]))
-        found[index] = next(iter([*free, *within, *boxes]))
-    return [found[index] for index in range(len(lines))]
+        free = _without_overlap(within, _rows([*drawn, *label_boxes.values()]))
+        label_boxes[index] = next(iter([*free, *within, *boxes]))
+    return [label_boxes[index] for index in range(len(lines))]
 
 
 def place_labels(
@@ -69,7 +69,7 @@ def place_labels(
     size: float,
     inside: Box,
     important: Sequence[bool],
-    taken: Sequence[Box] = (),
+    obstacles: Sequence[Box] = (),
     thin: Sequence[Box] = (),
 ) -> list[Box | None]:
     """Place the name of each point so that it covers no point and no other name.
@@ -81,30 +81,30 @@ def place_labels(
         inside: The area that names must stay in.
         important: Which points are placed first, from the right; their names may be farther away than others and
             cover `thin` boxes if there is no other room.
-        taken: Boxes that no name may cover.
+        obstacles: Boxes that no name may cover.
         thin: Boxes, such as whiskers, that only important names may cover.
 
     Returns:
         A box per point, None without room.
     """
-    full = _rows([*taken, *((x - 5, y - 5, 10, 10) for x, y in points)])
+    full = _rows([*obstacles, *((x - 5, y - 5, 10, 10) for x, y in points)])
     whiskers = _rows(thin)
     placed = _rows(())
-    found: list[Box | None] = [None] * len(points)
-    far = [each and not all(important) for each in important]  # where all matter, none does
+    label_boxes: list[Box | None] = [None] * len(points)
+    far = [is_important and not all(important) for is_important in important]  # where all matter, none does
     for index in sorted(range(len(points)), key=lambda index: (not important[index], -points[index][0] * far[index])):
         point, width = points[index], svg.text_width(names[index], size)
         boxes = [*_candidate_boxes(*point, width), *(_far_boxes(*point, width, inside) if far[index] else ())]
         within = [box for box in boxes if _is_inside(box, inside)]
         open_boxes = _without_overlap(within, full)
-        wanted = [*_without_overlap(open_boxes, whiskers), *(open_boxes if far[index] else ())]
-        leading = (box for box in wanted if _leads(point, box, placed))
+        candidates = [*_without_overlap(open_boxes, whiskers), *(open_boxes if far[index] else ())]
+        leading = (box for box in candidates if _leads(point, box, placed))
         free = next(leading, None) or (open_boxes[0] if open_boxes and important[index] else None)
         if free is not None:
-            found[index] = free
+            label_boxes[index] = free
             full = np.concatenate([full, _rows([free, *_leader_boxes(point, free)])])
             placed = np.concatenate([placed, _rows([free])])
-    return found
+    return label_boxes
 
 
 def _leads(point: tuple[float, float], box: Box, placed: Rows) -> bool:
@@ -156,7 +156,7 @@ def _far_boxes(x: float, y: float, width: float, inside: Box) -> Iterator[Box]:
 
 def boxes_along(line: Sequence[tuple[float, float]], reach: float = 6.0) -> Iterator[Box]:
     """Yield small boxes along a line, which reach so many pixels to both sides, to keep names off it."""
-    for (x1, y1), (x2, y2) in pairwise(each for each in line if all(map(math.isfinite, each))):
+    for (x1, y1), (x2, y2) in pairwise(point for point in line if all(map(math.isfinite, point))):
         count = max(1, math.ceil(math.dist((x1, y1), (x2, y2)) / (2 * reach)))
         for n in range(count + 1):
             x, y = x1 + (x2 - x1) * n / count, y1 + (y2 - y1) * n / count
@@ -189,13 +189,13 @@ def _rows(boxes: Sequence[Box]) -> Rows:
     return np.array(boxes, float).reshape(-1, 4)
 
 
-def _without_overlap(boxes: Sequence[Box], taken: Rows) -> list[Box]:
+def _without_overlap(boxes: Sequence[Box], obstacles: Rows) -> list[Box]:
     """Return those boxes that have nothing in common with any of some others."""
-    if not boxes or not len(taken):
+    if not boxes or not len(obstacles):
         return list(boxes)
     left, top, width, height = _rows(boxes).T
     right, bottom = left + width, top + height
-    others = taken.T
+    others = obstacles.T
     # Of the others most are far from all of these.
     near = (others[0] < right.max()) & (others[1] < bottom.max())
     near &= (left.min() < others[0] + others[2]) & (top.min() < others[1] + others[3])

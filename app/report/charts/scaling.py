@@ -20,7 +20,7 @@ _PLOT_X, _PLOT_Y, _PLOT_W, _PLOT_H = 640, 30, 210, 130
 
 def draw_scaling(view: ScalingView, palette: Palette) -> Drawing:
     """Draw the chart of one pair, `WIDTH` by `HEIGHT` pixels."""
-    parts = (*_bars(view, palette), *_legend(palette), *_plot(view.found, palette))
+    parts = (*_bars(view, palette), *_legend(palette), *_plot(view.scaling, palette))
     return Drawing(
         name=f"{view.title}: {view.efficiency}", surface=palette.surface, width=WIDTH, height=HEIGHT, parts=parts
     )
@@ -33,7 +33,7 @@ def _step_colours(palette: Palette) -> tuple[str, ...]:
 
 def _bars(view: ScalingView, palette: Palette) -> Iterator[str]:
     yield _text(0, 18, "One step on a GPU", palette.muted)
-    sides = view.found.few, view.found.many
+    sides = view.scaling.few, view.scaling.many
     scale = _BAR_ROOM / max(side.step_ms for side in sides)
     for number, (label, bar) in enumerate(zip(view.sides, sides, strict=True)):
         y = _TOP + number * _ROW
@@ -43,8 +43,8 @@ def _bars(view: ScalingView, palette: Palette) -> Iterator[str]:
         for length, colour in zip(lengths, _step_colours(palette) if bar.parts else [palette.line], strict=True):
             yield svg.rectangle(x, y, length * scale, _BAR_HEIGHT, colour)
             x += length * scale
-        known = "" if bar.parts else ", parts not known"
-        yield _text(x + 8, y + 18, f"{units.milliseconds(bar.step_ms)}{known}", palette.text)
+        note = "" if bar.parts else ", parts not known"
+        yield _text(x + 8, y + 18, f"{units.milliseconds(bar.step_ms)}{note}", palette.text)
 
 
 def _legend(palette: Palette) -> Iterator[str]:
@@ -55,9 +55,9 @@ def _legend(palette: Palette) -> Iterator[str]:
         x += 36 + 7 * len(name)
 
 
-def _plot(found: Scaling, palette: Palette) -> Iterator[str]:
+def _plot(scaling: Scaling, palette: Palette) -> Iterator[str]:
     """Draw throughput against GPUs with both axes from zero, so that lengths compare."""
-    few, many = found.few, found.many
+    few, many = scaling.few, scaling.many
     most_gpus, ideal = many.gpus, few.throughput.value * many.gpus / few.gpus
     most = max(ideal, few.throughput.value, many.throughput.value)
     unit = units.rate_unit(example_word(few.runs[0].row.spec))

@@ -180,6 +180,6 @@ def document(width: float, height: float, parts: Sequence[str], name: str, backg
     ground = rectangle(0, 0, width, height, background) if background else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
-        f'height="{height:g}" role="img" aria-label="{escape_xml(name)}" font-family="sans-serif">'
+        f'height="{height:g}" role="img" aria-label="{escape_xml(name)}" font-family="system-ui,sans-serif">'
         f"{ground}{''.join(parts)}</svg>"
     )

@@ -9,7 +9,7 @@ import msgspec
 from app.analysis.training import ACCURACY_MARGIN_POINTS
 from app.analysis.verdict import without_seed
 from app.errors import UserError
-from workloads.catalog import OUTSIDE_STEP
+from workloads.catalog import OUTSIDE_STEP, workload
 from workloads.protocol import RunSpec, Value, Variant
 
 Settings = dict[str, Value]
@@ -115,14 +115,19 @@ class LayoutTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="
             rows[row] = {"batch_size": batch, **others}
             specs[row, int(count), str(layout)] = spec
         gpus = sorted({count for _, count, _ in specs})
+        default_exchange = {"all_reduce": workload(self.workload).parameter("all_reduce").default}
+
+        def row_of_one(row: tuple[Value, ...]) -> tuple[Value, ...]:
+            """Return the row with the variant on one GPU, which has the default all-reduce as it exchanges nothing."""
+            return tuple({**rows[row], **default_exchange}[name] for name in (*names, "batch_size"))
 
         def cell(row: tuple[Value, ...], count: int, layout: str) -> GridCell:
             baselines = {"gain": specs.get((row, count, "NHWC"))} if layout == "NCHW" else {}
             if count > gpus[0]:
-                baselines["scaling"] = specs.get((row, gpus[0], layout))
+                baselines["scaling"] = specs.get((row_of_one(row) if gpus[0] < 2 else row, gpus[0], layout))
             return GridCell(variant=specs.get((row, count, layout)), baselines=baselines)
 
-        order = {others: place for place, others in enumerate(dict.fromkeys(row[:-1] for row in rows))}
+        order = {others: index for index, others in enumerate(dict.fromkeys(row[:-1] for row in rows))}
         ordered = sorted(rows, key=lambda row: (order[row[:-1]], row[-1]))
         pairs = [(count, layout) for count in gpus for layout in LAYOUTS]
         return Grid(
@@ -163,7 +168,9 @@ class RatioTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="r
         Raises:
             UserError: Several variants fit one cell.
         """
-        columns = tuple(each for each in self.columns if any(self.variant(row, each, variants) for row in self.rows))
+        columns = tuple(
+            column for column in self.columns if any(self.variant(row, column, variants) for row in self.rows)
+        )
         if not columns:
             return None
 
@@ -224,18 +231,18 @@ class TrainingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
         Raises:
             UserError: A cell has variants that differ in more than their seed.
         """
-        found: dict[TrainingPlace, list[RunSpec]] = {}
+        cells: dict[TrainingPlace, list[RunSpec]] = {}
         for spec in variants:
             if spec.workload == self.workload and self.settings.items() <= spec.variant.items():
-                place = (int(spec.variant["batch_size"]), int(spec.variant["gpus"]), str(spec.variant["layout"]))
-                found.setdefault(place, []).append(spec)
-        for batch, gpus, layout in (place for place, specs in found.items() if len(set(map(_seedless, specs))) > 1):
+                cell = (int(spec.variant["batch_size"]), int(spec.variant["gpus"]), str(spec.variant["layout"]))
+                cells.setdefault(cell, []).append(spec)
+        for batch, gpus, layout in (cell for cell, specs in cells.items() if len(set(map(_seedless, specs))) > 1):
             described = f"batch_size={batch}, gpus={gpus}, layout={layout}"
             raise UserError(
                 f"Variants that differ in more than their seed fit a cell of the table {self.title!r} ({described}): "
                 "give the table more settings."
             )
-        return found
+        return cells
 
 
 def _seedless(spec: RunSpec) -> tuple[tuple[str, Value], ...]:

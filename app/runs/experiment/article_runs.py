@@ -52,8 +52,9 @@ def replicated_articles(
     presets = _readable_presets([*preset_names(), *files], find)
     stored = {run.row.run: run for run in runs}
     headers = [run.header for run in runs]
-    found = [each for named in presets for each in _replicated(named, headers, stored)]
-    return tuple(each for each in found if not any(each.run_numbers < other.run_numbers for other in found))
+    articles = [article for named in presets for article in _replicated(named, headers, stored)]
+    numbers = [article.run_numbers for article in articles]
+    return tuple(article for article in articles if not any(article.run_numbers < more for more in numbers))
 
 
 def _readable_presets(keys: Iterable[str], find: FindWorkload) -> Iterator[NamedPreset]:

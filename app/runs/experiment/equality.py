@@ -43,21 +43,21 @@ class ExperimentEquality:
 
     def make(self, may_continue: Callable[[], bool]) -> None:
         """Check the variants that are to run and that no stored run has a check of."""
-        wanted = self._plan.check_equality
+        choice = self._plan.check_equality
         baseline, *others = self._plan.variants
-        if wanted is False or not can_be_checked(baseline):
+        if choice is False or not can_be_checked(baseline):
             return
         self._checks = [(spec, check) for spec in others if (check := self._stored(spec)) is not None]
         checked = [spec for spec, _ in self._checks]
         possible = runnable(remaining_runs(self._plan, [run.row for run in self._runs]), self._services.host.machine)
         specs = [spec for spec in others if spec in possible and spec not in checked]
-        if not specs or not (wanted or costs_little(self._plan)):
+        if not specs or not (choice or costs_little(self._plan)):
             return
         self._notify("Checking that the variants compute the same …")
         checker = EqualityChecker(baseline, self._services, self._notify, may_continue)
-        made = list(checker.check(specs))
-        self._checks += made
-        for sentence in describe_checks(baseline, made):
+        checks = list(checker.check(specs))
+        self._checks += checks
+        for sentence in describe_checks(baseline, checks):
             self._notify(sentence)
 
     def store(self, run: int, spec: RunSpec) -> None:
@@ -71,21 +71,21 @@ class ExperimentEquality:
         """Return the newest check of a variant against the baseline that the experiment's runs have."""
         rows = runs_of_variant(spec, [run.row for run in self._runs])
         numbers = [row.run for row in rows]
-        found = [
+        checks = [
             check
             for run in self._runs
             if run.row.run in numbers
             for check in run.equality
             if check.difference is not None and check.baseline == self._plan.variants[0].variant
         ]
-        return max(found, key=lambda check: check.utc_ns, default=None)
+        return max(checks, key=lambda check: check.utc_ns, default=None)
 
 
-def describe_checks(baseline: RunSpec, made: Sequence[tuple[RunSpec, EqualityCheck]]) -> list[str]:
+def describe_checks(baseline: RunSpec, checks: Sequence[tuple[RunSpec, EqualityCheck]]) -> list[str]:
     """Return a sentence on the variants that compute the same, and one on each other, named by their settings."""
-    found = [(spec, judge_check(check, spec)) for spec, check in made]
-    same = [equality for _, equality in found if equality.state == "same"]
-    sentences = [_describe_other(spec, equality, baseline) for spec, equality in found if equality.state != "same"]
+    equalities = [(spec, judge_check(check, spec)) for spec, check in checks]
+    same = [equality for _, equality in equalities if equality.state == "same"]
+    sentences = [_describe_other(spec, equality, baseline) for spec, equality in equalities if equality.state != "same"]
     if same:
         count = f"{len(same)} {plural('variant', len(same))}"
         verb = "computes" if len(same) == 1 else "compute"

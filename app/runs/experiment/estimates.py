@@ -76,14 +76,14 @@ class Experiment:
         """
         rows = [run.row for run in runs]
         rest = remaining_runs(plan, rows, machine)
-        made = count_done(plan, results_by_variant(rows))
+        done = count_done(plan, results_by_variant(rows))
         ended: ExperimentState = "settled" if is_precision_reached(plan, rows) else "complete"
         return cls(
             plan=plan,
             state=state if rest else ended,
             runs=tuple(runs),
-            planned=made + len(rest),
-            done=made,
+            planned=done + len(rest),
+            done=done,
             next_s=expected_s(rest[0], rows) if rest else None,
         )
 
@@ -93,7 +93,8 @@ def expected_s(spec: RunSpec, runs: Sequence[RunRow]) -> float:
 
     That is what it measures, and the set-up of the runs most like it; without any run, what it measures.
     """
-    return _DurationModel(runs).expected(spec).most_s if timed_runs(runs) else requested_s(spec)
+    ended = timed_runs(runs)
+    return _DurationModel(ended).expected(spec).most_s if ended else requested_s(spec)
 
 
 def time_left(
@@ -117,12 +118,9 @@ def time_left(
     expected = {key: durations.expected(spec).plus(between_s) for key, spec in once.items()}
     ends = zip(*(expected[id(spec)] for spec in possible), strict=True)
     # The resting temperature of a GPU is not known before the first run: docs/fairness.md.
-    first_s = STEADY_S if not counted and plan.max_idle_wait_s != 0 and _on_gpus(possible) else 0.0
+    uses_gpus = any(spec.variant.get("gpus") for spec in possible)
+    first_s = STEADY_S if not counted and plan.max_idle_wait_s != 0 and uses_gpus else 0.0
     return TimeLeft(*(concurrency.total_s(possible, seconds) for seconds in ends)).plus(first_s), timing_runs
-
-
-def _on_gpus(specs: Sequence[RunSpec]) -> bool:
-    return any(spec.variant.get("gpus") for spec in specs)
 
 
 _SETUP_PARAMETERS = ("xla", "layers", "implementation", "mode", "layout", "precision", "evidence")
@@ -163,7 +161,7 @@ def _shipped_setup_s(spec: RunSpec) -> float:
 def _around(seconds: Sequence[float], factor: float) -> TimeLeft:
     """Return the ends of some times, further out by a factor, and their mean, without what something held up."""
     median_s = statistics.median(seconds)
-    usual = [each for each in seconds if each <= _HELD_UP * median_s]
+    usual = [time_s for time_s in seconds if time_s <= _HELD_UP * median_s]
     return TimeLeft(min(usual) / factor, statistics.fmean(usual), max(usual) * factor)
 
 
@@ -175,10 +173,9 @@ def _between_s(ended: Sequence[RunRow]) -> float:
 
 
 class _DurationModel:
-    """Durations of runs, by those that ended by themselves: by the newest ones, where these tell."""
+    """Durations of runs, by `timed_runs`: by the newest ones, where these tell."""
 
-    def __init__(self, runs: Sequence[RunRow]) -> None:
-        ended = timed_runs(runs)
+    def __init__(self, ended: Sequence[RunRow]) -> None:
         newest_ns = max((row.started_utc_ns for row in ended), default=0)
         recent = [row for row in ended if newest_ns - row.started_utc_ns < _RECENT_NS]
         self._setups_s: list[dict[tuple[Hashable, ...], list[float]]] = [{}, {}]
@@ -245,7 +242,7 @@ def expected_resolution(
     noise = of_variants or pooled_noise(map(throughputs, group_by_variant(like_these)))
     return ExpectedResolution(
         repeats=plan.repeats,
-        found=resolution(noise.sd, plan.repeats, comparisons) if noise else None,
+        estimate=resolution(noise.sd, plan.repeats, comparisons) if noise else None,
         noise_runs=noise.runs if noise else 0,
         of_other_variants=of_variants is None,
     )

@@ -132,12 +132,12 @@ class IdleWait:
         ending = self._wait_until_idle(gpus, limit_s, continue_waiting) if limit_s else "off"
         with self._changed:
             load_pct = self._host_load_pct
-        found = {
+        facts = {
             IDLE_WAIT_KEY: ending,
             HOST_LOAD_KEY: None if load_pct is None else f"{load_pct:.0f}",
             OTHERS_UNKNOWN_KEY: self._host.telemetry.unlisted_reason(devices),
         }
-        return {key: value for key, value in found.items() if value is not None}
+        return {key: value for key, value in facts.items() if value is not None}
 
     def _wait_until_idle(self, gpus: Sequence[Device], limit_s: float, continue_waiting: ContinueWaiting) -> str:
         """Wait, and return how that ended as text."""
@@ -169,8 +169,8 @@ class IdleWait:
     def _temperatures(self, watch: _PendingWait) -> list[str]:
         with self._changed:
             newest = {_gpu_name(gpu): samples[-1] for gpu in watch.gpus if (samples := watch.samples.get(gpu.device))}
-        known = {name: last.temperature_c for name, last in newest.items() if last.temperature_c is not None}
-        return [f"{name} at {units.celsius(temperature_c)}" for name, temperature_c in known.items()]
+        temperatures = {name: last.temperature_c for name, last in newest.items() if last.temperature_c is not None}
+        return [f"{name} at {units.celsius(temperature_c)}" for name, temperature_c in temperatures.items()]
 
     def _blockers(self, watch: _PendingWait) -> list[str]:
         """Return what would disturb a run now."""
@@ -197,21 +197,21 @@ class IdleWait:
 
     def _foreign_activity(self, watch: _PendingWait) -> Mapping[str, str]:
         """Return what others do here, by a key of each; once a wait has timed out, that is not waited for again."""
-        found: dict[str, str] = {}
+        activities: dict[str, str] = {}
         if HOST not in watch.samples:
-            found["host"] = "the host without telemetry"
+            activities["host"] = "the host without telemetry"
         elif not watch.gpus and (load_pct := watch.samples[HOST][-1].load_pct or 0.0) > QUIET_PCT:
-            found["load"] = f"CPU at {units.percent(load_pct)}"
-        for gpu in (each for each in watch.gpus if each.device not in self._lost):
+            activities["load"] = f"CPU at {units.percent(load_pct)}"
+        for gpu in (process for process in watch.gpus if process.device not in self._lost):
             listed = self._process_lists.get(gpu.device)
             if listed is None or listed.reason is not None:
                 continue
             if listed.t_ns < watch.began_ns:
                 # The newest list may still name the worker of the run before.
-                found[gpu.device] = f"who uses {_gpu_name(gpu)}"
+                activities[gpu.device] = f"who uses {_gpu_name(gpu)}"
             else:
-                found |= {f"{each.pid}": f"{each.title} on {_gpu_name(gpu)}" for each in listed.processes}
-        return found
+                activities |= {f"{process.pid}": f"{process.title} on {_gpu_name(gpu)}" for process in listed.processes}
+        return activities
 
     def _receive(self, message: SamplerMessage) -> None:
         with self._changed:

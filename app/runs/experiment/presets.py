@@ -204,7 +204,7 @@ def user_preset_files(database: Path) -> list[str]:
 
 def list_user_preset_file(database: Path, file: str, *, listed: bool = True) -> None:
     """Add the file of a preset to the list of a database, or take it from the list."""
-    others = [each for each in user_preset_files(database) if each != file]
+    others = [path for path in user_preset_files(database) if path != file]
     save_setting(database, PRESET_FILES, [*others, file] if listed else others)
 
 
@@ -297,8 +297,8 @@ def _describe_replacements(requested: Sequence[RunSpec], actual: Sequence[RunSpe
 
 
 def _describe_replacement(workload_name: str, name: str, value: Value, missing: Value) -> str:
-    known = find_workload(workload_name)
-    parameter = known.parameter(name) if known else None
+    workload = find_workload(workload_name)
+    parameter = workload.parameter(name) if workload else None
     labels = {choice.value: choice.label for choice in parameter.choices} if parameter else {}
-    shown, other = (labels.get(str(each), str(each)) for each in (value, missing))
-    return f"{parameter.label if parameter else name} {shown} in place of {other}, which cannot run here."
+    label, other = (labels.get(str(setting), str(setting)) for setting in (value, missing))
+    return f"{parameter.label if parameter else name} {label} in place of {other}, which cannot run here."

@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 
 from app.errors import UserError
-from app.paths import PROGRAM
 from app.plan import Plan, decode_plan, encode_plan
 from app.queries import ExperimentProgress, QueueEntry
 from app.recording import is_recording
@@ -76,8 +75,7 @@ def entry_plan(entry: QueueEntry) -> Plan:
 
 def _unknown_plan(entry: QueueEntry, reason: str) -> UserError:
     return UserError(
-        f"Entry {entry.entry} of the queue cannot be read by this version ({reason}): update the program,"
-        f" or remove it with `{PROGRAM} queue remove {entry.entry}`."
+        f"Entry {entry.entry} of the queue cannot be read by this version ({reason}): update the program, or remove it."
     )
 
 
@@ -131,7 +129,7 @@ def _identity(plan: Plan) -> tuple[object, ...]:
 
 def _with_more_repeats(mine: Plan, other: Plan) -> Plan:
     """Return `mine` with the repeats and the target precision of whichever plan needs more runs."""
-    more = max(mine, other, key=lambda each: (each.repeats, -(each.until_pct or 0.0)))
+    more = max(mine, other, key=lambda plan: (plan.repeats, -(plan.until_pct or 0.0)))
     return msgspec.structs.replace(mine, repeats=more.repeats, until_pct=more.until_pct)
 
 

@@ -44,10 +44,12 @@ class QueueRunner:
         Raises:
             UserError: An entry cannot be run, and `failed` is None.
         """
-        while (entry := self._take_next(only)) is not None:
+        unfinished: int | None = None
+        while (entry := self._take_next(only, unfinished)) is not None:
             try:
-                self._run_entry(entry, only)
+                unfinished = self._run_entry(entry, only)
             except UserError as error:
+                unfinished = None
                 if failed is None:
                     raise
                 failed(error)
@@ -79,14 +81,22 @@ class QueueRunner:
         if (current := self._current) is not None:
             current[1].skip_wait()
 
-    def _take_next(self, only: Sequence[int] | None) -> QueueEntry | None:
+    def _take_next(self, only: Sequence[int] | None, unfinished: int | None) -> QueueEntry | None:
+        """Claim the next entry, and give up the `unfinished` one unless it is that.
+
+        Between two plans of one entry no other program may take it: both would say that the other makes it.
+        """
+        entry = None
         with Store.open(self._services.database) as store:
             mark_crashed_runs(store)
             while not self._stopped.is_set():
-                entry = next(iter(self._runnable_entries(store, only)), None)
+                entry = next(iter(self._runnable_entries(store, only, unfinished)), None)
                 if entry is None or store.queue.claim(entry.entry):
-                    return entry
-        return None
+                    break
+                entry = None
+            if unfinished is not None and (entry is None or entry.entry != unfinished):
+                store.queue.release(unfinished)
+        return entry
 
     def _runnable_entries(
         self, store: Store, only: Sequence[int] | None, current: int | None = None
@@ -101,7 +111,8 @@ class QueueRunner:
             and (not entry.owned or entry.entry == current)
         ]
 
-    def _run_entry(self, entry: QueueEntry, only: Sequence[int] | None) -> None:
+    def _run_entry(self, entry: QueueEntry, only: Sequence[int] | None) -> int | None:
+        """Run an entry; return its number if it waits with another plan or place, and is still this process's."""
         _log.info("entry %d starts: %s", entry.entry, entry.name)
         try:
             services = self._services_for(entry)
@@ -121,9 +132,11 @@ class QueueRunner:
             raise
         finally:
             self._current = None
-        self._release(entry.entry)
+        if state != "waiting":
+            self._release(entry.entry)
         _log.info("entry %d ends: %s, %d runs done", entry.entry, state, experiment.done)
         session.end(state, experiment)
+        return entry.entry if state == "waiting" else None
 
     def _services_for(self, entry: QueueEntry) -> RunServices:
         try:
@@ -159,7 +172,7 @@ class QueueRunner:
             elif experiment.state == "out of budget":
                 # If it waited, it would get the same time again at once.
                 store.queue.set_state(number, "paused")
-            state = next((each.state for each in store.queue.entries() if each.entry == number), None)
+            state = next((queued.state for queued in store.queue.entries() if queued.entry == number), None)
         if experiment.state == "out of budget":
             return experiment.state
         if self._stopped.is_set():

@@ -20,6 +20,7 @@ from app.storage.reference import is_reference
 from app.storage.store import Store
 from workloads.catalog import (
     FRAMEWORK,
+    FRAMEWORKS,
     ONEDNN_KEY,
     Machine,
     check,
@@ -65,6 +66,7 @@ class ThrottleFilter:
 class EnvironmentFingerprint:
     """What of an environment affects a run's figures; None or empty where unknown, which is no difference.
 
+    `frameworks` has the version of each by the value of the parameter `framework`; of a run that of its own alone.
     `sources` is the hash of the code that a worker imports; `variables` has the environment variables that it found,
     `host` what names its host; nothing for the program's own machine.
     GPUs are compared by name, not UUID: an experiment may go on later, on another GPU of the same model.
@@ -73,7 +75,7 @@ class EnvironmentFingerprint:
     driver: str | None
     gpus: frozenset[str]
     cpu: str | None
-    framework: str | None
+    frameworks: Mapping[str, str]
     program_version: str | None
     sources: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -82,18 +84,21 @@ class EnvironmentFingerprint:
     def differences(self, other: "EnvironmentFingerprint", *, on_gpu: bool) -> list[str]:
         """Return the names of what differs in `other`, of what matters on a GPU or on the CPU."""
         pairs: dict[str, tuple[str | None, str | None]] = {
-            FRAMEWORK.name: (self.framework, other.framework),
+            **{
+                framework.name: (self.frameworks.get(key), other.frameworks.get(key))
+                for key, framework in FRAMEWORKS.items()
+            },
             "VariantScope": (self.program_version, other.program_version),
             "version of the code": (self.sources, other.sources),
             "driver" if on_gpu else "CPU": (self.driver, other.driver) if on_gpu else (self.cpu, other.cpu),
         }
-        known = on_gpu and self.gpus and other.gpus
+        has_gpus = on_gpu and self.gpus and other.gpus
         same_gpus = self.gpus <= other.gpus or other.gpus <= self.gpus
-        found = [*_differing_keys(pairs), *differing_variables(self.variables, other.variables)]
+        names = [*_differing_keys(pairs), *differing_variables(self.variables, other.variables)]
         if not on_gpu and onednn_differs(self.variables, other.variables):
-            found.append("oneDNN")
+            names.append("oneDNN")
         hosts = [] if is_same_host(self.host, other.host) else ["host"]
-        return [*hosts, *found, *(["GPU"] if known and not same_gpus else [])]
+        return [*hosts, *names, *(["GPU"] if has_gpus and not same_gpus else [])]
 
 
 def _differing_keys(pairs: dict[str, tuple[str | None, str | None]]) -> list[str]:
@@ -111,10 +116,11 @@ def current_fingerprint(inventory: Inventory, environment: Mapping[str, str] | N
         return _fingerprint(environment, gpus)
     support = read_support()
     onednn = {} if support is None else {ONEDNN_KEY: "on" if support.onednn else "off"}
+    installed = _installed_versions("")
     here = {
         "driver": inventory.driver,
         "cpu": next(device.name for device in inventory.devices if device.device == HOST),
-        FRAMEWORK.version_key: installed_framework(default_interpreter()),
+        **{FRAMEWORKS[name].version_key: version for name, version in installed.items()},
         "program_version": program_version(),
         SOURCES_KEY: sources_hash(),
         HOST_ID_KEY: host_id(),
@@ -139,12 +145,18 @@ def _fingerprint(environment: Mapping[str, str], gpus: frozenset[str]) -> Enviro
         driver=environment.get("driver"),
         gpus=gpus,
         cpu=environment.get("cpu"),
-        framework=environment.get(FRAMEWORK.version_key),
+        frameworks=_versions(environment),
         program_version=environment.get("program_version"),
         sources=environment.get(SOURCES_KEY),
         variables=environment,
         host={key: environment[key] for key in (HOST_KEY, HOST_ID_KEY) if key in environment},
     )
+
+
+def _versions(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the frameworks' versions that an environment names."""
+    versions = {name: environment.get(framework.version_key) for name, framework in FRAMEWORKS.items()}
+    return {name: version for name, version in versions.items() if version}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,16 +181,16 @@ class ReusableRuns:
 
 @dataclass(frozen=True, slots=True)
 class FingerprintByInterpreter:
-    """The environment that runs are compared with; `framework` is its version by interpreter, if not the program's."""
+    """The environment that runs are compared with; `frameworks` has the versions of other interpreters than its own."""
 
     base: EnvironmentFingerprint
-    framework: Mapping[str, str | None]
+    frameworks: Mapping[str, Mapping[str, str]]
 
     def expected_for(self, run: RunHeader) -> EnvironmentFingerprint:
         """Return the fingerprint that a run like this one would have."""
         interpreter = _interpreter(run.row.spec)
-        known = interpreter in self.framework
-        return replace(self.base, framework=self.framework[interpreter]) if known else self.base
+        has_framework = interpreter in self.frameworks
+        return replace(self.base, frameworks=self.frameworks[interpreter]) if has_framework else self.base
 
 
 def matching_results(stored: Iterable[RunRow], plan: Plan) -> list[RunRow]:
@@ -225,7 +237,7 @@ def reusable_runs(
     # The environments of another host are known there alone.
     interpreters = {_interpreter(spec) for spec in plan.specs if HOST_KEY not in fingerprint.host} - {""}
     fingerprints = FingerprintByInterpreter(
-        fingerprint, {interpreter: installed_framework(interpreter) for interpreter in interpreters}
+        fingerprint, {interpreter: _installed_versions(interpreter) for interpreter in interpreters}
     )
     return _select_reusable(
         [run for run in runs if machine is None or not _refused_but_possible(run.row, machine)],
@@ -234,6 +246,14 @@ def reusable_runs(
         own_runs,
         0 if plan.reuse else _begin_utc_ns(store, entry) - RECENT_S * 10**9,
     )
+
+
+def _installed_versions(interpreter: str) -> dict[str, str]:
+    versions = {
+        name: installed_framework(interpreter or default_interpreter(framework), framework)
+        for name, framework in FRAMEWORKS.items()
+    }
+    return {name: version.partition("+")[0] for name, version in versions.items() if version}
 
 
 def runs_of_entry(store: Store, entry: QueueEntry) -> frozenset[int]:
@@ -257,10 +277,12 @@ def reusable_as_newest(store: Store, plan: Plan) -> ReusableRuns:
     measured = [run for run in runs if run.row.completed]
     if not runs:
         return ReusableRuns(runs=())
-    framework = {_interpreter(run.row.spec): run.environment.get(FRAMEWORK.version_key) for run in measured or runs}
+    frameworks: dict[str, dict[str, str]] = {}
+    for run in measured or runs:
+        frameworks.setdefault(_interpreter(run.row.spec), {}).update(_versions(run.environment))
     return _select_reusable(
         runs,
-        FingerprintByInterpreter(run_fingerprint((measured or runs)[-1]), framework),
+        FingerprintByInterpreter(run_fingerprint((measured or runs)[-1]), frameworks),
         ThrottleFilter(plan.max_throttled_pct),
     )
 

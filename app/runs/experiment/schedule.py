@@ -28,8 +28,8 @@ def parse_precision_pct(word: str) -> float:
     Raises:
         ValueError: The text is anything else, or not between 0 and 100.
     """
-    found = _PRECISION.fullmatch(word.strip())
-    value = float(found.group(1)) if found else 0.0
+    match = _PRECISION.fullmatch(word.strip())
+    value = float(match.group(1)) if match else 0.0
     if not 0 < value < 100:
         raise ValueError(f"{word!r} is not a precision such as 0.5%, above 0 and below 100")
     return value
@@ -51,7 +51,7 @@ class StoppingRule:
         return cls(
             repeats,
             tuple(
-                tuple(made[:repeats] for made, workload in zip(measured, names, strict=True) if workload == name)
+                tuple(values[:repeats] for values, workload in zip(measured, names, strict=True) if workload == name)
                 for name in dict.fromkeys(names)
             ),
         )
@@ -63,8 +63,8 @@ class StoppingRule:
 
     def half_widths_pct(self) -> list[float]:
         """Return half the width of every speed-up's interval in percent; of a single round there are none."""
-        found = (ratio(values, base, level) for values, base, level in self._pairs())
-        half_widths = (estimate.half_width for estimate in found if estimate is not None)
+        ratios = (ratio(values, base, level) for values, base, level in self._pairs())
+        half_widths = (estimate.half_width for estimate in ratios if estimate is not None)
         return [100 * math.expm1(half) for half in half_widths if half is not None]
 
     def _pairs(self) -> Iterator[tuple[_Values, _Values, float]]:
@@ -112,7 +112,7 @@ def run_order(variants: int, repeats: int, seed: int | None) -> tuple[int, ...]:
         if variants > _LONGEST_CYCLE:
             order += drawn[0]
             continue
-        best = min(drawn, key=lambda each: sum(met[position] for position in _cycle_positions(each, start)))
+        best = min(drawn, key=lambda cycle: sum(met[position] for position in _cycle_positions(cycle, start)))
         met.update(_cycle_positions(best, start))
         order += best
     return tuple(order)
@@ -125,11 +125,11 @@ def _cycle_positions(order: Sequence[int], start: int) -> Iterator[tuple[int, in
     )
 
 
-def matching_variants(made: RunSpec) -> tuple[RunSpec, ...]:
+def matching_variants(spec: RunSpec) -> tuple[RunSpec, ...]:
     """Return the variants that a stored run is one of: its own, and the same one with any GPUs."""
-    if made.variant.get("devices") == "":
-        return (made,)
-    return made, RunSpec(workload=made.workload, variant={**made.variant, "devices": ""})
+    if spec.variant.get("devices") == "":
+        return (spec,)
+    return spec, RunSpec(workload=spec.workload, variant={**spec.variant, "devices": ""})
 
 
 def runs_of_variant(spec: RunSpec, runs: Sequence[RunRow]) -> list[RunRow]:
@@ -160,9 +160,9 @@ def variant_key(spec: RunSpec) -> Hashable:
     return spec.workload, frozenset(spec.variant.items())
 
 
-def matching_keys(made: RunSpec) -> set[Hashable]:
+def matching_keys(spec: RunSpec) -> set[Hashable]:
     """Return the keys of the variants that a stored run is one of."""
-    return set(map(variant_key, matching_variants(made)))
+    return set(map(variant_key, matching_variants(spec)))
 
 
 def remaining_runs(plan: Plan, runs: Sequence[RunRow], machine: Machine | None = None) -> list[RunSpec]:
@@ -185,17 +185,19 @@ def _comparison_rounds(plan: Plan, runs: Sequence[RunRow], machine: Machine | No
     if is_precision_reached(plan, runs):
         return []
     runs_by_variant, count = RunsByVariant(runs), len(plan.variants)
-    wanted = [_remaining_repeats(spec, runs_by_variant.runs_of(spec), plan.repeats, machine) for spec in plan.variants]
+    stored = ((spec, runs_by_variant.runs_of(spec)) for spec in plan.variants)
+    remaining = [_remaining_repeats(spec, rows, plan.repeats, machine) for spec, rows in stored]
     order = run_order(count, plan.repeats, plan.order_seed)
     turns = (order[repeat * count : (repeat + 1) * count] for repeat in range(plan.repeats))
     return [
-        [plan.variants[index] for index in one_round if repeat in wanted[index]]
+        [plan.variants[index] for index in one_round if repeat in remaining[index]]
         for repeat, one_round in enumerate(turns)
     ]
 
 
 def _transfer_specs(plan: Plan, runs: Sequence[RunRow]) -> list[RunSpec]:
-    return [each.spec for each in plan.weight_transfers if not any(map(is_result, runs_of_variant(each.spec, runs)))]
+    specs = (transfer.spec for transfer in plan.weight_transfers)
+    return [spec for spec in specs if not any(map(is_result, runs_of_variant(spec, runs)))]
 
 
 def _remaining_repeats(spec: RunSpec, runs: Sequence[RunRow], repeats: int, machine: Machine | None) -> range:
@@ -229,7 +231,7 @@ def is_given_up(runs: Sequence[RunRow]) -> bool:
     return (
         len(last_outcomes) == 2
         and last_outcomes[0].name in _FAILED
-        and len({(each.name, each.reason) for each in last_outcomes}) == 1
+        and len({(outcome.name, outcome.reason) for outcome in last_outcomes}) == 1
     )
 
 
@@ -246,9 +248,9 @@ def lost_runs(plan: Plan, runs: Sequence[RunRow], machine: Machine | None = None
     runs_by_variant = RunsByVariant(runs)
 
     def lacks_lost_ones(spec: RunSpec) -> bool:
-        made = runs_by_variant.runs_of(spec)
-        lost = sum(row.outcome is not None and _was_lost(row.outcome) for row in made)
-        return lost > 0 and len(made) - lost < plan.repeats and not is_given_up(made)
+        runs = runs_by_variant.runs_of(spec)
+        lost = sum(row.outcome is not None and _was_lost(row.outcome) for row in runs)
+        return lost > 0 and len(runs) - lost < plan.repeats and not is_given_up(runs)
 
     remaining = remaining_runs(plan, runs, machine)
     return [spec for spec in plan.specs if lacks_lost_ones(spec) and spec in remaining]
@@ -279,7 +281,7 @@ def results_by_variant(runs: Iterable[RunRow]) -> RunsByVariant:
 
 def count_done(plan: Plan, results: RunsByVariant) -> int:
     """Return how many of the planned runs have a result; more repeats than planned do not count."""
-    transfers = sum(bool(results.runs_of(each.spec)) for each in plan.weight_transfers)
+    transfers = sum(bool(results.runs_of(transfer.spec)) for transfer in plan.weight_transfers)
     return transfers + sum(min(plan.repeats, len(results.runs_of(spec))) for spec in plan.variants)
 
 
@@ -303,7 +305,7 @@ class Concurrency:
         """Return whether a run may begin while others are running."""
         if not running:
             return True
-        counts = [int(each.variant["gpus"]) for each in (spec, *running)]
+        counts = [int(other.variant["gpus"]) for other in (spec, *running)]
         fits = len(running) < self.parallel and all(counts) and sum(counts) <= self.gpus
         return fits and not (self.may_end_early and spec in running)
 
@@ -312,7 +314,7 @@ class Concurrency:
         now_s, running = 0.0, list[tuple[float, RunSpec]]()
         for spec, seconds in zip(specs, durations_s, strict=True):
             while not self.admits(spec, [other for _, other in running]):
-                first = min(running, key=lambda each: each[0])
+                first = min(running, key=lambda run: run[0])
                 now_s = first[0]
                 running.remove(first)
             running.append((now_s + seconds, spec))

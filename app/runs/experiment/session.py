@@ -139,7 +139,7 @@ class _LiveProgress:
                 self._wait_messages[planned_run.position] = f"{status.reason} ({limit} at most)"
             self._progress = replace(now, waiting_for="; ".join(self._wait_messages.values()))
 
-    def end_run(self, run: RunRow, *, accepted: bool) -> None:
+    def end_run(self, run: RunRow, *, accepted: bool, experiment: int | None) -> None:
         with self._changing() as now:
             if accepted:
                 self._rows.append(run)
@@ -148,7 +148,8 @@ class _LiveProgress:
                     self._results.add(run)
             specs = list(now.specs)
             specs.remove(run.spec)
-            self._progress = replace(now, specs=tuple(specs), done=count_done(self._plan, self._results))
+            done = count_done(self._plan, self._results)
+            self._progress = replace(now, specs=tuple(specs), done=done, experiment=experiment)
             self._estimate_time_left()
 
     def _estimate_time_left(self) -> None:
@@ -352,7 +353,7 @@ class ExperimentSession:
         """Make the runs of these rounds, which are taken out of them, and wait for their ends."""
         before, to_make = count_done(self._plan, results_by_variant(self._rows())), sum(map(len, rounds))
         # One run is taken out of its round at a time, as often as that had runs.
-        for position, pending in enumerate((each for each in rounds for _ in tuple(each)), before + 1):
+        for position, pending in enumerate((specs for specs in rounds for _ in tuple(specs)), before + 1):
             planned_run = self._next_run(pending, position, before + to_make)
             if self._end_state is not None:
                 break
@@ -447,7 +448,7 @@ class ExperimentSession:
                 with self._accept_lock:
                     if accepted := self.accept(run):
                         self._runs.append(run)
-                    self._progress.end_run(run.row, accepted=accepted)
+                    self._progress.end_run(run.row, accepted=accepted, experiment=self.entry.experiment)
                 if run.row.outcome is not None and run.row.outcome.name == "stopped":
                     return "stopped"
                 if accepted:
@@ -512,7 +513,7 @@ class ExperimentSession:
     def _registered(self, active: _ActiveRun) -> Iterator[_ActiveRun]:
         """Keep a run where `stop` finds it, and note which GPUs of its host others have meanwhile."""
         with self._active_lock:
-            for other in (each for each in self._active if each.host == active.host):
+            for other in (run for run in self._active if run.host == active.host):
                 active.other_devices.update(other.devices)
                 other.other_devices.update(active.devices)
             self._active.append(active)
@@ -549,8 +550,8 @@ class ExperimentSession:
     def _needs_no_run(self, spec: RunSpec) -> bool:
         """Return whether a variant has a final outcome, is given up, or all others are known precisely enough."""
         rows = self._rows()
-        made = runs_of_variant(spec, rows)
-        if is_given_up(made) or any(row.outcome is not None and row.outcome.name in FINAL_OUTCOMES for row in made):
+        runs = runs_of_variant(spec, rows)
+        if is_given_up(runs) or any(row.outcome is not None and row.outcome.name in FINAL_OUTCOMES for row in runs):
             return True
         if self._plan.until_pct is None or spec not in self._plan.variants:
             return False

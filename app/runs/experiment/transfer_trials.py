@@ -16,8 +16,8 @@ from app.storage.store import Store
 
 def run_to_transfer(transfer: WeightTransfer, runs: Sequence[RunHeader]) -> RunHeader | None:
     """Return the newest completed run whose weights are to be tried."""
-    made = [run.row.run for run in runs if run.row.completed]
-    made_runs = [row.run for row in runs_of_variant(transfer.spec, [run.row for run in runs]) if row.run in made]
+    numbers = [run.row.run for run in runs if run.row.completed]
+    made_runs = [row.run for row in runs_of_variant(transfer.spec, [run.row for run in runs]) if row.run in numbers]
     return next((run for run in reversed(runs) if run.row.run in made_runs), None)
 
 

@@ -65,8 +65,8 @@ def columns(connection: sqlite3.Connection, table: str) -> tuple[Column, ...]:
 
     Hidden columns of kind 2 and 3 are generated: https://www.sqlite.org/pragma.html#pragma_table_xinfo
     """
-    found = connection.execute("SELECT name, type, hidden FROM pragma_table_xinfo(?, 'main')", (table,))
-    return tuple(Column(name, kind, hidden in (2, 3)) for name, kind, hidden in found)
+    cursor = connection.execute("SELECT name, type, hidden FROM pragma_table_xinfo(?, 'main')", (table,))
+    return tuple(Column(name, kind, hidden in (2, 3)) for name, kind, hidden in cursor)
 
 
 def stored_columns(connection: sqlite3.Connection, table: str) -> tuple[str, ...]:
@@ -103,12 +103,12 @@ def require_exportable(connection: sqlite3.Connection, runs: Iterable[int], path
         UserError: A number is no run, or the run is in progress or in the trash.
     """
     for run in runs:
-        found = connection.execute(
+        row = connection.execute(
             f"SELECT outcome IS NULL, deleted_utc_ns IS NOT NULL FROM {schema}.runs WHERE run = ?", (run,)
         ).fetchone()
-        if found is None:
+        if row is None:
             raise no_such_run(run, path)
-        is_running, is_deleted = found
+        is_running, is_deleted = row
         if is_running:
             raise UserError(f"Run {run} is still in progress; export it when it has ended.")
         if is_deleted:
@@ -182,12 +182,12 @@ class RunCopier:
     def _copy_experiment(self, source_number: int) -> int:
         """Return the number here of an experiment, which is copied where it is missing."""
         if source_number not in self._experiments:
-            found = self._rows(
+            rows = self._rows(
                 "SELECT experiment FROM main.experiments"
                 " WHERE uid = (SELECT uid FROM {}.experiments WHERE experiment = ?)",
                 source_number,
             )
-            number = found[0][0] if found else self._copy_row(EXPERIMENTS.name, EXPERIMENTS.key, source_number, {})
+            number = rows[0][0] if rows else self._copy_row(EXPERIMENTS.name, EXPERIMENTS.key, source_number, {})
             self._experiments[source_number] = number
         return self._experiments[source_number]
 

@@ -108,8 +108,8 @@ class FlatRuns:
 
     def _device_ids(self) -> Iterator[int]:
         for run in self._runs:
-            found = self._connection.execute("SELECT device_id FROM devices WHERE run = ? ORDER BY device_id", (run,))
-            yield from (device_id for (device_id,) in found.fetchall())
+            cursor = self._connection.execute("SELECT device_id FROM devices WHERE run = ? ORDER BY device_id", (run,))
+            yield from (device_id for (device_id,) in cursor.fetchall())
 
 
 @contextlib.contextmanager

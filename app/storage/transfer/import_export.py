@@ -70,16 +70,16 @@ def schema_version(connection: sqlite3.Connection, source_file: SourceFile) -> t
     }
     if not {"migration_set", "name"} <= plain_columns:
         raise DatabaseError(f"{source_file.path} does not say which version it is of; nothing was imported.")
-    found = connection.execute(f"SELECT name FROM {log_table} WHERE migration_set = ? LIMIT 1000", (migrations.name,))
-    names = {name for (name,) in found}
-    known = known_migrations()
-    if names - set(known):
+    cursor = connection.execute(f"SELECT name FROM {log_table} WHERE migration_set = ? LIMIT 1000", (migrations.name,))
+    names = {name for (name,) in cursor}
+    migration_names = known_migrations()
+    if names - set(migration_names):
         raise DatabaseError(
             f"{source_file.path} was written by a newer version of VariantScope; update the program here."
         )
-    if not names or names != set(known[: len(names)]):
+    if not names or names != set(migration_names[: len(names)]):
         raise DatabaseError(f"{source_file.path} does not say which version it is of; nothing was imported.")
-    return known[: len(names)]
+    return migration_names[: len(names)]
 
 
 @contextlib.contextmanager
@@ -91,13 +91,13 @@ def open_staging(path: Path, version: Sequence[str], max_bytes: int) -> Iterator
         version: Names of the migrations it gets.
         max_bytes: Size limit that it never exceeds.
     """
-    known = known_migrations()
+    migration_names = known_migrations()
     connection = sqlite3.connect(path)
     db = Database(connection, execute_plugins=False)
     try:
         for setting in ("journal_mode = MEMORY", "synchronous = OFF"):
             connection.execute(f"PRAGMA {setting}").close()
-        migrations.apply(db, stop_before=known[len(version) :][:1])
+        migrations.apply(db, stop_before=migration_names[len(version) :][:1])
         (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
         connection.execute(f"PRAGMA max_page_count = {max(1000, max_bytes // page_bytes)}").close()
         connection.execute("PRAGMA foreign_keys = ON")
@@ -132,8 +132,8 @@ def check_schema(source: sqlite3.Connection, staged: sqlite3.Connection, source_
 
 
 def _schema_statements(connection: sqlite3.Connection) -> Mapping[str, list[str]]:
-    found = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type IN ('table', 'view') AND sql NOT NULL")
-    return {name: sql.split() for name, sql in found}
+    cursor = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type IN ('table', 'view') AND sql NOT NULL")
+    return {name: sql.split() for name, sql in cursor}
 
 
 def list_runs(source: sqlite3.Connection, staged: sqlite3.Connection, source_file: SourceFile) -> list[SourceRun]:
@@ -154,21 +154,21 @@ def list_runs(source: sqlite3.Connection, staged: sqlite3.Connection, source_fil
         )
     deleted_column = "deleted_utc_ns IS NOT NULL" if _has_annotations(staged) else "0"
     # A longer uid is refused later; here it only must not fill the memory.
-    found = source.execute(
+    cursor = source.execute(
         f"SELECT run, substr(uid, 1, 100), outcome IS NOT NULL, {deleted_column} FROM runs NOT INDEXED ORDER BY run"
     )
-    return [SourceRun(run, uid, bool(ended), bool(deleted)) for run, uid, ended, deleted in found]
+    return [SourceRun(run, uid, bool(ended), bool(deleted)) for run, uid, ended, deleted in cursor]
 
 
 def list_entries(
-    source: sqlite3.Connection, staged: sqlite3.Connection, known: Collection[str], source_file: SourceFile
+    source: sqlite3.Connection, staged: sqlite3.Connection, present_uids: Collection[str], source_file: SourceFile
 ) -> dict[int, int | None]:
     """Return the entries of the file's queue in order, with the number of each one's experiment.
 
     Args:
         source: Connection to the file.
         staged: Connection to the private database of the same version.
-        known: Uids of entries to leave out.
+        present_uids: Uids of entries to leave out.
         source_file: The file.
 
     Raises:
@@ -176,13 +176,13 @@ def list_entries(
     """
     if not columns(staged, QUEUE.name):
         return {}
-    found = source.execute(
+    rows = source.execute(
         "SELECT entry, substr(uid, 1, 100), experiment FROM queue NOT INDEXED ORDER BY place, entry LIMIT ?",
         (MAX_ENTRIES + 1,),
     ).fetchall()
-    if len(found) > MAX_ENTRIES:
+    if len(rows) > MAX_ENTRIES:
         raise DatabaseError(f"{source_file.path} has more than {MAX_ENTRIES:,} experiments in its queue.")
-    return {entry: experiment for entry, uid, experiment in found if uid not in known}
+    return {entry: experiment for entry, uid, experiment in rows if uid not in present_uids}
 
 
 def load_annotations(source: sqlite3.Connection, staged: sqlite3.Connection, run: int) -> tuple[str, tuple[str, ...]]:
@@ -237,8 +237,8 @@ class Stager:
         select = f"SELECT {', '.join(names)} FROM {table.name} NOT INDEXED WHERE {table.key} = ?"
         size = _NUMERIC_BATCH_ROWS if table in DEVICE_TABLES else _TEXT_BATCH_ROWS
         for key in keys:
-            found = self._source.execute(select, (key,))
-            while batch := found.fetchmany(size):
+            cursor = self._source.execute(select, (key,))
+            while batch := cursor.fetchmany(size):
                 rows = batch if table != EXPERIMENT_RUNS else [row for row in batch if row[names.index("run")] in runs]
                 self._staged.executemany(insert, rows)
                 counter.add(len(batch))
@@ -249,9 +249,9 @@ class Stager:
         if table == QUEUE:
             return self._entries.keys()
         link_table = EXPERIMENT_RUNS.name if table.key == "experiment" else "devices"
-        found = self._source.execute(f"SELECT {table.key}, run FROM {link_table} NOT INDEXED ORDER BY {table.key}")
+        cursor = self._source.execute(f"SELECT {table.key}, run FROM {link_table} NOT INDEXED ORDER BY {table.key}")
         entry_keys = self._entries.values() if table.key == "experiment" else ()
-        return dict.fromkeys([*(key for key, run in found if run in runs), *filter(None, entry_keys)])
+        return dict.fromkeys([*(key for key, run in cursor if run in runs), *filter(None, entry_keys)])
 
 
 _SPACE_FACTOR = 3
@@ -449,8 +449,8 @@ def _local_runs(database: Path) -> Mapping[str, _LocalRun]:
         tags: dict[int, list[str]] = {}
         for run, tag in db.execute("SELECT run, tag FROM tags ORDER BY tag"):
             tags.setdefault(run, []).append(tag)
-        found = db.execute("SELECT uid, run, note, deleted_utc_ns IS NOT NULL FROM runs")
-        return {uid: _LocalRun(run, note, tuple(tags.get(run, ())), bool(trash)) for uid, run, note, trash in found}
+        cursor = db.execute("SELECT uid, run, note, deleted_utc_ns IS NOT NULL FROM runs")
+        return {uid: _LocalRun(run, note, tuple(tags.get(run, ())), bool(trash)) for uid, run, note, trash in cursor}
 
 
 def _queued_uids(database: Path) -> frozenset[str]:
@@ -497,13 +497,13 @@ def _stage(
             version = schema_version(source, source_file)
             staged = private.enter_context(open_staging(path, version, 2 * source_file.bytes + MIN_FREE_BYTES))
             check_schema(source, staged.conn, source_file)
-            found = list_runs(source, staged.conn, source_file)
+            source_runs = list_runs(source, staged.conn, source_file)
             already = tuple(
                 _existing_run(local_runs[run.uid], *load_annotations(source, staged.conn, run.run))
-                for run in found
+                for run in source_runs
                 if run.uid in local_runs
             )
-            new = tuple(run for run in found if run.uid not in local_runs)
+            new = tuple(run for run in source_runs if run.uid not in local_runs)
             importable = dict.fromkeys(run.run for run in new if run.ended and not run.deleted)
             entries = list_entries(source, staged.conn, queued, source_file)
             if importable or entries:
@@ -535,6 +535,6 @@ def _copy_staged(
         db.execute("ATTACH ? AS staged", (str(staged),))
         with transaction(db, database), interruptible(db.conn, progress):
             # Another import may have added some of them in the meantime.
-            found = db.execute("SELECT run FROM staged.runs WHERE uid NOT IN (SELECT uid FROM main.runs) ORDER BY run")
+            cursor = db.execute("SELECT run FROM staged.runs WHERE uid NOT IN (SELECT uid FROM main.runs) ORDER BY run")
             copier = RunCopier(db.conn, "staged", contents.counter)
-            return copier.copy([run for (run,) in found.fetchall()]), copier.copy_entries(contents.entries)
+            return copier.copy([run for (run,) in cursor.fetchall()]), copier.copy_entries(contents.entries)

@@ -53,14 +53,14 @@ def inspect_file(path: Path) -> SourceFile:
     """
     try:
         resolved = path.resolve(strict=True)
-        found = resolved.stat()
+        status = resolved.stat()
     except FileNotFoundError:
         raise DatabaseError(f"There is no file {path}.") from None
     except (OSError, RuntimeError) as error:
         raise DatabaseError(f"{path} cannot be read ({_reason(error)}).") from error
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         raise DatabaseError(f"{path} is a folder; name the database file in it.")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise DatabaseError(f"{path} is no regular file; copy the database to one first.")
     if _size(_sidecar(resolved, "-journal")):
         raise DatabaseError(
@@ -68,9 +68,9 @@ def inspect_file(path: Path) -> SourceFile:
             " open it once with that program, then import it."
         )
     has_log = _size(_sidecar(resolved, "-wal")) > 0
-    _check_header(path, found.st_size, has_log)
+    _check_header(path, status.st_size, has_log)
     # A sparse file takes less space than its length.
-    size = found.st_size if has_log else min(found.st_size, found.st_blocks * 512)
+    size = status.st_size if has_log else min(status.st_size, status.st_blocks * 512)
     return SourceFile(resolved, size + _size(_sidecar(resolved, "-wal")), has_log)
 
 
@@ -161,9 +161,9 @@ def check_damage(
     connection.set_progress_handler(lambda: progress.should_stop() or time.monotonic() > end_s, VM_STEPS)
     try:
         for table in tables:
-            (found,) = connection.execute(f"PRAGMA quick_check({table})").fetchone()
-            if found != "ok":
-                raise DatabaseError(f"{source_file.path} is damaged ({one_line(found)}); nothing was imported.")
+            (result,) = connection.execute(f"PRAGMA quick_check({table})").fetchone()
+            if result != "ok":
+                raise DatabaseError(f"{source_file.path} is damaged ({one_line(result)}); nothing was imported.")
     except sqlite3.OperationalError as error:
         if error.sqlite_errorname != "SQLITE_INTERRUPT" or progress.should_stop():
             raise
@@ -212,12 +212,12 @@ def _size(path: Path) -> int:
 
 def _file_state(path: Path) -> tuple[int, int, bytes]:
     """Return a value that changes when a program writes to the file or restarts its write-ahead log (new salt)."""
-    found, wal = path.stat(), _sidecar(path, "-wal")
+    status, wal = path.stat(), _sidecar(path, "-wal")
     head = b""
     if _size(wal):
         with wal.open("rb") as file:
             head = file.read(32)
-    return found.st_size, found.st_mtime_ns, head
+    return status.st_size, status.st_mtime_ns, head
 
 
 def _reason(error: OSError | RuntimeError) -> str:

@@ -118,10 +118,10 @@ _MAX_JSON_DEPTH = 20
 def check_values(staged: sqlite3.Connection, file: Path) -> None:
     """Raise a `DatabaseError` that names the first value that this program would not have written."""
     for table, column, value in _faults(staged):
-        shown = repr(value)
+        value_text = repr(value)
         raise DatabaseError(
             f"{file} holds what VariantScope does not write ({table}.{column} is"
-            f" {shown if len(shown) < 60 else shown[:60] + ' …'}); nothing was imported."
+            f" {value_text if len(value_text) < 60 else value_text[:60] + ' …'}); nothing was imported."
         )
 
 
@@ -137,16 +137,16 @@ def _faults(staged: sqlite3.Connection) -> Iterator[Fault]:
     for (name, column), condition in _INVALID.items():
         yield from _first_fault(staged, name, column, condition)
     for (name, column), allowed in _ENUMERATIONS.items():
-        known = ", ".join("?" * len(allowed))
-        yield from _first_fault(staged, name, column, f"{column} NOT IN ({known})", *allowed)
+        placeholders = ", ".join("?" * len(allowed))
+        yield from _first_fault(staged, name, column, f"{column} NOT IN ({placeholders})", *allowed)
     yield from _variant_faults(staged)
     yield from _annotation_faults(staged)
 
 
 def _first_fault(staged: sqlite3.Connection, table: str, column: str, condition: str, *values: Any) -> Iterator[Fault]:
-    found = staged.execute(f"SELECT {column} FROM {table} WHERE {condition} LIMIT 1", values).fetchone()
-    if found is not None:
-        yield table, column, found[0]
+    row = staged.execute(f"SELECT {column} FROM {table} WHERE {condition} LIMIT 1", values).fetchone()
+    if row is not None:
+        yield table, column, row[0]
 
 
 def _number_faults(staged: sqlite3.Connection, table: str) -> Iterator[Fault]:
@@ -213,17 +213,17 @@ def _is_plain(value: object, depth: int = 0, *, free: bool = False) -> bool:
         return "\0" not in value and (free or (len(value) <= _MAX_TEXT_LENGTH and not _CONTROL_PATTERN.search(value)))
     if not isinstance(value, dict | list):
         return True
-    pairs = value.items() if isinstance(value, dict) else ((None, each) for each in value)
+    pairs = value.items() if isinstance(value, dict) else ((None, element) for element in value)
     return depth < _MAX_JSON_DEPTH and all(
-        _is_plain(key) and _is_plain(each, depth + 1, free=key in _FREE_KEYS) for key, each in pairs
+        _is_plain(key) and _is_plain(element, depth + 1, free=key in _FREE_KEYS) for key, element in pairs
     )
 
 
 def _variant_faults(staged: sqlite3.Connection) -> Iterator[Fault]:
     """Check type and range of parameters that this version knows; others are imported as they are."""
     for table, column, workload, variant in _specs(staged):
-        known = catalog.find_workload(workload)
-        parameters = {p.name: p for p in known.parameters} if known else {}
+        definition = catalog.find_workload(workload)
+        parameters = {p.name: p for p in definition.parameters} if definition else {}
         for name, value in variant.items():
             if name in parameters and not _is_valid(parameters[name], value):
                 yield table, column, f"{name}={value}"
@@ -238,7 +238,7 @@ def _specs(staged: sqlite3.Connection) -> Iterator[tuple[str, str, str, Variant]
         yield "equality", "baseline", workload, msgspec.json.decode(text)
     for (text,) in staged.execute("SELECT plan FROM queue"):
         plan = msgspec.json.decode(text, type=_PlannedExperiment)
-        for spec in (*plan.variants, *(each.spec for each in plan.carried)):
+        for spec in (*plan.variants, *(transfer.spec for transfer in plan.carried)):
             yield "queue", "plan", spec.workload, spec.variant
 
 

@@ -16,10 +16,10 @@ _MULTIPLES = ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2,
 """Multiples of powers of ten that ticks are at, the finest first."""
 
 
-def round_step(wanted: float) -> float:
+def round_step(least: float) -> float:
     """Return the next of 1, 2 or 5 times a power of ten."""
-    power = 10.0 ** math.floor(math.log10(wanted)) if wanted > 0 else 1.0
-    return next((m * power for m in (1.0, 2.0, 5.0) if m * power >= wanted), 10 * power)
+    power = 10.0 ** math.floor(math.log10(least)) if least > 0 else 1.0
+    return next((m * power for m in (1.0, 2.0, 5.0) if m * power >= least), 10 * power)
 
 
 _CLOCK_STEPS_S = (10, 20, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400)
@@ -64,12 +64,12 @@ def log_ticks(low: float, high: float, most: int = 7) -> list[Tick]:
     if high / low < _NARROW:
         return linear_ticks(low, high, most)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    found: list[Tick] = []
+    ticks: list[Tick] = []
     for multiples in _MULTIPLES:
-        found = [_tick(m, power) for power in powers for m in multiples if low <= m * 10.0**power <= high]
-        if len(found) <= most:
+        ticks = [_tick(m, power) for power in powers for m in multiples if low <= m * 10.0**power <= high]
+        if len(ticks) <= most:
             break
-    return found[:: math.ceil(len(found) / most)]
+    return ticks[:: math.ceil(len(ticks) / most)]
 
 
 def _tick(multiple: float, power: int) -> Tick:
@@ -235,29 +235,20 @@ AnyItem = TypeVar("AnyItem", bound=ChartItem)
 def without_runs(chart: Chart, hidden: Collection[int]) -> Chart:
     """Return a chart without the marks all of whose runs are hidden, on the same axes; never without any mark."""
 
-    def shown(items: Iterable[AnyItem]) -> tuple[AnyItem, ...]:
+    def visible(items: Iterable[AnyItem]) -> tuple[AnyItem, ...]:
         return tuple(item for item in items if not set(item.runs) <= set(hidden))
 
     if not hidden or isinstance(chart, WaterfallChart):
         return chart
     if isinstance(chart, BarChart):
-        return replace(chart, bars=shown(chart.bars) or chart.bars)
+        return replace(chart, bars=visible(chart.bars) or chart.bars)
     plots = [
         replace(
-            plot, series=tuple(replace(each, points=points) for each in plot.series if (points := shown(each.points)))
+            plot, series=tuple(replace(line, points=points) for line in plot.series if (points := visible(line.points)))
         )
         for plot in chart.plots
     ]
     return replace(chart, plots=tuple(plot for plot in plots if plot.series) or chart.plots)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoData:
-    """Why a chart cannot be drawn of these runs, and what it needs."""
-
-    key: str
-    title: str
-    why: str
 
 
 _LOG_SCALE_RATIO = 8.0
@@ -271,14 +262,14 @@ _SPAN_MARGIN = 0.3
 
 def zero_based_axis(values: Iterable[float | None], title: str) -> Axis:
     """Return an axis from 0 to a little above the largest value, so that heights compare."""
-    high = max(_known(values)) * (1 + _MARGIN)
+    high = max(_finite(values)) * (1 + _MARGIN)
     return Axis(title=title, low=0.0, high=high, ticks=tuple(linear_ticks(0.0, high)))
 
 
 def span_axis(values: Iterable[float | None], title: str) -> Axis:
     """Return an axis around the values, from 0 unless their differences would be too small to see on it."""
-    known = _known(values)
-    low, high = min(known), max(known)
+    finite = _finite(values)
+    low, high = min(finite), max(finite)
     margin = _SPAN_MARGIN * (high - low)
     start = low - margin if 0 < high - low < _SMALL_SPAN * high else 0.0
     return Axis(title=title, low=start, high=high + _MARGIN * (high - start), ticks=tuple(linear_ticks(start, high)))
@@ -289,8 +280,8 @@ def log_axis(values: Iterable[float | None], title: str, margin: float = 1.15, m
 
     None and infinite ones are left out; `margin` is the factor between the extreme ones and the ends of the axis.
     """
-    known = _known(values)
-    low, high = min(known) / margin, max(known) * margin
+    finite = _finite(values)
+    low, high = min(finite) / margin, max(finite) * margin
     return Axis(title=title, low=low, high=high, ticks=tuple(log_ticks(low, high, most)), log=True)
 
 
@@ -303,8 +294,8 @@ _MOST_BEYOND = math.log(5.0)
 
 def ratio_axis(estimates: Sequence[Estimate], most_ticks: int = 7) -> Axis:
     """Return an axis of all ratios and of their intervals, as far as these leave the ratios room."""
-    values = [0.0, *(math.log(each.value) for each in estimates)]
-    ends = [math.log(end) for each in estimates for end in each.interval or ()]
+    values = [0.0, *(math.log(estimate.value) for estimate in estimates)]
+    ends = [math.log(end) for estimate in estimates for end in estimate.interval or ()]
     least = min(*values, max(min([*values, *ends]), min(values) - _MOST_BEYOND))
     most = max(*values, min(max([*values, *ends]), max(values) + _MOST_BEYOND))
     reach = max(_MIN_REACH, 0.08 * max(-least, most))
@@ -315,8 +306,8 @@ def ratio_axis(estimates: Sequence[Estimate], most_ticks: int = 7) -> Axis:
 
 def fitting_axis(values: Iterable[float | None], title: str) -> Axis:
     """Return an axis from zero if that shows the differences, else a logarithmic one."""
-    known = _known(values)
-    return log_axis(known, title) if max(known) > _LOG_SCALE_RATIO * min(known) else zero_based_axis(known, title)
+    finite = _finite(values)
+    return log_axis(finite, title) if max(finite) > _LOG_SCALE_RATIO * min(finite) else zero_based_axis(finite, title)
 
 
 def doubling_axis(values: Iterable[int], title: str) -> Axis:
@@ -332,5 +323,5 @@ def doubling_axis(values: Iterable[int], title: str) -> Axis:
     )
 
 
-def _known(values: Iterable[float | None]) -> list[float]:
+def _finite(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None and math.isfinite(value)]

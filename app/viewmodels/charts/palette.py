@@ -102,12 +102,12 @@ def curve_styles(groups: Sequence[Sequence[RunRow]]) -> dict[int, int]:
     """
     rows = interleave_variants(groups)
     variant_index = {row.run: n for n, group in enumerate(groups) for row in group}
-    taken = [0] * HUES
+    uses = [0] * HUES
     by_variant: dict[int, int] = {}
     for row in rows:
         hue = variant_index[row.run] % HUES
-        by_variant[row.run] = hue + HUES * taken[hue]
-        taken[hue] += 1
+        by_variant[row.run] = hue + HUES * uses[hue]
+        uses[hue] += 1
     drawn = {by_variant[row.run] // HUES for row in rows[:MAX_DRAWN]}
     if len(groups) > 1 and max(drawn) < len(DASHES):
         return by_variant
@@ -128,10 +128,10 @@ def colour_choices(chart: PointChart, specs: Specs) -> tuple[str, ...]:
 
     The workload is one of them where the points of one plot are of several.
     """
-    shown = [specs[point.runs[0]] for plot in chart.plots for point in _points(plot)]
+    point_specs = [specs[point.runs[0]] for plot in chart.plots for point in _points(plot)]
     mixed = any(len({specs[point.runs[0]].workload for point in _points(plot)}) > 1 for plot in chart.plots)
-    names = (name for name in differing_parameters(shown) if mixed or name != "workload")
-    return tuple(name for name in names if 1 < len({_value(spec, name) for spec in shown}) <= HUES)
+    names = (name for name in differing_parameters(point_specs) if mixed or name != "workload")
+    return tuple(name for name in names if 1 < len({_value(spec, name) for spec in point_specs}) <= HUES)
 
 
 def default_colouring(chart: PointChart, specs: Specs) -> str:
@@ -159,8 +159,8 @@ def colour_automatically(chart: PointChart, specs: Specs) -> PointChart:
     It has its colour choices too.
     """
     alone = (replace(chart, plots=(plot,)) for plot in chart.plots)
-    coloured = (colour_by(each, default_colouring(each, specs), specs) for each in alone)
-    plots = tuple(plot for each in coloured for plot in each.plots)
+    coloured = (colour_by(plot_chart, default_colouring(plot_chart, specs), specs) for plot_chart in alone)
+    plots = tuple(plot for plot_chart in coloured for plot in plot_chart.plots)
     return replace(chart, plots=plots)
 
 
@@ -185,14 +185,14 @@ def colour_by(chart: PointChart, parameter: str, specs: Specs) -> PointChart:
 
 
 def _series(plot: Plot, parameter: str, order: Sequence[object], specs: Specs) -> list[PointSeries]:
-    found = []
-    for place, value in enumerate(order):
+    series = []
+    for index, value in enumerate(order):
         points = tuple(point for point in _points(plot) if _value(specs[point.runs[0]], parameter) == value)
         if points:
             spec = specs[points[0].runs[0]]
             label = format_setting(spec, parameter) if _has(spec, parameter) else "not set"
-            found.append(PointSeries(label=label, colour=place, shape=place, points=points, joined=False))
-    return found
+            series.append(PointSeries(label=label, colour=index, shape=index, points=points, joined=False))
+    return series
 
 
 def _points(plot: Plot) -> list[Point]:

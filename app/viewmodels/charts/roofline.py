@@ -18,7 +18,7 @@ from app.analysis.energy import measured_means
 from app.analysis.summary import flops_per_s
 from app.analysis.verdict import throughputs
 from app.viewmodels.charts import model
-from app.viewmodels.charts.model import Axis, Bar, BarChart, Guide, NoData, Plot, Point, PointChart, PointSeries
+from app.viewmodels.charts.model import Axis, Guide, Plot, Point, PointChart, PointSeries
 from app.viewmodels.charts.sweeps import ChartVariant
 from app.viewmodels.format.naming import choice_label, gpus_label
 
@@ -61,14 +61,10 @@ class _ComputeRate:
         return f"{choice_label(self.variant.spec, 'precision', variant.get('precision', 'float32'))}, {where}"
 
 
-def roofline_chart(found: Sequence[ChartVariant]) -> PointChart | BarChart | NoData:
-    """Return the roofline of variants whose memory traffic is known; without any, the achieved share of the peak."""
-    speeds = [speed for one in found if (speed := _compute_rate(one)) is not None]
-    if not speeds:
-        why = "No variant has both its operations by formula and a measured peak; `calibrate` measures the peak."
-        return NoData(key=_KEY, title="Roofline", why=why)
-    placed = [speed for speed in speeds if speed.memory_share and speed.bandwidth]
-    return _roofline(placed) if placed else _share_bars(speeds)
+def roofline_chart(variants: Sequence[ChartVariant]) -> PointChart | None:
+    """Return the roofline of variants whose operations, measured peak and memory traffic are known; None of none."""
+    placed = [speed for one in variants if (speed := _compute_rate(one)) and speed.memory_share and speed.bandwidth]
+    return _roofline(placed) if placed else None
 
 
 def _compute_rate(one: ChartVariant) -> _ComputeRate | None:
@@ -90,9 +86,9 @@ def _compute_rate(one: ChartVariant) -> _ComputeRate | None:
 
 def memory_bandwidth(gpu_names: Sequence[str]) -> float | None:
     """Return the memory bandwidth of some GPUs together in bytes/s, None if that of one is not known."""
-    known = [next((bw for key, bw in _BANDWIDTHS_TB_PER_S.items() if key in name), None) for name in gpu_names]
-    each = [bandwidth for bandwidth in known if bandwidth is not None]
-    return sum(each) * _TERA if each and len(each) == len(known) else None
+    per_gpu = [next((bw for key, bw in _BANDWIDTHS_TB_PER_S.items() if key in name), None) for name in gpu_names]
+    bandwidths = [bandwidth for bandwidth in per_gpu if bandwidth is not None]
+    return sum(bandwidths) * _TERA if bandwidths and len(bandwidths) == len(per_gpu) else None
 
 
 def _roofline(speeds: Sequence[_ComputeRate]) -> PointChart:
@@ -143,32 +139,4 @@ def _point(speed: _ComputeRate) -> Point:
         ),
         x=intensity,
         y=speed.rate / _GIGA,
-    )
-
-
-def _share_bars(speeds: Sequence[_ComputeRate]) -> BarChart:
-    ordered = sorted(speeds, key=lambda speed: -speed.share_pct)
-    high = max(speed.share_pct for speed in speeds) * 1.08
-    return BarChart(
-        key=_KEY,
-        title="Achieved share of the measured peak",
-        caption=(
-            "Operations by formula over the measured rate of a large matrix product on the same devices. "
-            "No counter reported memory traffic of a GPU whose memory bandwidth is known, so there is no roofline."
-        ),
-        bars=tuple(_share_bar(speed) for speed in ordered),
-        axis=Axis(title="", low=0.0, high=high, ticks=model.percent_ticks(high)),
-        start=0.0,
-    )
-
-
-def _share_bar(speed: _ComputeRate) -> Bar:
-    text = units.percent(speed.share_pct, 1)
-    return Bar(
-        runs=speed.variant.numbers,
-        label=speed.variant.name,
-        tooltip=f"{speed.variant.name}\n{units.gflops(speed.rate)} of {units.gflops(speed.peak)}, {speed.name}",
-        value=speed.share_pct,
-        text=text,
-        colour=speed.variant.colour,
     )

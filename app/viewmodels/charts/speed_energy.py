@@ -8,7 +8,7 @@ from app.analysis.effects import Effect
 from app.analysis.intervals import Estimate
 from app.analysis.verdict import work_ratio
 from app.viewmodels.charts import model
-from app.viewmodels.charts.model import Bar, BarChart, Guide, NoData, Plot, Point, PointChart, PointSeries
+from app.viewmodels.charts.model import Bar, BarChart, Guide, Plot, Point, PointChart, PointSeries
 from app.viewmodels.charts.sweeps import ChartVariant, drawable, format_estimate
 from app.viewmodels.compare.effects import EFFECTS_TITLE, effect_name, effect_notes, effects_method
 from app.viewmodels.format import cells
@@ -16,24 +16,22 @@ from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names, workload_title
 from app.viewmodels.format.ratios import CI
 
-_FRONTIER_KEY, _FRONTIER_TITLE = "frontier", "Speed against energy"
 _MJ_PER_J = 1000.0
 _MAX_X_TICKS = 5
 """Fewer than on the vertical axis: labels side by side need more room."""
 
 
-def frontier_chart(found: Sequence[ChartVariant]) -> PointChart | NoData:
+def frontier_chart(variants: Sequence[ChartVariant]) -> PointChart | None:
     """Return a plot per workload of which two variants or more have a throughput and an energy."""
-    known = [one for one in found if one.throughput is not None and one.energy is not None]
-    workloads = dict.fromkeys(one.spec.workload for one in known)
-    groups = [[one for one in known if one.spec.workload == name] for name in workloads]
+    measured_variants = [one for one in variants if one.throughput is not None and one.energy is not None]
+    workloads = dict.fromkeys(one.spec.workload for one in measured_variants)
+    groups = [[one for one in measured_variants if one.spec.workload == name] for name in workloads]
     plots = tuple(_frontier_plot(group) for group in groups if len(group) > 1)
     if not plots:
-        why = "Fewer than two variants have both a throughput and an energy; energy needs a GPU that reports its power."
-        return NoData(key=_FRONTIER_KEY, title=_FRONTIER_TITLE, why=why)
+        return None
     return PointChart(
-        key=_FRONTIER_KEY,
-        title=_FRONTIER_TITLE,
+        key="frontier",
+        title="Speed against energy",
         caption=(
             "To the right is faster, below is less energy; both axes are logarithmic. The line joins the variants that "
             "no other beats in both."
@@ -57,8 +55,8 @@ def pareto_front(rates: Sequence[float], energies: Sequence[float]) -> list[int]
 
 def _frontier_plot(group: Sequence[ChartVariant]) -> Plot:
     example = example_word(group[0].spec)
-    rates = [_known(one.throughput).value for one in group]
-    energies = [_known(one.energy).value for one in group]
+    rates = [_measured(one.throughput).value for one in group]
+    energies = [_measured(one.energy).value for one in group]
     unit, scale = ("J", _MJ_PER_J) if max(energies) >= _MJ_PER_J else ("mJ", 1.0)
     front = pareto_front(rates, energies)
     names = variant_names([one.spec for one in group])
@@ -81,13 +79,13 @@ def _frontier_plot(group: Sequence[ChartVariant]) -> Plot:
     )
 
 
-def _known(estimate: Estimate | None) -> Estimate:
+def _measured(estimate: Estimate | None) -> Estimate:
     assert estimate is not None, "only variants with both are drawn"
     return estimate
 
 
 def _frontier_point(one: ChartVariant, name: str, unit: str, scale: float, *, on: bool) -> Point:
-    rate, energy = _known(one.throughput), _known(one.energy).scaled(1 / scale)
+    rate, energy = _measured(one.throughput), _measured(one.energy).scaled(1 / scale)
     return Point(
         runs=one.numbers,
         label=name,
@@ -103,14 +101,14 @@ def _frontier_point(one: ChartVariant, name: str, unit: str, scale: float, *, on
 
 
 RatioReader = Callable[[ChartVariant], Estimate | None]
-KnownRatio = tuple[ChartVariant, Estimate]
+VariantRatio = tuple[ChartVariant, Estimate]
 """A variant with its ratio."""
 
 
-def speedup_chart(found: Sequence[ChartVariant]) -> BarChart | NoData:
+def speedup_chart(variants: Sequence[ChartVariant]) -> BarChart | None:
     """Return the speed-up of each variant over the baseline, the fastest first."""
     return _ratio_chart(
-        found,
+        variants,
         "speed-up",
         "Speed-up",
         "to the right is faster",
@@ -119,10 +117,10 @@ def speedup_chart(found: Sequence[ChartVariant]) -> BarChart | NoData:
     )
 
 
-def energy_chart(found: Sequence[ChartVariant]) -> BarChart | NoData:
+def energy_chart(variants: Sequence[ChartVariant]) -> BarChart | None:
     """Return the energy per example as a ratio to the baseline's, the least first."""
     return _ratio_chart(
-        found,
+        variants,
         "energy-ratio",
         "Energy per example",
         "to the left is less",
@@ -131,22 +129,20 @@ def energy_chart(found: Sequence[ChartVariant]) -> BarChart | NoData:
     )
 
 
-def effects_chart(effects: Sequence[Effect]) -> BarChart | NoData:
+def effects_chart(effects: Sequence[Effect]) -> BarChart | None:
     """Return the speed-up by each setting alone; those that include another amount of work come last."""
-    key, title = "effects", EFFECTS_TITLE
-    shown = [(effect, known) for effect in effects if (known := drawable(effect.ratio)) is not None]
-    if not shown:
-        why = "It takes several settings that differ, and pairs of variants that differ in one of them alone."
-        return NoData(key=key, title=title, why=why)
-    shown.sort(key=lambda each: each[0].changes_work)
-    colours = {name: n for n, name in enumerate(dict.fromkeys(effect.parameter for effect, _ in shown))}
+    pairs = [(effect, ratio) for effect in effects if (ratio := drawable(effect.ratio)) is not None]
+    if not pairs:
+        return None
+    pairs.sort(key=lambda pair: pair[0].changes_work)
+    colours = {name: n for n, name in enumerate(dict.fromkeys(effect.parameter for effect, _ in pairs))}
     return BarChart(
-        key=key,
-        title=title,
-        caption=f"{effects_method(effects)} Logarithmic axis{_describe_cut([known for _, known in shown])}; "
+        key="effects",
+        title=EFFECTS_TITLE,
+        caption=f"{effects_method(effects)} Logarithmic axis{_describe_cut([ratio for _, ratio in pairs])}; "
         "to the right is faster.",
-        bars=tuple(_effect_bar(effect, known, colours[effect.parameter]) for effect, known in shown),
-        axis=model.ratio_axis([known for _, known in shown]),
+        bars=tuple(_effect_bar(effect, ratio, colours[effect.parameter]) for effect, ratio in pairs),
+        axis=model.ratio_axis([ratio for _, ratio in pairs]),
         start=1.0,
     )
 
@@ -168,51 +164,51 @@ def _effect_bar(effect: Effect, ratio: Estimate, colour: int) -> Bar:
 
 
 def _ratio_chart(
-    found: Sequence[ChartVariant], key: str, title: str, meaning: str, ratio: RatioReader, *, fastest_first: bool
-) -> BarChart | NoData:
-    full_name, workload = next((one.name, one.spec.workload) for one in found if one.result.is_baseline)
-    found, elsewhere = _select_workload(found, workload)
-    base = next(one for one in found if one.result.is_baseline)
-    ratios = [(one, known) for one in found if one is not base and (known := ratio(one)) is not None]
+    variants: Sequence[ChartVariant], key: str, title: str, meaning: str, ratio: RatioReader, *, fastest_first: bool
+) -> BarChart | None:
+    full_name, workload = next((one.name, one.spec.workload) for one in variants if one.result.is_baseline)
+    variants, elsewhere = _select_workload(variants, workload)
+    base = next(one for one in variants if one.result.is_baseline)
+    ratios = [(one, estimate) for one in variants if one is not base and (estimate := ratio(one)) is not None]
     if not ratios:
-        return NoData(key=key, title=title, why=f"No other variant has a ratio to {full_name}.")
+        return None
     ratios.sort(key=lambda pair: pair[1].value, reverse=fastest_first)
     comparable, different = _split_by_work(ratios, base)
-    without = [one for one in found if one is not base and ratio(one) is None]
+    without = [one for one in variants if one is not base and ratio(one) is None]
     bars = [_baseline_bar(base), *map(_ratio_bar, comparable), *map(_empty_bar, without), *map(_ratio_bar, different)]
-    if all(known.interval is None for _, known in ratios):
+    if all(estimate.interval is None for _, estimate in ratios):
         how = "one run per variant has no interval"
     else:
-        how = f"whiskers are {CI} that hold together{_describe_cut([known for _, known in ratios])}"
+        how = f"whiskers are {CI} that hold together{_describe_cut([estimate for _, estimate in ratios])}"
     return BarChart(
         key=key,
         title=f"{title} against {full_name}",
         caption=f"Ratio to the baseline on a logarithmic axis; {meaning}; "
         f"{how}.{_describe_different_work(different)}{elsewhere}",
         bars=tuple(bars),
-        axis=model.ratio_axis([known for _, known in ratios]),
+        axis=model.ratio_axis([estimate for _, estimate in ratios]),
         start=1.0,
     )
 
 
-def _select_workload(found: Sequence[ChartVariant], workload: str) -> tuple[list[ChartVariant], str]:
+def _select_workload(variants: Sequence[ChartVariant], workload: str) -> tuple[list[ChartVariant], str]:
     """Return the variants of one workload, named by what differs among them, and a note on the others."""
-    selected = [one for one in found if one.spec.workload == workload]
+    selected = [one for one in variants if one.spec.workload == workload]
     names = variant_names([one.spec for one in selected])
-    others = len(found) - len(selected)
+    others = len(variants) - len(selected)
     note = (
         f" {others} {units.plural('variant', others)} of other workloads {'has' if others == 1 else 'have'} no ratio."
     )
     return [replace(one, name=name) for one, name in zip(selected, names, strict=True)], note if others else ""
 
 
-def _split_by_work(ratios: Sequence[KnownRatio], base: ChartVariant) -> tuple[list[KnownRatio], list[KnownRatio]]:
+def _split_by_work(ratios: Sequence[VariantRatio], base: ChartVariant) -> tuple[list[VariantRatio], list[VariantRatio]]:
     """Split by whether a variant does the baseline's work per example; if none does, all count as the same work."""
-    comparable = [each for each in ratios if work_ratio(each[0].result.runs, base.result.runs) is None]
-    return (comparable, [each for each in ratios if each not in comparable]) if comparable else (list(ratios), [])
+    comparable = [pair for pair in ratios if work_ratio(pair[0].result.runs, base.result.runs) is None]
+    return (comparable, [pair for pair in ratios if pair not in comparable]) if comparable else (list(ratios), [])
 
 
-def _describe_different_work(different: Sequence[KnownRatio]) -> str:
+def _describe_different_work(different: Sequence[VariantRatio]) -> str:
     if not different:
         return ""
     last = "The last one does" if len(different) == 1 else f"The last {len(different)} do"
@@ -222,7 +218,7 @@ def _describe_different_work(different: Sequence[KnownRatio]) -> str:
 def _describe_cut(estimates: Sequence[Estimate]) -> str:
     """Say what an arrow means, where an interval goes on beyond the axis."""
     axis = model.ratio_axis(estimates)
-    cut = any(each.interval and (each.interval[0] < axis.low or each.interval[1] > axis.high) for each in estimates)
+    cut = any(ratio.interval and (ratio.interval[0] < axis.low or ratio.interval[1] > axis.high) for ratio in estimates)
     return " (arrow: beyond the axis)" if cut else ""
 
 
@@ -231,8 +227,8 @@ def _baseline_bar(base: ChartVariant) -> Bar:
     return Bar(runs=base.numbers, label=base.name, tooltip=tooltip, value=None, text="baseline", colour=base.colour)
 
 
-def _ratio_bar(known: KnownRatio) -> Bar:
-    one, ratio = known
+def _ratio_bar(pair: VariantRatio) -> Bar:
+    one, ratio = pair
     text, rate = _ratio_text(ratio), one.throughput
     figures = "" if rate is None else f"\n{format_estimate(rate, one.rate_unit)}"
     return Bar(

@@ -12,7 +12,7 @@ from app.analysis.scaling import VARYING_PARAMETERS, GpuCountResult, Scaling, Sc
 from app.analysis.verdict import VariantResult
 from app.records import StoredRun
 from app.viewmodels.charts import model
-from app.viewmodels.charts.model import Axis, Guide, NoData, Plot, Point, PointChart, PointSeries
+from app.viewmodels.charts.model import Axis, Guide, Plot, Point, PointChart, PointSeries
 from app.viewmodels.charts.palette import HUES, curve_styles
 from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.format.cells import OUTCOMES, example_word
@@ -108,12 +108,12 @@ def distinct_colours(colours: Sequence[int], many: int) -> tuple[int, ...]:
 
     Then hues repeat: `many` times how often one is taken is added, from which a shape follows.
     """
-    taken: list[int] = []
+    distinct: list[int] = []
     for colour in colours:
-        hues = [each % many for each in taken]
+        hues = [other % many for other in distinct]
         free = (other % many for other in range(colour, colour + many) if other % many not in hues)
-        taken.append(next(free, colour % many + many * hues.count(colour % many)))
-    return tuple(taken)
+        distinct.append(next(free, colour % many + many * hues.count(colour % many)))
+    return tuple(distinct)
 
 
 def format_estimate(estimate: Estimate, unit: str) -> str:
@@ -124,35 +124,34 @@ def format_estimate(estimate: Estimate, unit: str) -> str:
     return f"{units.amount(estimate.value, unit, 4)} ({CI} {units.interval(estimate.interval, 4)}, {runs})"
 
 
-_BATCH_KEY, _BATCH_TITLE = "batch", "Throughput against batch size"
 _LABEL_PARAMETERS = parameter_names(lambda parameter: parameter.identifies and parameter.name != "batch_size")
 BatchFamily = list[ChartVariant]
 """Variants that differ only in their batch size."""
 
 
-def batch_chart(found: Sequence[ChartVariant]) -> PointChart | NoData:
+def batch_chart(variants: Sequence[ChartVariant]) -> PointChart | None:
     """Return a plot per workload with a variant that was run with several batch sizes."""
-    families = _batch_families([one for one in found if one.batch_size is not None])
+    families = _batch_families([one for one in variants if one.batch_size is not None])
     several = [family for family in families if len({one.batch_size for one in family}) > 1]
     measured = [family for family in several if any(one.throughput is not None for one in family)]
     workloads = dict.fromkeys(family[0].spec.workload for family in measured)
     if not workloads:
-        return NoData(key=_BATCH_KEY, title=_BATCH_TITLE, why="No variant was run with several batch sizes.")
-    by_workload = [[each for each in families if each[0].spec.workload == name] for name in workloads]
+        return None
+    by_workload = [[family for family in families if family[0].spec.workload == name] for name in workloads]
     names = [_batch_family_names(group) for group in by_workload]
     colours = _batch_colours(by_workload, names)
     plots = [_batch_plot(group, group_names, colours) for group, group_names in zip(by_workload, names, strict=True)]
     return PointChart(
-        key=_BATCH_KEY,
-        title=_BATCH_TITLE,
+        key="batch",
+        title="Throughput against batch size",
         caption="The batch is that of all GPUs together; ✕ did not fit, or has no result for the reason next to it.",
         plots=tuple(plots),
     )
 
 
-def _batch_families(found: Sequence[ChartVariant]) -> list[BatchFamily]:
+def _batch_families(variants: Sequence[ChartVariant]) -> list[BatchFamily]:
     families: dict[tuple[object, ...], BatchFamily] = {}
-    for one in found:
+    for one in variants:
         rest = _spec_without_batch(one.spec)
         families.setdefault((rest.workload, *sorted(rest.variant.items())), []).append(one)
     return list(families.values())
@@ -185,7 +184,7 @@ def _batch_colours(by_workload: Sequence[Sequence[BatchFamily]], names: Sequence
 def _batch_plot(families: Sequence[BatchFamily], names: Sequence[str], colours: Mapping[str, int]) -> Plot:
     first = families[0][0]
     series = tuple(_batch_series(family, name, colours[name]) for family, name in zip(families, names, strict=True))
-    points = [point for each in series for point in each.points]
+    points = [point for curve in series for point in curve.points]
     return Plot(
         title=workload_title(first.spec.workload),
         x=model.doubling_axis(
@@ -217,7 +216,6 @@ def _batch_point(one: ChartVariant, name: str) -> Point:
     )
 
 
-_GPUS_KEY, _GPUS_TITLE = "gpus", "Scaling to more GPUs"
 _KIND_TITLES: Mapping[ScalingKind, str] = {"strong": "one batch in all", "weak": "one batch per GPU"}
 
 
@@ -234,32 +232,31 @@ class _GpuFamily:
         return self.few.runs[0].row.spec.workload
 
 
-def gpu_count_chart(runs: Sequence[StoredRun]) -> PointChart | NoData:
+def gpu_count_chart(runs: Sequence[StoredRun]) -> PointChart | None:
     """Return throughput and efficiency against GPUs, for runs that differ only in their GPUs."""
     families = _gpu_families(runs)
     if not families:
-        why = "No two variants differ only in their GPUs, at one global batch or at one batch per GPU."
-        return NoData(key=_GPUS_KEY, title=_GPUS_TITLE, why=why)
+        return None
     workloads = dict.fromkeys(family.workload for family in families)
     groups = [
         [one for one in families if (one.workload, one.kind) == (name, k)] for name in workloads for k in _KIND_TITLES
     ]
     plots = [chart for group in groups if group for chart in _gpu_plots(group)]
     return PointChart(
-        key=_GPUS_KEY,
-        title=_GPUS_TITLE,
+        key="gpus",
+        title="Scaling to more GPUs",
         caption="Efficiency is throughput over what that many times the fewest GPUs would give; dashed is ideal.",
         plots=tuple(plots),
     )
 
 
 def _gpu_families(runs: Sequence[StoredRun]) -> list[_GpuFamily]:
-    found: dict[tuple[ScalingKind, int], list[Scaling]] = {}
+    families: dict[tuple[ScalingKind, int], list[Scaling]] = {}
     for pair in scalings(runs):
-        found.setdefault((pair.kind, pair.few.runs[0].row.run), []).append(pair)
+        families.setdefault((pair.kind, pair.few.runs[0].row.run), []).append(pair)
     return [
         _GpuFamily(kind=kind, few=pairs[0].few, more=tuple(sorted(pairs, key=lambda pair: pair.many.gpus)))
-        for (kind, _), pairs in found.items()
+        for (kind, _), pairs in families.items()
     ]
 
 
@@ -271,8 +268,8 @@ def _gpu_plots(families: Sequence[_GpuFamily]) -> tuple[Plot, Plot]:
     colours = distinct_colours(range(len(families)), HUES)
     counts = sorted({side.gpus for family in families for side in _sides(family)})
     x = Axis(title="GPUs", low=0.0, high=counts[-1] * 1.08, ticks=tuple((float(n), str(n)) for n in counts))
-    rates = tuple(_rate_series(*each, unit) for each in zip(families, names, colours, strict=True))
-    shares = tuple(_efficiency_series(*each) for each in zip(families, names, colours, strict=True))
+    rates = tuple(_rate_series(*arguments, unit) for arguments in zip(families, names, colours, strict=True))
+    shares = tuple(_efficiency_series(*arguments) for arguments in zip(families, names, colours, strict=True))
     ideal = tuple(_ideal_guide(family, colour, counts[-1]) for family, colour in zip(families, colours, strict=True))
     reach = [end for line in rates for point in line.points for end in (point.y, point.high)]
     reach += [guide.points[-1][1] for guide in ideal]

@@ -60,13 +60,13 @@ class Arrangement:
 
     def _of_variants(self, variants: Sequence[VariantRows], table: CompareTable) -> list[TableRow]:
         column = table.keys.index(SPEEDUP) if self.column is None and table.keys else self.column
-        shown: list[TableRow] = []
+        rows: list[TableRow] = []
         for variant in self._ordered(variants, column, lambda variant: variant.summary):
-            shown.append(variant.summary if len(variant.runs) > 1 else variant.runs[0])
+            rows.append(variant.summary if len(variant.runs) > 1 else variant.runs[0])
             if len(variant.runs) > 1 and variant.summary.runs[0] in self.unfolded:
                 members = self._ordered(variant.runs, column, lambda row: row)
-                shown += [_member(row, table.keys.index(VARIANT)) for row in members]
-        return shown
+                rows += [_member(row, table.keys.index(VARIANT)) for row in members]
+        return rows
 
     def _ordered(self, items: Sequence[Each], column: int | None, get_row: Callable[[Each], TableRow]) -> list[Each]:
         """Return the baseline first, and absent values last whichever way."""
@@ -93,17 +93,17 @@ def _group_title(variant: VariantRows, parameter: str) -> str:
 def _group_row(title: str, group: Sequence[VariantRows], table: CompareTable) -> TableRow:
     """Return the head of a group, which stands for all its runs."""
     name = f"{title}  ({len(group)} {units.plural('variant', len(group))})"
-    shown = tuple(Cell(text=name, key=title) if key == VARIANT else Cell(text="") for key in table.keys)
+    cells = tuple(Cell(text=name, key=title) if key == VARIANT else Cell(text="") for key in table.keys)
     runs = tuple(run for variant in group for run in variant.summary.runs)
-    return TableRow(kind="group", cells=shown, runs=runs, style=None, is_baseline=False, title=title)
+    return TableRow(kind="group", cells=cells, runs=runs, style=None, is_baseline=False, title=title)
 
 
-def text_table(table: CompareTable, rows: Sequence[TableRow], shown: Sequence[int]) -> TextTable:
+def text_table(table: CompareTable, rows: Sequence[TableRow], columns: Sequence[int]) -> TextTable:
     """Return these columns of rows as text; what stands behind a number, as its interval, has a column of its own."""
-    titles = [(title, column) for n in shown if (column := table.columns[n]) for title in column_titles(column)]
+    titles = [(title, column) for n in columns if (column := table.columns[n]) for title in column_titles(column)]
     return TextTable(
         head=tuple(title for title, _ in titles),
-        rows=tuple(tuple(text for n in shown for text in _texts(table.columns[n], row.cells[n])) for row in rows),
+        rows=tuple(tuple(text for n in columns for text in _texts(table.columns[n], row.cells[n])) for row in rows),
         numeric=frozenset(number for number, (_, column) in enumerate(titles) if column.numeric),
     )
 
@@ -119,12 +119,12 @@ def _texts(column: Column, cell: Cell) -> list[str]:
 
 def table_text(table: CompareTable, rows: Sequence[TableRow], hidden: Collection[str], *, markdown: bool) -> str:
     """Return the visible columns as tab-separated text for a spreadsheet, or as a Markdown table."""
-    shown = [n for n, key in enumerate(table.keys) if key not in hidden and key != BASE]
-    found = text_table(table, rows, shown)
-    lines = [[" ".join(text.splitlines()).replace("\t", " ") for text in line] for line in (found.head, *found.rows)]
+    columns = [n for n, key in enumerate(table.keys) if key not in hidden and key != BASE]
+    texts = text_table(table, rows, columns)
+    lines = [[" ".join(text.splitlines()).replace("\t", " ") for text in line] for line in (texts.head, *texts.rows)]
     if not markdown:
-        lines = [[cell if n in found.numeric else cell_text(cell) for n, cell in enumerate(line)] for line in lines]
+        lines = [[cell if n in texts.numeric else cell_text(cell) for n, cell in enumerate(line)] for line in lines]
         return "\n".join("\t".join(line) for line in lines)
-    rule = ["---:" if n in found.numeric else "---" for n in range(len(found.head))]
+    rule = ["---:" if n in texts.numeric else "---" for n in range(len(texts.head))]
     escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in (escaped[0], rule, *escaped[1:]))

@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import NamedTuple
 
-import numpy as np
-
 from app import units
-from app.analysis.align import TimeSeries
 from app.analysis.effects import step_differences
 from app.analysis.equality import (
     Equality,
@@ -25,14 +23,16 @@ from app.analysis.verdict import (
     family_level,
     group_by_variant,
     join_seeds,
+    rank_results,
     same_workload,
     throughputs,
     without_seed,
 )
-from app.fields import FIELDS, plotted_fields
+from app.fields import plotted_fields
 from app.metrics import METRICS, RunMetrics, run_metrics
 from app.records import RunHeader, RunRow, StoredRun
-from app.viewmodels.charts.model import Chart, NoData, PointChart
+from app.storage.reference import is_reference
+from app.viewmodels.charts.model import Chart, PointChart
 from app.viewmodels.charts.palette import (
     MAX_COMPARED,
     MAX_DRAWN,
@@ -50,47 +50,44 @@ from app.viewmodels.compare.table import (
     ComparedVariant,
     CompareTable,
     CurveLook,
-    Spark,
-    Sparks,
     compare_table,
     compared_variants,
 )
 from app.viewmodels.compare.verdict import Verdict, compute_verdict, describe_method
-from app.viewmodels.compare.warnings import EVIDENCE, comparison_warnings
+from app.viewmodels.compare.warnings import EVIDENCE, comparison_warnings, describe_disturbance
 from app.viewmodels.compare.why import WhyView, why_views
 from app.viewmodels.format.derived import accuracy_text, comparison_text
-from app.viewmodels.format.naming import shared_settings, variant_names
-from app.viewmodels.format.sentences import format_run_numbers, group_by_ending, join_with_and, name_few
-from app.viewmodels.plot import stored_curves
+from app.viewmodels.format.environment import runs_by_value
+from app.viewmodels.format.naming import shared_settings, short_gpu_name, variant_names
+from app.viewmodels.format.sentences import (
+    format_run_numbers,
+    group_by_ending,
+    join_with_and,
+    name_few,
+    name_runs,
+    shorten_name,
+)
+from app.viewmodels.plot.panels import Sparks, run_sparks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChartGallery:
-    """The charts that show something, in order, and the reasons of those that do not."""
-
-    charts: tuple[Chart, ...] = ()
-    no_data: tuple[NoData, ...] = ()
-
-
-def chart_gallery(runs: Sequence[StoredRun], verdict: Verdict, styles: Mapping[int, int] | None = None) -> ChartGallery:
-    """Return every chart of these runs that shows something."""
-    found = chart_variants(runs, verdict, styles)
-    made = (
-        speedup_chart(found),
+def draw_charts(
+    runs: Sequence[StoredRun], verdict: Verdict, styles: Mapping[int, int] | None = None
+) -> tuple[Chart, ...]:
+    """Return every chart of these runs that shows something, in order."""
+    variants = chart_variants(runs, verdict, styles)
+    charts = (
+        speedup_chart(variants),
         effects_chart(verdict.effects),
-        energy_chart(found),
-        batch_chart(found),
-        _coloured(frontier_chart(found), runs),
+        energy_chart(variants),
+        batch_chart(variants),
+        _coloured(frontier_chart(variants), runs),
         gpu_count_chart(runs),
-        _coloured(roofline_chart(found), runs),
+        _coloured(roofline_chart(variants), runs),
     )
-    return ChartGallery(
-        charts=tuple(each for each in made if not isinstance(each, NoData)),
-        no_data=tuple(each for each in made if isinstance(each, NoData)),
-    )
+    return tuple(filter(None, charts))
 
 
-def _coloured(chart: Chart | NoData, runs: Sequence[StoredRun]) -> Chart | NoData:
+def _coloured(chart: Chart | None, runs: Sequence[StoredRun]) -> Chart | None:
     """Return a chart of points with colours by a parameter where its variants are too many for a hue each."""
     if not isinstance(chart, PointChart):
         return chart
@@ -101,7 +98,7 @@ def _coloured(chart: Chart | NoData, runs: Sequence[StoredRun]) -> Chart | NoDat
 COMPARED_FIELDS = tuple(
     dict.fromkeys(
         (
-            *(each.name for each in (*plotted_fields("compare", "gpu"), *plotted_fields("compare", "host"))),
+            *(field.name for field in (*plotted_fields("compare", "gpu"), *plotted_fields("compare", "host"))),
             *(name for metric in METRICS for name in metric.reads),
             *("power_limit_mw", "load_pct", "worker_load_pct", "sm_clock_mhz", "temperature_c"),
             *("dram_active_pct", "nvlink_tx_bytes_per_s", "pcie_tx_bytes_per_s", "energy_mj"),
@@ -116,7 +113,8 @@ class ComparedRuns:
     """Runs read for a comparison, with all that does not depend on the baseline.
 
     Curves are drawn of the runs in `drawn`; `too_many` others have some too. `left_out` runs were too many to read.
-    `seeds` are those of the runs, where runs that differ in their seed alone count as one variant.
+    `seeds` are those of the runs, where runs that differ in their seed alone count as one variant. `disturbances` has
+    what disturbed each run of the user's that has ended, "" for nothing.
     """
 
     runs: tuple[StoredRun, ...] = ()
@@ -127,16 +125,16 @@ class ComparedRuns:
     left_out: int = 0
     seeds: tuple[int, ...] = ()
     sparks: Mapping[int, Sparks] = field(default_factory=dict)
+    disturbances: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantEquality:
-    """What the check of a variant against the baseline came to; `names` are both in a sentence."""
+    """What the check of a variant against the baseline came to; `name` is its name in a sentence."""
 
     name: str
-    baseline: str
     runs: tuple[int, ...]
-    found: Equality
+    equality: Equality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +145,7 @@ class Comparison:
     curves are drawn, by number.
     """
 
-    found: ComparedRuns = field(default_factory=ComparedRuns)
+    compared_runs: ComparedRuns = field(default_factory=ComparedRuns)
     baseline: int = 0
     margin_pct: float | None = None
     verdict: Verdict = field(default_factory=Verdict)
@@ -159,7 +157,7 @@ class Comparison:
     accuracy: tuple[str, ...] = ()
     table: CompareTable = field(default_factory=CompareTable)
     styles: Mapping[int, int] = field(default_factory=dict)
-    gallery: ChartGallery = field(default_factory=ChartGallery)
+    charts: tuple[Chart, ...] = ()
     scaling: tuple[ScalingView, ...] = ()
     why: tuple[WhyView, ...] = ()
     equality: tuple[VariantEquality, ...] = ()
@@ -167,15 +165,38 @@ class Comparison:
 
     @property
     def against(self) -> str:
-        """Return what was compared with what: `51 variants against Standard (3 runs) · lstm · all completed`."""
+        """Return what was compared with what: `51 variants against Standard (3 runs) · lstm · all completed`.
+
+        Where not all are ranked, it says how many are and what separates the others; and where they were measured.
+        """
         base = next((variant for variant in self.variants if variant.result.is_baseline), None)
         if base is None or len(self.variants) < 2:
             return self.alike
-        others, runs = len(self.variants) - 1, len(base.result.runs)
+        others, runs = len(self.variants) - 1, len(throughputs(base.result.runs))
         sides = f"{others} {units.plural('variant', others)} against {base.name} ({runs} {units.plural('run', runs)})"
-        other_work = sum(row.summary.other_work for row in self.table.variants)
-        work = f"{other_work} with other work, last" if other_work else ""
-        return " · ".join(filter(None, (sides, work, self.alike)))
+        return " · ".join(filter(None, (sides, *self._separation, self.origin, self.alike)))
+
+    @property
+    def _separation(self) -> tuple[str, ...]:
+        results = self.verdict.results
+        elsewhere = [other for other in results if other.decision == "different workloads" and not other.is_baseline]
+        counts = {
+            "with other work, last": sum(row.summary.other_work for row in self.table.variants),
+            "of other workloads": len(elsewhere),
+            "measured nothing": sum(result.throughput is None and result not in elsewhere for result in results),
+        }
+        apart = tuple(f"{count} {what}" for what, count in counts.items() if count)
+        return (f"{len(rank_results(results)) - 1} of them comparable", *apart) if apart else ()
+
+    @property
+    def origin(self) -> str:
+        """Return whose the figures are, where some are not this machine's: `measured on H200, not on this machine`."""
+        away = [row for row in self.rows if row.host or is_reference(row)]
+        if not away:
+            return ""
+        cards = sorted({short_gpu_name(name) for row in away for name in row.gpu_names})
+        runs = "measured" if len(away) == len(self.rows) else f"{len(away)} runs"
+        return f"{runs} on {join_with_and(cards or ['CPUs'])}, not on this machine"
 
     @property
     def alike(self) -> str:
@@ -185,11 +206,11 @@ class Comparison:
     @property
     def extent(self) -> str:
         """Return of how many variants and runs curves are drawn; "" of all."""
-        found = self.found
-        if not found.too_many:
+        compared_runs = self.compared_runs
+        if not compared_runs.too_many:
             return ""
-        drawn = sum(any(row.run in found.drawn for row in variant.result.runs) for variant in self.variants)
-        runs = f"{len(found.drawn)} of {len(found.drawn) + found.too_many} runs"
+        drawn = sum(any(row.run in compared_runs.drawn for row in variant.result.runs) for variant in self.variants)
+        runs = f"{len(compared_runs.drawn)} of {len(compared_runs.drawn) + compared_runs.too_many} runs"
         if drawn == len(self.variants):
             return f"Curves of {runs}, the first of each variant."
         return f"Curves of {drawn} of {len(self.variants)} variants, {runs}."
@@ -197,7 +218,7 @@ class Comparison:
     @property
     def rows(self) -> tuple[RunRow, ...]:
         """Return the rows of the runs, in their order."""
-        return tuple(run.row for run in self.found.runs)
+        return tuple(run.row for run in self.compared_runs.runs)
 
 
 def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> ComparedRuns:
@@ -207,6 +228,8 @@ def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> Compared
     runs = [run if run.row is row else replace(run, row=row) for run, row in zip(runs, joined, strict=True)]
     groups = group_by_variant([run.row for run in runs])
     drawable = {run.row.run for run in runs if len(run.blocks.steps) or any(len(one.t_ns) for one in run.samples)}
+    if len(drawable) > MAX_DRAWN:
+        groups = _by_rank(groups)
     drawn = [row.run for row in interleave_variants(groups) if row.run in drawable][:MAX_DRAWN]
     return ComparedRuns(
         runs=tuple(runs),
@@ -215,34 +238,21 @@ def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> Compared
         drawn=tuple(run.row.run for run in runs if run.row.run in drawn),
         too_many=len(drawable) - len(drawn),
         left_out=left_out,
-        sparks={run.row.run: _sparks(run) for run in runs},
+        sparks={run.row.run: run_sparks(run) for run in runs},
+        disturbances={
+            run.row.run: describe_disturbance(run)
+            for run in runs
+            if run.row.outcome is not None and not is_reference(run.row)
+        },
         seeds=tuple(sorted(seeds)) if any("seed" not in row.spec.variant for row in joined) else (),
     )
 
 
-_SPARK_POINTS = 24
-
-
-def _sparks(run: StoredRun) -> Sparks:
-    """Return the throughput and the power of a run's measured part, of its first GPU."""
-    gpus = stored_curves.gpu_samples(run)
-    return Sparks(
-        throughput=_spark(stored_curves.throughput_series(run), run),
-        power=_spark(stored_curves.telemetry_series(gpus[0], FIELDS["power_mw"]), run) if gpus else (),
-    )
-
-
-def _spark(series: TimeSeries, run: StoredRun) -> Spark:
-    """Return the means of so many parts of a series from the start of the measured part, from 0 to the highest."""
-    measured = run.blocks.measured
-    if run.measure_start_ns is None or not measured.any():
-        return ()
-    inside = (series.t_ns >= run.measure_start_ns) & (series.t_ns <= run.blocks.end_ns[measured][-1])
-    values = series.y[inside & np.isfinite(series.y)]
-    if values.size < 2 or not values.max() > 0:
-        return ()
-    parts = np.array_split(values, min(_SPARK_POINTS, values.size))
-    return tuple(float(part.mean() / values.max()) for part in parts)
+def _by_rank(groups: Sequence[tuple[RunRow, ...]]) -> list[tuple[RunRow, ...]]:
+    """Return variants of the default baseline's workload, the fastest first, then the others."""
+    baseline = default_baseline([row for group in groups for row in group])
+    base = next(group for group in groups if any(row.run == baseline for row in group))
+    return sorted(groups, key=lambda group: (not same_workload(group, base), -median(throughputs(group) or (0.0,))))
 
 
 _MANY_VARIANTS = 8
@@ -278,21 +288,22 @@ def _count_matched(variant: Sequence[RunRow], groups: Sequence[Sequence[RunRow]]
 
 
 def compare(
-    found: ComparedRuns, baseline: int, older: Sequence[StoredRun] = (), margin_pct: float | None = None
+    compared_runs: ComparedRuns, baseline: int, older: Sequence[StoredRun] = (), margin_pct: float | None = None
 ) -> Comparison:
     """Assemble a comparison; slow enough to belong off the GUI thread.
 
     `older` are earlier runs of the baseline's variant, to see whether it has drifted.
     """
-    rows = [run.row for run in found.runs]
+    rows = [run.row for run in compared_runs.runs]
     verdict = compute_verdict(rows, baseline, margin_pct)
-    variants = compared_variants(verdict, found.metrics)
+    variants = compared_variants(verdict, compared_runs.metrics)
     why_baseline = _baseline_note(rows, baseline)
-    drawn_styles = {run: found.styles[run] for run in found.drawn}
-    equality, accuracy = _compared_equality(verdict.results, found.runs), tuple(_accuracy_notes(found, baseline))
-    warnings = [*_equality_warnings(equality), *comparison_warnings(found.runs, older, baseline)]
+    drawn_styles = {run: compared_runs.styles[run] for run in compared_runs.drawn}
+    equality = _compared_equality(verdict.results, compared_runs.runs)
+    accuracy = tuple(_accuracy_notes(compared_runs, baseline))
+    warnings = [*_equality_warnings(equality), *comparison_warnings(compared_runs.runs, older, baseline)]
     return Comparison(
-        found=found,
+        compared_runs=compared_runs,
         baseline=baseline,
         margin_pct=margin_pct,
         verdict=verdict,
@@ -303,17 +314,19 @@ def compare(
         baseline_note=why_baseline,
         notes=(
             *filter(None, [why_baseline]),
-            *_seed_notes(found),
-            *_omission_notes(found),
-            *_unmeasured_notes(found),
+            *_seed_notes(compared_runs),
+            *_omission_notes(compared_runs),
+            *_unmeasured_notes(compared_runs),
             *accuracy,
         ),
         accuracy=accuracy,
-        table=compare_table(variants, found.metrics, _curve_looks(found), baseline, found.sparks),
+        table=compare_table(
+            variants, compared_runs.metrics, _curve_looks(compared_runs), baseline, compared_runs.sparks
+        ),
         styles=drawn_styles,
-        gallery=chart_gallery(found.runs, verdict, found.styles),
-        scaling=tuple(scaling_views(found.runs)),
-        why=why_views(found.runs, verdict),
+        charts=draw_charts(compared_runs.runs, verdict, compared_runs.styles),
+        scaling=tuple(scaling_views(compared_runs.runs)),
+        why=why_views(compared_runs.runs, verdict),
         equality=equality,
     )
 
@@ -321,29 +334,26 @@ def compare(
 _EQUALITY = "equality"
 """The key of the warning that variants compute something else, and of the notes on the others."""
 
-_MAX_NAMED = 4
-"""Variants that are named."""
 _STATE_TEXTS: dict[State, str] = {"same": "the same", "differs": "not the same", "not comparable": "not compared"}
 
 
 def _compared_equality(results: Sequence[VariantResult], runs: Sequence[StoredRun]) -> tuple[VariantEquality, ...]:
     """Return the checks of a comparison's variants against its baseline, those that were made."""
-    known = known_checks(runs)
+    checks = known_checks(runs)
     baseline = next((result for result in results if result.is_baseline), None)
-    if not known or baseline is None:
+    if not checks or baseline is None:
         return ()
-    spec, names = baseline.runs[0].spec, variant_names([each.runs[0].spec for each in results], in_sentence=True)
+    spec, names = baseline.runs[0].spec, variant_names([result.runs[0].spec for result in results], in_sentence=True)
     named = dict(zip(map(id, results), names, strict=True))
-    checked = [(each, find_equality(each.runs[0].spec, spec, known)) for each in results if each is not baseline]
+    checked = [(other, find_equality(other.runs[0].spec, spec, checks)) for other in results if other is not baseline]
     return tuple(
         VariantEquality(
-            name=named[id(each)],
-            baseline=named[id(baseline)],
-            runs=tuple(row.run for row in each.runs),
-            found=found,
+            name=shorten_name(named[id(result)]),
+            runs=tuple(row.run for row in result.runs),
+            equality=equality,
         )
-        for each, found in checked
-        if found is not None
+        for result, equality in checked
+        if equality is not None
     )
 
 
@@ -351,16 +361,16 @@ def _equality_warnings(checked: Sequence[VariantEquality]) -> list[ComparisonWar
     """Return a warning for each variant that computes something else, and notes on the others."""
     differing = [
         _equality_warning(
-            [each],
-            f"{_capital(each.name)} does not compute the same as {each.baseline}: {describe_excess(each.found)}.",
+            [check],
+            f"{_capital(check.name)} does not compute the same as the baseline: {describe_excess(check.equality)}.",
             is_note=False,
         )
-        for each in checked
-        if each.found.state == "differs"
+        for check in checked
+        if check.equality.state == "differs"
     ]
-    same = [each for each in checked if each.found.state == "same"]
-    reasons = dict.fromkeys(each.found.reason for each in checked if each.found.state == "not comparable")
-    unknown = [[each for each in checked if each.found.reason == reason] for reason in reasons]
+    same = [check for check in checked if check.equality.state == "same"]
+    reasons = dict.fromkeys(check.equality.reason for check in checked if check.equality.state == "not comparable")
+    unknown = [[check for check in checked if check.equality.reason == reason] for reason in reasons]
     return [
         *differing,
         *([_equality_warning(same, _describe_same(same))] if same else []),
@@ -369,22 +379,21 @@ def _equality_warnings(checked: Sequence[VariantEquality]) -> list[ComparisonWar
 
 
 def _equality_warning(alike: Sequence[VariantEquality], sentence: str, *, is_note: bool = True) -> ComparisonWarning:
-    values = {run: _STATE_TEXTS[each.found.state] for each in alike for run in each.runs}
+    values = {run: _STATE_TEXTS[check.equality.state] for check in alike for run in check.runs}
     return ComparisonWarning(key=_EQUALITY, sentence=sentence, values=values, severity="note" if is_note else "warning")
 
 
 def _describe_same(same: Sequence[VariantEquality]) -> str:
     verb = "computes" if len(same) == 1 else "compute"
-    within = describe_differences(largest_of([each.found for each in same]))
-    names = _capital(name_few([each.name for each in same], _MAX_NAMED))
-    return f"{names} {verb} the same as {same[0].baseline}: {within}."
+    within = describe_differences(largest_of([check.equality for check in same]))
+    names = _capital(name_few([check.name for check in same]))
+    return f"{names} {verb} the same as the baseline: {within}."
 
 
 def _describe_unknown(alike: Sequence[VariantEquality]) -> str:
     verb = "computes" if len(alike) == 1 else "compute"
-    first = alike[0]
-    names = name_few([each.name for each in alike], _MAX_NAMED)
-    return f"Not checked whether {names} {verb} the same as {first.baseline}: {first.found.reason}."
+    names, reason = name_few([check.name for check in alike]), units.sentence(alike[0].equality.reason or "")
+    return f"Not checked whether {names} {verb} the same as the baseline. {reason}"
 
 
 def _capital(name: str) -> str:
@@ -395,16 +404,17 @@ _MAX_SEEDS = 5
 """Seeds that are named in a note."""
 
 
-def _curve_looks(found: ComparedRuns) -> dict[int, CurveLook]:
+def _curve_looks(compared_runs: ComparedRuns) -> dict[int, CurveLook]:
     """Return how the curves of the runs that are drawn look, by number."""
-    groups = curve_groups([run.row for run in found.runs], found.drawn, found.styles)
-    return {run: CurveLook(found.styles[run], group.mark) for group in groups for run in group.runs}
+    groups = curve_groups([run.row for run in compared_runs.runs], compared_runs.drawn, compared_runs.styles)
+    return {run: CurveLook(compared_runs.styles[run], group.mark) for group in groups for run in group.runs}
 
 
-def comparison_curves(found: ComparedRuns, align: Alignment) -> CompareCurves:
+def comparison_curves(compared_runs: ComparedRuns, align: Alignment) -> CompareCurves:
     """Return the curves of the runs that are drawn."""
-    groups = curve_groups([run.row for run in found.runs], found.drawn, found.styles)
-    return compare_curves([run for run in found.runs if run.row.run in found.drawn], groups, found.styles, align)
+    groups = curve_groups([run.row for run in compared_runs.runs], compared_runs.drawn, compared_runs.styles)
+    runs = [run for run in compared_runs.runs if run.row.run in compared_runs.drawn]
+    return compare_curves(runs, groups, compared_runs.styles, align)
 
 
 _REPEATED = f"the first variant with {MIN_REPEATS} runs, since fewer have no interval"
@@ -423,42 +433,46 @@ def _baseline_note(rows: Sequence[RunRow], baseline: int) -> str:
     return f"The baseline is {name}: {why}. You can choose another."
 
 
-def _seed_notes(found: ComparedRuns) -> list[str]:
-    if not found.seeds:
+def _seed_notes(compared_runs: ComparedRuns) -> list[str]:
+    if not compared_runs.seeds:
         return []
-    few = len(found.seeds) <= _MAX_SEEDS
-    named = join_with_and(list(map(str, found.seeds))) if few else f"{len(found.seeds)} seeds"
+    few = len(compared_runs.seeds) <= _MAX_SEEDS
+    named = join_with_and(list(map(str, compared_runs.seeds))) if few else f"{len(compared_runs.seeds)} seeds"
     return [f"Runs that differ in their seed alone ({named}) are repeats of one variant."]
 
 
-def _omission_notes(found: ComparedRuns) -> list[str]:
+def _omission_notes(compared_runs: ComparedRuns) -> list[str]:
     """Return what is left out of the choice, and where."""
     sentences = []
-    if found.too_many:
-        drawn = len(found.drawn)
+    if compared_runs.too_many:
+        drawn = len(compared_runs.drawn)
         sentences.append(
-            f"The plots show {drawn} of {drawn + found.too_many} runs, the first ones of every variant; "
-            "the table and the verdict use all."
+            f"The plots show {drawn} of {drawn + compared_runs.too_many} runs, the first ones of every variant. "
+            "The table and the verdict use all."
         )
-    if found.left_out:
-        runs = "chosen run is" if found.left_out == 1 else "chosen runs are"
-        sentences.append(f"{found.left_out:,} {runs} left out: at most {MAX_COMPARED} are compared at once.")
+    if compared_runs.left_out:
+        runs = "chosen run is" if compared_runs.left_out == 1 else "chosen runs are"
+        sentences.append(f"{compared_runs.left_out:,} {runs} left out: at most {MAX_COMPARED} are compared at once.")
     return sentences
 
 
-def _unmeasured_notes(found: ComparedRuns) -> list[str]:
+def _unmeasured_notes(compared_runs: ComparedRuns) -> list[str]:
     """Return which runs never measured, or not to an end, and why; and where the curves of one of them begin."""
-    without = [run.row for run in found.runs if run.measure_start_ns is None]
-    cut_off = [run.row for run in found.runs if run.measure_start_ns is not None and _has_no_result(run.row)]
-    sentences = [*_describe_unmeasured(without, "never reached"), *_describe_unmeasured(cut_off, "did not get through")]
-    if any(row.run in found.drawn for row in without):
+    rows = [run.row for run in compared_runs.runs]
+    without = [run.row for run in compared_runs.runs if run.measure_start_ns is None]
+    cut_off = [run.row for run in compared_runs.runs if run.measure_start_ns is not None and _has_no_result(run.row)]
+    sentences = [
+        *_describe_unmeasured(rows, without, "never reached"),
+        *_describe_unmeasured(rows, cut_off, "did not get through"),
+    ]
+    if any(row.run in compared_runs.drawn for row in without):
         sentences.append("Without a measured part, time zero is the start of the run.")
     return sentences
 
 
-def _accuracy_notes(found: ComparedRuns, baseline: int) -> list[str]:
+def _accuracy_notes(compared_runs: ComparedRuns, baseline: int) -> list[str]:
     """Return of each training with several seeds how its accuracy lies to that of the baseline's."""
-    groups = group_by_training([run.header for run in found.runs])
+    groups = group_by_training([run.header for run in compared_runs.runs])
     base = next((group for group in groups if any(run.row.run == baseline for run in group)), ())
     others = [group for group in groups if group is not base and len(group) >= MIN_REPEATS]
     if len(base) < MIN_REPEATS:
@@ -482,26 +496,32 @@ def _has_no_result(row: RunRow) -> bool:
     return row.outcome is not None and row.outcome.name not in ("completed", "stopped")
 
 
-def _describe_unmeasured(rows: Sequence[RunRow], how_far: str) -> list[str]:
+def _describe_unmeasured(among: Sequence[RunRow], rows: Sequence[RunRow], how_far: str) -> list[str]:
     """Return a sentence for each group of runs that ended alike."""
     return [
-        f"{format_run_numbers([row.run for row in alike]).capitalize()} ({word}) {how_far}"
+        f"{_capital(name_runs([row.run for row in alike], among))} ({word}) {how_far}"
         f" {'its' if len(alike) == 1 else 'their'} measured part. {reason}".rstrip()
         for (word, reason), alike in group_by_ending(rows).items()
     ]
 
 
 _SIGNS: dict[Severity, str] = {"warning": "▲", "note": "·"}
+_MOST_VALUES = 10
+"""Of a warning that are listed with their runs."""
 _MISMATCH_NOTE = "So the verdict is about what ran, not what was requested."
 """The consequence of runs that did not run as requested."""
 
 
 class HeaderLine(NamedTuple):
-    """A warning or note; `interleave` has a run of each variant that should be measured interleaved, if any should."""
+    """A warning or note, with the values of its runs by number.
+
+    `interleave` has a run of each variant that should be measured interleaved, if any should.
+    """
 
     text: str
     severity: Severity
     interleave: tuple[int, ...] = ()
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -520,7 +540,10 @@ class ComparisonHeader:
 def comparison_header(comparison: Comparison) -> ComparisonHeader:
     """Return the text above the table of a comparison."""
     others = [warning.sentence for warning in comparison.warnings if warning.key != EVIDENCE]
-    warnings = [HeaderLine(_warning_line(each), each.severity, each.interleave) for each in comparison.warnings]
+    warnings = [
+        HeaderLine(_warning_line(warning), warning.severity, warning.interleave, _values_by_run(warning.values))
+        for warning in comparison.warnings
+    ]
     notes = [HeaderLine(note, "note") for note in comparison.notes]
     return ComparisonHeader(
         method=comparison.method,
@@ -528,6 +551,14 @@ def comparison_header(comparison: Comparison) -> ComparisonHeader:
         # The verdict says already what the warning about evidence does.
         clipboard_text="\n".join([comparison.verdict.text, *others]),
     )
+
+
+def _values_by_run(values: Mapping[int, str]) -> str:
+    """Return values with the numbers of their runs, a line each."""
+    lines = [
+        f"{format_run_numbers(runs).capitalize()}: {value}" for value, runs in runs_by_value(values).items() if value
+    ]
+    return "\n".join([*lines[:_MOST_VALUES], *(["…"] if len(lines) > _MOST_VALUES else [])])
 
 
 def _warning_line(warning: ComparisonWarning) -> str:

@@ -21,9 +21,16 @@ from app.fields import DeviceKind, Field, plotted_fields
 from app.records import Floats, Ints, RunRow, StoredRun
 from app.viewmodels.format import cells
 from app.viewmodels.format.naming import variant_names
-from app.viewmodels.plot import stored_curves
 from app.viewmodels.plot.model import Band, Curve, Panel, Points, Span
-from app.viewmodels.plot.panels import PERCENT_RANGE
+from app.viewmodels.plot.panels import (
+    PERCENT_RANGE,
+    accuracy_series,
+    gpu_samples,
+    host_samples,
+    loss_series,
+    telemetry_series,
+    throughput_series,
+)
 
 Alignment = Literal["time", "steps", "examples"]
 ALIGNMENTS: tuple[Alignment, ...] = ("time", "steps", "examples")
@@ -56,7 +63,7 @@ class CurveGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareCurves:
-    """The panels, each with a curve per run; `measured` is the range to show first, `whole` the full one.
+    """The panels, each with a curve per run; `measured` is the range to show first, `full_range` the full one.
 
     `means` are the same panels with a curve per variant, none where no variant has two runs.
     """
@@ -67,20 +74,20 @@ class CompareCurves:
     means: tuple[Panel, ...] = ()
     bands: tuple[Band, ...] = ()
     measured: Span = (0.0, 1.0)
-    whole: Span = (0.0, 1.0)
+    full_range: Span = (0.0, 1.0)
 
 
 def curve_groups(rows: Sequence[RunRow], drawn: Collection[int], styles: Mapping[int, int]) -> tuple[CurveGroup, ...]:
     """Return the variants of which runs are drawn; runs of one variant alone are told apart like variants."""
     variants = group_by_variant(rows)
     names = variant_names([group[0].spec for group in variants])
-    shown = [tuple(row.run for row in group if row.run in drawn) for group in variants]
-    found = [(name, runs) for name, runs in zip(names, shown, strict=True) if runs]
+    drawn_runs = [tuple(row.run for row in group if row.run in drawn) for group in variants]
+    named_runs = [(name, runs) for name, runs in zip(names, drawn_runs, strict=True) if runs]
     if len(variants) == 1:
-        found = [(f"Run {run}", (run,)) for run in shown[0]]
+        named_runs = [(f"Run {run}", (run,)) for run in drawn_runs[0]]
     return tuple(
-        CurveGroup(name=name, mark=mark if len(found) > 1 else "", runs=runs, style=styles[runs[0]])
-        for (name, runs), mark in zip(found, _MARKS, strict=False)
+        CurveGroup(name=name, mark=mark if len(named_runs) > 1 else "", runs=runs, style=styles[runs[0]])
+        for (name, runs), mark in zip(named_runs, _MARKS, strict=False)
     )
 
 
@@ -89,19 +96,19 @@ def compare_curves(
 ) -> CompareCurves:
     """Return the curves of these runs; slow enough to belong off the GUI thread."""
     panels = tuple(_panels(runs, _CurveBuilder(align, styles, {run: group for group in groups for run in group.runs})))
-    whole = _full_span(panels)
+    full_range = start, end = _full_span(panels)
     length = max((_measured_length(run, align) for run in runs), default=0.0)
-    bands = (Band("before", whole[0], 0.0), Band("measure", 0.0, length, strong=True), Band("after", length, whole[1]))
+    bands = (Band("before", start, 0.0), Band("measure", 0.0, length, strong=True), Band("after", length, end))
     return CompareCurves(
         align=align,
         groups=tuple(groups),
         panels=panels,
         means=mean_panels(panels, groups) if any(len(group.runs) > 1 for group in groups) else (),
         bands=tuple(band for band in bands if length and band.start < band.end),
-        measured=(max(-_MARGIN_BEFORE * length, whole[0]), min((1 + _MARGIN_AFTER) * length, whole[1]))
+        measured=(max(-_MARGIN_BEFORE * length, start), min((1 + _MARGIN_AFTER) * length, end))
         if length
-        else whole,
-        whole=whole,
+        else full_range,
+        full_range=full_range,
     )
 
 
@@ -124,9 +131,9 @@ def _group_curves(panel: Panel, groups: Sequence[CurveGroup]) -> Iterator[Curve]
         if not curves:
             continue
         count = f" · mean of {len(curves)} runs" if len(curves) > 1 else ""
-        found = mean_and_range([curve.source.points() for curve in curves], _MEAN_POINTS)
-        if found is not None:
-            x, mean, low, high = found
+        mean_range = mean_and_range([curve.source.points() for curve in curves], _MEAN_POINTS)
+        if mean_range is not None:
+            x, mean, low, high = mean_range
             yield replace(
                 curves[0],
                 key=str(group.runs[0]),
@@ -164,13 +171,13 @@ def _with_short_title(panel: Panel) -> Panel:
     return replace(panel, title=panel.unit, unit="") if crowded else replace(panel, title=title)
 
 
-def format_position(align: Alignment, x: float, shown: float) -> str:
+def format_position(align: Alignment, x: float, visible_length: float) -> str:
     """Return a position on the axis as text: `0:12.3`, `step 1,024`, `65,536 examples`.
 
-    `shown` is the length of the axis in view.
+    `visible_length` is the length of the axis in view.
     """
     if align == "time":
-        return units.instant(x, shown)
+        return units.instant(x, visible_length)
     return f"step {x:,.0f}" if align == "steps" else f"{x:,.0f} examples"
 
 
@@ -197,7 +204,6 @@ class _CurveBuilder:
             source=Points(x, y),
             scale=scale,
             mark=group.mark,
-            end_name=group.name if group.mark else "",
         )
 
     def _x(self, run: StoredRun, t_ns: Ints) -> Floats:
@@ -230,8 +236,8 @@ def _highest(panel: Panel, span: Span) -> float:
 
 
 def _panels(runs: Sequence[StoredRun], builder: _CurveBuilder) -> list[Panel]:
-    on_gpu = [run for run in runs if stored_curves.gpu_samples(run)]
-    on_cpu = [run for run in runs if not stored_curves.gpu_samples(run)]
+    on_gpu = [run for run in runs if gpu_samples(run)]
+    on_cpu = [run for run in runs if not gpu_samples(run)]
     rate_units = {units.rate_unit(cells.example_word(run.row.spec)) for run in runs}
     rate_unit = rate_units.pop() if len(rate_units) == 1 else "examples/s"
 
@@ -239,24 +245,24 @@ def _panels(runs: Sequence[StoredRun], builder: _CurveBuilder) -> list[Panel]:
         return _panel(key, title, unit, [builder.curve(run, series(run)) for run in runs])
 
     panels = [
-        block_panel("throughput", "Throughput", rate_unit, stored_curves.throughput_series),
+        block_panel("throughput", "Throughput", rate_unit, throughput_series),
         *(_telemetry("gpu", field, on_gpu, builder) for field in plotted_fields("compare", "gpu")),
         *(_telemetry("host", field, on_cpu, builder) for field in plotted_fields("compare", "host")),
-        block_panel("loss", "Loss", "", stored_curves.loss_series),
-        block_panel("accuracy", "Accuracy", "%", stored_curves.accuracy_series),
+        block_panel("loss", "Loss", "", loss_series),
+        block_panel("accuracy", "Accuracy", "%", accuracy_series),
     ]
-    return [each for each in panels if each is not None]
+    return [panel for panel in panels if panel is not None]
 
 
 def _telemetry(kind: DeviceKind, field: Field, runs: Sequence[StoredRun], builder: _CurveBuilder) -> Panel | None:
     """Return one field of all these runs; GPUs of one run become one curve, and the title says how."""
-    several = any(len(stored_curves.gpu_samples(run)) > 1 for run in runs)
+    several = any(len(gpu_samples(run)) > 1 for run in runs)
     label = field.label_on(kind)
     title = f"{label}, {_REDUCTION_NAMES[field.combination]} of a run's GPUs" if several else label
     curves = []
     for run in runs:
-        devices = stored_curves.gpu_samples(run) or stored_curves.host_samples(run)
-        series = [stored_curves.telemetry_series(device, field) for device in devices]
+        devices = gpu_samples(run) or host_samples(run)
+        series = [telemetry_series(device, field) for device in devices]
         combined = series[0] if len(series) == 1 else combine(series, field.combination)
         curves.append(builder.curve(run, combined, field.scale))
     return _panel(f"{'gpu' if kind == 'gpu' else 'cpu'} {field.name}", title, field.display_unit, curves)

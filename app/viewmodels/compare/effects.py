@@ -17,8 +17,8 @@ EFFECTS_TITLE = "What each setting does by itself"
 def effects_method(effects: Sequence[Effect]) -> str:
     """Return what the rows are, as a sentence."""
     has_intervals = any(effect.ratio.interval for effect in effects)
-    how = ", with intervals over processes that hold together with those of the variants" if has_intervals else ""
-    return f"Geometric mean of the speed-up over pairs of variants that differ in this setting alone{how}."
+    how = " Intervals are over processes and hold together with those of the variants." if has_intervals else ""
+    return f"Geometric mean of the speed-up over pairs of variants that differ in this setting alone.{how}"
 
 
 def effects_table(effects: Sequence[Effect]) -> TextTable:

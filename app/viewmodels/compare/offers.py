@@ -51,8 +51,8 @@ def compare_offers(
 def experiment_choices(experiments: Sequence[StoredExperiment]) -> tuple[tuple[int, str], ...]:
     """Return the newest experiments to choose from, each by its number with its label."""
     return tuple(
-        (each.experiment, f"{each.experiment}  {each.name} · {format_run_count(len(each.runs))}")
-        for each in experiments[:_MOST_CHOICES]
+        (stored.experiment, f"{stored.experiment}  {stored.name} · {format_run_count(len(stored.runs))}")
+        for stored in experiments[:_MOST_CHOICES]
     )
 
 
@@ -86,13 +86,12 @@ def _last_variants(latest: Sequence[RunRow]) -> Iterator[Offer]:
 
 
 def _last_experiment(experiments: Sequence[StoredExperiment], reference: Collection[int]) -> Iterator[Offer]:
-    user_experiments = (found for found in experiments if len(found.runs) > 1 and found.runs[0] not in reference)
-    for found in user_experiments:
+    for last in (last for last in experiments if len(last.runs) > 1 and last.runs[0] not in reference):
         yield Offer(
             action="article",
             title="The last experiment",
-            detail=f"{found.name} · {format_run_count(len(found.runs))} · {units.local_time(found.created_utc_ns)}",
-            runs=found.runs,
+            detail=f"{last.name} · {format_run_count(len(last.runs))} · {units.local_time(last.created_utc_ns)}",
+            runs=last.runs,
         )
         return
 

@@ -12,11 +12,15 @@ from app.viewmodels.format.ratios import CI
 from workloads.protocol import RunSpec, Value
 
 _KINDS = {"strong": "the same global batch", "weak": "the same batch a GPU"}
+_COMPUTING = {
+    "strong": "in kernels: smaller batches use a GPU less well",
+    "weak": "in kernels: the same work took longer",
+}
 _FEW = 4
 """Pairs that are drawn in a report of a comparison."""
 NO_SCALING_PAIRS = (
-    "Among these runs no two differ in their GPUs alone, at the same global batch or at the same batch a GPU; "
-    "run one variant on one GPU and on two."
+    "No two of these runs differ in their GPUs alone, at the same global batch or the same batch a GPU. "
+    "Run one variant on one GPU and on two."
 )
 
 
@@ -28,7 +32,7 @@ class ScalingView:
     apart.
     """
 
-    found: Scaling
+    scaling: Scaling
     title: str
     variant: str
     efficiency: str
@@ -56,10 +60,10 @@ def worst_pairs(views: Sequence[ScalingView]) -> list[ScalingView]:
     if len(views) <= _FEW:
         return list(views)
     worst: dict[str, ScalingView] = {}
-    for view in sorted(views, key=lambda view: view.found.efficiency.value):
+    for view in sorted(views, key=lambda view: view.scaling.efficiency.value):
         worst.setdefault(view.variant, view)
     few = list(worst.values())[:_FEW]
-    return [view for view in views if any(view is each for each in few)]
+    return [view for view in views if any(view is other for other in few)]
 
 
 def _common_spec(pair: Scaling) -> RunSpec:
@@ -69,86 +73,69 @@ def _common_spec(pair: Scaling) -> RunSpec:
     return RunSpec(workload=spec.workload, variant={**spec.variant, **same})
 
 
-def _view(found: Scaling, variant: str, among_others: bool) -> ScalingView:
-    few, many = found.few, found.many
+def _view(scaling: Scaling, variant: str, among_others: bool) -> ScalingView:
+    few, many = scaling.few, scaling.many
     prefix = f"{variant}, " if among_others else ""
     names = tuple(f"{gpus_label(side.gpus)}, batch {side.batch_size:,}" for side in (few, many))
     return ScalingView(
-        found=found,
-        title=f"{prefix}{few.gpus} to {many.gpus} GPUs, {_KINDS[found.kind]} ({found.kind} scaling)",
+        scaling=scaling,
+        title=f"{prefix}{few.gpus} to {many.gpus} GPUs, {_KINDS[scaling.kind]} ({scaling.kind} scaling)",
         variant=variant,
-        efficiency=units.percent(100 * found.efficiency.value, 1),
-        interval=_interval(found),
-        speedup=units.ratio(found.speedup.value),
-        cause=describe_cause(found),
+        efficiency=units.percent(100 * scaling.efficiency.value, 1),
+        interval=_interval(scaling),
+        speedup=units.ratio(scaling.speedup.value),
+        cause=describe_cause(scaling),
         sides=(names[0], names[1]),
         rows=tuple(_rows(few, many)),
     )
 
 
-def _interval(found: Scaling) -> str:
-    if found.efficiency.interval is None:
+def _interval(scaling: Scaling) -> str:
+    if scaling.efficiency.interval is None:
         return f"no interval: each side needs {MIN_REPEATS} runs or more"
-    low, high = found.efficiency.interval
-    family = f", {found.comparisons} comparisons together" if found.comparisons > 1 else ""
+    low, high = scaling.efficiency.interval
+    family = f", {scaling.comparisons} comparisons together" if scaling.comparisons > 1 else ""
     return f"{CI} {units.quantity(units.span(f'{100 * low:.1f}', f'{100 * high:.1f}'), '%')}{family}"
 
 
-def describe_cause(found: Scaling) -> str:
-    """Return why scaling is not better, in one sentence."""
-    if found.cause == "nothing lost":
+def describe_cause(scaling: Scaling) -> str:
+    """Return why scaling is not better, in a sentence or two."""
+    if scaling.cause == "nothing lost":
         return "Nothing is lost beyond what runs differ by anyway."
-    if found.cause == "trace does not fit":
-        return _describe_misfit(found)
-    if found.lost is None:
-        return "Why is not known: one side has no trace; run both again with evidence “Graph and trace”."
-    too_long = f"the {units.milliseconds(found.lost.step_ms)} that a step takes too long"
+    if scaling.cause == "trace does not fit":
+        return _describe_misfit(scaling)
+    if scaling.lost is None:
+        return "Why is not known: one side has no trace. Run both again with evidence “Graph and trace”."
+    too_long = f"a step takes {units.milliseconds(scaling.lost.step_ms)} too long"
     reasons = {
-        "data": (found.lost_data_ms, "waiting for training data from the host"),
-        "communication": (found.lost.communication_ms, "exchanging gradients while nothing is computed"),
-        "launching": (found.lost.idle_ms, _launching(found.many)),
-        "imbalance": (found.many.straggler_ms or 0.0, _imbalance(found.many)),
-        "computing": (found.lost.compute_ms, _computing(found)),
+        "data": (scaling.lost_data_ms, "waiting for training data from the host"),
+        "communication": (scaling.lost.communication_ms, "exchanging gradients while nothing is computed"),
+        "launching": (scaling.lost.idle_ms, "while GPUs wait for the host. A larger batch or XLA gives it time"),
+        "imbalance": (scaling.many.straggler_ms or 0.0, _imbalance(scaling.many)),
+        "computing": (scaling.lost.compute_ms, _COMPUTING[scaling.kind]),
     }
-    if found.cause not in reasons:
-        return f"The cause is not known: no single part makes up most of {too_long}."
-    part_ms, reason = reasons[found.cause]
-    what = "computing itself" if found.cause == "computing" else found.cause
-    return f"Most likely {what}: {_share_of_loss(part_ms, found.lost.step_ms, too_long)} are {reason}."
+    if scaling.cause not in reasons:
+        return f"The cause is not known: {too_long}, and no single part makes up most of that."
+    part_ms, reason = reasons[scaling.cause]
+    what = "computing itself" if scaling.cause == "computing" else scaling.cause
+    # Where other parts are shorter than in an ideal step, one may be more than all that is lost.
+    share = f"{units.milliseconds(part_ms)} of that" if part_ms <= scaling.lost.step_ms else "all of that"
+    saved = f" Other parts save {units.milliseconds(part_ms - scaling.lost.step_ms)}." if share == "all of that" else ""
+    return f"Most likely {what}: {too_long}, {share} {reason}.{saved}"
 
 
-def _share_of_loss(part_ms: float, lost_ms: float, too_long: str) -> str:
-    """Return a part of what is lost; where other parts are shorter than in an ideal step, it may be more than all."""
-    if part_ms <= lost_ms:
-        return f"{units.milliseconds(part_ms)} of {too_long}"
-    return f"all of {too_long}, and {units.milliseconds(part_ms - lost_ms)} that other parts save,"
-
-
-def _describe_misfit(found: Scaling) -> str:
-    side = found.few if found.few.parts is None else found.many
+def _describe_misfit(scaling: Scaling) -> str:
+    side = scaling.few if scaling.few.parts is None else scaling.many
     busy_ms, step_ms = side.traced.busy_ms if side.traced else None, side.step_ms
     return (
         f"Why is not known: by the trace on {gpus_label(side.gpus)} kernels run for {units.milliseconds(busy_ms)} a "
-        f"step, longer than the measured step of {units.milliseconds(step_ms)}; run that side again."
-    )
-
-
-def _launching(many: GpuCountResult) -> str:
-    count = f"{many.traced.kernels if many.traced else 0:,.0f}"
-    return (
-        f"between kernels ({count} a step, {_micro(many.gap_us)} apart), "
-        "while GPUs wait for the host; a larger batch or XLA gives it time"
+        f"step, longer than the measured step of {units.milliseconds(step_ms)}. Run that side again."
     )
 
 
 def _imbalance(many: GpuCountResult) -> str:
     longer = units.percent(100 * (many.imbalance or 0.0), 1)
     return f"due to the slowest GPU, which computes {longer} longer"
-
-
-def _computing(found: Scaling) -> str:
-    why = "smaller batches use a GPU less well" if found.kind == "strong" else "the same work took longer"
-    return f"in kernels: {why}"
 
 
 def _rows(few: GpuCountResult, many: GpuCountResult) -> list[tuple[str, str, str]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -35,8 +36,8 @@ from app.viewmodels.format.environment import (
     format_values_by_run,
 )
 from app.viewmodels.format.naming import variant_names
-from app.viewmodels.format.sentences import format_run_numbers, name_few
-from workloads.catalog import FRAMEWORK, ONEDNN_KEY
+from app.viewmodels.format.sentences import name_few, name_runs, shorten_name
+from workloads.catalog import FRAMEWORKS, ONEDNN_KEY
 from workloads.protocol import Value
 
 Severity = Literal["warning", "note"]
@@ -50,6 +51,12 @@ _MINOR_KEYS = MINOR_VARIABLE_KEYS | {"os", "kernel", "python", "numpy", "memory_
 _PLURAL_KEYS = ("gpus_present", "cpu_count", "cpu_affinity")
 """Environment keys with a label in the plural."""
 _HASH_DIGITS = 7
+_CONSEQUENCES: Mapping[Severity, str] = {
+    "warning": "A difference in speed may come from that.",
+    "note": "No difference in speed is expected from that.",
+}
+_VALUES_CHARS = 100
+"""Of values that a sentence lists with their runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +65,7 @@ class ComparisonWarning:
 
     Attributes:
         key: What it is about, one word or two.
-        sentence: The reason, with what to do.
+        sentence: The reason, with what follows for the figures and what to do; runs are named by their variants.
         values: What each run it concerns has, by run number.
         severity: How much it matters.
         possible_pct: How much of a difference in speed it may explain, in percent; None if that has no known limit.
@@ -73,14 +80,25 @@ class ComparisonWarning:
     interleave: tuple[int, ...] = ()
 
 
+def where(runs: Collection[int], among: Sequence[StoredRun]) -> str:
+    """Return runs by the variants that they are of."""
+    return name_runs(runs, [run.row for run in among])
+
+
 def describe_difference(
-    key: str, name: str, values: Mapping[int, str], severity: Severity = "warning"
+    key: str, name: str, values: Mapping[int, str], among: Sequence[StoredRun], severity: Severity = "warning"
 ) -> ComparisonWarning:
-    """Return a warning that something differs between runs."""
+    """Return a warning that something differs between runs; of values too long for a sentence, how many there are."""
     verb = "differ" if key in _PLURAL_KEYS else "differs"
-    return ComparisonWarning(
-        key=key, sentence=f"{name} {verb}: {format_values_by_run(values)}.", values=values, severity=severity
-    )
+    sentence = f"{name} {verb}: {_name_values(values, among)}. {_CONSEQUENCES[severity]}"
+    return ComparisonWarning(key=key, sentence=sentence, values=values, severity=severity)
+
+
+def _name_values(values: Mapping[int, str], among: Sequence[StoredRun]) -> str:
+    named = format_values_by_run(values, partial(where, among=among))
+    if len(named) <= _VALUES_CHARS and "GPU-" not in named:
+        return named
+    return f"{len(set(values.values()))} values in {where(values, among)}"
 
 
 def environment_warnings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
@@ -91,11 +109,11 @@ def environment_warnings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     omitted = {GPUS_USED_KEY, COMMIT_KEY, SOURCES_KEY, *([_VERSION_KEY] if has_warning else [])}
     omitted |= {"gpus_present"} if hosts else set()  # other hosts have other GPUs
     differing = (item for item in differing_environment(runs).items() if item[0] not in omitted)
-    found = [
-        describe_difference(key, environment_label(key), values, "note" if _is_minor(runs, key) else "warning")
+    differences = [
+        describe_difference(key, environment_label(key), values, runs, "note" if _is_minor(runs, key) else "warning")
         for key, values in differing
     ]
-    return [*hosts, *code, *found]
+    return [*hosts, *code, *differences]
 
 
 def host_warnings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
@@ -105,8 +123,8 @@ def host_warnings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         return []
     names = {run.row.run: run.environment.get(HOST_KEY, THIS_MACHINE) for run in runs}
     sentence = (
-        f"The host differs: {format_values_by_run(names)}. Even with the same kind of GPU, its processor, driver, "
-        "cooling and other users may explain a difference; compare variants on one host."
+        f"The host differs: {_name_values(names, runs)}. Its processor, driver, cooling and users may explain a "
+        "difference, even with the same kind of GPU. Compare variants on one host."
     )
     return [ComparisonWarning(key=HOST_KEY, sentence=sentence, values=names)]
 
@@ -118,12 +136,15 @@ def _is_minor(runs: Sequence[StoredRun], key: str) -> bool:
 
 
 def _is_requested(runs: Sequence[StoredRun], key: str) -> bool:
-    """Return whether a library's version differs only because the runs name other interpreters."""
-    found: dict[Value, set[str]] = {}
+    """Return whether a library's version differs only because the runs name other interpreters or frameworks."""
+    if all(key not in framework.library_keys for framework in FRAMEWORKS.values()):
+        return False
+    versions: dict[tuple[Value, Value], set[str]] = {}
     for run in runs:
-        interpreter = run.row.spec.variant.get("interpreter", "")
-        found.setdefault(interpreter, set()).add(run.environment.get(key, ""))
-    return key in FRAMEWORK.library_keys and len(found) > 1 and all(len(values) == 1 for values in found.values())
+        variant = run.row.spec.variant
+        chosen = variant.get("interpreter", ""), variant.get("framework", "")
+        versions.setdefault(chosen, set()).add(run.environment.get(key, ""))
+    return len(versions) > 1 and all(len(values) == 1 for values in versions.values())
 
 
 def _code(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
@@ -131,18 +152,20 @@ def _code(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
 
     The sources of the workloads decide: commits that differ elsewhere measure with the same code.
     """
-    known = [run for run in runs if COMMIT_KEY in run.environment or SOURCES_KEY in run.environment]
-    key = SOURCES_KEY if all(SOURCES_KEY in run.environment for run in known) else COMMIT_KEY
-    codes = {run.row.run: run.environment[key] for run in known if key in run.environment}
-    names = _code_names(known, codes)
-    found = []
+    with_code = [run for run in runs if COMMIT_KEY in run.environment or SOURCES_KEY in run.environment]
+    key = SOURCES_KEY if all(SOURCES_KEY in run.environment for run in with_code) else COMMIT_KEY
+    codes = {run.row.run: run.environment[key] for run in with_code if key in run.environment}
+    names = _code_names(with_code, codes)
+    notes = []
     if len(set(codes.values())) > 1:
-        sentence = f"The program's code differs: {format_values_by_run(names)}; a difference may come from that."
-        found.append(ComparisonWarning(key=CODE, sentence=sentence, values=names))
-    elif len(set(_values(known, COMMIT_KEY).values())) > 1:
-        found.append(describe_difference(COMMIT_KEY, "The program's commit", _values(known, COMMIT_KEY), "note"))
+        sentence = f"The program's code differs: {_name_values(names, runs)}. {_CONSEQUENCES['warning']}"
+        notes.append(ComparisonWarning(key=CODE, sentence=sentence, values=names))
+    elif len(set(_values(with_code, COMMIT_KEY).values())) > 1:
+        notes.append(
+            describe_difference(COMMIT_KEY, "The program's commit", _values(with_code, COMMIT_KEY), runs, "note")
+        )
     unknown = [run.row.run for run in runs if run.row.run not in codes]
-    return [*found, *_unknown_code(runs, unknown)]
+    return [*notes, *_unknown_code(runs, unknown)]
 
 
 def _values(runs: Sequence[StoredRun], key: str) -> dict[int, str]:
@@ -167,9 +190,7 @@ def _unknown_code(runs: Sequence[StoredRun], unknown: Sequence[int]) -> list[Com
         extent = f"the {len(runs)} runs" if len(runs) > 1 else "the run"
         sentence = f"The program's code in {extent} is unknown, so it may differ."
     else:
-        sentence = (
-            f"The program's code in {format_run_numbers(unknown)} is unknown and may differ from that in the others."
-        )
+        sentence = f"The program's code in {where(unknown, runs)} is unknown and may differ from that in the others."
     severity: Severity = "note" if len(unknown) == len(runs) else "warning"
     return [ComparisonWarning(key=CODE, sentence=sentence, values=dict.fromkeys(unknown, ""), severity=severity)]
 
@@ -183,10 +204,7 @@ TEMPERATURE_LIMIT_C = 10.0
 MAX_DRIFT_PCT = 50.0
 """A drift that may be larger is not known at all: the runs vary too much."""
 
-_LOOKS_LIKE = "a change in the machine between them would look like a difference between variants"
-
-_MAX_NAMED = 3
-"""Variants that a sentence names."""
+_LOOKS_LIKE = "A change in the machine in between would look like a difference between variants."
 
 Group = Sequence[StoredRun]
 """The runs of one variant that measured something."""
@@ -206,11 +224,11 @@ def order_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> li
     if not apart:
         return []
     drifts = [drift_between(groups, groups[number], base) for number in apart]
-    known = [drift for drift in drifts if drift is not None]
-    largest_pct = max(map(_largest_pct, known), default=MAX_DRIFT_PCT)
-    possible_pct = largest_pct if len(known) == len(drifts) and largest_pct < MAX_DRIFT_PCT else None
+    measured_drifts = [drift for drift in drifts if drift is not None]
+    largest_pct = max(map(_largest_pct, measured_drifts), default=MAX_DRIFT_PCT)
+    possible_pct = largest_pct if len(measured_drifts) == len(drifts) and largest_pct < MAX_DRIFT_PCT else None
     affected = [base, *(groups[number] for number in apart)]
-    sentences = [_describe_order(groups, apart), *_describe_drift(known, possible_pct)]
+    sentences = [_describe_order(groups, apart), *_describe_drift(measured_drifts, possible_pct)]
     return [
         ComparisonWarning(
             key="order",
@@ -246,19 +264,18 @@ def _describe_order(groups: Sequence[Group], apart: Mapping[int, RunOrder]) -> s
         chosen = {number: order for number, order in apart.items() if order.separation * sign > 0}
         if chosen:
             subject, verb = _count_runs([groups[number] for number in chosen], chosen.values())
-            which = name_few([names[number] for number in chosen], _MAX_NAMED)
-            reference = f"{'that' if len(groups[0]) == 1 else 'those'} of {names[0]}"
+            which = name_few([names[number] for number in chosen])
+            reference = "that" if len(groups[0]) == 1 else "those"
             gap, restart = _describe_gap(chosen.values())
-            clauses.append(f"{subject} of {which} {verb} made {gap}{word} {reference}{restart}")
-    text = "; ".join(clauses)
-    return f"{text[:1].upper()}{text[1:]}: {_LOOKS_LIKE}."
+            clauses.append(f"{subject} of {which} {verb} made {gap}{word} {reference} of the baseline{restart}.")
+    return " ".join([*clauses, _LOOKS_LIKE])
 
 
 def _count_runs(groups: Sequence[Group], orders: Collection[RunOrder]) -> tuple[str, str]:
     """Return what was made in one order, all of the runs or most, and its verb."""
     if len(groups) == 1 and len(groups[0]) == 1:
-        return "the run", "was"
-    return ("all runs" if all(abs(order.separation) == 1 for order in orders) else "most runs"), "were"
+        return "The run", "was"
+    return ("All runs" if all(abs(order.separation) == 1 for order in orders) else "Most runs"), "were"
 
 
 def _describe_gap(orders: Collection[RunOrder]) -> tuple[str, str]:
@@ -296,7 +313,7 @@ def _names(groups: Sequence[Group]) -> list[str]:
 
 
 def describe_gpu_spread(runs: Sequence[StoredRun], baseline: int | None) -> tuple[str, float | None]:
-    """Return what it means that variants are spread unevenly over GPUs of one model, as a clause; "" if they are not.
+    """Return what it means that variants are spread unevenly over GPUs of one model, as sentences; "" if they are not.
 
     And by how many percent a speed-up may differ by that: None where it cannot be told, as a GPU ran one variant alone.
     """
@@ -304,13 +321,13 @@ def describe_gpu_spread(runs: Sequence[StoredRun], baseline: int | None) -> tupl
     pairs = [(group, groups[0]) for group in groups[1:] if min(len(group), len(groups[0])) > 1]
     spreads = {gpu_spread(*pair, throughputs) for pair in pairs}
     if "apart" in spreads:
-        return "; some ran a single one of two compared variants, so the GPU may be part of their difference", None
+        return " Some ran a single one of two compared variants, so the GPU may be part of their difference.", None
     if "uneven" not in spreads:
         return "", 0.0
     largest_pct = max(speed_bias_pct(*pair) for pair in pairs)
-    speed = f", and within GPUs a speed-up would differ by {units.percent(largest_pct, 1)}"
+    speed = f" Within GPUs a speed-up would differ by {units.percent(largest_pct, 1)}."
     return (
-        "; variants are spread unevenly over them, so energy is compared within GPUs"
+        " Variants are spread unevenly over them, so energy is compared within GPUs."
         f"{speed if largest_pct >= 100 * CLOCK_LIMIT else ''}"
     ), largest_pct
 
@@ -328,13 +345,12 @@ def clock_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> li
         return []
     limited = {run.row.run: throttled_shares(run).get("power limit", 0.0) for run in runs if run.row.run in slow}
     by_power = all(share >= THROTTLED_SHARE_LIMIT for share in limited.values())
-    share = units.quantity(_format_range(limited.values(), 100), "%")
-    cause = f" at the power limit ({share} of the measured part)" if by_power else ""
+    cause = " at the power limit" if by_power else ""
     possible_pct = 100 * (1 - min(slow.values()) / highest)
-    which = "all runs" if len(slow) == len(clocks) > 1 else format_run_numbers(slow)
+    which = "all runs" if len(slow) == len(clocks) > 1 else where(slow, runs)
     sentence = (
-        f"The GPU clock was {_format_range(slow.values())} of {units.megahertz(highest)} in {which}{cause}: "
-        f"up to {units.percent(possible_pct, 1)} of the speed{_describe_clock_difference(runs, baseline)}."
+        f"The GPU clock was {_format_range(slow.values())} of {units.megahertz(highest)} in {which}{cause}. "
+        f"That is up to {units.percent(possible_pct, 1)} of the speed{_describe_clock_difference(runs, baseline)}."
     )
     values = {run: units.with_unit(clock, "MHz") for run, clock in clocks.items()}
     return [
@@ -348,23 +364,23 @@ def clock_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> li
     ]
 
 
-def _format_range(values: Collection[float], factor: float = 1.0) -> str:
-    return units.range_of(values, lambda value: f"{factor * value:,.0f}")
+def _format_range(values: Collection[float]) -> str:
+    return units.range_of(values, lambda value: f"{value:,.0f}")
 
 
 def _describe_clock_difference(runs: Sequence[StoredRun], baseline: int | None) -> str:
     """Return how far the mean clocks of the variants are from the baseline's, where that is more than a step."""
-    found = _means(_groups(runs, baseline), mean_clock_mhz)
-    if 0 not in found:
+    clocks_mhz = _means(_groups(runs, baseline), mean_clock_mhz)
+    if 0 not in clocks_mhz:
         return ""
-    largest = max((abs(clock / found[0] - 1) for clock in found.values()), default=0.0)
+    largest = max((abs(clock / clocks_mhz[0] - 1) for clock in clocks_mhz.values()), default=0.0)
     return f", {units.percent(100 * largest, 1)} between compared variants" if largest >= CLOCK_LIMIT else ""
 
 
 def _means(groups: Sequence[Group], figure: Callable[[StoredRun], float | None]) -> dict[int, float]:
     """Return the mean of a figure over the runs of each group that have it, by the group's place."""
     values = {n: [value for run in group if (value := figure(run)) is not None] for n, group in enumerate(groups)}
-    return {n: float(np.mean(known)) for n, known in values.items() if known}
+    return {n: float(np.mean(figures)) for n, figures in values.items() if figures}
 
 
 def temperature_notes(runs: Sequence[StoredRun], baseline: int | None = None) -> list[ComparisonWarning]:
@@ -380,11 +396,10 @@ def temperature_notes(runs: Sequence[StoredRun], baseline: int | None = None) ->
     if abs(warmest - starts[0]) < TEMPERATURE_LIMIT_C:
         return []
     same_clock = {0, number} <= clocks.keys() and abs(clocks[number] / clocks[0] - 1) < CLOCK_LIMIT
-    names = _names(groups)
-    effect = "the clocks were the same, so only energy" if same_clock else "speed, through the clocks, and energy"
+    effect = "The clocks were the same, so only energy" if same_clock else "Speed, through the clocks, and energy"
     sentence = (
-        f"GPUs were at {units.celsius(warmest)} before runs of {names[number]} and at {units.celsius(starts[0])} "
-        f"before runs of {names[0]}: {effect} may differ by that."
+        f"GPUs were at {units.celsius(warmest)} before runs of {shorten_name(_names(groups)[number])}, and at "
+        f"{units.celsius(starts[0])} before runs of the baseline. {effect} may differ by that."
     )
     values = {run.row.run: units.celsius(c) for group in groups for run in group if (c := start_temperature_c(run))}
     return [

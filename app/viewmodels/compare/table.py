@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from app import units
 from app.analysis.intervals import Estimate
-from app.analysis.verdict import VariantResult, comparable_results, fastest_result, work_ratio
+from app.analysis.verdict import VariantResult, comparable_results, fastest_result, rank_results, work_ratio
 from app.metrics import METRIC_BY_KEY, METRICS, Fold, RunMetrics, aggregate_metrics
 from app.records import RunRow, worst_state
 from app.viewmodels.charts.model import Axis, ratio_axis
@@ -17,6 +17,7 @@ from app.viewmodels.format import cells
 from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column, Whisker
 from app.viewmodels.format.naming import differing_parameters, setting_label
 from app.viewmodels.format.ratios import CI
+from app.viewmodels.plot.panels import NO_SPARKS, Spark, Sparks
 from workloads.protocol import RunSpec
 
 RowKind = Literal["group", "variant", "run", "member"]
@@ -26,6 +27,7 @@ RUN, BASE, VARIANT, SPEEDUP, ENERGY_RATIO = "run", "base", "variant", "speedup",
 _NEVER_FOLDED = frozenset({RUN, BASE, VARIANT, SPEEDUP, ENERGY_RATIO, "throughput"})
 _WORST_FIRST = ("crashed", "failed", "out_of_memory", "refused", "stopped", "running", "completed")
 _NO_TEXT = Cell(text="")
+_MOST_TICKS = 4
 _DIGITS = 4
 """Of throughput and energy, in the terminal too."""
 
@@ -53,26 +55,14 @@ class CurveLook(NamedTuple):
 _NOT_DRAWN = CurveLook(None)
 _POWER = "mean_power"
 
-Spark = tuple[float, ...]
-
-
-class Sparks(NamedTuple):
-    """Throughput and power of a run's measured part, each from 0 to its highest."""
-
-    throughput: Spark = ()
-    power: Spark = ()
-
-
-NO_SPARKS = Sparks()
-
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
     """One row; `runs` are those it stands for, `title` is of a group.
 
     `style` is None if its curves are not drawn; `mark` is the letter that tells them from others without their colour.
-    `is_fastest` is a variant that is faster than all others for sure; one of `other_work` does not do the baseline's
-    for an example, so that the two are not directly comparable.
+    The variant that `leads` measured fastest of those that can be ranked, and `is_fastest` for sure; one of
+    `other_work` does not do the baseline's for an example, so that the two are not directly comparable.
     """
 
     kind: RowKind
@@ -82,6 +72,7 @@ class TableRow:
     is_baseline: bool
     title: str = ""
     mark: str = ""
+    leads: bool = False
     is_fastest: bool = False
     other_work: bool = False
 
@@ -146,8 +137,8 @@ def compare_table(
     results = [variant.result for variant in variants]
     base = next(result for result in results if result.is_baseline)
     speeds, energies = (
-        ratio_axis([ratio for ratio in ratios if ratio is not None])
-        for ratios in ([each.speedup for each in results], [each.energy_ratio for each in results])
+        ratio_axis([ratio for ratio in ratios if ratio is not None], _MOST_TICKS)
+        for ratios in ([result.speedup for result in results], [result.energy_ratio for result in results])
     )
     builder = _RowBuilder(
         metrics=metrics,
@@ -157,6 +148,7 @@ def compare_table(
         sparks=sparks,
         speeds=speeds,
         energies=energies,
+        leader=next(iter(rank_results(results)), None),
         fastest=fastest_result(results),
         comparable=comparable_results(results),
     )
@@ -177,16 +169,12 @@ def compare_table(
 
 def _agreed(columns: Mapping[str, Column], rows: Sequence[TableRow], empty: Iterable[str]) -> dict[str, str]:
     """Return the columns in which all of several runs say the same, with what they say."""
-    said = {}
+    agreements = {}
     for n, (key, column) in enumerate(columns.items()):
         texts = {(row.cells[n].text, row.cells[n].unit) for row in rows}
         if len(rows) > 1 and len(texts) == 1 and key not in {*_NEVER_FOLDED, *empty}:
-            text = units.quantity(*texts.pop()).strip()
-            said[key] = _AGREED.get(key, f"{column.title} {{}}").format(text)
-    return said
-
-
-_AGREED = {"host": "on {}", "outcome": "all {}", "evidence": "all {}"}
+            agreements[key] = cells.agreed_text(key, column, rows[0].cells[n])
+    return agreements
 
 
 def _columns(results: Sequence[VariantResult], speeds: Axis, energies: Axis) -> dict[str, Column]:
@@ -196,13 +184,14 @@ def _columns(results: Sequence[VariantResult], speeds: Axis, energies: Axis) -> 
     columns = {
         RUN: Column("Run", "The run's number, or how many runs; the box shows or hides curves"),
         BASE: Column("Base", "Ratios are against this one: click, or press B", numeric=False),
-        VARIANT: Column("Variant", "What differs between these runs", numeric=False),
+        VARIANT: Column("Variant", "What differs between these runs", numeric=False, shrink="name"),
         SPEEDUP: Column(
             "Speed-up",
             f"Throughput as a ratio to the baseline's, with its {CI}",
             second=CI,
-            plot="whisker",
+            plot="interval",
             reference=speeds.share(1.0),
+            ticks=_ticks(speeds),
         ),
         ENERGY_RATIO: Column(
             "Energy ratio",
@@ -210,6 +199,7 @@ def _columns(results: Sequence[VariantResult], speeds: Axis, energies: Axis) -> 
             second=CI,
             plot="whisker",
             reference=energies.share(1.0),
+            ticks=_ticks(energies),
         ),
         "throughput": Column(
             units.rate_unit(example).capitalize(),
@@ -218,7 +208,7 @@ def _columns(results: Sequence[VariantResult], speeds: Axis, energies: Axis) -> 
             plot="spark",
         ),
         "energy": Column(f"mJ/{example}", f"Energy for one example, with its {CI}", second=CI),
-        "host": Column("Host", "The host that it was made on; empty for this machine", numeric=False),
+        "host": Column("Host", "The host that it was made on; empty for this machine", numeric=False, most=192),
         "outcome": Column("Outcome", "How the run ended", numeric=False),
         "evidence": Column(
             "Evidence", "Whether what was requested is what ran, as far as that could be seen", numeric=False
@@ -246,6 +236,7 @@ class _RowBuilder:
     sparks: Mapping[int, Sparks]
     speeds: Axis
     energies: Axis
+    leader: VariantResult | None
     fastest: VariantResult | None
     comparable: Sequence[VariantResult]
 
@@ -257,15 +248,15 @@ class _RowBuilder:
         result = variant.result
         count, look = len(result.runs), self.looks.get(result.runs[0].run, _NOT_DRAWN)
         other_work = self._other_work(result)
-        leads, sparks = result is self.fastest, next(filter(any, (self._sparks(row) for row in result.runs)), NO_SPARKS)
-        shown = (
+        sparks = next(filter(any, (self._sparks(row) for row in result.runs)), NO_SPARKS)
+        row_cells = (
             Cell(text=f"{count} {units.plural('run', count)}", key=float(result.runs[0].run)),
             _NO_TEXT,
             cells.text_cell(variant.name, cells.variant(result.runs[0].spec).tooltip),
             *(
                 _mark_work(_mark_baseline(ratio, is_base=result.is_baseline), other_work)
                 for ratio in (
-                    ratio_cell(result.speedup, self.speeds, leads=leads)
+                    ratio_cell(result.speedup, self.speeds, leads=result is self.leader)
                     if result.throughput is not None
                     else _why_none(_outcomes_cell(result.runs)),
                     ratio_cell(result.energy_ratio, self.energies),
@@ -280,12 +271,13 @@ class _RowBuilder:
         )
         return TableRow(
             kind="variant",
-            cells=shown,
+            cells=row_cells,
             runs=tuple(row.run for row in result.runs),
             style=look.style,
             mark=look.mark,
             is_baseline=result.is_baseline,
-            is_fastest=leads,
+            leads=result is self.leader,
+            is_fastest=result is self.fastest,
             other_work=other_work is not None,
         )
 
@@ -300,19 +292,20 @@ class _RowBuilder:
         """Return a run's row; its ratios are to the mean of the baseline's runs."""
         look = self.looks.get(row.run, _NOT_DRAWN)
         other_work = self._other_work(result)
-        alone = result.is_baseline and len(self.base.runs) == 1
+        is_alone = len(result.runs) == 1
+        leads = is_alone and result is self.leader
         comparable = row.spec.workload == self.base.runs[0].spec.workload
         throughput, energy = row.summary.throughput, row.summary.energy_mj_per_example
         base_throughput = self.base.throughput.value if self.base.throughput and comparable else None
         base_energy = self.base.energy.value if self.base.energy and comparable else None
-        shown = (
+        row_cells = (
             cells.run_number(row),
             _NO_TEXT,
             cells.text_cell(name, cells.variant(row.spec).tooltip),
             *(
-                _mark_work(_mark_baseline(ratio, is_base=alone), other_work)
+                _mark_work(_mark_baseline(ratio, is_base=is_alone and result.is_baseline), other_work)
                 for ratio in (
-                    _single_ratio(throughput, base_throughput, self.speeds)
+                    _single_ratio(throughput, base_throughput, self.speeds, leads=leads)
                     if throughput is not None
                     else _why_none(cells.outcome(row.outcome)),
                     _single_ratio(energy, base_energy, self.energies),
@@ -327,11 +320,12 @@ class _RowBuilder:
         )
         return TableRow(
             kind="run",
-            cells=shown,
+            cells=row_cells,
             runs=(row.run,),
             style=look.style,
             mark=look.mark,
             is_baseline=row.run == self.baseline,
+            leads=leads,
             other_work=other_work is not None,
         )
 
@@ -343,22 +337,23 @@ def _figure_cell(key: str, value: float | None, row: RunRow) -> Cell:
 
 def _metric_cells(values: RunMetrics, power: Spark, row: RunRow | None = None) -> list[Cell]:
     """Return a cell for each metric that has a column, of one run or of several; a unit in the head is left out."""
-    found = [(metric, cells.metric_cell(metric, values[metric.key], "example", row)) for metric in COMPARED]
-    shown = [replace(cell, unit="") if metric.column_title == metric.unit else cell for metric, cell in found]
+    pairs = [(metric, cells.metric_cell(metric, values[metric.key], "example", row)) for metric in COMPARED]
+    metric_cells = [replace(cell, unit="") if metric.column_title == metric.unit else cell for metric, cell in pairs]
     return [
         replace(cell, spark=power) if metric.key == _POWER else cell
-        for metric, cell in zip(COMPARED, shown, strict=True)
+        for metric, cell in zip(COMPARED, metric_cells, strict=True)
     ]
 
 
-def _single_ratio(value: float | None, base: float | None, axis: Axis) -> Cell:
+def _single_ratio(value: float | None, base: float | None, axis: Axis, *, leads: bool = False) -> Cell:
     """Return the ratio of one run's figure to the mean of the baseline's."""
     ratio = value / base if value is not None and base else None
-    return replace(cells.ratio(ratio), whisker=_whisker(Estimate(ratio, None, None, 1), axis) if ratio else None)
+    whisker = _whisker(Estimate(ratio, None, None, 1), axis)._replace(leads=leads) if ratio else None
+    return replace(cells.ratio(ratio), whisker=whisker)
 
 
 def _mark_baseline(ratio: Cell, *, is_base: bool) -> Cell:
-    return replace(ratio, text="baseline", unit="") if is_base and ratio.key is not None else ratio
+    return replace(ratio, text="baseline", unit="", tone="quiet") if is_base and ratio.key is not None else ratio
 
 
 def _why_none(outcome: Cell) -> Cell:
@@ -416,6 +411,10 @@ def ratio_cell(estimate: Estimate | None, axis: Axis, *, leads: bool = False) ->
     interval = units.ratio_interval(estimate.interval, estimate.value)
     whisker = _whisker(estimate, axis)._replace(leads=leads)
     return replace(cells.ratio(estimate.value), unit=interval, tooltip=_interval_text(estimate), whisker=whisker)
+
+
+def _ticks(axis: Axis) -> tuple[tuple[float, str], ...]:
+    return tuple((axis.share(value), label) for value, label in axis.ticks)
 
 
 def _whisker(estimate: Estimate, axis: Axis) -> Whisker:

@@ -1,8 +1,8 @@
 """The verdict of a comparison in sentences, the same in window, report and terminal; tables have the rest."""
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from app import units
 from app.analysis.effects import Effect, compute_effects, step_differences
@@ -12,6 +12,7 @@ from app.analysis.verdict import (
     judge,
     may_be_as_fast,
     rank_results,
+    throughputs,
     work_ratio,
 )
 from app.records import RunRow
@@ -22,12 +23,13 @@ from app.viewmodels.format.ratios import (
     agree,
     compare_speed,
     describe_ratio_interval,
+    describe_speed,
     describe_speed_interval,
     is_far_from_one,
     is_plural,
     percent_of,
 )
-from app.viewmodels.format.sentences import describe_endings, describe_group_endings, join_with_and
+from app.viewmodels.format.sentences import describe_endings, describe_group_endings, join_with_and, shorten_name
 from app.viewmodels.history.evidence import describe_mismatches
 
 METHOD = "Welch's t on the logarithm of each process's throughput, widened so that runs may be added and judged again"
@@ -40,8 +42,12 @@ _MOST_OFFERED = 100
 """Repeats that one click may ask for."""
 _MOST_RIVALS = 5
 """Variants that may be as fast as the fastest, of which more repeats are worth their time."""
-_MOST_NAME_CHARS, _MOST_LEADER_CHARS = 40, 56
-"""Of the name of each of two variants, and of the fastest of more, alone in the answer."""
+_NOISE, _NOISIER = 0.05, 3.0
+"""The fastest run of a noisy baseline is faster by that share than its slowest, and by so many times that of others."""
+_MOST_LEADER_CHARS = 56
+"""Of the name of the fastest of more than two, alone in the answer."""
+_MOST_OTHER_CHARS = 28
+"""Of the name of the baseline, or of the one that may be as fast, after that of the fastest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,7 @@ class Verdict:
         answer: Who is fastest, by how much and how sure, in at most 25 words.
         next_step: What would decide it, or how sure it is; "" where nothing can be said.
         more_repeats: Repeats of each variant that would; 0 where it is decided, or they would be too many.
+        steadier: A run of the variant whose runs differ least, where those of the baseline differ too much; else 0.
         sentences: The answer, what qualifies it, and the next step.
         text: The same after the runs that did not run as requested, if any.
     """
@@ -63,6 +70,7 @@ class Verdict:
     answer: str = ""
     next_step: str = ""
     more_repeats: int = 0
+    steadier: int = 0
     sentences: tuple[str, ...] = ()
     text: str = ""
 
@@ -75,6 +83,8 @@ def compute_verdict(rows: Sequence[RunRow], baseline_run: int, margin_pct: float
     names, ranked = tuple(result_names(results)), rank_results(results)
     answer = _answer(ranked, results, names) if len(ranked) > 1 else _why_no_answer(results, base)
     next_step, more_repeats = _next_step(results, ranked)
+    noise, steadier = _describe_noise(ranked)
+    next_step = " ".join(filter(None, (noise, next_step)))
     notes = _notes(results, ranked, base)
     sentences = tuple(filter(None, (answer, *notes, next_step)))
     statement = " ".join(sentences)
@@ -86,6 +96,7 @@ def compute_verdict(rows: Sequence[RunRow], baseline_run: int, margin_pct: float
         answer=answer,
         next_step=next_step,
         more_repeats=more_repeats,
+        steadier=steadier,
         sentences=sentences,
         text=f"{wrong} So this is about what ran, not what was requested. {statement}" if wrong else statement,
     )
@@ -97,15 +108,14 @@ def describe_method(results: Sequence[VariantResult]) -> str:
     if not compared:
         return NO_METHOD
     looks = max(result.looks for result in results if not result.is_baseline)
-    method = METHOD if looks == 1 else f"{METHOD} (as for look {looks} at them)"
-    return (
-        method if compared == 1 else f"{method}, with Šidák's correction for {compared} comparisons with one baseline"
-    )
+    look = f" This is look {looks}." if looks > 1 else ""
+    family = f" Šidák's correction is for {compared} comparisons with one baseline." if compared > 1 else ""
+    return f"{METHOD}.{look}{family}" if look or family else METHOD
 
 
-def result_names(results: Sequence[VariantResult]) -> list[str]:
+def result_names(results: Sequence[VariantResult], *, in_sentence: bool = False) -> list[str]:
     """Return for each variant the name that tells it from the others."""
-    return variant_names([result.runs[0].spec for result in results])
+    return variant_names([result.runs[0].spec for result in results], in_sentence=in_sentence)
 
 
 def overall_decision(results: Sequence[VariantResult]) -> str:
@@ -121,21 +131,52 @@ def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult], n
     first, rivals, count = ranked[0], may_be_as_fast(ranked), len(ranked)
     of_all = "comparable variants" if count < len(results) else "variants"
     decisions = {result.decision for result in ranked if not result.is_baseline}
+    name = shorten_name(names[results.index(first)], _MOST_LEADER_CHARS)
     if not first.is_baseline and first.decision == "no difference seen" and "faster" not in decisions:
-        return f"None of {count - 1} other {of_all} is known to be faster than the baseline."
-    name = _short(names[results.index(first)], _MOST_LEADER_CHARS)
+        assert first.speedup is not None, "it is ranked"
+        speed = describe_speed(first.speedup.value, past_tense=False).removeprefix("is ")
+        return f"None of {count - 1} other {of_all} is known to beat the baseline; {name} measured {speed}."
     subject = f"{name}, the baseline," if first.is_baseline else name
-    change = "" if first.is_baseline else f": {_speed(first).removeprefix('is ')} the baseline"
+    in_sentence = result_names(results, in_sentence=True)
+    baseline = next(result for result in ranked if result.is_baseline)
+    base = _if_short(in_sentence[results.index(baseline)], "the baseline")
+    change = "" if first.is_baseline else f": {_speed(first).removeprefix('is ')} {base}"
     if not rivals:
         return f"{agree(subject, f'is the fastest of {count} {of_all}')}{change}{_sureness(first)}."
-    also = f"{len(rivals)} {'other' if len(rivals) == 1 else 'others'} may be as fast"
-    return f"{agree(subject, f'leads {count} {of_all}')}{change}; {also}."
+    rival = _if_short(in_sentence[results.index(rivals[0])], "1 other")
+    return f"{agree(subject, f'leads {count} {of_all}')}{change}; {_describe_rivals(first, rivals, rival)}."
+
+
+def _if_short(name: str, otherwise: str) -> str:
+    return name if len(name) <= _MOST_OTHER_CHARS else otherwise
+
+
+def _describe_rivals(first: VariantResult, rivals: Sequence[VariantResult], rival: str) -> str:
+    """Return which or how many may be as fast as the first by their intervals, or for want of one.
+
+    `rival` is what the first of them is called.
+    """
+    if _is_unjudged(first):
+        return "not yet sure"
+    unjudged = sum(map(_is_unjudged, rivals))
+    if len(rivals) == 1 and not unjudged:
+        return f"{rival} may be as fast"
+    counts = ((len(rivals) - unjudged, "may be", "may be", "as fast"), (unjudged, "has", "have", "too few runs"))
+    return ", ".join(
+        f"{count} {'other' if count == 1 else 'others'} {singular if count == 1 else plural} {rest}"
+        for count, singular, plural, rest in counts
+        if count
+    )
+
+
+def _is_unjudged(result: VariantResult) -> bool:
+    return not result.is_baseline and not (result.speedup and result.speedup.interval)
 
 
 def _answer_on_two(ranked: Sequence[VariantResult]) -> str:
-    result, baseline = sorted(ranked, key=lambda each: each.is_baseline)
-    names = variant_names([each.runs[0].spec for each in (result, baseline)], in_sentence=True)
-    name, base = (_short(name, _MOST_NAME_CHARS) for name in names)
+    result, baseline = sorted(ranked, key=lambda variant: variant.is_baseline)
+    names = variant_names([variant.runs[0].spec for variant in (result, baseline)], in_sentence=True)
+    name, base = (shorten_name(name) for name in names)
     if result.decision != "no difference seen":
         return f"{agree(_capital(name), _speed(result))} {base}{_sureness(result)}."
     if result.equivalence is not None and result.equivalence.decision == "equal":
@@ -166,10 +207,6 @@ def _sureness(result: VariantResult) -> str:
     return f" ({interval.removeprefix(f'{CI} ')})"
 
 
-def _short(name: str, most: int) -> str:
-    return textwrap.shorten(name, most, placeholder=" …")
-
-
 def _capital(name: str) -> str:
     """Return a name as the beginning of a sentence; cuDNN stays."""
     return units.sentence(name).rstrip(".")
@@ -186,7 +223,7 @@ def _why_no_answer(results: Sequence[VariantResult], base: VariantResult) -> str
         return f"No run of the baseline measured anything ({describe_endings(base.runs)})."
     if len(others) > 1:
         return "No variant but the baseline measured anything."
-    name = _short(result_names(results)[results.index(others[0])], _MOST_NAME_CHARS)
+    name = shorten_name(result_names(results)[results.index(others[0])])
     return f"No run of {name} measured anything ({describe_endings(others[0].runs)})."
 
 
@@ -227,12 +264,12 @@ def _join_labels(result: VariantResult, names: Sequence[str]) -> str:
 def _tally_equivalences(ranked: Sequence[VariantResult]) -> list[str]:
     """Return how many variants are equal to the baseline within the margin, if one was given, and how many are not."""
     equivalences = [result.equivalence for result in ranked if result.equivalence is not None]
-    decisions = [each.decision for each in equivalences]
+    decisions = [equivalence.decision for equivalence in equivalences]
     is_answer = len(ranked) == 2 and any(result.decision == "no difference seen" for result in ranked)
     if not decisions or (is_answer and decisions == ["equal"]):
         return []
     labels = {"equal": "equal to the baseline", "cannot tell": "undecided"}
-    parts = [f"{decisions.count(each)} {labels.get(each, f'{each} by more')}" for each in dict.fromkeys(decisions)]
+    parts = [f"{decisions.count(kind)} {labels.get(kind, f'{kind} by more')}" for kind in dict.fromkeys(decisions)]
     return [f"With a margin of {units.exactly(equivalences[0].margin_pct, '%')}: {join_with_and(parts)}."]
 
 
@@ -277,12 +314,26 @@ def _next_step(results: Sequence[VariantResult], ranked: Sequence[VariantResult]
     if all(result.decision == "no difference seen" for result in others):
         if not required:
             return HOW_SURE, 0
-        most = max(required, key=lambda each: each.repeats)
+        most = max(required, key=lambda requirement: requirement.repeats)
         return units.sentence(_describe_required_repeats(most)), most.repeats if most.repeats <= _MOST_OFFERED else 0
     rivals = may_be_as_fast(ranked) if len(ranked) > 2 else []
     if 0 < len(rivals) < _MOST_RIVALS:
         return f"More repeats of these {1 + len(rivals)} would tell which of them is fastest.", 0
     return HOW_SURE, 0
+
+
+def _describe_noise(ranked: Sequence[VariantResult]) -> tuple[str, int]:
+    """Return that runs of the baseline differ so much that all intervals are wide, and a run of a steadier one."""
+    speeds = [(result, throughputs(result.runs)) for result in ranked]
+    spreads = [(max(rates) / min(rates), result) for result, rates in speeds if len(rates) >= MIN_REPEATS]
+    base = next((spread for spread, result in spreads if result.is_baseline), 1.0)
+    others = [(spread - 1, result) for spread, result in spreads if not result.is_baseline]
+    if not others or base - 1 < max(_NOISE, _NOISIER * median(spread for spread, _ in others)):
+        return "", 0
+    _, steadiest = min(others, key=lambda pair: pair[0])
+    amount = units.ratio(base) if is_far_from_one(base) else percent_of(base - 1)
+    text = f"Runs of the baseline differ by {amount}, which makes intervals wide; choose a steadier one or repeat it."
+    return text, steadiest.runs[0].run
 
 
 def _describe_required_repeats(required: RequiredRepeats) -> str:

@@ -1,14 +1,13 @@
 """Reasons why a comparison may be misleading, one plain sentence each."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from app import units
 from app.analysis import comparability
 from app.analysis.comparability import THROTTLED_SHARE_LIMIT, ThrottleCause, idle_wait_blockers
 from app.analysis.run_state import host_bound_share, other_processes_load_pct
 from app.analysis.steps import run_slow_products
-from app.analysis.verdict import group_by_variant
 from app.environment_keys import (
     CONCURRENT_GPUS_KEY,
     GPUS_USED_KEY,
@@ -17,7 +16,7 @@ from app.environment_keys import (
     OTHERS_UNKNOWN_KEY,
     STOOD_STILL_KEY,
 )
-from app.records import RunRow, StoredRun
+from app.records import StoredRun
 from app.units import plural
 from app.viewmodels.compare.state_warnings import (
     CLOCK_LIMIT,
@@ -28,52 +27,32 @@ from app.viewmodels.compare.state_warnings import (
     environment_warnings,
     order_warnings,
     temperature_notes,
+    where,
 )
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.derived import describe_losses, format_implausible
 from app.viewmodels.format.environment import runs_by_value
-from app.viewmodels.format.naming import choice_label, differing_parameters, variant_names
+from app.viewmodels.format.naming import choice_label, differing_parameters
 from app.viewmodels.format.ratios import percent_of
-from app.viewmodels.format.sentences import format_run_numbers, join_with_and, name_few
+from app.viewmodels.format.sentences import join_with_and
 from app.viewmodels.history.evidence import describe_mismatches
 from workloads.catalog import drops_between_layers
 
 _MAX_NAMED = 4
-"""GPUs or variants that are named."""
+"""GPUs of which it is told how many runs each of them made."""
+_NO_GPU_SHARED = " Some variants share no GPU, so the GPU may be the difference."
 
 GpuSet = frozenset[str]
 """UUIDs of the GPUs that a run, or a variant's runs, used."""
 
 
-def describe_gpu_use(
-    kind: str, used: Sequence[GpuSet], exclusive: Mapping[GpuSet, Sequence[RunRow]], runs: Sequence[RunRow]
-) -> str:
-    """Return how many GPUs of a model were used and by how many runs each, or which variants ran on which alone.
-
-    `used` has the GPUs of each run, `exclusive` by GPUs a run of each variant that ran on these alone.
-    """
-    details = _describe_exclusive_gpus(exclusive, runs) if exclusive else _describe_gpu_counts(used)
-    return f"{len(frozenset().union(*used))} {kind} were used{details}"
-
-
-def _describe_gpu_counts(used: Sequence[GpuSet]) -> str:
-    """Return `, by 25 and 23 runs`."""
+def describe_gpu_use(kind: str, used: Sequence[GpuSet]) -> str:
+    """Return how many GPUs of a model were used, and by how many runs each: `, by 25 and 23 runs`."""
     counts = [count for _, count in Counter(gpu for gpus in used for gpu in gpus).most_common()]
+    by = f"by {join_with_and(map(str, counts))}"
     if len(counts) > _MAX_NAMED:
-        ends = " to ".join(dict.fromkeys((str(counts[-1]), str(counts[0]))))
-        return f", each by {ends} {plural('run', counts[0])}"
-    return f", by {join_with_and(list(map(str, counts)))} {plural('run', counts[0])}"
-
-
-def _describe_exclusive_gpus(exclusive: Mapping[GpuSet, Sequence[RunRow]], runs: Sequence[RunRow]) -> str:
-    groups = group_by_variant(runs)
-    names = variant_names([group[0].spec for group in groups], in_sentence=True)
-    by_run = {row.run: name for group, name in zip(groups, names, strict=True) for row in group}
-    parts = [
-        f"{len(gpus)} alone ran {name_few([by_run[row.run] for row in rows], _MAX_NAMED)}"
-        for gpus, rows in exclusive.items()
-    ]
-    return f", and some variants share no GPU, so that the GPU may be the difference: {'; '.join(parts)}"
+        by = f"each by {' to '.join(dict.fromkeys((str(counts[-1]), str(counts[0]))))}"
+    return f"{len(counts)} {kind} were used, {by} {plural('run', counts[0])}."
 
 
 EARLIER_RUNS = 10
@@ -83,7 +62,7 @@ EVIDENCE = "evidence"
 """The key of the warning that some runs did not run as requested."""
 
 _MAX_LISTED = 4
-"""Runs that are listed one by one."""
+"""Reasons that are listed one by one."""
 _THROTTLE_CAUSES: Mapping[ThrottleCause, str] = {
     "heat": "because of heat",
     "power limit": "by the power limit",
@@ -102,7 +81,7 @@ def comparison_warnings(
     the variant of the first run.
     """
     clocks = clock_warnings(runs, baseline)
-    found = [
+    warnings = [
         *_mismatched(runs),
         *_indistinguishable(runs),
         *_without_tensor_cores(runs),
@@ -124,7 +103,12 @@ def comparison_warnings(
         *_drift(runs, older),
         *temperature_notes(runs, baseline),
     ]
-    return tuple(sorted(found, key=_rank))
+    return tuple(sorted(warnings, key=_rank))
+
+
+def describe_disturbance(run: StoredRun) -> str:
+    """Return what the machine did beside a run that may have cost it speed; "" for nothing."""
+    return " ".join(warning.sentence for warning in machine_warnings(run))
 
 
 def machine_warnings(run: StoredRun) -> tuple[ComparisonWarning, ...]:
@@ -140,7 +124,11 @@ def _rank(warning: ComparisonWarning) -> tuple[bool, bool, float]:
 def _mismatched(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     wrong = [run.row for run in runs if run.row.evidence_state == "mismatch"]
     values = {row.run: row.evidence_reason or "" for row in wrong}
-    return [ComparisonWarning(key=EVIDENCE, sentence=describe_mismatches(wrong), values=values)] if wrong else []
+    return (
+        [ComparisonWarning(key=EVIDENCE, sentence=describe_mismatches([run.row for run in runs]), values=values)]
+        if wrong
+        else []
+    )
 
 
 def _indistinguishable(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
@@ -156,26 +144,32 @@ def _indistinguishable(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         for aspect, reason in evidence.unverified.items():
             by_value = alike.setdefault((aspect, reason, kernels), {})
             by_value.setdefault(evidence.requested.get(aspect, ""), []).append(run)
-    found = []
+    warnings = []
     for (aspect, reason, _), by_value in alike.items():
         if len(by_value) > 1:
             labels = [choice_label(members[0].row.spec, aspect, value) for value, members in by_value.items()]
-            sentence = f"The evidence does not show that {join_with_and(labels)} ran different code. {reason}"
+            sentence = (
+                f"The evidence does not show that {join_with_and(labels)} ran different code. "
+                f"A difference in speed proves nothing. {reason}"
+            )
             values = {run.row.run: value for value, members in by_value.items() for run in members}
-            found.append(ComparisonWarning(key=f"alike {aspect}", sentence=sentence, values=values))
-    return found
+            warnings.append(ComparisonWarning(key=f"alike {aspect}", sentence=sentence, values=values))
+    return warnings
 
 
 def _without_tensor_cores(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     """Warn of products that took much of a step because they ran without tensor cores, against the precision."""
-    slow = {run.row.run: found for run in runs if (found := run_slow_products(run)) is not None}
+    slow = {run.row.run: products for run in runs if (products := run_slow_products(run)) is not None}
     if not slow:
         return []
-    shares = _format_shares({run: found.share for run, found in slow.items()}, "for")
-    sentence = f"Products ran without tensor cores although the precision is meant for them: {shares} of a step."
+    shares = _format_shares([products.share for products in slow.values()])
+    sentence = (
+        "Products ran without tensor cores although the precision is meant for them. "
+        f"They take {shares} of a step in {where(slow, runs)}, which would be faster with them."
+    )
     values = {
-        run: f"{units.milliseconds(found.time_ms)} ({units.percent(100 * found.share, 1)})"
-        for run, found in slow.items()
+        run: f"{units.milliseconds(products.time_ms)} ({units.percent(100 * products.share, 1)})"
+        for run, products in slow.items()
     }
     return [ComparisonWarning(key="tensor_cores", sentence=sentence, values=values)]
 
@@ -192,7 +186,7 @@ def _other_dropout(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         return []
     sentence = (
         "Dropout is not the same: cuDNN's whole stack leaves out other values at each step, and none of the first "
-        "layer's inputs; compare with dropout=0."
+        "layer's inputs. Compare variants without dropout."
     )
     return [ComparisonWarning(key="dropout", sentence=sentence, values=values)]
 
@@ -204,43 +198,36 @@ def _throttled(runs: Sequence[StoredRun], *, are_clocks_known: bool) -> list[Com
     the power limit the clocks tell more, where they are known.
     """
     shares = {run.row.run: comparability.throttled_shares(run) for run in runs}
-    found = []
+    warnings = []
     for hold, cause_text in _THROTTLE_CAUSES.items():
-        known = {run: of_run[hold] for run, of_run in shares.items() if hold in of_run}
-        throttled = {run: share for run, share in known.items() if share >= THROTTLED_SHARE_LIMIT}
+        hold_shares = {run: of_run[hold] for run, of_run in shares.items() if hold in of_run}
+        throttled = {run: share for run, share in hold_shares.items() if share >= THROTTLED_SHARE_LIMIT}
         is_normal = hold == "power limit"
-        if throttled and not (is_normal and (are_clocks_known or len(throttled) == len(known))):
-            extent, amounts = _throttled_extent(throttled, known, runs), _format_shares(throttled, "for")
-            found.append(
+        if throttled and not (is_normal and (are_clocks_known or len(throttled) == len(hold_shares))):
+            how_long = f"{_format_shares(throttled.values())} of the measured part"
+            slowed = where(throttled, runs)
+            warnings.append(
                 ComparisonWarning(
                     key=f"throttled {hold}",
-                    sentence=f"GPUs were throttled {cause_text} in {extent}: {amounts} of the measured part.",
-                    values={run: units.percent(100 * share) for run, share in known.items()},
+                    sentence=f"GPUs were throttled {cause_text} in {slowed}, for {how_long}. That slows them.",
+                    values={run: units.percent(100 * share) for run, share in hold_shares.items()},
                     severity="note" if is_normal else "warning",
                 )
             )
-    return found
+    return warnings
 
 
-def _throttled_extent(throttled: Mapping[int, float], known: Mapping[int, float], runs: Sequence[StoredRun]) -> str:
-    if len(throttled) < len(known):
-        return "some runs only"
-    return "all runs" if len(throttled) == len(runs) else "all runs that tell"
-
-
-def _format_shares(shares: Mapping[int, float], between: str) -> str:
-    """Return the share of each run, of many runs only the range."""
-    if len(shares) <= _MAX_LISTED:
-        return ", ".join(f"run {run} {between} {units.percent(100 * share)}" for run, share in shares.items())
-    ends = units.range_of(shares.values(), lambda share: f"{100 * share:.0f}")
-    return f"{format_run_numbers(shares)} {between} {units.quantity(ends, '%')}"
+def _format_shares(shares: Collection[float]) -> str:
+    """Return the range of shares of several runs; the values of a warning have those of each."""
+    return units.quantity(units.range_of(shares, lambda share: f"{100 * share:.0f}"), "%")
 
 
 def _idle_wait_timed_out(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     """Warn of runs on GPUs that started although the GPUs were hot or in use."""
     values = {run.row.run: idle_wait_blockers(run.environment) for run in runs if comparability.used_gpus(run)}
     values = {run: reason for run, reason in values.items() if reason}
-    sentence = f"The wait for cool, unused GPUs timed out before a run ({_format_reasons(values)})."
+    reasons = _format_reasons(values, runs)
+    sentence = f"The wait for idle GPUs timed out; runs may be slower. {reasons}"
     return [ComparisonWarning(key=IDLE_WAIT_KEY, sentence=sentence, values=values)] if values else []
 
 
@@ -250,42 +237,48 @@ def _suspended(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         for run in runs
         if STOOD_STILL_KEY in run.environment
     }
-    sentence = f"Everything was suspended during a run, and its figures hold that time too ({_format_reasons(values)})."
+    sentence = (
+        f"Everything was suspended during a run, and its figures hold that time too. {_format_reasons(values, runs)}"
+    )
     return [ComparisonWarning(key=STOOD_STILL_KEY, sentence=sentence, values=values)] if values else []
 
 
 def _shared_gpu(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     values = {run.row.run: others for run in runs if (others := run.environment.get(OTHERS_ON_GPU_KEY))}
-    sentence = f"Other processes used the GPU during a run, which makes it slower ({_format_reasons(values)})."
+    sentence = f"Other processes used the GPU during a run, which makes it slower. {_format_reasons(values, runs)}"
     return [ComparisonWarning(key=OTHERS_ON_GPU_KEY, sentence=sentence, values=values)] if values else []
 
 
 def _unknown_others(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     """Note runs on GPUs whose processes the driver did not list."""
     values = {run.row.run: reason for run in runs if (reason := run.environment.get(OTHERS_UNKNOWN_KEY))}
-    sentence = f"Whether other processes used the GPU is unknown: nobody could list them ({_format_reasons(values)})."
-    found = ComparisonWarning(key=OTHERS_UNKNOWN_KEY, sentence=sentence, values=values, severity="note")
-    return [found] if values else []
+    sentence = (
+        "Whether other processes used the GPU is unknown: nobody could list them. Any would have made the run slower. "
+        f"{_format_reasons(values, runs)}"
+    )
+    warning = ComparisonWarning(key=OTHERS_UNKNOWN_KEY, sentence=sentence, values=values, severity="note")
+    return [warning] if values else []
 
 
 def _lost_devices(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     values = {run.row.run: losses for run in runs if (losses := describe_losses(run))}
-    sentence = f"A device stopped answering during a run, which may have slowed it ({_format_reasons(values)})."
+    sentence = f"A device stopped answering during a run, which may have slowed it. {_format_reasons(values, runs)}"
     return [ComparisonWarning(key="lost", sentence=sentence, values=values)] if values else []
 
 
 def _implausible_readings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     """Warn of runs whose telemetry is not to be trusted; their speed is."""
     values = {run.row.run: counts for run in runs if (counts := format_implausible(run, _MAX_LISTED))}
-    sentence = f"Readings of telemetry that cannot be true were left out ({_format_reasons(values)})."
+    reasons = _format_reasons(values, runs)
+    sentence = f"Readings of telemetry that cannot be true were left out; speed is not affected. {reasons}"
     return [ComparisonWarning(key="implausible", sentence=sentence, values=values, possible_pct=0.0)] if values else []
 
 
-def _format_reasons(values: Mapping[int, str]) -> str:
-    """Return which runs have which reason, of many reasons only the first."""
-    parts = [f"{format_run_numbers(alike)}: {reason}" for reason, alike in runs_by_value(values).items()]
-    left_out = f"; and {len(parts) - _MAX_LISTED} more" if len(parts) > _MAX_LISTED else ""
-    return f"{'; '.join(parts[:_MAX_LISTED])}{left_out}"
+def _format_reasons(values: Mapping[int, str], among: Sequence[StoredRun]) -> str:
+    """Return which runs have which reason, a sentence each, of many reasons only the first."""
+    parts = [units.sentence(f"{where(runs, among)}: {reason}") for reason, runs in runs_by_value(values).items()]
+    left_out = [f"{len(parts) - _MAX_LISTED} more."] if len(parts) > _MAX_LISTED else []
+    return " ".join([*parts[:_MAX_LISTED], *left_out])
 
 
 def _shared_host(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
@@ -299,10 +292,11 @@ def _shared_host(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     affected = {run: share for run, share in busy.items() if bound[run] is None or share * (bound[run] or 0) >= 0.01}
     if not affected:
         return []
-    known = [share * part for run, share in affected.items() if (part := bound[run]) is not None]
-    possible_pct = 100 * max(known) if len(known) == len(affected) else None
+    effects = [share * part for run, share in affected.items() if (part := bound[run]) is not None]
+    possible_pct = 100 * max(effects) if len(effects) == len(affected) else None
     cost = "slows runs" if possible_pct is None else f"may have cost up to {units.percent(possible_pct)} of the speed"
-    sentence = f"Other programs used the CPU while a run measured ({_format_shares(affected, 'at')}), which {cost}."
+    amounts = f"{_format_shares(affected.values())} in {where(affected, runs)}"
+    sentence = f"Other programs used the CPU while a run measured: {amounts}. That {cost}."
     return [
         ComparisonWarning(
             key="others_on_host",
@@ -327,11 +321,9 @@ def _concurrent_runs(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     if not concurrent or not alone:
         return []
     sentence = (
-        f"{format_run_numbers(concurrent).capitalize()} shared the machine with runs on other GPUs; "
-        "the others had it to themselves."
+        f"Runs on other GPUs shared the machine with {where(concurrent, runs)}, which may be slower for it."
         if len(concurrent) <= len(alone)
-        else f"{format_run_numbers(alone).capitalize()} had the machine to "
-        f"{'itself' if len(alone) == 1 else 'themselves'}; the others shared it with runs on other GPUs."
+        else f"Only {where(alone, runs)} had the machine alone. The others shared it and may be slower for it."
     )
     return [ComparisonWarning(key=CONCURRENT_GPUS_KEY, sentence=sentence, values=values)]
 
@@ -343,23 +335,23 @@ def _different_gpus(runs: Sequence[StoredRun], baseline: int | None) -> list[Com
     """
     kinds = {run.row.run: ", ".join(sorted(set(run.row.gpu_names))) for run in runs if run.row.gpu_names}
     if len(set(kinds.values())) > 1:
-        return [describe_difference("card", "The kind of GPU", kinds)]
+        return [describe_difference("card", "The kind of GPU", kinds, runs)]
     differing_names = differing_parameters([run.row.spec for run in runs])
     used = {run.row.run: gpus for run in runs if (gpus := comparability.used_gpus(run))}
     on_one_host = all(comparability.is_same_host(runs[0].environment, run.environment) for run in runs)
     if "devices" in differing_names or len(set(used.values())) < 2 or not on_one_host:
         return []
-    exclusive = comparability.runs_on_separate_gpus(runs)
-    spread, bias_pct = describe_gpu_spread(runs, baseline) if not exclusive else ("", None)
-    if "gpus" in differing_names and not exclusive and not spread:
+    is_apart = comparability.have_separate_gpus(runs)
+    spread, bias_pct = (_NO_GPU_SHARED, None) if is_apart else describe_gpu_spread(runs, baseline)
+    if "gpus" in differing_names and not spread:
         return []
     kind = next(iter(kinds.values()), "GPUs")
-    use = describe_gpu_use(kind, list(used.values()), exclusive, [run.row for run in runs])
+    use = describe_gpu_use(kind, list(used.values()))
     values = {run: ", ".join(sorted(gpus)) for run, gpus in used.items()}
     return [
         ComparisonWarning(
             key=GPUS_USED_KEY,
-            sentence=f"{use}{spread}.",
+            sentence=f"{use}{spread}",
             values=values,
             severity="warning" if bias_pct is None or bias_pct >= 100 * CLOCK_LIMIT else "note",
             possible_pct=bias_pct or None,
@@ -376,18 +368,21 @@ def _gpu_settings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         ("power_limit", "The GPUs' power limit", limits),
         ("clocks", "How the GPUs' clocks are set", clocks),
     )
-    return [describe_difference(key, name, values) for key, name, values in settings if len(set(values.values())) > 1]
+    return [
+        describe_difference(key, name, values, runs) for key, name, values in settings if len(set(values.values())) > 1
+    ]
 
 
 def _drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    found = comparability.drift(runs, older)
-    if found is None or found.interval is None or found.interval[0] <= 1 <= found.interval[1]:
+    drift = comparability.drift(runs, older)
+    if drift is None or drift.interval is None or drift.interval[0] <= 1 <= drift.interval[1]:
         return []
     spec = older[0].row.spec
     newest = {run.row.run: run.row.summary.throughput for run in runs if run.row.spec == spec}
     sentence = (
-        f"The baseline has drifted: its {units.plural('run', len(newest))} here ran {percent_of(abs(found.value - 1))} "
-        f"{'faster' if found.value > 1 else 'slower'} than older runs of the same variant in the same environment."
+        f"The baseline has drifted: its {units.plural('run', len(newest))} here ran {percent_of(abs(drift.value - 1))} "
+        f"{'faster' if drift.value > 1 else 'slower'} than older runs of the same variant in the same environment. "
+        "Do not compare with those."
     )
     values = {run: units.rate(value, example_word(spec)) for run, value in newest.items()}
     return [ComparisonWarning(key="drift", sentence=sentence, values=values)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import attrgetter
 from typing import Literal
 
 from app import units
@@ -77,21 +77,27 @@ class WhyRow:
 class WhyView:
     """Why the steps of one variant, of these runs, differ from the baseline's.
 
-    Without `found`, the sentence says why that is not known, and the rest is empty. `head` has the titles of the cells.
-    `gains` has a sentence for each of `what_ifs`.
+    Without `difference`, the sentence says why that is not known, and the rest is empty. `head` has the titles of the
+    cells. `gains` has a sentence for each of `what_ifs`.
     """
 
     name: str
     baseline: str
     runs: tuple[int, ...]
     sentence: str
-    found: StepDifference | None = None
+    difference: StepDifference | None = None
     notes: tuple[str, ...] = ()
     chart: WaterfallChart | None = None
     head: tuple[str, ...] = ()
     rows: tuple[WhyRow, ...] = ()
     what_ifs: tuple[WhatIf, ...] = ()
     gains: tuple[str, ...] = ()
+
+    @property
+    def changed_share(self) -> float:
+        """Return the change of the step as a share of the baseline's; −1 where it is not known."""
+        step = self.difference.step if self.difference else None
+        return abs(step.difference.value) / step.baseline_ms if step else -1.0
 
 
 def why_views(runs: Sequence[StoredRun], verdict: Verdict) -> tuple[WhyView, ...]:
@@ -108,60 +114,58 @@ def why_views(runs: Sequence[StoredRun], verdict: Verdict) -> tuple[WhyView, ...
 
 def largest_differences(views: Sequence[WhyView]) -> list[WhyView]:
     """Return the views to put into a report: a few with the largest differences, or one that says why there is none."""
-    found = [
-        (abs(view.found.step.difference.value) / view.found.step.baseline_ms, view) for view in views if view.found
-    ]
-    few = [view for _, view in sorted(found, key=itemgetter(0), reverse=True)[:_MAX_REPORTED]]
+    candidates = [view for view in views if view.difference]
+    few = sorted(candidates, key=attrgetter("changed_share"), reverse=True)[:_MAX_REPORTED]
     return [view for view in views if view in few] or list(views[:1])
 
 
 def why_view(pair: Pair, name: str, baseline: str) -> WhyView:
     """Return why the steps of a pair differ."""
-    found = step_difference(pair.other, pair.base)
+    difference = step_difference(pair.other, pair.base)
     numbers = tuple(run.row.run for run in pair.other)
-    if isinstance(found, str):
-        return WhyView(name=name, baseline=baseline, runs=numbers, sentence=describe_obstacle(found, pair))
-    figures = Figures.of(found, pair.example)
-    what_ifs = what_if(found)
+    if isinstance(difference, str):
+        return WhyView(name=name, baseline=baseline, runs=numbers, sentence=describe_obstacle(difference, pair))
+    figures = Figures.of(difference, pair.example)
+    what_ifs = what_if(difference)
     return WhyView(
         name=name,
         baseline=baseline,
         runs=numbers,
-        sentence=describe_difference(found, pair, figures),
-        found=found,
-        notes=tuple(notes(found, pair)),
-        chart=_chart(found, pair, figures) if found.on_gpu else None,
-        head=(*pair.names[::-1], "Change", *([_INTERVAL] if _has_intervals(found) else []), "Of the step"),
-        rows=tuple(_rows(found, figures)),
+        sentence=describe_difference(difference, pair, figures),
+        difference=difference,
+        notes=tuple(notes(difference, pair)),
+        chart=_chart(difference, pair, figures) if difference.on_gpu else None,
+        head=(*pair.names[::-1], "Change", *([_INTERVAL] if _has_intervals(difference) else []), "Of the step"),
+        rows=tuple(_rows(difference, figures)),
         what_ifs=what_ifs,
-        gains=tuple(describe_gain(each, pair, figures) for each in what_ifs),
+        gains=tuple(describe_gain(gain, pair, figures) for gain in what_ifs),
     )
 
 
-def _has_intervals(found: StepDifference) -> bool:
-    return found.step.difference.interval is not None
+def _has_intervals(difference: StepDifference) -> bool:
+    return difference.step.difference.interval is not None
 
 
-def _rows(found: StepDifference, figures: Figures) -> Iterator[WhyRow]:
+def _rows(difference: StepDifference, figures: Figures) -> Iterator[WhyRow]:
     """Yield each part with its kernels below it, and the step last."""
 
     def interval(text: str) -> list[str]:
-        return [text] if _has_intervals(found) else []
+        return [text] if _has_intervals(difference) else []
 
     def cells(change: Change) -> tuple[str, ...]:
-        difference = change.difference
+        estimate = change.difference
         return (
             *(figures.ms(side) if side else units.ABSENT for side in (change.baseline_ms, change.other_ms)),
-            figures.change(difference.value),
-            *interval(figures.ends(difference)),
-            figures.share(difference.value),
+            figures.change(estimate.value),
+            *interval(figures.ends(estimate)),
+            figures.share(estimate.value),
         )
 
-    for part in found.parts:
+    for part in difference.parts:
         yield WhyRow(label=_LABELS[part.kind], kind="part", cells=cells(part.change), help=_HELP.get(part.kind, ""))
-        for each in part.causes:
+        for cause in part.causes:
             yield WhyRow(
-                label=IDLE_CAUSES[each.cause], kind="cause", cells=cells(each.change), help=_CAUSE_HELP[each.cause]
+                label=IDLE_CAUSES[cause.cause], kind="cause", cells=cells(cause.change), help=_CAUSE_HELP[cause.cause]
             )
         names = short_kernel_names([kernel.kernel.name for kernel in part.kernels])
         for name, kernel in zip(names, part.kernels, strict=True):
@@ -175,13 +179,13 @@ def _rows(found: StepDifference, figures: Figures) -> Iterator[WhyRow]:
             label = f"{part.more:,} more {units.plural('kernel', part.more)}"
             more = figures.change(part.more_ms), *interval(""), figures.share(part.more_ms)
             yield WhyRow(label=label, kind="kernel", cells=("", "", *more))
-    yield WhyRow(label="step", kind="step", cells=cells(found.step), help=_STEP_HELP if found.on_gpu else "")
+    yield WhyRow(label="step", kind="step", cells=cells(difference.step), help=_STEP_HELP if difference.on_gpu else "")
 
 
-def _chart(found: StepDifference, pair: Pair, figures: Figures) -> WaterfallChart:
+def _chart(difference: StepDifference, pair: Pair, figures: Figures) -> WaterfallChart:
     """Return the way from the baseline's step to the other one's, the largest change first."""
-    names, steps = pair.names[::-1], (found.step.baseline_ms, found.step.other_ms)
-    runs = [tuple(run.row.run for run in side) for side in (found.baseline, found.other)]
+    names, steps = pair.names[::-1], (difference.step.baseline_ms, difference.step.other_ms)
+    runs = [tuple(run.row.run for run in side) for side in (difference.baseline, difference.other)]
     first, last = (
         WaterfallBar(
             runs=numbers,
@@ -195,33 +199,34 @@ def _chart(found: StepDifference, pair: Pair, figures: Figures) -> WaterfallChar
         for name, step, numbers in zip(names, steps, runs, strict=True)
     )
     bars = [first]
-    for label, difference, tooltip in _changes(found, pair, figures):
-        bars.append(_change_bar(label, difference, tooltip, bars[-1].end, figures, (*runs[0], *runs[1])))
+    for label, estimate, tooltip in _changes(difference, pair, figures):
+        bars.append(_change_bar(label, estimate, tooltip, bars[-1].end, figures, (*runs[0], *runs[1])))
     return WaterfallChart(
         key=WHY,
         title=f"From {names[0]} to {names[1]}",
         caption=(
-            f"Time {figures.per} on a GPU. What goes left (green) takes less time with {pair.within[0]}, what goes "
-            f"right (orange) more; percentages are of the step of {pair.within[1]}."
-            + (f" Whiskers are {CI} of each change." if _has_intervals(found) else "")
+            f"Time {figures.per} on a GPU. Left (green) is less time with {pair.within[0]}, right (orange) is more. "
+            f"Percentages are of the step of {pair.within[1]}."
+            + (f" Whiskers are {CI} of each change." if _has_intervals(difference) else "")
         ),
         bars=(*bars, last),
-        axis=span_axis([each.end for each in (*bars, last)], f"ms {figures.per}"),
+        axis=span_axis([bar.end for bar in (*bars, last)], f"ms {figures.per}"),
     )
 
 
-def _changes(found: StepDifference, pair: Pair, figures: Figures) -> Iterator[tuple[str, Estimate, str]]:
+def _changes(difference: StepDifference, pair: Pair, figures: Figures) -> Iterator[tuple[str, Estimate, str]]:
     """Yield label, change and tooltip of each bar; small changes are one bar."""
-    largest = max(abs(part.change.difference.value) for part in found.parts)
-    large = [part for part in found.parts[:_MAX_BARS] if abs(part.change.difference.value) >= _SMALLEST_BAR * largest]
-    small = found.parts[len(large) :]
+    parts = difference.parts
+    largest = max(abs(part.change.difference.value) for part in parts)
+    large = [part for part in parts[:_MAX_BARS] if abs(part.change.difference.value) >= _SMALLEST_BAR * largest]
+    small = parts[len(large) :]
     if len(small) == 1:
-        large, small = list(found.parts), ()
+        large, small = list(parts), ()
     for part in large:
         yield _LABELS[part.kind], part.change.difference, _tooltip(part, pair, figures)
     if small:
         differences = [part.change.difference.value for part in small]
-        lines = [f"{figures.change(each)}  {_LABELS[part.kind]}" for part, each in zip(small, differences, strict=True)]
+        lines = [f"{figures.change(ms)}  {_LABELS[part.kind]}" for part, ms in zip(small, differences, strict=True)]
         yield f"{len(small)} smaller parts", Estimate(sum(differences), None, None, 1), "\n".join(lines)
 
 
@@ -234,7 +239,7 @@ def _tooltip(part: Part, pair: Pair, figures: Figures) -> str:
         f"{_LABELS[part.kind]}: {figures.change(change.difference.value)} {figures.per}",
         ", ".join(f"{figures.ms(value)} with {name}" for name, value in sides),
         *([f"{CI} {units.quantity(interval, 'ms')}"] if interval else []),
-        *(f"{figures.change(each.change.difference.value)}  {IDLE_CAUSES[each.cause]}" for each in part.causes),
+        *(f"{figures.change(cause.change.difference.value)}  {IDLE_CAUSES[cause.cause]}" for cause in part.causes),
         *(
             f"{figures.change(kernel.change.difference.value)}  {name}"
             for kernel, name in zip(kernels, names, strict=True)

@@ -19,12 +19,16 @@ from app.viewmodels.format.naming import (
     variant_names,
 )
 from app.viewmodels.format.ratios import percent_of
-from app.viewmodels.format.sentences import format_time_left
+from app.viewmodels.format.sentences import format_time_left, without_advice
 from workloads.catalog import Machine, Refusal, check, runnable
 from workloads.protocol import RunSpec
 
 _MAX_NAMED = 4
 """Variants that the name of an experiment names."""
+
+
+QUIET_WAIT_S = 600.0
+"""How long each run waits for a quiet machine where that was asked for."""
 
 
 def interleaved_plan(variants: Sequence[RunSpec], repeats: int) -> Plan:
@@ -50,12 +54,13 @@ def experiment_label(runs: int, ahead: ExperimentProgress | None, *, most: bool)
     facts = []
     if ahead is not None and left:
         facts.append(format_time_left(ahead.left))
-    if ahead is not None and (found := ahead.resolution and ahead.resolution.found) and found.smallest < WIDEST_KNOWN:
-        facts.append(f"shows {percent_of(found.smallest)}")
-    known = f" ({', '.join(facts)})" if facts else ""
+    resolution = ahead.resolution.estimate if ahead is not None and ahead.resolution else None
+    if resolution is not None and resolution.smallest < WIDEST_KNOWN:
+        facts.append(f"shows {percent_of(resolution.smallest)}")
+    suffix = f" ({', '.join(facts)})" if facts else ""
     if not left:
         return f"Show the {runs:,} stored"
-    return f"Run {'up to ' if most else ''}{left:,}{known}"
+    return f"Run {'up to ' if most else ''}{left:,}{suffix}"
 
 
 def describe_estimate(ahead: ExperimentProgress, *, at_most: bool = False, budget_s: float | None = None) -> list[str]:
@@ -90,12 +95,12 @@ def describe_size(plan: Plan) -> str:
     return f"{len(plan.variants):,} variants, {runs} each."
 
 
-def describe_countable(countable: ExperimentProgress) -> list[str]:
-    """Return a sentence on the stored runs that would count if the user wanted it; none where there are none."""
-    recent = _runs_of(countable.counted_utc_ns)
-    older = _runs_of(countable.older_utc_ns)
-    both = " and ".join(filter(None, (recent, older)))
-    return [f"Not counted: {both}."] if both else []
+def describe_stored(ahead: ExperimentProgress, countable: ExperimentProgress) -> list[str]:
+    """Return sentences on stored runs: those that count, and those that would if the user wanted it."""
+    others = [utc_ns for utc_ns in countable.counted_utc_ns if utc_ns not in ahead.counted_utc_ns]
+    both = " and ".join(filter(None, map(_runs_of, (others, countable.older_utc_ns))))
+    counted = [f"{ahead.done:,} of {ahead.planned:,} already stored."] if ahead.done else []
+    return [*counted, *([f"Not counted: {both}."] if both else [])]
 
 
 def _runs_of(utc_ns: Sequence[int]) -> str:
@@ -124,21 +129,22 @@ def describe_resolution(expected: ExpectedResolution | None, *, at_most: bool = 
     if expected.repeats < MIN_REPEATS:
         return [f"Fewer than {MIN_REPEATS} repeats have no interval, so they show no difference."]
     repeats = f"{'at most ' if at_most else ''}{expected.repeats} repeats"
-    if expected.found is None:
+    if expected.estimate is None:
         return [f"How small a difference {repeats} can show is not known yet: too few stored runs."]
     judged = f"{expected.noise_runs:,} stored runs of {'other' if expected.of_other_variants else 'these'} variants"
-    if expected.found.smallest >= WIDEST_KNOWN:
-        return [_describe_insufficient(repeats, judged, expected.found)]
-    smallest, half = (percent_of(share) for share in (expected.found.smallest, expected.found.half_width))
+    if expected.estimate.smallest >= WIDEST_KNOWN:
+        return [_describe_insufficient(repeats, judged, expected.estimate)]
+    smallest, half = (percent_of(share) for share in (expected.estimate.smallest, expected.estimate.half_width))
     shows = (
         f"can show a difference of about {smallest} (interval {units.plus_minus(half)}, from the spread of {judged})"
     )
     return [sentence(f"{repeats} {shows}")]
 
 
-def _describe_insufficient(repeats: str, judged: str, found: Resolution) -> str:
+def _describe_insufficient(repeats: str, judged: str, resolution: Resolution) -> str:
     """Return that so many repeats are too few to show a difference of note, and how many would do."""
-    more = "" if found.sufficient_repeats is None else f"; about {found.sufficient_repeats:,} can show smaller ones"
+    sufficient = resolution.sufficient_repeats
+    more = "" if sufficient is None else f"; about {sufficient:,} can show smaller ones"
     least = units.percent(100 * WIDEST_KNOWN)
     return sentence(f"{repeats} can show only differences of {least} or more, as {judged} vary so much{more}")
 
@@ -207,9 +213,9 @@ def describe_refused(groups: Sequence[RefusedGroup], combinations: int, *, show_
     if not groups:
         return RefusedText("", "")
     count, more = sum(group.count for group in groups), len(groups) - _REASONS_SHOWN
-    shown = groups if show_all else groups[:_REASONS_SHOWN]
+    top_groups = groups if show_all else groups[:_REASONS_SHOWN]
     lines = [f"{count:,} of {combinations:,} combinations cannot run here and are left out:"]
-    lines += [f"{group.count:,} ×  {group.text}" for group in shown]
+    lines += [f"{group.count:,} ×  {group.text}" for group in top_groups]
     more_label = "Fewer reasons" if show_all else f"{more} more {plural('reason', more)} …"
     return RefusedText("\n".join(lines), more_label if more > 0 else "")
 
@@ -220,15 +226,15 @@ def group_refused(refused: Sequence[tuple[RunSpec, Refusal]], varied: Sequence[s
     for spec, refusal in refused:
         key = refusal.parameters, _NUMBER.sub("#", refusal.reason)
         groups.setdefault(key, []).append((spec, refusal))
-    found = [_group(members, varied) for members in groups.values()]
-    return tuple(sorted(found, key=lambda group: -group.count))
+    refused_groups = [_group(members, varied) for members in groups.values()]
+    return tuple(sorted(refused_groups, key=lambda group: -group.count))
 
 
 def _group(members: Sequence[tuple[RunSpec, Refusal]], varied: Sequence[str]) -> RefusedGroup:
     first = members[0][1]
     names = [name for name in varied if name in first.parameters]
     values = (" / ".join(dict.fromkeys(format_setting(spec, name) for spec, _ in members)) for name in names)
-    return RefusedGroup(count=len(members), values=" with ".join(values), reason=first.reason)
+    return RefusedGroup(count=len(members), values=" with ".join(values), reason=without_advice(first.reason))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +289,8 @@ class PresetLine:
 def refused_notes(variants: Sequence[RunSpec], machine: Machine) -> tuple[str, ...]:
     """Return how many variants cannot run on this machine, a sentence per reason."""
     checked = [(spec, check(spec, machine)) for spec in variants]
-    groups = group_refused([(spec, found[0]) for spec, found in checked if found], differing_parameters(variants))
+    refused = [(spec, refusals[0]) for spec, refusals in checked if refusals]
+    groups = group_refused(refused, differing_parameters(variants))
     return tuple(f"{group.count} {plural('variant', group.count)} cannot run here. {group.text}" for group in groups)
 
 

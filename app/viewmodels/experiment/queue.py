@@ -1,44 +1,163 @@
-"""The queue as values: a summary line, and a row with its table cells per entry."""
+"""The queue as values: a summary line, a row with its table cells per entry, and banners with their answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from app.queries import QUEUED_STATES, ExperimentProgress, TimeLeft
-from app.viewmodels.experiment.queue_banner import (
-    STATE_STYLES,
-    Banner,
-    VerdictText,
-    describe_place,
-    ended_banner,
-    resume_banner,
-)
+from app import units
+from app.queries import QUEUED_STATES, EntryState, ExperimentProgress, TimeLeft
 from app.viewmodels.format.cells import Cell, Column, Tone
 from app.viewmodels.format.naming import short_name, variant_names
 from app.viewmodels.format.sentences import format_time_left
 
+BannerAction = Literal["go on", "not now", "remove", "show", "dismiss", "unfold"]
+"""What a banner can be answered with."""
+
+
+class StateStyle(NamedTuple):
+    """How a state is shown: never by colour alone, always with a text; "" is the name of the state itself."""
+
+    symbol: str
+    tone: Tone
+    text: str = ""
+
+
+STATE_STYLES: dict[EntryState, StateStyle] = {
+    "running": StateStyle("▶", "busy"),
+    "waiting": StateStyle("○", "quiet"),
+    "paused": StateStyle("‖", "quiet"),
+    "complete": StateStyle("✔", "good"),
+    "settled": StateStyle("✔", "good", "precision reached"),
+    "stopped": StateStyle("■", "quiet"),
+    "out of budget": StateStyle("◔", "warning"),
+    "failed": StateStyle("✖", "bad"),
+    "removed": StateStyle("■", "quiet"),
+}
+
+_MAX_NAME_LENGTH = 60
+"""Characters of a name within a sentence; the name of a large matrix is longer."""
+_END_PHRASES: dict[EntryState, str] = {
+    "complete": "is complete",
+    "settled": "has reached its target precision",
+    "out of budget": "has used its time limit; resuming gives it as much again",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictText:
+    """The verdict on an experiment that ended: in a few words, as a sentence, and what else there is to say."""
+
+    title: str = ""
+    sentence: str = ""
+    rest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Banner:
+    """A sentence above the queue with its answers, the expected one first; `detail` is less important."""
+
+    text: str
+    detail: str = ""
+    symbol: str
+    tone: Tone
+    actions: tuple[tuple[BannerAction, str], ...]
+    progress: ExperimentProgress | None = None
+
+
+NO_VERDICT = VerdictText()
+
+
+def _format_runs_made(done: int, planned: int) -> str:
+    return f"{done} of {planned} {units.plural('run', planned)} done"
+
+
+def resume_banner(entries: Sequence[ExperimentProgress]) -> Banner:
+    """Return the offer to resume what is unfinished."""
+    done, planned = sum(entry.done for entry in entries), sum(entry.planned for entry in entries)
+    imported = sum(entry.imported for entry in entries)
+    resume: tuple[tuple[BannerAction, str], ...] = (("go on", "Resume"),)
+    if len(entries) == 1:
+        text = f"{quote_name(entries[0].name)} is unfinished: {_format_runs_made(done, planned)}."
+        text = " ".join(filter(None, (text, describe_place(entries[0]))))
+        other_actions: tuple[tuple[BannerAction, str], ...] = (("remove", "Remove"),)
+    else:
+        text = f"{len(entries)} experiments are unfinished: {_format_runs_made(done, planned)}."
+        other_actions = (("unfold", "Show them"),)
+        if imported:
+            came, subject = ("comes", "it is") if imported == 1 else ("come", "each is")
+            text += (
+                f" {imported} of them {came} from another database: {subject} resumed by itself, once you have seen it."
+            )
+        resume = resume if imported < len(entries) else ()
+    sentences = dict.fromkeys(entry.message for entry in entries if entry.message)
+    return Banner(
+        text=" ".join([text, *sentences]),
+        symbol=STATE_STYLES["paused"].symbol,
+        tone="busy",
+        actions=(*resume, ("not now", "Not now"), *other_actions),
+    )
+
+
+def describe_place(progress: ExperimentProgress) -> str:
+    """Return in a sentence on which host and by which Pythons its runs are made, in full; "" for the program's own."""
+    host = f"on {progress.host}" if progress.host else ""
+    pythons = f"by the Python {', '.join(progress.interpreters)}" if progress.interpreters else ""
+    where = " ".join(filter(None, (host, pythons)))
+    return f"Its runs are made {where}." if where else ""
+
+
+def describe_ending(progress: ExperimentProgress) -> str:
+    """Return how an entry ended, and its message."""
+    if progress.state == "failed":
+        runs = units.plural("run", progress.planned)
+        text = f"{quote_name(progress.name)} has ended: {progress.done} of {progress.planned} {runs} gave a result."
+    else:
+        text = (
+            f"{quote_name(progress.name)} {_END_PHRASES[progress.state]}: "
+            f"{_format_runs_made(progress.done, progress.planned)}."
+        )
+    return " ".join(filter(None, (text, progress.message)))
+
+
+def ended_banner(progress: ExperimentProgress, verdict: VerdictText = NO_VERDICT) -> Banner:
+    """Return the verdict on an entry that ended, where it is known, then how it ended, with the way to its runs."""
+    ending = describe_ending(progress)
+    style = STATE_STYLES[progress.state]
+    show: tuple[tuple[BannerAction, str], ...] = (
+        ("show", "Show the run" if progress.planned == 1 else "Show verdict"),
+    )
+    return Banner(
+        text=verdict.sentence or ending,
+        detail=" ".join(filter(None, (ending, verdict.rest))) if verdict.sentence else "",
+        symbol=style.symbol,
+        tone=style.tone,
+        actions=(*(show if progress.experiment is not None else ()), ("dismiss", "Dismiss")),
+        progress=progress,
+    )
+
+
+def quote_name(name: str) -> str:
+    """Return a name in quotes; a long one is cut after a whole word."""
+    if len(name) > _MAX_NAME_LENGTH:
+        beginning = name[:_MAX_NAME_LENGTH]
+        name = f"{beginning.rpartition(' ')[0] or beginning} …"
+    return f"“{name}”"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRow:
-    """One entry: what is shown of it, and what can be done with it."""
+    """One entry: its name, a cell for each column, the share that is done, and what can be done with it."""
 
     entry: int
     name: str
-    symbol: str
-    state: str
-    tone: Tone
-    done: str
+    cells: tuple[Cell, ...]
     fraction: float
-    time_left: str
-    tooltip: str
     can_move_up: bool = False
     can_move_down: bool = False
     pause_action: Literal["pause", "resume", ""] = ""
     is_running_here: bool = False
     in_queue: bool = True
     experiment: int | None = None
-    host: str = ""
-    interpreters: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +172,6 @@ class QueueState:
         time_left: Expected time of what runs without being asked again.
         can_skip_wait: Whether the wait for an idle machine can be skipped.
         pause_action: What the button for all entries does; "" hides it.
-        can_export: Whether nothing of it runs, so that it can be exported.
         offer: The offer to resume it.
         ended: What has ended.
     """
@@ -65,7 +183,6 @@ class QueueState:
     time_left: str = ""
     can_skip_wait: bool = False
     pause_action: Literal["pause", "go on", ""] = ""
-    can_export: bool = False
     offer: Banner | None = None
     ended: Banner | None = None
 
@@ -83,7 +200,8 @@ class QueueModel:
     """
 
     def __init__(self) -> None:
-        self._entries: tuple[ExperimentProgress, ...] = ()
+        self.entries: tuple[ExperimentProgress, ...] = ()
+        """What is in the queue, in order."""
         self._current: ExperimentProgress | None = None
         self._progress_s = 0.0
         self._ended: tuple[ExperimentProgress, ...] = ()
@@ -99,18 +217,13 @@ class QueueModel:
         return None if self._banner is None else self._banner.progress
 
     @property
-    def entries(self) -> tuple[ExperimentProgress, ...]:
-        """Return what is in the queue, in order."""
-        return self._entries
-
-    @property
     def runs_elsewhere(self) -> bool:
         """Return whether another program runs the queue, and not this window."""
-        return not self.is_running and any(entry.state == "running" for entry in self._entries)
+        return not self.is_running and any(entry.state == "running" for entry in self.entries)
 
     def begin(self) -> None:
-        """Note that the runner begins: from now on the count is about its runs."""
-        self.is_running, self._offered = True, False
+        """Note that the runner begins: from now on the count is about its runs, and what ended before is no news."""
+        self.is_running, self._offered, self._banner = True, False, None
         self._counted = frozenset()
 
     def finish(self) -> None:
@@ -119,7 +232,7 @@ class QueueModel:
 
     def update(self, entries: Sequence[ExperimentProgress]) -> None:
         """Take the entries as they are in the database."""
-        self._entries = tuple(entries)
+        self.entries = tuple(entries)
         self._offered = self._offered and bool(entries) and all(entry.state != "running" for entry in entries)
         remaining = {entry.entry for entry in entries}
         # What ended and is in the queue still, as with its time spent, is shown as that and not twice.
@@ -130,12 +243,12 @@ class QueueModel:
 
         It is shown at once, before the database has it.
         """
-        others = [each for each in self._entries if each.entry != entry]
-        old_index = [each.entry for each in self._entries].index(entry)
+        others = [progress for progress in self.entries if progress.entry != entry]
+        old_index = [progress.entry for progress in self.entries].index(entry)
         index = max(0, old_index + by)
         following = others[index].entry if index < len(others) else None
-        others.insert(index, self._entries[old_index])
-        self._entries = tuple(others)
+        others.insert(index, self.entries[old_index])
+        self.entries = tuple(others)
         return following
 
     def is_running_here(self, entry: int) -> bool:
@@ -144,24 +257,24 @@ class QueueModel:
 
     def experiment_number(self, entry: int) -> int | None:
         """Return the number of an entry's experiment, in the queue or ended."""
-        found = (each.experiment for each in (*self._entries, *self._ended) if each.entry == entry)
-        return next(found, None)
+        numbers = (progress.experiment for progress in (*self.entries, *self._ended) if progress.entry == entry)
+        return next(numbers, None)
 
     def handle(self, progress: ExperimentProgress, now_s: float) -> None:
         """Take progress of the runner, at `now_s` seconds of any clock."""
         self._progress_s = now_s
-        others = tuple(entry for entry in self._entries if entry.entry != progress.entry)
+        others = tuple(entry for entry in self.entries if entry.entry != progress.entry)
         if progress.state in QUEUED_STATES:
             self._current = progress if progress.state == "running" else None
             entries = (
-                _with_pause(progress, entry) if entry.entry == progress.entry else entry for entry in self._entries
+                _with_pause(progress, entry) if entry.entry == progress.entry else entry for entry in self.entries
             )
-            self._entries = tuple(entries) if len(others) < len(self._entries) else (*others, progress)
+            self.entries = tuple(entries) if len(others) < len(self.entries) else (*others, progress)
             return
         self._current = None
         if progress.state == "stopped":  # it stays in the queue
             return
-        self._entries = others
+        self.entries = others
         if progress.state != "removed":
             self._ended = (*self._ended, progress)
             self._counted |= {progress.entry}
@@ -174,7 +287,7 @@ class QueueModel:
 
     def offer_resume(self) -> None:
         """Offer to resume what is in the queue."""
-        self._offered = bool(self._entries)
+        self._offered = bool(self.entries)
 
     def withdraw_offer(self) -> None:
         """Withdraw the offer."""
@@ -184,7 +297,7 @@ class QueueModel:
         """Show an entry that ended as news no more; behind others its line stays, for it counts with theirs."""
         if self.last_ended is not None and self.last_ended.entry == entry:
             self._banner = None
-        if not self._entries:
+        if not self.entries:
             self._ended = tuple(ended for ended in self._ended if ended.entry != entry)
 
     def dismiss_ended(self) -> None:
@@ -194,24 +307,23 @@ class QueueModel:
     def state(self, now_s: float) -> QueueState:
         """Return what to show at `now_s`, on the clock of `handle`."""
         finished = sum(ended.done for ended in self._ended if ended.entry in self._counted)
-        done = finished + sum(entry.done for entry in self._entries)
-        planned = finished + sum(entry.planned for entry in self._entries)
+        done = finished + sum(entry.done for entry in self.entries)
+        planned = finished + sum(entry.planned for entry in self.entries)
         return QueueState(
             rows=(*self._rows(now_s), *(_row(ended) for ended in reversed(self._ended))),
-            count=f"{done}/{planned}" if self._entries and not self._offered else "",
+            count=f"{done}/{planned}" if self.entries and not self._offered else "",
             fraction=done / planned if planned else 0.0,
             activity=self._describe_activity(),
             time_left=self._format_time_left(now_s),
             can_skip_wait=self._current is not None
             and (bool(self._current.waiting_for) or self._current.waits_for_device),
             pause_action=self._pause_action(),
-            can_export=bool(self._entries) and not self.is_running and not self.runs_elsewhere,
-            offer=resume_banner(self._entries) if self._offered else None,
+            offer=resume_banner(self.entries) if self._offered else None,
             ended=self._banner,
         )
 
     def _rows(self, now_s: float) -> list[QueueRow]:
-        last = len(self._entries) - 1
+        last = len(self.entries) - 1
         return [
             replace(
                 _row(self._with_time_left(entry, now_s), running_here=self.is_running_here(entry.entry)),
@@ -219,7 +331,7 @@ class QueueModel:
                 can_move_down=index < last,
                 is_running_here=self.is_running_here(entry.entry),
             )
-            for index, entry in enumerate(self._entries)
+            for index, entry in enumerate(self.entries)
         ]
 
     def _with_time_left(self, entry: ExperimentProgress, now_s: float) -> ExperimentProgress:
@@ -229,7 +341,7 @@ class QueueModel:
         return replace(entry, left=entry.left.plus(self._progress_s - now_s))
 
     def _describe_activity(self) -> str:
-        if self._offered or not self._entries:
+        if self._offered or not self.entries:
             return ""
         if self._current is not None:
             if self._current.waiting_for:
@@ -240,22 +352,22 @@ class QueueModel:
             return "Running in another program"
         if self.is_running:
             return "Starting the next run …"
-        if self.waits_for_run and any(entry.state == "waiting" for entry in self._entries):
+        if self.waits_for_run and any(entry.state == "waiting" for entry in self.entries):
             return "Waiting for the current run to end"
         return "Paused"
 
     def _format_time_left(self, now_s: float) -> str:
         """Return the time left of what runs without being asked again."""
-        pending = [self._with_time_left(entry, now_s) for entry in self._entries if entry.state != "paused"]
+        pending = [self._with_time_left(entry, now_s) for entry in self.entries if entry.state != "paused"]
         left = TimeLeft.total(entry.left for entry in pending)
         return f"{format_time_left(left)} left" if left.most_s else ""
 
     def _pause_action(self) -> Literal["pause", "go on", ""]:
         """Return what the button for all entries does: pause them if any is to come, resume them if all are paused."""
-        if self._offered or self.runs_elsewhere or not self._entries:
+        if self._offered or self.runs_elsewhere or not self.entries:
             return ""
         goes_on = self.is_running or self.waits_for_run
-        return "pause" if goes_on and any(entry.state != "paused" for entry in self._entries) else "go on"
+        return "pause" if goes_on and any(entry.state != "paused" for entry in self.entries) else "go on"
 
 
 def _with_pause(progress: ExperimentProgress, entry: ExperimentProgress) -> ExperimentProgress:
@@ -264,28 +376,33 @@ def _with_pause(progress: ExperimentProgress, entry: ExperimentProgress) -> Expe
 
 
 def _row(progress: ExperimentProgress, *, running_here: bool = False) -> QueueRow:
+    """Return a row; the cell of its bar is empty."""
     elsewhere = progress.state == "running" and not running_here
     style = STATE_STYLES[progress.state]
-    is_left = progress.state in QUEUED_STATES and progress.done < progress.planned
-    is_last = running_here and progress.state == "paused"
     in_queue = progress.state in QUEUED_STATES
+    is_last = running_here and progress.state == "paused"
+    state = "running elsewhere" if elsewhere else "its last run" if is_last else style.text or progress.state
+    is_left = in_queue and progress.done < progress.planned
+    fraction = progress.done / progress.planned if progress.planned else 0.0
+    interpreters = ", ".join(progress.interpreters)
+    sentences = (progress.name, _describe_runs(progress), describe_place(progress), progress.message)
+    tooltip = "\n".join(filter(None, sentences))
     return QueueRow(
         entry=progress.entry,
         name=progress.name,
-        symbol=style.symbol,
-        state="running elsewhere" if elsewhere else "its last run" if is_last else style.text or progress.state,
-        tone=style.tone,
-        done=f"{progress.done}/{progress.planned}",
-        fraction=progress.done / progress.planned if progress.planned else 0.0,
-        time_left=format_time_left(progress.left) if is_left else "",
-        tooltip="\n".join(
-            filter(None, (progress.name, _describe_runs(progress), describe_place(progress), progress.message))
+        cells=(
+            Cell(text=progress.name, symbol=style.symbol, tooltip=tooltip),
+            Cell(text=progress.host, tone="quiet", tooltip=progress.host),
+            Cell(text=interpreters, tone="quiet", tooltip=interpreters),
+            Cell(text=state, tone=style.tone, tooltip=tooltip),
+            Cell(text="", tooltip=tooltip),
+            Cell(text=f"{progress.done}/{progress.planned}", key=fraction),
+            Cell(text=format_time_left(progress.left) if is_left else "", key=0),
         ),
+        fraction=fraction,
         pause_action=("resume" if progress.state == "paused" else "pause") if in_queue and not elsewhere else "",
         in_queue=in_queue,
         experiment=progress.experiment,
-        host=progress.host,
-        interpreters=", ".join(progress.interpreters),
     )
 
 
@@ -298,7 +415,7 @@ def _describe_runs(progress: ExperimentProgress) -> str:
 
 
 QUEUE_COLUMNS = (
-    Column("Experiment", "Name of the experiment", numeric=False),
+    Column("Experiment", "Name of the experiment", numeric=False, shrink="text", least=160, most=480),
     Column("Host", "The host it is made on; empty for this machine", numeric=False),
     Column("Python", "The Pythons that its runs name; empty for this program's own", numeric=False),
     Column("State", "Its state", numeric=False),
@@ -306,7 +423,7 @@ QUEUE_COLUMNS = (
     Column("Runs", "Runs with a result, of all planned"),
     Column("Left", "Expected time for the remaining runs"),
 )
-NAME_COLUMN, HOST_COLUMN, PYTHON_COLUMN, BAR_COLUMN = 0, 1, 2, 4
+NAME_COLUMN, HOST_COLUMN, PYTHON_COLUMN, STATE_COLUMN, BAR_COLUMN, RUNS_COLUMN = range(6)
 WIDEST_CELLS = (
     Cell(text=""),
     Cell(text="gpu-server-1"),
@@ -317,16 +434,3 @@ WIDEST_CELLS = (
     Cell(text="40 to 60 min"),
 )
 """Per column, a cell as wide as any is expected to be."""
-
-
-def queue_cells(row: QueueRow) -> tuple[Cell, ...]:
-    """Return what is shown of an entry, a cell per column; that of its bar is empty."""
-    return (
-        Cell(text=row.name, symbol=row.symbol, tooltip=row.tooltip),
-        Cell(text=row.host, tone="quiet", tooltip=row.host),
-        Cell(text=row.interpreters, tone="quiet", tooltip=row.interpreters),
-        Cell(text=row.state, tone=row.tone, tooltip=row.tooltip),
-        Cell(text="", tooltip=row.tooltip),
-        Cell(text=row.done, key=row.fraction),
-        Cell(text=row.time_left, key=0),
-    )

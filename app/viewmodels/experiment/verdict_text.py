@@ -11,14 +11,16 @@ from app.analysis.verdict import (
     comparable_results,
     fastest_result,
     group_but_for_seed,
+    join_seeds,
     rank_results,
+    throughputs,
     without_seed,
 )
 from app.records import RunRow
 from app.viewmodels.charts.model import Axis, ratio_axis
 from app.viewmodels.compare.comparison import default_baseline
 from app.viewmodels.compare.verdict import Verdict, compute_verdict
-from app.viewmodels.experiment.queue_banner import NO_VERDICT, VerdictText
+from app.viewmodels.experiment.queue import NO_VERDICT, VerdictText
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.format.ratios import (
     is_far_from_one,
@@ -36,14 +38,14 @@ def experiment_verdict(rows: Sequence[RunRow]) -> VerdictText:
     return verdict_text(compute_verdict(rows, default_baseline(rows)))
 
 
-def verdict_text(found: Verdict) -> VerdictText:
+def verdict_text(verdict: Verdict) -> VerdictText:
     """Return a verdict with its most important sentence apart: the first one.
 
     What did not run as requested is said at once after it.
     """
-    sentence, *others = found.sentences
-    before, *_ = found.text.split(sentence)
-    is_ranked = len(rank_results(found.results)) > 1
+    sentence, *others = verdict.sentences
+    before, *_ = verdict.text.split(sentence)
+    is_ranked = len(rank_results(verdict.results)) > 1
     return VerdictText(
         title=sentence.partition(" (")[0].rstrip(".") if is_ranked else "",
         sentence=sentence,
@@ -126,9 +128,17 @@ def experiment_result(
     return result if len(rank_results(verdict.results)) > 1 else replace(result, answer=_NO_ANSWER)
 
 
-def verdict_result(verdict: Verdict) -> ExperimentResult:
+def answer_on(rows: Sequence[RunRow], baseline: int = 0, margin_pct: float | None = None) -> ExperimentResult:
+    """Return what Compare would say of any runs, with its `baseline` if that is among them, and margin of equality."""
+    joined = join_seeds(rows)
+    if all(row.run != baseline for row in joined):
+        baseline = default_baseline(joined)
+    return verdict_result(compute_verdict(joined, baseline, margin_pct), {})
+
+
+def verdict_result(verdict: Verdict, disturbances: Mapping[int, str]) -> ExperimentResult:
     """Return what a comparison says of its variants."""
-    return _result(verdict, list(zip(verdict.names, verdict.results, strict=True)), {})
+    return _result(verdict, list(zip(verdict.names, verdict.results, strict=True)), disturbances)
 
 
 def _result(
@@ -136,6 +146,8 @@ def _result(
 ) -> ExperimentResult:
     fastest = fastest_result(verdict.results)
     comparable = comparable_results(verdict.results)
+    measured = {row.run for result in verdict.results for row in result.runs if throughputs([row])}
+    disturbances = {run: text for run, text in disturbances.items() if run in measured}
     rows = [(result not in comparable, _result_row(name, result, fastest, disturbances)) for name, result in variants]
     rows.sort(key=lambda pair: (pair[1].change != _BASELINE, pair[0], -(pair[1].ratio or 0.0)))
     return ExperimentResult(
@@ -150,13 +162,15 @@ def _result(
 
 
 def _axis(results: Sequence[VariantResult]) -> Axis:
-    return ratio_axis([result.speedup for result in results if result.speedup is not None], _MOST_TICKS)
+    ratios = [result.speedup for result in results if result.speedup is not None]
+    axis = ratio_axis(ratios, _MOST_TICKS)
+    return axis if len(ratios) > 1 else replace(axis, ticks=())  # the baseline alone: there is nothing to read off
 
 
 def _result_of(spec: RunSpec, verdict: Verdict) -> VariantResult | None:
     """Return the result of a variant; None before its first run."""
-    wanted = without_seed(spec)
-    own = (each for each in verdict.results if without_seed(with_defaults(each.runs[0].spec)) == wanted)
+    variant = without_seed(spec)
+    own = (result for result in verdict.results if without_seed(with_defaults(result.runs[0].spec)) == variant)
     return next(own, None)
 
 
@@ -164,7 +178,7 @@ _BASELINE = "baseline"
 
 
 def _lamp(disturbances: Mapping[int, str]) -> str:
-    """Return whether the machine was quiet during the runs that have ended."""
+    """Return whether the machine was quiet during the runs that count."""
     busy = sum(map(bool, disturbances.values()))
     if not busy:
         return "Quiet machine" if disturbances else ""

@@ -61,12 +61,19 @@ class Whisker(NamedTuple):
     leads: bool = False
 
 
+class Bar(NamedTuple):
+    """How much a value is of the largest of its kind, from 0 to 1; one that `leads` is in colour."""
+
+    share: float
+    leads: bool = False
+
+
 class Cell(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`key` is what the column sorts by (None is absent and comes last); `unit` stands after `text`.
 
     `chips` are single words before the text, each in a shape of its own. Behind the text may be its `whisker`, or a
-    `spark` line of values from 0 to 1. The garbage collector need not look at cells,
-    of which a comparison has ten thousand: they cannot be part of a cycle.
+    `spark` line of values from 0 to 1, and below it a `bar`. The garbage collector need not look at cells, of which a
+    comparison has ten thousand: they cannot be part of a cycle.
     """
 
     text: str
@@ -78,6 +85,15 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     chips: tuple[str, ...] = ()
     whisker: Whisker | None = None
     spark: tuple[float, ...] = ()
+    bar: Bar | None = None
+
+
+Shrink = Literal["", "text", "name", "symbol", "plot"]
+"""How a column gives way where a table has little room.
+
+A text is cut down to its least width; a name of parts is set in two lines of small letters; words go, and then their
+title, and their symbol stays; what is drawn behind numbers goes. Texts and names take the room that others leave.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +101,21 @@ class Column:
     """One column of a table of runs; `numeric` ones are right-aligned.
 
     `second` is the title of what stands behind the number, such as its interval. A `plot` is drawn there in its place,
-    in a window; `reference` is the share of its width at which whiskers have their line.
+    in a window, or behind it, an `interval`; whiskers have a line at `reference` and labels at `ticks`, shares of its
+    width. In a window a text has `least` pixels and gets up to `most` before others that give way have theirs; 0 is as
+    many as it needs.
     """
 
     title: str
     help: str
     numeric: bool = True
     second: str = ""
-    plot: Literal["", "whisker", "spark"] = ""
+    plot: Literal["", "interval", "whisker", "spark"] = ""
     reference: float = 0.0
+    ticks: tuple[tuple[float, str], ...] = ()
+    shrink: Shrink = ""
+    least: int = 0
+    most: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +164,8 @@ def annotations(row: RunRow) -> Cell:
 
 def workload(row: RunRow) -> Cell:
     """Return the workload's name, its title in the tooltip."""
-    known = catalog.find_workload(row.spec.workload)
-    return text_cell(row.spec.workload, known.title if known else "")
+    definition = catalog.find_workload(row.spec.workload)
+    return text_cell(row.spec.workload, definition.title if definition else "")
 
 
 def variant(spec: RunSpec, purpose: str | None = None) -> Cell:
@@ -169,18 +191,18 @@ def devices(row: RunRow) -> Cell:
 
 def outcome(ended: Outcome | None) -> Cell:
     """Return the outcome as symbol and word; the reason in the tooltip."""
-    shown = OUTCOMES[ended.name if ended else "running"]
+    label = OUTCOMES[ended.name if ended else "running"]
     reason = (ended.reason if ended else "Running now, here or in another program.") or ""
-    return Cell(text=shown.word, key=shown.word, tooltip=reason, symbol=shown.symbol, tone=shown.tone)
+    return Cell(text=label.word, key=label.word, tooltip=reason, symbol=label.symbol, tone=label.tone)
 
 
 def verified(row: RunRow) -> Cell:
     """Return what the run's evidence verified; empty without evidence, the reason in the tooltip."""
     if row.evidence_state is None:
         return Cell(text="", tooltip="No evidence was stored.")
-    shown = VERIFICATIONS[row.evidence_state]
+    label = VERIFICATIONS[row.evidence_state]
     tooltip = units.sentence(row.evidence_reason or "Every aspect that is checked was seen, and is as requested")
-    return Cell(text=shown.word, key=shown.word, tooltip=tooltip, symbol=shown.symbol, tone=shown.tone)
+    return Cell(text=label.word, key=label.word, tooltip=tooltip, symbol=label.symbol, tone=label.tone)
 
 
 def metric_cell(metric: Metric, value: float | None, example: str, row: RunRow | None = None) -> Cell:
@@ -194,8 +216,8 @@ def metric_cell(metric: Metric, value: float | None, example: str, row: RunRow |
 
 def figure_cell(metric: Metric, value: float | None, example: str, row: RunRow) -> Cell:
     """Return a metric's value that stands alone, in the unit that suits it."""
-    shown = quantity(metric.figure(value, example), value)
-    return replace(metric_cell(metric, value, example, row), text=shown.text, unit=shown.unit)
+    figure = quantity(metric.figure(value, example), value)
+    return replace(metric_cell(metric, value, example, row), text=figure.text, unit=figure.unit)
 
 
 def row_metric_cell(metric: Metric, row: RunRow) -> Cell:
@@ -206,6 +228,16 @@ def row_metric_cell(metric: Metric, row: RunRow) -> Cell:
 def ratio(value: float | None) -> Cell:
     """Return a ratio to the baseline."""
     return quantity(units.ratio(value), value)
+
+
+_AGREED = {"host": "on {}", "devices": "on {}", "outcome": "all {}", "evidence": "all {}", "workload": "{}"}
+
+
+def agreed_text(key: str, column: Column, cell: Cell) -> str:
+    """Return what a column says in which all runs agree, in place of it; "" where it says nothing."""
+    if not cell.text or cell.text == units.ABSENT:
+        return ""
+    return _AGREED.get(key, f"{column.title} {{}}").format(units.quantity(cell.text, cell.unit).strip())
 
 
 def plain_text(cell: Cell) -> str:
@@ -224,5 +256,5 @@ def widest(column: Sequence[Cell]) -> Cell:
 
 def example_word(spec: RunSpec) -> str:
     """Return the word for one item of the workload's data; "example" for an unknown workload."""
-    known = catalog.find_workload(spec.workload)
-    return known.example if known else "example"
+    workload = catalog.find_workload(spec.workload)
+    return workload.example if workload else "example"

@@ -13,7 +13,7 @@ from app.fields import fields_of
 from app.metrics import METRICS
 from app.records import Phase, StoredRun
 from app.samples import Device
-from app.viewmodels.plot.telemetry_buffer import device_label
+from app.viewmodels.plot.panels import device_label
 from workloads.catalog import FRAMEWORK
 
 EPOCH_COLUMNS = ("", "accuracy", "loss", "s", "test s", "waiting")
@@ -21,15 +21,15 @@ EPOCH_COLUMNS = ("", "accuracy", "loss", "s", "test s", "waiting")
 
 def describe_epochs(run: StoredRun) -> str:
     """Return the totals of all epochs in one line; "" for a run without any."""
-    found = epoch_totals(run.epochs)
-    if found is None:
+    totals = epoch_totals(run.epochs)
+    if totals is None:
         return ""
     count = f"{len(run.epochs):,} {units.plural('epoch', len(run.epochs))}"
-    training, testing = (units.with_unit(spent, "s", 1) for spent in (found.seconds, found.testing_seconds))
-    best = f"best {format_accuracy(found.best_accuracy)} after epoch {found.best_epoch}"
+    training, testing = (units.with_unit(spent, "s", 1) for spent in (totals.seconds, totals.testing_seconds))
+    best = f"best {format_accuracy(totals.best_accuracy)} after epoch {totals.best_epoch}"
     return (
         f"{count} in {training} of training and {testing} of testing; accuracy "
-        f"{format_accuracy(found.accuracy)}, {best}"
+        f"{format_accuracy(totals.accuracy)}, {best}"
     )
 
 
@@ -39,8 +39,8 @@ def describe_weights(run: StoredRun) -> str:
     if not variant.get("save_weights", False) or not run.row.completed:
         return ""
     best = variant.get("weights_from") == "best"
-    if best and (found := epoch_totals(run.epochs)):
-        return f"Saved after epoch {found.best_epoch}, the best: accuracy {format_accuracy(found.best_accuracy)}"
+    if best and (totals := epoch_totals(run.epochs)):
+        return f"Saved after epoch {totals.best_epoch}, the best: accuracy {format_accuracy(totals.best_accuracy)}"
     if best and len(measured):
         losses = run.blocks.loss[measured]
         lowest = measured[np.argmin(losses)]
@@ -69,21 +69,22 @@ def format_accuracy(share: float | None) -> str:
     return units.percent(None if share is None else 100 * share, 2)
 
 
-def accuracy_text(found: Trainings) -> str:
+def accuracy_text(trainings: Trainings) -> str:
     """Return mean and deviation of an accuracy and the number of seeds: `91.24 ± 0.18 (3)`."""
-    if found.accuracy_pct is None:
+    if trainings.accuracy_pct is None:
         return units.ABSENT
-    deviation = "" if found.deviation_points is None else f" {units.plus_minus(f'{found.deviation_points:.2f}')}"
-    return f"{found.accuracy_pct:.2f}{deviation} ({len(found.runs)})"
+    points = trainings.deviation_points
+    deviation = "" if points is None else f" {units.plus_minus(f'{points:.2f}')}"
+    return f"{trainings.accuracy_pct:.2f}{deviation} ({len(trainings.runs)})"
 
 
-def comparison_text(found: AccuracyComparison | None) -> str:
+def comparison_text(comparison: AccuracyComparison | None) -> str:
     """Return a difference of accuracies with its interval and what the tests say: `+0.05 (−0.21 to +0.31), equal`."""
-    if found is None:
+    if comparison is None:
         return units.ABSENT
-    ends = found.points.interval
+    ends = comparison.points.interval
     interval = f" ({units.span(*map(_signed, ends))})" if ends else ""
-    return f"{_signed(found.points.value)}{interval}, {found.decision}"
+    return f"{_signed(comparison.points.value)}{interval}, {comparison.decision}"
 
 
 def _signed(points: float) -> str:
@@ -127,8 +128,8 @@ def phase_table(run: StoredRun) -> tuple[tuple[str, ...], tuple[tuple[str, ...],
     """Return the titles and rows of the phases of a run; without watts and joules where nothing read its energy."""
     columns = ("", "s", "W", "J", "")
     rows = tuple(map(_phase_cells, phase_energies(run)))
-    known = [i for i in range(len(columns)) if i < 2 or any(row[i] not in ("", units.ABSENT) for row in rows)]
-    return tuple(columns[i] for i in known), tuple(tuple(row[i] for i in known) for row in rows)
+    used_columns = [i for i in range(len(columns)) if i < 2 or any(row[i] not in ("", units.ABSENT) for row in rows)]
+    return tuple(columns[i] for i in used_columns), tuple(tuple(row[i] for i in used_columns) for row in rows)
 
 
 def _phase_cells(phase: PhaseEnergy) -> tuple[str, str, str, str, str]:
@@ -257,9 +258,9 @@ def pruned_note(pruned_utc_ns: int | None) -> str:
 
 def summary_line(summary: Summary, example: str) -> str:
     """Return the brief metrics of a run in one line; `example` is the word for one item of its data."""
-    known = [
+    figures = [
         (metric, value)
         for metric in METRICS
         if metric.brief and metric.of_summary and (value := metric.of_summary(summary)) is not None
     ]
-    return "  ·  ".join(f"{metric.name} {metric.figure(value, example)}" for metric, value in known)
+    return "  ·  ".join(f"{metric.name} {metric.figure(value, example)}" for metric, value in figures)

@@ -1,7 +1,7 @@
 """The environment of runs as text: a label for every key, and the values that differ between runs."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from app.analysis.comparability import OWN_VARIABLE_KEYS, known_value
 from app.environment_keys import (
@@ -32,13 +32,13 @@ from app.records import StoredRun
 from app.units import byte_size, plural
 from app.viewmodels.format.naming import differing_parameters
 from app.viewmodels.format.sentences import format_run_numbers
-from workloads.catalog import FRAMEWORK, ONEDNN_KEY, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
+from workloads.catalog import FRAMEWORKS, ONEDNN_KEY, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
 
 _MOST_VALUES = 4
 """Values of a key that are listed with their runs."""
 _UUID = re.compile(r"(GPU-[0-9a-f]{8})-[0-9a-f-]{27}")
 _NAMES: Mapping[str, str] = {
-    **FRAMEWORK.labels,
+    **{key: label for framework in FRAMEWORKS.values() for key, label in framework.labels.items()},
     "numpy": "NumPy",
     "python": "Python",
     "driver": "NVIDIA driver",
@@ -103,7 +103,7 @@ def comparable_keys(runs: Sequence[StoredRun]) -> list[str]:
     excluded = (
         OWN_VARIABLE_KEYS
         | PER_RUN_KEYS
-        | {FRAMEWORK.devices_key, VARIABLES_RECORDED_KEY, HOST_KEY, HOST_ID_KEY}
+        | {*(framework.devices_key for framework in FRAMEWORKS.values()), VARIABLES_RECORDED_KEY, HOST_KEY, HOST_ID_KEY}
         | ({GPUS_USED_KEY} if gpu_parameters else set())
     )
     keys = dict.fromkeys(key for run in runs for key in run.environment)
@@ -114,24 +114,24 @@ def comparable_keys(runs: Sequence[StoredRun]) -> list[str]:
 
 def differing_environment(runs: Sequence[StoredRun]) -> dict[str, dict[int, str]]:
     """Return the environment keys that differ between runs, with each run's value by its number, where it knows one."""
-    known = {
+    stored_values = {
         key: {run.row.run: value for run in runs if (value := known_value(run.environment, key)) is not None}
         for key in comparable_keys(runs)
     }
     values_by_key = {
         key: {run: format_environment_value(key, value) for run, value in values.items()}
-        for key, values in known.items()
+        for key, values in stored_values.items()
     }
     return {key: values for key, values in values_by_key.items() if len(set(values.values())) > 1}
 
 
-def format_values_by_run(values: Mapping[int, str]) -> str:
+def format_values_by_run(values: Mapping[int, str], name: Callable[[Collection[int]], str] = format_run_numbers) -> str:
     """Return values with their runs, `575 (run 2), else 580`: rare ones first, the most common without runs."""
     holders = runs_by_value({run: shorten_uuids(value) for run, value in values.items()})
     *rare, (majority, most) = sorted(holders.items(), key=lambda item: len(item[1]))
     if rare and len(most) == len(rare[-1][1]):
-        return _join_few([f"{value} ({format_run_numbers(numbers)})" for value, numbers in holders.items()])
-    return _join_few([*(f"{value} ({format_run_numbers(numbers)})" for value, numbers in rare), f"else {majority}"])
+        return _join_few([f"{value} ({name(numbers)})" for value, numbers in holders.items()])
+    return _join_few([*(f"{value} ({name(numbers)})" for value, numbers in rare), f"else {majority}"])
 
 
 def runs_by_value(values: Mapping[int, str]) -> dict[str, list[int]]:

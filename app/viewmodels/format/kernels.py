@@ -34,13 +34,14 @@ def short_kernel_names(names: Sequence[str]) -> list[str]:
     short = list(map(_short_name, names))
     counts = Counter(short)
     detailed = [
-        each + _template_arguments(name) if counts[each] > 1 else each for each, name in zip(short, names, strict=True)
+        short_name + _template_arguments(name) if counts[short_name] > 1 else short_name
+        for short_name, name in zip(short, names, strict=True)
     ]
     repeated, seen = Counter(detailed), Counter[str]()
     unique = []
-    for each in detailed:
-        seen[each] += 1
-        unique.append(f"{each} #{seen[each]}" if repeated[each] > 1 else each)
+    for kernel_name in detailed:
+        seen[kernel_name] += 1
+        unique.append(f"{kernel_name} #{seen[kernel_name]}" if repeated[kernel_name] > 1 else kernel_name)
     return unique
 
 
@@ -60,5 +61,5 @@ def _short_name(name: str) -> str:
 
 def _template_arguments(name: str) -> str:
     """Return the arguments of a kernel's outermost template if they are few, `<float, 128>`."""
-    found = None if _EIGEN in name else re.search(r"<([^<>]*)>", name)
-    return f"<{found[1]}>" if found and len(found[1]) <= _MAX_ARGUMENTS else ""
+    match = None if _EIGEN in name else re.search(r"<([^<>]*)>", name)
+    return f"<{match[1]}>" if match and len(match[1]) <= _MAX_ARGUMENTS else ""

@@ -37,15 +37,15 @@ def leave_out(name: str, shared: Collection[str], fits: Callable[[str], bool]) -
 
     `shared` are the parts that all names next to it have too.
     """
-    parts, shown = name.split(SEPARATOR), name
-    for place in reversed(range(len(parts))):
-        if fits(shown):
+    parts, text = name.split(SEPARATOR), name
+    for index in reversed(range(len(parts))):
+        if fits(text):
             break
-        if parts[place] in shared:
-            parts[place] = ELLIPSIS
+        if parts[index] in shared:
+            parts[index] = ELLIPSIS
             left = [part for n, part in enumerate(parts) if part != ELLIPSIS or n == 0 or parts[n - 1] != ELLIPSIS]
-            shown = SEPARATOR.join(left)
-    return shown
+            text = SEPARATOR.join(left)
+    return text
 
 
 _NAMED_FIRST = catalog.parameter_names(lambda parameter: parameter.named == "first")
@@ -58,8 +58,12 @@ _NOT_NAMED_IF_CHANGED = (
 def short_name(spec: RunSpec, *, devices: bool = True) -> str:
     """Return the variant in a few words: `cnn10 Native NCHW · 2 GPUs · batch 1024`, GPUs only with `devices`."""
     variant = spec.variant
+    other = ("framework",) if catalog.framework_of(variant) is not catalog.FRAMEWORK else ()
     head = " ".join(
-        [spec.workload, *(choice_label(spec, name, variant[name]) for name in _NAMED_FIRST if name in variant)]
+        [
+            spec.workload,
+            *(choice_label(spec, name, variant[name]) for name in (*other, *_NAMED_FIRST) if name in variant),
+        ]
     )
     parts = [head, *([gpus_label(variant.get("gpus", 0))] if devices else [])]
     if "batch_size" in variant:
@@ -84,8 +88,8 @@ def setting_label(specs: Iterable[RunSpec], name: str) -> str:
 
 def workload_title(name: str) -> str:
     """Return the title of a workload, or its name if the catalog does not know it."""
-    known = catalog.find_workload(name)
-    return known.title if known else name
+    workload = catalog.find_workload(name)
+    return workload.title if workload else name
 
 
 def gpus_label(count: Value) -> str:
@@ -122,8 +126,8 @@ def path_name(path: str) -> str:
 
 def parameters_by_name(spec: RunSpec) -> dict[str, catalog.Parameter]:
     """Return the parameters of the spec's workload by name; none if the catalog does not know it."""
-    known = catalog.find_workload(spec.workload)
-    return {p.name: p for p in known.parameters} if known else {}
+    workload = catalog.find_workload(spec.workload)
+    return {p.name: p for p in workload.parameters} if workload else {}
 
 
 def is_non_default(spec: RunSpec, name: str, parameter: catalog.Parameter | None) -> bool:
@@ -136,24 +140,24 @@ def is_non_default(spec: RunSpec, name: str, parameter: catalog.Parameter | None
 
 
 def _non_default(spec: RunSpec, without: Collection[str] = ()) -> list[str]:
-    known = parameters_by_name(spec)
+    by_name = parameters_by_name(spec)
     names = (
         name
         for name in spec.variant
-        if name not in without and name not in _NOT_NAMED_IF_CHANGED and is_non_default(spec, name, known.get(name))
+        if name not in without and name not in _NOT_NAMED_IF_CHANGED and is_non_default(spec, name, by_name.get(name))
     )
-    return [_parameter_text(spec, name, known.get(name)) for name in names]
+    return [_parameter_text(spec, name, by_name.get(name)) for name in names]
 
 
 def _parameter_text(spec: RunSpec, name: str, parameter: catalog.Parameter | None) -> str:
     label, value = parameter_label(spec, name).lower(), spec.variant[name]
     if isinstance(value, bool):
         return label if value else f"{label} off"
-    said = choice_label(spec, name, value)
+    text = choice_label(spec, name, value)
     if parameter is None or parameter.kind != "path":
-        said = said.lower()
+        text = text.lower()
     unit = f" {parameter.unit}" if parameter and parameter.unit else ""
-    return f"{label} {said}{unit}"
+    return f"{label} {text}{unit}"
 
 
 _UUID_SHOWN = len("GPU-0f9e5287")
@@ -168,8 +172,8 @@ _SWITCH = {"False": "off", "True": "on"}
 def differing_parameters(specs: Sequence[RunSpec]) -> list[str]:
     """Return the parameters that differ among the specs that have them, in order; `workload` first if it differs."""
     names = dict.fromkeys(name for spec in specs for name in spec.variant)
-    found = [name for name in names if len({str(s.variant[name]) for s in specs if name in s.variant}) > 1]
-    return ["workload", *found] if len({spec.workload for spec in specs}) > 1 else found
+    parameters = [name for name in names if len({str(s.variant[name]) for s in specs if name in s.variant}) > 1]
+    return ["workload", *parameters] if len({spec.workload for spec in specs}) > 1 else parameters
 
 
 _MANY = 4
@@ -249,11 +253,11 @@ def shared_settings(specs: Sequence[RunSpec]) -> str:
     if not names or "workload" in names:
         return ""
     first = specs[0]
-    known = parameters_by_name(first)
+    parameters = parameters_by_name(first)
     shared = [
         name
         for name in first.variant
-        if name not in names and (name in _IDENTIFYING or is_non_default(first, name, known.get(name)))
+        if name not in names and (name in _IDENTIFYING or is_non_default(first, name, parameters.get(name)))
     ]
     return " · ".join([first.workload, *(format_setting(first, name) for name in shared)])
 

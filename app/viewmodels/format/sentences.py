@@ -1,16 +1,31 @@
 """Several runs in a sentence: their numbers as ranges, how they ended, and how long they take."""
 
+import re
+import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
+import msgspec
+
 from app import units
+from app.analysis.verdict import without_seed
 from app.queries import TimeLeft
 from app.records import RunRow
 from app.units import plural
 from app.viewmodels.format.cells import OUTCOMES
+from app.viewmodels.format.naming import variant_names
 
 _MAX_RANGES = 6
 """Ranges of runs that a sentence names."""
+_NAMES_CHARS = 50
+"""Of the names of several variants in a sentence."""
+
+_ADVICE = re.compile(r"(?:[;,] (?:or )?(?:use|choose) [^;]*=[^;]*|[;.] [Tt]he command `.*)$")
+
+
+def without_advice(reason: str) -> str:
+    """Return why something cannot run without what to write in a command instead: a button does that."""
+    return _ADVICE.sub(".", reason)
 
 
 def format_run_numbers(runs: Collection[int]) -> str:
@@ -22,15 +37,41 @@ def format_run_numbers(runs: Collection[int]) -> str:
     return f"{plural('run', len(runs))} {join_with_and(parts)}"
 
 
+def name_runs(runs: Collection[int], among: Sequence[RunRow]) -> str:
+    """Return runs by the variants that they are of: `2 of 3 runs of NCHW`, `all 12 runs of 4 variants`, `all runs`.
+
+    Of one variant alone they have their numbers.
+    """
+    if len(runs) == len(among) > 1:
+        return "all runs"
+    groups: dict[bytes, list[RunRow]] = {}
+    for row in among:
+        groups.setdefault(msgspec.json.encode(without_seed(row.spec), order="sorted"), []).append(row)
+    if len(groups) == 1:
+        return format_run_numbers(runs)
+    names = variant_names([group[0].spec for group in groups.values()], in_sentence=True)
+    named = [pair for pair in zip(names, groups.values(), strict=True) if any(row.run in runs for row in pair[1])]
+    total = sum(len(group) for _, group in named)
+    all_of_them = {1: "the run", 2: "both runs"}.get(total, f"all {total:,} runs")
+    count = all_of_them if len(runs) == total else f"{len(runs):,} of {total:,} runs"
+    return f"{count} of {name_few([name for name, _ in named])}".replace(" of on ", " on ")
+
+
 def join_with_and(items: Iterable[str]) -> str:
     """Return items in a sentence: `a`, `a and b`, `a, b and c`."""
     *leading, last = items
     return f"{', '.join(leading)} and {last}" if leading else last
 
 
-def name_few(variants: Sequence[str], most: int) -> str:
-    """Return the names of a few variants in a sentence, of more than `most` their count."""
-    return join_with_and(variants) if len(variants) <= most else f"{len(variants)} variants"
+def shorten_name(name: str, most: int = 40) -> str:
+    """Return a variant's name cut to so many characters, at a word."""
+    return textwrap.shorten(name, most, placeholder=" …")
+
+
+def name_few(variants: Sequence[str]) -> str:
+    """Return the names of a few variants in a sentence, of more than it can carry their count."""
+    names = join_with_and(variants)
+    return shorten_name(names) if len(variants) == 1 or len(names) <= _NAMES_CHARS else f"{len(variants)} variants"
 
 
 def _run_ranges(ordered: Iterable[int]) -> Iterable[list[int]]:
@@ -65,10 +106,10 @@ def run_ending(row: RunRow) -> Ending:
 
 def group_by_ending(rows: Sequence[RunRow]) -> dict[Ending, list[RunRow]]:
     """Group runs that ended in one way and for one reason, in order of first appearance."""
-    found: dict[Ending, list[RunRow]] = {}
+    groups: dict[Ending, list[RunRow]] = {}
     for row in rows:
-        found.setdefault(run_ending(row), []).append(row)
-    return found
+        groups.setdefault(run_ending(row), []).append(row)
+    return groups
 
 
 def describe_endings(rows: Sequence[RunRow]) -> str:

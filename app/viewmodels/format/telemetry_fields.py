@@ -78,10 +78,10 @@ class ThrottleTracker:
     def overlapping(self, start_s: float, end_s: float) -> list[ThrottleInterval]:
         """Return the intervals that overlap a window, in seconds of the monotonic clock."""
         return [
-            ThrottleInterval(device, each.start_ns / 1e9, each.end_ns / 1e9, each.reasons)
+            ThrottleInterval(device, interval.start_ns / 1e9, interval.end_ns / 1e9, interval.reasons)
             for device, intervals in self._intervals.items()
-            for each in intervals
-            if each.end_ns / 1e9 >= start_s and each.start_ns / 1e9 <= end_s
+            for interval in intervals
+            if interval.end_ns / 1e9 >= start_s and interval.start_ns / 1e9 <= end_s
         ]
 
     def _begin(self, device: str, interval: _Interval) -> None:
@@ -116,11 +116,11 @@ def format_field(name: str, value: float | None) -> str:
         return units.byte_size(value)
     if field.unit == "mW":
         return units.watts(value)
-    shown = value / field.scale
-    if field.unit == "ns" and shown:
-        return units.seconds(shown)
-    has_decimal = field.unit in ("%", "s") and shown != int(shown)
-    return units.with_unit(shown, field.display_unit, 1 if has_decimal else 0)
+    amount = value / field.scale
+    if field.unit == "ns" and amount:
+        return units.seconds(amount)
+    has_decimal = field.unit in ("%", "s") and amount != int(amount)
+    return units.with_unit(amount, field.display_unit, 1 if has_decimal else 0)
 
 
 def format_clock_events(mask: int) -> str:
@@ -145,9 +145,9 @@ def describe_process(process: GpuProcess) -> str:
     return ", ".join(filter(None, (owned, hidden, running, memory)))
 
 
-def describe_users(found: Processes) -> str:
+def describe_users(users: Processes) -> str:
     """Return who uses a GPU, the largest first, or why nobody knows, in one line."""
-    if found.reason is not None:
-        return f"who uses it is not known ({found.reason})"
-    largest = sorted(found.processes, key=lambda process: -(process.memory_bytes or 0))
+    if users.reason is not None:
+        return f"who uses it is not known ({users.reason})"
+    largest = sorted(users.processes, key=lambda process: -(process.memory_bytes or 0))
     return f"used by {'; '.join(map(describe_process, largest))}" if largest else "used by no process"

@@ -1,7 +1,7 @@
 """A run's evidence for display: verification badge, requested and actual settings, traced kernel time."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from app.events import Outcome, Summary
 from app.records import EqualityCheck, PortabilityResult, RunRow, StoredRun
 from app.viewmodels.format import naming
 from app.viewmodels.format.cells import VERIFICATIONS, Tone
-from app.viewmodels.format.sentences import format_run_numbers, join_with_and
+from app.viewmodels.format.sentences import join_with_and, name_runs, shorten_name
 from app.viewmodels.history import kernel_time
 from app.viewmodels.history.kernel_time import (
     ClassShare,
@@ -107,7 +107,7 @@ def evidence_view(
 
     The evidence is None if the run left none, the outcome None while it runs.
     """
-    trials = tuple(_portability_result(spec, found) for found in portability)
+    trials = tuple(_portability_result(spec, trial) for trial in portability)
     if evidence is None:
         return EvidenceView(badge=_no_badge(spec, outcome), portability=trials)
     noun = "op" if spec.variant.get("gpus") == 0 else "kernel"
@@ -131,20 +131,21 @@ def evidence_view(
     )
 
 
-def describe_mismatches(rows: Iterable[RunRow]) -> str:
+def describe_mismatches(rows: Sequence[RunRow]) -> str:
     """Return a sentence per kind of reason why some runs did not run as requested; "" if none is known."""
     kinds: dict[str, list[RunRow]] = {}
     for row in rows:
         if row.evidence_state == "mismatch":
             kinds.setdefault(_reason_kind(row.evidence_reason or ""), []).append(row)
-    return " ".join(_describe_mismatch(kind, group) for kind, group in kinds.items())
+    return " ".join(_describe_mismatch(kind, group, rows) for kind, group in kinds.items())
 
 
-def _describe_mismatch(kind: str, rows: Sequence[RunRow]) -> str:
+def _describe_mismatch(kind: str, rows: Sequence[RunRow], among: Sequence[RunRow]) -> str:
     reasons = {row.evidence_reason or "" for row in rows}
     reason = reasons.pop() if len(reasons) == 1 else kind
-    runs = format_run_numbers([row.run for row in rows])
-    return f"{runs.capitalize()} did not run what was requested. {units.sentence(reason)}"
+    runs = f"{name_runs([row.run for row in rows], among)} did not run"
+    subject = "no run ran" if len(rows) == len(among) > 1 else runs
+    return f"{units.sentence(f'{subject} what was requested')} {units.sentence(reason)}"
 
 
 def _reason_kind(reason: str) -> str:
@@ -153,9 +154,9 @@ def _reason_kind(reason: str) -> str:
 
 
 def _badge(spec: RunSpec, evidence: Evidence) -> Badge:
-    shown = VERIFICATIONS[evidence.state]
+    label = VERIFICATIONS[evidence.state]
     return Badge(
-        symbol=shown.symbol, title=shown.word.capitalize(), detail=_badge_detail(spec, evidence), tone=shown.tone
+        symbol=label.symbol, title=label.word.capitalize(), detail=_badge_detail(spec, evidence), tone=label.tone
     )
 
 
@@ -205,7 +206,7 @@ def _with_labels(spec: RunSpec, name: str, reason: str) -> str:
     sentence, alike, values = reason.removesuffix(".").partition(" looks the same for ")
     if not alike:
         return reason
-    return f"{sentence}{alike}{join_with_and(naming.choice_label(spec, name, each) for each in values.split(' and '))}."
+    return f"{sentence}{alike}{join_with_and(naming.choice_label(spec, name, part) for part in values.split(' and '))}."
 
 
 def _notes(spec: RunSpec, evidence: Evidence) -> Iterator[str]:
@@ -291,8 +292,8 @@ def _phrase(spec: RunSpec, name: str, value: str) -> str:
     """Return an aspect for a badge; a value that speaks for itself stands alone, a choice names who was asked."""
     if value in _BARE:
         return f"{_label(spec, name)} {value}"
-    shown = _value(spec, name, value)
-    return f"{_value(spec, name, CHOICE)}: {shown}" if str(spec.variant.get(name)) == CHOICE else shown
+    value_text = _value(spec, name, value)
+    return f"{_value(spec, name, CHOICE)}: {value_text}" if str(spec.variant.get(name)) == CHOICE else value_text
 
 
 def _describe_trace(spec: RunSpec, evidence: Evidence, traced: TracedStep | None, step_ms: float | None) -> str:
@@ -301,12 +302,12 @@ def _describe_trace(spec: RunSpec, evidence: Evidence, traced: TracedStep | None
     devices = max(1, int(spec.variant.get("gpus", 1)))
     a_step = units.milliseconds(evidence.span_ns / 1e6 / evidence.steps / devices)
     traced_steps = f"{evidence.steps} {units.plural('step', evidence.steps)} traced after the measured part"
-    said = f"{traced_steps}, {a_step} each on average with the profiler."
+    text = f"{traced_steps}, {a_step} each on average with the profiler."
     if traced is None or step_ms is None or traced.fits(step_ms):
-        return said
+        return text
     kernels, step = units.milliseconds(traced.busy_ms), units.milliseconds(step_ms)
     return (
-        f"{said} Their kernels run for {kernels}, longer than the measured step of {step}: the trace does not fit it."
+        f"{text} Their kernels run for {kernels}, longer than the measured step of {step}: the trace does not fit it."
     )
 
 
@@ -320,21 +321,22 @@ def _describe_sources(sources: Sequence[str]) -> str:
     return f"Seen in {' and '.join(filter(None, (', '.join(names[:-1]), names[-1])))}." if names else ""
 
 
-def _portability_result(spec: RunSpec, found: PortabilityResult) -> PortabilityRow:
-    implementation = naming.choice_label(spec, "implementation", found.implementation)
-    precision = naming.choice_label(spec, "precision", found.precision)
+def _portability_result(spec: RunSpec, trial: PortabilityResult) -> PortabilityRow:
+    implementation = naming.choice_label(spec, "implementation", trial.implementation)
+    precision = naming.choice_label(spec, "precision", trial.precision)
     return PortabilityRow(
-        where=f"{implementation} on {found.device_name}, {precision}",
-        difference=f"{found.max_difference:.1e}" if found.max_difference else "0",
-        magnitude=f"of outputs up to {units.number(found.max_output)}",
+        where=f"{implementation} on {trial.device_name}, {precision}",
+        difference=f"{trial.max_difference:.1e}" if trial.max_difference else "0",
+        magnitude=f"of outputs up to {units.number(trial.max_output)}",
     )
 
 
 def _describe_check(spec: RunSpec, check: EqualityCheck) -> str:
-    _, other = naming.variant_names([spec, RunSpec(workload=spec.workload, variant=check.baseline)], in_sentence=True)
-    found = judge_check(check, spec)
-    if found.state == "not comparable":
-        return f"Not checked whether it computes the same as {other}: {found.reason}."
-    if found.state == "same":
-        return f"Computes the same as {other}: {describe_differences(found)}."
-    return f"Does not compute the same as {other}: {describe_excess(found)}."
+    specs = [spec, RunSpec(workload=spec.workload, variant=check.baseline)]
+    other = shorten_name(naming.variant_names(specs, in_sentence=True)[1])
+    equality = judge_check(check, spec)
+    if equality.state == "not comparable":
+        return f"Not checked whether it computes the same as {other}. {units.sentence(equality.reason or '')}"
+    if equality.state == "same":
+        return f"Computes the same as {other}: {describe_differences(equality)}."
+    return f"Does not compute the same as {other}: {describe_excess(equality)}."

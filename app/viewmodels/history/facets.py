@@ -55,13 +55,15 @@ def facet_groups(
     counts: FacetCounts, query: RunQuery, experiments: Iterable[StoredExperiment]
 ) -> tuple[FacetGroup, ...]:
     """Return the facets that leave a choice: those with several values, and those of which one is chosen."""
-    names = {str(each.experiment): f"{each.name} · {units.local_time(each.created_utc_ns)}" for each in experiments}
+    names = {
+        str(stored.experiment): f"{stored.name} · {units.local_time(stored.created_utc_ns)}" for stored in experiments
+    }
     groups = []
     for name, title in _TITLES.items():
         chosen = query.selected.get(name, ())
-        found = {**dict.fromkeys(chosen, 0), **counts.get(name, {})}
-        if len(found) > 1 or chosen or (found and name in _NOT_OF_ALL):
-            values = (FacetValue(v, _label(name, v, names), found[v], v in chosen) for v in _ordered(name, found))
+        totals = {**dict.fromkeys(chosen, 0), **counts.get(name, {})}
+        if len(totals) > 1 or chosen or (totals and name in _NOT_OF_ALL):
+            values = (FacetValue(v, _label(name, v, names), totals[v], v in chosen) for v in _ordered(name, totals))
             groups.append(FacetGroup(name=name, title=title, values=tuple(values)))
     return tuple(groups)
 
@@ -89,7 +91,7 @@ def _ordered(name: str, counts: Mapping[str, int]) -> Sequence[str]:
 
 def _label(name: str, value: str, experiments: Mapping[str, str]) -> str:
     """Return a value as a reader knows it; one that nothing is known of as it is."""
-    said: Mapping[str, Callable[[str], str]] = {
+    labellers: Mapping[str, Callable[[str], str]] = {
         "gpus": lambda count: gpus_label(int(count)) if count.isdecimal() else count,
         "xla": lambda xla: {"1": "on", "0": "off"}.get(xla, xla),
         "card": short_gpu_name,
@@ -97,11 +99,11 @@ def _label(name: str, value: str, experiments: Mapping[str, str]) -> str:
         "outcome": lambda ended: f"{OUTCOMES[ended].symbol}  {OUTCOMES[ended].word}" if ended in OUTCOMES else ended,
         "experiment": lambda number: experiments.get(number, number),
     }
-    return said[name](value) if name in said else _choice_label(name, value)
+    return labellers[name](value) if name in labellers else _choice_label(name, value)
 
 
 def _choice_label(name: str, value: str) -> str:
     """Return the label of a parameter's value, of the first workload that has it."""
-    parameters = (each for workload in WORKLOADS for each in workload.parameters if each.name == name)
+    parameters = (parameter for workload in WORKLOADS for parameter in workload.parameters if parameter.name == name)
     choices = (choice for parameter in parameters for choice in parameter.choices)
     return next((choice.label for choice in choices if choice.value == value), value)

@@ -103,9 +103,9 @@ class KernelRow:
 
 def named_tensor_share(kernels: Iterable[Kernel]) -> float | None:
     """Return the tensor cores' share of the products' time, by kernel names that tell; None if none does."""
-    known = [kernel for kernel in kernels if kernel.tensor_cores is not None]
-    total_ns = _total_ns(known)
-    return _total_ns(kernel for kernel in known if kernel.tensor_cores) / total_ns if total_ns else None
+    named_kernels = [kernel for kernel in kernels if kernel.tensor_cores is not None]
+    total_ns = _total_ns(named_kernels)
+    return _total_ns(kernel for kernel in named_kernels if kernel.tensor_cores) / total_ns if total_ns else None
 
 
 def products_share(kernels: Iterable[Kernel]) -> float | None:
@@ -146,20 +146,20 @@ _LEAST_SHARE = 0.01
 
 def describe_slow_products(spec: RunSpec, evidence: Evidence, step_ms: float | None) -> str:
     """Return how much of a step products without tensor cores take, if it is much; "" otherwise."""
-    found = slow_products(spec, evidence, step_ms)
-    if found is None:
+    products = slow_products(spec, evidence, step_ms)
+    if products is None:
         return ""
     precision = choice_label(spec, "precision", spec.variant["precision"])
     return (
-        f"Products without tensor cores take {units.milliseconds(found.time_ms)} of a step "
-        f"({units.percent(100 * found.share, 1)}) although {precision} was requested; {format_longest(found)}."
+        f"Products without tensor cores take {units.milliseconds(products.time_ms)} of a step "
+        f"({units.percent(100 * products.share, 1)}) although {precision} was requested; {format_longest(products)}."
     )
 
 
-def format_longest(found: SlowProducts) -> str:
+def format_longest(products: SlowProducts) -> str:
     """Return the longest of these products: `the longest is sm80_xmma_gemm_…: 5.06 ms`."""
-    (name,) = short_kernel_names([found.longest.name])
-    return f"the longest is {name}: {units.milliseconds(found.longest_ms)}"
+    (name,) = short_kernel_names([products.longest.name])
+    return f"the longest is {name}: {units.milliseconds(products.longest_ms)}"
 
 
 def describe_image_layouts(evidence: Evidence) -> str:
@@ -176,12 +176,13 @@ def describe_image_layouts(evidence: Evidence) -> str:
         if layout not in (None, requested):
             name = f"{KERNEL_CLASSES[kernel.kind][0]} in {layout}"
             times[name] = times.get(name, 0) + kernel.time_ns
-    shown = {name: time_ns for name, time_ns in times.items() if time_ns >= _LEAST_SHARE * _total_ns(evidence.kernels)}
-    if not shown:
+    least_ns = _LEAST_SHARE * _total_ns(evidence.kernels)
+    long_times = {name: time_ns for name, time_ns in times.items() if time_ns >= least_ns}
+    if not long_times:
         return ""
-    shown["transposes"] = _total_ns(kernel for kernel in evidence.kernels if kernel.kind == "transpose")
+    long_times["transposes"] = _total_ns(kernel for kernel in evidence.kernels if kernel.kind == "transpose")
     steps = 1e6 * evidence.steps * max(1, len(evidence.devices))
-    parts = [f"{units.milliseconds(time_ns / steps)} of {name}" for name, time_ns in shown.items() if time_ns]
+    parts = [f"{units.milliseconds(time_ns / steps)} of {name}" for name, time_ns in long_times.items() if time_ns]
     return f"Libraries compute in layouts of their own: of a step, by kernel names, {join_with_and(parts)}."
 
 

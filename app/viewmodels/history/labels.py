@@ -1,12 +1,13 @@
-"""The words around the list of runs: buttons, counts, an empty list, the database's size and what pruning asks."""
+"""The words around the list of runs: buttons, counts, the database's size, what pruning asks; tags and notes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from app import units
 from app.plain import one_line
 from app.queries import RunQuery
+from app.records import RunRow
 from app.storage.retention import Pruned
 from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.history.table import Listing, is_filtered
@@ -27,6 +28,15 @@ def can_compare(chosen: int) -> bool:
     return 2 <= chosen <= MAX_COMPARED
 
 
+def answer_hint(chosen: int, *, deleted: bool) -> str:
+    """Return what is said where the answer to so many checked runs will stand."""
+    if deleted:
+        return ""
+    if chosen > MAX_COMPARED:
+        return f"At most {MAX_COMPARED} runs are compared."
+    return f"Comparing {chosen} runs …" if chosen > 1 else "Check two or more runs to see which is faster."
+
+
 def restore_label(chosen: int) -> str:
     """Return the label of the Restore button for so many selected runs."""
     return f"Restore {format_run_count(chosen)}" if chosen else "Restore"
@@ -34,11 +44,11 @@ def restore_label(chosen: int) -> str:
 
 def count_label(listing: Listing, chosen: int) -> str:
     """Return how many runs there are: "12 of 1,034 runs · 2 chosen"."""
-    shown, total = len(listing.runs), listing.options.totals.total
+    count, total = len(listing.runs), listing.options.totals.total
     noun = "deleted " if listing.query.deleted else ""
     total_text = f"{total:,} {noun}{units.plural('run', total)}"
-    found = total_text if shown == total else f"{shown:,} of {total_text}"
-    return f"{found} · {chosen:,} chosen" if chosen > 1 else found
+    count_text = total_text if count == total else f"{count:,} of {total_text}"
+    return f"{count_text} · {chosen:,} chosen" if chosen > 1 else count_text
 
 
 def deleted_label(runs: Sequence[int]) -> str:
@@ -116,17 +126,17 @@ def retention_label(days: int | None) -> str:
     return "Keep samples of the last year" if days == 365 else f"Keep samples of the last {days} days"
 
 
-def prune_question(found: Pruned, days: int) -> str:
+def prune_question(pruning: Pruned, days: int) -> str:
     """Return the question to ask before anything is deleted."""
-    runs = f"{len(found.runs):,} {units.plural('run', len(found.runs))}"
+    runs = f"{len(pruning.runs):,} {units.plural('run', len(pruning.runs))}"
     return f"Delete the samples and logs of {runs} that ended more than {days} days ago?"
 
 
-def prune_consequence(found: Pruned) -> str:
+def prune_consequence(pruning: Pruned) -> str:
     """Return what pruning would do and how long it takes."""
-    seconds = max(1.0, found.before_bytes / 100e6)
+    seconds = max(1.0, pruning.before_bytes / 100e6)
     return (
-        f"{found.rows:,} samples and log lines would be deleted; figures, phases and blocks stay. "
+        f"{pruning.rows:,} samples and log lines would be deleted; figures, phases and blocks stay. "
         f"Giving the space back takes about {units.duration(seconds)} for this database."
     )
 
@@ -135,3 +145,53 @@ def prune_result(done: Pruned) -> str:
     """Return what pruning did."""
     freed = max(0, done.before_bytes - done.after_bytes)
     return f"{units.byte_size(freed)} given back in {units.seconds(done.seconds)}" if done.runs else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotations:
+    """Tags and notes of chosen runs. `tags` has every tag there is: whether all of them have it, None where only some.
+
+    `note` is what all of them say, None where they differ.
+    """
+
+    runs: tuple[int, ...]
+    tags: dict[str, bool | None]
+    note: str | None
+
+    @property
+    def runs_label(self) -> str:
+        """The runs in words: `run 12`, `3 runs`."""
+        return runs_label(self.runs)
+
+
+def runs_label(runs: Sequence[int]) -> str:
+    """Return runs in words: `run 12`, `3 runs`."""
+    return f"run {runs[0]}" if len(runs) == 1 else format_run_count(len(runs))
+
+
+def collect_annotations(rows: Sequence[RunRow], known_tags: Iterable[str]) -> Annotations:
+    """Return tags and note of these runs; `known_tags` are those of any run."""
+    having = {tag: sum(tag in row.tags for row in rows) for tag in known_tags}
+    notes = {row.note for row in rows}
+    return Annotations(
+        runs=tuple(row.run for row in rows),
+        tags={tag: count == len(rows) if count in (0, len(rows)) else None for tag, count in having.items()},
+        note=notes.pop() if len(notes) == 1 else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagChange:
+    """Tags that some runs get and others they lose."""
+
+    runs: tuple[int, ...]
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+def parse_tags(text: str) -> tuple[str, ...]:
+    """Return the comma-separated tags of a text, each once whatever its case."""
+    tags: dict[str, str] = {}
+    for word in filter(None, map(str.strip, text.split(","))):
+        tags.setdefault(word.lower(), word)
+    return tuple(tags.values())

@@ -1,5 +1,6 @@
 """The page of one stored run: outcome, key figures, details, curves and log."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
@@ -14,9 +15,10 @@ from app.viewmodels.format import cells, derived, naming
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.format.environment import environment_label, format_environment_value
 from app.viewmodels.format.naming import run_command
+from app.viewmodels.format.sentences import without_advice
 from app.viewmodels.history.evidence import EvidenceView, stored_evidence_view
-from app.viewmodels.plot import stored_curves
 from app.viewmodels.plot.model import Band, Panel, Plots, Span
+from app.viewmodels.plot.panels import run_panels
 
 LOG_TAIL = 2000
 """More lines than this are left in the database: the end is what tells why a run ended."""
@@ -46,6 +48,7 @@ class DetailGroup(NamedTuple):
 class RunDetail:
     """`reason` and `traceback` are "" where the run needs none; `log` is the log's last `LOG_TAIL` lines.
 
+    `fault_line` is the traceback's line, counted from 0, with the innermost frame in the file that the reason names.
     `notes` are sentences a reader must know before trusting a number or missing a plot.
     """
 
@@ -55,6 +58,7 @@ class RunDetail:
     outcome: Cell
     reason: str
     traceback: str
+    fault_line: int
     figures: tuple[tuple[str, Cell], ...]
     notes: tuple[str, ...]
     evidence: EvidenceView
@@ -73,7 +77,8 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
     `zone` is the reader's time zone, None the system's.
     """
     row = run.row
-    panels = stored_curves.run_panels(run, cells.example_word(row.spec))
+    reason, traceback = ("", "") if row.outcome is None else (row.outcome.reason or "", row.outcome.detail or "")
+    panels = run_panels(run, cells.example_word(row.spec))
     end_s = _end_s(run, panels)
     bands = _bands(run, end_s)
     measured = _measured(bands, end_s)
@@ -84,8 +89,9 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
         title=f"Run {row.run} · {naming.short_name(row.spec)}",
         subtitle=f"{begun.text} · {cells.devices(row).text}{f' · on {row.host}' if row.host else ''}",
         outcome=cells.outcome(row.outcome),
-        reason=(row.outcome.reason if row.outcome else None) or "",
-        traceback=(row.outcome.detail if row.outcome else None) or "",
+        reason=without_advice(reason),
+        traceback=traceback,
+        fault_line=_fault_line(reason, traceback),
         figures=_figures(run, values),
         notes=tuple(
             filter(
@@ -116,6 +122,14 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
     )
 
 
+def _fault_line(reason: str, traceback: str) -> int:
+    """Return the line of the innermost frame at the reason's `file:line`, or else of any frame."""
+    frames = [(n, line) for n, line in enumerate(traceback.splitlines()) if line.lstrip().startswith('File "')]
+    location = re.match(r"([^:/]+):(\d+): ", reason)
+    own = [n for n, line in frames if location and f'{location[1]}", line {location[2]}' in line]
+    return max(own or [n for n, _ in frames], default=0)
+
+
 def _seconds_text(run: StoredRun, t_ns: int) -> str:
     return units.with_minus(f"{(t_ns - run.anchor_t_ns) / 1e9:9.3f}")
 
@@ -130,7 +144,7 @@ def _trash_note(deleted_utc_ns: int | None) -> str:
 def _figures(run: StoredRun, values: RunMetrics) -> tuple[tuple[str, Cell], ...]:
     """Return the headline metrics, as far as the run has them."""
     example = cells.example_word(run.row.spec)
-    found = (
+    figures = (
         (
             metric.label,
             cells.figure_cell(metric, values[metric.key], example, run.row),
@@ -138,7 +152,7 @@ def _figures(run: StoredRun, values: RunMetrics) -> tuple[tuple[str, Cell], ...]
         for metric in METRICS
         if metric.headline
     )
-    return tuple((label, cell) for label, cell in found if cell.key is not None)
+    return tuple((label, cell) for label, cell in figures if cell.key is not None)
 
 
 def _groups(run: StoredRun, values: RunMetrics) -> Sequence[DetailGroup]:

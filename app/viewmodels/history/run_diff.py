@@ -19,7 +19,7 @@ from app.viewmodels.format.environment import environment_label, format_environm
 from app.viewmodels.format.ratios import is_far_from_one
 from app.viewmodels.format.telemetry_fields import format_field
 from app.viewmodels.history.evidence import stored_evidence_view
-from app.viewmodels.plot.telemetry_buffer import device_label
+from app.viewmodels.plot.panels import device_label
 from workloads.protocol import RunSpec
 
 CAUTION = (
@@ -133,12 +133,12 @@ Runs = tuple[StoredRun, StoredRun]
 
 def _section(key: SectionKey, title: str, rows: Iterable[DiffRow], note: str = "") -> DiffSection:
     """Return the rows in which a run has a value, by whether both have the same."""
-    known = [row for row in rows if {row.first, row.second} - {"", units.ABSENT}]
+    filled_rows = [row for row in rows if {row.first, row.second} - {"", units.ABSENT}]
     return DiffSection(
         key=key,
         title=title,
-        rows=tuple(row for row in known if row.first != row.second),
-        alike=tuple(row for row in known if row.first == row.second),
+        rows=tuple(row for row in filled_rows if row.first != row.second),
+        alike=tuple(row for row in filled_rows if row.first == row.second),
         note=note,
     )
 
@@ -186,8 +186,8 @@ def _setting(spec: RunSpec, name: str) -> str:
     value, parameter = spec.variant[name], naming.parameters_by_name(spec).get(name)
     if isinstance(value, bool):
         return "on" if value else "off"
-    said = naming.choice_label(spec, name, value)
-    return f"{said} {parameter.unit}" if said and parameter and parameter.unit else said
+    label = naming.choice_label(spec, name, value)
+    return f"{label} {parameter.unit}" if label and parameter and parameter.unit else label
 
 
 def _environment_rows(runs: Runs, *, per_run: bool) -> Iterator[DiffRow]:
@@ -213,11 +213,11 @@ def _kernel_row(row: WhyRow) -> DiffRow:
 
 def _sample_rows(runs: Runs) -> Iterator[DiffRow]:
     for pair in paired_means(*runs):
-        known = [side for side in pair if side is not None]
-        device = " / ".join(dict.fromkeys(device_label(side.device) for side in known))
+        sides = [side for side in pair if side is not None]
+        device = " / ".join(dict.fromkeys(device_label(side.device) for side in sides))
         for name in FIELDS:
             values = (_mean(pair[0], name), _mean(pair[1], name))
-            label = f"{device}: {FIELDS[name].label_on(known[0].device.kind)}"
+            label = f"{device}: {FIELDS[name].label_on(sides[0].device.kind)}"
             change = "" if FIELDS[name].unit == _TEMPERATURE else format_change(*values)
             yield _row(label, [format_field(name, value) for value in values], change)
 

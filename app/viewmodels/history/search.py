@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from app.queries import FREE_TEXT, RUN_ORDERS, FoundRuns, SearchWord, parse_search
+from app.queries import FREE_TEXT, RUN_ORDERS, SearchResult, SearchWord, parse_search
 from app.records import RunRow
 from app.viewmodels.format import naming
 from app.viewmodels.format.cells import Cell
@@ -18,27 +18,27 @@ def match_cell(row: RunRow, fields: Sequence[str], words: Sequence[SearchWord]) 
 
     `fields` are those in which each word was found.
     """
-    said = [_describe(row, name, word.text) for name, word in zip(fields, words, strict=False)]
-    return Cell(text=", ".join(dict.fromkeys(said)), tooltip="\n".join(dict.fromkeys(said)))
+    matches = [_describe(row, name, word.text) for name, word in zip(fields, words, strict=False)]
+    return Cell(text=", ".join(dict.fromkeys(matches)), tooltip="\n".join(dict.fromkeys(matches)))
 
 
 def marked_terms(text: str) -> dict[str, tuple[str, ...]]:
     """Return the words of a search that are marked, by the order of the column; "" is every column."""
-    found: dict[str, tuple[str, ...]] = {}
+    terms: dict[str, tuple[str, ...]] = {}
     for word in parse_search(text):
         if word.text:
             column = _COLUMNS.get(word.field, word.field if word.field in RUN_ORDERS else "match" if word.field else "")
-            for place in {column, "match"} if column else {""}:
-                found[place] = (*found.get(place, ()), word.text.lower())
-    return found
+            for order in {column, "match"} if column else {""}:
+                terms[order] = (*terms.get(order, ()), word.text.lower())
+    return terms
 
 
-def describe_left_out(found: FoundRuns) -> str:
+def describe_left_out(matches: SearchResult) -> str:
     """Return how many more runs a wider search finds: `148 more in notes`; "" for none."""
-    if not found.left_out:
+    if not matches.left_out:
         return ""
-    named = [name for name in FREE_TEXT if f"{name}:" in found.wider]
-    return f"{found.left_out:,} more in {' and '.join(f'{name}s' for name in sorted(named))}"
+    named = [name for name in FREE_TEXT if f"{name}:" in matches.wider]
+    return f"{matches.left_out:,} more in {' and '.join(f'{name}s' for name in sorted(named))}"
 
 
 def _describe(row: RunRow, name: str, word: str) -> str:

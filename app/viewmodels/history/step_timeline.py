@@ -69,7 +69,7 @@ def timeline_view(evidence: Evidence, noun: str) -> TimelineView | None:
     rows = tuple(_rows(step))
     lanes = f"{len(step.streams)} {units.plural('thread' if noun == 'op' else 'stream', len(step.streams))}"
     total = len(step.kernels) + step.left_out
-    said = f"One of the traced steps, {_time_text(step.duration_ns)}: {total:,} {units.plural(noun, total)} on {lanes}."
+    text = f"One of the traced steps, {_time_text(step.duration_ns)}: {total:,} {units.plural(noun, total)} on {lanes}."
     shares = (
         f"{row.label}: {row.kernels:,} {units.plural(noun, row.kernels)}, {units.percent(100 * row.share, 1)} busy"
         for row in rows
@@ -79,8 +79,8 @@ def timeline_view(evidence: Evidence, noun: str) -> TimelineView | None:
         kernels=evidence.kernels,
         noun=noun,
         rows=rows,
-        text=f"{said} {'. '.join(shares)}.",
-        notes=" ".join(filter(None, (said, _describe_left_out(step, noun), "" if noun == "op" else _GAP_NOTE))),
+        text=f"{text} {'. '.join(shares)}.",
+        notes=" ".join(filter(None, (text, _describe_left_out(step, noun), "" if noun == "op" else _GAP_NOTE))),
     )
 
 
@@ -145,8 +145,8 @@ class Lanes:
     def next_on_row(self, current: int, step: int) -> int:
         """Return the kernel that begins before (-1) or after (1) one on its row; itself at the end."""
         on_row = np.flatnonzero(self.row == self.row[current])
-        place = int(np.searchsorted(on_row, current)) + step
-        return int(on_row[min(max(place, 0), on_row.size - 1)])
+        index = int(np.searchsorted(on_row, current)) + step
+        return int(on_row[min(max(index, 0), on_row.size - 1)])
 
     def bars(self, start_us: float, end_us: float, width_px: int) -> Bars:
         """Return what to draw of a range of time.

@@ -1,5 +1,6 @@
 """The table of stored runs: columns, rows, experiment groups and labels, and the status line below it."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
@@ -9,11 +10,12 @@ import msgspec
 
 from app import units
 from app.metrics import METRICS, ListColumn, Metric
-from app.queries import FoundRuns, RunQuery, SearchWord, StoredExperiment, Totals, parse_search
+from app.queries import Common, RunQuery, SearchResult, SearchWord, StoredExperiment, Totals, parse_search
 from app.records import RunRow
 from app.viewmodels.format import cells
-from app.viewmodels.format.cells import Cell, Column
+from app.viewmodels.format.cells import Bar, Cell, Column
 from app.viewmodels.history.search import match_cell
+from app.viewmodels.plot.panels import Sparks
 
 NO_EXPERIMENT = 0
 """The group of the runs that belong to no experiment: experiments are numbered from 1."""
@@ -75,42 +77,48 @@ PAGE = 48
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowView:
-    """What rows are seen with: the reader's time zone (None is the system's), and what a search for `words` found."""
+    """What rows are seen with: the reader's time zone (None is the system's), and what a search for `words` found.
+
+    `common` is what the runs have in common: the largest of its figures are what bars are drawn against.
+    """
 
     zone: tzinfo | None
-    found: FoundRuns = field(default_factory=FoundRuns)
+    matches: SearchResult = field(default_factory=SearchResult)
+    common: Common = field(default_factory=Common)
     words: Sequence[SearchWord] = ()
 
 
 class HistoryColumn(NamedTuple):
     """A column of the table: what orders by it, a cell as wide as it is expected to need, and a run's cell.
 
-    `cell` takes the run's row, and what it is seen with. `bare_title` heads its numbers where they have no unit.
+    `cell` takes the run's row, and what it is seen with.
     """
 
     column: Column
     order: str
     expected: Cell
     cell: Callable[[RunRow, RowView], Cell]
-    shown: bool = True
-    bare_title: str = ""
+    is_default: bool = True
 
 
 def _metric_column(metric: Metric, listed: ListColumn) -> HistoryColumn:
-    return HistoryColumn(
-        Column(metric.column_title, metric.help),
-        listed.order,
-        Cell(text=listed.widest),
-        lambda run, _view: cells.row_metric_cell(metric, run),
-        listed.shown,
-        _bare_title(metric.unit) if "{" in metric.unit else "",
-    )
+    """Return the column of a metric, with a unit per example in the head: examples have as many names as workloads."""
+    plot = metric.key in ("throughput", _POWER)
+    unit = re.sub(r"/\{example\}", "", metric.unit).replace("{examples}", "1")
+    in_head = plot or unit != metric.unit
+
+    def cell(run: RunRow, view: RowView) -> Cell:
+        metric_cell = cells.row_metric_cell(metric, run)
+        largest, value = view.common.largest.get(run.spec.workload, {}).get(listed.order), metric.row_value(run)
+        bar = Bar(value / largest, leads=plot and value >= largest) if value is not None and largest else None
+        return msgspec.structs.replace(metric_cell, unit="" if in_head else metric_cell.unit, bar=bar)
+
+    title = f"{metric.column_title}, {unit}" if in_head else metric.column_title
+    column = Column(title, metric.help, plot="spark" if plot else "", shrink="plot" if plot else "")
+    return HistoryColumn(column, listed.order, Cell(text=listed.widest), cell, listed.is_default)
 
 
-def _bare_title(unit: str) -> str:
-    """Return a unit per example as a title: `Examples/s`, `mJ/example`."""
-    title = unit.format(example="example", examples="examples")
-    return title.capitalize() if unit.startswith("{") else title
+_POWER = "mean_power"
 
 
 _LISTED: tuple[HistoryColumn, ...] = (
@@ -133,44 +141,63 @@ _LISTED: tuple[HistoryColumn, ...] = (
         lambda run, _view: cells.workload(run),
     ),
     HistoryColumn(
-        Column("Variant", "What differs from the workload's defaults", numeric=False),
+        Column("Variant", "What differs from the workload's defaults", numeric=False, shrink="name"),
         "variant",
         Cell(text=""),
         lambda run, _view: cells.variant(run.spec, run.purpose),
     ),
     HistoryColumn(
-        Column("Match", "Where the search found the run, the best match first", numeric=False),
+        Column(
+            "Match",
+            "Where the search found the run, the best match first",
+            numeric=False,
+            shrink="text",
+            least=144,
+            most=192,
+        ),
         "match",
         Cell(text="variant"),
-        lambda run, view: match_cell(run, view.found.fields.get(run.run, ()), view.words),
+        lambda run, view: match_cell(run, view.matches.fields.get(run.run, ()), view.words),
     ),
     HistoryColumn(
-        Column("Outcome", "How the run ended", numeric=False),
+        Column("Outcome", "How the run ended", numeric=False, shrink="symbol"),
         "outcome",
         Cell(text="completed", symbol="✔"),
         lambda run, _view: cells.outcome(run.outcome),
     ),
     HistoryColumn(
-        Column("Evidence", "Whether what was requested is what ran, as far as that could be seen", numeric=False),
+        Column(
+            "Evidence",
+            "Whether what was requested is what ran, as far as that could be seen",
+            numeric=False,
+            shrink="symbol",
+        ),
         "evidence",
         Cell(text="verified in part", symbol="◐"),
         lambda run, _view: cells.verified(run),
     ),
     *(_metric_column(metric, metric.list_column) for metric in METRICS if metric.list_column),
     HistoryColumn(
-        Column("Host", "The host that the run was made on; empty for this machine", numeric=False),
+        Column("Host", "The host that the run was made on; empty for this machine", numeric=False, most=192),
         "host",
         Cell(text="gpu-server-1"),
         lambda run, _view: cells.host(run),
     ),
     HistoryColumn(
-        Column("Devices", "What it ran on", numeric=False),
+        Column("Devices", "What it ran on", numeric=False, most=192),
         "devices",
         Cell(text="2× H200"),
         lambda run, _view: cells.devices(run),
     ),
     HistoryColumn(
-        Column("Tags, note", "Your own words on a run: T changes its tags, N its note", numeric=False),
+        Column(
+            "Tags, note",
+            "Your own words on a run: T changes its tags, N its note",
+            numeric=False,
+            shrink="text",
+            least=88,
+            most=136,
+        ),
         "tags",
         Cell(text="baseline, warm-up"),
         lambda run, _view: cells.annotations(run),
@@ -178,15 +205,14 @@ _LISTED: tuple[HistoryColumn, ...] = (
 )
 COLUMNS: tuple[Column, ...] = tuple(listed.column for listed in _LISTED)
 ORDERS: tuple[str, ...] = tuple(listed.order for listed in _LISTED)
-DEFAULT_COLUMNS: tuple[str, ...] = tuple(listed.order for listed in _LISTED if listed.shown)
+DEFAULT_COLUMNS: tuple[str, ...] = tuple(listed.order for listed in _LISTED if listed.is_default)
 """More columns would leave no room for the variant in a window of usual width; notes are last and take what is left."""
 
 _CHIP_ROOM = " " * 5
 
 VARIANT_COLUMN, MATCH_COLUMN, OUTCOME_COLUMN, EVIDENCE_COLUMN = 3, 4, 5, 6
 HOST_COLUMN, DEVICES_COLUMN, ANNOTATIONS_COLUMN = len(ORDERS) - 3, len(ORDERS) - 2, len(ORDERS) - 1
-BARE_TITLES: Mapping[int, str] = {n: listed.bare_title for n, listed in enumerate(_LISTED) if listed.bare_title}
-"""The titles of figures that are shown without their unit, by column."""
+_THROUGHPUT_COLUMN, _POWER_COLUMN = ORDERS.index("throughput"), ORDERS.index(_POWER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +238,18 @@ def history_rows(runs: Iterable[RunRow], view: RowView) -> dict[int, HistoryRow]
     return {run.run: HistoryRow(run, tuple(listed.cell(run, view) for listed in _LISTED)) for run in runs}
 
 
+def with_sparks(row: HistoryRow, sparks: Sparks) -> HistoryRow:
+    """Return a row with its curves behind its figures."""
+    drawn = {_THROUGHPUT_COLUMN: sparks.throughput, _POWER_COLUMN: sparks.power}
+    cells = (
+        msgspec.structs.replace(cell, spark=drawn[n]) if drawn.get(n) else cell for n, cell in enumerate(row.cells)
+    )
+    return HistoryRow(row.source, tuple(cells)) if any(sparks) else row
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryOptions:
-    """What there is to choose from, whatever a query finds; `shown` are the columns, by what orders by them.
+    """What there is to choose from, whatever a query finds; `columns` are those to show, by what orders by them.
 
     `census` changes when a run begins, ends or is deleted; `reference` is how many reference runs are among the runs.
     """
@@ -222,7 +257,7 @@ class HistoryOptions:
     totals: Totals = field(default_factory=Totals)
     experiments: Sequence[StoredExperiment] = ()
     filters: Mapping[str, RunQuery] = field(default_factory=dict)
-    shown: Sequence[str] = DEFAULT_COLUMNS
+    columns: Sequence[str] = DEFAULT_COLUMNS
     census: tuple[int, ...] = ()
     reference: int = 0
 
@@ -236,19 +271,20 @@ class Listing:
 
     query: RunQuery = field(default_factory=RunQuery)
     options: HistoryOptions = field(default_factory=HistoryOptions)
-    found: FoundRuns = field(default_factory=FoundRuns)
+    matches: SearchResult = field(default_factory=SearchResult)
+    common: Common = field(default_factory=Common)
     groups: Sequence[Group] = ()
     rows: Mapping[int, HistoryRow] = field(default_factory=dict)
 
     @property
     def runs(self) -> Sequence[int]:
         """The runs in order."""
-        return self.found.runs
+        return self.matches.runs
 
     @property
     def row_view(self) -> RowView:
         """What rows read later are seen with."""
-        return RowView(zone=None, found=self.found, words=parse_search(self.query.text))
+        return RowView(zone=None, matches=self.matches, common=self.common, words=parse_search(self.query.text))
 
     def lines(self, folded: Iterable[int] | None) -> Sequence[Line]:
         """Return the table's lines: in groups, some folded, or one line per run if `folded` is None."""
@@ -256,10 +292,18 @@ class Listing:
 
     @property
     def columns(self) -> Sequence[str]:
-        """The columns to show: those chosen, where runs were made elsewhere the hosts', and of a search its matches."""
-        shown = [name for name in self.options.shown if name not in ("host", "match")]
-        hosts = ["host"] if "host" in self.options.shown and self.options.totals.other_hosts else []
-        return [*shown, *hosts, *(["match"] if self.found.fields else [])]
+        """The columns to show: those chosen in which not all runs say the same, and of a search its matches."""
+        folded = {*self.common.agreed, "match", *([] if self.options.totals.other_hosts else ["host"])}
+        names = [name for name in self.options.columns if name not in folded]
+        return [*names, *(["match"] if self.matches.fields else [])]
+
+    @property
+    def agreed(self) -> str:
+        """What all runs say in the columns that are chosen and not shown: `lstm · all completed · on H200`."""
+        row = next((self.rows[run] for run in self.runs if run in self.rows), None)
+        folded = [] if row is None else [n for n, order in enumerate(ORDERS) if order in self.common.agreed]
+        texts = [cells.agreed_text(ORDERS[n], COLUMNS[n], row.cells[n]) for n in folded if row is not None]
+        return " · ".join(filter(None, texts))
 
     @property
     def filter_name(self) -> str:
@@ -275,16 +319,16 @@ def group_by_experiment(
 
     The experiments are newest first; `zone` is the reader's time zone, None the system's.
     """
-    experiment_of = {run: found.experiment for found in reversed(experiments) for run in found.runs}
-    named = {found.experiment: (found.name, units.local_time(found.created_utc_ns, zone)) for found in experiments}
+    experiment_of = {run: experiment.experiment for experiment in reversed(experiments) for run in experiment.runs}
+    named = {stored.experiment: (stored.name, units.local_time(stored.created_utc_ns, zone)) for stored in experiments}
     return build_groups(runs, experiment_of, named)
 
 
 def visible_page(runs: Sequence[int], near: Collection[int]) -> Sequence[int]:
     """Return the runs whose rows are read with all numbers: those around `near`, or the first ones."""
-    known = set(near)
-    first = next((n for n, run in enumerate(runs) if run in known), 0)
-    return runs[max(0, first - PAGE // 4) : first + max(PAGE, len(known) + PAGE // 4)]
+    near_runs = set(near)
+    first = next((n for n, run in enumerate(runs) if run in near_runs), 0)
+    return runs[max(0, first - PAGE // 4) : first + max(PAGE, len(near_runs) + PAGE // 4)]
 
 
 def toggle_order(query: RunQuery, column: int) -> RunQuery:
@@ -315,12 +359,12 @@ def is_filtered(query: RunQuery) -> bool:
 
 def widest(rows: Iterable[HistoryRow], before: Sequence[Cell] = ()) -> tuple[Cell, ...]:
     """Return for each column a cell as wide as needed: for what is expected, for these rows and for those before."""
-    shown = [
+    cell_rows = [
         *(row.cells for row in rows),
         [listed.expected for listed in _LISTED],
         *([before] if before else []),
     ]
-    return tuple(cells.widest([_chips_as_text(row[n]) for row in shown]) for n in range(len(COLUMNS)))
+    return tuple(cells.widest([_chips_as_text(row[n]) for row in cell_rows]) for n in range(len(COLUMNS)))
 
 
 def _chips_as_text(cell: Cell) -> Cell:

@@ -16,7 +16,7 @@ from app.viewmodels.format.telemetry_fields import describe_process, format_fiel
 from app.viewmodels.hosts import SILENT_S, HostState, connect_label, describe_stage
 from app.viewmodels.monitor.history import History, SeriesKey
 from app.viewmodels.monitor.readings import SEVERITY_NAMES, TABLE_FIELDS, DeviceState, Readings, worst_state
-from app.viewmodels.plot.telemetry_buffer import device_label
+from app.viewmodels.plot.panels import device_label
 
 COURSE_POINTS = 60
 """Parts of the chosen range of which a sparkline shows the highest value each."""
@@ -31,16 +31,13 @@ _HELP: Mapping[str, str] = {
 _NBSP = "\N{NO-BREAK SPACE}"
 
 
-def table_columns(pinned: Sequence[str]) -> dict[str, Column]:
-    """Return the columns by their key, which is the name of a field where one is shown; pinned fields come last."""
-    fields = {name: Column(FIELDS[name].label, _HELP.get(name, FIELDS[name].meaning)) for name in TABLE_FIELDS}
-    fields |= {name: Column(FIELDS[name].label, f"Pinned: {FIELDS[name].meaning}") for name in pinned}
-    return {
-        DEVICE: Column("Device", "GPUs by number, then the processors; of a host its name", numeric=False),
-        STATE: Column("State", "What is wrong with it, or whether it is busy; the worst first", numeric=False),
-        **fields,
-        PROCESSES: Column("Used by", "Processes that compute on it, with their users", numeric=False),
-    }
+TABLE_COLUMNS: Mapping[str, Column] = {
+    DEVICE: Column("Device", "GPUs by number, then the processors; of a host its name", numeric=False),
+    STATE: Column("State", "What is wrong with it, or whether it is busy; the worst first", numeric=False),
+    **{name: Column(FIELDS[name].label, _HELP[name]) for name in TABLE_FIELDS},
+    PROCESSES: Column("Used by", "Processes that compute on it, with their users", numeric=False),
+}
+"""The columns by their key, which is the name of a field where one is shown."""
 
 
 class GraphCell(Cell, frozen=True, kw_only=True, gc=False):
@@ -80,7 +77,7 @@ class MonitoredHost:
 
     def at(self, clock: Callable[[], float]) -> "MonitoredHost":
         """Return what is known now, as a copy with another clock that no event changes."""
-        readings = {device: each.at(clock) for device, each in self.readings.items()}
+        readings = {device: reading.at(clock) for device, reading in self.readings.items()}
         return replace(self, clock=clock, readings=readings)
 
     def take_link(self, link: HostState) -> None:
@@ -102,8 +99,8 @@ class MonitoredHost:
 
     def readings_of(self, device: str) -> Readings:
         """Return what is known of a device."""
-        found = self.readings.get(device)
-        return self.readings.setdefault(device, Readings(self.clock)) if found is None else found
+        readings = self.readings.get(device)
+        return self.readings.setdefault(device, Readings(self.clock)) if readings is None else readings
 
     def device(self, name: str) -> Device | None:
         """Return a device, or None for one that is not there any more."""
@@ -146,7 +143,8 @@ class MonitoredHost:
     def mentions(self, device: Device, words: Sequence[str]) -> bool:
         """Return whether host, device, its state or its processes have all these words, which are in small letters."""
         listed = self.readings_of(device.device).processes
-        users = (f"{each.name or 'process'} {each.user} {each.pid}" for each in listed.processes) if listed else ()
+        processes = listed.processes if listed else ()
+        users = (f"{process.name or 'process'} {process.user} {process.pid}" for process in processes)
         text = " ".join((self.title, device_title(device), device.name, self.state(device).text, *users)).lower()
         return all(word in text for word in words)
 
@@ -168,32 +166,30 @@ class Courses:
 
     history: History
     range_s: float
-    _made: dict[tuple[object, ...], Floats | None] = field(default_factory=dict)
+    _cache: dict[tuple[object, ...], Floats | None] = field(default_factory=dict)
 
-    def of(self, host: MonitoredHost, devices: Sequence[Device], name: str, whole: float | None) -> Floats | None:
+    def of(self, host: MonitoredHost, devices: Sequence[Device], name: str, total: float | None) -> Floats | None:
         """Return the course of a field as shares of the whole, or of its highest; of several devices their mean."""
-        key = (host.name, name, whole, *(device.device for device in devices))
-        if key not in self._made:
-            self._made[key] = self._make(host, devices, name, whole)
-        return self._made[key]
+        key = (host.name, name, total, *(device.device for device in devices))
+        if key not in self._cache:
+            self._cache[key] = self._make(host, devices, name, total)
+        return self._cache[key]
 
-    def _make(self, host: MonitoredHost, devices: Sequence[Device], name: str, whole: float | None) -> Floats | None:
+    def _make(self, host: MonitoredHost, devices: Sequence[Device], name: str, total: float | None) -> Floats | None:
         keys = [SeriesKey(host.name, device.device, name) for device in devices]
         end_s = self.history.newest_s
         if not keys or not np.isfinite(end_s):
             return None
-        found = [self.history.course(key, end_s - self.range_s, end_s, COURSE_POINTS) for key in keys]
-        if len(found) == 1:
-            return found[0] / (whole or max(1.0, float(np.fmax.reduce(found[0]))))
-        counts = np.isfinite(found).sum(axis=0)
-        mean: Floats = np.where(counts, np.nan_to_num(found).sum(axis=0) / np.maximum(counts, 1), np.nan)
-        top = whole or float(np.fmax.reduce(mean))
+        courses = [self.history.course(key, end_s - self.range_s, end_s, COURSE_POINTS) for key in keys]
+        if len(courses) == 1:
+            return courses[0] / (total or max(1.0, float(np.fmax.reduce(courses[0]))))
+        counts = np.isfinite(courses).sum(axis=0)
+        mean: Floats = np.where(counts, np.nan_to_num(courses).sum(axis=0) / np.maximum(counts, 1), np.nan)
+        top = total or float(np.fmax.reduce(mean))
         return mean / top if np.isfinite(top) and top else mean
 
 
-def device_cells(
-    host: MonitoredHost, device: Device, columns: Sequence[str], courses: Courses, *, with_host: bool
-) -> tuple[Cell, ...]:
+def device_cells(host: MonitoredHost, device: Device, courses: Courses, *, with_host: bool) -> tuple[Cell, ...]:
     """Return the row of a device.
 
     Sparklines come from `courses`; `with_host` the device is named with its host, as in a list over all hosts.
@@ -203,7 +199,7 @@ def device_cells(
     faint = not readings.is_current
     name = f"{device_title(device)} · {short_gpu_name(device.name)}"
     label = f"{host.title} · {name}" if with_host else name
-    whole = {
+    totals = {
         "load_pct": 100.0,
         "power_mw": values.get("power_limit_mw"),
         "memory_bytes": float(device.memory_total_bytes or 0) or None,
@@ -213,23 +209,21 @@ def device_cells(
         STATE: Cell(text=state.reason or state.text, symbol=state.symbol, tone=state.tone, tooltip=state.reason),
         PROCESSES: _processes_cell(readings.processes),
     }
-    for key in columns:
-        if key in cells:
-            continue
+    for key in TABLE_FIELDS:
         value = values.get(key)
-        text = IMPLAUSIBLE if key in readings.implausible else _figure(key, value, whole.get(key))
+        text = IMPLAUSIBLE if key in readings.implausible else _figure(key, value, totals.get(key))
         has_course = key in ("load_pct", "power_mw") and value is not None
         cells[key] = _graph_cell(
             text,
             value,
-            course=courses.of(host, [device], key, whole[key]) if has_course else None,
-            share=_share(value, whole[key]) if key == "memory_bytes" else None,
+            course=courses.of(host, [device], key, totals[key]) if has_course else None,
+            share=_share(value, totals[key]) if key == "memory_bytes" else None,
             faint=faint,
         )
-    return tuple(cells[key] for key in columns)
+    return tuple(cells[key] for key in TABLE_COLUMNS)
 
 
-def host_cells(host: MonitoredHost, columns: Sequence[str], courses: Courses, *, is_folded: bool) -> tuple[Cell, ...]:
+def host_cells(host: MonitoredHost, courses: Courses, *, is_folded: bool) -> tuple[Cell, ...]:
     """Return the row of a host: its link, and the figures of its devices together."""
     devices, has_link = host.main_devices, host.link.stage == "connected"
     mark = ("▸" if is_folded else "▾") if host.devices else ""
@@ -248,9 +242,7 @@ def host_cells(host: MonitoredHost, columns: Sequence[str], courses: Courses, *,
         "memory_bytes": combine("memory_bytes", [device.memory_total_bytes for device in devices]),
         "load_pct": 100.0,
     }
-    for key in columns:
-        if key in cells:
-            continue
+    for key in TABLE_FIELDS:
         value = host.total(key)
         text = _figure(key, value, totals.get(key))
         has_course = has_link and key in ("load_pct", "power_mw") and value is not None
@@ -261,7 +253,7 @@ def host_cells(host: MonitoredHost, columns: Sequence[str], courses: Courses, *,
             course=courses.of(host, devices, key, per_device) if has_course else None,
             share=_share(value, totals["memory_bytes"]) if key == "memory_bytes" else None,
         )
-    return tuple(cells[key] for key in columns)
+    return tuple(cells[key] for key in TABLE_COLUMNS)
 
 
 def host_state(host: MonitoredHost) -> DeviceState:
@@ -269,8 +261,8 @@ def host_state(host: MonitoredHost) -> DeviceState:
     text, tone = describe_stage(host.link)
     if host.link.stage != "connected":
         symbols: dict[Tone, str] = {"bad": "✖", "busy": "…", "quiet": "○"}
-        shown = host.link.text or units.sentence(text)
-        return DeviceState(5 if tone == "bad" else 0, symbols.get(tone, ""), shown, tone, host.link.text)
+        sentence = host.link.text or units.sentence(text)
+        return DeviceState(5 if tone == "bad" else 0, symbols.get(tone, ""), sentence, tone, host.link.text)
     age_s = host.clock() - host.heard_s
     if host.name and host.heard_s and age_s >= SILENT_S:
         return DeviceState(4, "?", f"No data for {units.age(age_s)}", "warning")
@@ -290,18 +282,18 @@ def _graph_cell(
     return GraphCell(text=number or unit, unit=unit if number else "", key=key, course=course, share=share, faint=faint)
 
 
-def _share(value: float | None, whole: float | None) -> float | None:
-    return value / whole if value is not None and whole else None
+def _share(value: float | None, total: float | None) -> float | None:
+    return value / total if value is not None and total else None
 
 
-def _figure(key: str, value: float | None, whole: float | None) -> str:
+def _figure(key: str, value: float | None, total: float | None) -> str:
     """Return a value of the table as text, of the whole where that is known; "" for none."""
     if value is None:
         return ""
-    if key == "power_mw" and whole:
-        return f"{value / 1e3:,.0f} of {units.watts(whole)}"
+    if key == "power_mw" and total:
+        return f"{value / 1e3:,.0f} of {units.watts(total)}"
     if key == "memory_bytes":
-        return units.bytes_of_total(value, whole)
+        return units.bytes_of_total(value, total)
     return units.percent(value) if key == "load_pct" else format_field(key, value)
 
 
@@ -314,8 +306,8 @@ def _processes_cell(listed: Processes | None) -> Cell:
         return Cell(text="No process", tone="quiet")
     largest = sorted(listed.processes, key=lambda process: -(process.memory_bytes or 0))
     first, more = largest[0], len(largest) - 1
-    shown = first.name or f"process {first.pid}"
-    name = f"{shown} ({first.user})" if first.user else shown
+    process_name = first.name or f"process {first.pid}"
+    name = f"{process_name} ({first.user})" if first.user else process_name
     lines = "\n".join(map(describe_process, largest))
     return Cell(text=f"{name} and {more} more" if more else name, key=len(largest), tooltip=lines)
 

@@ -14,7 +14,7 @@ from app.viewmodels.format.telemetry_fields import ThrottleInterval, format_fiel
 from app.viewmodels.hosts import connect_label, describe_no_readings, describe_stage
 from app.viewmodels.monitor.cells import MonitoredHost, combine, describe_count, device_title, host_state
 from app.viewmodels.monitor.history import RANGES_S, HistoryCurve, SeriesKey
-from app.viewmodels.monitor.model import MonitorModel, Place
+from app.viewmodels.monitor.model import MonitorModel, RowKey
 from app.viewmodels.monitor.readings import (
     TABLE_FIELDS,
     DeviceMetric,
@@ -24,7 +24,7 @@ from app.viewmodels.monitor.readings import (
     worst_state,
 )
 from app.viewmodels.plot.model import Curve, CurveSource, Panel, Plots
-from app.viewmodels.plot.telemetry_buffer import MONITOR_FIELDS, absence_reason, device_colour
+from app.viewmodels.plot.panels import MONITOR_FIELDS, absence_reason, device_colour
 
 Members = Sequence[tuple[MonitoredHost, Device]]
 """Devices with their hosts."""
@@ -36,9 +36,9 @@ _FINE_RANGES = ("1 min",)
 _PROCESSOR_LABELS = {"Power": "CPU power", "Memory": "Host memory"}
 """What figures of the processors are called among those of the GPUs."""
 _WITH_GPU = (
-    "Each NVIDIA GPU gets a row here, with curves of its power, load and memory, its temperature, clocks and clock "
-    "limits, and the programs that use it.\n\n"
-    "Runs measured on two H200s come with the program. History shows them; "
+    "Each NVIDIA GPU gets a row here, with curves of its power, load and memory. Beside them stand its temperature, "
+    "its clocks and their limits, and the programs that use it.\n\n"
+    "Runs measured on H200s come with the program. History shows them; "
     "Replay on a run's page plays back their telemetry."
 )
 
@@ -83,13 +83,13 @@ class DeviceDetails:
     absence: Absence | None = None
 
 
-def chosen_details(model: MonitorModel, *rows: Place) -> DeviceDetails:
+def chosen_details(model: MonitorModel, *rows: RowKey) -> DeviceDetails:
     """Return what is known of a row of the table, or of several together, at the model's last reading."""
-    hosts = [model.host(place.host) for place in rows]
+    hosts = [model.host(row_key.host) for row_key in rows]
     members = {
         (host.name, device.device): (host, device)
-        for host, place in zip(hosts, rows, strict=True)
-        for device in (host.main_devices if place.device is None else [host.device(place.device)])
+        for host, row_key in zip(hosts, rows, strict=True)
+        for device in (host.main_devices if row_key.device is None else [host.device(row_key.device)])
         if device is not None
     }
     host, is_device = hosts[0], rows[0].device is not None
@@ -124,7 +124,7 @@ def _range_s(model: MonitorModel) -> float:
 def _device_details(model: MonitorModel, host: MonitoredHost, device: Device) -> DeviceDetails:
     readings = host.readings_of(device.device)
     values = {} if readings.loss else readings.values()
-    shown = msgspec.structs.replace(device, absent={**device.absent, **readings.implausible})
+    checked_device = msgspec.structs.replace(device, absent={**device.absent, **readings.implausible})
     names = [device.device if device.kind == "gpu" else "", host.name]
     processes, note = _processes(readings.processes)
     reason = host.inventory.no_gpu_reason if host.inventory is not None and device.device == HOST else None
@@ -133,7 +133,7 @@ def _device_details(model: MonitorModel, host: MonitoredHost, device: Device) ->
         subtitle=" · ".join(filter(None, names)),
         state=readings.state(device),
         is_current=readings.is_current,
-        metrics=device_metrics(shown, values, readings.first),
+        metrics=device_metrics(checked_device, values, readings.first),
         processes=processes,
         processes_note=note,
         not_reported="" if readings.loss else describe_not_reported(device, values),
@@ -159,7 +159,7 @@ def _common_details(model: MonitorModel, members: Members) -> DeviceDetails:
 
 def _host_details(model: MonitorModel, host: MonitoredHost) -> DeviceDetails:
     inventory = host.inventory
-    known = (
+    facts = (
         (host.machine_text, f"driver {inventory.driver}" if inventory.driver else "") if inventory is not None else ()
     )
     processors = f"{inventory.machine.cpu_count:,} processors" if inventory is not None else ""
@@ -169,12 +169,12 @@ def _host_details(model: MonitorModel, host: MonitoredHost) -> DeviceDetails:
     own = [metric for cpu in cpus for metric in device_metrics(cpu, host.readings_of(HOST).values(), {})]
     return DeviceDetails(
         title=host.title,
-        subtitle=" · ".join(filter(None, (*known, processors))),
+        subtitle=" · ".join(filter(None, (*facts, processors))),
         state=host_state(host),
         is_current=is_connected,
         metrics=(
             *(_total_metrics(members) if is_connected else ()),
-            *(replace(each, label=_PROCESSOR_LABELS.get(each.label, each.label), field="") for each in own),
+            *(replace(metric, label=_PROCESSOR_LABELS.get(metric.label, metric.label)) for metric in own),
         ),
         processes=_users(members),
         plots=_plots(model, members),
@@ -211,12 +211,12 @@ def _processes(listed: Processes | None) -> tuple[tuple[tuple[str, ...], ...], s
     if listed.reason is not None:
         return (), f"Processes unknown: {listed.reason}"
     largest = sorted(listed.processes, key=lambda process: -(process.memory_bytes or 0))
-    return tuple(process_parts(each) for each in largest), "" if largest else "No process uses it"
+    return tuple(process_parts(process) for process in largest), "" if largest else "No process uses it"
 
 
 def _plots(model: MonitorModel, members: Members) -> Plots:
-    """Return the plots of devices, a curve each: the table's fields, then those that are pinned."""
-    panels = (_panel(model, members, FIELDS[name]) for name in (*TABLE_FIELDS, *model.settings.pinned))
+    """Return the plots of devices, a curve each."""
+    panels = (_panel(model, members, FIELDS[name]) for name in TABLE_FIELDS)
     return Plots(
         panels=tuple(panel for panel in panels if panel is not None),
         window=(-_range_s(model), 0.0),
@@ -238,18 +238,15 @@ def _panel(model: MonitorModel, members: Members, field: Field) -> Panel | None:
         absence_reason(device, name) or host.readings_of(device.device).implausible.get(name)
         for host, device in members
     ]
-    is_optional = kinds == {"host"} or name not in TABLE_FIELDS
-    if not kinds & set(field.devices) or (all(reasons) and is_optional):
+    if not kinds & set(field.devices) or (all(reasons) and kinds == {"host"}):
         return None
     scale, unit = field.scale, field.display_unit
     memory_total = max((device.memory_total_bytes or 0 for _, device in members), default=0)
     if field.unit.startswith("bytes"):
         scale, unit = units.bytes_unit(memory_total or 2**30)
-        unit = field.unit.replace("bytes", unit)
     values = [host.readings_of(device.device).values() for host, device in members]
-    limits = [each["power_limit_mw"] for each in values if "power_limit_mw" in each]
-    tops = {"memory_bytes": memory_total, "power_mw": max(limits, default=None)}
-    top = 100.0 if field.kind == "share" and name != "fan_pct" else tops.get(name)
+    limits = [latest["power_limit_mw"] for latest in values if "power_limit_mw" in latest]
+    top = {"load_pct": 100.0, "memory_bytes": memory_total, "power_mw": max(limits, default=None)}.get(name)
     title = field.label_on(kinds.pop()) if len(kinds) == 1 else field.label
     reason = reasons[0] if len(members) == 1 else None
     return Panel(
@@ -293,6 +290,6 @@ def _source(model: MonitorModel, host: MonitoredHost, device: Device, field: Fie
 
 def _throttles(model: MonitorModel, members: Members) -> tuple[ThrottleInterval, ...]:
     """Return when this machine's GPUs were throttled; of other hosts that is not kept."""
-    now_s, shown = model.clock(), {device.device for host, device in members if not host.name}
-    found = model.recent.throttling.overlapping(now_s - _range_s(model), now_s)
-    return tuple(each for each in found if each.device in shown)
+    now_s, local_devices = model.clock(), {device.device for host, device in members if not host.name}
+    intervals = model.recent.throttling.overlapping(now_s - _range_s(model), now_s)
+    return tuple(interval for interval in intervals if interval.device in local_devices)

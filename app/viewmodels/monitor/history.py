@@ -91,7 +91,9 @@ class History:
     def __init__(self) -> None:
         self._columns: dict[SeriesKey, int] = {}
         self._room = 0
-        self._levels = [_Level(1 if not n else each[0] // _LEVELS[n - 1][0], each[1]) for n, each in enumerate(_LEVELS)]
+        self._levels = [
+            _Level(1 if not n else step // _LEVELS[n - 1][0], size) for n, (step, size) in enumerate(_LEVELS)
+        ]
         self.newest_s = -np.inf
 
     @property
@@ -132,16 +134,16 @@ class History:
         A part without a row, because the next one came a little late, has that row's value.
         """
         x, _, high = self.window(key, start, end)
-        found: Floats = np.full(columns, np.nan)
+        largest: Floats = np.full(columns, np.nan)
         if not len(x):
-            return found
+            return largest
         # Rows are of times after `start` up to `end`, both stored with rounding errors.
         bins = np.clip(np.ceil((x - start) / (end - start) * columns - 1e-6).astype(int) - 1, 0, columns - 1)
-        np.fmax.at(found, bins, high)
+        np.fmax.at(largest, bins, high)
         parts = np.arange(bins[0], bins[-1] + 1)
         before, after = np.searchsorted(bins, parts, side="right") - 1, np.searchsorted(bins, parts)
-        found[parts] = np.where(x[after] - x[before] <= _GAP_S, found[bins[after]], np.nan)
-        return found
+        largest[parts] = np.where(x[after] - x[before] <= _GAP_S, largest[bins[after]], np.nan)
+        return largest
 
     def _push(self, t_s: float, row: _Values) -> None:
         low = high = row

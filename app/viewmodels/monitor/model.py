@@ -2,39 +2,37 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from app import units
 from app.events import RunEvent
-from app.fields import FIELDS, Sample, SlowSample
+from app.fields import Sample, SlowSample
 from app.samples import HOST, Device, DeviceLost, FieldsUpdated, Inventory, Processes
 from app.telemetry.feed import updated_inventory
 from app.viewmodels.format.cells import Cell, Column
 from app.viewmodels.hosts import HostState
 from app.viewmodels.monitor.cells import (
     DEVICE,
+    STATE,
+    TABLE_COLUMNS,
     Courses,
     MonitoredHost,
     describe_count,
     device_cells,
     host_cells,
     host_state,
-    table_columns,
 )
 from app.viewmodels.monitor.history import RANGES_S, History, SeriesKey
-from app.viewmodels.monitor.readings import SEVERITY_NAMES, TABLE_FIELDS, is_pinnable
-from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer
+from app.viewmodels.monitor.readings import SEVERITY_NAMES, TABLE_FIELDS
+from app.viewmodels.plot.panels import TelemetryBuffer
 
 UNFOLDED_AT_MOST = 12
 """So many hosts are unfolded at first; of more only their own rows are."""
-_ALL_FIELDS_AT_MOST = 100
-"""Of so many devices every field is kept over time; of more those of the table, so that memory is bounded."""
-_STORED_FIELDS = tuple(name for name, field in FIELDS.items() if name in TABLE_FIELDS or is_pinnable(field))
 
 
-class Place(NamedTuple):
+class RowKey(NamedTuple):
     """A row of the table: a host, or a device of it; this machine is the host ""."""
 
     host: str
@@ -50,14 +48,12 @@ class TableSettings:
         sort: The column that the rows are sorted by; "" is their natural order.
         ascending: Whether the smallest is first.
         grouped: Whether devices stand below their host.
-        pinned: Fields with a column and a plot of their own.
     """
 
     range: str = "1 min"
     sort: str = ""
     ascending: bool = False
     grouped: bool = True
-    pinned: tuple[str, ...] = ()
 
 
 class MonitorModel:
@@ -85,31 +81,31 @@ class MonitorModel:
         self._is_rearranged = False
         self._folded: dict[str, bool] = {}
         self._words: tuple[str, ...] = ()
-        self._order: list[Place] | None = None
+        self._order: list[RowKey] | None = None
         self.read()
 
     def handle(self, event: RunEvent | Inventory | Processes, host: str = "") -> None:
         """Take what a host's telemetry says; events of runs do not matter here."""
         with self._lock:
-            known = self._live_host(host)
+            live_host = self._live_host(host)
             match event:
                 case Sample():
                     if not host:
                         self.recent.add(event)
-                    known.heard_s = self.clock()
-                    known.readings_of(event.device).add(event)
+                    live_host.heard_s = self.clock()
+                    live_host.readings_of(event.device).add(event)
                 case SlowSample():
-                    known.readings_of(event.device).add_slow(event)
+                    live_host.readings_of(event.device).add_slow(event)
                 case Processes():
-                    known.readings_of(event.device).processes = event
+                    live_host.readings_of(event.device).processes = event
                 case Inventory():
-                    known.take_inventory(event)
+                    live_host.take_inventory(event)
                     self._is_rearranged = True
                 case DeviceLost():
-                    known.readings_of(event.device).lose(event, event.reason)
-                    self._update_inventory(known, event)
+                    live_host.readings_of(event.device).lose(event, event.reason)
+                    self._update_inventory(live_host, event)
                 case FieldsUpdated():
-                    self._update_inventory(known, event)
+                    self._update_inventory(live_host, event)
                 case _:
                     pass
 
@@ -133,18 +129,16 @@ class MonitorModel:
 
     def tick(self) -> None:
         """Add the newest values to what is kept over time, and sort anew; once a second."""
-        live = [self._live[name] for name in self._names]
-        shown = [(host, device) for host in live for device in host.devices]
-        names = _STORED_FIELDS if len(shown) <= _ALL_FIELDS_AT_MOST else (*TABLE_FIELDS, *self.settings.pinned)
-        found: dict[SeriesKey, float] = {}
-        for host, device in shown:
+        newest: dict[SeriesKey, float] = {}
+        live = [(host, device) for name in self._names for host in (self._live[name],) for device in host.devices]
+        for host, device in live:
             readings = host.readings_of(device.device)
             if readings.is_current and host.link.stage == "connected":
                 values = readings.values()
-                found.update(
-                    (SeriesKey(host.name, device.device, name), values[name]) for name in names if name in values
+                newest.update(
+                    (SeriesKey(host.name, device.device, name), values[name]) for name in TABLE_FIELDS if name in values
                 )
-        self.history.add(self.clock(), found)
+        self.history.add(self.clock(), newest)
         self._courses = Courses(self.history, RANGES_S[self.settings.range])
         if self.settings.sort or self._words:
             self._order = None
@@ -160,15 +154,14 @@ class MonitorModel:
 
     def inventory(self, host: str) -> Inventory | None:
         """Return the devices of a host, where they are known by now."""
-        known = self._live.get(host)
-        return known.inventory if known is not None else None
+        live_host = self._live.get(host)
+        return live_host.inventory if live_host is not None else None
 
     def change(self, settings: TableSettings) -> None:
         """Take what the user has chosen, as far as it exists."""
-        pinned = tuple(name for name in settings.pinned if name in FIELDS and is_pinnable(FIELDS[name]))
         range_name = settings.range if settings.range in RANGES_S else next(iter(RANGES_S))
-        sort = settings.sort if settings.sort in table_columns(pinned) else ""
-        self.settings = replace(settings, range=range_name, pinned=pinned, sort=sort)
+        sort = settings.sort if settings.sort in TABLE_COLUMNS else ""
+        self.settings = replace(settings, range=range_name, sort=sort)
         self._courses = Courses(self.history, RANGES_S[range_name])
         self._order = None
 
@@ -182,18 +175,13 @@ class MonitorModel:
         else:
             self.change(replace(self.settings, sort=""))
 
-    def pin(self, field: str, *, pinned: bool) -> None:
-        """Give a field a column and a plot of its own, or take them away."""
-        others = tuple(name for name in self.settings.pinned if name != field)
-        self.change(replace(self.settings, pinned=(*others, field) if pinned else others))
-
     def search(self, text: str) -> None:
         """Show only devices that a text mentions: by host, name, state, or a process and its user."""
         self._words, self._order = tuple(text.lower().split()), None
 
     def fold(self, host: str | None = None, folded: bool | None = None) -> None:
         """Fold a host or unfold it; None is all hosts, and without `folded` it is turned round."""
-        for name in [each.name for each in self.hosts] if host is None else (host,):
+        for name in [monitored.name for monitored in self.hosts] if host is None else (host,):
             self._folded[name] = not self.is_folded(name) if folded is None else folded
         self._order = None
 
@@ -201,50 +189,57 @@ class MonitorModel:
         """Return whether only the row of a host itself is shown."""
         return self._folded.get(host, bool(host) and len(self.hosts) - 1 > UNFOLDED_AT_MOST)
 
-    def layout(self) -> list[Place]:
+    def layout(self) -> list[RowKey]:
         """Return the place of every row, in order."""
         if self._order is not None:
             return self._order
-        made = self._order = []
+        rows = self._order = []
         if self.has_host_rows:
             for host in self._sorted_hosts():
                 devices = self._sorted(host, [device for device in host.devices if self._is_found(host, device)])
                 named = all(word in host.title.lower() for word in self._words)
                 if devices or named:
-                    made.append(Place(host.name))
-                    shown = [] if self.is_folded(host.name) and not self._words else devices
-                    made += [Place(host.name, device.device) for device in shown]
+                    rows.append(RowKey(host.name))
+                    if self._words or not self.is_folded(host.name):
+                        rows += [RowKey(host.name, device.device) for device in devices]
         else:
-            found = [(host, device) for host in self.hosts for device in host.devices if self._is_found(host, device)]
+            pairs = [(host, device) for host in self.hosts for device in host.devices if self._is_found(host, device)]
             if self.has_other_hosts:
-                found = [(host, device) for host, device in found if device in host.main_devices]
-            made += [Place(host.name, device.device) for host, device in self._in_order(found)]
-        return made
+                pairs = [(host, device) for host, device in pairs if device in host.main_devices]
+            rows += [RowKey(host.name, device.device) for host, device in self._in_order(pairs)]
+        return rows
 
     @property
     def has_host_rows(self) -> bool:
         """Whether each host has a row over its devices; a single machine only with several GPUs."""
         return self.settings.grouped and (self.has_other_hosts or len(self._hosts[""].main_devices) > 1)
 
-    def columns(self) -> dict[str, Column]:
-        """Return the columns by their key."""
-        return table_columns(self.settings.pinned)
+    def columns(self) -> Mapping[str, Column]:
+        """Return the columns by their key; without any GPU those alone that a processor fills."""
+        devices = [device for host in self._hosts.values() for device in host.devices]
+        filled = {name for device in devices for name in device.fields}
+        if not filled or any(device.kind == "gpu" for device in devices):
+            return TABLE_COLUMNS
+        filled |= {DEVICE, STATE}
+        return {key: column for key, column in TABLE_COLUMNS.items() if key in filled}
 
-    def cells(self, place: Place) -> tuple[Cell, ...]:
-        """Return what one row shows now."""
-        host, columns = self._hosts[place.host], tuple(self.columns())
-        device = None if place.device is None else host.device(place.device)
+    def cells(self, row_key: RowKey) -> tuple[Cell, ...]:
+        """Return what one row shows now, in the order of `columns`."""
+        host, columns = self._hosts[row_key.host], self.columns()
+        device = None if row_key.device is None else host.device(row_key.device)
         if device is None:
-            return host_cells(host, columns, self._courses, is_folded=self.is_folded(place.host))
-        with_host = self.has_other_hosts and not self.has_host_rows
-        return device_cells(host, device, columns, self._courses, with_host=with_host)
+            row = host_cells(host, self._courses, is_folded=self.is_folded(row_key.host))
+        else:
+            with_host = self.has_other_hosts and not self.has_host_rows
+            row = device_cells(host, device, self._courses, with_host=with_host)
+        return tuple(cell for key, cell in zip(TABLE_COLUMNS, row, strict=True) if key in columns)
 
-    def reason(self, place: Place) -> str:
+    def reason(self, row_key: RowKey) -> str:
         """Return why a row has no figures, which then takes the place of them; "" where it has some."""
-        host = self._hosts[place.host]
-        if place.device is None:
+        host = self._hosts[row_key.host]
+        if row_key.device is None:
             return "" if host.link.stage == "connected" else host_state(host).text
-        return host.readings_of(place.device).loss
+        return host.readings_of(row_key.device).loss
 
     def summary(self) -> str:
         """Return how many GPUs there are, on how many hosts, how many of these fail, and of GPUs are in a bad state."""
@@ -252,12 +247,12 @@ class MonitorModel:
         gpus = [(host, device) for host in connected for device in host.devices if device.device != HOST]
         severities = [host.state(device).severity for host, device in gpus]
         counts = {severity: severities.count(severity) for severity in SEVERITY_NAMES}
-        found = f"{len(gpus):,} {units.plural('GPU', len(gpus))}" if gpus else "No GPU"
+        text = f"{len(gpus):,} {units.plural('GPU', len(gpus))}" if gpus else "No GPU"
         if self.has_other_hosts:
-            found += f" on {len(connected):,} of {len(self.hosts):,} machines"
+            text += f" on {len(connected):,} of {len(self.hosts):,} machines"
         if unreached := sum(host.link.stage in ("lost", "failed") for host in self.hosts):
-            found += f", {unreached:,} not reached"
-        return " · ".join([found, *(describe_count(severity, count) for severity, count in counts.items() if count)])
+            text += f", {unreached:,} not reached"
+        return " · ".join([text, *(describe_count(severity, count) for severity, count in counts.items() if count)])
 
     def _live_host(self, name: str) -> MonitoredHost:
         """Return a host as events change it; only with the lock."""
@@ -276,19 +271,19 @@ class MonitorModel:
     def _sorted_hosts(self) -> list[MonitoredHost]:
         if self.settings.sort in ("", DEVICE):
             return self.hosts
-        found = [(host.total(self.settings.sort), host) for host in self.hosts]
-        return [host for _, host in sorted(found, key=lambda each: self._rank(each[0]))]
+        totals = [(host.total(self.settings.sort), host) for host in self.hosts]
+        return [host for _, host in sorted(totals, key=lambda pair: self._rank(pair[0]))]
 
     def _sorted(self, host: MonitoredHost, devices: list[Device]) -> list[Device]:
         """Return the devices of a host in order; its processors stay last, for they are not of their kind."""
-        ordered = [device for _, device in self._in_order([(host, each) for each in devices if each.device != HOST])]
-        return [*ordered, *(each for each in devices if each.device == HOST)]
+        pairs = self._in_order([(host, device) for device in devices if device.device != HOST])
+        return [*(device for _, device in pairs), *(device for device in devices if device.device == HOST)]
 
-    def _in_order(self, found: list[tuple[MonitoredHost, Device]]) -> list[tuple[MonitoredHost, Device]]:
+    def _in_order(self, pairs: list[tuple[MonitoredHost, Device]]) -> list[tuple[MonitoredHost, Device]]:
         key = self.settings.sort
         if key in ("", DEVICE):
-            return found[::-1] if key and not self.settings.ascending else found
-        return sorted(found, key=lambda each: self._rank(each[0].value(each[1], key)))
+            return pairs[::-1] if key and not self.settings.ascending else pairs
+        return sorted(pairs, key=lambda pair: self._rank(pair[0].value(pair[1], key)))
 
     def _rank(self, value: float | None) -> tuple[bool, float]:
         """Return what sorts a value as the user wants it; what is absent comes last either way."""

@@ -24,11 +24,10 @@ _SHOWN_WITH_ANOTHER = ("power_limit_mw",)
 
 @dataclass(frozen=True, slots=True)
 class DeviceMetric:
-    """One number with its word, and the field that it is, where it can be pinned."""
+    """One number with its word."""
 
     label: str
     value: str
-    field: str = ""
 
 
 def device_metrics(device: Device, now: Values, first: Values) -> tuple[DeviceMetric, ...]:
@@ -45,20 +44,10 @@ def _topic_metrics(device: Device, topic: Topic, now: Values, first: Values) -> 
     if topic == "throttled":
         return [DeviceMetric("Throttled", _format_throttled(fields, now, first))] if fields else []
     gauges = [field for field in fields if field.kind != "counter" and field.name not in _SHOWN_WITH_ANOTHER]
-    metrics = [
-        DeviceMetric(
-            field.label_on(device.kind), _format_metric(device, field, now), field.name if is_pinnable(field) else ""
-        )
-        for field in gauges
-    ]
+    metrics = [DeviceMetric(field.label_on(device.kind), _format_metric(device, field, now)) for field in gauges]
     if topic == "memory" and fields and device.kind == "gpu":
         metrics.append(DeviceMetric("Memory free", _format_memory_free(device, now)))
     return metrics
-
-
-def is_pinnable(field: Field) -> bool:
-    """Return whether a field can be a column and a plot of its own; those that always are cannot be pinned."""
-    return field.name not in TABLE_FIELDS and field.unit != "bits"
 
 
 def _format_metric(device: Device, field: Field, now: Values) -> str:

@@ -1,15 +1,18 @@
 """The plot model: curves that grow or are fixed, panels, bands and markers, the same for every plot over time."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
 
 import numpy as np
 
 from app import units
+from app.analysis.align import decimate, running_mean
 from app.analysis.pyramid import LEVELS, Pyramid
 from app.records import Floats
+from app.viewmodels.charts import model
+from app.viewmodels.charts.model import Axis, round_step
 from app.viewmodels.format.telemetry_fields import ThrottleInterval
 
 Span = tuple[float, float]
@@ -45,23 +48,12 @@ class Strip:
     name: str = "throttled"
 
 
-def zoomed(shown: Span, factor: float, at: float, whole: Span) -> Span:
-    """Return a range around `at`, zoomed.
-
-    It is `factor` times as long, `at` keeps its place, and `whole` has the limits.
-    """
-    factor = max(factor, (whole[1] - whole[0]) / 1e5 / (shown[1] - shown[0]))
-    start, end = at + (shown[0] - at) * factor, at + (shown[1] - at) * factor
-    return max(start, whole[0]), min(end, whole[1])
-
-
-def panned(shown: Span, by: float, whole: Span) -> Span:
-    """Return a range of the same length further along.
-
-    It moves `by` so much, negative towards the start; `whole` has the limits.
-    """
-    by = min(max(by, whole[0] - shown[0]), whole[1] - shown[1])
-    return shown[0] + by, shown[1] + by
+def limited(span: Span, extent: Span) -> Span:
+    """Return a range moved into `extent`, no longer than that and no shorter than a hundred-thousandth of it."""
+    longest = extent[1] - extent[0]
+    length = min(max(span[1] - span[0], longest / 1e5), longest)
+    start = min(max((span[0] + span[1] - length) / 2, extent[0]), extent[1] - length)
+    return start, start + length
 
 
 _GAP_PERIODS = 3.0
@@ -152,8 +144,8 @@ class ShiftedCurve:
 
     def range_at(self, x: float) -> tuple[float, float] | None:
         """Return the smallest and largest value at a time of that axis."""
-        found = self.source.range_at(x + self.origin_s)
-        return None if found is None else (found[0] / self.scale, found[1] / self.scale)
+        ends = self.source.range_at(x + self.origin_s)
+        return None if ends is None else (ends[0] / self.scale, ends[1] / self.scale)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +161,6 @@ class Curve:
         format_value: The text of a stored value; None writes the number in the panel's unit.
         value_text: The text beside the label while no crosshair is shown.
         mark: A letter or two that tell the curve from others without its colour; "" for none.
-        end_name: What is written at its end where there is room; of several curves with the same, once.
         spread: The lowest and the highest of several curves of which this is the mean; shaded behind it.
     """
 
@@ -181,7 +172,6 @@ class Curve:
     format_value: Callable[[float | None], str] | None = None
     value_text: str = ""
     mark: str = ""
-    end_name: str = ""
     spread: tuple[CurveSource, CurveSource] | None = None
 
     @property
@@ -207,10 +197,10 @@ class Curve:
 
     def value_at(self, t_s: float) -> str:
         """Return the text of the value at a time; of older times, known only as a range, both ends."""
-        found = self.source.range_at(t_s)
-        if found is None:
+        ends = self.source.range_at(t_s)
+        if ends is None:
             return units.ABSENT
-        low, high = (self._text(value) for value in found)
+        low, high = (self._text(value) for value in ends)
         return low if low == high else f"{low} … {high}"
 
     def _text(self, value: float) -> str:
@@ -253,7 +243,7 @@ class Plots:
         fit: Whether a free y follows the data in view, shrinking too.
         counts: Whether the axis counts steps or examples instead of seconds.
         columns: The number of columns in which the plots stand.
-        known: From where to where there are data, where no ranges say it.
+        data_range: From where to where there are data, where no ranges say it.
     """
 
     panels: tuple[Panel, ...] = ()
@@ -265,21 +255,21 @@ class Plots:
     fit: bool = False
     counts: bool = False
     columns: int = 1
-    known: Span = (0.0, 0.0)
+    data_range: Span = (0.0, 0.0)
 
     @property
     def extent(self) -> Span:
         """Everything there is, whether or not ranges are offered."""
-        return self.whole if self.ranges else self.known
+        return self.full_range if self.ranges else self.data_range
 
     @property
-    def whole(self) -> Span:
+    def full_range(self) -> Span:
         """Everything there is: the last of the ranges."""
         return list(self.ranges.values())[-1]
 
-    def describe_time(self, time: float, shown: Span) -> str:
+    def describe_time(self, time: float, span: Span) -> str:
         """Return what is known of a time on the axis: when it is, the phase, why a GPU was throttled."""
-        parts = [units.instant(time, shown[1] - shown[0])]
+        parts = [units.instant(time, span[1] - span[0])]
         parts += [band.name for band in self.bands if band.start <= time < band.end]
         t_s = time + self.origin_s
         throttles = dict.fromkeys(
@@ -381,3 +371,182 @@ class LiveSeries:
         if math.isnan(self._period_s):
             self._period_s = since
         self._period_s += (min(since, _GAP_PERIODS * self._period_s) - self._period_s) * _PERIOD_WEIGHT
+
+
+ValueMode = Literal["zero", "data", "log"]
+"""What an automatic value axis shows: from zero to the highest value, the values in view, or these as logarithms."""
+
+_FINER = 16
+"""How many times as fine as for drawing a curve is read to be smoothed."""
+_SMOOTHING_SHARES = (0.01, 0.03, 0.1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What the user has chosen for one plot.
+
+    Attributes:
+        mode: What the value axis shows while nobody sets it by hand.
+        values: Its range as set by hand, in the unit of the plot; None is automatic.
+        smoothing: The window of the running mean, in seconds or what else the axis counts; 0 is none.
+    """
+
+    mode: ValueMode = "zero"
+    values: Span | None = None
+    smoothing: float = 0.0
+
+    def drawn(self, source: CurveSource) -> CurveSource:
+        """Return the curve as it is drawn on this axis, not smoothed."""
+        return Logarithm(source) if self.mode == "log" else source
+
+    def smoothed(self, source: CurveSource) -> CurveSource | None:
+        """Return the smoothed curve as it is drawn; None where nothing is smoothed."""
+        return self.drawn(RunningMean(source, self.smoothing)) if self.smoothing else None
+
+    def describe(self, *, counts: bool) -> str:
+        """Return what the plot must say of itself beside its unit: `logarithmic · running mean of 2 s`."""
+        parts = ["logarithmic"] if self.mode == "log" else []
+        parts += [f"running mean of {format_window(self.smoothing, counts=counts)}"] if self.smoothing else []
+        return " · ".join(parts)
+
+
+def smoothing_windows(length: float) -> tuple[float, ...]:
+    """Return windows to offer for an axis of this length: round ones of about 1, 3 and 10 % of it."""
+    return tuple(dict.fromkeys(round_step(length * share) for share in _SMOOTHING_SHARES))
+
+
+def format_window(window: float, *, counts: bool) -> str:
+    """Return a window in the unit of its axis, `0.5 s`, or what the axis counts."""
+    return f"{window:,g}" if counts else units.exactly(window, "s")
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedCurve:
+    """What is computed of a curve where it is drawn; at a time it tells what was measured."""
+
+    source: CurveSource
+
+    @property
+    def newest_s(self) -> float:
+        """Time of the newest point; minus infinity without one."""
+        return self.source.newest_s
+
+    def range_at(self, x: float) -> tuple[float, float] | None:
+        """Return the value that was measured."""
+        return self.source.range_at(x)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningMean(DerivedCurve):
+    """The mean of all points within half a window on both sides of each; gaps stay. At the ends the window is shorter.
+
+    Of older parts of a long curve, of which only ranges are kept, it takes the middles.
+    """
+
+    width: float
+
+    def window(self, start: float, end: float, columns: int) -> Envelope:
+        """Return the means between two times, of points beyond these too."""
+        half = self.width / 2
+        x, low, high = self.source.window(start - half, end + half, _FINER * columns)
+        mean = running_mean(x, low if low is high else (low + high) / 2, self.width)
+        return x, mean, mean
+
+    def points(self) -> tuple[Floats, Floats]:
+        """Return the mean at all points that are stored singly."""
+        x, y = self.source.points()
+        return x, running_mean(x, y, self.width)
+
+
+@dataclass(frozen=True, slots=True)
+class Logarithm(DerivedCurve):
+    """The decimal logarithm of a curve; what is not above 0 is a gap."""
+
+    def window(self, start: float, end: float, columns: int) -> Envelope:
+        """Return the logarithms between two times."""
+        x, low, high = self.source.window(start, end, columns)
+        logarithm = _log10(low)
+        return x, logarithm, logarithm if high is low else _log10(high)
+
+    def points(self) -> tuple[Floats, Floats]:
+        """Return the logarithms of all points that are stored singly."""
+        x, y = self.source.points()
+        return x, _log10(y)
+
+
+def _log10(values: Floats) -> Floats:
+    return np.log10(np.where(values > 0, values, np.nan))
+
+
+_TIME_TICKS = 8
+_BUCKETS = 300
+"""Points that a curve is reduced to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnCurve:
+    """One curve in its panel's unit, NaN for gaps; `dash` is pixels drawn and skipped in turn, empty if solid.
+
+    `mark` stands along it, and tells it from others without its colour.
+    """
+
+    label: str
+    colour: int
+    x: Floats
+    y: Floats
+    dash: tuple[int, ...] = ()
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePlot:
+    """One panel; `bands` are shaded and named ranges of its axis."""
+
+    title: str
+    x: Axis
+    y: Axis
+    curves: tuple[DrawnCurve, ...]
+    bands: tuple[Band, ...] = ()
+
+
+def stored_plot(
+    panel: Panel,
+    span: tuple[float, float],
+    names: Mapping[str, str],
+    dashes: Sequence[tuple[int, ...]],
+    bands: Sequence[Band] = (),
+) -> CurvePlot | None:
+    """Return a panel of stored runs over a range of time; None if no curve has a value there.
+
+    `names` has a label by the key of each curve, `dashes` a pattern for each in turn.
+    """
+    curves = [
+        clip_curve(DrawnCurve(label=names[curve.key], colour=curve.colour, x=curve.x, y=curve.y, dash=dash), *span)
+        for curve, dash in zip(panel.curves, dashes, strict=True)
+    ]
+    tops = [float(np.nanmax(curve.y)) for curve in curves if np.isfinite(curve.y).any()]
+    if not tops:
+        return None
+    low, high = panel.y_range or (0.0, max(tops) * 1.05 or 1.0)
+    return CurvePlot(
+        title=panel.title,
+        x=time_axis(*span),
+        y=Axis(title=panel.unit, low=low, high=high, ticks=tuple(model.linear_ticks(low, high, 4))),
+        curves=tuple(curves),
+        bands=tuple(bands),
+    )
+
+
+def time_axis(start: float, end: float) -> Axis:
+    """Return an axis of seconds, labelled as minutes and seconds."""
+    values = [value for value, _ in model.linear_ticks(start, end, _TIME_TICKS)]
+    spacing = values[1] - values[0] if len(values) > 1 else end - start
+    labels = model.time_labels(values, spacing)
+    return Axis(title="", low=start, high=end, ticks=tuple(zip(values, labels, strict=True)))
+
+
+def clip_curve(curve: DrawnCurve, start: float, end: float) -> DrawnCurve:
+    """Return the part of a curve between two x values, with no more points than a chart can show."""
+    inside = (curve.x >= start) & (curve.x <= end)
+    x, y = decimate(curve.x[inside], curve.y[inside], _BUCKETS)
+    return replace(curve, x=x, y=y)

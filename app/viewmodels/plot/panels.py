@@ -1,23 +1,23 @@
 """The panels of a run: its devices' telemetry and its training curves, live, replayed or stored."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from app import units
-from app.fields import FIELDS, Field, plotted_fields
-from app.samples import Device
-from app.viewmodels.format.telemetry_fields import format_field
-from app.viewmodels.plot.model import Curve, CurveSource, LiveSeries, Panel, Span
-from app.viewmodels.plot.telemetry_buffer import (
-    HOST_COLOUR,
-    WORKER_COLOUR,
-    absence_reason,
-    device_colour,
-    device_label,
-)
+from app.analysis.align import TimeSeries, decimate, seconds_since, with_gaps
+from app.analysis.energy import gpu_columns
+from app.analysis.pyramid import LEVELS
+from app.fields import FIELDS, DeviceKind, Field, Sample, plotted_fields
+from app.records import SampleColumns, StoredRun
+from app.samples import HOST, Device, Inventory
+from app.units import sentence
+from app.viewmodels.format.naming import format_gpu_counts
+from app.viewmodels.format.telemetry_fields import ThrottleTracker, format_field
+from app.viewmodels.plot.model import SHORT_HISTORY_LEVELS, Curve, CurveSource, LiveSeries, Panel, Points, Span
 
 ReadCurve = Callable[[Device, Field], CurveSource | None]
 """Gives a device's curve of a field, in the stored unit; None leaves it out."""
@@ -114,26 +114,26 @@ def make_curve(
 
 
 def _device_panel(
-    shown: Field, fields: Sequence[Field], devices: Sequence[Device], read: ReadCurve, cpu_count: int
+    main_field: Field, fields: Sequence[Field], devices: Sequence[Device], read: ReadCurve, cpu_count: int
 ) -> Panel:
     """Return the panel of one field, which may hold others: the worker's next to the host's."""
-    found = [
+    curve_sources = [
         (field, device, source) for field in fields for device in devices if (source := read(device, field)) is not None
     ]
-    scale, unit = _display_scale(shown, devices, [source for _, _, source in found])
-    if shown.name == "load_pct" and cpu_count and devices[0].kind == "host":
+    scale, unit = _display_scale(main_field, devices, [source for _, _, source in curve_sources])
+    if main_field.name == "load_pct" and cpu_count and devices[0].kind == "host":
         unit = f"% of {cpu_count} {units.plural('processor', cpu_count)}"
     marks = {device.device: str(device.index) for device in devices} if len(devices) > 1 else {}
     curves = [
         replace(_device_curve(field, device, source, scale, cpu_count), mark=marks.get(device.device, ""))
-        for field, device, source in found
+        for field, device, source in curve_sources
     ]
     return Panel(
-        key=shown.name,
-        title=shown.label_on(devices[0].kind),
+        key=main_field.name,
+        title=main_field.label_on(devices[0].kind),
         unit=unit,
         curves=tuple(curves),
-        y_range=PERCENT_RANGE if shown.kind == "share" else None,
+        y_range=PERCENT_RANGE if main_field.kind == "share" else None,
     )
 
 
@@ -174,3 +174,230 @@ def _formatter(field: Field, device: Device, cpu_count: int) -> Callable[[float 
     if field.unit == "%":
         return units.percent
     return lambda value: format_field(field.name, value)
+
+
+HOST_COLOUR = 7
+WORKER_COLOUR = 1
+_SHORT_HISTORY_S = 3600.0
+
+MONITOR_FIELDS = ("power_mw", "load_pct", "memory_bytes")
+"""The fields that the Monitor plots for every device."""
+
+
+def _buffered_fields(kind: DeviceKind) -> tuple[str, ...]:
+    on_run = (field.name for field in plotted_fields("run", kind) if field.speed == "fast")
+    return tuple(dict.fromkeys((*MONITOR_FIELDS, *on_run)))
+
+
+_GPU_FIELDS, _HOST_FIELDS = _buffered_fields("gpu"), _buffered_fields("host")
+
+
+class TelemetryBuffer:
+    """The plotted fast fields of each device as curves, and when it was throttled; times in seconds of the one clock.
+
+    Args:
+        short_history: Store some minutes instead of hours.
+    """
+
+    def __init__(self, *, short_history: bool = False) -> None:
+        self._levels = SHORT_HISTORY_LEVELS if short_history else LEVELS
+        self._longest_s = _SHORT_HISTORY_S if short_history else math.inf
+        self._series: dict[tuple[str, str], LiveSeries] = {}
+        self.latest: dict[str, Sample] = {}
+        self.throttling = ThrottleTracker()
+        self.now_s: float | None = None
+        self._first_s = math.inf
+
+    @property
+    def elapsed_s(self) -> float:
+        """The length of what is stored, of a short history no more than it surely holds."""
+        return min((self.now_s or 0.0) - self._first_s, self._longest_s) if self.now_s is not None else 0.0
+
+    def add(self, sample: Sample) -> None:
+        """Append a sample; one that was just appended, by another model that shares this buffer, is ignored."""
+        if self.latest.get(sample.device) is sample:
+            return
+        t_s = sample.t_ns / 1e9
+        self.latest[sample.device] = sample
+        self.now_s = max(t_s, self.now_s or t_s)
+        self._first_s = min(self._first_s, t_s)
+        for name in _HOST_FIELDS if sample.device == HOST else _GPU_FIELDS:
+            self.series(sample.device, name).append(t_s, getattr(sample, name))
+        self.throttling.add(sample)
+
+    def series(self, device: str, field: str) -> LiveSeries:
+        """Return the curve of one field of one device, empty until it is reported."""
+        series = self._series.get((device, field))
+        if series is None:
+            series = self._series[device, field] = LiveSeries(self._levels)
+        return series
+
+    def read_curve(self, device: Device, field: Field) -> LiveSeries:
+        """Return the curve of one field of one device, as `device_panels` reads it."""
+        return self.series(device.device, field.name)
+
+
+def device_label(device: Device) -> str:
+    """Return a device in one word: `GPU 0`, or `Host`."""
+    return "Host" if device.device == HOST else f"GPU {device.index}"
+
+
+def device_colour(device: Device) -> int:
+    """Return the index of a device's colour, the same on every screen."""
+    return HOST_COLOUR if device.device == HOST else device.index
+
+
+def absence_reason(device: Device, field: str) -> str | None:
+    """Return the reason why a device does not report a field, or None where it does."""
+    return device.absent.get(field) if device.lost is None else "lost"
+
+
+class MachineState(NamedTuple):
+    """The machine in a few words, the tone in which it is shown (good, warning or bad), and an explanation."""
+
+    text: str
+    tone: str
+    help: str
+
+
+def machine_state(inventory: Inventory) -> MachineState:
+    """Return the machine as `2× H200 · driver 580`, `CPU only · no NVIDIA driver` or `1 of 2 GPUs lost`."""
+    lost = [device for device in inventory.devices if device.lost is not None]
+    if any(device.device == HOST for device in lost):
+        # The host cannot be lost: its sampler was given up.
+        return MachineState("No telemetry", "bad", lost[-1].lost or "")
+    gpus, driver = inventory.machine.gpus, inventory.driver
+    if lost:
+        count = len(gpus) + len(lost)
+        text = f"{len(lost)} of {count} GPUs lost" if count > 1 else "GPU lost"
+    elif gpus:
+        text = format_gpu_counts(gpu.name for gpu in gpus)
+    else:
+        lacking = "hidden GPUs" if inventory.machine.hidden_by else f"no NVIDIA {'driver' if driver is None else 'GPU'}"
+        text = f"CPU only · {lacking}"
+    explanation = describe_lost(inventory) or inventory.no_gpu_reason or "Telemetry is running."
+    with_driver = f"{text} · driver {driver.split('.')[0]}" if driver and (gpus or lost) else text
+    return MachineState(with_driver, "bad" if lost else "good", explanation)
+
+
+def describe_lost(inventory: Inventory) -> str:
+    """Return which devices are lost and why; "" where none is."""
+    lost = (f"{device_label(device)} is lost: {device.lost}" for device in inventory.devices if device.lost is not None)
+    return " ".join(map(sentence, lost))
+
+
+_BUCKETS = 1500
+"""Buckets that a curve is reduced to, about one for each pixel of a wide plot."""
+
+
+def gpu_samples(run: StoredRun) -> list[SampleColumns]:
+    """Return the GPUs the run used, in their order; none for a run on the CPU, whatever else the machine has."""
+    if run.row.spec.variant.get("gpus") == 0:
+        return []
+    return sorted(gpu_columns(run), key=lambda gpu: gpu.device.index)
+
+
+def host_samples(run: StoredRun) -> list[SampleColumns]:
+    """Return the host's samples."""
+    return [s for s in run.samples if s.device.kind == "host"]
+
+
+def telemetry_series(columns: SampleColumns, field: Field) -> TimeSeries:
+    """Return the values that one device reported of a field, in the stored unit, with NaN for gaps."""
+    if field.speed == "fast":
+        return with_gaps(TimeSeries(columns.t_ns, columns.fields[field.name]))
+    values = columns.slow.get(field.name, np.full(columns.slow_t_ns.size, np.nan))
+    present = ~np.isnan(values)  # a slow sample holds only the fields that were due
+    series = TimeSeries(columns.slow_t_ns[present], values[present])
+    return with_gaps(series) if present.sum() > 2 else series
+
+
+def throughput_series(run: StoredRun) -> TimeSeries:
+    """Return examples per second of each block at its end, once compiling is over."""
+    began = next((phase.start_ns for phase in run.phases if phase.name in ("warmup", "measure")), None)
+    if began is None:
+        return TimeSeries(run.blocks.end_ns[:0], run.blocks.throughput[:0])
+    selected = run.blocks.start_ns >= began
+    return TimeSeries(run.blocks.end_ns[selected], run.blocks.throughput[selected])
+
+
+def loss_series(run: StoredRun) -> TimeSeries:
+    """Return the loss after each block, at its end."""
+    return TimeSeries(run.blocks.end_ns, run.blocks.loss)
+
+
+def accuracy_series(run: StoredRun) -> TimeSeries:
+    """Return the accuracy after each epoch in percent, at the end of its training."""
+    end_ns = np.array([epoch.end_ns for epoch in run.epochs], dtype=np.int64)
+    return TimeSeries(end_ns, np.array([100 * epoch.accuracy for epoch in run.epochs], dtype=np.float64))
+
+
+def overview_curve(run: StoredRun) -> Curve | None:
+    """Return the curve that stands for a whole run, at times of its clock: its first device's power or load."""
+    devices = gpu_samples(run) or host_samples(run)
+    fields = plotted_fields("run", devices[0].device.kind) if devices else ()
+    series = [*(telemetry_series(devices[0], field) for field in fields), throughput_series(run)]
+    curve = next((candidate for candidate in series if np.isfinite(candidate.y).any()), None)
+    if curve is None:
+        return None
+    return Curve(key="run", label="", colour=0, source=Points(*decimate(curve.t_ns / 1e9, curve.y, _BUCKETS)))
+
+
+def run_panels(run: StoredRun, example: str) -> tuple[Panel, ...]:
+    """Return the panels of one run as they were while it went on; zero is the run's start."""
+    columns = {samples.device.device: samples for samples in gpu_samples(run) or host_samples(run)}
+    devices = [samples.device for samples in columns.values()]
+
+    def points(series: TimeSeries) -> Points | None:
+        if not np.isfinite(series.y).any():
+            return None
+        return Points(*decimate(seconds_since(series.t_ns, run.anchor_t_ns), series.y, _BUCKETS))
+
+    def read(device: Device, field: Field) -> Points | None:
+        return points(telemetry_series(columns[device.device], field))
+
+    return (
+        *device_panels(devices, read),
+        *training_panels(
+            example, points(throughput_series(run)), points(loss_series(run)), points(accuracy_series(run))
+        ),
+        *device_panels(devices, read, speed="slow"),
+    )
+
+
+Spark = tuple[float, ...]
+
+
+class Sparks(NamedTuple):
+    """Throughput and power of a run's measured part, each from 0 to its highest."""
+
+    throughput: Spark = ()
+    power: Spark = ()
+
+
+NO_SPARKS = Sparks()
+SPARK_FIELDS = ("power_mw",)
+"""The telemetry fields that they are made of."""
+_SPARK_POINTS = 24
+
+
+def run_sparks(run: StoredRun) -> Sparks:
+    """Return the throughput and the power of a run's measured part, of its first GPU."""
+    gpus = gpu_samples(run)
+    return Sparks(
+        throughput=_spark(throughput_series(run), run),
+        power=_spark(telemetry_series(gpus[0], FIELDS["power_mw"]), run) if gpus else (),
+    )
+
+
+def _spark(series: TimeSeries, run: StoredRun) -> Spark:
+    """Return the means of so many parts of a series from the start of the measured part, from 0 to the highest."""
+    measured = run.blocks.measured
+    if run.measure_start_ns is None or not measured.any():
+        return ()
+    inside = (series.t_ns >= run.measure_start_ns) & (series.t_ns <= run.blocks.end_ns[measured][-1])
+    values = series.y[inside & np.isfinite(series.y)]
+    if values.size < 2 or not values.max() > 0:
+        return ()
+    parts = np.array_split(values, min(_SPARK_POINTS, values.size))
+    return tuple(float(part.mean() / values.max()) for part in parts)

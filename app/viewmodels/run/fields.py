@@ -6,10 +6,18 @@ from itertools import islice
 
 from app.viewmodels.experiment.preview import RefusedGroup
 from app.viewmodels.format.naming import value_text, variant_names
-from app.viewmodels.run.selection import EXTENT, NO_STORED, Selection, Values, without_advice
-from app.viewmodels.run.values import describe_invalid, format_value, format_values
+from app.viewmodels.format.sentences import without_advice
+from app.viewmodels.run.selection import (
+    EXTENT,
+    NO_STORED,
+    Selection,
+    Values,
+    describe_invalid,
+    format_value,
+    format_values,
+)
 from workloads import catalog
-from workloads.catalog import MAX_VARIANTS, Parameter
+from workloads.catalog import MAX_VARIANTS, Framework, Parameter
 from workloads.protocol import RunSpec, Value
 
 EXPERIMENT = "experiment."
@@ -17,7 +25,7 @@ EXPERIMENT = "experiment."
 BASELINE = f"{EXPERIMENT}baseline"
 MOST_CURES = 3
 """Cures that are offered: buttons in one line."""
-_SHARED = frozenset.intersection(*(frozenset(p.name for p in known.parameters) for known in catalog.WORKLOADS))
+_SHARED = frozenset.intersection(*(frozenset(p.name for p in workload.parameters) for workload in catalog.WORKLOADS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +91,15 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cure:
-    """A change of one parameter's values after which what is refused can run here, or is left out."""
+    """A change of one parameter's values after which what is refused can run here, or is left out.
 
-    name: str
-    values: Values
+    With a `framework` it is none, but an environment to make that has it.
+    """
+
     label: str
+    name: str = ""
+    values: Values = ()
+    framework: Framework | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +180,7 @@ class Fields:
             "side_by_side": len(selection.device.gpus) > 1,
             "stored": has_stored or selection.extent_value("stored") != NO_STORED,
         }
-        for name in (each.name for each in EXTENT if is_used.get(each.name, True)):
+        for name in (parameter.name for parameter in EXTENT if is_used.get(parameter.name, True)):
             parameter = selection.extent_parameter(name)
             values = (selection.extent_value(name),)
             yield replace(
@@ -200,15 +212,15 @@ class Fields:
         default = catalog.default_value(parameter, on_cpu=selection.spec.variant["gpus"] == 0)
         if name == "gpus":
             default = catalog.fill_defaults(selection.workload, {}, selection.device).variant["gpus"]
-        made = self._field(parameter, name, values, self._options(parameter), default)
+        field = self._field(parameter, name, values, self._options(parameter), default)
         is_custom = selection.workload.custom_file is not None and name not in _SHARED
         return replace(
-            made,
-            chosen=tuple(replace(each, reason=self._chosen_refusal(name, each.value)) for each in made.chosen),
+            field,
+            chosen=tuple(replace(option, reason=self._chosen_refusal(name, option.value)) for option in field.chosen),
             suggestions=self._suggestions(parameter),
             enabled=name != "devices" or bool(selection.device.gpus) or values != ("",),
             essential=parameter.common or is_custom,
-            note=made.note or self._note(parameter, values),
+            note=field.note or self._note(parameter, values),
         )
 
     def _field(
@@ -217,11 +229,11 @@ class Fields:
         """Return what the fields of parameters and of the experiment have in common."""
         typed = self._texts.get(name)
         problem = describe_invalid(parameter, typed) if typed else ""
-        known = {option.value: option for option in options}
+        options_by_value = {option.value: option for option in options}
 
         def option(value: Value) -> Option:
             label = format_value(parameter, value) or parameter.unset or "empty"
-            return known.get(value) or Option(value=value, label=label)
+            return options_by_value.get(value) or Option(value=value, label=label)
 
         return Field(
             name=name,
@@ -242,8 +254,12 @@ class Fields:
         """Return what is known of the Python that was chosen on this machine."""
         if parameter.name != "interpreter" or not self._selection.device.local or len(values) > 1 or not values[0]:
             return ""
-        version = catalog.installed_framework(str(values[0]))
-        return f"{catalog.FRAMEWORK.name} {version}." if version else ""
+        versions = {
+            framework.name: catalog.installed_framework(str(values[0]), framework)
+            for framework in catalog.FRAMEWORKS.values()
+        }
+        text = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+        return f"{text}." if text else ""
 
     def _suggestions(self, parameter: Parameter) -> tuple[str, ...]:
         """Return the environments that the program has made there, so far as that is known."""
@@ -275,12 +291,12 @@ class Fields:
         if any(spec.variant[name] == value for spec in selection.runnable):
             return None
         refused = (refusal for spec, refusal in selection.refused if spec.variant[name] == value)
-        found = next((refusal for refusal in refused if name in refusal.parameters), None)
-        if found is None or (
-            name not in selection.chosen and any(each in selection.chosen for each in found.parameters)
+        culprit = next((refusal for refusal in refused if name in refusal.parameters), None)
+        if culprit is None or (
+            name not in selection.chosen and any(other in selection.chosen for other in culprit.parameters)
         ):
             return None  # what the user chose is at fault, not what is as usual
-        return found.reason
+        return culprit.reason
 
     def _cures(self) -> Iterator[Cure]:
         """Yield changes of one parameter that a refusal names after which what was refused can run, or is left out."""
@@ -288,7 +304,10 @@ class Fields:
         spec = next((spec for spec, _ in selection.refused), None)
         if spec is None:
             return
-        refusals = (refusal for each, refusal in selection.refused if each is spec)
+        missing = catalog.missing_framework(spec.variant, selection.device)
+        if missing is not None and selection.device.local and not spec.variant["interpreter"]:
+            yield Cure(label=f"Get {missing.name} …", framework=missing)
+        refusals = (refusal for refused_spec, refusal in selection.refused if refused_spec is spec)
         names = dict.fromkeys(name for refusal in refusals for name in refusal.parameters)
         edited_first = sorted(names, key=lambda name: name not in selection.chosen)
         for parameter in map(selection.workload.parameter, edited_first):
@@ -296,7 +315,7 @@ class Fields:
             if name not in selection.varied:
                 yield from self._changes(parameter, spec)
             elif self._chosen_refusal(name, value) is not None:
-                others = tuple(each for each in selection.chosen[name] if each != value)
+                others = tuple(chosen_value for chosen_value in selection.chosen[name] if chosen_value != value)
                 labels = {option.value: option.label for option in self._options(parameter)}
                 label = f"Leave out {parameter.label} {labels.get(value, value_text(value))}"
                 yield Cure(name=name, values=others, label=label)
@@ -305,7 +324,7 @@ class Fields:
         """Yield the other values of a parameter with which a variant can run."""
         selection, name = self._selection, parameter.name
         for value, label in _alternatives(parameter):
-            varied = {each: spec.variant[each] for each in selection.varied}
+            varied = {varied_name: spec.variant[varied_name] for varied_name in selection.varied}
             changed = selection.complete({**varied, name: value})
             if value != spec.variant[name] and not selection.check(changed):
                 yield Cure(name=name, values=(value,), label=label)

@@ -7,7 +7,7 @@ from typing import Literal
 from app.samples import Inventory
 from workloads.catalog import FRAMEWORK
 
-Place = Literal["gpu", "cpu", "host", "reference"]
+Target = Literal["gpu", "cpu", "host", "reference"]
 Action = Literal["compare", "install", "host", "watch", "reference"]
 
 TITLE = "Where do you want to run?"
@@ -21,7 +21,7 @@ LEAD = (
 class FirstChoice:
     """A place for runs: its name, what it has or takes, and what can be done, each with its label."""
 
-    place: Place
+    target: Target
     title: str
     text: str
     actions: tuple[tuple[Action, str], ...] = ()
@@ -43,24 +43,24 @@ def first_choices(
     usable = {gpu.uuid for gpu in inventory.machine.gpus} if inventory.machine.hidden_by else None
     gpus = [device for device in inventory.devices if device.kind == "gpu" and device.lost is None]
     names = [device.name for device in gpus if usable is None or device.device in usable]
-    local: list[tuple[Place, str, str]] = []
+    local: list[tuple[Target, str, str]] = []
     if names:
         local.append(("gpu", _gpu_title(names), ""))
         local.append(("cpu", "This machine's CPU", f"{_cores(inventory)}."))
     else:
         reason = f" No GPU: {inventory.no_gpu_reason}." if inventory.no_gpu_reason else ""
         local.append(("cpu", "This machine's CPU", f"{_cores(inventory)}.{reason}"))
-    found = [_local_choice(*place, framework, is_making=is_making) for place in local]
+    choices = [_local_choice(*arguments, framework, is_making=is_making) for arguments in local]
     text = f"{reference_runs} runs measured on H200s come with the program, to compare and replay."
     actions: tuple[tuple[Action, str], ...] = (("watch", "&Watch a run"), ("reference", "Show the reference runs"))
     if is_preparing:
         text, actions = f"Reading the {reference_runs} reference runs …", ()
-    look = FirstChoice(place="reference", title="Just look", text=text, actions=actions)
-    return (*found, _HOST, look) if names else (look, *found, _HOST)
+    look = FirstChoice(target="reference", title="Just look", text=text, actions=actions)
+    return (*choices, _HOST, look) if names else (look, *choices, _HOST)
 
 
 _HOST = FirstChoice(
-    place="host",
+    target="host",
     title="Another machine, over SSH",
     text="Runs and telemetry there, window and results here, over your own SSH. Nothing to install there.",
     actions=(("host", "Add a host …"),),
@@ -78,7 +78,7 @@ def _cores(inventory: Inventory) -> str:
     return f"{count} {'core' if count == 1 else 'cores'}"
 
 
-def _local_choice(place: Place, title: str, text: str, framework: str | None, *, is_making: bool) -> FirstChoice:
+def _local_choice(target: Target, title: str, text: str, framework: str | None, *, is_making: bool) -> FirstChoice:
     """Return the choice of a place on this machine, where runs need the framework."""
     actions: tuple[tuple[Action, str], ...] = ()
     if framework:
@@ -87,4 +87,4 @@ def _local_choice(place: Place, title: str, text: str, framework: str | None, *,
     elif not is_making:
         text = f"{text} Runs need {FRAMEWORK.name}, a one-time download whose size you see first.".strip()
         actions = (("install", f"Get {FRAMEWORK.name} …"),)
-    return FirstChoice(place=place, title=title, text=text, actions=actions)
+    return FirstChoice(target=target, title=title, text=text, actions=actions)

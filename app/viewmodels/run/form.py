@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from app import units
+from app.analysis.largest_batch import LargestBatch
 from app.units import sentence
 from app.viewmodels.run.fields import BASELINE, EXPERIMENT, Fields, FormState, find_parameter
-from app.viewmodels.run.selection import Selection, Values
-from app.viewmodels.run.values import describe_invalid, parse_values
+from app.viewmodels.run.selection import Selection, Values, describe_invalid, parse_values
 from workloads import catalog
 from workloads.catalog import Machine, UsageError, Workload
 from workloads.protocol import RunSpec, Value
@@ -47,8 +48,8 @@ class CustomFiles:
     def message(self, workload: Workload) -> tuple[str, bool]:
         """Return the message below the chosen workload, and whether something is wrong."""
         path = Path(workload.custom_file.path) if workload.custom_file else None
-        found = (self._messages[path] for path in (self._last, path) if path in self._messages)
-        return next(found, ("", False))
+        messages = (self._messages[path] for path in (self._last, path) if path in self._messages)
+        return next(messages, ("", False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ class VariantForm:
         self._no_gpu_reason: str | None = None
         self._workloads = {w.name: w for w in catalog.WORKLOADS if hidden or not w.hidden}
         self._files = CustomFiles()
-        self._host = ""
+        self.host = ""
+        """The host that runs are made on; "" is this machine."""
         self._awaited = ""
         self._selection: Selection | None = None
         self._selected: FormChoices | None = None
@@ -95,17 +97,12 @@ class VariantForm:
         self._awaited = "" if is_known else choices.workload
         self._texts = {}
         self._choices = replace(choices, workload=choices.workload if is_known else self._choices.workload)
-        for known in self._workloads.values():
-            self._drop_unfitting_values(known)
-
-    @property
-    def host(self) -> str:
-        """The host that runs are made on; "" is this machine."""
-        return self._host
+        for workload in self._workloads.values():
+            self._drop_unfitting_values(workload)
 
     def set_host(self, host: str) -> None:
         """Make runs on another host from now on; its machine is not known yet."""
-        self._host, self._machine, self._no_gpu_reason = host, None, None
+        self.host, self._machine, self._no_gpu_reason = host, None, None
 
     @property
     def machine(self) -> Machine:
@@ -131,8 +128,8 @@ class VariantForm:
     @property
     def custom_files(self) -> tuple[Path, ...]:
         """The files that workloads of the user's own are offered of."""
-        paths = dict.fromkeys(known.custom_file.path for known in self._workloads.values() if known.custom_file)
-        return tuple(map(Path, paths))
+        files = (workload.custom_file for workload in self._workloads.values())
+        return tuple(map(Path, dict.fromkeys(file.path for file in files if file)))
 
     def mark_file_loading(self, path: Path, message: str) -> None:
         """Mark a custom workload file as being read; its workloads cannot run meanwhile."""
@@ -148,14 +145,16 @@ class VariantForm:
         Where the one chosen is gone from it, the first of the file is chosen.
         """
         self._files.clear_message(path)
-        gone = {
-            name for name, known in self._workloads.items() if known.custom_file and known.custom_file.path == str(path)
+        former_names = {
+            name
+            for name, workload in self._workloads.items()
+            if workload.custom_file and workload.custom_file.path == str(path)
         }
-        self._workloads = {name: known for name, known in self._workloads.items() if name not in gone}
+        self._workloads = {name: workload for name, workload in self._workloads.items() if name not in former_names}
         self._workloads |= {workload.name: workload for workload in workloads}
         for workload in workloads:
             self._drop_unfitting_values(workload)
-        if self._choices.workload in gone and self._choices.workload not in self._workloads:
+        if self._choices.workload in former_names and self._choices.workload not in self._workloads:
             self._choices = replace(self._choices, workload=workloads[0].name)
         if self._awaited in self._workloads:
             self._choices = replace(self._choices, workload=self._awaited)
@@ -169,11 +168,11 @@ class VariantForm:
         """
         if name == BASELINE:
             spec = self.selection.ordered_variants[int(values[0])]
-            varied = {each: spec.variant[each] for each in self.selection.varied}
+            varied = {varied_name: spec.variant[varied_name] for varied_name in self.selection.varied}
             self._choices = replace(self._choices, baseline=varied)
         elif name.startswith(EXPERIMENT):
             key = name.removeprefix(EXPERIMENT)
-            others = {each: value for each, value in self._choices.extent.items() if each != key}
+            others = {extent_key: value for extent_key, value in self._choices.extent.items() if extent_key != key}
             self._choices = replace(self._choices, extent={**others, key: values[0]} if values else others)
         else:
             for value in values:
@@ -193,11 +192,11 @@ class VariantForm:
 
     def fill(self, spec: RunSpec) -> None:
         """Take over a whole variant; raises `UsageError` for a workload or a value that this version does not have."""
-        known = self._find_workload(spec.workload)
-        names = {parameter.name for parameter in known.parameters}
+        workload = self._find_workload(spec.workload)
+        names = {parameter.name for parameter in workload.parameters}
         values = {name: value for name, value in spec.variant.items() if name in names}
-        catalog.fill_defaults(known, values, self.machine)
-        self._choices, self._awaited = replace(self._choices, workload=known.name), ""
+        catalog.fill_defaults(workload, values, self.machine)
+        self._choices, self._awaited = replace(self._choices, workload=workload.name), ""
         self._texts = {}
         self._set_values({name: (value,) for name, value in values.items()})
 
@@ -210,16 +209,16 @@ class VariantForm:
     @property
     def selection(self) -> Selection:
         """What is chosen of the workload, the same object until that changes: its combinations are computed once."""
-        made, host, chosen = self._selection, self._host, self._choices
+        selection, host, chosen = self._selection, self.host, self._choices
         workload = self.workload
         if (
-            made is None
-            or (made.workload, made.machine, made.host) != (workload, self._machine, host)
+            selection is None
+            or (selection.workload, selection.machine, selection.host) != (workload, self._machine, host)
             or (self._selected is not chosen)
         ):
             edited = chosen.edited.get(workload.name, {})
             self._selected = chosen
-            self._selection = made = Selection(
+            self._selection = selection = Selection(
                 workload=workload,
                 machine=self._machine,
                 chosen={name: _as_values(values) for name, values in edited.items()},
@@ -227,7 +226,11 @@ class VariantForm:
                 baseline=chosen.baseline,
                 host=host,
             )
-        return made
+        return selection
+
+    def check_again(self) -> None:
+        """Check the combinations anew when asked next: the machine has other environments now."""
+        self._selection = None
 
     def spec(self) -> RunSpec:
         """Return the complete variant, that of the first values, whether it can run or not."""
@@ -236,14 +239,14 @@ class VariantForm:
     def state(self, *, has_stored: bool = False) -> FormState:
         """Return everything the form shows; `has_stored` is whether stored runs could count for the experiment."""
         selection = self.selection
-        shown = ("", selection.workload.name)
-        fields = Fields(selection, {name: text for (key, name), text in self._texts.items() if key in shown})
+        workload_names = ("", selection.workload.name)
+        fields = Fields(selection, {name: text for (key, name), text in self._texts.items() if key in workload_names})
         is_experiment = selection.count > 1
         message, invalid = self._files.message(selection.workload)
         problem = self._files.refusal(selection.workload) or fields.problem()
         return FormState(
             workload=selection.workload.name,
-            workloads=tuple((known.name, known.title) for known in self._workloads.values()),
+            workloads=tuple((workload.name, workload.title) for workload in self._workloads.values()),
             help=selection.workload.help,
             fields=(*fields.of_workload(), *(fields.of_experiment(has_stored=has_stored) if is_experiment else ())),
             problem=problem,
@@ -290,7 +293,7 @@ class VariantForm:
 
     def _machine_text(self) -> str:
         if self._machine is None:
-            return f"{self._host} is not connected yet." if self._host else "Looking for GPUs …"
+            return f"{self.host} is not connected yet." if self.host else "Looking for GPUs …"
         if not self._no_gpu_reason or self._machine.gpus:
             return sentence(self._no_gpu_reason or "")
         return sentence(f"Runs use the CPU: {self._no_gpu_reason}")
@@ -298,3 +301,67 @@ class VariantForm:
 
 def _as_values(values: Value | Values) -> Values:
     return values if isinstance(values, tuple) else (values,)
+
+
+_CPU_DOUBLINGS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitQuestion:
+    """Limits of a search: `text` asks for a batch size from `least` to `most`; `usual` is offered."""
+
+    text: str
+    minimum: int
+    maximum: int
+    default: int
+
+
+def limit_question(state: FormState) -> LimitQuestion:
+    """Return the question for the form's variant. On the CPU the offered limit is near the chosen batch size."""
+    fields = {field.name: field for field in state.fields}
+    first, limit = int(fields["batch_size"].value), int(fields["batch_size"].maximum)
+    on_cpu = fields["gpus"].value == 0
+    warning = "\nOn the CPU a batch that does not fit makes the whole machine swap." if on_cpu else ""
+    return LimitQuestion(
+        text=f"Short runs double the batch from {first:,} until memory runs out,\n"
+        f"then search between the last two sizes.{warning}\n\nLargest batch to try",
+        minimum=first,
+        maximum=limit,
+        default=min(limit, first * 2**_CPU_DOUBLINGS) if on_cpu else limit,
+    )
+
+
+def describe_largest_batch(search: LargestBatch) -> str:
+    """Return the answer, or what is known where the search ended before it."""
+    count = len(search.tries)
+    tries = f"{count} {'try' if count == 1 else 'tries'}"
+    match search.ending:
+        case "found" if search.reason:
+            why = units.sentence(search.reason)
+            return f"The largest batch that runs is {search.fits:,}; {search.fails:,} fails ({tries}). {why}"
+        case "found":
+            return f"The largest batch that fits is {search.fits:,}; {search.fails:,} does not fit ({tries})."
+        case "limit":
+            return f"A batch of {search.fits:,}, the limit, still fits ({tries})."
+        case "none fits":
+            return f"No batch fits: memory runs out at {search.fails or 0:,} too ({tries})."
+        case "broken off":
+            return (
+                f"The search ended early: {units.sentence(search.reason or 'a try went wrong')} "
+                f"{_describe_bounds(search)}"
+            )
+    return f"The search was stopped. {_describe_bounds(search)}"
+
+
+def describe_try(spec: RunSpec) -> str:
+    """Return what a search does now."""
+    return f"Looking for the largest batch: trying {spec.variant['batch_size']:,} …"
+
+
+def _describe_bounds(search: LargestBatch) -> str:
+    bounds = [
+        f"{batch:,} {words}"
+        for batch, words in ((search.fits, "fits"), (search.fails, "does not fit"))
+        if batch is not None
+    ]
+    return f"So far: {', '.join(bounds)}." if bounds else "Nothing is known yet."

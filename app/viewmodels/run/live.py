@@ -17,8 +17,15 @@ from app.viewmodels.format.naming import differing_parameters, format_gpu_counts
 from app.viewmodels.format.telemetry_fields import ThrottleInterval
 from app.viewmodels.history.evidence import EvidenceView
 from app.viewmodels.plot.model import Marker, Panel, Plots
-from app.viewmodels.plot.panels import device_panels, gpu_devices, per_gpu_panels
-from app.viewmodels.plot.telemetry_buffer import HOST_COLOUR, TelemetryBuffer, device_colour, device_label
+from app.viewmodels.plot.panels import (
+    HOST_COLOUR,
+    TelemetryBuffer,
+    device_colour,
+    device_label,
+    device_panels,
+    gpu_devices,
+    per_gpu_panels,
+)
 from app.viewmodels.run.timeline import RunTimeline, outcome_title, timeline_panels, with_allocator
 from workloads.protocol import RunSpec
 
@@ -44,6 +51,8 @@ _LENGTHS_S: dict[WindowName, float] = {"30 s": 30.0, "5 min": 300.0}
 _ROOM_TO_GROW = 1.1
 """How much longer the axis becomes when growing data reach its end: they fill nine tenths of it or more."""
 _SHORTEST_S = 0.5
+_LEAST_MEASURED_S = 1.0
+"""A part that has just begun to be measured has no curves yet."""
 _SHORTEST_RECENT_S = 10.0
 """Without a run: a machine that was just begun to be watched is not looked at in tenths of a second."""
 _LONGEST_S = 31 * 24 * 3600.0
@@ -75,19 +84,9 @@ class TimeView:
         self._paused = None
         self.window = window or self.window
 
-    def pause(self, shown: TimeAxis) -> None:
+    def pause(self, axis: TimeAxis) -> None:
         """Hold the view where it is."""
-        self._paused = shown
-
-    def zoom(self, shown: TimeAxis, factor: float, at: float) -> None:
-        """Show a longer or shorter time and hold it."""
-        length = shown.end - shown.start
-        factor = min(max(factor, _SHORTEST_S / length), _LONGEST_S / length)
-        self._paused = TimeAxis(shown.origin_s, at + (shown.start - at) * factor, at + (shown.end - at) * factor)
-
-    def pan(self, shown: TimeAxis, by: float) -> None:
-        """Move along the time axis."""
-        self._paused = TimeAxis(shown.origin_s, shown.start + by, shown.end + by)
+        self._paused = axis
 
     def recent_axis(self, now_s: float, elapsed_s: float) -> TimeAxis:
         """Return the view without a run: the window's last seconds, or all `elapsed_s` of them."""
@@ -98,7 +97,7 @@ class TimeView:
     def run_axis(self, start_s: float, now_s: float, measured: tuple[float, float] | None, *, ended: bool) -> TimeAxis:
         """Return the view of a run: its last seconds, the `measured` part, or all of it across the whole width.
 
-        Before it has ended the axis has some room to grow. Before it measures all of it is shown.
+        Before it has ended the axis has some room to grow. Before it has measured for a while all of it is shown.
         """
         if self._paused is not None:
             return self._paused
@@ -107,6 +106,8 @@ class TimeView:
             return TimeAxis(now_s, -length, 0.0)
         first_s, last_s = measured if self.window == "measured" and measured is not None else (start_s, now_s)
         is_complete = ended or last_s < now_s
+        if not is_complete and last_s - first_s < _LEAST_MEASURED_S:
+            first_s = start_s
         shown_s = max(last_s - first_s, _SHORTEST_S) if is_complete else _with_room(last_s - first_s)
         return TimeAxis(start_s, first_s - start_s, first_s - start_s + (length or shown_s))
 
@@ -200,7 +201,7 @@ _READY = Status(
     title="Ready to run",
     detail="Choose a variant in the form, then press Run (Ctrl+R). The plots show the machine now.",
 )
-_STARTING = Status(title="Starting the first run …", detail="The queue below shows its progress.")
+_STARTING = Status(title="Starting the next run …", detail="The queue below shows its progress.")
 
 
 class LiveModel:
@@ -216,8 +217,8 @@ class LiveModel:
         self._view = TimeView()
         self._per_gpu = False
         self._queue_runs = False
-        self._shown = RunTimeline()
-        self._timelines = [self._shown]
+        self._timeline = RunTimeline()
+        self._timelines = [self._timeline]
         self._tabs: tuple[RunTab, ...] = ()
         self._chosen_by_user = False
         self.absence = "", ""
@@ -251,13 +252,13 @@ class LiveModel:
             return
         self._timelines = [course for course in self._timelines if not course.running]
         self._tabs = run_tabs(self._timelines)
-        if self._shown.running:
+        if self._timeline.running:
             self.withdraw()
 
     @property
     def log(self) -> str:
         """The traceback and the worker's own words, for reading."""
-        return self._shown.log
+        return self._timeline.log
 
     def show_run(self, run: int) -> None:
         """Show another one of the concurrent runs."""
@@ -277,16 +278,11 @@ class LiveModel:
         else:
             self._view.pause(self._time_axis())
 
-    def zoom(self, factor: float, at: float) -> None:
-        """Show `factor` times as much around a time on the axis, and hold it."""
-        self._view.zoom(self._time_axis(), factor, at)
-
-    def pan(self, by: float) -> None:
-        """Move along the axis by so many seconds, and hold that."""
-        self._view.pan(self._time_axis(), by)
-
     def hold(self, start: float, end: float) -> None:
-        """Show this range of the axis, and hold it."""
+        """Show this range of the axis, and hold it; one that is too short or too long is no range to look at."""
+        if end - start < _SHORTEST_S or end - start > _LONGEST_S:
+            middle, half = (start + end) / 2, min(max(end - start, _SHORTEST_S), _LONGEST_S) / 2
+            start, end = middle - half, middle + half
         self._view.pause(TimeAxis(self._time_axis().origin_s, start, end))
 
     def split_by_gpu(self, per_gpu: bool) -> None:
@@ -312,30 +308,31 @@ class LiveModel:
     def state(self) -> LiveState:
         """Return everything to show now."""
         axis = self._time_axis()
-        throughput, spread = self._shown.headline
+        throughput, spread = self._timeline.headline
+        pause_label = "Paused" if self._timeline.ended is None else "Part of the run"
         return LiveState(
             runs=self._tabs,
-            run=self._shown.number,
+            run=self._timeline.number,
             plots=Plots(
                 panels=self._panels(axis),
                 window=(axis.start, axis.end),
                 origin_s=axis.origin_s,
-                bands=self._shown.phases.bands(axis.origin_s, self._now_s),
-                markers=tuple(Marker(text, t_s - axis.origin_s) for text, t_s in self._shown.markers),
+                bands=self._timeline.phases.bands(axis.origin_s, self._now_s),
+                markers=tuple(Marker(text, t_s - axis.origin_s) for text, t_s in self._timeline.markers),
                 fit=self._view.is_paused,
-                known=self._known(axis.origin_s),
+                data_range=self._data_range(axis.origin_s),
             ),
             window=self._view.window,
-            pause_label=("Paused" if self._shown.ended is None else "Part of the run") if self._view.is_paused else "",
-            growing=self._shown.ended is None,
+            pause_label=pause_label if self._view.is_paused else "",
+            growing=self._timeline.ended is None,
             has_several_gpus=len(gpu_devices(self._devices)) > 1,
             per_gpu=self._per_gpu,
             status=self._status(),
             throughput=throughput,
-            unit=units.rate_unit(self._shown.example) if throughput else "",
+            unit=units.rate_unit(self._timeline.example) if throughput else "",
             spread=spread,
-            summary=summary_line(self._shown.ended.summary, self._shown.example) if self._shown.ended else "",
-            evidence=self._shown.evidence_view,
+            summary=summary_line(self._timeline.ended.summary, self._timeline.example) if self._timeline.ended else "",
+            evidence=self._timeline.evidence_view,
         )
 
     def _handle_sample(self, sample: Sample) -> None:
@@ -357,7 +354,7 @@ class LiveModel:
         if isinstance(event, RunEnded):
             self._tabs = run_tabs(self._timelines)
             running = [other for other in self._timelines if other.running]
-            if timeline is self._shown and running and not self._view.is_paused:
+            if timeline is self._timeline and running and not self._view.is_paused:
                 self._show(max(running, key=lambda other: other.started_s))
 
     def _begin(self, new: RunTimeline, *, alone: bool) -> None:
@@ -368,19 +365,19 @@ class LiveModel:
             course.was_concurrent = True
         self._timelines = sorted((*remaining, new), key=lambda timeline: timeline.position)
         self._tabs = run_tabs(self._timelines)
-        if self._shown not in running and not (
-            self._shown in remaining and (self._chosen_by_user or self._view.is_paused)
+        if self._timeline not in running and not (
+            self._timeline in remaining and (self._chosen_by_user or self._view.is_paused)
         ):
             self._show(new)
 
     def _find_timeline(self, run: int | None) -> RunTimeline | None:
         """Return the run of that number, where it is still known."""
         if run is None:
-            return self._shown
+            return self._timeline
         return next((course for course in self._timelines if course.number == run), None)
 
     def _show(self, timeline: RunTimeline) -> None:
-        self._shown, self._chosen_by_user = timeline, False
+        self._timeline, self._chosen_by_user = timeline, False
         self._view.follow()
 
     def _show_only(self, timeline: RunTimeline) -> None:
@@ -389,16 +386,16 @@ class LiveModel:
 
     @property
     def _now_s(self) -> float:
-        return (self.recent.now_s or 0.0) if self._shown.started is None else self._shown.now_s
+        return (self.recent.now_s or 0.0) if self._timeline.started is None else self._timeline.now_s
 
     @property
     def _devices(self) -> tuple[Device, ...]:
-        if self._shown.started is not None:
-            return self._shown.started.devices
+        if self._timeline.started is not None:
+            return self._timeline.started.devices
         return self._inventory.devices if self._inventory else ()
 
     def _time_axis(self) -> TimeAxis:
-        timeline = self._shown
+        timeline = self._timeline
         if timeline.started is None:
             return self._view.recent_axis(self._now_s, self.recent.elapsed_s)
         start_s = timeline.started.t_ns / 1e9
@@ -406,13 +403,13 @@ class LiveModel:
             start_s, self._now_s, timeline.phases.measured(self._now_s), ended=timeline.ended is not None
         )
 
-    def _known(self, origin_s: float) -> tuple[float, float]:
-        started = self._shown.started
+    def _data_range(self, origin_s: float) -> tuple[float, float]:
+        started = self._timeline.started
         first_s = self._now_s - self.recent.elapsed_s if started is None else started.t_ns / 1e9
         return first_s - origin_s, self._now_s - origin_s
 
     def _panels(self, axis: TimeAxis) -> tuple[Panel, ...]:
-        timeline = self._shown
+        timeline = self._timeline
         telemetry = timeline.telemetry if timeline.started else self.recent
         gpus = gpu_devices(self._devices)
         if gpus and self._per_gpu:
@@ -426,27 +423,27 @@ class LiveModel:
         return (*device_plots, *timeline_panels(timeline))
 
     def _status(self) -> Status:
-        if isinstance(self._shown.started, TraceStarted):
-            return Status(title="Recorded telemetry", detail=" ".join(self._shown.device_failures))
-        if self._shown.spec is None:
+        if isinstance(self._timeline.started, TraceStarted):
+            return Status(title="Recorded telemetry", detail=" ".join(self._timeline.device_failures))
+        if self._timeline.spec is None:
             title, detail = self.absence
             return Status(title=title, detail=detail) if title else _STARTING if self._queue_runs else _READY
-        name = short_name(self._shown.spec)
-        if self._shown.ended is not None:
-            return self._final_status(self._shown.ended.outcome, name)
-        phase = self._shown.phases
+        name = short_name(self._timeline.spec)
+        if self._timeline.ended is not None:
+            return self._final_status(self._timeline.ended.outcome, name)
+        phase = self._timeline.phases
         return Status(
-            title="Waiting" if self._shown.waiting else phase.title,
-            detail=" ".join([self._shown.waiting or self.absence[1], *self._shown.device_failures]).strip(),
+            title="Waiting" if self._timeline.waiting else phase.title,
+            detail=" ".join([self._timeline.waiting or self.absence[1], *self._timeline.device_failures]).strip(),
             name=name,
             fraction=phase.fraction,
-            left=phase.time_left_text(self._shown.spec),
-            can_run_anyway=bool(self._shown.waiting) and self._shown.started is None,
+            left=phase.time_left_text(self._timeline.spec),
+            can_run_anyway=bool(self._timeline.waiting) and self._timeline.started is None,
         )
 
     def _final_status(self, outcome: Outcome, name: str) -> Status:
         title, tone = outcome_title(outcome)
-        detail = " ".join([outcome.reason or "", *self._shown.device_failures]).strip()
+        detail = " ".join([outcome.reason or "", *self._timeline.device_failures]).strip()
         return Status(title=title, tone=tone, detail=detail, name=name, has_log=bool(self.log))
 
 
@@ -456,9 +453,9 @@ def _with_limits(panel: Panel, telemetry: TelemetryBuffer, throttles: Sequence[T
         return panel
     keys = [curve.key for curve in panel.curves]
     samples = [telemetry.latest[key] for key in keys if key in telemetry.latest]
-    limits_mw = [each.power_limit_mw for each in samples if each.power_limit_mw is not None]
+    limits_mw = [sample.power_limit_mw for sample in samples if sample.power_limit_mw is not None]
     return replace(
         panel,
         y_range=(0.0, max(limits_mw) / 1000) if limits_mw else None,
-        throttles=tuple(each for each in throttles if each.device in keys),
+        throttles=tuple(throttle for throttle in throttles if throttle.device in keys),
     )

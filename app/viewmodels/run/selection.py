@@ -3,18 +3,19 @@
 import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
 from app.paths import PROGRAM
 from app.plan import MAX_REPEATS, REPEATS_LIMIT, Plan, with_random_order
+from app.units import sentence
 from app.viewmodels.experiment.preview import RefusedGroup, group_refused
-from app.viewmodels.format.naming import experiment_name, workload_argument
-from app.viewmodels.run.values import format_cli_values
+from app.viewmodels.format.naming import experiment_name, value_text, workload_argument
+from app.viewmodels.format.sentences import without_advice
 from workloads import catalog
-from workloads.catalog import MAX_VARIANTS, Choice, Machine, Parameter, Refusal, Workload
+from workloads.catalog import MAX_VARIANTS, Choice, Machine, Parameter, Refusal, UsageError, Workload, parse
 from workloads.protocol import RunSpec, Value
 
 Values = tuple[Value, ...]
@@ -77,14 +78,6 @@ EXTENT = (
 """How far an experiment goes, as parameters: their fields are like those of a workload."""
 
 
-_ADVICE = re.compile(r"[;,] (?:use|choose) [^;]*=[^;]*$")
-
-
-def without_advice(reason: str) -> str:
-    """Return why something cannot run without what to write in a command instead: a button does that."""
-    return _ADVICE.sub(".", reason)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Selection:
     """The values chosen for a workload, and the machine that their combinations are checked against.
@@ -123,7 +116,8 @@ class Selection:
     @cached_property
     def varied(self) -> list[str]:
         """The parameters with several values, in the catalog's order."""
-        return [each.name for each in self.workload.parameters if len(self.chosen.get(each.name, ())) > 1]
+        names = (parameter.name for parameter in self.workload.parameters)
+        return [name for name in names if len(self.chosen.get(name, ())) > 1]
 
     @cached_property
     def count(self) -> int:
@@ -135,14 +129,14 @@ class Selection:
         """Every combination, the baseline's first, with what speaks against it; none where there are too many."""
         if self.count > MAX_VARIANTS:
             return []
-        fixed = {each.name: (self.spec.variant[each.name],) for each in self.workload.parameters}
+        fixed = {parameter.name: (self.spec.variant[parameter.name],) for parameter in self.workload.parameters}
         specs = catalog.combinations(self.workload, {**fixed, **self._lists}, self.device)
         return [(spec, self.check(spec)) for spec in specs]
 
     def check(self, spec: RunSpec) -> tuple[Refusal, ...]:
         """Return why a variant cannot run on the machine, in the window's words; nothing until that is known."""
         refusals = catalog.check(spec, self.machine) if self.machine is not None else ()
-        return tuple(Refusal(each.parameters, without_advice(each.reason)) for each in refusals)
+        return tuple(Refusal(refusal.parameters, without_advice(refusal.reason)) for refusal in refusals)
 
     @cached_property
     def runnable(self) -> tuple[RunSpec, ...]:
@@ -175,10 +169,10 @@ class Selection:
 
     def extent_parameter(self, name: str) -> Parameter:
         """Return one of `EXTENT`; an experiment that may stop early has other repeats."""
-        found = next(each for each in EXTENT if each.name == name)
+        parameter = next(candidate for candidate in EXTENT if candidate.name == name)
         if name == "repeats" and self.extent.get("until_pct"):
             return _REPEATS_AT_MOST
-        return found
+        return parameter
 
     def extent_value(self, name: str) -> Value:
         """Return how far the experiment goes."""
@@ -226,7 +220,7 @@ class Selection:
         fixed, lists = self.spec.variant, self._lists
         gpus = lists.get("gpus") or (fixed["gpus"],)
         default_gpus = catalog.fill_defaults(self.workload, {}, self.device).variant["gpus"]
-        defaults = [catalog.fill_defaults(self.workload, {"gpus": each}, self.device).variant for each in gpus]
+        defaults = [catalog.fill_defaults(self.workload, {"gpus": count}, self.device).variant for count in gpus]
         for parameter in self.workload.parameters:
             name = parameter.name
             values = lists.get(name) or (fixed[name],)
@@ -259,3 +253,90 @@ _REPEATS_AT_MOST = Parameter(
     minimum=MIN_REPEATS,
     maximum=REPEATS_LIMIT,
 )
+
+
+_SEPARATORS = re.compile(r"[,;\s]+")
+_SEPARATORS_OF_DECIMALS = re.compile(r"(?:[;\s]|,(?!\d))+")
+"""Leaves `0,5`, which may be one number or two, whole: as such it is refused."""
+_NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
+_RANGE = re.compile(rf"(?P<first>{_NUMBER})\s*\.\.\s*(?P<last>{_NUMBER})(?:\s*(?P<sign>[x×*+])\s*(?P<step>{_NUMBER}))?")
+"""`8..128`, with `x2` in multiples and with `+8` in steps; a range without either doubles."""
+
+_LIKE_A_RANGE = re.compile(r"\.\.|\d-\d")
+_NO_RANGE = "{} is no range: write 8..128 x2 or 8..32 +8."
+
+
+def parse_values(parameter: Parameter, text: str) -> tuple[Value, ...]:
+    """Return the values in the order typed, each once; raises `UsageError` for an invalid one."""
+    return tuple(dict.fromkeys(value for word in _split(parameter, text) for value in _parse(parameter, word)))
+
+
+def describe_invalid(parameter: Parameter, text: str) -> str:
+    """Return a sentence for each invalid value that was typed in the window; "" where all are valid."""
+    sentences = []
+    has_decimals = parameter.kind == "number" and "." not in text
+    for word in _split(parameter, text, _SEPARATORS_OF_DECIMALS if has_decimals else _SEPARATORS):
+        try:
+            _parse(parameter, word)
+        except UsageError as error:
+            sentences.append(sentence(str(error).replace(parameter.name, parameter.label, 1)))
+    return " ".join(dict.fromkeys(sentences))
+
+
+def format_value(parameter: Parameter, value: Value) -> str:
+    """Return a value as it is shown and typed in the window."""
+    if parameter.unset and value == parameter.minimum:
+        return parameter.unset
+    return value_text(value)
+
+
+def format_values(parameter: Parameter, values: Sequence[Value]) -> str:
+    """Return the values as they are typed in the window."""
+    return f"{_separator(parameter)} ".join(format_value(parameter, value) for value in values)
+
+
+def format_cli_values(parameter: Parameter, values: Sequence[Value]) -> str:
+    """Return the values as the command line takes them."""
+    return _separator(parameter).join(map(value_text, values))
+
+
+def _parse(parameter: Parameter, word: str) -> Sequence[Value]:
+    """Return the value of a word, or those of a range; raises `UsageError`."""
+    if parameter.kind not in ("integer", "number"):
+        return (parse(parameter, word),)
+    if parameter.unset and word == parameter.unset and parameter.minimum is not None:
+        return (parse(parameter, f"{parameter.minimum:g}"),)
+    match = _RANGE.fullmatch(word)
+    if match is None and _LIKE_A_RANGE.search(word):
+        raise UsageError(_NO_RANGE.format(word))
+    if match is None:
+        return (parse(parameter, word),)
+    first, last = (float(parse(parameter, match[end])) for end in ("first", "last"))
+    values = list(_range(first, last, match["sign"] or "x", float(match["step"] or 2), word))
+    return [parse(parameter, f"{value:.10g}") for value in values]
+
+
+def _range(first: float, last: float, sign: str, step: float, word: str) -> Iterator[float]:
+    if last < first or (sign == "+" and step <= 0) or (sign != "+" and (step <= 1 or first <= 0)):
+        raise UsageError(_NO_RANGE.format(word))
+    for count in range(MAX_VARIANTS + 1):
+        value = first + count * step if sign == "+" else first * step**count
+        if value > last and not math.isclose(value, last):
+            return
+        yield value
+
+
+def _split(parameter: Parameter, text: str, separators: re.Pattern[str] = _SEPARATORS) -> list[str]:
+    if parameter.kind not in ("integer", "number"):
+        # An empty word is a value too: this program's own Python, the first free GPUs.
+        return [word.strip() for word in text.split(_separator(parameter))]
+    if parameter.unset and text.strip() == parameter.unset:
+        return [parameter.unset]
+    ranges = [match[0] for match in _RANGE.finditer(text)]
+    blanked = _RANGE.sub("\0", text)
+    return [ranges.pop(0) if word == "\0" else word for word in separators.split(blanked) if word]
+
+
+def _separator(parameter: Parameter) -> str:
+    """Return what separates two values; `devices` is itself a list with commas."""
+    return ";" if parameter.name == "devices" else ","

@@ -12,8 +12,7 @@ from app.telemetry.replay import TraceStarted
 from app.viewmodels.format.cells import OUTCOMES, example_word
 from app.viewmodels.history.evidence import EvidenceView, evidence_view
 from app.viewmodels.plot.model import Band, LiveSeries, Panel
-from app.viewmodels.plot.panels import gpu_devices, make_curve, training_panels
-from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer
+from app.viewmodels.plot.panels import TelemetryBuffer, gpu_devices, make_curve, training_panels
 from workloads.catalog import FRAMEWORK
 from workloads.protocol import Block, Epoch, Evidence, PhaseName, PhaseStarted, Progress, RunSpec
 
@@ -32,8 +31,8 @@ _MIN_FRACTION = 0.02
 
 def outcome_title(outcome: Outcome) -> tuple[str, str]:
     """Return an outcome's title and the style's role for it."""
-    shown = OUTCOMES[outcome.name]
-    return shown.word.capitalize(), "muted" if shown.tone == "quiet" else shown.tone
+    label = OUTCOMES[outcome.name]
+    return label.word.capitalize(), "muted" if label.tone == "quiet" else label.tone
 
 
 class Phases:
@@ -131,8 +130,8 @@ class Throughput:
     def spread_text(self) -> str:
         """The spread with what it is over."""
         spread = self.spread
-        known = "" if spread is None else units.plus_minus(units.percent(100 * spread, 1))
-        return f"{known} over {self._blocks:,} blocks" if self._blocks > 1 else ""
+        text = "" if spread is None else units.plus_minus(units.percent(100 * spread, 1))
+        return f"{text} over {self._blocks:,} blocks" if self._blocks > 1 else ""
 
     def add(self, block: Block) -> None:
         """Take one block; those that are not measured only become points of the curve."""

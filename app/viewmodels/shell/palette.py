@@ -56,7 +56,7 @@ def search(entries: Iterable[Entry], query: str, recent: Sequence[str] = ()) -> 
         recent: Keys of what was used, the last one first; these come first.
     """
     words = [SHORT_FOR.get(word, word) for word in query.lower().replace("#", " ").split()]
-    rank = {key: place for place, key in enumerate(recent)}
+    rank = {key: position for position, key in enumerate(recent)}
     if not words:
         listed = list(entries)
         used = sorted((entry for entry in listed if entry.key in rank), key=lambda entry: rank[entry.key])
@@ -64,13 +64,13 @@ def search(entries: Iterable[Entry], query: str, recent: Sequence[str] = ()) -> 
             *(Match(replace(entry, group=RECENT)) for entry in used),
             *(Match(entry) for entry in listed if entry.key not in rank),
         ]
-    found: list[tuple[float, int, Match]] = []
+    scored_matches: list[tuple[float, int, Match]] = []
     for entry in entries:
         score, positions = _score(entry, words)
         if score:
             bonus = 20 / (1 + rank[entry.key]) if entry.key in rank else 0
-            found.append((-score - bonus, len(found), Match(entry, positions)))
-    return [match for *_, match in sorted(found, key=lambda each: each[:2])[:MAX_MATCHES]]
+            scored_matches.append((-score - bonus, len(scored_matches), Match(entry, positions)))
+    return [match for *_, match in sorted(scored_matches, key=lambda scored_match: scored_match[:2])[:MAX_MATCHES]]
 
 
 def _score(entry: Entry, words: Sequence[str]) -> tuple[float, tuple[int, ...]]:

@@ -14,9 +14,8 @@ from pytestqt.qtbot import QtBot
 from app.gui.compare import charts
 from app.gui.compare.charts import ChartsView, ChartWidget
 from app.gui.compare.scaling import ScalingChart
-from app.gui.plot.export import save_chart
+from app.gui.plot.pictures import drawing_in_sight, save_chart, save_picture_in_sight
 from app.gui.plot.time_panel import TimePanel
-from app.gui.save_shown import chart_to_save, save_shown_chart
 from app.gui.theme import DARK, LIGHT, Theme
 from app.report.charts.canvas import Drawing, HitArea
 from app.report.charts.draw import draw_chart
@@ -24,10 +23,10 @@ from app.viewmodels.charts.model import Chart
 from app.viewmodels.charts.palette import Palette
 from app.viewmodels.compare.scaling import scaling_views
 from app.viewmodels.plot.model import Band
-from tests.fakes.pictures import gallery_of, grid
+from tests.fakes.pictures import charts_of, grid
 from tests.fakes.scaling import ONE, TALKING
 from tests.gui.actions import RecordedActions
-from tests.gui.screens import Screen
+from tests.gui.screens import Screen, set_curve
 
 OFF_SCREEN = pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
 """Menus and tooltips need what Qt's offscreen platform lacks."""
@@ -35,7 +34,7 @@ OFF_SCREEN = pytest.mark.qt_log_ignore("propagateSizeHints", "does not support",
 
 @pytest.fixture(scope="module")
 def pictures() -> tuple[Chart, ...]:
-    return gallery_of(grid(), 1).charts
+    return charts_of(grid(), 1)
 
 
 @pytest.fixture
@@ -103,7 +102,7 @@ def test_pointing_tells_the_figures_and_a_click_asks_which_run(batch: ChartWidge
 def test_a_click_opens_the_one_run_behind_a_mark(qtbot: QtBot, theme: Theme, recorded: RecordedActions) -> None:
     made = Screen(qtbot, ChartsView(theme, recorded.actions), 900, 900)
     qtbot.addWidget(made.view)
-    made.view.show_charts(gallery_of(grid()[:2], 1).charts)
+    made.view.show_charts(charts_of(grid()[:2], 1))
     bars = made.view.widgets[0]
     QTest.mouseClick(bars, Qt.MouseButton.LeftButton, pos=middle(bars.hit_areas[1]))
     assert recorded.calls == [("open_run", 2)]
@@ -177,8 +176,8 @@ def plot(qtbot: QtBot, theme: Theme) -> TimePanel:
     panel.resize(800, 200)
     x = np.arange(0.0, 100.0, 0.1)
     y = np.where((x > 40) & (x < 50), np.nan, 300 + x)
-    panel.set_curve("a", x, y, colour=1, label="GPU 0")
-    panel.set_curve("b", x, x, colour=10, label="Hidden")
+    set_curve(panel, "a", x, y, colour=1, label="GPU 0")
+    set_curve(panel, "b", x, x, colour=10, label="Hidden")
     panel.hide_curves(["b"])
     panel.set_x_range(20.0, 80.0)
     panel.values.fix(0.0, 500.0)
@@ -189,7 +188,7 @@ def plot(qtbot: QtBot, theme: Theme) -> TimePanel:
 
 
 def test_a_plot_is_saved_as_the_vectors_it_shows(plot: TimePanel, theme: Theme) -> None:
-    meant = chart_to_save(QWidget(), plot, theme)
+    meant = drawing_in_sight(QWidget(), plot, theme)
     assert meant is not None
     root = ElementTree.fromstring(meant.svg(filled=True))
     lines = [part for part in root.iter() if part.tag.endswith("polyline")]
@@ -204,7 +203,7 @@ def test_a_plot_is_saved_as_the_vectors_it_shows(plot: TimePanel, theme: Theme) 
 def test_of_several_plots_that_under_the_pointer_is_meant(theme: Theme, qtbot: QtBot) -> None:
     page = QWidget()
     qtbot.addWidget(page)
-    assert chart_to_save(page, None, theme) is None
+    assert drawing_in_sight(page, None, theme) is None
     power, load = (TimePanel(title, "W", theme) for title in ("Power", "Load"))
     for number, panel in enumerate((power, load)):
         panel.setParent(page)
@@ -213,7 +212,7 @@ def test_of_several_plots_that_under_the_pointer_is_meant(theme: Theme, qtbot: Q
     with qtbot.waitExposed(page):
         page.show()
     for pointed_at, name in ((None, "Power, Load"), (load.plot.viewport(), "Load")):
-        meant = chart_to_save(page, pointed_at, theme)
+        meant = drawing_in_sight(page, pointed_at, theme)
         assert meant is not None
         assert meant.name == name
 
@@ -221,8 +220,8 @@ def test_of_several_plots_that_under_the_pointer_is_meant(theme: Theme, qtbot: Q
 def test_a_picture_under_the_pointer_is_meant_else_the_first_in_sight(
     screen: Screen[ChartsView], batch: ChartWidget, theme: Theme
 ) -> None:
-    assert chart_to_save(screen.view, batch, theme) is batch.drawing()
-    assert chart_to_save(screen.view, None, theme) is screen.view.widgets[0].drawing()
+    assert drawing_in_sight(screen.view, batch, theme) is batch.drawing()
+    assert drawing_in_sight(screen.view, None, theme) is screen.view.widgets[0].drawing()
 
 
 @pytest.fixture
@@ -249,8 +248,8 @@ def test_the_picture_of_a_pair_is_saved_from_its_menu(
 
 def test_a_page_without_plots_says_so(qtbot: QtBot, theme: Theme, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr("app.gui.save_shown.QToolTip.showText", lambda _at, words, _page: said.append(words))
+    monkeypatch.setattr("app.gui.plot.pictures.QToolTip.showText", lambda _at, words, _page: said.append(words))
     page = QWidget()
     qtbot.addWidget(page)
-    save_shown_chart(page, theme)
+    save_picture_in_sight(page, theme, to_clipboard=False)
     assert said == ["There is no plot here to save or copy."]

@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QGuiApplication, QWheelEvent
+from PySide6.QtCore import QPoint, QPointF, QRect, Qt
+from PySide6.QtGui import QGuiApplication, QImage, QWheelEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLabel, QMenu, QPushButton
+from PySide6.QtWidgets import QHeaderView, QLabel, QMenu, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.events import Outcome, Summary
@@ -19,21 +19,25 @@ from app.gui.compare.screen import MANY_VARIANTS, CompareView
 from app.gui.compare.table import columns_menu
 from app.gui.plot.canvas import PlotCanvas
 from app.gui.plot.panel_stack import PanelStack
+from app.gui.plot.pictures import drawing_in_sight
 from app.gui.plot.time_panel import TimePanel
-from app.gui.save_shown import chart_to_save
 from app.gui.theme import Theme
 from app.gui.threads import Background
-from app.gui.widgets.frozen_columns import FrozenColumns
+from app.gui.widgets.cell_delegate import CellModel
+from app.gui.widgets.cell_table import FrozenColumns, MoreColumns
 from app.gui.window_state import write_states
 from app.plan import Plan
 from app.report.charts.canvas import Drawing
 from app.report.charts.draw import draw_chart
+from app.storage.reference import TAG
 from app.storage.store import Store
 from app.viewmodels.charts.model import Bar, Chart
 from app.viewmodels.charts.palette import MAX_DRAWN, Palette
 from app.viewmodels.compare.table import TableRow
+from app.viewmodels.experiment.preview import QUIET_WAIT_S
 from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
+from tests.gui.texts import displayed_text
 from tests.unit.viewmodels.stored import keep, run_row, stopped_after_one_reading, stored_run
 
 LIMIT_MS = 120_000
@@ -79,13 +83,13 @@ class ComparePage(Screen[CompareView]):
         QTest.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, pos=place)
 
     def panel(self, title: str) -> TimePanel:
-        return next(panel for panel in self.panels.shown if panel.title == title)
+        return next(panel for panel in self.panels.visible_plots if panel.title == title)
 
     def drawn(self) -> set[str]:
         """The runs of whose curves something is painted."""
         self.view.grab()
-        keys = {key for plot in self.panels.shown for key in plot.shown_keys()}
-        return {key for key in keys if any(plot.columns_drawn(key) for plot in self.panels.shown)}
+        keys = {key for plot in self.panels.visible_plots for key in plot.shown_keys()}
+        return {key for key in keys if any(plot.columns_drawn(key) for plot in self.panels.visible_plots)}
 
 
 def has_text(button: QPushButton, text: str) -> bool:
@@ -198,12 +202,31 @@ def test_one_click_measures_variants_interleaved_that_were_not(screen: ComparePa
     measure = next(
         each for each in screen.view.header.findChildren(QPushButton) if each.text() == "Measure them interleaved"
     )
-    assert "All runs of units 16 were made after those of units 32" in screen.visible_text()
+    assert "All runs of units 16 were made after those of the baseline" in screen.visible_text()
     QTest.mouseClick(measure, Qt.MouseButton.LeftButton)
     ((name, plan),) = screen.recorded.calls
     assert isinstance(plan, Plan)
     assert (name, plan.name, plan.repeats, plan.again) == ("run_plan", "Interleaved: Units 32, Units 16", 4, True)
     assert [spec.variant["units"] for spec in plan.variants] == [32, 16], "the baseline first"
+
+
+def test_a_lamp_says_whether_the_machine_was_quiet_and_a_click_measures_again(
+    screen: ComparePage, database: Path
+) -> None:
+    with Store.open(database) as store:
+        for n, (units, processors) in enumerate(((32, "2"), (32, "2"), (16, "2"), (16, "4")), 10):
+            row = run_row(n, units=units, gpus=0, throughput=1000.0 + n)
+            keep(store, stored_run(row, environment={"cpu_count": processors}))
+    result = screen.view.header.result
+    screen.compare(10, 12)
+    assert "Quiet machine" in displayed_text(result)
+    assert not result.quiet_button.isVisible()
+    screen.compare(*range(10, 14))
+    assert "Busy machine in 1 of 4 runs" in displayed_text(result)
+    result.quiet_button.click()
+    ((name, plan),) = screen.recorded.calls
+    assert isinstance(plan, Plan)
+    assert (name, plan.repeats, plan.again, plan.max_idle_wait_s) == ("run_plan", 2, True, QUIET_WAIT_S)
 
 
 def test_runs_overlay_their_curves_from_the_start_of_measure(screen: ComparePage) -> None:
@@ -219,10 +242,10 @@ def test_runs_overlay_their_curves_from_the_start_of_measure(screen: ComparePage
 
 def test_b_or_a_click_makes_a_baseline_and_the_verdict_follows(screen: ComparePage) -> None:
     screen.compare(1, 2)
-    before = screen.view.displayed_text()
+    before = displayed_text(screen.view)
     screen.press(Qt.Key.Key_B, row=1)
     screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["baseline", "0.940×"], timeout=LIMIT_MS)
-    assert "6.0 % slower" in screen.view.displayed_text() != before
+    assert "6.0 % slower" in displayed_text(screen.view) != before
     screen.compare(1, 2, 3)
     assert screen.column("Speed-up") == ["baseline", "0.940×", "refused"], "it stays when runs are added"
     screen.click(1, "Base", 20)
@@ -235,29 +258,29 @@ def chosen_margin(view: CompareView) -> str:
 
 def test_a_margin_is_tested_and_stays_with_other_runs_and_another_baseline(screen: ComparePage) -> None:
     screen.compare(1, 4, 6, 2, 5, 7)
-    assert (chosen_margin(screen.view), "margin of" in screen.view.displayed_text()) == ("off", False)
+    assert (chosen_margin(screen.view), "margin of" in displayed_text(screen.view)) == ("off", False)
     assert [action.text() for action in screen.view.margins] == ["off", "1\xa0%", "2\xa0%", "5\xa0%"]
     screen.view.margins[2].trigger()
-    screen.qtbot.waitUntil(lambda: "margin of 2 %: 1 faster by more" in screen.view.displayed_text(), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: "margin of 2 %: 1 faster by more" in displayed_text(screen.view), timeout=LIMIT_MS)
     assert chosen_margin(screen.view) == "2\xa0%"
     screen.press(Qt.Key.Key_B, row=1)
-    screen.qtbot.waitUntil(lambda: "margin of 2 %: 1 slower by more" in screen.view.displayed_text(), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: "margin of 2 %: 1 slower by more" in displayed_text(screen.view), timeout=LIMIT_MS)
     screen.compare(1, 2)
     assert chosen_margin(screen.view) == "2\xa0%"
     screen.view.margins[0].trigger()
-    screen.qtbot.waitUntil(lambda: "margin" not in screen.view.displayed_text(), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: "margin" not in displayed_text(screen.view), timeout=LIMIT_MS)
 
 
 def test_while_the_same_runs_are_compared_in_another_way_no_old_answer_is_seen_or_saved(screen: ComparePage) -> None:
     screen.compare(1, 4, 6, 2, 5, 7)
-    before = screen.view.displayed_text()
+    before = displayed_text(screen.view)
     screen.press(Qt.Key.Key_B, row=1)
     assert "Comparing with run 2 …" in screen.visible_text()
     assert "% faster" not in screen.visible_text()
     save = next(each for each in screen.view.findChildren(QPushButton) if "report" in each.text())
     assert not save.isEnabled()
     screen.qtbot.waitUntil(save.isEnabled, timeout=LIMIT_MS)
-    assert screen.view.displayed_text() != before
+    assert displayed_text(screen.view) != before
     assert "% slower" in screen.visible_text()
 
 
@@ -284,6 +307,43 @@ def test_the_same_runs_stay_in_sight_while_they_are_read_again(screen: ComparePa
         assert screen.view.tabs.isVisible()
 
 
+def test_the_fastest_is_the_current_row_until_another_is_chosen(screen: ComparePage, database: Path) -> None:
+    def current() -> tuple[int, ...]:
+        row = screen.view.table.current_row()
+        assert row is not None
+        return row.runs
+
+    screen.compare(1, 2)
+    assert current() == (2,)
+    with Store.open(database) as store:
+        faster = [keep(store, stored_run(run_row(n, throughput=1000.0 + n, units=n))) for n in (300, 400)]
+    screen.compare(1, 2, faster[0])
+    assert current() == (faster[0],), "an answer about another stands above it"
+    screen.view.table.select_row(len(screen.rows()) - 1)
+    chosen = current()
+    screen.compare(1, 2, *faster)
+    assert current() == chosen, "the user has chosen it"
+
+
+def test_without_an_interval_nothing_is_written_below_the_axis(screen: ComparePage) -> None:
+    """One run of each variant: the head of the interval would lie under the labels of the axis."""
+
+    def head(titles: QHeaderView, section: int) -> QImage:
+        left = titles.sectionViewportPosition(section)
+        area = QRect(left, 0, titles.sectionSize(section), titles.height())
+        return titles.viewport().grab(area).toImage()
+
+    screen.compare(1, 2)
+    table = screen.view.table
+    section, model = screen.titles().index("Speed-up"), table.model()
+    assert isinstance(model, CellModel)
+    before = head(table.horizontalHeader(), section)
+    columns = list(model.columns)
+    columns[section] = replace(columns[section], second="")
+    model.columns = columns
+    assert head(table.horizontalHeader(), section) == before
+
+
 def test_few_variants_have_a_forest_plot_of_which_more_repeats_are_a_click_away(
     screen: ComparePage, database: Path
 ) -> None:
@@ -302,9 +362,56 @@ def test_few_variants_have_a_forest_plot_of_which_more_repeats_are_a_click_away(
     screen.compare(*many, 1)
     screen.view.tabs.open_tab("Result")
     assert not plot.isVisible(), "the table is the plot of so many"
-    assert not screen.view.header.result.more_button.isVisible()
+    assert screen.view.header.result.more_button.text() == "Run 2 more of &each"
     screen.controller.show_runs(many)
     screen.qtbot.waitUntil(plot.isVisible, timeout=LIMIT_MS)
+
+
+@pytest.mark.parametrize(("variants", "is_offered"), [(50, True), (51, False)])
+def test_more_repeats_are_a_click_up_to_a_hundred_runs_that_can_be_made_here(
+    screen: ComparePage, database: Path, variants: int, is_offered: bool
+) -> None:
+    with Store.open(database) as store:
+        many = [keep(store, stored_run(run_row(100 + n, units=600 + n))) for n in range(variants)]
+    screen.compare(*many)
+    more = screen.view.header.result.more_button
+    assert (more.isVisible(), "(100 runs)" in more.text()) == (is_offered, is_offered)
+    screen.recorded.is_unable = True
+    screen.compare(*many[:2])
+    assert not more.isVisible(), "nothing can be done here"
+
+
+def test_what_another_machine_measured_can_be_measured_here(screen: ComparePage, database: Path) -> None:
+    with Store.open(database) as store:
+        runs = [keep(store, stored_run(run_row(300 + n, units=700 + n))) for n in range(2)]
+        store.library.add_tag(runs, TAG)
+    header = screen.view.header
+    screen.compare(*runs)
+    assert not header.result.more_button.isVisible(), "these would be no repeats of those"
+    header.here_button.click()
+    ((name, plan),) = screen.recorded.calls
+    assert isinstance(plan, Plan)
+    assert (name, plan.repeats, len(plan.variants)) == ("run_plan", 3, 2)
+    screen.recorded.is_unable = True
+    screen.compare(*runs)
+    assert not header.here_button.isVisible()
+
+
+def test_a_click_leads_from_a_noisy_baseline_to_the_steadiest(screen: ComparePage, database: Path) -> None:
+    rates = {800: (1000.0, 1300.0, 1100.0), 801: (2000.0, 2010.0, 2005.0), 802: (1500.0, 1501.0, 1500.5)}
+    with Store.open(database) as store:
+        runs = [
+            keep(store, stored_run(run_row(400 + 3 * units + n, units=units, throughput=rate)))
+            for units, of_units in rates.items()
+            for n, rate in enumerate(of_units)
+        ]
+    screen.compare(*runs)
+    header = screen.view.header
+    assert "Units 802" in header.steadier_button.toolTip()
+    header.steadier_button.click()
+    screen.qtbot.waitUntil(lambda: not header.steadier_button.isVisible(), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: screen.rows()[0].cells[2].text == "Units 802", timeout=LIMIT_MS)
+    assert not header.steadier_button.isVisible(), "it is steady"
 
 
 def test_of_more_runs_than_are_drawn_the_curves_say_how_many(screen: ComparePage, database: Path) -> None:
@@ -397,8 +504,8 @@ def test_one_crosshair_reads_every_panel_and_all_zoom_together(screen: ComparePa
     QTest.keyClick(screen.panels, Qt.Key.Key_Plus)
     start, end = screen.panels.span
     assert before[0] < start < end < before[1]
-    assert {tuple(plot.plot.view.viewRange()[0]) for plot in screen.panels.shown} == {(start, end)}
-    screen.view.tabs.curves.full_button.click()
+    assert {tuple(plot.plot.view.viewRange()[0]) for plot in screen.panels.visible_plots} == {(start, end)}
+    screen.view.tabs.curves.time_bar.range_buttons["full run"].click()
     assert screen.panels.span == pytest.approx((-4.0, 8.0), abs=0.2)
 
 
@@ -417,15 +524,15 @@ def test_ctrl_and_the_wheel_zoom_all_panels_about_the_pointer_and_a_drag_moves_t
 
 def test_small_multiples_have_a_row_of_panels_a_run(screen: ComparePage) -> None:
     screen.compare(1, 2, curves=True)
-    together = len(screen.panels.shown)
+    together = len(screen.panels.visible_plots)
     with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
         screen.view.tabs.curves.side_by_side_button.click()
-    assert len(screen.panels.shown) == 2 * together
-    first, second = screen.panels.shown[0], screen.panels.shown[together]
+    assert len(screen.panels.visible_plots) == 2 * together
+    first, second = screen.panels.visible_plots[0], screen.panels.visible_plots[together]
     assert (first.shown_keys(), second.shown_keys()) == (("1",), ("2",))
     with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
         screen.press(Qt.Key.Key_Space, row=0)
-    assert {plot.shown_keys() for plot in screen.panels.shown} == {("2",)}, "a hidden run has no row"
+    assert {plot.shown_keys() for plot in screen.panels.visible_plots} == {("2",)}, "a hidden run has no row"
     with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
         next(each for each in screen.view.findChildren(QPushButton) if each.text() == "Laid over").click()
     assert screen.drawn() == {"2"}, "it stays hidden in panels for all"
@@ -433,10 +540,10 @@ def test_small_multiples_have_a_row_of_panels_a_run(screen: ComparePage) -> None
 
 def test_small_multiples_are_on_one_scale(screen: ComparePage) -> None:
     screen.compare(1, 2, curves=True)
-    together = len(screen.panels.shown)
+    together = len(screen.panels.visible_plots)
     with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
         screen.view.tabs.curves.side_by_side_button.click()
-    first, second = screen.panels.shown[0], screen.panels.shown[together]
+    first, second = screen.panels.visible_plots[0], screen.panels.visible_plots[together]
     assert first.plot.view.viewRange()[1] == pytest.approx(second.plot.view.viewRange()[1], rel=0.2)
 
 
@@ -471,7 +578,7 @@ def test_the_table_can_be_copied(screen: ComparePage) -> None:
 def test_runs_that_never_measured_keep_their_rows_and_say_why(screen: ComparePage) -> None:
     screen.compare(1, 3, 8, 9, curves=True)
     assert screen.column("Outcome") == ["completed", "refused", "out of memory", "running"]
-    assert "Run 3 (refused) never reached its measured part. cuDNN needs an NVIDIA GPU." in screen.view.displayed_text()
+    assert " (refused) never reached its measured part. cuDNN needs an NVIDIA GPU." in displayed_text(screen.view)
     assert screen.panel("Throughput").shown_keys() == ("1",)
     assert screen.panel("CPU load").points("3")[0][0] == pytest.approx(0.0)
 
@@ -572,6 +679,30 @@ def _add_keys(shown: list[set[str]], panels: PanelStack) -> None:
     shown.append({curve.key for panel in panels.offered.panels for curve in panel.curves})
 
 
+def test_the_row_of_what_measured_fastest_is_the_one_to_look_at(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    row = screen.view.table.current_row()
+    assert row is not None
+    assert (row.leads, row.is_baseline) == (True, False)
+
+
+def test_no_column_is_cut_and_a_sign_leads_to_those_beyond_the_edge(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    table, header = screen.view.table, screen.view.table.horizontalHeader()
+    table.setFixedWidth(500)
+    screen.view.grab()
+    (more,) = table.findChildren(MoreColumns)
+    spans = [(header.sectionViewportPosition(n), header.sectionSize(n)) for n in range(header.count())]
+    beyond = [left for left, width in spans if width and left + width > more.x()]
+    assert more.isVisible()
+    assert min(beyond) >= more.x() - table.frameWidth()
+    assert f"{len(beyond)} more columns" in more.toolTip()
+    while more.isVisible():
+        before = table.horizontalScrollBar().value()
+        more.click()
+        assert table.horizontalScrollBar().value() > before
+
+
 def test_run_and_variant_stay_while_the_other_columns_scroll(screen: ComparePage) -> None:
     screen.compare(1, 2)
     table = screen.view.table
@@ -650,7 +781,7 @@ def test_runs_without_any_curve_are_a_table_and_a_verdict(screen: ComparePage, d
         bare = [keep(store, replace(stored_run(row, measured=False), samples=())) for row in failed]
     screen.compare(*bare, curves=True)
     assert screen.column("Outcome") == ["failed"]
-    assert screen.panels.shown == []
+    assert screen.panels.visible_plots == []
 
 
 def test_a_single_reading_is_seen_and_saved_as_a_picture(screen: ComparePage, database: Path) -> None:
@@ -658,7 +789,7 @@ def test_a_single_reading_is_seen_and_saved_as_a_picture(screen: ComparePage, da
         bare = keep(store, stopped_after_one_reading(40))
     screen.compare(bare, curves=True)
     assert screen.drawn() == {str(bare)}
-    meant = chart_to_save(screen.view, screen.panel("CPU load"), Theme())
+    meant = drawing_in_sight(screen.view, screen.panel("CPU load"), Theme())
     assert meant is not None
     assert "<circle" in meant.svg(filled=True)
 

@@ -24,6 +24,7 @@ from app.viewmodels.compare.offers import Offer
 from tests.fakes.runs import begin
 from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
+from tests.gui.texts import displayed_text
 from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, window_on
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
@@ -154,7 +155,7 @@ def test_a_reference_that_cannot_be_added_is_said_here(qtbot: QtBot, workbench: 
     assert isinstance(view, CompareView)
     add = wait_offer(qtbot, view, "Runs measured on real GPUs")
     take(view, add)
-    qtbot.waitUntil(lambda: "A run is active" in view.displayed_text(), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: "A run is active" in displayed_text(view), timeout=READ_LIMIT_MS)
     qtbot.waitUntil(lambda: add in view.offers.offers and view.offers.offers[add].isEnabled(), timeout=READ_LIMIT_MS)
 
 
@@ -179,14 +180,14 @@ def test_what_a_lock_kept_from_being_read_is_read_at_a_click(
             patched.setattr(Store, "open", locked)
             ask()
             page.wait_read()
-        assert "is locked" in page.view.displayed_text()
+        assert "is locked" in displayed_text(page.view)
         assert retry.isEnabled()
         retry.click()
         page.qtbot.waitUntil(partial(shows_baseline, page.view, shown))
-        assert "is locked" not in page.view.displayed_text()
+        assert "is locked" not in displayed_text(page.view)
     assert next(offer.title for offer in page.view.offers.offers) == "The last two variants", "both reads were repeated"
     page.controller.show_experiment(7)
-    page.qtbot.waitUntil(lambda: "no runs left" in page.view.displayed_text())
+    page.qtbot.waitUntil(lambda: "no runs left" in displayed_text(page.view))
     assert not retry.isVisible(), "to read once more does not help"
 
 

@@ -19,6 +19,7 @@ from app.storage.store import Store
 from tests.fakes.scaling import ONE, TALKING
 from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
+from tests.gui.texts import displayed_text
 from tests.unit.viewmodels.stored import keep
 
 
@@ -57,7 +58,7 @@ def test_the_report_says_what_the_screen_says(
     compared = [label.toolTip() for label in screen.view.findChildren(ElidedLabel) if label.isVisible()]
     assert any(" against " in text for text in compared), "what is compared with what stays in sight"
     text = (tmp_path / "found.html").read_text(encoding="utf-8").replace("\xa0", " ")
-    verdict = screen.view.header.displayed_text().splitlines()[0]
+    verdict = displayed_text(screen.view.header).splitlines()[0]
     assert "58.5 % faster" in verdict
     assert verdict in text
 

@@ -1,9 +1,9 @@
 """The prepared questions of the Run screen, and experiments made in its form: what is said, and what is asked for."""
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,25 +14,26 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.gui.experiment.gallery import GalleryView, QuestionCard
-from app.gui.experiment.gallery_controller import GalleryController
+from app.gui.experiment.gallery import GalleryController, GalleryView, QuestionCard
 from app.gui.run.form import FormView
 from app.gui.run.form_controller import FormController
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
 from app.gui.theme import Theme
-from app.gui.threads import Background, Bridge, close_jobs
+from app.gui.threads import Background, close_jobs
 from app.gui.window_state import write_states
 from app.plan import Plan
 from app.runs.experiment.presets import load_preset
 from app.runs.leases import CPU, FOLDER_VARIABLE, Leases
 from app.samples import Inventory
-from app.storage.reference import FOLDER, TAG
+from app.storage.reference import TAG
 from app.storage.store import Store
+from app.viewmodels.experiment.preview import PresetLine
 from app.viewmodels.run.fields import BASELINE, EXPERIMENT
 from app.viewmodels.run.form import VariantForm
 from app.viewmodels.run.selection import OLDER, RECENT
 from tests.fakes.experiments import aged, environment_here, result
+from tests.fakes.reference import copy_reference
 from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
@@ -40,7 +41,6 @@ from tests.unit.viewmodels.stored import keep
 from workloads.protocol import RunSpec, Value
 
 LIMIT_MS = 120_000
-MEASURED = FOLDER / "cnn.db"
 
 
 class RunScreen(Screen[RunView]):
@@ -52,21 +52,15 @@ class RunScreen(Screen[RunView]):
         self.reads = Background()
         view = RunView(theme)
         form = VariantForm(workload, hidden=True)
-        push = self.recorded.actions.record_change
-        self.form = FormController(view.form, form, database, self.reads, lambda: inventory, push)
-        self.run = RunController(view, self.form, _no_session, _no_search, self.reads, Bridge(view))
+        services = self.recorded.services(view, database, self.reads, inventory)
+        self.form = FormController(view.form, form, services)
+        self.run = RunController(view, self.form, services, _no_session, _no_search)
         self.questions = GalleryController(
-            view,
-            self.form,
-            database,
-            self.reads,
-            lambda: inventory,
-            self.plans.append,
-            lambda: None,
-            self.recorded.actions,
+            view, self.form, services, self.plans.append, lambda: None, self.recorded.actions
         )
         self.run.plan_requested.connect(self.questions.submit)
         self.questions.start()
+        self.questions.read()
         self.run.start()
         self.form.start()
         self.run.handle(inventory)
@@ -79,7 +73,7 @@ class RunScreen(Screen[RunView]):
         return self.view.gallery
 
     def card(self, key: str) -> QuestionCard:
-        return self.gallery.card(key)
+        return next(card for card in self.gallery.cards if card.key == key)
 
     def choose(self, name: str, *values: Value) -> None:
         """Choose values as the list, the menu and the chips of a field do."""
@@ -136,7 +130,7 @@ def screen_on(qtbot: QtBot, theme: Theme, database_path: Path) -> Iterator[Open]
 @pytest.fixture
 def measured(database_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The variants of the CNNs that ran on H200s, as if this very machine had made them."""
-    shutil.copy(MEASURED, database_path)
+    copy_reference("cnn", database_path)
     for name, value in {"NCCL_NVLS_ENABLE": "0", "KMP_DUPLICATE_LIB_OK": "True", "KMP_INIT_AT_FORK": "FALSE"}.items():
         monkeypatch.setenv(name, value)
     with Store.open(database_path) as store:
@@ -299,13 +293,13 @@ def test_presets_are_listed_for_this_machine_and_start_with_one_click(screen_on:
     screen = screen_on()
     screen.wait_for_text("Not counted, as made more than an hour before: 127 stored runs of 20")
     words = screen.visible_text()
-    assert "66 variants, 198 runs" in words
+    assert "78 variants, 234 runs" in words
     assert "Here: " in words, "what is known of the answer"
     assert load_preset("quick").experiment_for(GPU_INVENTORY.machine).question in words
     QTest.mouseClick(screen.card("article-c").start, Qt.MouseButton.LeftButton)
     screen.qtbot.waitUntil(lambda: bool(screen.plans), timeout=LIMIT_MS)
     plan = screen.plans[-1]
-    assert (plan.preset, len(plan.variants), plan.repeats) == ("article-c", 66, 3)
+    assert (plan.preset, len(plan.variants), plan.repeats) == ("article-c", 78, 3)
 
 
 def test_a_preset_with_nothing_left_to_run_shows_its_verdict(screen_on: Open, database_path: Path) -> None:
@@ -363,6 +357,24 @@ def test_the_list_of_presets_fits_a_small_window(screen_on: Open) -> None:
     screen.wait_for_text("No GPU here, so scaled down")
     start = screen.card("article-a").start
     assert start.mapTo(screen.gallery, start.rect().bottomRight()).x() < screen.gallery.width()
+
+
+def test_cards_are_laid_out_before_they_are_painted_and_stay_when_more_is_known(theme: Theme, qtbot: QtBot) -> None:
+    """Texts were cut in half, then all was blank, before cards were in their places."""
+    gallery = GalleryView()
+    qtbot.addWidget(gallery)
+    theme.apply_style_sheet(gallery)
+    gallery.resize(1000, 500)
+    gallery.show()
+    words = "Which of many, and by how much, and how sure is that on this machine with its one processor"
+    lines = [PresetLine(key=key, name=key, title="Title", question=f"{words}: {key}?") for key in "abc"]
+    for answer in ("", f"It is the first. {words}."):
+        gallery.show_model([replace(line, answer=answer) for line in lines], busy=False)
+        cards = gallery.findChildren(QuestionCard)
+        texts = [label for card in cards for label in card.findChildren(QLabel) if label.isVisible()]
+        assert len(texts) == 3 * (3 if answer else 2)
+        assert [label.text() for label in texts if label.height() < label.heightForWidth(label.width())] == []
+        assert [card.key for card in cards] == ["a", "b", "c"]
 
 
 def test_how_a_preset_is_made_smaller_is_said(screen_on: Open) -> None:
@@ -473,7 +485,7 @@ def test_the_windows_start_waits_for_no_preset() -> None:
     )
     assert "app.gui.run.form" in loaded
     assert not loaded & {
-        "app.gui.experiment.preset_reader",
+        "app.gui.experiment.stored",
         "app.runs.experiment.presets",
         "app.runs.experiment.queue",
     }

@@ -100,31 +100,28 @@ def test_a_note_that_was_only_looked_at_stays(screen: HistoryPage) -> None:
         save(dialog)
 
 
-def test_tags_and_note_on_the_page_of_a_run_are_kept_when_the_page_is_left(screen: HistoryPage) -> None:
+def test_the_page_of_a_run_shows_its_tags_and_its_note_with_their_dialogs(screen: HistoryPage) -> None:
     screen.open(3)
     words = screen.view.detail.annotations
-    assert (words.tags.text(), words.note.toPlainText()) == ("", "Too hot.\nRepeat it.")
-    words.tags.setText("day, Throttled")
-    words.note.setPlainText("Cooler now.")
-    screen.escape()
-    screen.qtbot.waitUntil(lambda: annotations(screen, 3) == (("day", "Throttled"), "Cooler now."), timeout=LIMIT_MS)
-    screen.qtbot.waitUntil(lambda: "day, Throttled Cooler now." in screen.column("Tags, note"), timeout=LIMIT_MS)
-    screen.open(3)
-    words.tags.setText("day")
-    screen.open(1)
-    screen.qtbot.waitUntil(lambda: annotations(screen, 3)[0] == ("day",), timeout=LIMIT_MS)
-    assert words.tags.text() == "night"
+    assert (words.tags.text(), words.note.text()) == ("No tags", "Too hot.\nRepeat it.")
+    words.tags_button.click()
+    dialog = screen.dialog(TagDialog)
+    QTest.keyClicks(dialog.line, "day, Throttled")
+    for _ in range(2):  # the first adds it to the list, the second saves
+        QTest.keyClick(dialog.line, Qt.Key.Key_Return)
+    screen.qtbot.waitUntil(lambda: words.tags.text() == "day, Throttled", timeout=LIMIT_MS)
+    assert annotations(screen, 3)[0] == ("day", "Throttled")
 
 
-def test_a_tag_that_cannot_be_is_said_and_can_be_put_right(screen: HistoryPage) -> None:
+def test_a_tag_that_cannot_be_is_said(screen: HistoryPage) -> None:
     screen.open(1)
-    words = screen.view.detail.annotations
-    words.tags.setText("night, " + "x" * 100)
-    words.tags.editingFinished.emit()
+    screen.view.detail.annotations.tags_button.click()
+    dialog = screen.dialog(TagDialog)
+    QTest.keyClicks(dialog.line, "x" * 100)
+    for _ in range(2):  # the first adds it to the list, the second saves
+        QTest.keyClick(dialog.line, Qt.Key.Key_Return)
     screen.wait_for_text("at most 60 characters")
-    words.tags.setText("night, x")
-    words.tags.editingFinished.emit()
-    screen.qtbot.waitUntil(lambda: annotations(screen, 1)[0] == ("night", "x"), timeout=LIMIT_MS)
+    assert screen.view.detail.annotations.tags.text() == "night"
 
 
 def test_deleted_runs_go_without_a_question_and_come_back_by_undo(screen: HistoryPage) -> None:
@@ -144,16 +141,21 @@ def test_deleted_runs_go_without_a_question_and_come_back_by_undo(screen: Histor
 def test_tags_and_notes_are_undone_also_on_the_page_that_shows_them(screen: HistoryPage) -> None:
     screen.open(3)
     words = screen.view.detail.annotations
-    words.tags.setText("day")
-    words.tags.editingFinished.emit()
+    words.tags_button.click()
+    tags = screen.dialog(TagDialog)
+    QTest.keyClicks(tags.line, "day")
+    for _ in range(2):  # the first adds it to the list, the second saves
+        QTest.keyClick(tags.line, Qt.Key.Key_Return)
     screen.qtbot.waitUntil(lambda: screen.undo.undo_name == "Undo: change tags of run 3", timeout=LIMIT_MS)
-    words.note.setPlainText("Cool.")
-    words.emit_changes()
+    words.note_button.click()
+    note = screen.dialog(NoteDialog)
+    QTest.keyClicks(note.editor, " Cool.")
+    save(note)
     screen.qtbot.waitUntil(lambda: screen.undo.undo_name == "Undo: change the note on run 3", timeout=LIMIT_MS)
     screen.undo.undo()
     screen.undo.undo()
-    screen.qtbot.waitUntil(lambda: words.tags.text() == "", timeout=LIMIT_MS)
-    assert words.note.toPlainText() == "Too hot.\nRepeat it."
+    screen.qtbot.waitUntil(lambda: words.tags.text() == "No tags", timeout=LIMIT_MS)
+    assert words.note.text() == "Too hot.\nRepeat it."
     assert annotations(screen, 3) == ((), "Too hot.\nRepeat it.")
     assert screen.undo.undo_name == ""
 
@@ -248,39 +250,39 @@ def test_the_rows_of_groups_are_read_too(screen: HistoryPage) -> None:
     screen.key(Qt.Key.Key_G, Qt.KeyboardModifier.ControlModifier)
     screen.search("layouts")
     screen.wait_for("Run", "layouts 2 runs · 1970-01-01 00:00", "3", "2")
-    assert screen.column("Throughput")[2] == "2,000 sequences/s"
+    assert screen.column("Throughput, 1/s")[2] == "2,000"
 
 
 def test_columns_are_chosen_and_remembered(screen: HistoryPage, history_on: Callable[[Path], HistoryPage]) -> None:
-    duration, energy = TITLES.index("Duration"), TITLES.index("Energy")
-    assert (screen.view.table.isColumnHidden(duration), screen.view.table.isColumnHidden(energy)) == (True, False)
-    for title in ("Duration", "Energy"):
+    duration, started = TITLES.index("Duration"), TITLES.index("Started")
+    assert (screen.view.table.isColumnHidden(duration), screen.view.table.isColumnHidden(started)) == (True, False)
+    for title in ("Duration", "Started"):
         submenu_entry(screen, "Columns", title).trigger()
     assert not screen.view.table.isColumnHidden(duration)
     with screen.qtbot.waitSignal(screen.view.table.chosen_changed, timeout=LIMIT_MS):
         pass
     again = history_on(screen.database)
     again.refresh()
-    assert (again.view.table.isColumnHidden(duration), again.view.table.isColumnHidden(energy)) == (False, True)
+    assert (again.view.table.isColumnHidden(duration), again.view.table.isColumnHidden(started)) == (False, True)
 
 
 @pytest.mark.qt_log_ignore(
     "propagateSizeHints", "does not support raise", "does not support grabbing the keyboard", extend=True
 )
 def test_the_menu_of_columns_stays_open_while_several_are_chosen(screen: HistoryPage) -> None:
-    duration, energy = (submenu_entry(screen, "Columns", title) for title in ("Duration", "Energy"))
+    duration, started = (submenu_entry(screen, "Columns", title) for title in ("Duration", "Started"))
     menu = next(m for m in screen.view.findChildren(QMenu) if duration in m.actions())
     menu.popup(screen.view.mapToGlobal(screen.view.rect().topLeft()))
     menu.setActiveAction(duration)
     QTest.keyClick(menu, Qt.Key.Key_Space)
-    at = menu.actionGeometry(energy).center()
+    at = menu.actionGeometry(started).center()
     QTest.mouseMove(menu, at)
     QTest.mouseClick(menu, Qt.MouseButton.LeftButton, pos=at)
-    assert (duration.isChecked(), energy.isChecked(), menu.isVisible()) == (True, False, True)
+    assert (duration.isChecked(), started.isChecked(), menu.isVisible()) == (True, False, True)
     assert not screen.view.table.isColumnHidden(TITLES.index("Duration"))
-    menu.setActiveAction(energy)
+    menu.setActiveAction(started)
     QTest.keyClick(menu, Qt.Key.Key_Return)
-    assert (energy.isChecked(), menu.isVisible()) == (True, False)
+    assert (started.isChecked(), menu.isVisible()) == (True, False)
 
 
 def submenu_entry(screen: HistoryPage, menu: str, words: str) -> QAction:

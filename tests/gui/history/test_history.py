@@ -1,34 +1,39 @@
 import contextlib
 import sqlite3
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt, SignalInstance
-from PySide6.QtGui import QGuiApplication, QImage
+from PySide6.QtCore import QPoint, Qt, SignalInstance
+from PySide6.QtGui import QGuiApplication, QHelpEvent, QImage
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLineEdit, QPushButton
+from PySide6.QtWidgets import QApplication, QLineEdit, QPlainTextEdit, QPushButton, QToolTip
 from pytestqt.qtbot import QtBot
 
 from app.errors import DatabaseLockedError
-from app.gui.history.filter_bar import FilterBar
 from app.gui.history.page import RunPageView
 from app.gui.history.table_model import HistoryModel
 from app.gui.theme import GRID, Theme
+from app.gui.widgets.cell_delegate import BOX_LEFT, CHECK_BOX_PX
 from app.gui.window_state import write_states
 from app.storage.store import Store
+from app.viewmodels.experiment.verdict_text import answer_on
 from app.viewmodels.format.cells import Cell
+from app.viewmodels.history.labels import answer_hint
 from app.viewmodels.history.run_detail import run_detail
+from tests.fakes.evidence import AS_REQUESTED
 from tests.gui.actions import RecordedActions
-from tests.gui.history_page import TITLES, HistoryPage
+from tests.gui.history_page import LIMIT_MS, TITLES, HistoryPage
+from tests.gui.texts import displayed_text
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 
 @pytest.fixture
 def database(database_path: Path) -> Path:
     with Store.open(database_path) as store:
-        keep(store, stored_run(run_row(1, throughput=800.0)))
+        keep(store, stored_run(run_row(1, throughput=800.0), evidence=AS_REQUESTED))
         keep(store, stored_run(run_row(2, workload="cnn10", throughput=43601.0, energy_mj=12.4)))
         failed = run_row(3, outcome="failed", reason="The loss is not a finite number.", throughput=None)
         keep(store, stored_run(failed, measured=False))
@@ -54,24 +59,106 @@ def test_an_empty_database_says_what_to_do(history_on: Callable[[Path], HistoryP
 def test_runs_come_newest_first_and_a_click_on_a_head_sorts(screen: HistoryPage) -> None:
     assert screen.column("Run") == ["3", "2", "1"]
     assert screen.column("Outcome") == ["failed", "completed", "completed"]
-    screen.sort("Throughput")
-    assert screen.column("Throughput") == ["43,601 images/s", "800 sequences/s", "–"]
-    assert str(screen.model.headerData(TITLES.index("Throughput"), Qt.Orientation.Horizontal)) == "Throughput ↓"
-    screen.sort("Throughput")
+    screen.sort("Throughput, 1/s")
+    assert screen.column("Throughput, 1/s") == ["43,601", "800", "–"]
+    assert (
+        str(screen.model.headerData(TITLES.index("Throughput, 1/s"), Qt.Orientation.Horizontal)) == "Throughput, 1/s ↓"
+    )
+    screen.sort("Throughput, 1/s")
     assert screen.column("Run") == ["1", "2", "3"]
 
 
 def test_words_give_way_to_symbols_and_titles_go_last(screen: HistoryPage) -> None:
     table, marks = screen.view.table, [TITLES.index(title) for title in ("Outcome", "Evidence")]
     seen: dict[str, list[bool]] = {}
-    for width in range(1600, 700, -4):
+    for width in range(1600, 500, -4):
         screen.view.resize(width, 700)
         titles = [str(screen.model.headerData(column, Qt.Orientation.Horizontal)) for column in marks]
         words = max(table.columnWidth(column) for column in marks)
         seen.setdefault(",".join(titles), []).append(words > table.fontMetrics().horizontalAdvance("✔ completed"))
-    assert list(seen) == ["Outcome,Evidence", ",Evidence", ","]
+    assert list(seen) == ["Outcome,Evidence", "Outcome,", ","]
     with_titles = seen["Outcome,Evidence"]
     assert (with_titles[0], with_titles[-1]) == (True, False), "symbols under titles before the titles go"
+
+
+def test_a_column_in_which_all_runs_agree_is_said_once_above_the_table(screen: HistoryPage) -> None:
+    agreed, outcome = screen.view.overview.header.agreed, TITLES.index("Outcome")
+    assert (agreed.text(), screen.view.table.isColumnHidden(outcome)) == ("", False)
+    screen.search("outcome:completed")
+    screen.qtbot.waitUntil(lambda: "all completed" in agreed.text())
+    assert screen.view.table.isColumnHidden(outcome)
+    screen.search("")
+    screen.qtbot.waitUntil(lambda: not screen.view.table.isColumnHidden(outcome))
+    assert agreed.text() == ""
+
+
+def test_checked_runs_give_the_answer_that_compare_gives_and_it_goes_with_the_checks(
+    screen: HistoryPage, database: Path
+) -> None:
+    with Store.open(database) as store:
+        keep(store, stored_run(run_row(4, throughput=1600.0, implementation="cudnn")))
+    screen.refresh()
+    header, table = screen.view.overview.header, screen.view.table
+    assert header.answer.text() == answer_hint(0, deleted=False)
+    for run in (1, 4):
+        click_box(screen, run)
+    assert (table.chosen(), header.answer.text()) == ([1, 4], answer_hint(2, deleted=False))
+    with screen.store() as store:
+        expected = answer_on(store.library.run_rows([1, 4]))
+    screen.qtbot.waitUntil(lambda: header.answer.text() == expected.answer, timeout=LIMIT_MS)
+    screen.key(Qt.Key.Key_Space)
+    assert (table.chosen(), header.answer.text()) == ([1], answer_hint(1, deleted=False))
+    screen.key(Qt.Key.Key_Space)
+    screen.qtbot.waitUntil(lambda: header.answer.text() == expected.answer, timeout=LIMIT_MS)
+    header.compare.click()
+    assert screen.recorded.calls == [("compare", [1, 4])]
+
+
+def test_the_box_of_a_group_checks_its_runs_and_says_whether_all_are(screen: HistoryPage) -> None:
+    screen.key(Qt.Key.Key_G, Qt.KeyboardModifier.ControlModifier)
+    click_box(screen, row=0)
+    assert screen.view.table.chosen() == [1, 2, 3]
+    boxes = [state for row in range(4) if (state := check_state(screen, row)) is not None]
+    assert boxes == [Qt.CheckState.Checked] * 4
+    click_box(screen, row=2)
+    assert screen.view.table.chosen() == [1, 3]
+    assert check_state(screen, 0) == Qt.CheckState.PartiallyChecked
+    click_box(screen, row=0)
+    click_box(screen, row=0)
+    assert screen.view.table.chosen() == []
+
+
+@pytest.mark.qt_log_ignore("propagateSizeHints", "does not support raise", extend=True)
+def test_curves_of_runs_in_view_are_drawn_behind_their_figures_and_enlarged_where_the_mouse_rests(
+    screen: HistoryPage,
+) -> None:
+    table = screen.view.table
+    throughput = TITLES.index("Throughput, 1/s")
+
+    def sparks() -> list[int]:
+        rows = (table.model().row_cells(row) for row in range(3))  # type: ignore[attr-defined]
+        return [len(cells[throughput].spark) for cells in rows]
+
+    screen.qtbot.waitUntil(lambda: sparks() == [0, 24, 24], timeout=LIMIT_MS)  # the failed run has none
+    for row, pictures in ((0, 0), (1, 1)):
+        at = table.visualRect(screen.model.index(row, 0)).center()
+        event = QHelpEvent(QHelpEvent.Type.ToolTip, at, table.viewport().mapToGlobal(at))
+        QApplication.sendEvent(table.viewport(), event)
+        assert QToolTip.text().count("<img") >= pictures
+        assert ("<img" in QToolTip.text()) == bool(pictures)
+    QToolTip.hideText()
+
+
+def click_box(screen: HistoryPage, run: int = 0, *, row: int | None = None) -> None:
+    """Click the check box of a run, or of a row."""
+    at = screen.column("Run").index(str(run)) if row is None else row
+    area = screen.view.table.visualRect(screen.model.index(at, 0))
+    point = QPoint(area.left() + BOX_LEFT + CHECK_BOX_PX // 2, area.center().y())
+    QTest.mouseClick(screen.view.table.viewport(), Qt.MouseButton.LeftButton, pos=point)
+
+
+def check_state(screen: HistoryPage, row: int) -> object:
+    return screen.model.index(row, 0).data(Qt.ItemDataRole.CheckStateRole)
 
 
 def test_the_column_of_matches_is_as_wide_as_those_of_this_search(screen: HistoryPage) -> None:
@@ -240,7 +327,7 @@ def test_compare_wants_two_runs_and_sends_the_oldest_first(screen: HistoryPage) 
 
 
 def test_a_refresh_shows_new_runs_and_keeps_choice_and_order(screen: HistoryPage, database: Path) -> None:
-    screen.sort("Throughput")
+    screen.sort("Throughput, 1/s")
     screen.choose(1, 3)
     with Store.open(database) as store:
         keep(store, stored_run(run_row(4, outcome=None, throughput=None), measured=False))
@@ -278,7 +365,7 @@ def test_enter_opens_the_run_with_its_plots_and_escape_goes_back_to_the_choice(s
     screen.choose(2)
     screen.key(Qt.Key.Key_Return)
     screen.wait_for_page(2)
-    plots = screen.view.detail.panels.shown
+    plots = screen.view.detail.panels.visible_plots
     assert [len(plot.shown_keys()) for plot in plots] == [1, 1, 1, 1, 1]
     x, y = plots[0].points(plots[0].shown_keys()[0])
     assert (x[0], y[0]) == (0.0, 600.0)
@@ -290,16 +377,40 @@ def test_enter_opens_the_run_with_its_plots_and_escape_goes_back_to_the_choice(s
 
 def test_a_failed_run_tells_why_and_how_to_run_it_again(screen: HistoryPage) -> None:
     screen.open(3)
-    assert "The loss is not a finite number." in screen.view.detail.displayed_text()
-    screen.qtbot.waitUntil(lambda: "Implementation" in screen.view.detail.displayed_text())  # laid out in a later turn
+    assert "The loss is not a finite number." in displayed_text(screen.view.detail)
+    screen.qtbot.waitUntil(lambda: "Implementation" in displayed_text(screen.view.detail))  # laid out in a later turn
     screen.button("Copy command").click()
-    assert QGuiApplication.clipboard().text().startswith("python -m app run lstm -s implementation=standard")
+    assert (
+        QGuiApplication.clipboard()
+        .text()
+        .startswith("python -m app run lstm -s framework=tensorflow -s implementation=standard")
+    )
+
+
+def test_a_traceback_is_open_at_the_users_own_line(qtbot: QtBot, theme: Theme, recorded: RecordedActions) -> None:
+    """Not at its outermost frame, with that line below the fold."""
+    libraries = [f'  File "/lib/keras/deep{n}.py", line {n}, in call\n    call()' for n in range(20)]
+    own = '  File "/elsewhere/bad.py", line 10, in make\n    raise ValueError()'
+    run = stored_run(run_row(1, outcome="failed", reason="bad.py:10: ValueError: no file", throughput=None))
+    view = RunPageView(theme, recorded.actions)
+    qtbot.addWidget(view)
+    view.resize(1400, 860)
+    (traceback,) = (each for each in view.findChildren(QPlainTextEdit) if each.accessibleName() == "Traceback")
+    with qtbot.waitExposed(view):
+        view.show()
+    for frames, line in (([*libraries, own, *libraries], own), (libraries, libraries[-1])):
+        assert run.row.outcome is not None
+        outcome = replace(run.row.outcome, detail="\n".join(["Traceback:", *frames, "ValueError: no file"]))
+        view.show_model(run_detail(replace(run, row=replace(run.row, outcome=outcome)), UTC))
+        top = traceback.cursorForPosition(QPoint(4, 4)).blockNumber()
+        seen = traceback.toPlainText().splitlines()[top : top + 14]
+        assert set(line.splitlines()) <= set(seen)
 
 
 def test_one_page_after_another_shows_only_its_own_panels(screen: HistoryPage) -> None:
     screen.open(2)
     screen.open(3)
-    assert [len(plot.shown_keys()) for plot in screen.view.detail.panels.shown] == [1, 2]
+    assert [len(plot.shown_keys()) for plot in screen.view.detail.panels.visible_plots] == [1, 2]
 
 
 def test_axes_that_grow_are_painted_as_if_they_had_always_been_that_long(
@@ -331,10 +442,9 @@ def test_a_problem_stands_on_the_screen_and_goes_when_it_is_solved(
     screen = history_on(database_path)
     screen.controller.refresh()
     screen.wait_for_text("is not an SQLite database")
-    bar = screen.view.findChild(FilterBar)
-    assert isinstance(bar, FilterBar)
-    assert not bar.restore.isVisible(), "nothing is offered for runs that cannot be read"
-    assert not bar.compare.isEnabled()
+    header = screen.view.overview.header
+    assert not header.restore.isVisible(), "nothing is offered for runs that cannot be read"
+    assert not header.compare.isEnabled()
     database_path.unlink()
     screen.refresh()
     assert "is not an SQLite database" not in screen.visible_text()
@@ -445,7 +555,7 @@ def test_the_page_of_a_run_shows_its_measured_part_first_and_the_whole_by_a_clic
     screen.open(1)
     detail = screen.view.detail
     assert detail.panels.span == pytest.approx((3.2, 12.5), abs=0.1)
-    assert detail.time_bar.range_button("measured").isChecked()
-    detail.time_bar.range_button("full run").click()
+    assert detail.time_bar.range_buttons["measured"].isChecked()
+    detail.time_bar.range_buttons["full run"].click()
     assert detail.panels.span == pytest.approx((0.0, 12.5), abs=0.1)
-    assert not detail.time_bar.range_button("measured").isChecked()
+    assert not detail.time_bar.range_buttons["measured"].isChecked()

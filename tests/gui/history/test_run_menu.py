@@ -13,6 +13,7 @@ from app.gui.history.page import LogView
 from app.storage.store import Store
 from tests.fakes.evidence import AS_REQUESTED
 from tests.gui.history_page import HistoryPage
+from tests.gui.texts import displayed_text
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 
@@ -32,14 +33,14 @@ def test_d_shows_in_what_two_runs_differ_and_escape_goes_back(screen: HistoryPag
     screen.choose(1, 2)
     screen.key(Qt.Key.Key_D)
     diff = screen.view.diff
-    screen.qtbot.waitUntil(lambda: "Batch size" in diff.displayed_text())
-    said = diff.displayed_text()
+    screen.qtbot.waitUntil(lambda: "Batch size" in displayed_text(diff))
+    said = displayed_text(diff)
     assert "Runs 1 and 2" in said
     assert "Layers" not in said
     screen.button("Show what is equal").click()
-    screen.qtbot.waitUntil(lambda: "Layers" in diff.displayed_text())
+    screen.qtbot.waitUntil(lambda: "Layers" in displayed_text(diff))
     screen.button("Swap").click()
-    screen.qtbot.waitUntil(lambda: "Runs 2 and 1" in diff.displayed_text())
+    screen.qtbot.waitUntil(lambda: "Runs 2 and 1" in displayed_text(diff))
     next(each for each in diff.findChildren(QPushButton) if each.text() == "Open in &Compare").click()
     assert screen.recorded.calls == [("compare", [2, 1])]
     screen.escape()
@@ -50,7 +51,7 @@ def test_d_shows_in_what_two_runs_differ_and_escape_goes_back(screen: HistoryPag
 def test_a_diff_is_saved_as_a_page_but_over_no_file(screen: HistoryPage, tmp_path: Path) -> None:
     screen.choose(1, 2)
     screen.key(Qt.Key.Key_D)
-    screen.qtbot.waitUntil(lambda: "Runs 1 and 2" in screen.view.diff.displayed_text())
+    screen.qtbot.waitUntil(lambda: "Runs 1 and 2" in displayed_text(screen.view.diff))
     page = tmp_path / "diff.md"
     for _ in range(2):
         screen.button("Save").click()

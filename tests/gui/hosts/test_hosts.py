@@ -1,11 +1,12 @@
 """Hosts in the window: the dialog with pretended ones, and a run in the window by a real agent."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.environments.records import (
@@ -18,9 +19,8 @@ from app.environments.records import (
     Report,
 )
 from app.gui.app import Workbench
-from app.gui.hosts.environment_maker import EnvironmentMaker
 from app.gui.hosts.hosts_controller import HostsController
-from app.gui.hosts.hosts_dialog import HostsDialog
+from app.gui.hosts.hosts_dialog import EnvironmentMaker, HostsDialog
 from app.gui.monitor.screen import MonitorView
 from app.gui.run.form_controls import HostChoice
 from app.gui.theme import Theme
@@ -30,6 +30,7 @@ from app.hosts.book import HostEntry, add_host, read_hosts
 from app.storage.store import Store
 from app.viewmodels.monitor.model import MonitorModel
 from benchmarks.hosts import frame_times
+from tests.gui.texts import displayed_text
 from tests.gui.windows import RUN_LIMIT_MS, choose, click_run
 
 LONG = "a-host-whose-name-has-all-sixty-characters-that-one-can-have"
@@ -83,7 +84,28 @@ def test_a_host_is_explained_while_it_is_typed_then_added_checked_and_removed(
     assert form.meaning.text().startswith(f"There is a host {LONG} already")
     dialog.remove_button.click()
     assert read_hosts() == ()
-    assert not dialog.check_button.isEnabled()
+    assert [dialog.check_button.isVisible(), dialog.details.isVisible()] == [False, False], "nothing to check"
+
+
+def test_hosts_of_the_ssh_configuration_are_a_click_away(
+    qtbot: QtBot, dialog: HostsDialog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not dialog.check_button.isVisible(), "no dead buttons beside an empty list"
+    assert not dialog.form.offers.isVisible()
+    monkeypatch.setattr("app.hosts.book.SSH_CONFIG", tmp_path / "config.ssh")
+    (tmp_path / "config.ssh").write_text("Host gpu1 gpu2\n")
+    dialog.refresh()
+    offered = dialog.form.offers.findChildren(QPushButton)
+    assert [each.text() for each in offered] == ["gpu1", "gpu2"]
+    offered[1].click()
+    assert dialog.form.entry() == HostEntry(name="gpu2", address="ssh://gpu2")
+    dialog.form.add_button.click()
+    assert dialog.check_button.isVisible()
+
+    def names() -> list[str]:
+        return [each.text() for each in dialog.form.offers.findChildren(QPushButton) if each.isVisible()]
+
+    qtbot.waitUntil(lambda: names() == ["gpu1"])
 
 
 def test_a_run_on_a_host_streams_into_the_plots_and_says_where_it_was_made(qtbot: QtBot, workbench: Workbench) -> None:
@@ -95,13 +117,13 @@ def test_a_run_on_a_host_streams_into_the_plots_and_says_where_it_was_made(qtbot
     assert not form.run_button.isEnabled()
     qtbot.waitUntil(lambda: hosts.connections.state("gone").stage == "failed")
     qtbot.waitUntil(form.host.retry_button.isVisible)
-    assert "gone cannot be reached" in workbench.run_view.live.displayed_text()
+    assert "gone cannot be reached" in displayed_text(workbench.run_view.live)
+    choose(workbench)  # which needs no framework: that Python may have none
     form.host.chosen.emit("lab")
     qtbot.waitUntil(form.run_button.isEnabled)
-    choose(workbench)
     with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
         click_run(form)
-    assert "Completed" in workbench.run_view.live.displayed_text()
+    assert "Completed" in displayed_text(workbench.run_view.live)
     assert len(workbench.run_view.live.stack.panel("load_pct").points("host")[0]) > 0
     with Store.open(workbench.database) as store:
         (row,) = store.list_runs()
@@ -109,10 +131,10 @@ def test_a_run_on_a_host_streams_into_the_plots_and_says_where_it_was_made(qtbot
     workbench.window.show_page(MONITOR)
     monitor = workbench.window.findChild(MonitorView)
     assert isinstance(monitor, MonitorView)
-    qtbot.waitUntil(lambda: "lab · " in monitor.table.displayed_text())
+    qtbot.waitUntil(lambda: "lab · " in displayed_text(monitor.table))
     form.host.chosen.emit("")
     qtbot.waitUntil(form.run_button.isEnabled)
-    assert hosts.shown == ""
+    assert hosts.shown_host == ""
 
 
 class Made:

@@ -3,27 +3,28 @@
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 from PySide6.QtCore import QPoint, QSize, Qt
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
-from app.fields import SlowSample
-from app.gui.hosts.host_screens import MonitorController
 from app.gui.monitor.screen import MonitorTable, MonitorView
 from app.gui.plot.plot_window import PlotWindow
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import ElidedLabel
 from app.gui.widgets.text_widths import SYMBOL_WIDTH
 from app.gui.window_state import write_states
-from app.samples import HOST, DeviceLost, GpuProcess, Processes
+from app.samples import HOST, DeviceLost, FieldInfo, GpuProcess, Processes
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.hosts import HostState
-from app.viewmodels.monitor.model import MonitorModel, Place
+from app.viewmodels.monitor.cells import TABLE_COLUMNS
+from app.viewmodels.monitor.model import MonitorModel, RowKey
 from benchmarks.hosts import ManyHosts
 from tests.gui.actions import RecordedActions
-from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY, handle_all, ns, samples
+from tests.gui.texts import displayed_text
+from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY, HOST_DEVICE, handle_all, ns, samples
 from tests.unit.viewmodels.monitor.test_model import POWER_CAP, fleet, machine, sample
 from tests.unit.viewmodels.monitor.test_readings import Clock, model_of
 
@@ -68,13 +69,27 @@ def test_a_host_without_a_gpu_has_its_row_and_says_what_a_gpu_would_show(
 ) -> None:
     model, _ = model_of(CPU_INVENTORY, *samples(0, 5, gpus=0))
     view = opened(model)
-    assert view.table.displayed_text().startswith("CPU · CPU · Busy · 40 % · 9.0 of 64.0 GiB")
+    assert displayed_text(view.table).startswith("CPU · CPU · Busy · 40 % · 9.0 of 64.0 GiB")
     no_gpu = view.details.no_gpu
     assert no_gpu.isVisible()
-    assert "No NVIDIA driver is installed." in no_gpu.displayed_text()
+    assert "No NVIDIA driver is installed." in displayed_text(no_gpu)
     no_gpu.reference_button.click()
     assert recorded.calls == [("show_reference",)]
     assert all(view.details.stack.panel(key).isVisible() for key in ("load_pct", "memory_bytes"))
+
+
+def test_columns_are_as_wide_after_others_are_gone(qtbot: QtBot, theme: Theme) -> None:
+    model, _ = model_of()
+    late, widths = MonitorTable(model, theme), list[object]()
+    host = replace(HOST_DEVICE, fields={name: FieldInfo(unit="") for name in ("load_pct", "memory_bytes")})
+    model.handle(replace(CPU_INVENTORY, devices=(host,)))
+    model.read()
+    late.refresh()
+    for table in (late, MonitorTable(model, theme)):
+        qtbot.addWidget(table)
+        columns = [table.columnWidth(column) for column in range(table.model().columnCount())]
+        widths.append((columns, table._graphs.unit_widths))
+    assert widths[0] == widths[1]
 
 
 def test_a_window_that_becomes_narrow_has_its_figures_in_one_column_at_once(qtbot: QtBot, opened: Opened) -> None:
@@ -90,14 +105,14 @@ def test_a_lost_card_keeps_its_place_with_the_reason_over_its_columns(opened: Op
     model, _ = model_of(machine(2), sample("GPU-0", power_mw=600_000), sample("GPU-1", power_mw=601_000))
     model.handle(Processes(t_ns=ns(5), device="GPU-0", processes=(GpuProcess(pid=4242, name="python3"),)))
     view = opened(model)
-    assert view.table.chosen == Place("", "GPU-0"), "the first GPU at first"
-    assert "python3 (4242)" in view.details.displayed_text()
+    assert view.table.chosen == RowKey("", "GPU-0"), "the first GPU at first"
+    assert "python3 (4242)" in displayed_text(view.details)
     absent = {label.toolTip() for label in view.details.findChildren(QLabel) if label.text() == "–"}
     assert "The system does not tell this user, or this container" in " ".join(absent)
     model.handle(DeviceLost(t_ns=ns(5), device="GPU-0", reason="It fell off the bus."))
     view.show_table()
-    assert "GPU 0 · H200 · Lost 0\u00a0s ago. It fell off the bus." in view.table.displayed_text().splitlines()
-    words = view.details.displayed_text()
+    assert "GPU 0 · H200 · Lost 0\u00a0s ago. It fell off the bus." in displayed_text(view.table).splitlines()
+    words = displayed_text(view.details)
     assert "Lost 0\u00a0s ago. It fell off the bus." in words
     assert "python3" not in words
     assert "600" not in words
@@ -125,28 +140,28 @@ def test_numbers_that_are_not_of_now_are_grey_and_say_their_age(opened: Opened) 
     power = next(label for label in view.findChildren(QLabel) if label.accessibleName() == "Power")
     clock.now_s += 7
     view.show_table()
-    assert "No reading for 7\u00a0s" in view.details.displayed_text()
+    assert "No reading for 7\u00a0s" in displayed_text(view.details)
     assert (power.text(), power.property("role")) == ("600\u00a0W of 700\u00a0W", "muted")
     model.handle(sample("GPU-0", power_mw=600_000, power_limit_mw=700_000))
     view.show_table()
-    assert "No reading" not in view.details.displayed_text()
+    assert "No reading" not in displayed_text(view.details)
     assert power.property("role") == ""
 
 
 def test_the_chosen_row_stays_chosen_while_rows_change_places(opened: Opened) -> None:
     model, _ = model_of(machine(4), *(sample(f"GPU-{n}", 10.0 * n + 5) for n in range(4)))
     view = opened(model)
-    view.table.choose(Place("", "GPU-2"))
+    view.table.choose(RowKey("", "GPU-2"))
     QTest.mouseClick(view.table.horizontalHeader().viewport(), LEFT, NONE, QPoint(at(view.table, 0, 2).x(), 10))
-    assert [line[:5] for line in view.table.displayed_text().splitlines()[1:5]] == [f"GPU {n}" for n in (3, 2, 1, 0)]
-    assert view.table.chosen == Place("", "GPU-2")
+    assert [line[:5] for line in displayed_text(view.table).splitlines()[1:5]] == [f"GPU {n}" for n in (3, 2, 1, 0)]
+    assert view.table.chosen == RowKey("", "GPU-2")
     assert view.table.currentIndex().row() == 2
     model.handle(machine(2))
     view.show_table()
-    assert view.table.chosen == Place("", "GPU-0"), "what took its place"
+    assert view.table.chosen == RowKey("", "GPU-0"), "what took its place"
     model.handle(CPU_INVENTORY)
     view.show_table()
-    assert view.table.chosen == Place("", HOST)
+    assert view.table.chosen == RowKey("", HOST)
 
 
 def test_eight_gpus_and_their_details_are_in_sight_at_once_on_a_small_and_on_a_huge_screen(opened: Opened) -> None:
@@ -156,27 +171,21 @@ def test_eight_gpus_and_their_details_are_in_sight_at_once_on_a_small_and_on_a_h
         table, details = view.table, view.details
         assert shown_columns(table) <= table.viewport().width(), "no column is out of sight"
         assert table.wanted_height <= table.height() + (110 if size.height() < 700 else 0)
-        plots = details.stack.shown
+        plots = details.stack.visible_plots
         assert len(plots) == 4
         covered = sum(plot.width() * plot.height() for plot in plots) + table.width() * table.height()
         assert covered > 0.6 * view.width() * view.height() or size.height() < 700
 
 
-def test_a_star_pins_a_figure_and_it_is_there_at_the_next_start(opened: Opened, window_state: object) -> None:
+def test_the_range_is_there_at_the_next_start(opened: Opened, window_state: object) -> None:
     model, _ = model_of(GPU_INVENTORY, *samples(0, 1))
-    model.handle(SlowSample(t_ns=ns(1), device="GPU-0", tensor_active_pct=93.5))
     view = opened(model)
-    QTest.mouseClick(view.range_button("1 h"), LEFT)
-    pin = view.details.figures.pin_button("tensor_active_pct")
-    assert pin.accessibleName() == "Pin Tensor cores active"
-    QTest.mouseClick(pin, LEFT)
-    assert "93.5 %" in view.table.displayed_text()
-    assert view.details.stack.panel("tensor_active_pct").isVisible()
+    QTest.mouseClick(view.range_buttons["1 h"], LEFT)
     write_states(view)
     later, _ = model_of(GPU_INVENTORY, *samples(0, 1))
     again = opened(later)
     assert later.settings == model.settings
-    assert again.range_button("1 h").isChecked()
+    assert again.range_buttons["1 h"].isChecked()
     assert again.details.stack.span == (-3600.0, 0.0)
 
 
@@ -185,7 +194,7 @@ def test_hosts_are_folded_connected_searched_and_opened_by_mouse_and_keyboard(qt
     model.handle(sample("GPU-0"), "gpu0")
     view = opened(model)
     table = view.table
-    assert [line.split(" · ")[0] for line in table.displayed_text().splitlines()] == [
+    assert [line.split(" · ")[0] for line in displayed_text(table).splitlines()] == [
         "This machine",
         "CPU",
         "gpu0",
@@ -195,25 +204,25 @@ def test_hosts_are_folded_connected_searched_and_opened_by_mouse_and_keyboard(qt
         "gpu1",
     ]
     with qtbot.waitSignal(table.connect_requested) as asked:
-        QTest.mouseClick(table.viewport(), LEFT, NONE, at(table, 6, len(model.columns()) - 1))
+        QTest.mouseClick(table.viewport(), LEFT, NONE, at(table, 6, len(TABLE_COLUMNS) - 1))
     assert asked.args == ["gpu1"]
     QTest.mouseClick(table.viewport(), LEFT, NONE, QPoint(12, at(table, 2, 0).y()))
-    assert len(table.displayed_text().splitlines()) == 4, "folded"
+    assert len(displayed_text(table).splitlines()) == 4, "folded"
     table.setFocus()
     QTest.keyClick(table, Qt.Key.Key_Right)
-    assert len(table.displayed_text().splitlines()) == 7
+    assert len(displayed_text(table).splitlines()) == 7
     with qtbot.waitSignal(table.opened) as shown:
         QTest.keyClick(table, Qt.Key.Key_Return)
     assert shown.args == ["gpu0"]
     assert view.minimumSizeHint().width() <= 720, "1440 pixels at 200 %"
     view.search.setText("gpu 1")
-    assert table.displayed_text().splitlines()[1].startswith("GPU 1")
+    assert displayed_text(table).splitlines()[1].startswith("GPU 1")
     view.search.setText("nobody")
-    assert table.displayed_text() == ""
+    assert displayed_text(table) == ""
     assert view.search.isVisible(), "or nobody could take the word back"
     view.search.setFocus()
     QTest.keyClick(view.search, Qt.Key.Key_Escape)
-    assert len(table.displayed_text().splitlines()) == 7
+    assert len(displayed_text(table).splitlines()) == 7
 
 
 def test_a_host_that_is_not_reached_says_so_with_a_way_on_in_place_of_empty_plots(qtbot: QtBot, opened: Opened) -> None:
@@ -221,14 +230,14 @@ def test_a_host_that_is_not_reached_says_so_with_a_way_on_in_place_of_empty_plot
     model.handle(sample("GPU-0"), "gpu0")
     view = opened(model)
     details, stack = view.details, view.details.stack
-    view.table.choose(Place("gpu0"))
+    view.table.choose(RowKey("gpu0"))
     assert stack.isVisible()
-    view.table.choose(Place("gpu1"))
+    view.table.choose(RowKey("gpu1"))
     clock.now_s += 65.0
     view.show_table()
     assert not stack.isVisible()
-    assert "gpu1 cannot be reached" in details.displayed_text()
-    assert "Last tried 1\u00a0min ago." in details.displayed_text()
+    assert "gpu1 cannot be reached" in displayed_text(details)
+    assert "Last tried 1\u00a0min ago." in displayed_text(details)
     with qtbot.waitSignal(view.table.connect_requested) as retried:
         QTest.mouseClick(details.connect_button, LEFT)
     assert retried.args == ["gpu1"]
@@ -236,11 +245,11 @@ def test_a_host_that_is_not_reached_says_so_with_a_way_on_in_place_of_empty_plot
     lost = HostState(name="gpu0", stage="lost", text="It fell.")
     model.update([lost, HostState(name="gpu1", stage="connecting")])
     view.show_table()
-    assert "Begun 0\u00a0s ago" in details.displayed_text()
+    assert "Begun 0\u00a0s ago" in displayed_text(details)
     assert not details.connect_button.isVisible()
-    view.table.choose(Place("gpu0", "GPU-1"))
-    assert "No data from gpu0\nIt fell. Its last reading came 1\u00a0min ago." in details.displayed_text()
-    view.range_button("10 min").click()
+    view.table.choose(RowKey("gpu0", "GPU-1"))
+    assert "No data from gpu0\nIt fell. Its last reading came 1\u00a0min ago." in displayed_text(details)
+    view.range_buttons["10 min"].click()
     assert stack.isVisible(), "of this range there is something to draw"
 
 
@@ -251,10 +260,10 @@ def test_of_many_hosts_only_what_is_in_sight_is_made(
     qtbot.addWidget(many.table)
     many.table.resize(1200, 600)
     many.table.show()
-    made: list[Place] = []
+    made: list[RowKey] = []
     cells = many.model.cells
 
-    def counted(place: Place) -> tuple[Cell, ...]:
+    def counted(place: RowKey) -> tuple[Cell, ...]:
         made.append(place)
         return cells(place)
 
@@ -275,13 +284,13 @@ def test_devices_that_appear_and_go_change_the_page(opened: Opened) -> None:
     model.handle(GPU_INVENTORY)
     model.update([HostState(name="gpu1")])
     view.show_table()
-    assert view.table.chosen == Place("", "GPU-0"), "what the user has not chosen is the first GPU"
-    assert len(view.table.displayed_text().splitlines()) == 5
+    assert view.table.chosen == RowKey("", "GPU-0"), "what the user has not chosen is the first GPU"
+    assert len(displayed_text(view.table).splitlines()) == 5
     assert view.search.isVisible()
     model.handle(CPU_INVENTORY)
     model.update([])
     view.show_table()
-    assert view.table.displayed_text().startswith("CPU")
+    assert displayed_text(view.table).startswith("CPU")
     assert not view.search.isVisible()
 
 
@@ -299,18 +308,15 @@ def test_a_host_of_two_kinds_of_cards_is_named_whole_where_there_is_room(opened:
 def test_a_plot_in_a_window_of_its_own_goes_on_while_another_screen_is_shown(qtbot: QtBot, opened: Opened) -> None:
     model, clock = model_of(machine(1), sample("GPU-0", temperature_c=60))
     view = opened(model)
-    controller = MonitorController(model, view)
-    controller.attach(view)
     view.details.stack.detach_requested.emit("temperature_c")
     (window,) = (each for each in QApplication.topLevelWidgets() if isinstance(each, PlotWindow))
     view.hide()
     clock.now_s += 1
     model.handle(sample("GPU-0", temperature_c=61))
     model.tick()
-    controller.refresh()
+    view.refresh()
     assert window.plots.panel("temperature_c").points("GPU-0")[1].tolist() == [61.0]
     window.close()
-    controller.close()
 
 
 def eight_gpus() -> tuple[MonitorModel, Clock]:
@@ -332,7 +338,7 @@ def test_rows_that_are_chosen_by_mouse_and_keyboard_lay_their_curves_over_each_o
 
     assert click(1, NONE) == ["0"]
     assert click(3, CTRL) == ["0", "2"]
-    assert details.displayed_text().startswith("2 GPUs\nGPU 0, GPU 2")
+    assert displayed_text(details).startswith("2 GPUs\nGPU 0, GPU 2")
     power = details.stack.panel("power_mw")
     assert power.shown_keys() == ("GPU-0", "GPU-2")
     assert power.legend.text() == "GPU 0 100\u00a0W, GPU 2 102\u00a0W"
@@ -340,7 +346,7 @@ def test_rows_that_are_chosen_by_mouse_and_keyboard_lay_their_curves_over_each_o
     assert click(5, SHIFT) == ["2", "3", "4"]
     QTest.keyClick(table, Qt.Key.Key_Down, SHIFT)
     assert chosen_numbers(view) == ["2", "3", "4", "5"]
-    assert "4 GPUs" in details.displayed_text()
+    assert "4 GPUs" in displayed_text(details)
     QTest.keyClick(table, Qt.Key.Key_Escape)
     assert chosen_numbers(view) == ["5"]
     assert details.stack.panel("power_mw").shown_keys() == ("GPU-5",)
@@ -372,11 +378,11 @@ def test_several_rows_stay_chosen_while_rows_change_places_and_one_goes(opened: 
     view.show_table()
     assert chosen_numbers(view) == ["7", "3", "1"]
     assert sorted(index.row() for index in view.table.selectionModel().selectedRows()) == [1, 5, 7]
-    assert view.table.chosen == Place("", "GPU-7"), "the one that was clicked last"
+    assert view.table.chosen == RowKey("", "GPU-7"), "the one that was clicked last"
     model.handle(machine(7))
     view.show_table()
     assert chosen_numbers(view) == ["3", "1"]
-    assert view.table.chosen == Place("", "GPU-3")
+    assert view.table.chosen == RowKey("", "GPU-3")
     model.handle(machine(1))
     view.show_table()
     assert len(view.table.selected) == 1
@@ -388,7 +394,7 @@ def test_what_is_heard_between_a_reading_and_its_painting_waits_for_the_next(
 ) -> None:
     model, clock = eight_gpus()
     view = opened(model)
-    view.table.choose(Place("", "GPU-6"))
+    view.table.choose(RowKey("", "GPU-6"))
     clock.now_s += 1
     news = sample("GPU-6", 41.0, power_mw=332_000, power_limit_mw=700_000, throttle_reasons=POWER_CAP)
     if is_heard_first:
@@ -400,8 +406,8 @@ def test_what_is_heard_between_a_reading_and_its_painting_waits_for_the_next(
     view.table.viewport().repaint()
     power = view.details.stack.panel("power_mw")
     header = view.findChildren(ElidedLabel)[0].text()
-    row = view.table.displayed_text().splitlines()[7]
-    words = view.details.displayed_text()
+    row = displayed_text(view.table).splitlines()[7]
+    words = displayed_text(view.details)
     is_of_news = [
         header == "8 GPUs · 1 throttled",
         "Throttled" in row,
@@ -416,14 +422,14 @@ def test_what_is_heard_between_a_reading_and_its_painting_waits_for_the_next(
 def test_plots_get_no_higher_than_is_of_use_and_the_table_takes_the_room(opened: Opened) -> None:
     plain, _ = model_of(CPU_INVENTORY, *samples(0, 5, gpus=0))
     view = opened(plain, QSize(1440, 860))
-    assert {plot.height() <= 28 * GRID for plot in view.details.stack.shown} == {True}
+    assert {plot.height() <= 28 * GRID for plot in view.details.stack.visible_plots} == {True}
     many, _ = model_of(machine(40), *(sample(f"GPU-{n}", power_mw=600_000) for n in range(40)))
     view = opened(many, QSize(1440, 1400))
     assert view.table.height() > 0.5 * view.height(), "more than its share"
     stack = view.details.stack
     QApplication.processEvents()
-    assert max(plot.height() for plot in stack.shown) <= 28 * GRID
-    stack.maximise(stack.shown[0])
+    assert max(plot.height() for plot in stack.visible_plots) <= 28 * GRID
+    stack.maximise(stack.visible_plots[0])
     view.show_table()
     QApplication.processEvents()
-    assert stack.shown[0].height() > 28 * GRID, "one that is shown alone has all the room"
+    assert stack.visible_plots[0].height() > 28 * GRID, "one that is shown alone has all the room"

@@ -5,14 +5,15 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app.gui.plot.overview import Overview
 from app.gui.plot.panel_stack import PanelStack
-from app.gui.run.replay_controller import ReplayController
+from app.gui.plot.time_bar import Overview
+from app.gui.run.replay import ReplayController
 from app.gui.run.screen import RunView
 from app.gui.theme import Theme
 from app.telemetry.replay import run_recording
 from tests.gui.plot.test_stack import plots
 from tests.gui.run.test_replay import RUN_ON_GPUS
+from tests.gui.texts import displayed_text
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def drag(strip: Overview, start: float, end: float, y: int | None = None) -> Non
 def test_dragging_makes_a_part_moves_it_and_its_ends(made: tuple[Overview, PanelStack]) -> None:
     strip, stack = made
     assert not strip.isHidden()
-    assert (strip.whole, stack.span) == ((0.0, 60.0), (0.0, 60.0))
+    assert (strip.extent, stack.span) == ((0.0, 60.0), (0.0, 60.0))
     drag(strip, 20.0, 40.0)
     assert stack.span == pytest.approx((20.0, 40.0), abs=0.2)
     drag(strip, 30.0, 50.0)
@@ -71,19 +72,19 @@ def test_a_replay_goes_on_from_where_its_line_is_dragged_or_moved_by_keys(qtbot:
     assert replay is not None
     strip, stack = replay.live.overview, replay.live.stack
     qtbot.waitUntil(lambda: bool(strip.accessibleDescription()))
-    replay.pause_requested.emit()
-    assert strip.whole == pytest.approx((0.0, 12.0), abs=0.1), "all of the recording, from its beginning"
+    replay.pause_button.click()
+    assert strip.extent == pytest.approx((0.0, 12.0), abs=0.1), "all of the recording, from its beginning"
     drag(strip, 1.0, 9.0, y=2)
-    qtbot.waitUntil(lambda: "Measuring" in replay.live.displayed_text())
+    qtbot.waitUntil(lambda: "Measuring" in displayed_text(replay.live))
     assert replay.pause_button.text() == "&Resume replay", "what is paused stays so"
     played = len(stack.panel("power_mw").points("GPU-1")[0])
     assert 80 <= played < 120
     strip.setFocus()
     QTest.keyClick(strip, Qt.Key.Key_Home)
-    qtbot.waitUntil(lambda: "Measuring" not in replay.live.displayed_text())
+    qtbot.waitUntil(lambda: "Measuring" not in displayed_text(replay.live))
     assert strip.accessibleDescription().startswith("0 of ")
     QTest.keyClick(strip, Qt.Key.Key_End)
-    qtbot.waitUntil(lambda: "Completed" in replay.live.displayed_text())
+    qtbot.waitUntil(lambda: "Completed" in displayed_text(replay.live))
     drag(strip, 2.0, 4.0, y=strip.height() - 8)
     assert stack.span == pytest.approx((2.0, 4.0), abs=0.2)
     at = QPoint(round(strip.x_of(1.0)), strip.height() - 8)

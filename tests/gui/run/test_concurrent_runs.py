@@ -13,6 +13,7 @@ from app.gui.run.live import LiveView
 from app.gui.theme import Theme
 from app.plan import Plan
 from tests.fakes.nvml import TWO_H200, Driver, environment
+from tests.gui.texts import displayed_text
 from tests.gui.windows import RUN_LIMIT_MS, choose, window_on
 from workloads.catalog import Gpu, Machine, complete
 
@@ -43,8 +44,8 @@ def tabs_of(live: LiveView) -> list[str]:
 
 def is_measured(live: LiveView, gpu: str, batch: int) -> bool:
     """Whether what is shown is a run of this batch size that measures on this GPU, and on it alone."""
-    words = live.displayed_text()
-    if f"batch {batch}" not in live.name or "Measuring" not in words or "examples/s" not in words:
+    words = displayed_text(live)
+    if f"batch {batch}" not in live.name_label.text() or "Measuring" not in words or "examples/s" not in words:
         return False
     return live.stack.panel("power_mw").shown_keys() == (gpu,) and losses(live) > 1
 
@@ -71,7 +72,7 @@ def test_each_of_two_runs_at_once_has_a_tab_and_keeps_what_it_tells_while_hidden
     QTest.keyClick(live.runs, Qt.Key.Key_Left if shown == 0 else Qt.Key.Key_Right)
     assert is_measured(live, UUIDS[shown], batches[shown])
     assert losses(live) > before, "it went on out of sight"
-    assert "2 runs at once: Batch size 8; Batch size 16" in two_gpus.run_view.queue_view().displayed_text()
+    assert "2 runs at once: Batch size 8; Batch size 16" in displayed_text(two_gpus.run_view.queue_view())
     two_gpus.run.stop()
     qtbot.waitUntil(lambda: not two_gpus.queue.running, timeout=RUN_LIMIT_MS)
     assert [words[0] for words in tabs_of(live)] == ["■", "■"], "both ends can be looked at"
@@ -84,10 +85,10 @@ def test_when_the_run_shown_ends_the_newest_that_goes_on_is_shown(qtbot: QtBot, 
     assert live.runs.currentIndex() == 1
     qtbot.waitUntil(lambda: is_measured(live, UUIDS[1], 16), timeout=RUN_LIMIT_MS)
     live.runs.setCurrentIndex(0)
-    assert "Completed" in live.displayed_text()
+    assert "Completed" in displayed_text(live)
     two_gpus.run.stop()
     qtbot.waitUntil(lambda: not two_gpus.queue.running, timeout=RUN_LIMIT_MS)
-    assert "Completed" in live.displayed_text(), "what was turned to stays"
+    assert "Completed" in displayed_text(live), "what was turned to stays"
     choose(two_gpus, seconds=0.1)
     with qtbot.waitSignal(two_gpus.run.ended, timeout=RUN_LIMIT_MS):
         two_gpus.run.run()

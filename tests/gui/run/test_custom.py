@@ -48,7 +48,7 @@ def test_a_file_is_chosen_followed_and_remembered(qtbot: QtBot, workbench: Workb
     form.edited.emit("units", (16,))
     file.write_text("import nothing_such\n" + TEXT)
     until(qtbot, workbench, lambda state: state.custom_file_invalid)
-    assert "mine.py:1: ModuleNotFoundError" in form.custom_text
+    assert "mine.py:1: ModuleNotFoundError" in form.custom_label.text()
     assert not form.run_button.isEnabled()
     file.write_text(TEXT.replace("units", "depth: int = 2, units"))
     until(
@@ -63,7 +63,7 @@ def test_a_window_that_closes_gives_up_what_it_reads(qtbot: QtBot, workbench: Wo
     begun = file.with_name("begun")
     file.write_text(f"open({str(begun)!r}, 'w').close()\nwhile True: pass\n")
     workbench.custom_workloads.open(file)
-    assert workbench.run_view.form.custom_text == "Reading mine.py …"
+    assert workbench.run_view.form.custom_label.text() == "Reading mine.py …"
     qtbot.waitUntil(begun.exists, timeout=LIMIT_MS)
     start_s = time.monotonic()
     close_jobs(workbench.window)

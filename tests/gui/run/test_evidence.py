@@ -26,6 +26,7 @@ from app.viewmodels.run.live import LiveModel
 from tests.fakes.evidence import AS_REQUESTED, MISLABELLED, PORTABLE, UNKNOWN
 from tests.fakes.traces import CONV, SLOW_GEMM, traced_run
 from tests.gui.actions import RecordedActions
+from tests.gui.texts import displayed_text
 from tests.unit.viewmodels.events import GPU_INVENTORY, ended, handle_all, started, training
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 from workloads.protocol import Evidence
@@ -39,7 +40,7 @@ def view_of(found: Evidence | None) -> evidence.EvidenceView:
 def show(panel: EvidencePanel, view: evidence.EvidenceView) -> None:
     """Show evidence, all its parts at once."""
     panel.show_view(view)
-    panel.displayed_text()
+    displayed_text(panel)
     QApplication.processEvents()
 
 
@@ -138,21 +139,21 @@ def test_what_could_not_be_seen_is_said(panel: EvidencePanel) -> None:
 
 def test_products_without_tensor_cores_are_a_warning_above_the_time(panel: EvidencePanel) -> None:
     show(panel, evidence.stored_evidence_view(traced_run(1, 20.0, {CONV: 9.0, SLOW_GEMM: 1.6})))
-    texts = panel.displayed_text().splitlines()
+    texts = displayed_text(panel).splitlines()
     (warning,) = (n for n, text in enumerate(texts) if text.startswith("▲  Products without tensor cores take 1.60"))
     assert warning < texts.index("Where the time went")
 
 
 def test_a_run_s_page_says_what_was_verified_and_turns_to_the_evidence(page: RunPageView) -> None:
     open_run(page, MISLABELLED)
-    assert page.badge.displayed_text() == (f"✘  Mismatch {MISLABELLED.reason}")
+    assert displayed_text(page.badge) == (f"✘  Mismatch {MISLABELLED.reason}")
     assert not page.evidence.isVisible()
     page.badge.button.click()
     assert page.evidence.isVisible()
     assert page.badge.button.text().replace("&", "") == "Hide evidence"
     open_run(page, AS_REQUESTED, run=4)
     assert page.evidence.isVisible(), "the next run's evidence too"
-    assert "✔  Verified" in page.badge.displayed_text()
+    assert "✔  Verified" in displayed_text(page.badge)
     page.badge.button.click()
     assert page.panels.isVisible()
 
@@ -162,7 +163,7 @@ def test_an_old_run_has_no_evidence_to_turn_to(page: RunPageView) -> None:
     page.badge.button.click()
     open_run(page, None)
     assert (
-        page.badge.displayed_text()
+        displayed_text(page.badge)
         == "No evidence was stored The run is from a version that did not collect evidence yet."
     )
     assert not page.badge.button.isVisible()
@@ -179,7 +180,7 @@ def test_the_run_screen_shows_evidence_when_the_run_has_ended(qtbot: QtBot, them
     assert not view.badge.isVisible(), "nothing is sure before the end"
     handle_all(model, [ended(Outcome(name="completed"))])
     view.show_model(model.state())
-    assert "Mismatch" in view.badge.displayed_text()
+    assert "Mismatch" in displayed_text(view.badge)
     view.badge.button.click()
     assert view.evidence.isVisible()
     QTest.keyClick(view, Qt.Key.Key_Escape)
@@ -201,13 +202,13 @@ def test_compare_says_first_which_runs_are_not_what_they_say(
     rows = [run_row(1, found=AS_REQUESTED), run_row(2, layers=4, found=MISLABELLED)]
     view.show_model(compare(prepare_comparison([stored_run(row) for row in rows]), 1))
     wrong = evidence.describe_mismatches(rows)
-    assert f"▲  {wrong} So the verdict is about what ran" in view.header.displayed_text()
+    assert f"▲  {wrong} So the verdict is about what ran" in displayed_text(view.header)
     saying = [each for each in view.findChildren(QLabel) if "did not run what was requested" in each.text()]
     (label,) = [each for each in saying if each.isVisible()]
     assert label.mapTo(view, QPoint()).y() < view.table.mapTo(view, QPoint()).y()
     plain = compare(prepare_comparison([stored_run(run_row(n)) for n in (1, 2)]), 1)
     view.show_model(plain)
-    assert "did not run what was requested" not in view.header.displayed_text()
+    assert "did not run what was requested" not in displayed_text(view.header)
     hidden = {key for n, key in enumerate(plain.table.keys) if view.table.isColumnHidden(n)}
     assert {"evidence", "gflops", "energy"} <= hidden, "columns of which nothing is known"
     assert "throughput" not in hidden

@@ -1,5 +1,6 @@
 """The first start: the choice of a place for runs, asked once, and an environment made from it."""
 
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +21,9 @@ from app.environments.records import (
 )
 from app.environments.steps import InstallError
 from app.gui.app import Workbench
+from app.gui.experiment.gallery import QuestionCard
 from app.gui.hosts.hosts_dialog import HostsDialog
-from app.gui.run import first_start_controller
+from app.gui.run import first_start
 from app.gui.run.first_start import FirstStartView
 from app.gui.settings.dialog import SettingsDialog
 from app.gui.theme import Theme
@@ -29,7 +31,11 @@ from app.storage.database import load_setting
 from app.storage.known_settings import ANSWERED, FIRST_START
 from app.storage.store import Store
 from tests.fakes.runs import keep
-from tests.gui.windows import READ_LIMIT_MS, choose, click_run, window_on
+from tests.fakes.wheels import use_wheels
+from tests.gui.screens import visible_text
+from tests.gui.texts import displayed_text
+from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, click_run, window_on
+from workloads import interpreter
 
 OFFER = EnvironmentOffer(
     name="tf221",
@@ -67,7 +73,8 @@ def read_to_the_end(workbench: Workbench, qtbot: QtBot) -> None:
 def test_it_is_asked_once_and_found_again_in_the_settings(qtbot: QtBot, database_path: Path, theme: Theme) -> None:
     with window_on(qtbot, database_path, theme, new_user=True) as workbench:
         view = shown(workbench, qtbot)
-        assert "TensorFlow" in view.cards[1].displayed_text()
+        assert not workbench.run_view.gallery.findChildren(QuestionCard), "no questions before this one"
+        assert "TensorFlow" in displayed_text(view.cards[1])
         click(view.cards[2].action_buttons[0])
         dialog = workbench.window.findChild(HostsDialog)
         assert isinstance(dialog, HostsDialog)
@@ -97,12 +104,12 @@ def test_who_only_looks_watches_a_run_of_a_gpu_from_its_warm_up_and_leaves_by_es
     with window_on(qtbot, database_path, theme, new_user=True) as workbench:
         watch, *_ = shown(workbench, qtbot).cards[0].action_buttons
         click(watch)
-        assert "Reading" in shown(workbench, qtbot).cards[0].displayed_text()
+        assert "Reading" in displayed_text(shown(workbench, qtbot).cards[0])
         qtbot.waitUntil(lambda: workbench.replay.playing, timeout=READ_LIMIT_MS)
         replay = workbench.run_view.replay
         assert replay is not None
-        qtbot.waitUntil(lambda: "Measuring" in replay.live.displayed_text(), timeout=READ_LIMIT_MS)
-        assert "cnn10" in replay.live.name
+        qtbot.waitUntil(lambda: "Measuring" in displayed_text(replay.live), timeout=READ_LIMIT_MS)
+        assert "cnn10" in replay.live.name_label.text()
         QTest.keyClick(replay.live.stack, Qt.Key.Key_Escape)
         assert not workbench.replay.playing
         assert workbench.run_view.live.isVisible()
@@ -113,13 +120,13 @@ def test_who_only_looks_watches_a_run_of_a_gpu_from_its_warm_up_and_leaves_by_es
 def test_what_was_opened_before_the_machine_is_known_stays(
     qtbot: QtBot, database_path: Path, theme: Theme, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    is_opened, read_known = threading.Event(), first_start_controller.read_known
+    is_opened, read_facts = threading.Event(), first_start.read_facts
 
-    def read_late(database: Path) -> first_start_controller.Known:
+    def read_late() -> first_start.StartFacts:
         assert is_opened.wait(READ_LIMIT_MS / 1000)
-        return read_known(database)
+        return read_facts()
 
-    monkeypatch.setattr(first_start_controller, "read_known", read_late)
+    monkeypatch.setattr(first_start, "read_facts", read_late)
     with window_on(qtbot, database_path, theme, new_user=True) as workbench:
         replay = workbench.run_view.show_replay()
         is_opened.set()
@@ -129,10 +136,10 @@ def test_what_was_opened_before_the_machine_is_known_stays(
 
 
 def test_who_has_runs_is_not_asked(database_path: Path) -> None:
-    assert first_start_controller.read_known(database_path).is_new
+    assert first_start.is_unanswered(database_path)
     with Store.open(database_path) as store:
         keep(store)
-    assert not first_start_controller.read_known(database_path).is_new
+    assert not first_start.is_unanswered(database_path)
 
 
 class Install:
@@ -159,7 +166,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """No environment has TensorFlow until one is made."""
     made = Install()
     found = iter([None, None, None, "2.21.0"])
-    monkeypatch.setattr(first_start_controller, "installed_framework", lambda _: next(found))
+    monkeypatch.setattr(first_start, "installed_framework", lambda _: next(found))
     monkeypatch.setattr("app.environments.managed.manage_environments", made)
     yield made
     made.may_end.set()
@@ -173,7 +180,7 @@ def test_tensorflow_is_fetched_when_its_size_is_accepted(
         card, maker = view.cards[1], view.maker
 
         def says(text: str) -> None:
-            qtbot.waitUntil(lambda: text in f"{card.displayed_text()} {maker.text.text()}", timeout=READ_LIMIT_MS)
+            qtbot.waitUntil(lambda: text in f"{displayed_text(card)} {maker.text.text()}", timeout=READ_LIMIT_MS)
 
         def begin() -> None:
             qtbot.waitUntil(lambda: bool(card.action_buttons), timeout=READ_LIMIT_MS)
@@ -197,3 +204,26 @@ def test_tensorflow_is_fetched_when_its_size_is_accepted(
         click(maker.accept_button)
         says("TensorFlow 2.21.0 is installed.")
         assert [each.text() for each in card.action_buttons] == ["Start the &quick comparison"]
+
+
+def test_who_chooses_pytorch_and_has_none_gets_it_with_one_click(
+    qtbot: QtBot, database_path: Path, theme: Theme, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_wheels(monkeypatch, tmp_path)
+    folders = interpreter._package_folders
+    monkeypatch.setattr(interpreter, "_package_folders", lambda name: folders(name) if name else [])
+    monkeypatch.setattr(sys, "prefix", sys.base_prefix)
+    with window_on(qtbot, database_path, theme) as workbench:
+        form = workbench.run_view.form
+        form.workload_chosen.emit("lstm")
+        form.edited.emit("framework", ("pytorch",))
+        qtbot.waitUntil(lambda: "PyTorch is not installed" in visible_text(form), timeout=READ_LIMIT_MS)
+        assert not form.run_button.isEnabled()
+        assert form.cure_buttons[0].text() == "Get PyTorch …"
+        click(form.cure_buttons[0])
+        accept = form.environment_maker().accept_button
+        qtbot.waitUntil(accept.isVisible, timeout=READ_LIMIT_MS)
+        click(accept)
+        qtbot.waitUntil(form.run_button.isEnabled, timeout=RUN_LIMIT_MS)
+        assert "has the environment torch215" in visible_text(form)
+        assert not form.cure_buttons[0].isVisible()

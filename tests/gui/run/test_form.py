@@ -266,6 +266,18 @@ def test_many_values_are_counted_beside_the_first_chips(view: FormView, form: Va
     assert "and 76 more" in visible_text(view)
 
 
+def test_long_values_do_not_widen_the_form(view: FormView, form: VariantForm) -> None:
+    gpus = ["GPU-a8783007-632b-2333-dd2c-dba8d380e579", "GPU-5a72b055-0f05-7d32-2c91-52558e85877d"]
+    form.edit("devices", *gpus)
+    view.show_model(form.state())
+    row = view.row("devices")
+    assert len(row.chip_buttons) == 2
+    assert row.chip_buttons[0].accessibleName().endswith(gpus[0])
+    assert 0 < row.chips.minimumSizeHint().width() < control(view, "batch_size").width()
+    assert row.line is not None
+    assert row.line.cursorPosition() == 0, "it shows where its text begins"
+
+
 def test_a_refusal_stands_beside_a_run_button_that_cannot_be_pressed(view: FormView, form: VariantForm) -> None:
     show(view, form, GPU_INVENTORY.machine)
     assert view.run_button.isEnabled()
@@ -326,6 +338,25 @@ def test_one_button_runs_and_stops(view: FormView, form: VariantForm) -> None:
     assert view.run_button.text() == "&Run"
 
 
+def test_a_second_press_of_the_button_that_stops_queues_nothing(
+    qtbot: QtBot, view: FormView, form: VariantForm
+) -> None:
+    view.show_model(form.state(), busy=True)
+    view.run_button.setFocus()
+    qtbot.waitUntil(view.run_button.hasFocus)
+    view.show_model(form.state(), busy=True, stopping=True)
+    focus = view.window().focusWidget()
+    assert focus is view, "neither Add to queue nor the choice of the host"
+    with qtbot.assertNotEmitted(view.queue_button.clicked):
+        QTest.keyClick(focus, Qt.Key.Key_Space)
+    view.show_model(form.state())
+    assert view.run_button.hasFocus(), "it runs again with one key"
+    view.show_model(form.state(), busy=True)
+    view.queue_button.setFocus()
+    view.show_model(form.state())
+    assert view.run_button.hasFocus(), "Add to queue has gone"
+
+
 def test_while_something_goes_on_the_form_stays_usable_and_adds_to_the_queue(
     qtbot: QtBot, view: FormView, form: VariantForm
 ) -> None:
@@ -333,7 +364,7 @@ def test_while_something_goes_on_the_form_stays_usable_and_adds_to_the_queue(
     view.show_model(form.state(), busy=True)
     assert control(view, "layers").isEnabled()
     assert "This form is for the next run" in visible_text(view), "another variant may run"
-    with qtbot.waitSignal(view.queue_requested):
+    with qtbot.waitSignal(view.queue_button.clicked):
         QTest.mouseClick(view.queue_button, Qt.MouseButton.LeftButton)
     form.edit("units", 32, 64)
     view.show_model(form.state(), busy=True)
@@ -440,7 +471,7 @@ def test_the_answer_stands_above_the_run_button(qtbot: QtBot, workbench: Workben
     form = workbench.run_view.form
     choose(workbench, behaviour="out_of_memory", batch_size=8, fitting_batch_size=13)
     shown: list[str] = []
-    workbench.form.shown.connect(lambda _: shown.append(visible_text(form)))
+    workbench.form.updated.connect(lambda _: shown.append(visible_text(form)))
     with qtbot.waitSignal(workbench.run.ended, timeout=LIMIT_MS):
         form.largest_batch_requested.emit(64)
         assert form.run_button.text() == "&Stop"
@@ -481,8 +512,8 @@ def test_what_could_not_be_read_is_read_again_at_a_click(
     with monkeypatch.context() as locked:
         locked.setattr(Store, "open", _locked)
         workbench.actions.replay(7)
-        qtbot.waitUntil(lambda: "is locked" in visible_text(form), timeout=LIMIT_MS)
-    assert not form.retry_button.isHidden()
+        qtbot.waitUntil(lambda: not form.retry_button.isHidden(), timeout=LIMIT_MS)
+        assert "is locked" in visible_text(form)
     QTest.mouseClick(form.retry_button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: "no run 7" in visible_text(form), timeout=LIMIT_MS)
     assert form.retry_button.isHidden(), "a run that is gone stays so"

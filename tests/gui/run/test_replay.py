@@ -14,14 +14,14 @@ from pytestqt.qtbot import QtBot
 from app.gui.app import Workbench
 from app.gui.history.screen import HistoryView
 from app.gui.monitor.screen import MonitorView
-from app.gui.run.replay import ReplayView
-from app.gui.run.replay_controller import ReplayController
+from app.gui.run.replay import ReplayController, ReplayView
 from app.gui.run.screen import RunView
 from app.gui.theme import Theme
 from app.gui.window import HISTORY, MONITOR, RUN
 from app.records import Phase
 from app.storage.store import Store
 from app.telemetry.replay import run_recording
+from tests.gui.texts import displayed_text
 from tests.gui.windows import press
 from tests.unit.runs.test_recording_import import ENDED, EVENTS, STARTED, lines
 from tests.unit.telemetry.test_trace import INVENTORY, TELEMETRY, by_watch
@@ -53,13 +53,13 @@ def played(qtbot: QtBot, workbench: Workbench) -> ReplayView:
 
 def test_a_replay_is_marked_and_shows_the_cards_of_then(qtbot: QtBot, workbench: Workbench, played: ReplayView) -> None:
     assert played.isVisible()
-    assert played.chip.startswith("Replay of run 1 · 2× H200 · 2025-10-09")
+    assert played.chip.text().startswith("Replay of run 1 · 2× H200 · 2025-10-09")
     assert not workbench.run_view.form.isEnabled()
     assert workbench.window.focusWidget() is played.live.stack
-    chips = [label for label in workbench.window.findChildren(QLabel) if label.text() == played.chip]
+    chips = [label for label in workbench.window.findChildren(QLabel) if label.text() == played.chip.text()]
     assert [played.isAncestorOf(chip) for chip in chips] == [True], "said once, over the replay alone"
-    click(played.speed_button(16.0))
-    qtbot.waitUntil(lambda: "Completed" in played.live.displayed_text(), timeout=LIMIT_MS)
+    click(played.speed_buttons[16.0])
+    qtbot.waitUntil(lambda: "Completed" in displayed_text(played.live), timeout=LIMIT_MS)
     assert len(played.live.stack.panel("power_mw").points("GPU-1")[0]) == 120
     assert len(played.live.stack.panel("throughput").points("run")[0]) == 40
 
@@ -71,7 +71,7 @@ def test_a_key_and_a_button_jump_to_the_measured_part(played: ReplayView, by_key
         QTest.keyClick(played.live.stack, Qt.Key.Key_M)
     else:
         click(played.measured_button)
-    assert "Measuring" in played.live.displayed_text()
+    assert "Measuring" in displayed_text(played.live)
 
 
 def test_the_bar_breaks_its_line_where_the_window_is_narrow(
@@ -101,11 +101,13 @@ def test_a_trace_is_opened_from_the_monitor_and_played_without_a_run(
     played = workbench.run_view.replay
     assert isinstance(played, ReplayView)
     assert played.isVisible()
-    qtbot.waitUntil(lambda: played.chip.startswith("Replay of night.jsonl · 1× H200 · 2025-10-09"), timeout=LIMIT_MS)
-    click(played.speed_button(16.0))
+    qtbot.waitUntil(
+        lambda: played.chip.text().startswith("Replay of night.jsonl · 1× H200 · 2025-10-09"), timeout=LIMIT_MS
+    )
+    click(played.speed_buttons[16.0])
     qtbot.waitUntil(lambda: not played.pause_button.isEnabled(), timeout=LIMIT_MS)
-    assert "Recorded telemetry" in played.live.displayed_text()
-    assert "GPU 0 stopped answering" in played.live.displayed_text()
+    assert "Recorded telemetry" in displayed_text(played.live)
+    assert "GPU 0 stopped answering" in displayed_text(played.live)
     assert not played.measured_button.isVisible(), "there is no run in it"
     assert played.live.stack.panel("power_mw").points("GPU-a")[1][0] == 600.0
     assert not workbench.run_view.form.isEnabled()
@@ -146,7 +148,7 @@ def test_this_machine_never_has_the_cards_of_a_replay(qtbot: QtBot, workbench: W
     assert workbench.run_view.live.isVisible()
     assert workbench.run_view.form.isEnabled()
     assert not workbench.replay.playing
-    assert "H200" not in workbench.run_view.live.displayed_text()
+    assert "H200" not in displayed_text(workbench.run_view.live)
 
 
 def test_ctrl_r_starts_no_run_under_a_replay(workbench: Workbench, played: ReplayView) -> None:
@@ -184,12 +186,12 @@ def test_the_warm_up_is_played_four_times_as_fast_and_the_measured_part_as_it_wa
     controller.play(run_recording(replace(RUN_ON_GPUS, phases=phases)))
     replay = view.replay
     assert replay is not None
-    qtbot.waitUntil(lambda: "Warming up" in replay.live.displayed_text(), timeout=LIMIT_MS)
-    assert replay.speed_button(4.0).isChecked()
-    qtbot.waitUntil(lambda: "Measuring" in replay.live.displayed_text(), timeout=LIMIT_MS)
-    qtbot.waitUntil(replay.speed_button(1.0).isChecked, timeout=LIMIT_MS)
-    replay.restart_requested.emit()
-    assert replay.speed_button(1.0).isChecked(), "from the beginning as it was"
+    qtbot.waitUntil(lambda: "Warming up" in displayed_text(replay.live), timeout=LIMIT_MS)
+    assert replay.speed_buttons[4.0].isChecked()
+    qtbot.waitUntil(lambda: "Measuring" in displayed_text(replay.live), timeout=LIMIT_MS)
+    qtbot.waitUntil(replay.speed_buttons[1.0].isChecked, timeout=LIMIT_MS)
+    replay.restart_button.click()
+    assert replay.speed_buttons[1.0].isChecked(), "from the beginning as it was"
     controller.stop()
 
 
@@ -201,11 +203,11 @@ def test_pause_holds_and_restart_begins_again(qtbot: QtBot, theme: Theme) -> Non
     controller.play(run_recording(RUN_ON_GPUS), speed=1000.0)
     replay = view.replay
     assert replay is not None
-    qtbot.waitUntil(lambda: "Completed" in replay.live.displayed_text(), timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: "Completed" in displayed_text(replay.live), timeout=LIMIT_MS)
     assert not replay.pause_button.isEnabled()
-    click(replay.speed_button(1.0))
-    replay.restart_requested.emit()
-    assert "Completed" not in replay.live.displayed_text()
+    click(replay.speed_buttons[1.0])
+    replay.restart_button.click()
+    assert "Completed" not in displayed_text(replay.live)
     click(replay.pause_button)
     assert replay.pause_button.text() == "&Resume replay"
     controller.stop()

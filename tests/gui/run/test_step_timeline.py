@@ -11,6 +11,7 @@ from app.gui.run.evidence import EvidencePanel, StepCanvas, StepTimelineWidget
 from app.gui.theme import DARK, LIGHT, Theme, ink_on
 from app.viewmodels.history.evidence import stored_evidence_view
 from tests.fakes.runs import EVIDENCE
+from tests.gui.texts import displayed_text
 from tests.unit.viewmodels.stored import run_row, stored_run
 
 LEFT, NO_KEY = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
@@ -24,7 +25,7 @@ def panel(qtbot: QtBot, theme: Theme) -> EvidencePanel:
     made.show_view(stored_evidence_view(stored_run(run_row(3, gpus=1, found=EVIDENCE), evidence=EVIDENCE)))
     with qtbot.waitExposed(made):
         made.show()
-    made.displayed_text()
+    displayed_text(made)
     qtbot.waitUntil(timeline_of(made)[1].isVisible)
     return made
 
@@ -68,9 +69,9 @@ def test_the_mouse_zooms_pans_and_reads(panel: EvidencePanel, qtbot: QtBot) -> N
     QTest.mouseRelease(canvas, LEFT, NO_KEY, middle - QPoint(300, 0))
     assert canvas.range_us == pytest.approx((50, 250), abs=0.1), "to the end of the step, no further"
     assert canvas.selected == 0, "a drag selects nothing"
-    widget._whole.click()
+    widget._whole_step.click()
     assert canvas.range_us == (0.0, 250.0)
-    assert not widget._whole.isEnabled()
+    assert not widget._whole_step.isEnabled()
 
 
 def test_the_keyboard_reaches_every_kernel(panel: EvidencePanel) -> None:

@@ -44,8 +44,9 @@ def test_every_shortcut_of_every_screen_is_in_the_table(workbench: Workbench) ->
 
 
 def test_f1_and_the_question_mark_show_every_action_and_the_palette_the_buttons_in_sight_too(
-    workbench: Workbench,
+    qtbot: QtBot, workbench: Workbench
 ) -> None:
+    qtbot.waitUntil(workbench.run_view.gallery.plots_button.isVisible)
     palette = workbench.shell.palette
     for key in (Qt.Key.Key_F1, Qt.Key.Key_Question):
         QTest.keyClick(workbench.window, key)
@@ -161,7 +162,7 @@ def test_an_action_of_another_screen_is_done_there_by_its_keys(workbench: Workbe
         QTest.keyClicks(palette.line, words)
         QTest.keyClick(palette.line, Qt.Key.Key_Return)
         assert live.isVisible()
-        assert live.time_bar.chip == chip
+        assert live.time_bar.chip.text() == chip
     workbench.shell.open_palette()
     QTest.keyClicks(palette.line, "tags of the selected")
     QTest.keyClick(palette.line, Qt.Key.Key_Down)

@@ -1,16 +1,15 @@
 """Widgets in lines, pages of HTML, and what Qt must not keep."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from PySide6.QtCore import QEvent, QLocale, QSize, Qt
-from PySide6.QtGui import QIcon, QKeyEvent, QPixmap, QPixmapCache, QTextDocument
-from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QLayout, QPushButton, QVBoxLayout, QWidget, QWidgetItem
+from PySide6.QtCore import QSize
+from PySide6.QtGui import QIcon, QPixmap, QPixmapCache, QTextDocument
+from PySide6.QtWidgets import QLayout, QPushButton, QVBoxLayout, QWidget, QWidgetItem
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
-from app.gui.widgets.basic import DecimalBox, HtmlPage, IntegerBox, clear_layout
+from app.gui.widgets.basic import HtmlPage, clear_layout
 from app.gui.widgets.flow_layout import FlowLayout
 
 
@@ -54,50 +53,6 @@ def test_lines_are_found_once_for_a_width_and_anew_when_a_part_changes(qtbot: Qt
     qtbot.waitUntil(lambda: flow.heightForWidth(400) == buttons[1].height())
     flow.addWidget(QPushButton("four"))
     assert flow.heightForWidth(1) > flow.heightForWidth(1000)
-
-
-@pytest.fixture(params=["C", "de_DE", "fr_FR", "ar_EG", "fa_IR"])
-def locale(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The desktop's language."""
-    before = QLocale()
-    QLocale.setDefault(QLocale(request.param))
-    yield
-    QLocale.setDefault(before)
-
-
-def typed(qtbot: QtBot, box: IntegerBox | DecimalBox, text: str) -> float:
-    """What a field has after a text was typed over 7 and Return."""
-    qtbot.addWidget(box)
-    box.setRange(0, 2_000)
-    box.setSuffix(" s")
-    box.setValue(7)
-    assert box.text() in ("7 s", "7.00 s")
-    box.selectAll()
-    for sign in text:  # QTest types Latin letters alone
-        QApplication.sendEvent(box, QKeyEvent(QEvent.Type.KeyPress, 0, Qt.KeyboardModifier.NoModifier, sign))
-    QTest.keyClick(box, Qt.Key.Key_Return)
-    return box.value()
-
-
-@pytest.mark.parametrize(
-    ("text", "decimal", "whole"),
-    [
-        ("0.25", 0.25, 7),
-        ("1,5", 1.5, 7),
-        ("1.234,5", 1234.5, 7),
-        ("1,234", 7, 1234),
-        ("\u0661\u066b\u0665", 1.5, 7),
-        ("\u06f1\u06f6", 16, 16),
-        ("0.125", 7, 7),
-        ("25000", 7, 7),
-        ("1e2", 100, 100),
-        ("12k", 7, 7),
-    ],
-)
-def test_a_field_has_the_number_that_was_typed_or_keeps_its_own(
-    qtbot: QtBot, locale: None, text: str, decimal: float, whole: float
-) -> None:
-    assert (typed(qtbot, DecimalBox(), text), typed(qtbot, IntegerBox(), text)) == (decimal, whole)
 
 
 def test_a_page_keeps_its_place_and_one_document(qtbot: QtBot) -> None:

@@ -11,12 +11,26 @@ from PySide6.QtWidgets import QApplication
 
 from app.gui.history.table_model import HistoryDelegate, HistoryModel, chips_that_fit, elide_note
 from app.gui.theme import GRID
-from app.gui.widgets.text_widths import DerivedFace, Face, elide_name, tabular, two_lines
+from app.gui.widgets.text_widths import (
+    MORE_PX,
+    PAIR_GAP,
+    PLOT_PX,
+    SYMBOL_ONLY,
+    ColumnNeeds,
+    DerivedFace,
+    Face,
+    divide_width,
+    elide_name,
+    tabular,
+    two_lines,
+)
 from app.storage.store import Store
+from app.viewmodels.format.cells import Column, Shrink
 from app.viewmodels.history.search import from_word
-from app.viewmodels.history.table import ANNOTATIONS_COLUMN, EVIDENCE_COLUMN, OUTCOME_COLUMN, VARIANT_COLUMN
+from app.viewmodels.history.table import ANNOTATIONS_COLUMN, OUTCOME_COLUMN, VARIANT_COLUMN
 from tests.gui.history_page import TITLES, HistoryPage
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
+from workloads.protocol import OutcomeName
 
 NOTE = "The first night after the driver was updated; the fans were loud"
 
@@ -43,10 +57,13 @@ def test_of_a_variant_only_what_its_neighbours_share_is_left_out(
 ) -> None:
     with Store.open(database_path) as store:
         for number, layers in enumerate((1, 2, 3), 1):
-            stored = run_row(number, batch_size=640, layers=layers, bidirectional=layers > 1, input_size=48 * layers)
+            outcome: OutcomeName = "failed" if number == 1 else "completed"
+            stored = run_row(
+                number, outcome=outcome, batch_size=640, layers=layers, bidirectional=layers > 1, input_size=48 * layers
+            )
             keep(store, stored_run(stored, measured=False))
     page = history_on(database_path)
-    page.view.resize(700, 700)
+    page.view.resize(560, 700)
     page.refresh()
     table = page.view.table
     delegate, face = table.itemDelegate(), Face(table.font())
@@ -60,8 +77,7 @@ def test_of_a_variant_only_what_its_neighbours_share_is_left_out(
     assert "layers 3 · bidirectional · input size 144" in shown[0]
     assert "batch 640" not in shown[0]
     assert len(set(shown)) == 3
-    symbols = [page.model.headerData(n, Qt.Orientation.Horizontal) for n in (OUTCOME_COLUMN, EVIDENCE_COLUMN)]
-    assert symbols == ["", ""], "their words give way first"
+    assert page.model.headerData(OUTCOME_COLUMN, Qt.Orientation.Horizontal) == "", "its words give way first"
     page.view.resize(1800, 700)
     assert page.model.headerData(OUTCOME_COLUMN, Qt.Orientation.Horizontal) == "Outcome"
 
@@ -107,21 +123,19 @@ def long_name(history_on: Callable[[Path], HistoryPage], database_path: Path) ->
     return history_on(database_path)
 
 
-def test_in_a_narrow_table_figures_are_in_view_and_their_units_in_the_titles(long_name: HistoryPage) -> None:
-    table, column = long_name.view.table, TITLES.index("Throughput")
-    long_name.view.resize(1024, 700)
-    long_name.refresh()
-    assert table.columnViewportPosition(column) + table.columnWidth(column) <= table.viewport().width()
-    titles = [long_name.model.headerData(n, Qt.Orientation.Horizontal) for n in (column, TITLES.index("Energy"))]
-    assert titles == ["Examples/s", "mJ/example"]
-    assert long_name.column("Throughput") == ["1,000 sequences/s"] * 2, "also copied and read with their unit"
+def test_in_a_narrow_table_figures_are_in_view_without_their_curves(long_name: HistoryPage) -> None:
+    table, column = long_name.view.table, TITLES.index("Throughput, 1/s")
     long_name.view.resize(2400, 700)
-    assert long_name.model.headerData(column, Qt.Orientation.Horizontal) == "Throughput"
+    long_name.refresh()
+    wide = table.columnWidth(column)
+    long_name.view.resize(720, 700)
+    assert table.columnWidth(column) == wide - PLOT_PX["spark"] - PAIR_GAP
+    assert table.columnViewportPosition(column) + table.columnWidth(column) <= table.viewport().width()
 
 
 def test_one_very_long_name_takes_two_lines_and_no_room_from_other_columns(long_name: HistoryPage) -> None:
     table, face = long_name.view.table, Face(long_name.view.table.font())
-    long_name.view.resize(1280, 700)
+    long_name.view.resize(900, 700)
     long_name.refresh()
     name = long_name.column("Variant")[0]
     assert "memory growth off" in name
@@ -164,3 +178,41 @@ def test_a_font_is_made_once_for_all_cells_and_again_for_another_one(qapp: QAppl
     assert faces.of(plain) is first, "rows of both stand in one table"
     plain.setPixelSize(30)
     assert faces.of(plain).font == tabular(plain) != first.font
+
+
+SHRINKS: dict[str, Shrink] = {"name": "name", "words": "symbol", "figure": "plot", "fixed": "", "note": "text"}
+BARE_PX = 180 - PLOT_PX["spark"] - PAIR_GAP
+
+
+def widths(view: int, *, chosen: str = "") -> dict[str, int]:
+    """The widths of five columns that need 340, 120, 180, 100 and 160 pixels."""
+    needs = {
+        n: ColumnNeeds(
+            Column(title, "", shrink=shrink, least=60, most=160 if title == "note" else 0),
+            content,
+            title=70,
+            names=[(340, 200)] if shrink == "name" else (),
+            is_chosen=title == chosen,
+        )
+        for n, ((title, shrink), content) in enumerate(zip(SHRINKS.items(), (340, 120, 180, 100, 160), strict=True))
+    }
+    return dict(zip(SHRINKS, divide_width(needs, view).values(), strict=True))
+
+
+def test_columns_give_way_one_after_the_other_as_they_say_and_the_last_text_takes_the_rest() -> None:
+    whole = {"name": 320, "words": 120, "figure": 180, "fixed": 100, "note": 160}
+    assert widths(880 + 120) == {**whole, "name": 340, "note": 160 + 100}
+    assert widths(880) == whole
+    assert widths(879) == {**whole, "note": 159}, "it is cut and takes the rest"
+    assert widths(779)["words"] == 70, "only its symbol and its title are left"
+    assert widths(780)["words"] == 120
+    assert widths(729)["name"] < 320
+    assert widths(600)["figure"] == BARE_PX
+    name = 300 - MORE_PX - SYMBOL_ONLY
+    assert widths(300) == {"name": name, "words": SYMBOL_ONLY, "figure": BARE_PX, "fixed": 100, "note": 60}, (
+        "what does not fit begins where its sign does"
+    )
+
+
+def test_a_width_that_the_user_chose_stays_in_the_narrowest_view() -> None:
+    assert widths(300, chosen="figure")["figure"] == 180

@@ -115,11 +115,11 @@ def test_either_difference_may_be_too_large() -> None:
 def test_differences_in_words() -> None:
     assert describe_differences(judged(0.0, 2.14e-6)) == "loss equal, gradients within 2.1e-06 (dense/kernel)"
     rounded = describe_differences(judged(1e-6, 0.03)).replace("\xa0", " ")
-    assert rounded == "loss within 1.0e-06, gradients within 3.0 % (dense/kernel); rounding explains 1.0e-05 and 5.0 %"
+    assert rounded == "loss within 1.0e-06, gradients within 3.0 % (dense/kernel). Rounding explains 1.0e-05 and 5.0 %"
     excess = describe_excess(judged(0.0123, 0.25)).replace("\xa0", " ")
-    assert excess == "loss off by 1.2 % and gradients off by 25 % (dense/kernel); rounding explains 1.0e-05 and 5.0 %"
+    assert excess == "loss off by 1.2 % and gradients off by 25 % (dense/kernel). Rounding explains 1.0e-05 and 5.0 %"
     outputs = judge_check(replace(check(BASE, None, 0.5), tensor="outputs"), spec(mode="inference"))
-    assert describe_excess(outputs).replace("\xa0", " ") == "outputs off by 50 %; rounding explains 1.0e-04"
+    assert describe_excess(outputs).replace("\xa0", " ") == "outputs off by 50 %. Rounding explains 1.0e-04"
 
 
 KERAS, NHWC, OLDER = spec(implementation="keras"), spec(layout="NHWC"), spec(xla=True)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from app.analysis.largest_batch import BatchSearch, BatchTrial, SearchBounds, search_bounds, trial_spec
-from app.viewmodels.run.largest_batch import describe_largest_batch
+from app.viewmodels.run.form import describe_largest_batch
 from workloads.catalog import Gpu, Machine, UsageError, complete
 from workloads.protocol import RunSpec, Value
 

@@ -51,14 +51,15 @@ def test_the_verdict_comes_first_and_the_warnings_last(database: Path, capsys: p
     assert ["1.120×" in line for line in table] == [False, False, True]
     drifted = "its runs here ran 5.0\xa0% slower than older runs of the same variant in the same environment."
     drift = (
-        "a change in the machine between them would look like a difference between variants. "
+        "A change in the machine in between would look like a difference between variants. "
         "By the runs of each variant, a drift of up to 1.3\xa0% over that time cannot be ruled out."
     )
-    command = f"python -m app experiment --variants-of 4,7 --db {database}"
+    driver = "A difference in speed may come from that."
+    how = f"interleaved: `python -m app experiment --variants-of 4,7 --db {database}`"
     assert lines[7:] == [
-        "Warning: NVIDIA driver differs: 590 (run 9), else 580.",
-        f"Warning: The baseline has drifted: {drifted}",
-        f"Warning: All runs of NCHW were made after those of NHWC: {drift} Measure them interleaved: `{command}`",
+        f"Warning: NVIDIA driver differs: 590 (1 of 3 runs of NCHW), else 580. {driver}",
+        f"Warning: The baseline has drifted: {drifted} Do not compare with those.",
+        f"Warning: All runs of NCHW were made after those of the baseline. {drift} Measure them {how}",
     ]
 
 
@@ -115,7 +116,7 @@ def test_why_is_printed_below_and_is_in_the_document(database_path: Path, capsys
         keep(store, traced_run(1, 20.0, {POOL: 4.0, CONV: 15.0}, layout="NHWC"))
         keep(store, traced_run(2, 18.0, {POOL: 1.0, SLOW_GEMM: 2.0, CONV: 15.0}, layout="NCHW"))
     lines = printed(database_path, capsys, "1", "2", "--why").splitlines()
-    start = next(n for n, line in enumerate(lines) if line.startswith("NCHW took 2.00\xa0ms less per step than NHWC"))
+    start = next(n for n, line in enumerate(lines) if line.startswith("NCHW takes 2.00\xa0ms less per step than NHWC"))
     assert [re.sub(" +", " ", line.strip(" ")) for line in lines[start + 3 : start + 6]] == [
         "NHWC NCHW Change Of the step",
         "pooling 4.00\xa0ms 1.00\xa0ms −3.00\xa0ms −15.0\xa0%",
@@ -175,7 +176,7 @@ def test_the_reference_lstm_has_intervals_and_effects_that_numpy_finds_too(
     assert xla["ratio"] == pytest.approx(math.exp(np.mean(logs)))
     assert (len(logs), xla["ratio"]) == (8, pytest.approx(10.20, abs=0.01))
     out = printed(reference_database, capsys, "--tag", "reference", "--workload", "lstm")
-    assert "leads 17 comparable variants: 10.9× as fast as the baseline; 16 others may be as fast." in out
+    assert "leads 17 comparable variants: 10.9× as fast as Standard · TF32; not yet sure." in out
     (line,) = (line for line in out.splitlines() if line.startswith("Layers 1 → 4"))
     assert line.split()[4:5] == ["0.259×"]
     assert line.endswith("includes other work")

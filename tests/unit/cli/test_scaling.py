@@ -29,7 +29,7 @@ def test_it_says_how_well_and_why_not_better(database: Path, capsys: pytest.Capt
     words = capsys.readouterr().out.replace("\N{NO-BREAK SPACE}", " ")
     assert "1 to 2 GPUs, the same batch a GPU (weak scaling)" in words
     assert "Efficiency 79.2 % (no interval: each side needs 3 runs or more), " in words
-    assert "Most likely communication: 5.00 ms of the 5.50 ms that a step takes too long" in words
+    assert "Most likely communication: a step takes 5.50 ms too long, 5.00 ms of that" in words
     assert "Imbalance" in words
 
 
@@ -73,7 +73,7 @@ def test_show_has_a_row_for_each_device(database: Path, capsys: pytest.CaptureFi
 def test_wrong_use_is_said(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert scaling(database, "1") == 2
     assert scaling(database, "1", "2") == 1
-    assert "no two differ in their GPUs alone" in capsys.readouterr().err
+    assert "No two of these runs differ in their GPUs alone" in capsys.readouterr().err
     assert scaling(database, "1", "3", "--report", "x.pdf") == 2
     assert scaling(database, "1", "3", "--report", str(tmp_path / "nowhere" / "x.md")) == 1
     assert "cannot be written" in capsys.readouterr().err

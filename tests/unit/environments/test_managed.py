@@ -21,7 +21,15 @@ from app.environments.records import Action, Environment, EnvironmentOffer, Envi
 from app.environments.steps import CancelledError, InstallError
 from app.errors import UserError
 from tests.fakes.wheels import FRAMEWORK_VERSION, use_wheels
-from workloads.catalog import Machine, check, complete, environments_folder, find_python
+from workloads.catalog import (
+    FRAMEWORKS,
+    Machine,
+    check,
+    complete,
+    default_interpreter,
+    environments_folder,
+    find_python,
+)
 
 TF221 = EnvironmentRequest(name="tf221", cuda=False)
 ROOT = Path(__file__).parents[3]
@@ -70,7 +78,7 @@ def test_an_environment_is_offered_made_listed_and_removed() -> None:
     assert "tf221: 5 packages, of unknown size to download at most, for Python 3." in offer.sentence
     assert following.lines[-1].startswith("Trying it on this processor")
     assert list_environments() == [environment]
-    assert (environment.state, environment.framework) == ("complete", FRAMEWORK_VERSION)
+    assert (environment.state, environment.frameworks) == ("complete", {"tensorflow": FRAMEWORK_VERSION})
     assert environment.python == offer.python == ".".join(map(str, sys.version_info[:3]))
     assert find_python("tf221") == Path(environment.folder) / "bin" / "python"
     assert check(complete("lstm", {"interpreter": "tf221", "gpus": 0}, Machine()), Machine()) == ()
@@ -324,6 +332,32 @@ def test_a_host_without_the_wheel_of_uv_takes_its_own_or_is_told_how_to_get_it(
     program.parent.mkdir(parents=True)
     program.touch(0o755)
     assert known.find_uv() == str(program)
+
+
+def test_an_environment_of_pytorch_has_no_tensorflow_and_the_build_for_the_processor(
+    wheels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Following().make()
+    seen = wheels / "seen"
+    use_uv(wheels, monkeypatch, f'[ "$2" = compile ] && echo "$@" > {seen}')
+    environment = Following().make(EnvironmentRequest(name="torch215", cuda=False))
+    assert environment.frameworks == {"pytorch": "2.15.0"}
+    assert environment.packages[0] == "torch==2.15.*"
+    assert "--torch-backend cpu" in seen.read_text()
+    monkeypatch.setattr(sys, "prefix", sys.base_prefix)
+    defaults = [default_interpreter(framework) for framework in FRAMEWORKS.values()]
+    assert defaults == ["tf221", "torch215"], "runs that name no Python get one that has their framework"
+    spec = complete("lstm", {"framework": "pytorch", "interpreter": "tf221", "gpus": 0}, Machine())
+    assert ["PyTorch is not installed" in refusal.reason for refusal in check(spec, Machine())] == [True]
+
+
+def test_uv_chooses_pytorch_s_build_by_the_driver_unless_it_is_said() -> None:
+    torch = known.requirements_of("torch29", ())
+    assert known.torch_options(torch) == ("--torch-backend", "auto")
+    assert known.torch_options(torch, cuda=True) == ()
+    assert known.torch_options(("torchmetrics", "numpy")) == ()
+    assert known.choose_python(torch, minor=14) == str(Path(sys.executable).resolve())
+    assert known.choose_python(torch, minor=15) == ">=3.11,<3.15"
 
 
 def test_cuda_follows_the_driver_unless_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from app.hosts.book import (
     read_hosts,
     remove_host,
     split_hosts,
+    ssh_names,
 )
 from workloads.catalog import UsageError
 
@@ -33,7 +34,7 @@ def test_hosts_are_kept_in_a_file_that_only_the_user_reads(book: Path) -> None:
     add_host(HostEntry(name="box", address="docker://box"))
     assert [entry.name for entry in read_hosts()] == ["gpu1", "box"]
     assert find_host("gpu1") == GPU1
-    assert (GPU1.place.python, GPU1.place.interpreter) == ("python3.11", "tf221")
+    assert (GPU1.full_address.python, GPU1.full_address.interpreter) == ("python3.11", "tf221")
     assert book.stat().st_mode & 0o077 == 0
     assert remove_host("box").name == "box"
     assert [entry.interpreter for entry in read_hosts()] == ["tf221"]
@@ -47,7 +48,7 @@ def test_an_address_is_a_host_without_adding_it() -> None:
     assert find_host(word) == entry, "it stays allowed"
     with pytest.raises(UserError, match="nobody has allowed"):
         find_host("ssh://me@gpu1:22?python=./evil")
-    assert (entry.name, entry.place.port) == ("ssh://me@gpu1:22", 22)
+    assert (entry.name, entry.full_address.port) == ("ssh://me@gpu1:22", 22)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,23 @@ def test_an_address_is_a_host_without_adding_it() -> None:
 )
 def test_several_hosts_are_parted_by_commas_but_for_those_of_a_value(word: str, words: list[str]) -> None:
     assert split_hosts(word) == words
+
+
+def test_names_of_the_ssh_configuration_are_read_with_what_it_includes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In either way to write a keyword; patterns and options are no hosts, and what includes itself is read once."""
+    config = tmp_path / "config.ssh"
+    monkeypatch.setattr("app.hosts.book.SSH_CONFIG", config)
+    assert ssh_names() == ()
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "a.conf").write_text("Include config.ssh\nHost=inner gpu1\n")
+    (tmp_path / "parts" / "b").write_text("Host outer\n")
+    config.write_text(
+        'Host gpu1 "gpu2" # mine\n  HostName 10.0.0.1\nhost *.cluster !bad ?x -oProxyCommand\n'
+        f"Include parts/*.conf nothing {tmp_path}/parts/b\nMatch host other\nHost last\n"
+    )
+    assert ssh_names() == ("gpu1", "gpu2", "inner", "outer", "last")
 
 
 def test_an_unknown_host_names_the_one_that_is_meant() -> None:

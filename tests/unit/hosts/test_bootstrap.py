@@ -13,7 +13,7 @@ from app import units
 from app.errors import UserError
 from app.hosts import bootstrap
 from app.hosts.address import parse_address
-from app.hosts.bootstrap import Found, agent_name
+from app.hosts.bootstrap import HostFacts, agent_name
 from app.hosts.carriers import Carrier
 from app.hosts.channel import ProcessChannel
 
@@ -112,7 +112,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_what_goes_wrong_there_is_a_sentence(error: str, sentence: str) -> None:
-    found = Found(error=error, detail="failed to map segment", folder="/u/me/.cache")
+    found = HostFacts(error=error, detail="failed to map segment", folder="/u/me/.cache")
     assert bootstrap._sentence(found, "gpu1").startswith(sentence)
 
 
@@ -127,7 +127,7 @@ def test_libraries_that_are_missing_are_sent_from_here(cache: Mapping[str, str],
     """The host's Python is bare, and of the same kind as this one."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
     prepared, _, lines = prepare({**cache, "PYTHONPATH": ""}, python=str(tmp_path / "bare" / "bin" / "python"))
-    assert set(prepared.found.libraries.values()) == {""}
+    assert set(prepared.facts.libraries.values()) == {""}
     assert lines
     folder = tmp_path / "cache" / "variantscope" / "agents"
     assert {path.name for path in folder.glob("*/*")} >= {"msgspec", "psutil", "pynvml.py"}
@@ -142,7 +142,7 @@ def test_libraries_that_are_missing_are_sent_from_here(cache: Mapping[str, str],
     ],
 )
 def test_other_systems_get_wheels_of_their_own(tag: str, platform: str) -> None:
-    command = bootstrap._installer(Found(python="3.12.1", tag=tag))
+    command = bootstrap._installer(HostFacts(python="3.12.1", tag=tag))
     assert command[command.index("--python-version") + 1] == "3.12"
     assert command[command.index("--python-platform") + 1] == platform
 
@@ -150,6 +150,6 @@ def test_other_systems_get_wheels_of_their_own(tag: str, platform: str) -> None:
 def test_where_nothing_can_be_fetched_the_host_can_be_helped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(bootstrap, "_installer", lambda _: ["false"])
-    other = Found(python="3.12.1", executable="/usr/bin/python3.12", tag=".cpython-312-other-linux-gnu.so other")
+    other = HostFacts(python="3.12.1", executable="/usr/bin/python3.12", tag=".cpython-312-other-linux-gnu.so other")
     with pytest.raises(UserError, match=r"with /usr/bin/python3\.12 -m pip install --user msgspec=="):
         bootstrap._libraries_for(other, "gpu1", lambda _: None)

@@ -592,12 +592,12 @@ def test_a_sampler_may_say_so_much_and_no_more(
 ) -> None:
     now_s = [100.0]
     monkeypatch.setattr("app.hosts.connection.time", SimpleNamespace(monotonic=lambda: now_s[0]))
-    sampler = RemoteSampler(connection.link, (), 20.0)
+    sampler = RemoteSampler(connection.link, HELLO, 20.0)
     sample = Sample(t_ns=1, device="host")
     heard(agent, connection, sample, _MOST_READINGS_AT_ONCE)
     now_s[0] += 0.125
     heard(agent, connection, sample, _MOST_READINGS_PER_S // 8)
-    assert sampler._said.qsize() == _MOST_READINGS_AT_ONCE + _MOST_READINGS_PER_S // 8
+    assert sampler._reports.qsize() == _MOST_READINGS_AT_ONCE + _MOST_READINGS_PER_S // 8
     with pytest.raises(LinkLostError, match="readings a second, so the link was closed"):
         heard(agent, connection, sample, 1)
     assert agent.is_cut.wait(LIMIT_S)
@@ -621,7 +621,7 @@ def test_a_sampler_that_does_not_end_is_left(
     agent: Agent, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.hosts.connection._END_S", 0.0)
-    sampler = RemoteSampler(connection.link, (), 20.0)
+    sampler = RemoteSampler(connection.link, HELLO, 20.0)
     sampler.end()
     assert list(sampler.messages()) == []
     with pytest.raises(TelemetryError, match="did not end"):

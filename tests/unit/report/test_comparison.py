@@ -101,7 +101,7 @@ def test_the_fastest_has_the_sentence_and_all_have_a_row() -> None:
     nchw, xla = runs(4, 110.0, 111.0, 110.5, layout="NCHW"), runs(7, 200.0, 201.0, 202.0, layout="NHWC", xla=True)
     document = document_of([*BASE, *nchw, *xla], 1)
     assert document["verdict"]["decision"] == "several variants"
-    assert document["verdict"]["text"].startswith("NHWC · XLA on is the fastest of 3 variants: 2.01× as fast as the ")
+    assert document["verdict"]["text"].startswith("NHWC · XLA on is the fastest of 3 variants: 2.01× as fast as NHWC (")
     assert [row["decision"] for row in document["rows"]] == ["baseline", "faster", "faster"]
     assert [row["n"] for row in document["rows"]] == [3, 3, 3]
     assert [row["comparisons"] for row in document["rows"]] == [2, 2, 2]
@@ -143,7 +143,7 @@ def test_differences_of_the_machine_are_warned_of_and_unknown_ones_are_not() -> 
     assert document_of([first, second], 1)["warnings"] == [
         {
             "key": "driver",
-            "text": "NVIDIA driver differs: 570 (run 1), 580 (run 2).",
+            "text": "NVIDIA driver differs: 570 (run 1), 580 (run 2). A difference in speed may come from that.",
             "severity": "warning",
             "possible_pct": None,
             "interleave": [],
@@ -161,7 +161,7 @@ def labelled(run: int, found: Evidence | None, layout: str) -> StoredRun:
 def test_a_verdict_over_mislabelled_runs_says_so_first() -> None:
     document = document_of([labelled(1, AS_REQUESTED, "NCHW"), labelled(2, MISLABELLED, "NHWC")], 1)
     assert document["verdict"]["text"].startswith(
-        f"Run 2 did not run what was requested. {MISLABELLED.reason} "
+        f"The run of NHWC did not run what was requested. {MISLABELLED.reason} "
         "So this is about what ran, not what was requested. NHWC is "
     )
     (warning,) = document["warnings"]

@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,9 +15,9 @@ from app.events import Outcome, Summary
 from app.fields import Sample, SlowSample
 from app.report.trace import export_trace
 from app.samples import LogLine
-from app.storage.reference import reference_files
 from app.storage.store import Store
 from app.storage.transfer.progress import StoppedError, TransferProgress
+from tests.fakes.reference import copy_reference
 from tests.fakes.runs import GPU, HOST_DEVICE, UTC_NS, S, begin, keep
 from workloads.kernels import KernelClass
 from workloads.protocol import Block
@@ -223,9 +222,8 @@ def test_a_run_that_never_began_is_a_timeline_too(stored: Path, tmp_path: Path) 
 
 
 def test_runs_of_real_gpus_have_every_sample_in_their_file(tmp_path: Path) -> None:
-    (path,) = (file.path for file in reference_files() if file.path.name == "cnn.db")
     database = tmp_path / "h200.db"
-    shutil.copyfile(path, database)
+    copy_reference("cnn", database)
     with Store.open(database) as store:
         runs = [row.run for row in store.list_runs() if row.spec.variant["gpus"] == 2][:2]
         loaded = [store.load(run) for run in runs]

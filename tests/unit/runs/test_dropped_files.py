@@ -1,4 +1,4 @@
-"""What becomes of files that are dropped on the window, told from their first bytes."""
+"""What files are that are dropped on the window, told from their first bytes."""
 
 import contextlib
 import sqlite3
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.recording import head_line
-from app.runs.dropped_files import describe_files
+from app.runs.dropped_files import sort_files
 from app.storage.store import Store
 
 TRACE = '{"t_ns": 1, "utc": "2026-01-01T00:00:00Z", "device": "host"}\n'
@@ -31,17 +31,17 @@ def text(contents: str) -> Callable[[Path], object]:
 @pytest.mark.parametrize(
     ("name", "make", "kind", "words"),
     [
-        ("runs.vscope", database, "database", "Adds its runs to History"),
-        ("named-otherwise.json", database, "database", "Adds its runs to History"),
-        ("rescued.vscope", lambda path: path.write_bytes(head_line("1")), "database", "Adds its run to History"),
+        ("runs.vscope", database, "database", ""),
+        ("named-otherwise.json", database, "database", ""),
+        ("rescued.vscope", lambda path: path.write_bytes(head_line("1")), "database", ""),
         ("notes.db", foreign, None, "another program's database"),
-        ("night.vtrace", text(TRACE), "trace", "Replays its telemetry"),
-        ("night.txt", text(TRACE), "trace", "Replays its telemetry"),
-        ("model.py", text("x = 1"), "workload", "that reads its workloads, and chooses the first one"),
-        ("mine.toml", text(PRESET.replace("[cpu]", "[gpu]")), "preset", "Lists the experiment “mine”"),
+        ("night.vtrace", text(TRACE), "trace", ""),
+        ("night.txt", text(TRACE), "trace", ""),
+        ("model.py", text("x = 1"), "workload", ""),
+        ("mine.toml", text(PRESET.replace("[cpu]", "[gpu]")), "preset", ""),
         ("broken.toml", text("a ="), None, "is not a preset"),
         ("timeline.json", text('{"displayTimeUnit": "ms", "traceEvents": [{}]}'), None, "ui.perfetto.dev"),
-        ("runs.csv", text("run,workload\n"), None, "Export runs as a database"),
+        ("runs.csv", text("run,workload\n"), None, "export the runs as a recording"),
         ("letter.odt", text("PK"), None, "not a file of this program"),
         ("folder", Path.mkdir, None, "A folder cannot be taken"),
         ("gone.db", lambda _: None, None, "There is no such file"),
@@ -52,9 +52,10 @@ def test_a_file_is_known_by_what_is_in_it(
 ) -> None:
     database(database_path)
     make(tmp_path / name)
-    (found,) = describe_files([tmp_path / name], database_path, busy=False)
+    (found,) = sort_files([tmp_path / name], database_path, busy=False)
     assert found.kind == kind
-    assert words in found.text
+    assert words in found.refusal
+    assert bool(found.refusal) == (kind is None)
 
 
 def test_while_something_runs_only_what_disturbs_nothing_is_taken(tmp_path: Path, database_path: Path) -> None:
@@ -62,18 +63,17 @@ def test_while_something_runs_only_what_disturbs_nothing_is_taken(tmp_path: Path
     database(tmp_path / "runs.db")
     (tmp_path / "night.vtrace").write_text(TRACE)
     (tmp_path / "model.py").write_text("")
-    found = describe_files([tmp_path / n for n in ("runs.db", "night.vtrace", "model.py")], database_path, busy=True)
+    found = sort_files([tmp_path / n for n in ("runs.db", "night.vtrace", "model.py")], database_path, busy=True)
     assert [file.kind for file in found] == [None, None, "workload"]
-    assert found[2].text.startswith("Asks whether to run it when the current run has ended")
 
 
 def test_the_window_s_own_database_two_traces_and_too_many_files_are_refused(
     tmp_path: Path, database_path: Path
 ) -> None:
     database(database_path)
-    (own,) = describe_files([database_path], database_path, busy=False)
-    assert (own.kind, own.text) == (None, "This database is already open in this window.")
+    (own,) = sort_files([database_path], database_path, busy=False)
+    assert (own.kind, own.refusal) == (None, "This database is already open in this window.")
     (tmp_path / "night.vtrace").write_text(TRACE)
-    traces = describe_files([tmp_path / "night.vtrace"] * 2, database_path, busy=False)
+    traces = sort_files([tmp_path / "night.vtrace"] * 2, database_path, busy=False)
     assert {file.kind for file in traces} == {None}
-    assert "7 files are too many" in describe_files([database_path] * 7, database_path, busy=False)[0].text
+    assert "7 files are too many" in sort_files([database_path] * 7, database_path, busy=False)[0].refusal

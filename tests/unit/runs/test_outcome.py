@@ -16,6 +16,7 @@ from app.runs.outcome import (
 )
 from app.runs.pipes import fatal_message
 from app.samples import Device
+from workloads.catalog import PYTORCH
 from workloads.protocol import Finished, WorkerOutcome
 
 LOST = "NVIDIA H200 stopped answering (GPU is lost)."
@@ -144,3 +145,8 @@ def test_commands_in_a_reason_are_whole_and_say_the_host() -> None:
         with_commands(Outcome(name="refused", reason="`env add` makes one."), "gpu1").reason or ""
     )
     assert with_commands(Outcome(name="completed"), "gpu1") == Outcome(name="completed")
+
+
+def test_a_command_makes_an_environment_of_the_run_s_framework() -> None:
+    refused = Outcome(name="refused", reason="`env add` makes one.")
+    assert " env add torch215`" in (with_commands(refused, "", PYTORCH).reason or "")

@@ -1,6 +1,9 @@
 """What is recorded of a run: its own devices, energy at the edges of phases, and who else used its GPUs."""
 
+import os
 import queue
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -52,6 +55,22 @@ def test_only_processes_beside_the_worker_are_told(lists: list[Processes], words
     for each in lists:
         processes.add(each)
     assert processes.description == words
+
+
+def test_a_rank_that_the_worker_started_is_none_of_the_others() -> None:
+    """The worker leads a session of its own, and what it starts is in it; this process is in another."""
+    starts_rank = "import subprocess; rank = subprocess.Popen(['cat']); print(rank.pid, flush=True); rank.wait()"
+    with subprocess.Popen(
+        [sys.executable, "-c", starts_rank], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        rank_pid = int(worker.stdout.readline())
+        processes = OtherProcesses(worker.pid)
+        processes.add(listed(rank_pid, device="GPU-b"))
+        processes.add(listed(rank_pid, os.getpid(), device="GPU-b"))
+        worker.stdin.close()
+    assert processes.description == f"p{os.getpid()} ({os.getpid()})"
 
 
 def test_a_card_lost_before_the_recorder_listens_is_told_once() -> None:

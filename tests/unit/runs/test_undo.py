@@ -1,5 +1,6 @@
 """Undoing what is no single edit: an import, the reference runs, a preset in the list, a cancelled experiment."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -72,9 +73,12 @@ def test_reference_runs_come_back_with_what_the_user_wrote_on_them(
 ) -> None:
     with Store.open(file) as store:
         store.library.add_tag([1, 2], TAG)
-    monkeypatch.setattr(reference, "FOLDER", file.parent)
-    monkeypatch.setattr(reference.add_reference, "__defaults__", (NO_PROGRESS, file.parent))
-    monkeypatch.setattr(reference.reference_runs, "__defaults__", (file.parent,))
+    folder = file.parent / "packed"
+    folder.mkdir()
+    (folder / "runs.db.gz").write_bytes(gzip.compress(file.read_bytes()))
+    monkeypatch.setattr(reference, "FOLDER", folder)
+    monkeypatch.setattr(reference.add_reference, "__defaults__", (NO_PROGRESS, folder))
+    monkeypatch.setattr(reference.reference_runs, "__defaults__", (folder,))
     nothing = ReferenceRuns.of(database_path)
     runs = add_reference(database_path)
     with Store.open(database_path) as store:

@@ -350,6 +350,28 @@ def test_a_page_pasted_into_the_search_is_told_plainly(many: Store) -> None:
         many.library.find(RunQuery(text=f"{as_many} more"))
 
 
+@pytest.mark.parametrize("text", ["", "lstm", "outcome:completed", "host:gpu1 layout"])
+def test_what_runs_agree_in_is_what_a_plain_look_at_their_rows_says(many: Store, text: str) -> None:
+    query = RunQuery(text=text)
+    found = many.library.search(query)
+    common, rows = many.library.common_values(query, found), many.library.run_rows(found.runs)
+    values: dict[str, set[str | None]] = {
+        "workload": {row.spec.workload for row in rows},
+        "outcome": {row.outcome.name if row.outcome else "running" for row in rows},
+        "host": {row.host for row in rows},
+        "evidence": {row.evidence_state for row in rows},
+    }
+    assert common.agreed & values.keys() == {order for order, each in values.items() if len(each) == 1 < len(rows)}
+    for workload, largest in common.largest.items():
+        of_workload = [row.summary for row in rows if row.spec.workload == workload]
+        assert largest["throughput"] == max((each.throughput or 0.0 for each in of_workload), default=0.0) or None
+
+
+def test_one_run_agrees_with_no_other(many: Store) -> None:
+    query = RunQuery(text="#1")
+    assert many.library.common_values(query, replace(many.library.search(query), runs=[1])).agreed == frozenset()
+
+
 def test_rows_come_in_the_order_asked_for(many: Store) -> None:
     assert [row.run for row in many.library.run_rows([7, 3, 99, 5])] == [7, 3, 5]
     assert {row.run: row for row in many.list_runs()} == {

@@ -108,10 +108,10 @@ def test_a_line_that_is_still_being_written_does_not_count(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("lines", "sentence"),
     [
-        ([], "a.jsonl holds no telemetry; `python -m app watch --json` writes a trace."),
-        ([sample(5), "hello"], "Line 2 of a.jsonl is not what `watch --json` writes (Expected `object`, got `str`)."),
-        ([{"power": 3}], "Line 1 of a.jsonl is not what `watch --json` writes (Object missing required field `t_ns`)."),
-        ([sample(5, power_mw="much")], "Line 1 of a.jsonl is not what `watch --json` writes (Expected `int | null`"),
+        ([], "a.jsonl holds no telemetry, so there is nothing to replay."),
+        ([sample(5), "hello"], "Line 2 of a.jsonl is no event of a trace (Expected `object`, got `str`)."),
+        ([{"power": 3}], "Line 1 of a.jsonl is no event of a trace (Object missing required field `t_ns`)."),
+        ([sample(5, power_mw="much")], "Line 1 of a.jsonl is no event of a trace (Expected `int | null`"),
         ([sample(5), sample(4)], "Line 2 of a.jsonl goes back in time: a trace holds one recording."),
     ],
 )
@@ -123,13 +123,13 @@ def test_a_file_that_is_no_trace_is_one_sentence(tmp_path: Path, lines: list[obj
 
 def test_brackets_without_end_are_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "deep.jsonl").write_text(f'{{"t_ns": 1, "x": {"[" * 100_000}{"]" * 100_000}}}\n')
-    with pytest.raises(UserError, match=r"^Line 1 of deep.jsonl is not what `watch --json` writes"):
+    with pytest.raises(UserError, match=r"^Line 1 of deep.jsonl is no event of a trace"):
         read_trace(tmp_path / "deep.jsonl")
 
 
 def test_a_file_of_bytes_or_none_at_all_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\x00")
-    with pytest.raises(UserError, match=r"^Line 1 of picture.png is not what `watch --json` writes"):
+    with pytest.raises(UserError, match=r"^Line 1 of picture.png is no event of a trace"):
         read_trace(tmp_path / "picture.png")
     with pytest.raises(
         UserError,

@@ -1,5 +1,6 @@
 """TensorFlow in this process, once, with two logical CPU devices so that two replicas can train."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -27,10 +28,11 @@ def tensorflow_on_cpu() -> Iterator[None]:
     os.environ.pop("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
-    from workloads.tensorflow import synthetic
+    from workloads.tensorflow import steps
 
+    gc.freeze()  # a collection while a graph is traced would go through all of TensorFlow
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(synthetic, "_MAX_BATCHES", 4)  # 64 take a quarter of the time of a test of a few steps
+        patch.setattr(steps, "_MAX_BATCHES", 4)  # 64 take a quarter of the time of a test of a few steps
         yield
 
 

@@ -9,7 +9,7 @@ import pytest
 from workloads.build import approve
 from workloads.errors import RefusedError, TrainingError, outcome_of
 from workloads.protocol import Finished, RunSpec, Source, Variant, decode_message, encode
-from workloads.tensorflow.backend import TensorflowBackend
+from workloads.tensorflow.backend import TensorflowBackend, _import_libraries
 from workloads.tensorflow.environment import environment_info
 
 VARIANT: Variant = {"batch_size": 512}
@@ -17,7 +17,7 @@ VARIANT: Variant = {"batch_size": 512}
 
 def ending_of(error: Exception, peak_bytes: int | None = None) -> Finished:
     """The end of a run that TensorFlow computed."""
-    return outcome_of(error, VARIANT, peak_bytes, known=TensorflowBackend().explain_error(error))
+    return outcome_of(error, VARIANT, peak_bytes, cause=TensorflowBackend().explain_error(error))
 
 
 def test_tensorflows_own_out_of_memory_names_batch_and_peak() -> None:
@@ -112,6 +112,7 @@ def test_without_tensorflow_a_run_is_refused_with_what_to_install(monkeypatch: p
     for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
         monkeypatch.setenv(name, "before")
     monkeypatch.setitem(sys.modules, "tensorflow", None)
+    _import_libraries.cache_clear()
     with pytest.raises(RefusedError, match="pip install 'tensorflow"):
         TensorflowBackend().import_framework(())
 
@@ -129,7 +130,7 @@ def test_the_environment_shows_tensorflow_the_leased_gpus_only(monkeypatch: pyte
 def test_facts_keep_tensorflows_flags_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "1")
     monkeypatch.setenv("TF_VAR_password", "secret")
-    facts = environment_info()
+    facts = environment_info(os.environ)
     assert facts["env TF_ENABLE_ONEDNN_OPTS"] == "1"
     assert "secret" not in facts.values()
     assert {"python", "tensorflow", "keras", "numpy"} <= set(facts)

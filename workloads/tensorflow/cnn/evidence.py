@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from workloads.cnn import flatten, net_of
-from workloads.tensorflow.evidence.aspects import Aspect, Observation
+from workloads.evidence import Aspect
+from workloads.tensorflow.evidence.aspects import Observation
 from workloads.tensorflow.evidence.graph import Op, layers_of
 
 _MAX_LAYERS_SHOWN = 4
@@ -14,8 +15,8 @@ def image_layout(observation: Observation) -> Aspect:
     """Return the layout of every convolution, batch norm and pooling; in XLA's program that of the convolutions."""
     requested = str(observation.variant["layout"])
     ops = _xla_convolutions(observation) or [op for op in observation.graph if op.is_spatial and not op.compiled]
-    found = Counter(op.layout for op in ops)
-    if not found:
+    layouts = Counter(op.layout for op in ops)
+    if not layouts:
         return Aspect(name="layout", requested=requested, reason=observation.no_product_reason)
     other = [op for op in ops if op.layout != requested]
     differs = (
@@ -24,7 +25,7 @@ def image_layout(observation: Observation) -> Aspect:
     return Aspect(
         name="layout",
         requested=requested,
-        actual=" and ".join(sorted(found)),
+        actual=" and ".join(sorted(layouts)),
         reason=differs,
         note=_transposes_note(observation),
     )
@@ -42,8 +43,8 @@ def _mismatch_message(observation: Observation, other: Sequence[Op], total: int)
 def _layer_names(observation: Observation, ops: Iterable[Op]) -> str:
     """Return the layers that operations belong to, in the network's order and in brackets; "" if none is known."""
     names = layers_of(ops, [layer.name for layer in flatten(net_of(observation.spec.workload, observation.variant))])
-    shown = ", ".join(names[:_MAX_LAYERS_SHOWN]) + (" …" if len(names) > _MAX_LAYERS_SHOWN else "")
-    return f" ({shown})" if names else ""
+    listed = ", ".join(names[:_MAX_LAYERS_SHOWN]) + (" …" if len(names) > _MAX_LAYERS_SHOWN else "")
+    return f" ({listed})" if names else ""
 
 
 def _mismatch_cause(observation: Observation, other: Sequence[Op]) -> str:

@@ -45,12 +45,12 @@ def keras_layer(spec: cnn.Layer, initial: Sequence[tf.Tensor], layout: str) -> L
 
     The initial weights are in the order of `cnn.weight_shapes`; the layout is NCHW or NHWC.
     """
-    made = create_keras_layer(spec, layout)
+    layer = create_keras_layer(spec, layout)
     if isinstance(spec, cnn.Conv | cnn.Norm | cnn.Dense):
-        made.build(_input_shape(spec, layout))
-    for variable, value in zip(made.trainable_variables, initial, strict=True):
+        layer.build(_input_shape(spec, layout))
+    for variable, value in zip(layer.trainable_variables, initial, strict=True):
         variable.assign(value)
-    return _KerasLayer(made)
+    return _KerasLayer(layer)
 
 
 def create_keras_layer(spec: cnn.Layer, layout: str) -> keras.Layer:
@@ -88,19 +88,19 @@ def _input_shape(spec: cnn.Conv | cnn.Norm | cnn.Dense, layout: str) -> list[int
 
 
 class _KerasLayer:
-    def __init__(self, made: keras.Layer) -> None:
-        self._made = made
+    def __init__(self, layer: keras.Layer) -> None:
+        self._layer = layer
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        return [variable.value for variable in self._made.trainable_variables]
+        return [variable.value for variable in self._layer.trainable_variables]
 
     @property
     def statistics(self) -> Sequence[tf.Variable]:
-        return [variable.value for variable in self._made.non_trainable_variables]
+        return [variable.value for variable in self._layer.non_trainable_variables]
 
     def __call__(self, images: tf.Tensor, training: bool, /) -> tf.Tensor:
-        return self._made(images, training=training)
+        return self._layer(images, training=training)
 
 
 _EPSILON = 1e-3

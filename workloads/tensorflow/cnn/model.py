@@ -3,44 +3,20 @@
 Convolution kernels are [height, width, in, out] in both layouts.
 """
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from workloads import cnn
-from workloads.cifar10 import training_images
-from workloads.cnn import Conv, Dense, Layer, Net, Norm, Pool, Relu, Sum, flatten, net_of, weight_shapes
+from workloads.cnn import Conv, Layer, Net, Norm, Pool, Relu, Sum, net_of, weight_shapes
+from workloads.image_training import learning_rate
 from workloads.protocol import Variant
+from workloads.seeding import image_weights, synthetic_images
 from workloads.tensorflow.cnn import layers
 from workloads.tensorflow.cnn.layers import MakeLayer
-from workloads.tensorflow.optimizers import Momentum, Schedule
+from workloads.tensorflow.optimizers import Momentum
 from workloads.tensorflow.recipe import Recipe, compile_function
-from workloads.tensorflow.synthetic import synthetic_images
-from workloads.training import planned_steps
-
-
-def initial_weights(net: Net, seed: int) -> Iterator[tuple[Layer, list[tf.Tensor]]]:
-    """Yield each layer with the values of its weights, in the order of `cnn.weight_shapes`.
-
-    Kernels are those of He et al. 2015: normal with variance 2 / fan_in; scales are 1, offsets and biases 0.
-    """
-    kernels = 0
-    for layer in flatten(net):
-        values = [tf.zeros(shape) for shape in weight_shapes(layer)]
-        if isinstance(layer, Conv | Dense):
-            values[0] = _random_kernel(seed, kernels, values[0].shape)
-            kernels += 1
-        if isinstance(layer, Norm):
-            values[0] = tf.ones_like(values[0])
-        yield layer, values
-
-
-def _random_kernel(seed: int, number: int, shape: tf.TensorShape) -> tf.Tensor:
-    """Return a normal kernel; `number` distinguishes the kernels of one seed."""
-    return tf.random.stateless_normal(shape, [seed, number]) * math.sqrt(2.0 / math.prod(shape[:-1]))
-
 
 _LAYER_FACTORIES: dict[tuple[str, bool], MakeLayer] = {
     ("native", False): layers.native_layer,
@@ -57,7 +33,7 @@ class Cnn:
     def __init__(self, net: Net, make_layer: MakeLayer, layout: str, seed: int) -> None:
         self._net = net
         self.weight_names: Sequence[str] = cnn.weight_names(net)
-        self.layers = {spec.name: make_layer(spec, initial, layout) for spec, initial in initial_weights(net, seed)}
+        self.layers = {spec.name: make_layer(spec, initial, layout) for spec, initial in image_weights(net, seed)}
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
@@ -102,19 +78,12 @@ def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
         seed, layout = int(variant["seed"]), str(variant["layout"])
         return Recipe(
             model=lambda: build_cnn(workload, variant),
-            optimizer=lambda weights: Momentum(weights, _learning_rate(variant), float(variant["weight_decay"])),
+            optimizer=lambda weights: Momentum(weights, learning_rate(variant), float(variant["weight_decay"])),
             elementwise=True,
             batch=lambda index: synthetic_images(seed, index, int(variant["batch_size"]), layout),
         )
 
     return recipe
-
-
-def _learning_rate(variant: Variant) -> float | Schedule:
-    peak, steps = float(variant["learning_rate"]), planned_steps(variant, training_images(variant))
-    if (kind := variant["schedule"]) == "constant":
-        return peak
-    return Schedule(kind=cast(Literal["cosine", "one_cycle"], kind), peak=peak, steps=steps)
 
 
 def trainable_layouts() -> dict[str, tuple[str, ...]]:
@@ -135,17 +104,17 @@ _EACH_OPERATION: tuple[Layer, ...] = (
 
 
 def _trains(dtype: tf.DType, layout: str) -> bool:
-    made = [
+    built = [
         layers.native_layer(layer, [tf.ones(shape) for shape in weight_shapes(layer)], layout)
         for layer in _EACH_OPERATION
     ]
-    weights = [weight for layer in made for weight in layer.weights]
+    weights = [weight for layer in built for weight in layer.weights]
     images = tf.ones([2, 4, 8, 8] if layout == "NCHW" else [2, 8, 8, 4], dtype)
 
     def gradients() -> Any:
         outputs = images
         with tf.GradientTape() as tape:
-            for layer in made:
+            for layer in built:
                 outputs = layer(outputs, True)
             loss = tf.reduce_sum(tf.cast(outputs, tf.float32))
         return tape.gradient(loss, weights)

@@ -5,35 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from workloads.catalog import is_custom
-from workloads.kernels import makes_products
-from workloads.protocol import CHOICE, Kernel, RunSpec, Variant
+from workloads.custom.evidence import NOT_INSPECTED, Findings
+from workloads.evidence import Aspect, exchange_note, share_note, tensor_core_share
+from workloads.protocol import RunSpec, Variant
 from workloads.tensorflow.evidence.graph import Op, main_products
-from workloads.tensorflow.evidence.xplane import Trace
+from workloads.tensorflow.evidence.xplane import XlaTrace
 from workloads.training import Layer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
-    """What a custom workload's task told after its measured part.
-
-    Attributes:
-        eager_steps: Steps that Python made, operation by operation.
-        losses: Those of the first step and of some of the last.
-        weights: The names of the trained weights.
-        unchanged: Those that are as they were before the first step.
-        without_gradient: Those on which the loss does not depend.
-        distinct: Examples of a batch, different ones of them, and different outputs; else why that is not known.
-    """
-
-    eager_steps: int = 0
-    losses: tuple[float, ...] = ()
-    weights: tuple[str, ...] = ()
-    unchanged: tuple[str, ...] = ()
-    without_gradient: tuple[str, ...] = ()
-    distinct: tuple[int, int, int] | str = ""
-
-
-NOT_INSPECTED = "The run ended before its weights and outputs were looked at."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +24,7 @@ class Observation:
     spec: RunSpec
     layers: tuple[Layer, ...] = ()
     graph: tuple[Op, ...] = ()
-    trace: Trace = field(default_factory=Trace)
+    trace: XlaTrace = field(default_factory=XlaTrace)
     memory_limits_bytes: tuple[int, ...] = ()
     findings: Findings | str = NOT_INSPECTED
 
@@ -103,28 +80,6 @@ class Observation:
         return tuple(op for op in ops if op.is_product) if is_custom(self.spec.workload) else main_products(ops)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aspect:
-    """One property of a run as requested and as it ran.
-
-    Attributes:
-        actual: The observed value; None if it could not be seen.
-        reason: One sentence if it could not be seen, is not as requested, or was chosen by the framework.
-        note: What else is worth knowing.
-    """
-
-    name: str
-    requested: str
-    actual: str | None = None
-    reason: str | None = None
-    note: str | None = None
-
-    @property
-    def matches(self) -> bool | None:
-        """Return whether it ran as requested; None if it could not be seen."""
-        return None if self.actual is None else self.requested in (self.actual, CHOICE)
-
-
 _TENSOR_CORE_THRESHOLD = 0.01
 """The least share of the products' time on tensor cores with which these count as used."""
 
@@ -145,7 +100,7 @@ def precision(observation: Observation) -> Aspect:
         return _other_precision(requested, named)
     if reason := unseen or observation.python_reason:
         return Aspect(name="precision", requested=requested, reason=reason)
-    return Aspect(name="precision", requested=requested, actual=requested, note=_share_note(tensor_share))
+    return Aspect(name="precision", requested=requested, actual=requested, note=share_note(tensor_share))
 
 
 def _unseen_precision(observation: Observation, shares: Mapping[str, float], float32: str | None) -> str | None:
@@ -187,20 +142,6 @@ def _float32_or_tf32(observation: Observation, share: float | None) -> str | Non
     if share is None:
         return {True: "float32", False: "tf32"}.get(exact.pop()) if len(exact) == 1 else None  # type: ignore[arg-type]
     return "tf32" if share >= _TENSOR_CORE_THRESHOLD else "float32"
-
-
-def tensor_core_share(kernels: Sequence[Kernel]) -> float | None:
-    """Return the share of the products' time on tensor cores; None if kernel names say it for less than half of it."""
-    products = [kernel for kernel in kernels if makes_products(kernel.name)]
-    known = [kernel for kernel in products if kernel.tensor_cores is not None]
-    known_ns = sum(kernel.time_ns for kernel in known)
-    if not known_ns or 2 * known_ns < sum(kernel.time_ns for kernel in products):
-        return None
-    return sum(kernel.time_ns for kernel in known if kernel.tensor_cores) / known_ns
-
-
-def _share_note(share: float | None) -> str | None:
-    return None if share is None else f"{100 * share:.0f} % of the time in products was on tensor cores."
 
 
 def xla(observation: Observation) -> Aspect:
@@ -255,9 +196,8 @@ def all_reduce(observation: Observation) -> Aspect:
         unknown = "How gradients were exchanged is not known: TensorFlow's graph does not say, and no trace shows it."
         return Aspect(name="all_reduce", requested=requested, reason=unknown)
     differs = None if actual == requested else f"Gradients were exchanged by {_METHODS[actual]}."
-    return Aspect(
-        name="all_reduce", requested=requested, actual=actual, reason=differs, note=_kernels_note(observation)
-    )
+    note = exchange_note(observation.trace)
+    return Aspect(name="all_reduce", requested=requested, actual=actual, reason=differs, note=note)
 
 
 _METHODS = {
@@ -280,13 +220,3 @@ def _actual_method(observation: Observation) -> str | None:
     if not any(op.kind == "communication" for op in observation.graph):
         return "none"
     return "ring" if observation.trace.kernels else None
-
-
-def _kernels_note(observation: Observation) -> str | None:
-    """Return a note on how many exchanges there are per step and device."""
-    trace = observation.trace
-    count = sum(kernel.count for kernel in trace.kernels if kernel.kind == "communication")
-    if not (count and trace.devices):
-        return None
-    each = count / trace.steps / trace.devices
-    return f"Kernels or copies that exchange gradients: {each:.4g} per step on each device."

@@ -1,55 +1,35 @@
 """Collect a run's evidence: the graph of its first step, and a trace of a few more after its measured part."""
 
-import sys
-import threading
 import time
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
 
 import tensorflow as tf
 
 from workloads.catalog import is_custom
+from workloads.custom.evidence import Inspector
+from workloads.evidence import Aspect, run_guarded, summarise, trace_steps
 from workloads.protocol import Evidence, RunSpec
 from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.tensorflow.cnn import evidence
 from workloads.tensorflow.cnn.evidence import image_layout
 from workloads.tensorflow.evidence import aspects, graph, xplane
-from workloads.tensorflow.evidence.aspects import NOT_INSPECTED, Aspect, Findings, Observation
+from workloads.tensorflow.evidence.aspects import Observation
 from workloads.tensorflow.evidence.custom import custom_layout, layer_notes, step_aspects
 from workloads.tensorflow.evidence.graph import Op
-from workloads.tensorflow.evidence.timeline import step_timeline
-from workloads.tensorflow.evidence.xplane import Trace
+from workloads.tensorflow.evidence.xplane import XlaTrace
 from workloads.tensorflow.recurrent.evidence import recurrent_implementation
 from workloads.tensorflow.runtime import gpu_limits_bytes
-from workloads.training import Inspection, Task
-
-Result = TypeVar("Result")
-Failure = TypeVar("Failure")
-_MAX_STEPS = 10
-_BUDGET_S = 1.0
-_BUDGET_EVENTS = 200_000
-_TIMEOUT_S = 120.0
+from workloads.training import Task
 
 
-def trace_steps(task: Task, *, gpu: bool) -> Trace:
-    """Trace as many steps as fit into about a second and 200,000 events, at least one.
-
-    The first trace of a process is of one step: it starts the profiler and shows how many fit. If only one does, it is
-    the result; if several do and none can be told from the next one, its step is the one that is shown.
-    """
-    first, step_s = _profile_steps(task, 1, gpu=gpu)
-    steps = int(min(_MAX_STEPS, _BUDGET_S / step_s, _BUDGET_EVENTS / max(1, first.events)))
-    if steps <= 1:
-        return first
-    trace, _ = _profile_steps(task, steps, gpu=gpu)
-    return replace(trace, step=trace.step or first.step)
+def trace_task(task: Task, *, gpu: bool) -> XlaTrace:
+    """Trace a few steps of a task under TensorFlow's profiler."""
+    return trace_steps(lambda steps: _profile_steps(task, steps, gpu=gpu))
 
 
-def _profile_steps(task: Task, steps: int, *, gpu: bool) -> tuple[Trace, float]:
+def _profile_steps(task: Task, steps: int, *, gpu: bool) -> tuple[XlaTrace, float]:
     """Return the trace of some steps, and the seconds that one of them took under the profiler."""
     with TemporaryDirectory(prefix="variantscope-") as folder:
         begin_ns = time.monotonic_ns()
@@ -73,35 +53,9 @@ def _monotonic_clock(begin_ns: int, end_ns: int) -> Callable[[int], int]:
     return lambda utc_ns: min(max(utc_ns - behind_ns, begin_ns), end_ns)
 
 
-def run_guarded(
-    work: Callable[[], Result], failed: Callable[[str], Failure], timeout_s: float = _TIMEOUT_S
-) -> Result | Failure:
-    """Return what the work does, or what `failed` makes of how it went wrong; the traceback goes to the log.
-
-    In a thread, since a profiler that hangs cannot be interrupted: the thread is left behind.
-    """
-    done: list[Result | Failure] = []
-
-    def run() -> None:
-        try:
-            done.append(work())
-        except Exception as error:  # noqa: BLE001 - whatever goes wrong in a profiler must not cost the run
-            traceback.print_exc(file=sys.stderr)
-            done.append(failed(f"could not be used: {_first_line(error)}."))
-
-    thread = threading.Thread(target=run, name="evidence", daemon=True)
-    thread.start()
-    thread.join(timeout_s)
-    return done[0] if done else failed(f"did not answer within {timeout_s:.0f} s.")
-
-
-def empty_trace(how: str) -> Trace:
+def empty_trace(how: str) -> XlaTrace:
     """Return the trace of a profiler that went wrong."""
-    return Trace(notes=(f"The profiler {how}",))
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    return XlaTrace(notes=(f"The profiler {how}",))
 
 
 _CNN_ASPECTS = (evidence.cnn_implementation, image_layout)
@@ -129,26 +83,8 @@ def _aspects(observation: Observation) -> Iterator[Aspect]:
 
 
 def evidence_of(observation: Observation) -> Evidence:
-    """Return the evidence; `match` is false if one aspect differs, else None if one is not known."""
-    found = list(_aspects(observation))
-    matches = {aspect.matches for aspect in found}
-    match = False if False in matches else None if None in matches else True
-    trace = observation.trace
-    return Evidence(
-        requested={aspect.name: aspect.requested for aspect in found},
-        actual={aspect.name: aspect.actual for aspect in found if aspect.actual is not None},
-        unverified={aspect.name: aspect.reason or "" for aspect in found if aspect.actual is None},
-        match=match,
-        reason=" ".join(dict.fromkeys(one.reason for one in found if one.reason and one.matches is match)) or None,
-        sources=tuple(_sources(observation)),
-        notes=(*(aspect.note for aspect in found if aspect.note), *_notes(observation)),
-        steps=trace.steps,
-        span_ns=trace.span_ns,
-        busy_ns=trace.busy_ns,
-        kernels=trace.kernels,
-        devices=trace.times,
-        timeline=step_timeline(trace.step, trace.kernels),
-    )
+    """Return the evidence of a run."""
+    return summarise(_aspects(observation), observation.trace, tuple(_sources(observation)), tuple(_notes(observation)))
 
 
 def _sources(observation: Observation) -> Iterator[str]:
@@ -184,51 +120,28 @@ class EvidenceCollector:
         self._spec = spec
         self._task = task
         self._graph: tuple[Op, ...] | None = None
-        self._trace = Trace()
-        self._inspection = task.inspection
-        self._checksums: Sequence[tuple[str, int]] = ()
-        self._losses: tuple[float, ...] = ()
-        self._findings: Findings | str = NOT_INSPECTED
+        self._trace = XlaTrace()
+        self._inspector = Inspector(task)
 
     def start(self) -> None:
         """Start watching, before the first step."""
-        if self._inspection and self._task.trains:
-            self._checksums = self._inspection.checksums()
+        self._inspector.start()
         graph.start_collecting()
 
     def first_step_done(self) -> None:
         """Record the graph of the first step, and the loss of a custom workload."""
         self._graph = graph.collected_ops()
-        self._record_loss()
+        self._inspector.record_loss()
 
     def trace(self) -> None:
         """Run a few more steps under the profiler."""
-        self._record_loss()
+        self._inspector.record_loss()
         on_gpu = int(self._spec.variant["gpus"]) > 0
-        self._trace = run_guarded(lambda: trace_steps(self._task, gpu=on_gpu), empty_trace)
+        self._trace = run_guarded(lambda: trace_task(self._task, gpu=on_gpu), empty_trace)
 
     def inspect(self) -> None:
         """Compare a custom workload's weights and losses with those of its first step, and its outputs."""
-        if inspection := self._inspection:
-            self._findings = run_guarded(
-                lambda: self._inspect(inspection), lambda how: f"The check of weights and outputs {how}"
-            )
-
-    def _inspect(self, inspection: Inspection) -> Findings:
-        self._record_loss()
-        now = inspection.checksums() if self._task.trains else ()
-        return Findings(
-            eager_steps=inspection.eager_steps(),
-            losses=self._losses,
-            weights=tuple(name for name, _ in now),
-            unchanged=tuple(name for (name, old), (_, new) in zip(self._checksums, now, strict=True) if old == new),
-            without_gradient=tuple(inspection.without_gradient()),
-            distinct=run_guarded(inspection.count_distinct, lambda how: f"The check of outputs {how}"),
-        )
-
-    def _record_loss(self) -> None:
-        if self._inspection:
-            self._losses += (self._inspection.loss(),)
+        self._inspector.inspect()
 
     def evidence(self) -> Evidence | None:
         """Return what is known so far, or None before the first step was made."""
@@ -242,6 +155,6 @@ class EvidenceCollector:
                 graph=self._graph,
                 trace=self._trace,
                 memory_limits_bytes=tuple(limits),
-                findings=self._findings,
+                findings=self._inspector.findings,
             )
         )

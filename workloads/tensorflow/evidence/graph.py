@@ -102,10 +102,10 @@ def layers_of(ops: Iterable[Op], names: Iterable[str]) -> list[str]:
 
 def ops_by_device(ops: Iterable[Op]) -> dict[str, tuple[Op, ...]]:
     """Return operations by the device that computed them."""
-    found: dict[str, list[Op]] = {}
+    ops_by_name: dict[str, list[Op]] = {}
     for op in ops:
-        found.setdefault(op.device, []).append(op)
-    return {device: tuple(group) for device, group in found.items()}
+        ops_by_name.setdefault(op.device, []).append(op)
+    return {device: tuple(group) for device, group in ops_by_name.items()}
 
 
 _TYPES = {types_pb2.DT_FLOAT: "float32", types_pb2.DT_HALF: "float16", types_pb2.DT_BFLOAT16: "bfloat16"}

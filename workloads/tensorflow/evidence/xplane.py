@@ -13,10 +13,10 @@ from tensorflow.compiler.xla import xla_data_pb2
 from tensorflow.compiler.xla.service import hlo_pb2
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from workloads.kernels import classify, makes_products, on_tensor_cores
-from workloads.protocol import MOST_KERNELS, DeviceTime, Kernel, plain
+from workloads.kernels import makes_products
+from workloads.protocol import plain
 from workloads.tensorflow.evidence.graph import Op, plain_type
-from workloads.tensorflow.evidence.timeline import Event, Line, TracedStep, cut_step, time_ps
+from workloads.trace import Event, Line, Trace, TracedStep, device_time, rank_kernels, traced_step
 
 _DTYPES = {
     xla_data_pb2.F32: "float32",
@@ -106,44 +106,19 @@ _NUMBER = re.compile(r"\.\d+$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
-    """What ran in some steps under the profiler: on GPUs kernels and copies, on the CPU TensorFlow's operations.
+class XlaTrace(Trace):
+    """A trace with what it tells of XLA's programs.
 
     Attributes:
-        kernels: By name, over all devices, the one that took longest first.
-        events: How many kernels or operations ran in all.
-        programs: The products of XLA's programs.
+        programs: Their products.
         op_times_ns: The time of products by the operation or instruction that started them, over all devices.
-        step: One of the steps; None if the trace does not tell where it begins and ends.
-        notes: What could not be seen.
     """
 
-    steps: int = 0
-    kernels: tuple[Kernel, ...] = ()
-    times: tuple[DeviceTime, ...] = ()
-    events: int = 0
     programs: tuple[Op, ...] = ()
     op_times_ns: Mapping[str, int] = field(default_factory=dict)
-    step: TracedStep | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def devices(self) -> int:
-        """Return how many devices something ran on."""
-        return len(self.times)
-
-    @property
-    def span_ns(self) -> int:
-        """Return the time from the first kernel's start to the last one's end, summed over the devices."""
-        return sum(one.span_ns for one in self.times)
-
-    @property
-    def busy_ns(self) -> int:
-        """Return the part of it in which a kernel ran (on the CPU also the executor), summed over the devices."""
-        return sum(one.busy_ns for one in self.times)
 
 
-def read(data: bytes, steps: int, *, gpu: bool, to_monotonic: Callable[[int], int] = lambda utc_ns: utc_ns) -> Trace:
+def read(data: bytes, steps: int, *, gpu: bool, to_monotonic: Callable[[int], int] = lambda utc_ns: utc_ns) -> XlaTrace:
     """Return the trace of some steps on the GPUs, or on the CPU, in the bytes of an `.xplane.pb`.
 
     `to_monotonic` converts nanoseconds since 1970, the profile's clock, to those of the monotonic clock.
@@ -152,15 +127,18 @@ def read(data: bytes, steps: int, *, gpu: bool, to_monotonic: Callable[[int], in
     plane_pattern, launches = (_GPU_PLANE, _launches(space)) if gpu else (_HOST_PLANE, {})
     devices: dict[str, list[Event]] = {}
     for plane in space.planes:
-        if (found := plane_pattern.fullmatch(plane.name)) and (
-            events := list(_gpu_events(plane, found[1], launches) if gpu else _cpu_events(plane, found[1]))
+        if (match := plane_pattern.fullmatch(plane.name)) and (
+            events := list(_gpu_events(plane, match[1], launches) if gpu else _cpu_events(plane, match[1]))
         ):
-            devices[found[1]] = events
+            devices[match[1]] = events
     kernels = [event for events in devices.values() for event in events if event.name != _EXECUTOR]
-    return Trace(
+    return XlaTrace(
         steps=steps,
-        kernels=_kernels(kernels),
-        times=tuple(_device_time(device, events) for device, events in sorted(devices.items(), key=_device_order)),
+        kernels=rank_kernels(kernels),
+        times=tuple(
+            device_time(device, events, sum(event.name != _EXECUTOR for event in events))
+            for device, events in sorted(devices.items(), key=_device_order)
+        ),
         events=len(kernels),
         programs=tuple(op for program in _programs(space) for op in program_ops(program)),
         op_times_ns=_op_times_ns(kernels),
@@ -174,13 +152,8 @@ def read(data: bytes, steps: int, *, gpu: bool, to_monotonic: Callable[[int], in
 
 
 def _step(space: Any, events: Sequence[Event], steps: int, to_monotonic: Callable[[int], int]) -> TracedStep | None:
-    ends = cut_step(events, steps)
-    if ends is None:
-        return None
-    start_ps, end_ps = ends
-    found = sorted((event for event in events if start_ps <= event.start_ps < end_ps), key=lambda event: event.start_ps)
-    start_utc_ns = _plane_stats(space, _TASK_PLANE).get("profile_start_time", 0) + start_ps // 1000
-    return TracedStep(start_ns=to_monotonic(start_utc_ns), start_ps=start_ps, end_ps=end_ps, events=tuple(found))
+    begin_utc_ns = _plane_stats(space, _TASK_PLANE).get("profile_start_time", 0)
+    return traced_step(events, steps, lambda start_ps: to_monotonic(begin_utc_ns + start_ps // 1000))
 
 
 def _plane_stats(space: Any, name: str) -> dict[str, int]:
@@ -215,47 +188,6 @@ def _device_order(item: tuple[str, Sequence[Event]]) -> tuple[int, str]:
     return len(item[0]), item[0]
 
 
-def _device_time(device: str, events: Sequence[Event]) -> DeviceTime:
-    communication_names = {name for name in {event.name for event in events} if classify(name) == "communication"}
-    communication = [event for event in events if event.name in communication_names]
-    host_wait_ns, kernel_wait_ns = _waits_ns(events)
-    return DeviceTime(
-        device=device,
-        span_ns=_span_ps(events) // 1000,
-        busy_ns=_busy_ps(events) // 1000,
-        compute_ns=_busy_ps(event for event in events if event.name not in communication_names) // 1000,
-        communication_ns=_busy_ps(communication) // 1000,
-        kernels=sum(event.name != _EXECUTOR for event in events),
-        host_wait_ns=host_wait_ns,
-        kernel_wait_ns=kernel_wait_ns,
-    )
-
-
-_KERNEL_WAIT_PS = 5_000_000
-"""A shorter gap before a kernel that was launched in time is one between two kernels: on an H200 99 % of those between
-kernels of a full queue are, 1 to 3 µs most of them (`step_kernels` of the reference runs of `cnn10`)."""
-
-
-def _waits_ns(events: Iterable[Event]) -> tuple[int, int] | tuple[None, None]:
-    """Return for how long a GPU without a kernel waited for the host, and for how long between kernels.
-
-    A gap has the cause of the kernel that ends it: Holistic Trace Analysis, "Idle Time Breakdown", there by stream.
-    """
-    ordered = sorted(events, key=lambda event: event.start_ps)
-    if all(event.launch_ps is None for event in ordered):
-        return None, None
-    host = kernel = 0
-    reached = ordered[0].start_ps
-    for event in ordered:
-        if event.launch_ps is not None and (gap := event.start_ps - reached) > 0:
-            if event.launch_ps > reached:
-                host += gap
-            elif gap < _KERNEL_WAIT_PS:
-                kernel += gap
-        reached = max(reached, event.end_ps)
-    return host // 1000, kernel // 1000
-
-
 _LAUNCH_PLANE = "/host:"
 """CUPTI's calls are in a plane of their own, `/host:CUPTI`, or among TensorFlow's own events in `/host:CPU`."""
 _CORRELATION = "correlation_id"
@@ -264,7 +196,7 @@ _CORRELATION = "correlation_id"
 
 def _launches(space: Any) -> dict[int, int]:
     """Return when each call of CUDA began, in picoseconds, by its correlation id."""
-    found: dict[int, int] = {}
+    launches: dict[int, int] = {}
     for plane in space.planes:
         number = _stat_numbers(plane).get(_CORRELATION)
         if number is None or not plane.name.startswith(_LAUNCH_PLANE):
@@ -274,8 +206,8 @@ def _launches(space: Any) -> dict[int, int]:
                 for stat in event.stats:
                     if stat.metadata_id == number:
                         start_ps = line.timestamp_ns * 1000 + event.offset_ps
-                        found[_whole(stat)] = min(start_ps, found.get(_whole(stat), start_ps))
-    return found
+                        launches[_whole(stat)] = min(start_ps, launches.get(_whole(stat), start_ps))
+    return launches
 
 
 def _gpu_events(plane: Any, device: str, launches: Mapping[int, int]) -> Iterator[Event]:
@@ -287,13 +219,13 @@ def _gpu_events(plane: Any, device: str, launches: Mapping[int, int]) -> Iterato
     correlation = numbers.get(_CORRELATION)
 
     def identify(name: str, event: Any) -> _Identified:
-        found = {stat.metadata_id: stat for stat in event.stats}
-        launch_ps = launches.get(_whole(found[correlation])) if correlation in found else None
-        launch = found.get(details)
+        stats = {stat.metadata_id: stat for stat in event.stats}
+        launch_ps = launches.get(_whole(stats[correlation])) if correlation in stats else None
+        launch = stats.get(details)
         occupancy_pct = _occupancy_pct(launch.str_value or names[launch.ref_value], resident) if launch else None
         if not makes_products(name):
             return name, "", occupancy_pct, launch_ps
-        stat = next((found[number] for number in sources if number in found), None)
+        stat = next((stats[number] for number in sources if number in stats), None)
         return name, _stat_text(plane, stat).partition(":")[0] if stat else "", occupancy_pct, launch_ps
 
     for line in plane.lines:
@@ -324,10 +256,10 @@ def _occupancy_pct(details: str, resident: int) -> float | None:
     `details` are the kernel's launch, as in the profile. `resident` is how many threads the GPU can hold; 0 if not
     known.
     """
-    found = _KERNEL_DETAILS.search(details)
-    if found is None or not (theoretical_pct := float(found[7])):
+    match = _KERNEL_DETAILS.search(details)
+    if match is None or not (theoretical_pct := float(match[7])):
         return None
-    threads = math.prod(int(number) for number in found.groups()[:6])
+    threads = math.prod(int(number) for number in match.groups()[:6])
     return min(theoretical_pct, 100 * threads / resident if resident else 100.0)
 
 
@@ -354,8 +286,8 @@ def _events(plane: Any, line: Any, device: str, identify: Callable[[str, Any], _
     """Yield a line's events that `identify` knows by their own name and themselves."""
     base_ps, source = line.timestamp_ns * 1000, Line(device, line.name, line.id)
     for event in line.events:
-        if (found := identify(plane.event_metadata[event.metadata_id].name, event)) is not None:
-            name, *others = found
+        if (kernel := identify(plane.event_metadata[event.metadata_id].name, event)) is not None:
+            name, *others = kernel
             start_ps = base_ps + event.offset_ps
             yield Event(name, start_ps, start_ps + event.duration_ps, source, *others)
 
@@ -366,47 +298,6 @@ def _innermost_events(events: Iterable[Event]) -> Iterator[Event]:
     for event, following in itertools.zip_longest(ordered, ordered[1:]):
         if following is None or following.start_ps >= event.end_ps:
             yield event
-
-
-def _kernels(events: Iterable[Event]) -> tuple[Kernel, ...]:
-    """Return the kernels by name, the one that took longest first; at most as many as a message takes."""
-    by_name: dict[str, list[Event]] = {}
-    for event in events:
-        by_name.setdefault(event.name, []).append(event)
-    ranked = sorted(((time_ps(found), name) for name, found in by_name.items()), key=lambda each: each[0], reverse=True)
-    return tuple(
-        Kernel(
-            name=name,
-            kind=classify(name),
-            count=len(by_name[name]),
-            time_ns=total_ps // 1000,
-            tensor_cores=on_tensor_cores(name),
-            occupancy_pct=_mean_occupancy_pct(by_name[name]),
-        )
-        for total_ps, name in ranked[:MOST_KERNELS]
-    )
-
-
-def _mean_occupancy_pct(events: Iterable[Event]) -> float | None:
-    """Return the mean by time; None where none is known."""
-    known = [event for event in events if event.occupancy_pct is not None]
-    total_ps = time_ps(known)
-    weighted = sum((event.end_ps - event.start_ps) * (event.occupancy_pct or 0.0) for event in known)
-    return weighted / total_ps if total_ps else None
-
-
-def _span_ps(events: Iterable[Event]) -> int:
-    starts, ends = zip(*((event.start_ps, event.end_ps) for event in events), strict=True)
-    return int(max(ends) - min(starts))
-
-
-def _busy_ps(events: Iterable[Event]) -> int:
-    """Return the length of the union of the events' intervals."""
-    busy = reached = 0
-    for event in sorted(events, key=lambda event: event.start_ps):
-        busy += max(0, event.end_ps - max(event.start_ps, reached))
-        reached = max(reached, event.end_ps)
-    return busy
 
 
 def _programs(space: Any) -> Iterator[Any]:

@@ -3,17 +3,22 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from workloads.evidence import Aspect
 from workloads.protocol import CHOICE, RunSpec, Variant
 from workloads.recurrent import OpPattern
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
-from workloads.tensorflow.evidence.aspects import Aspect, Observation
+from workloads.tensorflow.evidence.aspects import Observation
 from workloads.tensorflow.evidence.graph import CLUSTER, Op, main_products, ops_by_device
 
 
 def expected_patterns(spec: RunSpec) -> dict[str, OpPattern]:
     """Return the pattern of every implementation in a variant's sizes, the most common name first."""
     config, layer = config_of(spec.workload, spec.variant), RECURRENT_LAYERS[spec.workload]
-    return {each.name: each.pattern(config) for each in layer.implementations if each.pattern is not None}
+    return {
+        implementation.name: implementation.pattern(config)
+        for implementation in layer.implementations
+        if implementation.pattern is not None
+    }
 
 
 def observed_pattern(ops: Sequence[Op], *, fully_compiled: bool = False) -> OpPattern:
@@ -44,11 +49,11 @@ def _iteration_pattern(ops: Sequence[Op]) -> OpPattern:
 
 def matching_implementations(pattern: OpPattern, spec: RunSpec) -> tuple[str, ...]:
     """Return the implementations that look like this in the variant's sizes."""
-    known = expected_patterns(spec)
+    expected = expected_patterns(spec)
     if pattern.fully_compiled:
         looped = bool(pattern.loops) and not pattern.cudnn and not pattern.blocks
-        return tuple(name for name, known_pattern in known.items() if known_pattern.loops and looped)
-    return tuple(name for name, known_form in known.items() if known_form == pattern)
+        return tuple(name for name, known_pattern in expected.items() if known_pattern.loops and looped)
+    return tuple(name for name, known_form in expected.items() if known_form == pattern)
 
 
 def recurrent_implementation(observation: Observation) -> Aspect:
@@ -58,26 +63,30 @@ def recurrent_implementation(observation: Observation) -> Aspect:
     """
     requested = str(observation.variant["implementation"])
     groups = ops_by_device(observation.programs if observation.fully_compiled else observation.graph).values()
-    found = {observed_pattern(ops, fully_compiled=observation.fully_compiled) for ops in groups if main_products(ops)}
-    if not found:
+    patterns = {
+        observed_pattern(ops, fully_compiled=observation.fully_compiled) for ops in groups if main_products(ops)
+    }
+    if not patterns:
         return Aspect(name="implementation", requested=requested, reason=observation.no_product_reason)
-    if blank := next((pattern for pattern in found if not pattern.is_distinctive), None):
+    if blank := next((pattern for pattern in patterns if not pattern.is_distinctive), None):
         return Aspect(name="implementation", requested=requested, reason=_blank_reason(blank))
-    names = matching_implementations(next(iter(found)), observation.spec) if len(found) == 1 else ()
-    shown = ", on another device ".join(sorted(map(str, found)))
+    names = matching_implementations(next(iter(patterns)), observation.spec) if len(patterns) == 1 else ()
+    actual_patterns = ", on another device ".join(sorted(map(str, patterns)))
     if requested == CHOICE:
         chosen = next(
             (name for name in RECURRENT_LAYERS[observation.spec.workload].find(requested).choices if name in names),
             None,
         )
         reason = fallback_reason(observation.variant) if chosen != "cudnn" else None
-        return Aspect(name="implementation", requested=requested, actual=chosen or shown, reason=reason)
+        return Aspect(name="implementation", requested=requested, actual=chosen or actual_patterns, reason=reason)
     if requested in names:
         reason = _ambiguity_reason(names, fully_compiled=observation.fully_compiled)
         actual = None if reason else requested
         return Aspect(name="implementation", requested=requested, actual=actual, reason=reason)
-    differs = f"What ran is not {requested}: it has {shown}."
-    return Aspect(name="implementation", requested=requested, actual=names[0] if names else shown, reason=differs)
+    differs = f"What ran is not {requested}: it has {actual_patterns}."
+    return Aspect(
+        name="implementation", requested=requested, actual=names[0] if names else actual_patterns, reason=differs
+    )
 
 
 def _blank_reason(pattern: OpPattern) -> str:
@@ -105,5 +114,5 @@ _FALLBACK_REASONS: tuple[tuple[Callable[[Variant], bool], str], ...] = (
 
 def fallback_reason(variant: Variant) -> str:
     """Return why Keras, left to decide, did not use cuDNN."""
-    known = next((reason for applies, reason in _FALLBACK_REASONS if applies(variant)), "it did not say why")
-    return f"Keras was left to decide and did not use cuDNN: {known}."
+    why = next((reason for applies, reason in _FALLBACK_REASONS if applies(variant)), "it did not say why")
+    return f"Keras was left to decide and did not use cuDNN: {why}."

@@ -9,11 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-import keras
-import numpy as np
 import tensorflow as tf
 
-from workloads.recurrent import RecurrentConfig, weight_shapes
+from workloads.recurrent import RecurrentConfig
 from workloads.tensorflow.recipe import compile_function
 
 
@@ -23,30 +21,6 @@ class Weights(NamedTuple):
     kernel: tf.Tensor
     recurrent: tf.Tensor
     bias: tf.Tensor
-
-
-def initial_weights(config: RecurrentConfig) -> list[tf.Tensor]:
-    """Return all weights of a model at its start, as Keras does: Glorot uniform, orthogonal, and each gate's bias.
-
-    They depend on the seed and the sizes alone: made on the CPU, they are the same for every implementation and device.
-    """
-    named = weight_shapes(config)
-    seeds = np.random.SeedSequence(config.seed).generate_state(len(named))
-    with tf.device("CPU:0"):
-        return [
-            _initial_weight(config, name, shape, int(seed))
-            for (name, shape), seed in zip(named.items(), seeds, strict=True)
-        ]
-
-
-def _initial_weight(config: RecurrentConfig, name: str, shape: tuple[int, ...], seed: int) -> tf.Tensor:
-    if name == "head/bias":
-        return tf.zeros(shape)
-    if name.endswith("bias"):
-        return tf.broadcast_to(tf.repeat(config.gate_biases, config.units), shape)
-    recurrent = name.endswith("recurrent_kernel")
-    make = keras.initializers.Orthogonal if recurrent else keras.initializers.GlorotUniform
-    return make(seed=seed)(shape, dtype="float32")
 
 
 def group_by_layer(flat: Sequence[tf.Tensor], config: RecurrentConfig) -> list[list[Weights]]:
@@ -163,7 +137,7 @@ def run_loop(
         The state after all steps, and every step's output in the order of time if `sequence` is set, else None.
     """
     steps = tf.nest.flatten(inputs)[0].shape[0]
-    arrays = tf.nest.map_structure(lambda whole: tf.TensorArray(whole.dtype, steps).unstack(whole), inputs)
+    arrays = tf.nest.map_structure(lambda tensor: tf.TensorArray(tensor.dtype, steps).unstack(tensor), inputs)
     shape = output(state).shape
     outputs = (tf.TensorArray(state[0].dtype, steps, element_shape=shape),) if sequence else ()
     first, direction = (steps - 1, -1) if backwards else (0, 1)
@@ -193,7 +167,7 @@ def _slices(inputs: Any, times: range) -> list[Any]:
     """
     if not times:
         return []
-    parts = [tf.unstack(whole[min(times) : max(times) + 1])[:: times.step] for whole in tf.nest.flatten(inputs)]
+    parts = [tf.unstack(tensor[min(times) : max(times) + 1])[:: times.step] for tensor in tf.nest.flatten(inputs)]
     return [tf.nest.pack_sequence_as(inputs, slices) for slices in zip(*parts, strict=True)]
 
 
@@ -261,12 +235,12 @@ class LoopStack(BaseStack):
         if valid is not None:
             valid = tf.expand_dims(tf.transpose(valid), features_axis)
         for depth, layer in enumerate(layers):
-            wanted = self._config.all_outputs or depth < len(layers) - 1
+            needs_all = self._config.all_outputs or depth < len(layers) - 1
             ends = [
-                self._direction(weights, sequence, valid, backwards=bool(number), sequence=wanted, training=training)
+                self._direction(weights, sequence, valid, backwards=bool(number), sequence=needs_all, training=training)
                 for number, weights in enumerate(layer)
             ]
-            if wanted:
+            if needs_all:
                 sequence = tf.concat([outputs for _, outputs in ends], features_axis)
         if self._config.all_outputs:
             return tf.transpose(sequence, [2, 0, 1] if self._transposed else [1, 0, 2])

@@ -10,6 +10,7 @@ import tensorflow as tf
 from workloads.protocol import Variant
 from workloads.recurrent import RecurrentConfig, weight_shapes
 from workloads.recurrent_layers import config_of
+from workloads.seeding import adding_problem, recurrent_weights
 from workloads.tensorflow.gru import ladder as gru_ladder
 from workloads.tensorflow.lstm import block_ops, ladder
 from workloads.tensorflow.optimizers import Adam
@@ -20,10 +21,8 @@ from workloads.tensorflow.recurrent.loop import (
     MakeStack,
     Stack,
     Weights,
-    initial_weights,
     valid_steps,
 )
-from workloads.tensorflow.synthetic import adding_problem
 
 
 class CudnnStack(BaseStack):
@@ -35,7 +34,7 @@ class CudnnStack(BaseStack):
         layers = self._layers(inputs.dtype)
         batch, steps, _ = inputs.shape
         start = tf.zeros([config.layers * config.directions, batch, config.units], inputs.dtype)
-        made = tf.raw_ops.CudnnRNNV3(
+        result = tf.raw_ops.CudnnRNNV3(
             input=tf.transpose(inputs, [1, 0, 2]),
             input_h=start,
             input_c=start if config.state_parts == 2 else tf.zeros([], inputs.dtype),
@@ -49,8 +48,8 @@ class CudnnStack(BaseStack):
             is_training=training,
         )
         if config.all_outputs:
-            return tf.transpose(made.output, [1, 0, 2])
-        return tf.concat(tf.unstack(made.output_h[-config.directions :]), 1)
+            return tf.transpose(result.output, [1, 0, 2])
+        return tf.concat(tf.unstack(result.output_h[-config.directions :]), 1)
 
 
 def _replica() -> int:
@@ -75,7 +74,7 @@ def _packed_parameters(parts: Sequence[Weights], order: Sequence[int]) -> tf.Ten
 
     def ordered(tensor: tf.Tensor) -> tf.Tensor:
         gates = tf.split(tensor, len(order), -1)
-        return tf.concat([gates[place] for place in order], -1)
+        return tf.concat([gates[gate] for gate in order], -1)
 
     matrices = [tf.transpose(ordered(matrix)) for part in parts for matrix in (part.kernel, part.recurrent)]
     biases = [
@@ -225,7 +224,7 @@ class RecurrentModel:
 def recurrent_model(workload: str, variant: Variant) -> RecurrentModel:
     """Return the model of a variant with its initial weights."""
     config = config_of(workload, variant)
-    *layers, kernel, bias = initial_weights(config)
+    *layers, kernel, bias = recurrent_weights(config)
     stack = STACKS[workload][str(variant["implementation"])](config, layers)
     return RecurrentModel(config, stack, (kernel, bias))
 

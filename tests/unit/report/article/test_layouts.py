@@ -16,7 +16,7 @@ from tests.fakes.experiments import result
 from tests.fakes.reference import load_reference, runs_with
 from tests.unit.viewmodels.stored import keep
 from workloads.catalog import Gpu, Machine
-from workloads.protocol import RunSpec
+from workloads.protocol import RunSpec, Value
 
 TWO = Machine(
     gpus=tuple(Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA H200", compute_capability=(9, 0)) for n in range(2))
@@ -85,8 +85,32 @@ def test_precisions_implementations_and_poolings_have_rows_of_their_own(tables: 
         ("Keras · Bias on · float32", 1024),
         ("Native · Maximum pooling · TF32", 1024),
         ("Native · Strided convolution · TF32", 1024),
+        ("PyTorch · Native · TF32", 128),
+        ("PyTorch · Native · float32", 128),
+        ("PyTorch · Native · TF32 · DataParallel", 128),
+        ("PyTorch · Native · float32 · DataParallel", 128),
     ]
     assert wide == [("float32", 128)]
+
+
+def test_two_gpus_of_dataparallel_are_compared_with_one_that_exchanges_nothing() -> None:
+    assert NAMED.preset.article is not None
+    pytorch = [
+        each for each in PLAN.variants if (each.variant["framework"], each.variant["precision"]) == ("pytorch", "tf32")
+    ]
+    rates: dict[tuple[Value, Value], float] = {(1, "nccl"): 2000.0, (2, "nccl"): 1300.0, (2, "data_parallel"): 140.0}
+    chosen = [each for each in pytorch if each.variant["layout"] == "NCHW"]
+    found = [
+        result(3 * number + turn, each, rates[each.variant["gpus"], each.variant["all_reduce"]]).header
+        for number, each in enumerate(chosen, 1)
+        for turn in range(3)
+    ]
+    table, _ = measured_tables(NAMED.preset.article, PLAN, found)
+    scaling = {row["variant"]: row["scaling"][1] for row in table.document["rows"]}
+    assert {name: (each["layout"], round(each["value"], 3)) for name, each in scaling.items()} == {
+        "PyTorch · Native · TF32": ("NCHW", 0.65),
+        "PyTorch · Native · TF32 · DataParallel": ("NCHW", 0.07),
+    }
 
 
 def test_gain_scaling_and_epoch_are_of_the_throughput(tables: list[Mapping[str, Any]]) -> None:
@@ -114,7 +138,7 @@ def test_words_stand_where_there_is_no_figure(measured: tuple[MeasuredTable, ...
     assert (first[4], first[5]) == ("1,600 ✘", "1,980")
     assert first[7].startswith("0.800× (0.")
     assert last == ("2,048", "out of memory", "–", "–", "refused", "4,900", "–", "–", "–")
-    assert words(measured[0], 1)[5][1:] == ("2,048", "out of memory", "–", "refused", "10.2")
+    assert words(measured[0], 1)[2][1:] == ("2,048", "out of memory", "–", "refused", "10.2")
 
 
 def test_a_loss_has_a_minus_of_the_width_of_a_plus() -> None:
@@ -126,8 +150,25 @@ def test_a_loss_has_a_minus_of_the_width_of_a_plus() -> None:
     assert words(table, 0)[1][4] == "\N{MINUS SIGN}2.1\xa0%"
 
 
-def test_beside_it_stands_what_the_article_says(measured: tuple[MeasuredTable, ...]) -> None:
-    small, wide = (table.section.lines for table in measured)
+def test_of_what_no_run_measures_there_is_a_line_and_no_dash(measured: tuple[MeasuredTable, ...]) -> None:
+    """Rows, columns, tables of a section, and whole sections."""
+    small, wide = (table.section for table in measured)
+    assert [row[1] for row in small.tables[0].rows] == ["128", "2,048"]
+    assert (wide.title, wide.tables, wide.lines) == ("wrn28-10: nothing measured", (), ())
+    assert NAMED.preset.article is not None
+    pair = [result(n, spec("cnn10", 512, 2, layout)).header for n, layout in enumerate(("NHWC", "NCHW"), 1)]
+    rates, epochs = measured_tables(NAMED.preset.article, PLAN, pair)[0].section.tables
+    assert rates.head == (
+        *("Variant", "Batch size"),
+        *("2 GPUs NHWC: images/s", "2 GPUs NCHW: images/s", "2 GPUs: NCHW gain"),
+    )
+    assert (len(rates.rows), len(epochs.rows), len(epochs.head)) == (1, 1, 4)
+
+
+def test_beside_it_stands_what_the_article_says() -> None:
+    both = [result(n, spec(name, 128, 1, "NCHW")).header for n, name in enumerate(("cnn10", "wrn28-10"), 1)]
+    assert NAMED.preset.article is not None
+    small, wide = (table.section.lines for table in measured_tables(NAMED.preset.article, PLAN, both))
     assert "The article, NCHW gain: just under 10 % faster, on one GPU and on two." in small
     assert "The article, NCHW gain: just under 5 % faster." in wide
     assert "The article, out of memory: batch 256 on 1 GPU." in wide
@@ -184,7 +225,7 @@ def test_below_a_table_stands_why_its_layouts_differ(tmp_path: Path) -> None:
     (reason,) = section.reasons
     words = reason.replace("\N{NO-BREAK SPACE}", " ")
     assert words.startswith("Native · TF32, batch 1,024: NCHW takes 1.70 ms less per step than NHWC (")
-    assert "1.31 ms of it (77 %) in pooling" in words
+    assert "77 % is in pooling" in words
     assert section.lines[0] == reason
 
 
@@ -203,16 +244,16 @@ def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
     assert wrong in out
     done, written = err.splitlines()
     assert done.startswith(
-        "15 of 194 runs done. Without --show and with --reuse the same command goes on from here. Every round "
+        "15 of 230 runs done. Without --show and with --reuse the same command goes on from here. Every round "
     )
     assert written == f"Written to {report}."
     text = report.read_text(encoding="utf-8")
-    assert text.count("| Variant | Batch size |") == 4
+    assert text.count("| Variant | Batch size |") == 2
     assert "| Native · TF32 | 2,048 | out of memory | – | – | refused | 4,900 | – | – | – |" in text
     page = tmp_path / "page.html"
     assert main([*shown, "--report", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
-    assert text.count(">Batch size</th>") == 4
+    assert text.count(">Batch size</th>") == 2
     assert "It measured on 2x RTX 2080 Ti." in text
     assert "Throughput against batch size" in text, "the pictures of every comparison too"
 

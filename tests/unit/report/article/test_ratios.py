@@ -100,8 +100,8 @@ def test_it_says_so_in_words(ladder: MeasuredTable) -> None:
         *("Measured, XLA: GFLOPS", "Measured, XLA: speed-up"),
     )
     assert shown.rows[0] == ("8 separate GEMMs", "349", "1×", "800.0", "1.000×", "–", "–")
-    assert shown.rows[3] == ("fused gates", "1,942", "5.5×", "–", "–", "out of memory", "–")
-    assert shown.rows[7][1:] == ("3,898", "11.1×", "–", "–", "40,000", "50.0×")
+    assert shown.rows[2] == ("fused gates", "1,942", "5.5×", "–", "–", "out of memory", "–")
+    assert shown.rows[3][1:] == ("3,898", "11.1×", "–", "–", "40,000", "50.0×")
     assert section.lines[-1].startswith("The article: Faster LSTM in Keras")
 
 
@@ -136,7 +136,7 @@ def test_gpu_time_and_occupancy_stand_beside_the_clock() -> None:
         *("Measured: GFLOPS", "Measured: speed-up", "Measured: GPU ms per step", "Measured: speed-up by GPU time"),
         "Measured: occupancy, %",
     )
-    assert (plain.rows[3][5], plain.rows[3][7], plain.rows[5][7]) == ("1.50", "12.5", "–")
+    assert [(row[5], row[7]) for row in plain.rows] == [("6.00", "–"), ("1.50", "12.5"), ("3.00", "–")]
     assert traffic["value"]["value"] is None, "without the runs' telemetry"
 
 
@@ -204,7 +204,7 @@ def test_each_column_has_its_own_baseline(training: tuple[MeasuredTable, ...]) -
     assert rows[1]["cells"][3]["figure"]["value"] == pytest.approx(8.0), "64 sequences at 8,000 a second"
     assert [row["cells"][0]["ratio"]["value"] for row in rows] == [None] * 5
     (shown,) = training[0].section.tables
-    assert [row[1] for row in shown.rows] == ["1×", "6–8×", "–", "2.5–3×", "1×"]
+    assert [row[1] for row in shown.rows] == ["1×", "6–8×", "2.5–3×"]
     heads = tuple(f"Measured, 4 layers, both directions: {what}" for what in ("ms per step", "speed-up"))
     assert shown.head[2:] == heads, "of the other three columns nothing was measured"
     assert shown.rows[1][2:] == ("8.000", "8.00×")
@@ -217,11 +217,8 @@ def test_weights_tried_on_the_cpu_are_in_the_article_s_table(training: tuple[Mea
     assert fused["max_difference"] is None, "tried on a GPU, and the CPU is what was asked for"
     assert cell["max_difference"] is None, "not tried yet"
     (shown,) = training[-1].section.tables
-    assert [row[1:] for row in shown.rows] == [
-        ("Standard", "A processor", "1.2e-07", "1.18"),
-        ("Block cell", "–", "–", "–"),
-        ("Block-fused", "–", "–", "–"),
-    ]
+    assert [row[1:] for row in shown.rows] == [("Standard", "A processor", "1.2e-07", "1.18")]
+    assert shown.numeric == {3, 4}
 
 
 def test_what_was_measured_on_h200s_counts_for_the_presets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -270,4 +267,4 @@ def test_power_and_both_memory_figures_answer_what_a_log_shows() -> None:
         *("Measured, 1 GPU: mean power, W", "Measured, 1 GPU: power, ratio"),
         *("Measured, 1 GPU: memory used, GiB", "Measured, 1 GPU: memory needed, GiB"),
     )
-    assert [row[-2:] for row in shown.rows] == [("132", "6.00"), ("132", "6.00"), ("–", "–"), ("14.5", "6.00")]
+    assert [row[-2:] for row in shown.rows] == [("132", "6.00"), ("132", "6.00"), ("14.5", "6.00")]

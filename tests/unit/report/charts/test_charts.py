@@ -26,7 +26,7 @@ from app.viewmodels.charts.model import (
     WaterfallRole,
 )
 from app.viewmodels.charts.palette import DARK, LIGHT, PAGE
-from tests.fakes.pictures import gallery_of, grid, with_memory_traffic
+from tests.fakes.pictures import charts_of, grid, with_memory_traffic
 
 HOSTILE = "</text><script>alert(1)</script> \"'&amp; \x00\x1b \ud800 <img src=x onerror=y>"
 TAG = "{http://www.w3.org/2000/svg}"
@@ -34,7 +34,7 @@ TAG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture(scope="module")
 def pictures() -> tuple[Chart, ...]:
-    return gallery_of([with_memory_traffic(run) for run in grid()], 1).charts
+    return charts_of([with_memory_traffic(run) for run in grid()], 1)
 
 
 def parsed(drawing: Drawing) -> ElementTree.Element:

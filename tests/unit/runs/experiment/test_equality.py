@@ -124,7 +124,7 @@ def test_all_start_from_the_baseline_s_weights_and_each_run_stores_its_check(
         "1 variant computes the same as the baseline: loss equal, gradients equal.",
         (
             "implementation=gemm2 does not compute the same as the baseline: loss equal and gradients off by 35 % "
-            "(kernel); rounding explains 1.0e-05 and 1.0e-04."
+            "(kernel). Rounding explains 1.0e-05 and 1.0e-04."
         ),
     ]
     with Store.open(database_path) as store:

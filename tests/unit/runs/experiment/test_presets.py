@@ -52,25 +52,32 @@ def test_two_versions_of_a_library_are_two_environments_that_a_refusal_says_how_
     assert len(plan.variants) == 8
     for spec in plan.variants:
         (refusal,) = check(spec, MACHINES[0])
-        assert f"the command `env add {spec.variant['interpreter']}` makes it" in refusal.reason
+        assert f"The command `env add {spec.variant['interpreter']}` makes it" in refusal.reason
 
 
 def test_the_article_on_two_gpus_is_its_whole_matrix_with_layouts_side_by_side() -> None:
     plan = load_preset("article-c").plan(MACHINES[0])
-    native = [s for s in plan.variants if s.variant["implementation"] == "native" and s.variant["precision"] == "tf32"]
+    theirs = [s for s in plan.variants if s.variant["framework"] == "tensorflow"]
+    native = [s for s in theirs if s.variant["implementation"] == "native" and s.variant["precision"] == "tf32"]
     usual = [s for s in native if s.variant.get("pooling", "average") == "average"]
     cells = [(s.workload, s.variant["batch_size"], s.variant["gpus"], s.variant["layout"]) for s in usual]
     assert len(set(cells)) == 40
     assert cells[:3] == [("cnn10", 128, 1, "NHWC"), ("cnn10", 128, 1, "NCHW"), ("cnn10", 128, 2, "NHWC")]
-    assert (len(plan.variants), len(usual)) == (66, 40), "the rest is float32, Keras's layers and the poolings"
+    assert (len(theirs), len(usual)) == (66, 40), "the rest is float32, Keras's layers and the poolings"
+    exchanges = [(s.variant["gpus"], s.variant["all_reduce"]) for s in plan.variants if s not in theirs]
+    assert {each: exchanges.count(each) for each in exchanges} == {
+        (1, "nccl"): 4,
+        (2, "nccl"): 4,
+        (2, "data_parallel"): 4,
+    }
     assert (plan.repeats, plan.notes) == (3, ())
     assert load_preset("article-c").plan(MACHINES[0], repeats=1).repeats == 1
 
 
 def test_a_smaller_machine_does_less_and_says_so() -> None:
     one, old, cpu = (load_preset("article-c").plan(MACHINES[n]) for n in (1, 2, 3))
-    assert len(one.variants) == 40
-    assert one.notes == ("This machine has 1 GPU: 26 variants with more are left out.",)
+    assert len(one.variants) == 44
+    assert one.notes == ("This machine has 1 GPU: 34 variants with more are left out.",)
     assert {spec.variant["precision"] for spec in old.variants} == {"float32"}
     assert old.notes == ("Precision float32 in place of TF32, which cannot run here.",)
     assert {spec.variant["gpus"] for spec in cpu.variants} == {0}

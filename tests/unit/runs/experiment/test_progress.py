@@ -31,7 +31,7 @@ def test_without_any_run_it_takes_what_is_measured_and_the_set_up_of_other_machi
         timing_runs=0,
         from_other_workloads=True,
         name="layouts",
-        resolution=ExpectedResolution(repeats=2, found=None, of_other_variants=True),
+        resolution=ExpectedResolution(repeats=2, estimate=None, of_other_variants=True),
     )
 
 
@@ -47,9 +47,9 @@ def test_what_it_can_show_is_judged_by_runs_that_count_else_by_others_of_the_wor
     better = estimate_remaining(store, three, GPU_INVENTORY).resolution
     assert better is not None
     assert (better.noise_runs, better.of_other_variants) == (3, False)
-    assert better.found is not None
-    assert found.found is not None
-    assert better.found.half_width < found.found.half_width / 5
+    assert better.estimate is not None
+    assert found.estimate is not None
+    assert better.estimate.half_width < found.estimate.half_width / 5
     alone = structs.replace(PLAN, variants=(NCHW,))
     assert estimate_remaining(store, alone, GPU_INVENTORY).resolution is None
 

@@ -37,7 +37,7 @@ HERE = EnvironmentFingerprint(
     driver="580.1",
     gpus=frozenset({"NVIDIA H200"}),
     cpu="Another processor",
-    framework="2.21.0",
+    frameworks={"tensorflow": "2.21.0"},
     program_version="0.1.0",
     sources="0123456789ab",
     variables=FRAMEWORK.variables({}),
@@ -193,7 +193,7 @@ def test_here_is_what_a_run_here_would_store() -> None:
     host = Device(device=HOST, kind="host", index=-1, name="A processor")
     here = current_fingerprint(Inventory(machine=ONE, devices=(host,), driver="580.1"))
     assert (here.driver, here.gpus, here.cpu) == ("580.1", frozenset({"NVIDIA H200"}), "A processor")
-    assert here.framework is None or here.framework[0].isdigit()
+    assert all(version[0].isdigit() for version in here.frameworks.values())
     assert here.program_version
     assert re.fullmatch(r"[0-9a-f]{12}", str(here.sources))
     assert VARIABLES_RECORDED_KEY in here.variables

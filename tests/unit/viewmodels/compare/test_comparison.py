@@ -23,7 +23,7 @@ from app.viewmodels.compare.comparison import (
 from app.viewmodels.compare.curves import CompareCurves, format_position, small_multiples
 from app.viewmodels.compare.table import TableRow, estimate_cell
 from app.viewmodels.history.evidence import describe_mismatches
-from app.viewmodels.plot.model import panned, zoomed
+from app.viewmodels.plot.model import limited
 from tests.fakes.evidence import AS_REQUESTED, MISLABELLED
 from tests.unit.viewmodels.stored import S, run_row, stored_run
 from workloads.protocol import Epoch, RunSpec, Value
@@ -102,20 +102,22 @@ def test_rows_go_from_the_fastest_to_the_slowest_after_the_baseline_and_other_wo
     found = of(worked, 2)
     assert column(found, "Variant") == ["Units 2", "Units 3", "Units 1", "Units 4"], "the fastest does other work"
     assert [row.other_work for row in Arrangement().rows(found.table)] == [False, False, False, True]
-    assert " · 1 with other work, last · " in found.against
+    assert " · 2 of them comparable · 1 with other work, last · " in found.against
     assert "4.00× the operations" in Arrangement().rows(found.table)[-1].cells[3].tooltip
 
 
-def test_the_fastest_is_marked_where_its_interval_lies_above_all_others() -> None:
-    def fastest(*groups: tuple[float, ...]) -> list[bool]:
+def test_what_measured_fastest_leads_and_is_the_fastest_where_its_interval_lies_above_all_others() -> None:
+    def marked(*groups: tuple[float, ...]) -> list[str]:
         figures = [(units, rate) for units, rates in enumerate(groups, 64) for rate in rates]
         rows = [run_row(n, units=units, throughput=rate) for n, (units, rate) in enumerate(figures, 1)]
-        return [row.is_fastest for row in Arrangement().rows(of(rows).table)]
+        return [
+            "fastest" if row.is_fastest else "leads" if row.leads else "" for row in Arrangement().rows(of(rows).table)
+        ]
 
-    assert fastest((1000.0, 1001.0, 999.0), (1500.0, 1501.0, 1499.0)) == [False, True]
-    assert fastest((1000.0, 1001.0, 999.0), (500.0, 501.0, 499.0)) == [True, False]
-    assert fastest((1000.0, 1100.0, 900.0), (1010.0, 1110.0, 910.0)) == [False, False]
-    assert fastest((1000.0,), (1500.0,)) == [False, False]
+    assert marked((1000.0, 1001.0, 999.0), (1500.0, 1501.0, 1499.0)) == ["", "fastest"]
+    assert marked((1000.0, 1001.0, 999.0), (500.0, 501.0, 499.0)) == ["fastest", ""]
+    assert marked((1000.0, 1100.0, 900.0), (1010.0, 1110.0, 910.0)) == ["", "leads"]
+    assert marked((1000.0,), (1500.0,)) == ["", "leads"], "a variant of one run has that run's row"
 
 
 def test_ratios_have_their_whiskers_on_one_axis_and_figures_their_sparklines() -> None:
@@ -127,6 +129,7 @@ def test_ratios_have_their_whiskers_on_one_axis_and_figures_their_sparklines() -
     assert at_one is not None
     assert whisker is not None
     assert at_one[:3] == (column_.reference,) * 3, "the baseline's ratio is 1"
+    assert dict(column_.ticks)[column_.reference] == "1.00×", "its line has a label"
     assert column_.reference < whisker.low < whisker.value < whisker.high < 1
     spark = other.cells[rate].spark
     assert len(spark) > 1
@@ -322,7 +325,7 @@ def test_curves_start_at_the_measured_part_whenever_the_run_was() -> None:
     assert (first.label, second.label, first.colour, second.colour) == ("Units 64", "Units 128", 0, 1)
     np.testing.assert_allclose(first.x, second.x)
     assert first.x[0] == pytest.approx(0.2)
-    assert curves.whole == pytest.approx((-4.0, 8.0), abs=0.2)
+    assert curves.full_range == pytest.approx((-4.0, 8.0), abs=0.2)
     assert [band.name for band in curves.bands] == ["before", "measure"]
 
 
@@ -385,17 +388,32 @@ def test_small_multiples_have_a_row_a_run_and_one_scale_a_column() -> None:
 def test_a_run_that_never_measured_is_named_with_the_reason_and_starts_at_its_start() -> None:
     failed = stored_run(run_row(9, outcome="failed", reason="out of luck", throughput=None), measured=False)
     found = prepare_comparison([stored_run(run_row(1, units=128)), failed])
-    assert "Run 9 (failed) never reached its measured part. Out of luck." in compare(found, 1).notes
+    assert "The run of units 64 (failed) never reached its measured part. Out of luck." in compare(found, 1).notes
     again = replace(failed, row=replace(failed.row, run=10))
     assert compare(prepare_comparison([*found.runs, again]), 1).notes[0] == (
-        "Runs 9 and 10 (failed) never reached their measured part. Out of luck."
+        "Both runs of units 64 (failed) never reached their measured part. Out of luck."
     )
     late = stored_run(replace(failed.row, run=11))
     assert compare(prepare_comparison([*found.runs, late]), 1).notes[1] == (
-        "Run 11 (failed) did not get through its measured part. Out of luck."
+        "1 of 2 runs of units 64 (failed) did not get through its measured part. Out of luck."
     )
     load = next(panel for panel in comparison_curves(found, "time").panels if panel.key == "cpu load_pct")
     assert load.curves[1].x[0] == pytest.approx(0.0)
+
+
+def test_the_line_below_the_answer_says_what_is_not_ranked_and_where_all_was_measured() -> None:
+    away = [replace(run_row(n, units=n, gpu_names=("NVIDIA H200",)), host="lab") for n in (1, 2)]
+    apart = [run_row(3, workload="cnn10"), run_row(4, units=5, outcome="failed", reason="no", throughput=None)]
+    assert (
+        " · 1 of them comparable · 1 of other workloads · 1 measured nothing · 2 runs on H200, not on this"
+        in of([*away, *apart]).against
+    )
+    alone = of(away).against
+    assert " · measured on H200, not on this machine" in alone
+    assert "comparable" not in alone
+    stopped = replace(run_row(9, units=1, outcome="stopped", throughput=None), host="lab")
+    assert "1 variant against Units 1 (1 run) · " in of([*away, stopped]).against, "the plot below counts it so"
+    assert of([run_row(1), run_row(2, units=7)]).origin == ""
 
 
 def test_between_workloads_a_parameter_only_one_of_them_has_is_no_difference() -> None:
@@ -409,7 +427,7 @@ def test_between_workloads_a_parameter_only_one_of_them_has_is_no_difference() -
 
 def test_a_run_that_is_not_what_its_name_says_is_told_first() -> None:
     rows = [run_row(1, found=AS_REQUESTED), run_row(2, layers=4, found=MISLABELLED, gflops=1870.0)]
-    assert of(rows).verdict.text.startswith(f"Run 2 did not run what was requested. {MISLABELLED.reason}")
+    assert of(rows).verdict.text.startswith(f"The run of layers 4 did not run what was requested. {MISLABELLED.reason}")
     assert column(of(rows), "Evidence") == ["verified", "mismatch"]
     assert column(of(rows), "GFLOPS") == ["–", "1,870"]
     assert column(of(rows), "MFU") == ["–", "0.5"]
@@ -459,6 +477,12 @@ def test_of_more_runs_than_can_be_told_apart_every_variant_s_first_are_drawn() -
     assert of(rows[:20]).extent == ""
 
 
+def test_of_too_many_variants_the_fastest_of_the_baseline_s_workload_are_drawn() -> None:
+    slow = [run_row(n, units=n, throughput=100.0 * n) for n in range(1, 31)]
+    other = [run_row(n, workload="cnn10", throughput=1e6) for n in range(31, 41)]
+    assert set(of([*slow, *other]).styles) == set(range(11, 31))
+
+
 def test_runs_too_many_to_read_are_said() -> None:
     comparison = compare(prepare_comparison([stored_run(run_row(1))], left_out=1234), 1)
     assert comparison.notes == (f"1,234 chosen runs are left out: at most {MAX_COMPARED} are compared at once.",)
@@ -477,14 +501,14 @@ def test_a_value_is_read_at_the_crosshair_and_nothing_where_there_is_none() -> N
     ]
 
 
-def test_a_view_is_zoomed_about_a_place_and_never_leaves_the_whole() -> None:
-    assert zoomed((0.0, 10.0), 0.5, 4.0, (0.0, 10.0)) == (2.0, 7.0)
-    assert zoomed((2.0, 7.0), 100.0, 4.0, (0.0, 10.0)) == (0.0, 10.0)
-    start, end = zoomed((0.0, 10.0), 1e-12, 4.0, (0.0, 10.0))
+def test_a_range_never_leaves_the_whole_and_is_never_empty() -> None:
+    assert limited((2.0, 7.0), (0.0, 10.0)) == (2.0, 7.0)
+    assert limited((-200.0, 300.0), (0.0, 10.0)) == (0.0, 10.0)
+    start, end = limited((4.0, 4.0), (0.0, 10.0))
+    assert end - start == pytest.approx(1e-4)
     assert start < 4.0 < end
-    assert panned((2.0, 7.0), 1.0, (0.0, 10.0)) == (3.0, 8.0)
-    assert panned((2.0, 7.0), 9.0, (0.0, 10.0)) == (5.0, 10.0)
-    assert panned((2.0, 7.0), -9.0, (0.0, 10.0)) == (0.0, 5.0)
+    assert limited((7.0, 12.0), (0.0, 10.0)) == (5.0, 10.0)
+    assert limited((-3.0, 2.0), (0.0, 10.0)) == (0.0, 5.0)
 
 
 def kinds(rows: Sequence[TableRow]) -> list[str]:
@@ -519,7 +543,8 @@ def test_what_runs_that_are_not_what_they_say_mean_for_the_verdict_is_said_once_
     rows = [run_row(1, found=AS_REQUESTED), run_row(2, layers=4, found=MISLABELLED)]
     found = head(rows)
     meant = "So the verdict is about what ran, not what was requested."
-    assert found.lines[0] == HeaderLine(f"▲  {describe_mismatches(rows)} {meant}", "warning")
+    detail = f"Run 2: {MISLABELLED.reason}"
+    assert found.lines[0] == HeaderLine(f"▲  {describe_mismatches(rows)} {meant}", "warning", detail=detail)
     assert found.clipboard_text.count("did not run what was requested") == 1
 
 

@@ -42,8 +42,8 @@ def test_all_of_one_then_all_of_the_other_is_told_with_the_drift_within_them() -
     (warning,) = order_warnings(drifting("AAABBB"))
     assert warning.possible_pct == pytest.approx(5 * 3 / 5, abs=0.5), "three of the five steps lie between their means"
     assert warning.sentence == (
-        "All runs of NCHW were made after those of NHWC: a change in the machine between them would look "
-        "like a difference between variants. "
+        "All runs of NCHW were made after those of the baseline. "
+        "A change in the machine in between would look like a difference between variants. "
         f"Within the variants the speed drifted by {warning.possible_pct:.1f}\xa0% over that time."
     )
     assert (warning.severity, warning.interleave, len(warning.values)) == ("warning", (1, 4), 6)
@@ -52,7 +52,7 @@ def test_all_of_one_then_all_of_the_other_is_told_with_the_drift_within_them() -
 def test_the_baseline_may_be_the_later_one_and_of_several_variants_those_apart_are_named() -> None:
     runs = drifting("AABCBCBC", total=0, noise=0.002)
     (warning,) = order_warnings(runs, baseline=3)
-    assert warning.sentence.startswith("All runs of NHWC were made before those of NCHW: ")
+    assert warning.sentence.startswith("All runs of NHWC were made before those of the baseline. ")
     assert "a drift of up to " in warning.sentence
     assert warning.interleave == (3, 1)
 
@@ -96,13 +96,13 @@ def _coverage(letters: str, trials: int = 4000) -> float:
 def test_hours_and_a_restart_are_told_of_single_runs_too() -> None:
     first, second = made("AB", (1000, 1100), every_s=3.5 * HOUR_S)
     (warning,) = order_warnings([first, second])
-    assert warning.sentence.startswith("The run of NCHW was made 3.5\xa0h after that of NHWC: ")
+    assert warning.sentence.startswith("The run of NCHW was made 3.5\xa0h after that of the baseline. ")
     assert warning.sentence.endswith("These runs cannot show how much.")
     assert warning.possible_pct is None
     soon = made("AB", (1000, 1100))
     restarted = [soon[0], replace(soon[1], boot_id="another")]
     assert order_warnings(restarted)[0].sentence.startswith(
-        "The run of NCHW was made after that of NHWC, with a restart in between: "
+        "The run of NCHW was made after that of the baseline, with a restart in between. "
     )
     assert order_warnings(soon) == []
     days = made("AB", (1000, 1100), every_s=72 * HOUR_S)
@@ -149,13 +149,15 @@ def test_clocks_at_the_power_limit_are_a_note_with_how_much_they_may_be() -> Non
     ]
     (note,) = clock_warnings(limited)
     assert note.sentence == (
-        "The GPU clock was 1,866–1,925 of 1,980\xa0MHz in all runs at the power limit (100\xa0% of the measured part): "
-        "up to 5.8\xa0% of the speed, 3.2\xa0% between compared variants."
+        "The GPU clock was 1,866–1,925 of 1,980\xa0MHz in all runs at the power limit. "
+        "That is up to 5.8\xa0% of the speed, 3.2\xa0% between compared variants."
     )
     assert note.severity == "note"
     assert note.possible_pct == pytest.approx(5.76, abs=0.01)
     (warning,) = clock_warnings([with_gpu(nhwc, sm_clock_mhz=1700, throttle_reasons=0), nchw])
-    assert warning.sentence.startswith("The GPU clock was 1,700 of 1,980\xa0MHz in run 1: up to 14.1\xa0% of the speed")
+    assert warning.sentence.startswith(
+        "The GPU clock was 1,700 of 1,980\xa0MHz in the run of NHWC. That is up to 14.1\xa0% of the speed"
+    )
     assert warning.severity == "warning"
 
 
@@ -168,9 +170,9 @@ def test_a_warm_start_is_a_note_that_says_what_it_can_change() -> None:
     nhwc, nchw = made("AB", (1000, 1010))
     (note,) = temperature_notes([with_gpu(nhwc, temperature_c=35), nchw])
     assert note.sentence == (
-        "GPUs were at 61\xa0°C before runs of NCHW and at 35\xa0°C before runs of NHWC: "
-        "the clocks were the same, so only energy may differ by that."
+        "GPUs were at 61\xa0°C before runs of NCHW, and at 35\xa0°C before runs of the baseline. "
+        "The clocks were the same, so only energy may differ by that."
     )
     (slower,) = temperature_notes([with_gpu(nhwc, temperature_c=35), with_gpu(nchw, sm_clock_mhz=1800)])
-    assert slower.sentence.endswith("speed, through the clocks, and energy may differ by that.")
+    assert slower.sentence.endswith("Speed, through the clocks, and energy may differ by that.")
     assert temperature_notes([with_gpu(nhwc, temperature_c=55), nchw]) == []

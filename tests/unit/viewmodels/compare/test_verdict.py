@@ -93,6 +93,27 @@ def test_of_two_that_are_too_noisy_nothing_is_known() -> None:
     assert hopeless.more_repeats == 0
 
 
+@pytest.mark.parametrize(
+    ("base", "other", "amount"),
+    [
+        ((1000.0, 1049.0), (500.0, 500.0), ""),
+        ((1000.0, 1050.0), (500.0, 500.0), "5.0\xa0%"),
+        ((1000.0, 1061.0), (500.0, 510.0), "6.1\xa0%"),
+        ((1000.0, 1059.0), (500.0, 510.0), ""),
+        ((1000.0, 3000.0), (500.0, 510.0), "3.00×"),
+    ],
+)
+def test_a_baseline_noisier_than_the_others_is_what_makes_intervals_wide(
+    base: tuple[float, float], other: tuple[float, float], amount: str
+) -> None:
+    found = said(variant(1, [base[0], *base], layout="NHWC"), variant(6, [other[0], *other]))
+    says = "Runs of the baseline differ by"
+    assert found.next_step.startswith(f"{says} {amount}, which") if amount else says not in found.next_step
+    assert found.steadier == (6 if amount else 0)
+    few = said(variant(1, list(base), layout="NHWC"), variant(6, list(other)))
+    assert says not in few.next_step, "two runs have no interval"
+
+
 def test_of_two_that_are_equal_within_a_margin_that_is_the_answer() -> None:
     rows = [*NHWC, *three(6, 1001.0)]
     assert compute_verdict(rows, 1, 2.0).answer.startswith("NCHW and NHWC are equal within 2\xa0% (")
@@ -103,11 +124,11 @@ def test_of_two_that_are_equal_within_a_margin_that_is_the_answer() -> None:
 @pytest.mark.parametrize(
     ("rates", "answer", "next_step"),
     [
-        ((1500.0, 2100.0), "Batch size 4 is the fastest of 3 variants: 2.10× as fast as the baseline (", HOW_SURE),
+        ((1500.0, 2100.0), "Batch size 4 is the fastest of 3 variants: 2.10× as fast as batch size 1024 (", HOW_SURE),
         ((900.0, 800.0), "Batch size 1024, the baseline, is the fastest of 3 variants.", HOW_SURE),
         (
             (1500.0, 1501.0),
-            "Batch size 4 leads 3 variants: 50.1\xa0% faster than the baseline; 1 other may be as fast.",
+            "Batch size 4 leads 3 variants: 50.1\xa0% faster than batch size 1024; batch size 2 may be as fast.",
             "More repeats of these 2 would tell which of them is fastest.",
         ),
     ],
@@ -124,7 +145,9 @@ def test_where_none_is_known_to_be_faster_that_is_the_answer() -> None:
     base = three(1, 1000.0, 0.01, layout="NHWC")
     noisy = [three(10 * n, 1000.0 + n, 0.01, batch_size=2**n, layout="NHWC") for n in (1, 2)]
     found = said(base, *noisy)
-    assert found.answer == "None of 2 other variants is known to be faster than the baseline."
+    assert found.answer.replace("\xa0", " ") == (
+        "None of 2 other variants is known to beat the baseline; Batch size 4 measured 0.2 % faster."
+    )
     assert found.more_repeats > 0
     faster = three(30, 1400.0, 0.001, batch_size=8, layout="NHWC")
     widest = three(40, 1900.0, 0.5, batch_size=16, layout="NHWC")
@@ -134,9 +157,26 @@ def test_where_none_is_known_to_be_faster_that_is_the_answer() -> None:
 
 def test_few_runs_are_not_sure_and_say_how_many_it_takes() -> None:
     found = said(ONE, variant(6, [1064.0]), variant(7, [500.0], xla=True))
-    assert found.answer == ("NCHW leads 3 variants: 6.4\xa0% faster than the baseline; 2 others may be as fast.")
+    assert found.answer == "NCHW leads 3 variants: 6.4\xa0% faster than NHWC; not yet sure."
     assert (found.next_step, found.more_repeats) == (FEW_RUNS_NOTE, 2)
     assert describe_method(found.results) == NO_METHOD
+
+
+@pytest.mark.parametrize(("steps", "rival"), [(12_345, "XLA on · warm-up steps 12345"), (123_456, "1 other")])
+def test_the_one_that_may_be_as_fast_is_named_where_that_is_short(steps: int, rival: str) -> None:
+    named = {"xla": True, "warmup_steps": steps}
+    answer = said(NHWC, three(6, 1101.0, layout="NHWC", xla=True), three(11, 1100.0, layout="NHWC", **named)).answer
+    assert answer.endswith(f"; {rival} may be as fast.")
+
+
+def test_a_variant_of_few_runs_is_not_said_to_be_as_fast() -> None:
+    few = [variant(20 * n, [500.0], batch_size=2**n, layout="NHWC") for n in (4, 5)]
+    led = said(NHWC, three(6, 1100.0), few[0])
+    assert led.answer.endswith("; 1 other has too few runs.")
+    rival = three(11, 1101.0, xla=True)
+    assert said(NHWC, three(6, 1100.0), rival, *few).answer.endswith(
+        "; 1 other may be as fast, 2 others have too few runs."
+    )
 
 
 def test_no_answer_is_longer_than_can_be_said_in_a_breath() -> None:
@@ -213,7 +253,7 @@ def test_what_does_other_work_is_not_ranked_beside_those_that_do_not() -> None:
     assert "2 more do 2.00–5.00× the operations per image and are not ranked." in found.sentences
     third = working(three(90, 1200.0, layout="NHWC", batch_size=64), 1000)
     assert said(base, *deeper, nchw, third).answer.startswith(
-        "NHWC · Batch size 64 is the fastest of 3 comparable variants: 20.0\xa0% faster than the baseline ("
+        "NHWC · Batch size 64 is the fastest of 3 comparable variants: 20.0\xa0% faster than NHWC · batch size 1024 ("
     )
     only = said(base, deeper[0])
     assert only.answer.startswith("Depth 2 is 18.0× as fast as depth 1 (") or "18.0×" in only.answer
@@ -226,10 +266,10 @@ def test_what_does_other_work_is_not_ranked_beside_those_that_do_not() -> None:
 def test_the_method_names_its_correction_and_how_often_runs_may_have_been_judged() -> None:
     others = batches(1100.0, 1100.0, 1100.0, 1100.0)
     found = said(NHWC, *others)
-    assert describe_method(found.results) == f"{METHOD}, with Šidák's correction for 4 comparisons with one baseline"
+    assert describe_method(found.results) == f"{METHOD}. Šidák's correction is for 4 comparisons with one baseline."
     assert describe_method(said(NHWC, others[0]).results) == METHOD
     by_hand = [replace(row, planned=None) for row in variant(6, [1100.0, 1101.0, 1099.0, 1100.0])]
-    assert describe_method(said(NHWC, by_hand).results) == f"{METHOD} (as for look 2 at them)"
+    assert describe_method(said(NHWC, by_hand).results) == f"{METHOD}. This is look 2."
     assert describe_method(said(NHWC, by_hand[:3]).results) == METHOD
 
 
@@ -251,7 +291,7 @@ def test_what_did_not_run_as_asked_comes_first() -> None:
     wrong = [run_row(6, workload="cnn10", throughput=1064.0, found=MISLABELLED)]
     found = said(ONE, wrong)
     assert found.text.startswith(
-        f"Run 6 did not run what was requested. {MISLABELLED.reason} "
+        f"The run of NCHW did not run what was requested. {MISLABELLED.reason} "
         "So this is about what ran, not what was requested. NCHW is 6.4\xa0% faster than NHWC"
     )
 

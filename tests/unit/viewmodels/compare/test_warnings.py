@@ -81,21 +81,24 @@ def test_only_what_differs_of_the_environment_is_named_and_what_seldom_matters_i
     first, second = comparison_warnings(runs)
     assert first == ComparisonWarning(
         key="driver",
-        sentence="NVIDIA driver differs: 575.2 (run 2), else 580.1.",
+        sentence="NVIDIA driver differs: 575.2 (run 2), else 580.1. A difference in speed may come from that.",
         values={1: "580.1", 2: "575.2", 3: "580.1"},
         severity="warning",
     )
     assert (second.key, second.severity) == ("kernel", "note")
     more = [stored(store, run, environment={"cpu_count": count}) for run, count in ((4, "8"), (5, "2"))]
     sentences = [warning.sentence for warning in comparison_warnings(more) if warning.key == "cpu_count"]
-    assert sentences == ["Processors differ: 8 (run 4), 2 (run 5)."]
+    assert [text.startswith("Processors differ: 8 (run 4), 2 (run 5).") for text in sentences] == [True]
 
 
 def test_another_tensorflow_that_was_asked_for_is_a_note(store: Store) -> None:
     other = {**ENVIRONMENT, "tensorflow": "2.16.2"}
     runs = [stored(store, 1), stored(store, 2, environment=other, interpreter="/envs/tf216"), stored(store, 3)]
     found = only(comparison_warnings(runs))
-    assert (found.sentence, found.severity) == ("TensorFlow differs: 2.16.2 (run 2), else 2.21.0.", "note")
+    assert found.sentence.startswith(
+        "TensorFlow differs: 2.16.2 (the run of Python …/tf216), else 2.21.0. No difference"
+    )
+    assert found.severity == "note"
     exchanged = stored(store, 4, interpreter="/envs/tf216")
     assert only(comparison_warnings([*runs, exchanged])).severity == "warning", "one environment had both"
 
@@ -108,8 +111,9 @@ def test_variants_that_nothing_tells_apart_are_told(store: Store) -> None:
     ]
     assert comparison_warnings(runs[:2]) == (), "one variant is not compared with itself"
     warning = only(comparison_warnings(runs))
-    assert (
-        warning.sentence == f"The evidence does not show that gemm2 and standard ran different code. {IN_PART.reason}"
+    assert warning.sentence == (
+        "The evidence does not show that gemm2 and standard ran different code. "
+        f"A difference in speed proves nothing. {IN_PART.reason}"
     )
     assert warning.values == {1: "gemm2", 2: "gemm2", 3: "standard"}
     seen = msgspec.structs.replace(standard, kernels=AS_REQUESTED.kernels)
@@ -148,7 +152,9 @@ def test_one_run_held_back_and_another_not(store: Store, reasons: int, words: st
     hot = sampled(store, stored(store, 1), share=0.5, throttle_reasons=reasons)
     free = sampled(store, stored(store, 2), throttle_reasons=1)
     warning = only(comparison_warnings([hot, free]))
-    assert warning.sentence == f"GPUs were throttled {words} in some runs only: run 1 for 50\xa0% of the measured part."
+    assert (
+        warning.sentence == f"GPUs were throttled {words} in run 1, for 50\xa0% of the measured part. That slows them."
+    )
     assert warning.severity == severity
     assert comparison_warnings([sampled(store, stored(store, 3), share=0.03, throttle_reasons=reasons), free]) == (), (
         "a moment"
@@ -159,10 +165,10 @@ def test_one_run_held_back_and_another_not(store: Store, reasons: int, words: st
 def test_all_runs_held_back_are_told_of_but_for_the_power_limit(store: Store, reasons: int) -> None:
     hot = [sampled(store, stored(store, n), throttle_reasons=reasons | 0x4) for n in (1, 2)]
     warning = only(comparison_warnings(hot))
-    assert warning.sentence.endswith(" in all runs: run 1 for 100\xa0%, run 2 for 100\xa0% of the measured part.")
+    assert warning.sentence.endswith(" in all runs, for 100\xa0% of the measured part. That slows them.")
     assert (warning.severity, warning.values) == ("warning", dict.fromkeys((1, 2), "100\N{NO-BREAK SPACE}%"))
     sentence = only(comparison_warnings([*hot, stored(store, 3)])).sentence
-    assert " in all runs that tell: run 1" in sentence
+    assert " in runs 1 and 2, for 100" in sentence
 
 
 def test_the_drivers_counter_sees_what_samples_miss(store: Store) -> None:
@@ -175,18 +181,20 @@ def test_the_drivers_counter_sees_what_samples_miss(store: Store) -> None:
         )
     warning = only(comparison_warnings([store.load(run.row.run) for run in runs]))
     assert warning.key == "throttled heat"
-    assert "run 2 for 25\xa0% of the measured part" in warning.sentence
+    assert "in run 2, for 25\xa0% of the measured part" in warning.sentence
 
 
 def test_settings_of_the_card_differ(store: Store) -> None:
     low = sampled(store, stored(store, 1), power_limit_mw=400_000, throttle_reasons=0)
     full = sampled(store, stored(store, 2), power_limit_mw=700_000, throttle_reasons=0)
     assert only(comparison_warnings([low, full])).sentence == (
-        "The GPUs' power limit differs: 400\N{NO-BREAK SPACE}W (run 1), 700\N{NO-BREAK SPACE}W (run 2)."
+        "The GPUs' power limit differs: 400\N{NO-BREAK SPACE}W (run 1), 700\N{NO-BREAK SPACE}W (run 2). "
+        "A difference in speed may come from that."
     )
     fixed = sampled(store, stored(store, 3), power_limit_mw=700_000, throttle_reasons=0x2)
     assert only(comparison_warnings([fixed, full])).sentence == (
-        "How the GPUs' clocks are set differs: set by hand (run 3), automatic (run 2)."
+        "How the GPUs' clocks are set differs: set by hand (run 3), automatic (run 2). "
+        "A difference in speed may come from that."
     )
 
 
@@ -195,7 +203,8 @@ def test_another_kind_of_card_is_told_though_the_runs_asked_for_it(store: Store)
     assert comparison_warnings(runs) == ()
     other = replace(runs[1], row=replace(runs[1].row, gpu_names=("NVIDIA A100",)))
     assert only(comparison_warnings([runs[0], other])).sentence == (
-        "The kind of GPU differs: NVIDIA H200 (run 1), NVIDIA A100 (run 2)."
+        "The kind of GPU differs: NVIDIA H200 (the run on 0), NVIDIA A100 (the run on 1). "
+        "A difference in speed may come from that."
     )
 
 
@@ -203,7 +212,7 @@ def test_somebody_else_on_the_gpu(store: Store) -> None:
     shared = stored(store, 1, environment={**ENVIRONMENT, OTHERS_ON_GPU_KEY: "python3 (4242)"})
     warning = only(comparison_warnings([shared, stored(store, 2)]))
     assert warning.sentence == (
-        "Other processes used the GPU during a run, which makes it slower (run 1: python3 (4242))."
+        "Other processes used the GPU during a run, which makes it slower. Run 1: python3 (4242)."
     )
     assert (warning.key, warning.values) == (OTHERS_ON_GPU_KEY, {1: "python3 (4242)"})
 
@@ -211,7 +220,7 @@ def test_somebody_else_on_the_gpu(store: Store) -> None:
 def test_a_run_that_was_suspended(store: Store) -> None:
     suspended = stored(store, 1, environment={**ENVIRONMENT, STOOD_STILL_KEY: "600"})
     assert only(comparison_warnings([suspended, stored(store, 2)])).sentence == (
-        "Everything was suspended during a run, and its figures hold that time too (run 1: 600\xa0s)."
+        "Everything was suspended during a run, and its figures hold that time too. Run 1: 600\xa0s."
     )
 
 
@@ -220,7 +229,8 @@ def test_nobody_knows_who_else_is_on_the_gpu(store: Store) -> None:
     warning = only(comparison_warnings([unknown, stored(store, 2)]))
     assert warning.severity == "note"
     assert warning.sentence == (
-        "Whether other processes used the GPU is unknown: nobody could list them (run 1: no permission)."
+        "Whether other processes used the GPU is unknown: nobody could list them. "
+        "Any would have made the run slower. Run 1: no permission."
     )
 
 
@@ -231,7 +241,7 @@ def test_a_gpu_that_was_lost_and_answered_again(store: Store) -> None:
     store.write(run.row.run, [DeviceLost(t_ns=lost_ns + S, device=GPUS[0].device, reason="Again.")])
     warning = only(comparison_warnings([whole, store.load(run.row.run, ())]))
     lost = "GPU 0 was lost after 5.00\u00a0s: It fell off the bus."
-    assert warning.sentence == f"A device stopped answering during a run, which may have slowed it (run 2: {lost})."
+    assert warning.sentence == f"A device stopped answering during a run, which may have slowed it. Run 2: {lost}"
     whole_run = store.load(run.row.run)
     assert run_detail(whole_run, UTC).notes == (f"{lost} It answered again after 5.10\u00a0s.",)
     events = [timed.event for timed in run_recording(whole_run).events()]
@@ -250,7 +260,7 @@ def test_a_run_that_began_on_a_gpu_that_was_not_at_rest(store: Store) -> None:
     ]
     warning = only(comparison_warnings([*gave_up, *fair]))
     assert warning.sentence == (
-        "The wait for cool, unused GPUs timed out before a run (runs 1 and 2: init (1) on GPU 0)."
+        "The wait for idle GPUs timed out; runs may be slower. Runs 1 and 2: init (1) on GPU 0."
     )
     assert (warning.severity, warning.values) == ("warning", dict.fromkeys((1, 2), "init (1) on GPU 0"))
     host = [after(n, "gave up after 3\xa0s: the processors at 34\xa0%", gpus=0) for n in (6, 7)]
@@ -277,7 +287,7 @@ def test_a_baseline_that_ran_otherwise_before_has_drifted(store: Store) -> None:
     warning = only(comparison_warnings([newest, other], older))
     assert warning.sentence == (
         "The baseline has drifted: its run here ran 5.0\xa0% slower than older runs "
-        "of the same variant in the same environment."
+        "of the same variant in the same environment. Do not compare with those."
     )
     assert warning.values == {5: "950\N{NO-BREAK SPACE}images/s"}
     steady = stored(store, 7, throughput=1001.0, layout="NHWC")
@@ -318,7 +328,7 @@ def test_a_processor_that_others_used_is_told_with_how_much_of_it(store: Store) 
     quiet, busy = (stored(store, n, environment=of, gpus=0) for n, of in ((1, of_two), (2, of_four)))
     assert "others_on_host" not in {warning.key for warning in comparison_warnings([quiet])}
     warning = next(warning for warning in comparison_warnings([quiet, busy]) if warning.key == "others_on_host")
-    assert warning.sentence.endswith("(run 2 at 52\xa0%), which may have cost up to 52\xa0% of the speed.")
+    assert warning.sentence.endswith(": 52\xa0% in run 2. That may have cost up to 52\xa0% of the speed.")
     assert (warning.values[1], warning.severity) == ("15\N{NO-BREAK SPACE}%", "warning")
     assert [[found.key for found in machine_warnings(run)] for run in (quiet, busy)] == [[], ["others_on_host"]]
     assert {found.sentence for found in machine_warnings(busy)} <= set(run_detail(busy, UTC).notes)
@@ -332,7 +342,7 @@ def test_a_host_that_others_used_matters_to_a_gpu_as_far_as_that_waits_for_it(st
         found = msgspec.structs.replace(AS_REQUESTED, steps=2, busy_ns=int(2e6 * busy))
         runs.append(stored(store, number, environment=of_four, found=found))
     warning = next(warning for warning in comparison_warnings(runs) if warning.key == "others_on_host")
-    assert warning.sentence.endswith("(run 1 at 52\xa0%), which may have cost up to 26\xa0% of the speed."), (
+    assert warning.sentence.endswith(": 52\xa0% in run 1. That may have cost up to 26\xa0% of the speed."), (
         "half of 32\xa0ms"
     )
     assert warning.possible_pct == pytest.approx(26.25)
@@ -356,7 +366,7 @@ def test_runs_that_went_on_at_the_same_time_had_company_also_where_they_do_not_s
     assert CONCURRENT_GPUS_KEY not in {warning.key for warning in comparison_warnings([*old, new])}
     alone = on_card(store, 4, 1, 200)
     warning = next(warning for warning in comparison_warnings([*old, new, alone]) if warning.key == CONCURRENT_GPUS_KEY)
-    assert warning.sentence.startswith("Run 4 had the machine to itself")
+    assert warning.sentence.startswith("Only run 4 had the machine alone.")
     on_cpu = stored(store, 5, gpus=0)
     assert CONCURRENT_GPUS_KEY not in {warning.key for warning in comparison_warnings([new, on_cpu])}, (
         "it has no card to be alone on"
@@ -370,8 +380,8 @@ def test_implausible_readings_are_named_with_their_number(store: Store) -> None:
     warning = only(comparison_warnings([wrong, few, fine]))
     assert (warning.key, warning.severity, warning.possible_pct) == ("implausible", "warning", 0.0)
     assert warning.sentence == (
-        "Readings of telemetry that cannot be true were left out "
-        "(run 1: Power 80, Load 8 of GPU 0; run 2: Load 8 of GPU 0)."
+        "Readings of telemetry that cannot be true were left out; speed is not affected. "
+        "Run 1: Power 80, Load 8 of GPU 0. Run 2: Load 8 of GPU 0."
     ), "80: none at all is no power either"
     assert set(warning.values) == {1, 2}
     note = "Readings that cannot be true were left out: Power 80, Load 8 of GPU 0. Too few are left to know its energy."
@@ -388,20 +398,18 @@ def test_runs_beside_others_are_told_only_where_some_were_alone(store: Store) ->
     )
     assert comparison_warnings([first, second]) == (), "both alike"
     warning = only(comparison_warnings([first, second, alone]))
-    assert warning.sentence == ("Run 3 had the machine to itself; the others shared it with runs on other GPUs.")
+    assert warning.sentence == "Only run 3 had the machine alone. The others shared it and may be slower for it."
     assert (warning.severity, warning.values[1], warning.values[3]) == ("warning", "NVIDIA H200 (GPU-1)", "")
 
 
 def test_many_runs_that_were_held_back_share_their_figures(store: Store) -> None:
     held = [sampled(store, stored(store, n), share=0.5 + n / 100, throttle_reasons=0x20) for n in range(10, 50, 10)]
     free = sampled(store, stored(store, 50), throttle_reasons=0)
-    one_by_one = only(comparison_warnings([*held, free])).sentence
-    assert one_by_one.count("run ") == 4
     more = sampled(store, stored(store, 60), share=0.95, throttle_reasons=0x20)
     numbers = [run.row.run for run in (*held, more)]
     assert only(comparison_warnings([*held, more, free])).sentence == (
-        f"GPUs were throttled because of heat in some runs only: runs {numbers[0]}–{numbers[-2]} and {numbers[-1]} "
-        "for 60–95\xa0% of the measured part."
+        f"GPUs were throttled because of heat in runs {numbers[0]}–{numbers[-2]} and {numbers[-1]}, "
+        "for 60–95\xa0% of the measured part. That slows them."
     )
 
 
@@ -423,7 +431,7 @@ def test_two_cards_that_every_variant_ran_on_are_a_remark(store: Store) -> None:
     turns = ((A, "NHWC"), (A, "NCHW"), (B, "NHWC"), (B, "NCHW"), (A, "NHWC"))
     runs = [on_cards(store, n, card, layout=layout) for n, (card, layout) in enumerate(turns, 1)]
     warning = only(comparison_warnings(runs))
-    assert warning.sentence.startswith("2 NVIDIA H200 were used, by 3 and 2 runs; ")
+    assert warning.sentence.startswith("2 NVIDIA H200 were used, by 3 and 2 runs. ")
     assert (warning.severity, warning.values[3]) == ("note", B)
     assert comparison_warnings([run for run, (card, _) in zip(runs, turns, strict=True) if card == A]) == (), "one card"
 
@@ -434,9 +442,9 @@ def test_two_cards_that_every_variant_ran_on_are_a_remark(store: Store) -> None:
         (
             (A, B, B),
             "note",
-            "by 3 and 3 runs; variants are spread unevenly over them, so energy is compared within GPUs.",
+            "by 3 and 3 runs. Variants are spread unevenly over them, so energy is compared within GPUs.",
         ),
-        ((A, A, A), "warning", "; some ran a single one of two compared variants, so the GPU may be part of their "),
+        ((A, A, A), "warning", " Some ran a single one of two compared variants, so the GPU may be part of their "),
         ((B, A, A), "note", "by 4 and 2 runs."),
     ],
 )
@@ -450,21 +458,14 @@ def test_cards_that_variants_are_spread_unevenly_over_are_said(
     assert words in warning.sentence
 
 
-def test_variants_that_share_no_card_are_named_with_theirs(store: Store) -> None:
+def test_that_variants_share_no_card_is_said(store: Store) -> None:
     turns = ((A, "NCHW", 64), (B, "NHWC", 64), (A, "NCHW", 64), (A, "NCHW", 128), (B, "NCHW", 128))
     runs = [on_cards(store, n, card, layout=layout, batch_size=b) for n, (card, layout, b) in enumerate(turns, 1)]
     warning = next(each for each in comparison_warnings(runs) if each.key == "gpus_used")
     assert warning.sentence == (
-        "2 NVIDIA H200 were used, and some variants share no GPU, so that the GPU may be the difference: "
-        "1 alone ran NCHW · batch size 64; 1 alone ran NHWC · batch size 64."
+        "2 NVIDIA H200 were used, by 3 and 2 runs. Some variants share no GPU, so the GPU may be the difference."
     )
     assert warning.severity == "warning"
-
-
-def test_many_variants_of_a_card_are_counted(store: Store) -> None:
-    runs = [on_cards(store, n, A, batch_size=2**n) for n in range(1, 6)]
-    found = only(comparison_warnings([*runs, on_cards(store, 9, B, batch_size=512)])).sentence
-    assert found.endswith("1 alone ran 5 variants; 1 alone ran batch size 512.")
 
 
 def test_variants_that_do_other_work_need_no_card_in_common(store: Store) -> None:
@@ -487,9 +488,7 @@ def test_of_many_cards_only_how_often_they_were_used(store: Store) -> None:
 
 def test_who_shared_the_gpus_of_many_runs_is_said_once(store: Store) -> None:
     runs = [stored(store, n, environment={**ENVIRONMENT, OTHERS_ON_GPU_KEY: f"p{max(1, n - 4)}"}) for n in range(1, 11)]
-    assert only(comparison_warnings(runs)).sentence.endswith(
-        "(runs 1–5: p1; run 6: p2; run 7: p3; run 8: p4; and 2 more)."
-    )
+    assert only(comparison_warnings(runs)).sentence.endswith(" Runs 1–5: p1. Run 6: p2. Run 7: p3. Run 8: p4. 2 more.")
 
 
 def test_of_a_fact_with_many_values_a_few_are_told() -> None:
@@ -507,8 +506,8 @@ def test_products_without_tensor_cores_are_a_warning_where_they_take_much_of_a_s
     (warning,) = (each for each in comparison_warnings([good, *slow]) if each.key == "tensor_cores")
     assert warning.severity == "warning"
     assert warning.sentence == (
-        "Products ran without tensor cores although the precision is meant for them: run 4 for 7\xa0%, run 6 for "
-        "8\xa0% of a step."
+        "Products ran without tensor cores although the precision is meant for them. "
+        "They take 7–8\xa0% of a step in both runs of NCHW, which would be faster with them."
     )
     assert dict(warning.values) == {
         4: "1.40\xa0ms (7.0\xa0%)",

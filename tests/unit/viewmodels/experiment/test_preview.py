@@ -4,6 +4,7 @@ from datetime import datetime
 
 import pytest
 
+from app import units
 from app.analysis.intervals import resolution
 from app.plan import Plan
 from app.queries import ExpectedResolution, ExperimentProgress, TimeLeft
@@ -15,6 +16,7 @@ from app.viewmodels.experiment.preview import (
     describe_order,
     describe_refused,
     describe_resolution,
+    describe_stored,
     experiment_label,
 )
 from workloads.protocol import RunSpec
@@ -69,7 +71,7 @@ def test_the_label_of_the_start_says_how_many_runs_and_how_long(
 
 def test_the_label_of_the_start_says_how_small_a_difference_shows_unless_that_is_nothing_of_note() -> None:
     for sd, shows in ((0.01, True), (20.0, False)):
-        expected = ExpectedResolution(repeats=3, found=resolution(sd, 3), noise_runs=6)
+        expected = ExpectedResolution(repeats=3, estimate=resolution(sd, 3), noise_runs=6)
         label = experiment_label(18, ahead(resolution=expected), most=True)
         assert label.startswith("Run up to 18 (6 to 9 min")
         assert ("shows" in label) is shows
@@ -98,7 +100,7 @@ def test_a_plan_names_the_seed_of_its_order(variants: int, seed: int | None, sen
     ("sd", "more"), [(0.3, "; about 5 can show smaller ones."), (1.0, "; about 39 can show smaller ones."), (20.0, ".")]
 )
 def test_so_wide_a_spread_that_nothing_of_note_can_be_shown_is_said_plainly(sd: float, more: str) -> None:
-    expected = ExpectedResolution(repeats=3, found=resolution(sd, 3), noise_runs=6)
+    expected = ExpectedResolution(repeats=3, estimate=resolution(sd, 3), noise_runs=6)
     assert describe_resolution(expected) == [
         "3 repeats can show only differences of 100\xa0% or more, as 6 stored runs of these variants vary so much"
         + more
@@ -144,6 +146,16 @@ def test_the_times_of_stored_runs_are_told_of_those_that_count_and_of_those_too_
         "Not counted, as made more than an hour before: 3 stored runs of 2026-11-20 14:05 to 2026-11-21 14:05.",
     ]
     assert describe_dates((days[0], days[0] + 60 * S), ()) == ["Counted: 2 stored runs of 2026-11-20 14:05 to 14:06."]
+
+
+def test_runs_of_an_experiment_that_goes_on_count_and_others_are_said_to_be_left_out() -> None:
+    own, others = (days := [n * 86_400 * S for n in range(20_000, 20_003)])[:2], days[2:]
+    ahead = ExperimentProgress(planned=6, done=2, counted_utc_ns=tuple(own))
+    assert describe_stored(ahead, ahead) == ["2 of 6 already stored."]
+    countable = ExperimentProgress(planned=6, done=3, counted_utc_ns=(*own, *others))
+    assert describe_stored(ahead, countable)[1:] == [f"Not counted: 1 stored run of {units.local_time(others[0])}."]
+    assert describe_stored(ExperimentProgress(planned=6, done=0), ahead)[0].startswith("Not counted: 2 stored runs")
+    assert describe_stored(none := ExperimentProgress(planned=6, done=0), none) == []
 
 
 def test_an_early_end_makes_it_the_longest_time() -> None:

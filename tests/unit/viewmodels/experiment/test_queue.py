@@ -7,11 +7,11 @@ from app.viewmodels.experiment.queue import (
     BAR_COLUMN,
     NAME_COLUMN,
     QUEUE_COLUMNS,
+    STATE_COLUMN,
     WIDEST_CELLS,
     QueueModel,
-    queue_cells,
+    VerdictText,
 )
-from app.viewmodels.experiment.queue_banner import VerdictText
 from workloads.catalog import Machine, complete
 
 SPEC = complete("dummy", {"gpus": 0}, Machine())
@@ -43,7 +43,7 @@ def test_one_line_counts_the_runs_of_all_entries_and_names_the_one_that_goes_on(
     assert (state.count, state.fraction) == ("2/10", 0.2)
     assert state.activity == "dummy train · CPU · batch 8"
     assert state.time_left == "1 to 3 min left"
-    assert [row.state for row in state.rows] == ["running", "waiting"]
+    assert [row.cells[STATE_COLUMN].text for row in state.rows] == ["running", "waiting"]
     assert [(row.can_move_up, row.can_move_down) for row in state.rows] == [(False, True), (True, False)]
     assert state.pause_action == "pause"
     assert not state.can_skip_wait
@@ -88,7 +88,7 @@ def test_an_entry_paused_during_its_run_says_that_it_is_the_last_one() -> None:
     queue.handle(RUNNING, now_s=0.0)
     state = queue.state(0.0)
     (row,) = state.rows
-    assert (row.state, row.pause_action, state.pause_action) == ("its last run", "resume", "go on")
+    assert (row.cells[STATE_COLUMN].text, row.pause_action, state.pause_action) == ("its last run", "resume", "go on")
 
 
 def test_an_entry_that_another_program_makes_is_said_to_be_and_not_to_be_paused_here() -> None:
@@ -96,7 +96,15 @@ def test_an_entry_that_another_program_makes_is_said_to_be_and_not_to_be_paused_
     queue.update((replace(FIRST, state="running"),))
     state = queue.state(0.0)
     assert (state.activity, state.pause_action) == ("Running in another program", "")
-    assert (state.rows[0].state, state.rows[0].pause_action) == ("running elsewhere", "")
+    assert (state.rows[0].cells[STATE_COLUMN].text, state.rows[0].pause_action) == ("running elsewhere", "")
+
+
+def test_what_begins_takes_away_the_verdict_on_what_ended_before() -> None:
+    queue = board(FIRST, SECOND)
+    queue.handle(replace(FIRST, state="complete", done=6, experiment=9), now_s=0.0)
+    assert queue.state(0.0).ended is not None
+    queue.begin()
+    assert queue.state(0.0).ended is None, "it would stand below the next answer"
 
 
 def test_what_ended_is_told_with_its_verdict_counted_and_listed_until_it_is_dismissed() -> None:
@@ -106,7 +114,7 @@ def test_what_ended_is_told_with_its_verdict_counted_and_listed_until_it_is_dism
     queue.set_verdict(1, VerdictText(sentence="B is 2× as fast as A.", rest="C is slower."))
     state = queue.state(0.0)
     assert state.count == "6/10"
-    assert [(row.name, row.state, row.in_queue) for row in state.rows] == [
+    assert [(row.name, row.cells[STATE_COLUMN].text, row.in_queue) for row in state.rows] == [
         ("second", "waiting", True),
         ("first", "complete", False),
     ]
@@ -141,7 +149,7 @@ def test_one_with_its_time_spent_is_told_of_and_in_the_queue_once() -> None:
     queue.update((replace(FIRST, state="paused"),))
     queue.finish()
     state = queue.state(0.0)
-    assert [row.state for row in state.rows] == ["paused"]
+    assert [row.cells[STATE_COLUMN].text for row in state.rows] == ["paused"]
     assert state.ended is not None
     assert "has used its time limit" in state.ended.text
 
@@ -211,17 +219,6 @@ def test_a_long_name_is_told_by_its_first_words() -> None:
         assert offer.text == f"“{banner}” is unfinished: 2 of 6 runs done."
 
 
-def test_only_a_queue_at_rest_can_be_exported() -> None:
-    found = board(FIRST, SECOND)
-    assert not found.state(0.0).can_export, "this window makes it"
-    found.finish()
-    assert found.state(0.0).can_export
-    found.update([replace(FIRST, state="running"), SECOND])
-    assert not found.state(0.0).can_export, "another program makes it"
-    found.update([])
-    assert not found.state(0.0).can_export
-
-
 def test_an_entry_has_a_cell_a_column_and_that_of_its_bar_has_no_words() -> None:
     board = QueueModel()
     board.update(
@@ -240,8 +237,8 @@ def test_an_entry_has_a_cell_a_column_and_that_of_its_bar_has_no_words() -> None
         ]
     )
     (row,) = board.state(0.0).rows
-    cells = queue_cells(row)
+    cells = row.cells
     assert len(cells) == len(QUEUE_COLUMNS) == len(WIDEST_CELLS)
     assert [cell.text for cell in cells] == ["layouts", "gpu1", "/opt/tf, tf216", "waiting", "", "2/6", "1 to 2 min"]
     assert (QUEUE_COLUMNS[NAME_COLUMN].title, QUEUE_COLUMNS[BAR_COLUMN].title) == ("Experiment", "Progress")
-    assert cells[BAR_COLUMN].tooltip == row.tooltip
+    assert cells[BAR_COLUMN].tooltip == cells[STATE_COLUMN].tooltip

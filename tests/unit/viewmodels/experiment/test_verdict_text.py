@@ -7,7 +7,7 @@ import pytest
 from app.records import RunRow
 from app.viewmodels.compare import verdict as verdict_module
 from app.viewmodels.compare.verdict import compute_verdict
-from app.viewmodels.experiment.verdict_text import experiment_result, verdict_text
+from app.viewmodels.experiment.verdict_text import answer_on, experiment_result, verdict_text
 from tests.unit.viewmodels.stored import run_row
 
 
@@ -52,6 +52,7 @@ def test_a_result_has_the_baseline_first_then_the_fastest_and_what_waits_last() 
     first = experiment_result(specs, rows[:1], {})
     assert first is not None
     assert first.answer == "No answer yet", "the others are still to come"
+    assert (bool(found.axis.ticks), first.axis.ticks) == (True, ())
     assert [(row.name, row.change, row.runs, row.is_fastest) for row in found.rows] == [
         ("Batch size 32", "baseline", "3 runs", False),
         ("Batch size 128", "2.50×", "3 runs", True),
@@ -159,3 +160,24 @@ def test_the_lamp_says_in_how_many_runs_the_machine_was_busy_and_by_what() -> No
     assert (quiet.lamp, quiet.disturbance) == ("Quiet machine", "")
     assert (busy.lamp, busy.disturbance) == ("Busy machine in 3 of 4 runs", "Others.\nA sleep.")
     assert [row.runs for row in busy.rows] == ["3 runs, 1 busy", "3 runs, 2 busy"]
+
+
+def test_a_run_that_was_stopped_before_it_measured_says_nothing_of_the_machine() -> None:
+    rows = [*runs((1000,), (2000,)), run_row(3, batch_size=32, throughput=None, outcome="stopped")]
+    one, none = (
+        experiment_result([row.spec for row in rows], some, {row.run: "Others." for row in some})
+        for some in (rows, rows[2:])
+    )
+    assert one is not None
+    assert none is not None
+    assert (one.lamp, [row.runs for row in one.rows]) == ("Busy machine in 2 of 2 runs", ["1 run, 1 busy"] * 2)
+    assert (none.lamp, none.disturbance, none.rows[0].runs) == ("", "", "0 runs")
+
+
+def test_any_runs_are_answered_as_compare_does_with_its_baseline_if_that_is_among_them() -> None:
+    rows = runs((1000, 1001, 999), (2000, 2001, 1999))
+    assert answer_on(rows).answer == compute_verdict(rows, 1).answer
+    assert answer_on(rows, baseline=4).answer == compute_verdict(rows, 4).answer != answer_on(rows).answer
+    assert answer_on(rows, baseline=7) == answer_on(rows), "it is not among them"
+    rows = runs((1000, 1001, 999), (1002, 1003, 1001))
+    assert answer_on(rows, margin_pct=2.0).answer == compute_verdict(rows, 1, 2.0).answer != answer_on(rows).answer

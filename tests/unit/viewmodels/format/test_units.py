@@ -130,38 +130,3 @@ def test_an_interval_reads_the_same_in_a_sentence_and_in_a_table(low: float, hig
     assert describe_ratio_interval(low, high).endswith(f" {in_table}×")
     if value > 2:
         assert describe_speed_interval(Estimate(value, low, high, 3)).endswith(f" {in_table}×")
-
-
-@pytest.mark.parametrize(
-    ("text", "value", "whole"),
-    [
-        ("1,5", 1.5, None),
-        ("1.5", 1.5, None),
-        ("0.25", 0.25, None),
-        ("0,125", 0.125, None),
-        ("1.234", 1.234, None),
-        ("1,234", None, 1234),
-        ("1.234,5", 1234.5, None),
-        ("1,234.5", 1234.5, None),
-        ("1.234.567", 1234567, 1234567),
-        ("1 234,5", 1234.5, None),
-        ("1\N{NO-BREAK SPACE}234", 1234, 1234),
-        ("1'234.5", 1234.5, None),
-        ("1,234,5", None, None),
-        ("1.2.3", None, None),
-        ("1 5", None, None),
-        ("12,34,567", None, None),
-        ("\u0661\u066b\u0665", 1.5, None),
-        ("\u06f1\u066b\u06f2\u06f3\u06f4", 1.234, None),
-        ("\u0661\u066c\u0662\u0663\u0664", 1234, 1234),
-        ("\u06f1\u06f6", 16, 16),
-        ("1,5e-3", 0.0015, None),
-        ("\N{MINUS SIGN}2", -2, -2),
-        (",", None, None),
-        ("", None, None),
-        ("two", None, None),
-        ("inf", None, None),
-    ],
-)
-def test_a_number_is_read_as_it_was_meant_or_not_at_all(text: str, value: float | None, whole: float | None) -> None:
-    assert (units.typed_number(text), units.typed_number(text, whole=True)) == (value, whole)

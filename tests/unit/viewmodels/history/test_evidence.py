@@ -259,7 +259,7 @@ def test_wrong_labels_that_differ_in_counts_and_names_alone_are_told_together() 
         run_row(n, found=msgspec.structs.replace(MISLABELLED, reason=reason)) for n, reason in enumerate(reasons, 1)
     ]
     assert describe_mismatches(rows) == (
-        "Runs 1 and 2 did not run what was requested. Operations on images ran in NHWC: XLA chooses the layout."
+        "No run ran what was requested. Operations on images ran in NHWC: XLA chooses the layout."
     )
     assert describe_mismatches(rows[:1]).endswith(reasons[0]), "one alone keeps its counts"
 
@@ -295,6 +295,6 @@ def test_gflops_and_utilisation_follow_from_formula_time_and_calibration() -> No
     assert utilisation.tooltip == f"Of 400{NBSP}TFLOPS, measured with a large matrix product"
     low = replace(row, summary=replace(row.summary, peak_flops_per_s=1e9))
     assert cell("utilisation", low).tooltip.endswith(
-        "; the peak was measured too low: `calibrate` on a quiet machine measures it anew"
+        "; the peak was measured too low: measure it anew on a quiet machine"
     )
     assert cell("gflops", run_row(2)).text == "–"

@@ -6,17 +6,18 @@ from typing import Any
 
 import pytest
 
-from app.queries import RUN_ORDERS, FoundRuns, RunQuery, StoredExperiment, Totals
+from app.queries import RUN_ORDERS, RunQuery, SearchResult, StoredExperiment, Totals
 from app.records import RunRow
 from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.format.derived import summary_line
-from app.viewmodels.history.annotations import TagChange, collect_annotations, parse_tags, tag_change
 from app.viewmodels.history.labels import (
     can_compare,
+    collect_annotations,
     compare_label,
     count_label,
     deleted_label,
     empty_text,
+    parse_tags,
     restore_label,
 )
 from app.viewmodels.history.run_detail import run_detail
@@ -85,10 +86,10 @@ def test_a_row_shows_every_figure_with_its_unit() -> None:
         "Devices": "2× H200",
         "Outcome": "completed",
         "Evidence": "",
-        "Throughput": "68,899 images/s",
+        "Throughput, 1/s": "68,899",
         "Step p50": "32.0 ms",
-        "Mean power": "688 W",
-        "Energy": "19.9 mJ/image",
+        "Mean power, W": "688",
+        "Energy, mJ": "19.9",
         "Duration": "0:12",
     }
     assert "2025-10-09 09:00:20 UTC" in row.cells[1].tooltip
@@ -107,7 +108,7 @@ def test_absent_figures_are_dashes_and_a_run_without_an_outcome_is_running() -> 
     (row,) = rows_of(run_row(1, outcome=None, throughput=None))
     shown = texts(row)
     assert shown["Outcome"] == "running"
-    assert {shown[t] for t in ("Throughput", "Step p50", "Mean power", "Energy", "Duration")} == {"–"}
+    assert {shown[t] for t in ("Throughput, 1/s", "Step p50", "Mean power, W", "Energy, mJ", "Duration")} == {"–"}
 
 
 def test_what_was_verified_is_told_in_a_word() -> None:
@@ -134,7 +135,7 @@ def test_a_workload_of_another_version_is_shown_all_the_same() -> None:
     shown = texts(rows_of(unknown)[0])
     assert shown["Workload"] == "gone"
     assert "depth 3" in shown["Variant"]
-    assert shown["Throughput"].endswith("examples/s")
+    assert shown["Throughput, 1/s"] == "1,000"
 
 
 def test_every_column_orders_by_something_of_its_own() -> None:
@@ -147,14 +148,14 @@ def test_a_click_on_a_head_starts_numbers_downwards_and_words_upwards_and_a_seco
     query = toggle_order(RunQuery(text="cudnn"), OUTCOME_COLUMN)
     assert (query.order, query.descending, query.text) == ("outcome", False, "cudnn")
     assert toggle_order(query, OUTCOME_COLUMN).descending is True
-    assert toggle_order(query, TITLES.index("Energy")).descending is True
+    assert toggle_order(query, TITLES.index("Energy, mJ")).descending is True
 
 
 def test_a_column_is_as_wide_as_what_was_ever_shown_in_it() -> None:
     short = rows_of(run_row(1, workload="cnn10", throughput=5.0))
     long = rows_of(run_row(2, workload="cnn10", gpu_names=("A card with a very long name",)))
     devices = TITLES.index("Devices")
-    assert widest(short)[TITLES.index("Throughput")].text == "100,000"
+    assert widest(short)[TITLES.index("Throughput, 1/s")].text == "100,000"
     assert widest(short, widest(long))[devices].text == "A card with a very long name"
 
 
@@ -164,7 +165,7 @@ def test_runs_stand_below_the_newest_experiment_they_belong_to_and_those_without
     assert (first.title, first.runs, first.details) == ("layouts", (4, 3), "2 runs · 2025-10-09 08:55")
     assert (second.title, second.runs) == ("layers", (1,))
     assert (rest.title, rest.runs, rest.details) == ("Without an experiment", (5, 2), "2 runs")
-    listing = Listing(found=FoundRuns(runs=[5, 4, 3, 2, 1]), groups=(first, second, rest))
+    listing = Listing(matches=SearchResult(runs=[5, 4, 3, 2, 1]), groups=(first, second, rest))
     assert listing.lines(None) == [5, 4, 3, 2, 1]
     assert listing.lines([]) == (first, 4, 3, second, 1, rest, 5, 2)
     assert listing.lines([1, 2]) == (first, second, rest, 5, 2)
@@ -198,11 +199,12 @@ def test_labels_say_how_many() -> None:
     assert restore_label(1) == "Restore 1 run"
     assert deleted_label([7]) == "Run 7 deleted"
     assert deleted_label([7, 8]) == "2 runs deleted"
-    assert count_label(Listing(found=FoundRuns(runs=[1]), options=offered(1)), 1) == "1 run"
+    assert count_label(Listing(matches=SearchResult(runs=[1]), options=offered(1)), 1) == "1 run"
     assert (
-        count_label(Listing(found=FoundRuns(runs=range(12)), options=offered(1034)), 2) == "12 of 1,034 runs · 2 chosen"
+        count_label(Listing(matches=SearchResult(runs=range(12)), options=offered(1034)), 2)
+        == "12 of 1,034 runs · 2 chosen"
     )
-    trash = Listing(query=RunQuery(deleted=True), found=FoundRuns(runs=range(3)), options=offered(3, 3))
+    trash = Listing(query=RunQuery(deleted=True), matches=SearchResult(runs=range(3)), options=offered(3, 3))
     assert count_label(trash, 0) == "3 deleted runs"
 
 
@@ -210,7 +212,7 @@ def test_an_empty_table_says_what_to_do() -> None:
     assert "Ctrl+1" in empty_text(Listing())
     assert "Escape" in empty_text(Listing(query=RunQuery(tag="x"), options=offered(5)))
     assert "restored" in empty_text(Listing(query=RunQuery(deleted=True)))
-    assert empty_text(Listing(found=FoundRuns(runs=[1]), options=offered(1))) == ""
+    assert empty_text(Listing(matches=SearchResult(runs=[1]), options=offered(1))) == ""
 
 
 def test_a_run_page_tells_how_it_ended_what_it_was_and_how_to_run_it_again() -> None:
@@ -227,7 +229,9 @@ def test_a_run_page_tells_how_it_ended_what_it_was_and_how_to_run_it_again() -> 
     assert facts["TensorFlow"] == "2.21.0"
     assert facts["GPU 1"] == "NVIDIA H200\nGPU-1"
     assert detail.log.splitlines()[1].split() == ["2.000", "cuDNN", "version", "91002"]
-    assert detail.command.startswith("python -m app run cnn10 -s implementation=native -s layout=NCHW -s channels=64 ")
+    assert detail.command.startswith(
+        "python -m app run cnn10 -s framework=tensorflow -s implementation=native -s layout=NCHW "
+    )
 
 
 def test_a_run_page_tells_how_fast_it_computed_and_what_ran() -> None:
@@ -275,8 +279,3 @@ def test_a_note_is_known_only_where_all_runs_say_the_same() -> None:
 
 def test_tags_are_typed_with_commas_between_and_each_counts_once() -> None:
     assert parse_tags(" night, for the report,, Night ,") == ("night", "for the report")
-
-
-def test_only_what_differs_is_changed_and_case_is_no_difference() -> None:
-    change = tag_change(7, ["night", "baseline"], "Night, candidate")
-    assert change == TagChange(runs=(7,), added=("candidate",), removed=("baseline",))

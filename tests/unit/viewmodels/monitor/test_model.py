@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from app.fields import Sample, SlowSample
-from app.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes
+from app.samples import HOST, Device, DeviceLost, FieldInfo, GpuProcess, Inventory, Processes
 from app.viewmodels.hosts import HostState, Stage
-from app.viewmodels.monitor.cells import GraphCell, host_state
+from app.viewmodels.monitor.cells import TABLE_COLUMNS, GraphCell, host_state
 from app.viewmodels.monitor.details import chosen_details
 from app.viewmodels.monitor.history import History, HistoryCurve, SeriesKey
-from app.viewmodels.monitor.model import MonitorModel, Place, TableSettings
+from app.viewmodels.monitor.model import MonitorModel, RowKey, TableSettings
 from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, HOST_DEVICE, handle_all, samples
 from tests.unit.viewmodels.monitor.test_readings import NBSP, Clock, layout_of, model_of
 from workloads.catalog import Gpu, Machine
 
 POWER_CAP = 4
-GPU_1 = Place("", "GPU-1")
+GPU_1 = RowKey("", "GPU-1")
 
 
 def machine(count: int) -> Inventory:
@@ -33,11 +33,11 @@ def sample(device: str, load_pct: float = 50.0, **values: int) -> Sample:
     return Sample(t_ns=1, device=device, load_pct=load_pct, memory_bytes=2**30, **values)  # type: ignore[arg-type]
 
 
-def row(model: MonitorModel, place: Place) -> dict[str, str]:
+def row(model: MonitorModel, place: RowKey) -> dict[str, str]:
     """The text of each column of a row, in a frame of now."""
     model.read()
     texts = (" ".join(filter(None, (cell.symbol, cell.text, cell.unit))) for cell in model.cells(place))
-    return dict(zip(model.columns(), texts, strict=True))
+    return dict(zip(TABLE_COLUMNS, texts, strict=True))
 
 
 def fleet(*stages: Stage) -> tuple[MonitorModel, Clock]:
@@ -55,12 +55,12 @@ def fleet(*stages: Stage) -> tuple[MonitorModel, Clock]:
 
 def test_one_gpu_has_a_row_and_several_have_one_of_the_machine_over_theirs() -> None:
     one, _ = model_of(machine(1))
-    assert layout_of(one) == [Place("", "GPU-0"), Place("", HOST)]
+    assert layout_of(one) == [RowKey("", "GPU-0"), RowKey("", HOST)]
     three, _ = model_of(machine(3))
-    assert layout_of(three) == [Place(""), *(Place("", f"GPU-{n}") for n in range(3)), Place("", HOST)]
-    assert row(three, Place(""))["device"] == "▾ This machine · 3× H200"
+    assert layout_of(three) == [RowKey(""), *(RowKey("", f"GPU-{n}") for n in range(3)), RowKey("", HOST)]
+    assert row(three, RowKey(""))["device"] == "▾ This machine · 3× H200"
     three.fold("", folded=True)
-    assert layout_of(three) == [Place("")]
+    assert layout_of(three) == [RowKey("")]
 
 
 def test_each_state_has_a_mark_of_its_own_and_the_worst_is_told_first() -> None:
@@ -76,7 +76,7 @@ def test_each_state_has_a_mark_of_its_own_and_the_worst_is_told_first() -> None:
         model.handle(sample(f"GPU-{number}", load_pct=0.0 if number == 1 else 90.0))
     model.handle(sample("GPU-3", throttle_reasons=POWER_CAP))
     model.handle(DeviceLost(t_ns=1, device="GPU-5", reason="it fell off the bus"))
-    states = {number: row(model, Place("", f"GPU-{number}"))["state"] for number in range(7)}
+    states = {number: row(model, RowKey("", f"GPU-{number}"))["state"] for number in range(7)}
     assert states == {
         0: "● Busy",
         1: "○ Idle",
@@ -87,9 +87,9 @@ def test_each_state_has_a_mark_of_its_own_and_the_worst_is_told_first() -> None:
         6: "○ No reading yet",
     }
     assert len({state[0] for state in states.values()}) == 6
-    assert row(model, Place(""))["state"] == "✖ 1 lost · 1 not read · 1 throttled · 1 shared"
+    assert row(model, RowKey(""))["state"] == "✖ 1 lost · 1 not read · 1 throttled · 1 shared"
     assert model.summary() == "7 GPUs · 1 lost · 1 not read · 1 throttled · 1 shared"
-    assert [model.reason(place) for place in (Place("", "GPU-4"), Place("", "GPU-5"))] == ["", "it fell off the bus"]
+    assert [model.reason(place) for place in (RowKey("", "GPU-4"), RowKey("", "GPU-5"))] == ["", "it fell off the bus"]
 
 
 def test_processors_that_do_next_to_nothing_are_idle() -> None:
@@ -97,7 +97,7 @@ def test_processors_that_do_next_to_nothing_are_idle() -> None:
     states = []
     for load_pct in (3.0, 40.0):
         model.handle(sample(HOST, load_pct=load_pct))
-        states.append(row(model, Place("", HOST))["state"])
+        states.append(row(model, RowKey("", HOST))["state"])
     assert states == ["○ Idle", "● Busy"]
 
 
@@ -106,17 +106,17 @@ def test_throttling_that_comes_and_goes_within_two_seconds_stays_in_sight() -> N
     model.handle(sample("GPU-0", throttle_reasons=POWER_CAP))
     clock.now_s += 1.5
     model.handle(sample("GPU-0", throttle_reasons=1))
-    assert row(model, Place("", "GPU-0"))["state"] == "▲ Throttled: power cap"
+    assert row(model, RowKey("", "GPU-0"))["state"] == "▲ Throttled: power cap"
     clock.now_s += 1.0
     model.handle(sample("GPU-0", throttle_reasons=1))
-    assert row(model, Place("", "GPU-0"))["state"] == "● Busy", "idle clocks are no throttling"
+    assert row(model, RowKey("", "GPU-0"))["state"] == "● Busy", "idle clocks are no throttling"
 
 
 def test_a_row_has_the_figures_and_who_uses_the_gpu() -> None:
     model, _ = model_of(GPU_INVENTORY, *samples(0, 1))
     model.handle(Processes(t_ns=1, device="GPU-0", processes=(GpuProcess(pid=7, name="python3", user="ann"),)))
     model.handle(Processes(t_ns=1, device="GPU-1"))
-    assert list(row(model, Place("", "GPU-0")).values()) == [
+    assert list(row(model, RowKey("", "GPU-0")).values()) == [
         "GPU 0 · H200",
         "● Busy",
         "97 %",
@@ -125,14 +125,14 @@ def test_a_row_has_the_figures_and_who_uses_the_gpu() -> None:
         "55 °C",
         "python3 (ann)",
     ]
-    second = row(model, Place("", "GPU-1"))
+    second = row(model, RowKey("", "GPU-1"))
     assert (second["temperature_c"], second["processes"]) == ("", "No process")
-    assert chosen_details(model, Place("")).processes == (
+    assert chosen_details(model, RowKey("")).processes == (
         ("GPU 0", "", "", ""),
         ("python3 (7)", "ann", "–", "–"),
     )
-    assert row(model, Place("", HOST))["device"] == "CPU · CPU"
-    assert row(model, Place(""))["power_mw"] == "1,201 of 1,400 W"
+    assert row(model, RowKey("", HOST))["device"] == "CPU · CPU"
+    assert row(model, RowKey(""))["power_mw"] == "1,201 of 1,400 W"
 
 
 def test_figures_of_earlier_are_faint_and_do_not_count_in_sums() -> None:
@@ -140,10 +140,10 @@ def test_figures_of_earlier_are_faint_and_do_not_count_in_sums() -> None:
     clock.now_s += 5
     model.handle(sample("GPU-1", power_mw=100_000))
     model.read()
-    load = model.cells(Place("", "GPU-0"))[2]
+    load = model.cells(RowKey("", "GPU-0"))[2]
     assert isinstance(load, GraphCell)
     assert (load.text, load.faint) == ("97", True)
-    assert row(model, Place(""))["power_mw"] == "100 W"
+    assert row(model, RowKey(""))["power_mw"] == "100 W"
 
 
 def test_a_click_on_a_column_sorts_within_hosts_or_over_all_and_the_third_ends_it() -> None:
@@ -153,16 +153,16 @@ def test_a_click_on_a_column_sorts_within_hosts_or_over_all_and_the_third_ends_i
     natural = layout_of(model)
     model.sort_by("load_pct")
     assert [place for place in layout_of(model) if place.device == "GPU-1"] == [
-        Place("gpu1", "GPU-1"),
-        Place("gpu0", "GPU-1"),
+        RowKey("gpu1", "GPU-1"),
+        RowKey("gpu0", "GPU-1"),
     ]
-    assert layout_of(model)[-1] == Place("", HOST), "what has no load comes last"
+    assert layout_of(model)[-1] == RowKey("", HOST), "what has no load comes last"
     model.change(replace(model.settings, grouped=False))
     gpus = [f"{place.host} {place.device}" for place in layout_of(model) if place.host]
     assert gpus == ["gpu1 GPU-1", "gpu0 GPU-1", "gpu1 GPU-0", "gpu0 GPU-0"]
-    assert row(model, Place("gpu1", "GPU-1"))["device"] == "gpu1 · GPU 1 · H200"
+    assert row(model, RowKey("gpu1", "GPU-1"))["device"] == "gpu1 · GPU 1 · H200"
     model.sort_by("load_pct")
-    assert layout_of(model)[0] == Place("gpu0", "GPU-0"), "the smallest first"
+    assert layout_of(model)[0] == RowKey("gpu0", "GPU-0"), "the smallest first"
     model.sort_by("load_pct")
     model.change(replace(model.settings, grouped=True))
     assert layout_of(model) == natural
@@ -177,19 +177,19 @@ def test_the_worst_states_of_all_hosts_come_first() -> None:
     model.handle(sample("GPU-1", throttle_reasons=POWER_CAP), "gpu1")
     model.handle(DeviceLost(t_ns=1, device="GPU-0", reason="it fell"), "gpu0")
     model.tick()
-    assert layout_of(model)[:2] == [Place("gpu0", "GPU-0"), Place("gpu1", "GPU-1")]
+    assert layout_of(model)[:2] == [RowKey("gpu0", "GPU-0"), RowKey("gpu1", "GPU-1")]
 
 
 def test_a_host_says_how_its_link_is_and_what_can_be_done() -> None:
     model, clock = fleet("connected", "lost", "off")
     model.handle(sample("GPU-0", power_mw=300_000), "gpu0")
-    assert row(model, Place("gpu0"))["state"] == "● Busy"
+    assert row(model, RowKey("gpu0"))["state"] == "● Busy"
     clock.now_s += 30
-    assert row(model, Place("gpu0"))["state"] == f"? No data for 30{NBSP}s"
-    lost, off = row(model, Place("gpu1")), row(model, Place("gpu2"))
+    assert row(model, RowKey("gpu0"))["state"] == f"? No data for 30{NBSP}s"
+    lost, off = row(model, RowKey("gpu1")), row(model, RowKey("gpu2"))
     assert (lost["device"], lost["state"], lost["processes"]) == ("gpu1", "✖ It fell.", "Try again")
     assert (off["state"], off["processes"]) == ("○ Not connected.", "Connect")
-    assert model.reason(Place("gpu1")) == "It fell."
+    assert model.reason(RowKey("gpu1")) == "It fell."
     assert model.summary() == "2 GPUs on 2 of 4 machines, 1 not reached · 1 not read"
 
 
@@ -221,29 +221,10 @@ def test_of_many_hosts_only_their_own_rows_are_shown_until_they_are_unfolded() -
     assert len(layout_of(model)) == 1 + 200
 
 
-def test_a_pinned_figure_has_a_column_and_a_plot_with_its_past() -> None:
-    model, clock = model_of(machine(2))
-    for turn in range(3):
-        clock.now_s += 1
-        for device in ("GPU-0", "GPU-1"):
-            model.handle(sample(device))
-            model.handle(SlowSample(t_ns=1, device=device, tensor_active_pct=float(turn)))
-        model.tick()
-    model.pin("tensor_active_pct", pinned=True)
-    assert row(model, Place("", "GPU-0"))["tensor_active_pct"] == "2 %"
-    details = chosen_details(model, Place("", "GPU-0"))
-    (pinned,) = [panel for panel in details.plots.panels if panel.key == "tensor_active_pct"]
-    assert pinned.curves[0].y.tolist() == [0.0, 1.0, 2.0]
-    of_both = chosen_details(model, Place("")).plots.panels
-    assert {panel.key: len(panel.curves) for panel in of_both}["tensor_active_pct"] == 2, "of a host one curve a GPU"
-    model.pin("tensor_active_pct", pinned=False)
-    assert "tensor_active_pct" not in model.columns()
-
-
 def test_what_was_remembered_of_another_version_is_left_out() -> None:
     model, _ = model_of(machine(1))
-    model.change(TableSettings(range="3 weeks", sort="gone", pinned=("load_pct", "gone", "fan_pct")))
-    assert model.settings == TableSettings(pinned=("fan_pct",))
+    model.change(TableSettings(range="3 weeks", sort="gone"))
+    assert model.settings == TableSettings()
 
 
 def test_hosts_that_are_heard_on_other_threads_have_details_too() -> None:
@@ -254,13 +235,13 @@ def test_hosts_that_are_heard_on_other_threads_have_details_too() -> None:
         model.handle(sample("GPU-1", load + 10), "gpu0")
         model.tick()
     model.read()
-    details = chosen_details(model, Place("gpu0", "GPU-0"))
+    details = chosen_details(model, RowKey("gpu0", "GPU-0"))
     assert details.subtitle == "GPU-0 · gpu0"
     assert details.plots.panels[0].curves[0].y.tolist() == [20.0, 40.0]
-    host = chosen_details(model, Place("gpu0"))
+    host = chosen_details(model, RowKey("gpu0"))
     assert (host.title, host.subtitle) == ("gpu0", "2× H200 · driver 580.65.06 · 16 processors")
     assert [curve.label for curve in host.plots.panels[0].curves] == ["GPU 0", "GPU 1"]
-    mean = model.cells(Place("gpu0"))[2]
+    mean = model.cells(RowKey("gpu0"))[2]
     assert isinstance(mean, GraphCell)
     assert mean.course is not None
     assert mean.course[np.isfinite(mean.course)].tolist() == pytest.approx([0.25, 0.45]), "the mean of both"
@@ -332,7 +313,7 @@ def test_a_device_that_is_gone_leaves_the_table() -> None:
     model, _ = model_of(machine(2))
     gone = Device(device="GPU-0", kind="gpu", index=0, name="NVIDIA H200")
     model.handle(msgspec.structs.replace(machine(1), devices=(gone, HOST_DEVICE)))
-    assert layout_of(model) == [Place("", "GPU-0"), Place("", HOST)]
+    assert layout_of(model) == [RowKey("", "GPU-0"), RowKey("", HOST)]
 
 
 @pytest.mark.parametrize("is_heard_first", [True, False])
@@ -345,7 +326,7 @@ def test_header_rows_and_details_of_a_frame_are_of_one_moment(is_heard_first: bo
     if not is_heard_first:
         model.handle(news)
     clock.now_s += 30  # the painter is slow
-    details, of_both = (chosen_details(model, *rows) for rows in ([GPU_1], [Place("", "GPU-0"), GPU_1]))
+    details, of_both = (chosen_details(model, *rows) for rows in ([GPU_1], [RowKey("", "GPU-0"), GPU_1]))
     legend = {panel.key: panel.curves[-1].value_text for panel in of_both.plots.panels}
     frame = (
         model.summary(),
@@ -372,10 +353,10 @@ def test_a_row_that_goes_between_two_frames_is_there_until_the_next() -> None:
     model.handle(machine(1))
     model.update([])
     model.fold("gpu0", folded=True)
-    before = [*(Place("", device) for device in (None, "GPU-0", "GPU-1", HOST)), Place("gpu0")]
+    before = [*(RowKey("", device) for device in (None, "GPU-0", "GPU-1", HOST)), RowKey("gpu0")]
     assert [place for place in model.layout() if model.cells(place)] == before
-    assert row(model, Place("", "GPU-0"))["device"] == "GPU 0 · H200"
-    assert model.layout() == [Place("", "GPU-0"), Place("", HOST)]
+    assert row(model, RowKey("", "GPU-0"))["device"] == "GPU 0 · H200"
+    assert model.layout() == [RowKey("", "GPU-0"), RowKey("", HOST)]
 
 
 class TwoThreads(Clock):
@@ -426,25 +407,37 @@ def test_several_rows_have_their_figures_together_and_a_curve_each() -> None:
     clock.now_s += 1
     model.tick()
     model.read()
-    here = [Place("", "GPU-1"), Place("", "GPU-7")]
+    here = [RowKey("", "GPU-1"), RowKey("", "GPU-7")]
     both = chosen_details(model, *here)
     assert (both.title, both.subtitle) == ("2 GPUs", "GPU 1, GPU 7")
     assert [(figure.label, figure.value) for figure in both.metrics][1:2] == [("Total power", f"800{NBSP}W")]
     assert both.processes[0][0] == "GPU 7"
     curves = {panel.key: [(curve.label, curve.mark) for curve in panel.curves] for panel in both.plots.panels}
     assert curves["power_mw"] == [("GPU 1", "1"), ("GPU 7", "7")]
-    mixed = chosen_details(model, *here, Place("", HOST))
+    mixed = chosen_details(model, *here, RowKey("", HOST))
     assert (mixed.title, mixed.state.text) == ("3 devices", "Busy")
     load, power = mixed.plots.panels[:2]
     assert (load.title, [curve.label for curve in load.curves]) == ("Load", ["GPU 1", "GPU 7", "CPU"])
     assert len({curve.colour for curve in load.curves}) == 3, "GPU 7 and the processors have the same elsewhere"
     assert len(power.curves) == 2
     assert [curve.colour for curve in power.curves] == [curve.colour for curve in load.curves[:2]]
-    apart = chosen_details(model, Place("", "GPU-0"), Place("gpu0"))
+    apart = chosen_details(model, RowKey("", "GPU-0"), RowKey("gpu0"))
     (first, second) = apart.plots.panels[1].curves
     assert (first.label, second.label) == ("This machine GPU 0", "gpu0 GPU 0")
     assert first.key != second.key
     assert first.colour != second.colour
     assert second.y.tolist() == [50_000.0 / 1e3]
-    whole = chosen_details(model, Place(""), Place("", "GPU-1"))
+    whole = chosen_details(model, RowKey(""), RowKey("", "GPU-1"))
     assert whole.title == "8 GPUs", "one that is chosen twice counts once"
+
+
+def test_without_a_gpu_there_are_no_columns_that_stay_empty() -> None:
+    fields = {name: FieldInfo(unit="") for name in ("load_pct", "memory_bytes")}
+    cpu = msgspec.structs.replace(HOST_DEVICE, fields=fields)
+    model, _ = model_of(msgspec.structs.replace(CPU_INVENTORY, devices=(cpu,)))
+    assert len(layout_of(model)) == 1
+    assert list(model.columns()) == ["device", "state", "load_pct", "memory_bytes"]
+    assert len(model.cells(RowKey("", HOST))) == 4
+    model.handle(msgspec.structs.replace(machine(1), devices=(cpu, *machine(1).devices[1:])))
+    assert layout_of(model)
+    assert {"power_mw", "temperature_c", "processes"} < set(model.columns())

@@ -7,7 +7,7 @@ from app.fields import FIELDS, Sample, SlowSample
 from app.samples import HOST, DeviceLost, FieldInfo, FieldsUpdated, GpuProcess, Processes
 from app.viewmodels.format.telemetry_fields import describe_process, describe_users, format_clock_events, format_field
 from app.viewmodels.monitor.details import DeviceDetails, chosen_details
-from app.viewmodels.monitor.model import MonitorModel, Place
+from app.viewmodels.monitor.model import MonitorModel, RowKey
 from app.viewmodels.monitor.readings import Readings, describe_not_reported
 from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, handle_all, ns, samples
 
@@ -35,7 +35,7 @@ def rows() -> tuple[MonitorModel, Clock]:
     return model_of(GPU_INVENTORY, *samples(0, 5))
 
 
-def layout_of(model: MonitorModel) -> list[Place]:
+def layout_of(model: MonitorModel) -> list[RowKey]:
     """The places of the rows in a frame of now."""
     model.read()
     return model.layout()
@@ -43,7 +43,7 @@ def layout_of(model: MonitorModel) -> list[Place]:
 
 def details(model: MonitorModel, device: str = "GPU-0") -> DeviceDetails:
     model.read()
-    return chosen_details(model, Place("", device))
+    return chosen_details(model, RowKey("", device))
 
 
 def test_every_device_has_its_numbers_with_units() -> None:
@@ -122,10 +122,10 @@ def test_an_implausible_value_is_called_so_until_the_next_plausible_one() -> Non
 
 def test_without_a_gpu_the_host_is_there_and_the_reason_is_said() -> None:
     model, _ = model_of(CPU_INVENTORY)
-    assert layout_of(model) == [Place("", HOST)]
+    assert layout_of(model) == [RowKey("", HOST)]
     reason, hint = details(model, HOST).no_gpu
     assert reason == "No NVIDIA driver is installed."
-    assert "Runs measured on two H200s" in hint
+    assert "Runs measured on H200s" in hint
 
 
 def test_with_a_gpu_nobody_is_told_what_one_would_show() -> None:
@@ -171,7 +171,7 @@ def test_a_gpu_names_its_processes_the_largest_first() -> None:
     model.handle(Processes(t_ns=ns(3), device="GPU-0", processes=(GpuProcess(pid=99),)))
     assert details(model).processes == (("process (99)", "–", "–", "–"),)
     model.read()
-    assert "process 99" in [cell.text for cell in model.cells(Place("", "GPU-0"))]
+    assert "process 99" in [cell.text for cell in model.cells(RowKey("", "GPU-0"))]
 
 
 def test_who_uses_a_gpu_is_one_line_in_the_terminal() -> None:

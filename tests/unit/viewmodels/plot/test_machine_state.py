@@ -5,7 +5,7 @@ import pytest
 
 from app.samples import HOST, DeviceLost, Inventory
 from app.telemetry.feed import updated_inventory
-from app.viewmodels.plot.telemetry_buffer import describe_lost, machine_state
+from app.viewmodels.plot.panels import describe_lost, machine_state
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
 
 REASON = "NVIDIA H200 stopped answering (GPU is lost)."

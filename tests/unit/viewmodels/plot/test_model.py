@@ -3,8 +3,7 @@ import numpy as np
 from app.samples import DeviceLost
 from app.telemetry.feed import updated_inventory
 from app.viewmodels.plot.model import LiveSeries, Points, ShiftedCurve
-from app.viewmodels.plot.panels import device_panels
-from app.viewmodels.plot.telemetry_buffer import TelemetryBuffer
+from app.viewmodels.plot.panels import TelemetryBuffer, device_panels
 from tests.unit.viewmodels.events import GPU_INVENTORY, samples
 
 

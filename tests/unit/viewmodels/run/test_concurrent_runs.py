@@ -119,7 +119,7 @@ def test_nothing_of_before_stands_over_what_begins() -> None:
     assert model.state().run == 1, "the result stays while nothing else begins"
     model.set_queue_running(True)
     state = model.state()
-    assert (state.run, state.throughput, state.status.title) == (None, "", "Starting the first run …")
+    assert (state.run, state.throughput, state.status.title) == (None, "", "Starting the next run …")
     model.handle(started(2, 0), 2)
     model.set_queue_running(True)
     assert model.state().run == 2, "a run that goes on stays"

@@ -1,7 +1,6 @@
 """How far a search for the largest batch may go, as it is asked."""
 
-from app.viewmodels.run.form import VariantForm
-from app.viewmodels.run.largest_batch import LimitQuestion, limit_question
+from app.viewmodels.run.form import LimitQuestion, VariantForm, limit_question
 from tests.unit.viewmodels.events import GPU_INVENTORY
 from workloads.catalog import Machine
 

@@ -5,9 +5,9 @@ from app.events import Outcome
 from app.fields import Sample
 from app.samples import DeviceLost, LogLine, Waiting
 from app.viewmodels.monitor.details import chosen_details
-from app.viewmodels.monitor.model import MonitorModel, Place
+from app.viewmodels.monitor.model import MonitorModel, RowKey
 from app.viewmodels.plot.model import Panel
-from app.viewmodels.run.live import LiveModel, LiveState
+from app.viewmodels.run.live import LiveModel, LiveState, TimeView
 from tests.fakes.runs import EPOCHS
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY, ended, handle_all, ns, samples, started, training
 from workloads.protocol import PhaseStarted, Progress
@@ -122,6 +122,14 @@ def test_an_ended_run_stays_as_it_was_while_telemetry_goes_on() -> None:
     assert model.state().plots.window == pytest.approx((6.0, 16.5))
 
 
+@pytest.mark.parametrize(("now_s", "start"), [(16.9, 0.0), (17.0, 6.0)])
+def test_a_part_that_has_just_begun_to_be_measured_does_not_empty_the_plots(now_s: float, start: float) -> None:
+    view = TimeView()
+    assert view.run_axis(10.0, now_s, (16.0, now_s), ended=False).start == start
+    assert view.run_axis(10.0, now_s, (16.0, now_s), ended=True).start == 6.0
+    assert view.run_axis(10.0, 18.0, (16.0, now_s), ended=False).start == 6.0, "it is measured to its end"
+
+
 def test_a_run_on_the_cpu_shows_the_host_and_the_worker_beside_it() -> None:
     model = LiveModel()
     handle_all(model, (CPU_INVENTORY, started(CPU_INVENTORY), *samples(0, 3, gpus=0)))
@@ -183,13 +191,12 @@ def test_a_held_view_stands_still_until_it_follows_again() -> None:
     assert model.state().plots.window[1] > 40.0
 
 
-def test_zooming_keeps_the_time_under_the_pointer_and_panning_moves_it() -> None:
+def test_a_range_that_the_user_chose_is_held_until_the_view_follows() -> None:
     model = model_in_a_run()
     model.follow("30 s")
-    model.zoom(0.5, 10.0)
+    model.hold(5.0, 20.0)
     assert model.state().plots.window == (5.0, 20.0)
-    model.pan(2.0)
-    assert model.state().plots.window == (7.0, 22.0)
+    assert model.state().pause_label
     model.follow()
     assert model.state().plots.window == (0.0, 30.0)
 
@@ -208,6 +215,7 @@ def test_all_of_a_run_fills_the_width_and_thirty_seconds_are_thirty_while_it_is_
 
 def test_the_axis_of_a_growing_run_stands_still_most_of_the_time() -> None:
     model = model_in_a_run(until=1.0)
+    model.follow("all")
     ends = []
     for sample in samples(1, 30):
         model.handle(sample)
@@ -235,11 +243,12 @@ def test_before_it_measures_all_of_a_run_is_shown_and_what_comes_after_is_left_o
     assert model.state().plots.window == (5.0, 15.0)
 
 
-def test_zooming_ends_at_half_a_second() -> None:
+def test_no_range_is_shorter_than_half_a_second() -> None:
     model = model_in_a_run()
-    model.zoom(1e-9, 10.0)
-    start, end = model.state().plots.window
-    assert end - start == pytest.approx(0.5)
+    model.hold(10.0, 10.5)
+    assert model.state().plots.window == (10.0, 10.5)
+    model.hold(10.0, 10.4)
+    assert model.state().plots.window == pytest.approx((9.95, 10.45))
 
 
 def test_each_gpu_can_have_panels_of_its_own() -> None:
@@ -291,7 +300,7 @@ def test_the_monitor_and_the_run_screen_fold_a_sample_once() -> None:
         model.handle(event)
         monitor.handle(event)
     monitor.read()
-    panels = {panel.key: panel for panel in chosen_details(monitor, Place("", "GPU-0")).plots.panels}
+    panels = {panel.key: panel for panel in chosen_details(monitor, RowKey("", "GPU-0")).plots.panels}
     (curve,) = panels["power_mw"].curves
     assert curve.source is model.recent.series("GPU-0", "power_mw")
     assert len(curve.y) == 20

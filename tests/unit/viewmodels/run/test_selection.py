@@ -263,7 +263,7 @@ def test_what_is_essential_is_in_sight_and_the_rest_is_found() -> None:
     form = form_on(NO_GPU)
     essential = [each.name for each in form.state().fields if each.essential]
     assert essential == [
-        "implementation", "layers", "units", "gpus", "batch_size", "precision", "xla", "seconds",
+        "framework", "implementation", "layers", "units", "gpus", "batch_size", "precision", "xla", "seconds",
     ]  # fmt: skip
     found = {each.name for each in form.state().fields if each.matches("recurrent drop")}
     assert found == {"recurrent_dropout"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.viewmodels.run.values import describe_invalid, format_value, format_values, parse_values
+from app.viewmodels.run.selection import describe_invalid, format_value, format_values, parse_values
 from workloads.catalog import MAX_VARIANTS, UsageError, workload
 from workloads.protocol import Value
 

@@ -82,7 +82,7 @@ def layout_of_a_rewritten_graph() -> Any:
     from workloads.tensorflow.cnn.evidence import image_layout
     from workloads.tensorflow.evidence.aspects import Observation
     from workloads.tensorflow.evidence.graph import Op
-    from workloads.tensorflow.evidence.xplane import Trace
+    from workloads.tensorflow.evidence.xplane import XlaTrace
 
     name = "replica_1/block2/conv1/Conv2D"
     convolution = Op(type="Conv2D", name=name, device="GPU:0", dtype="float32", layout="NCHW")
@@ -91,7 +91,7 @@ def layout_of_a_rewritten_graph() -> Any:
     inside = Kernel(name="void cudnn::ops::nchwToNhwcKernel<…>", kind="transpose", count=30, time_ns=5)
     spec = spec_of("cnn10", layout="NHWC", layout_optimizer=True)
     return image_layout(
-        Observation(spec=spec, graph=(there, convolution, back), trace=Trace(steps=10, kernels=(inside,)))
+        Observation(spec=spec, graph=(there, convolution, back), trace=XlaTrace(steps=10, kernels=(inside,)))
     )
 
 

@@ -96,9 +96,9 @@ def test_xla_pools_without_windows_forwards_and_backwards(layout: str) -> None:
 
 @pytest.mark.parametrize("implementation", ["native", "keras"])
 def test_inference_uses_the_running_statistics_and_leaves_them_alone(implementation: str) -> None:
+    from workloads.seeding import synthetic_images
     from workloads.tensorflow.cnn.model import build_cnn
     from workloads.tensorflow.recipe import compile_function
-    from workloads.tensorflow.synthetic import synthetic_images
 
     model = build_cnn("cnn10", variant_of("cnn10", implementation=implementation, layout="NHWC"))
     images, classes = synthetic_images(3, 0, 4, "NHWC")
@@ -163,13 +163,13 @@ def test_one_seed_is_one_set_of_weights_and_another_is_another() -> None:
 
 
 def test_images_are_the_same_in_both_layouts() -> None:
-    from workloads.tensorflow.synthetic import synthetic_images
+    from workloads.seeding import synthetic_images
 
     first, classes = synthetic_images(1, 2, 3, "NCHW")
     last, same = synthetic_images(1, 2, 3, "NHWC")
     assert first.shape == (3, 3, 32, 32)
-    np.testing.assert_array_equal(np.transpose(first.numpy(), [0, 2, 3, 1]), last.numpy())
-    np.testing.assert_array_equal(classes.numpy(), same.numpy())
+    np.testing.assert_array_equal(np.transpose(first, [0, 2, 3, 1]), last)
+    np.testing.assert_array_equal(classes, same)
 
 
 def test_each_layout_is_tried_in_each_precision() -> None:

@@ -12,7 +12,7 @@ from workloads.protocol import DeviceTime, Kernel, RunSpec, Value
 from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.tensorflow.evidence.aspects import Observation, all_reduce, memory_limit
 from workloads.tensorflow.evidence.graph import Op
-from workloads.tensorflow.evidence.xplane import Trace
+from workloads.tensorflow.evidence.xplane import XlaTrace
 from workloads.tensorflow.runtime import Replicas, replicas_on
 
 LOOPS = ("standard", *RECURRENT_LAYERS["lstm"].ladder)
@@ -214,14 +214,14 @@ def test_where_no_kernels_name_tells_xlas_program_does(exact: bool, ran: str) ->
 def seen_on_gpu(requested: str, kernels: tuple[Kernel, ...]) -> Any:
     from workloads.tensorflow.evidence.aspects import Observation
     from workloads.tensorflow.evidence.graph import Op
-    from workloads.tensorflow.evidence.xplane import Trace
+    from workloads.tensorflow.evidence.xplane import XlaTrace
 
     spec = spec_of("lstm")
     product = Op(type="MatMul", name="lstm/while/MatMul", device="GPU:0", dtype="float32", loop="lstm/while")
     return Observation(
         spec=RunSpec(workload="lstm", variant={**spec.variant, "gpus": 1, "precision": requested}),
         graph=(product,),
-        trace=Trace(steps=1, times=(ONE_GPU,), kernels=kernels),
+        trace=XlaTrace(steps=1, times=(ONE_GPU,), kernels=kernels),
     )
 
 
@@ -268,9 +268,9 @@ def test_products_that_fell_back_to_the_cpu_are_found() -> None:
 @pytest.mark.parametrize(("gpus", "word"), [(1, "libcupti"), (0, "on the CPU")])
 def test_a_profiler_that_saw_no_kernel_says_why(gpus: int, word: str) -> None:
     from workloads.tensorflow.evidence.collector import evidence_of
-    from workloads.tensorflow.evidence.xplane import Trace
+    from workloads.tensorflow.evidence.xplane import XlaTrace
 
-    seen = replace(seen_on_gpu("tf32", ()), trace=Trace(steps=3))
+    seen = replace(seen_on_gpu("tf32", ()), trace=XlaTrace(steps=3))
     spec = RunSpec(workload=seen.spec.workload, variant={**seen.variant, "gpus": gpus})
     evidence = evidence_of(replace(seen, spec=spec))
     assert (evidence.sources, evidence.match is True) == (("graph",), False)
@@ -365,7 +365,7 @@ def test_without_a_loop_the_implementation_is_not_known(requested: str, on_gpu: 
     device = "GPU:0" if on_gpu else "CPU:0"
     ops = products_of("", "", xla=xla, device=device)
     times = (msgspec.structs.replace(ONE_GPU, device=device),)
-    trace = Trace(steps=1, times=times, kernels=(CUDA,), programs=ops if xla else ())
+    trace = XlaTrace(steps=1, times=times, kernels=(CUDA,), programs=ops if xla else ())
     evidence = evidence_of(Observation(spec=spec, graph=() if xla else ops, trace=trace))
     reason = XLA_BLANK if xla else GRAPH_BLANK
     assert (evidence.state, evidence.reason) == ("verified in part", reason)
@@ -410,7 +410,7 @@ def test_on_a_gpu_the_badge_says_why_keras_fell_back_from_cudnn() -> None:
     seen = Observation(
         spec=RunSpec(workload="lstm", variant={**spec.variant, "gpus": 1}),
         graph=products,
-        trace=Trace(steps=1, times=(ONE_GPU,), kernels=(CUDA,)),
+        trace=XlaTrace(steps=1, times=(ONE_GPU,), kernels=(CUDA,)),
     )
     evidence = evidence_of(seen)
     assert (evidence.state, evidence.actual["implementation"]) == ("verified", "standard")
@@ -461,7 +461,7 @@ def test_nccl_is_told_by_its_kernels(
     graph: tuple[Op, ...], kernels: tuple[Kernel, ...], ran: str | None, fits: bool | None
 ) -> None:
     times = (ONE_GPU, msgspec.structs.replace(ONE_GPU, device="GPU:1"))
-    found = all_reduce(Observation(spec=two_gpus(), graph=graph, trace=Trace(steps=2, times=times, kernels=kernels)))
+    found = all_reduce(Observation(spec=two_gpus(), graph=graph, trace=XlaTrace(steps=2, times=times, kernels=kernels)))
     assert (found.actual, found.matches) == (ran, fits)
     if NCCL in kernels:
         assert found.note == "Kernels or copies that exchange gradients: 1 per step on each device."

@@ -10,12 +10,14 @@ import pytest
 from tests.evidence_runs import collect_evidence, spec_of
 from workloads.catalog import CustomFile, Machine, fill_defaults
 from workloads.custom.definitions import custom_workload
+from workloads.custom.evidence import NOT_INSPECTED, Findings
 from workloads.custom.source import describe_file
+from workloads.evidence import Aspect
 from workloads.protocol import Evidence, RunSpec, Source, Value
-from workloads.tensorflow.evidence.aspects import NOT_INSPECTED, Aspect, Findings, Observation
+from workloads.tensorflow.evidence.aspects import Observation
 from workloads.tensorflow.evidence.custom import custom_layout, layer_notes, step_aspects
 from workloads.tensorflow.evidence.graph import Op
-from workloads.tensorflow.evidence.xplane import Trace
+from workloads.tensorflow.evidence.xplane import XlaTrace
 from workloads.tensorflow.runtime import Replicas
 from workloads.training import Layer
 
@@ -150,7 +152,7 @@ def test_operations_of_another_layout_than_their_layers_are_named(compiled: bool
         spec=RunSpec(workload="own.py:net", variant=variant),
         layers=layers,
         graph=() if compiled else ops,
-        trace=Trace(programs=ops if compiled else ()),
+        trace=XlaTrace(programs=ops if compiled else ()),
     )
     found = custom_layout(seen)
     assert found is not None

@@ -158,8 +158,8 @@ def test_on_the_cpu_what_only_holds_operations_is_left_to_them() -> None:
 def test_one_step_of_several_is_from_their_middle_with_all_streams() -> None:
     """A step lasts until the next one's first kernel; the copy of the next step's data runs in it, too."""
     from workloads.protocol import StepKernel, Stream
-    from workloads.tensorflow.evidence.timeline import step_timeline
     from workloads.tensorflow.evidence.xplane import read
+    from workloads.trace import step_timeline
 
     profile = space()
     task = profile.planes.add(name="Task Environment")
@@ -194,8 +194,8 @@ def test_one_step_of_several_is_from_their_middle_with_all_streams() -> None:
 
 def test_a_long_step_is_cut_to_what_a_message_takes() -> None:
     from workloads.protocol import MOST_MESSAGE_BYTES, MOST_STEP_KERNELS, Evidence, decode_message, encode
-    from workloads.tensorflow.evidence.timeline import step_timeline
     from workloads.tensorflow.evidence.xplane import read
+    from workloads.trace import step_timeline
 
     profile = space()
     plane = profile.planes.add(name="/device:GPU:0")
@@ -265,8 +265,8 @@ def test_a_multiprocessor_holds_the_threads_of_its_generation(capability: tuple[
 def test_a_real_trace_of_the_cpu_adds_up(jit: bool) -> None:
     import tensorflow as tf
 
-    from workloads.tensorflow.evidence.collector import trace_steps
-    from workloads.tensorflow.evidence.timeline import step_timeline
+    from workloads.tensorflow.evidence.collector import trace_task
+    from workloads.trace import step_timeline
     from workloads.training import Task
 
     begin_ns = time.monotonic_ns()
@@ -277,7 +277,7 @@ def test_a_real_trace_of_the_cpu_adds_up(jit: bool) -> None:
 
     task = Task(step=tf.function(step, jit_compile=jit), fetch=float, examples=1)
     task.fetch(task.step())
-    trace = trace_steps(task, gpu=False)
+    trace = trace_task(task, gpu=False)
     products = [kernel for kernel in trace.kernels if kernel.kind == "gemm"]
     assert 1 < trace.steps <= 10
     # XLA may compute one of the two within a fusion whose name does not say so.
@@ -301,13 +301,14 @@ def test_a_profiler_in_use_is_a_note_and_leaves_the_other_alone(
 ) -> None:
     import tensorflow as tf
 
-    from workloads.tensorflow.evidence.collector import empty_trace, run_guarded, trace_steps
+    from workloads.evidence import run_guarded
+    from workloads.tensorflow.evidence.collector import empty_trace, trace_task
     from workloads.training import Task
 
     task = Task(step=lambda: 1, fetch=float, examples=1)
     tf.profiler.experimental.start(str(tmp_path))
     try:
-        trace = run_guarded(lambda: trace_steps(task, gpu=False), empty_trace)
+        trace = run_guarded(lambda: trace_task(task, gpu=False), empty_trace)
     finally:
         tf.profiler.experimental.stop()
     assert trace.notes == ("The profiler could not be used: Another profiler is running.",)
@@ -318,14 +319,15 @@ def test_a_profiler_in_use_is_a_note_and_leaves_the_other_alone(
 def test_a_profiler_that_hangs_is_left_behind() -> None:
     import threading
 
-    from workloads.tensorflow.evidence.collector import empty_trace, run_guarded
-    from workloads.tensorflow.evidence.xplane import Trace
+    from workloads.evidence import run_guarded
+    from workloads.tensorflow.evidence.collector import empty_trace
+    from workloads.tensorflow.evidence.xplane import XlaTrace
 
     answered = threading.Event()
 
-    def hang() -> Trace:
+    def hang() -> XlaTrace:
         answered.wait(30)
-        return Trace()
+        return XlaTrace()
 
     trace = run_guarded(hang, empty_trace, timeout_s=0.05)
     answered.set()

@@ -133,13 +133,13 @@ def test_evidence_tells_what_ran(one: Replicas) -> None:
 
 @pytest.mark.parametrize("name", [each.name for each in GRU.implementations])
 def test_one_seed_gives_every_implementation_the_same_weights(name: str) -> None:
+    from workloads.seeding import recurrent_weights
     from workloads.tensorflow.recurrent import model
-    from workloads.tensorflow.recurrent.loop import initial_weights
 
     given = complete("gru", {**SIZES, "layers": 2, "implementation": name}, CPU).variant
     made = model.recurrent_model("gru", given)
-    for weight, value in zip(made.weights, initial_weights(config_of("gru", given)), strict=True):
-        np.testing.assert_array_equal(weight.numpy(), value.numpy())
+    for weight, value in zip(made.weights, recurrent_weights(config_of("gru", given)), strict=True):
+        np.testing.assert_array_equal(weight.numpy(), value)
     assert [tuple(weight.shape) for weight in made.weights[:3]] == [(3, 6), (2, 6), (2, 6)]
     assert not made.weights[2].numpy().any()
 

@@ -24,7 +24,8 @@ def cell_inputs(**rates: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, A
     import tensorflow as tf
 
     from workloads.lstm import LstmConfig
-    from workloads.tensorflow.recurrent.loop import Cell, LoopStack, State, Weights, initial_weights
+    from workloads.seeding import recurrent_weights
+    from workloads.tensorflow.recurrent.loop import Cell, LoopStack, State, Weights
 
     inputs: list[np.ndarray[Any, Any]] = []
     outputs: list[np.ndarray[Any, Any]] = []
@@ -38,7 +39,7 @@ def cell_inputs(**rates: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, A
         return Cell(step)
 
     config = LstmConfig(layers=1, units=WIDTH, features=WIDTH, **rates)  # type: ignore[arg-type]
-    stack = LoopStack(config, initial_weights(config)[:-2], cell)
+    stack = LoopStack(config, recurrent_weights(config)[:-2], cell)
     stack(tf.ones([BATCH, STEPS, WIDTH]), None, training=True)
     return np.stack(inputs), np.stack(outputs[1:])
 

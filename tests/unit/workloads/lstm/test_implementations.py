@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("unoptimized")
 IMPLEMENTATIONS = [each.name for each in TABLE]
 ON_CPU = [each.name for each in TABLE if "gpus" not in {limit.parameter for limit in each.limits}]
 OTHERS = [name for name in ON_CPU if name != "standard"]
-SIZES: dict[str, Value] = {"gpus": 0, "batch_size": 4, "timesteps": 7}
+SIZES: dict[str, Value] = {"gpus": 0, "batch_size": 4, "timesteps": 5}
 SMALL: dict[str, Value] = {"layers": 2, "units": 4, "features": 3, "timesteps": 3}
 
 
@@ -66,12 +66,12 @@ CASES = {
         traced=False,
     ),
     "several steps per iteration": Case(
-        {"layers": 2, "units": 3, "features": 3, "unroll": 3, "sequence_lengths": "left_padded"},
+        {"layers": 2, "units": 3, "features": 3, "timesteps": 7, "unroll": 3, "sequence_lengths": "left_padded"},
         ["gemm2", "combined_input", "wavefront"],
         traced=False,
     ),
     "several steps per input product": Case(
-        {"layers": 2, "units": 3, "features": 4, "input_steps": 3, "sequence_lengths": "left_padded"},
+        {"layers": 2, "units": 3, "features": 4, "timesteps": 7, "input_steps": 3, "sequence_lengths": "left_padded"},
         ["combined_input"],
     ),
     "two directions, several steps per iteration": Case(
@@ -185,27 +185,27 @@ def test_padding_changes_nothing(name: str, padding: str) -> None:
 def test_one_seed_gives_every_implementation_the_same_weights(name: str) -> None:
     from workloads.recurrent import weight_shapes
     from workloads.recurrent_layers import config_of
+    from workloads.seeding import recurrent_weights
     from workloads.tensorflow.recurrent import model
-    from workloads.tensorflow.recurrent.loop import initial_weights
 
     given: dict[str, Value] = {"units": 3, "features": 2, "layers": 2, "implementation": name}
     variant = complete("lstm", {**given, "bidirectional": name != "wavefront"}, CPU).variant
     weights = model.recurrent_model("lstm", variant).weights
     assert [tuple(weight.shape) for weight in weights] == list(weight_shapes(config_of("lstm", variant)).values())
-    for weight, value in zip(weights, initial_weights(config_of("lstm", variant)), strict=True):
-        np.testing.assert_array_equal(weight.numpy(), value.numpy())
+    for weight, value in zip(weights, recurrent_weights(config_of("lstm", variant)), strict=True):
+        np.testing.assert_array_equal(weight.numpy(), value)
     other = model.recurrent_model("lstm", {**variant, "seed": 2}).weights
     assert not np.array_equal(weights[0].numpy(), other[0].numpy())
 
 
 def test_the_weights_begin_as_kerass_do() -> None:
     from workloads.lstm import LstmConfig
-    from workloads.tensorflow.recurrent.loop import initial_weights
+    from workloads.seeding import recurrent_weights
 
-    kernel, recurrent, bias, head, head_bias = initial_weights(LstmConfig(layers=1, units=8, features=4))
+    kernel, recurrent, bias, head, head_bias = recurrent_weights(LstmConfig(layers=1, units=8, features=4))
     limit = np.sqrt(6 / (4 + 32))
-    assert 0.8 * limit < np.abs(kernel.numpy()).max() <= limit
-    np.testing.assert_allclose(recurrent.numpy() @ recurrent.numpy().T, np.eye(8), atol=1e-5)
-    np.testing.assert_array_equal(bias.numpy(), np.repeat([0, 1, 0, 0], 8))
+    assert 0.8 * limit < np.abs(kernel).max() <= limit
+    np.testing.assert_allclose(recurrent @ recurrent.T, np.eye(8), atol=1e-5)
+    np.testing.assert_array_equal(bias, np.repeat([0, 1, 0, 0], 8))
     assert head.shape == (8, 1)
-    assert head_bias.numpy() == [0]
+    assert head_bias == [0]

@@ -10,9 +10,9 @@ from workloads.tensorflow.runtime import Replicas
 
 
 def test_adding_problem() -> None:
-    from workloads.tensorflow.synthetic import adding_problem
+    from workloads.seeding import adding_problem
 
-    inputs, targets = (part.numpy() for part in adding_problem(1, 0, 4000, 9, 5))
+    inputs, targets = adding_problem(1, 0, 4000, 9, 5)
     assert inputs.shape == (4000, 9, 5)
     marks = inputs[..., 1]
     assert (marks[:, :4].sum(axis=1) == 1).all()
@@ -20,16 +20,15 @@ def test_adding_problem() -> None:
     np.testing.assert_allclose(targets[:, 0], (inputs[..., 0] * marks).sum(axis=1), rtol=1e-6)
     assert targets.var() == pytest.approx(1 / 6, rel=0.06)
     assert np.abs(inputs[..., 2:]).max() < 0.1
-    assert not np.array_equal(inputs, adding_problem(1, 1, 4000, 9, 5)[0].numpy())
-    np.testing.assert_array_equal(inputs, adding_problem(1, 0, 4000, 9, 5)[0].numpy())
+    assert not np.array_equal(inputs, adding_problem(1, 1, 4000, 9, 5)[0])
+    np.testing.assert_array_equal(inputs, adding_problem(1, 0, 4000, 9, 5)[0])
 
 
 @pytest.mark.parametrize("padding", ["left_padded", "right_padded"])
 def test_sequences_of_different_lengths(padding: str) -> None:
-    from workloads.tensorflow.synthetic import adding_problem
+    from workloads.seeding import adding_problem
 
     (sequences, lengths), targets = adding_problem(1, 0, 2000, 9, 5, padding)
-    sequences, lengths, targets = sequences.numpy(), lengths.numpy(), targets.numpy()
     assert set(lengths) == set(range(4, 10)), "from half of the time steps to all of them"
     positions = np.arange(9) - (9 - lengths if padding == "left_padded" else 0 * lengths)[:, np.newaxis]
     valid = (positions >= 0) & (positions < lengths[:, np.newaxis])
@@ -43,18 +42,17 @@ def test_sequences_of_different_lengths(padding: str) -> None:
 
 
 def test_the_sum_so_far_is_asked_for_at_every_step() -> None:
-    from workloads.tensorflow.synthetic import adding_problem
+    from workloads.seeding import adding_problem
 
     (sequences, _), sums = adding_problem(1, 0, 50, 9, 5, "left_padded")
     _, running = adding_problem(1, 0, 50, 9, 5, "left_padded", running=True)
-    values = sequences.numpy()
     assert running.shape == (50, 9, 1)
-    np.testing.assert_allclose(running.numpy()[..., 0], (values[..., 0] * values[..., 1]).cumsum(1), rtol=1e-6)
-    np.testing.assert_allclose(running.numpy()[:, -1], sums.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(running[..., 0], (sequences[..., 0] * sequences[..., 1]).cumsum(1), rtol=1e-6)
+    np.testing.assert_allclose(running[:, -1], sums, rtol=1e-6)
 
 
 def test_two_features_are_enough() -> None:
-    from workloads.tensorflow.synthetic import adding_problem
+    from workloads.seeding import adding_problem
 
     assert adding_problem(1, 0, 2, 2, 2)[0].shape == (2, 2, 2)
 

@@ -7,6 +7,7 @@ import pytest
 from workloads.job_protocol import Calibrate, JobFailed
 from workloads.jobs import perform
 from workloads.protocol import Calibration
+from workloads.tensorflow.backend import TensorflowBackend
 
 GONE = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL")
 """What a job sets in its process's environment."""
@@ -26,10 +27,8 @@ def plain_rate(size: int) -> float:
 
 
 def test_the_rate_is_that_of_plain_products_and_takes_a_moment() -> None:
-    from workloads.tensorflow.calibration import calibrate
-
     start_s = time.monotonic()
-    found = calibrate("CPU:0", "cpu", "float32")
+    found = TensorflowBackend().calibrate("float32", ())
     assert time.monotonic() - start_s < 30.0, "under a second where nothing else runs"
     assert found is not None
     assert (found.device, found.precision) == ("cpu", "float32")
@@ -41,8 +40,6 @@ def test_the_rate_is_that_of_plain_products_and_takes_a_moment() -> None:
 def test_sixteen_bits_are_timed_in_sixteen_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     import tensorflow as tf
 
-    from workloads.tensorflow.calibration import calibrate
-
     seen = set()
     product = tf.linalg.matmul
 
@@ -51,7 +48,7 @@ def test_sixteen_bits_are_timed_in_sixteen_bits(monkeypatch: pytest.MonkeyPatch)
         return product(first, second)
 
     monkeypatch.setattr(tf.linalg, "matmul", noting)
-    assert calibrate("CPU:0", "cpu", "bfloat16") is not None
+    assert TensorflowBackend().calibrate("bfloat16", ()) is not None
     assert seen == {("bfloat16", "bfloat16")}
 
 
@@ -60,13 +57,11 @@ def test_a_device_that_cannot_is_no_failure_but_a_line_in_the_log(
 ) -> None:
     import tensorflow as tf
 
-    from workloads.tensorflow.calibration import calibrate
-
     def full(*_: tf.Tensor) -> tf.Tensor:
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
 
     monkeypatch.setattr(tf.linalg, "matmul", full)
-    assert calibrate("CPU:0", "cpu", "float32") is None
+    assert TensorflowBackend().calibrate("float32", ()) is None
     assert "No calibration of cpu in float32: OOM when allocating tensor" in capsys.readouterr().err
 
 

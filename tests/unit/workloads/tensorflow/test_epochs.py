@@ -116,7 +116,7 @@ def test_the_cnn_learns_from_stored_images(data: ImageData, one: Replicas) -> No
     from workloads.tensorflow.cnn.model import build_cnn
     from workloads.tensorflow.steps import build_task
 
-    spec = spec_of(epochs=5, batch_size=50, images=500, schedule="cosine", learning_rate=0.1)
+    spec = spec_of(epochs=5, batch_size=50, images=500, schedule="cosine", learning_rate=0.1, seed=2)
     with one.strategy.scope():
         model = build_cnn("cnn10", spec.variant)
     recipe = dataclasses.replace(recipe_of("cnn10")(spec.variant), model=lambda: model)
@@ -150,7 +150,7 @@ def test_what_prepares_images_does_not_touch_the_evidence_of_their_layout(
 def test_every_test_image_is_tried_once_also_where_batches_do_not_divide_them(data: ImageData, pair: Replicas) -> None:
     import tensorflow as tf
 
-    from workloads.tensorflow.steps import Accuracy
+    from workloads.tensorflow.stored_images import Accuracy
 
     class Constant:
         weights = ()
@@ -170,10 +170,10 @@ def test_steps_on_stored_images_can_be_timed_with_their_data_ready(data: ImageDa
 
 
 def test_a_held_feed_repeats_what_is_there_and_then_goes_on(data: ImageData, one: Replicas) -> None:
-    from workloads.tensorflow.prefetch import evaluation_queue
+    from workloads.tensorflow.stored_images import evaluation_queue
 
     def classes() -> list[int]:
-        found: list[int] = feed.take()[1].numpy().tolist()
+        found: list[int] = feed.take()[2].numpy().tolist()
         return found
 
     feed = evaluation_queue(data, spec_of().variant, one)
@@ -199,7 +199,7 @@ def test_a_worker_refuses_before_it_imports_anything_where_there_is_no_copy(tmp_
 
     messages: list[Message] = []
     order = Start(protocol=PROTOCOL_VERSION, spec=spec_of(data_folder=str(tmp_path)))
-    last = Worker(order, messages.append, lambda: False, order_ns=0, environment={}).run()
+    last = Worker(order, messages.append, lambda: False, lambda _: None, order_ns=0, environment={}).run()
     assert (last.outcome, messages) == ("refused", [])
     assert f"There is no cifar-10-python.tar.gz and no folder cifar-10-batches-py in {tmp_path}" in (last.reason or "")
 

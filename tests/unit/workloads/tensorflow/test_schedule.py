@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from workloads.catalog import Machine, complete
+from workloads.image_training import Schedule
 from workloads.protocol import Value
 from workloads.tensorflow.runtime import Replicas
 from workloads.training import planned_steps
@@ -38,7 +39,7 @@ def test_every_step_has_its_rate_and_kernels_decay(
 ) -> None:
     import tensorflow as tf
 
-    from workloads.tensorflow.optimizers import LossScale, Momentum, Schedule
+    from workloads.tensorflow.optimizers import LossScale, Momentum
     from workloads.tensorflow.recipe import compile_function
 
     replicas = pair if count == 2 else one
@@ -65,7 +66,7 @@ def test_every_step_has_its_rate_and_kernels_decay(
 def test_a_skipped_step_counts(one: Replicas) -> None:
     import tensorflow as tf
 
-    from workloads.tensorflow.optimizers import LossScale, Momentum, Schedule
+    from workloads.tensorflow.optimizers import LossScale, Momentum
 
     weight = tf.Variable([[1.5]])
     optimizer = LossScale(Momentum([weight], Schedule(kind="cosine", peak=PEAK, steps=STEPS), DECAY), initial=1.0)

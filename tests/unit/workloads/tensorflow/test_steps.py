@@ -9,6 +9,7 @@ import pytest
 
 from workloads.catalog import Machine, complete
 from workloads.errors import RefusedError
+from workloads.image_training import Schedule
 from workloads.protocol import Value, Variant
 from workloads.tensorflow.runtime import Replicas, replicas_on
 
@@ -151,7 +152,7 @@ def test_joined_weights_are_updated_to_the_same_bits(pair: Replicas, workload: s
 def test_joined_weights_of_any_shape_skip_the_same_steps(kind: str, shapes: list[tuple[int, ...]]) -> None:
     import tensorflow as tf
 
-    from workloads.tensorflow.optimizers import Adam, LossScale, Momentum, Optimizer, Schedule
+    from workloads.tensorflow.optimizers import Adam, LossScale, Momentum, Optimizer
     from workloads.tensorflow.steps import JoinedOptimizer, join
 
     def optimizer(weights: Sequence[Any]) -> Optimizer:

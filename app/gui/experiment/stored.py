@@ -1,0 +1,252 @@
+"""What the Run screen reads and writes of the database for the queue and the prepared questions.
+
+Imported when something of it is first read, off the GUI thread: the window opens without what makes experiments.
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec import structs
+
+from app.errors import UserError
+from app.plan import Plan
+from app.queries import ExperimentProgress, SettableState
+from app.records import RunRow
+from app.runs.custom import UnreadFileError, resolve_workload
+from app.runs.experiment.presets import (
+    QUICK,
+    FindWorkload,
+    NamedPreset,
+    list_user_preset_file,
+    load_preset,
+    preset_names,
+    user_preset_files,
+)
+from app.runs.experiment.queue import (
+    add_plan,
+    enqueue,
+    entry_plan,
+    estimate_remaining,
+    queue_progress,
+    unfinished_entry,
+)
+from app.runs.experiment.reuse import current_fingerprint, matching_results, reusable_runs
+from app.runs.experiment.schedule import RunsByVariant
+from app.runs.undo import Edit
+from app.samples import Inventory
+from app.storage.reference import is_reference
+from app.storage.store import Store
+from app.viewmodels.compare.warnings import describe_disturbance
+from app.viewmodels.experiment.preview import PresetLine, preset_line, preset_progress, reference_label
+from app.viewmodels.experiment.queue import VerdictText
+from app.viewmodels.experiment.verdict_text import ExperimentResult, experiment_result, experiment_verdict
+from app.viewmodels.format.naming import differing_parameters
+from workloads.catalog import Machine, UsageError
+from workloads.protocol import RunSpec
+
+
+def change_queue(
+    database: Path, inventory: Inventory, change: Callable[[Store], object] | None
+) -> tuple[Sequence[ExperimentProgress], Edit | None]:
+    """Change the queue of a database, where `change` does, and return it as it is then with what undoes the change.
+
+    Other programs change it too. There is nothing to undo where nothing changed.
+    """
+    reversal = None if change is None else Edit.make(database, change)[1]
+    with Store.open(database) as store:
+        return queue_progress(store, inventory), reversal
+
+
+def add_entry(store: Store, plan: Plan) -> None:
+    """Add a plan at the end, or let the unfinished entry of the same experiment go on.
+
+    A single run may be wanted twice; an experiment is one entry, however often it is added.
+    """
+    if len(plan.variants) > 1:
+        enqueue(store, plan)
+    else:
+        add_plan(store, plan)
+
+
+def set_state(store: Store, entry: int | None, state: SettableState) -> None:
+    """Pause an entry, or let it wait for its turn; None is every entry.
+
+    Imported ones, which nobody requested here, do not go on with all others: only one that is named, or alone.
+    """
+    entries = store.queue.entries()
+    for queued in entries:
+        stays = queued.imported and state == "waiting" and len(entries) > 1
+        if entry == queued.entry or (entry is None and not stays):
+            store.queue.set_state(queued.entry, state)
+
+
+def read_verdict(store: Store, experiment: int) -> VerdictText:
+    """Return the verdict on an experiment as Compare words it; empty where all runs are of one variant."""
+    return experiment_verdict([store.load_header(run).row for run in store.library.runs_of_experiment(experiment)])
+
+
+def read_result(
+    store: Store, entry: int, experiment: int | None, disturbances: Mapping[int, str]
+) -> tuple[Plan | None, ExperimentResult | None, Mapping[int, str]]:
+    """Return an entry's plan and what its runs say so far.
+
+    Args:
+        store: The database.
+        entry: The entry; one that has ended is in the queue no more, and every variant has a run.
+        experiment: Its experiment, if the caller knows it.
+        disturbances: What disturbed each run, "" for nothing, where the caller knows it: it is read of the others.
+
+    Returns:
+        The plan, None where the entry is gone; the result, None where there is one variant; what disturbed each run.
+    """
+    queued = next((queued for queued in store.queue.entries() if queued.entry == entry), None)
+    experiment = experiment if queued is None else queued.experiment
+    runs = store.library.runs_of_experiment(experiment) if experiment is not None else ()
+    rows = [store.load_header(run).row for run in runs]
+    current = {run: disturbances[run] for run in runs if run in disturbances}
+    current |= {row.run: _disturbance(store, row) for row in rows if row.run not in current and row.outcome}
+    plan = None if queued is None else entry_plan(queued)
+    return plan, experiment_result(plan.variants if plan else [row.spec for row in rows], rows, current), current
+
+
+def _disturbance(store: Store, row: RunRow) -> str:
+    """Return what the machine did beside a run that may have cost it speed; "" for nothing."""
+    return describe_disturbance(store.load(row.run, ("load_pct", "worker_load_pct")))
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadPreset:
+    """The line of a preset, and, where its file can be used, what it says."""
+
+    line: PresetLine
+    preset: NamedPreset | None = None
+    plan: Plan | None = None
+
+
+def preset_lines(database: Path, machine: Machine) -> tuple[PresetLine, ...]:
+    """Return the lines of all presets: the quick one, the others of the program, then the user's files.
+
+    What the database has of them is not read yet.
+    """
+    return tuple(read.line for read in _read_presets(database, machine))
+
+
+def estimated_lines(database: Path, inventory: Inventory) -> tuple[PresetLine, ...]:
+    """Return the lines of all presets with what is stored and left of each, and what is known of its answer."""
+    presets = _read_presets(database, inventory.machine)
+    with Store.open(database) as store:
+        stored = store.list_runs()
+        return tuple(_with_stored(read, store, inventory, stored) for read in presets)
+
+
+def list_file(database: Path, file: str, inventory: Inventory, *, listed: bool) -> tuple[PresetLine, ...]:
+    """List one of the user's presets, or take it from the list; raises `UserError` for one that is none."""
+    if listed:
+        with contextlib.suppress(UnreadFileError):
+            load_preset(file, known_workloads(database)).plan(inventory.machine)
+    list_user_preset_file(database, file, listed=listed)
+    return estimated_lines(database, inventory)
+
+
+def quick_plan(machine: Machine) -> Plan:
+    """Return the plan of the quick comparison."""
+    return load_preset(QUICK).plan(machine)
+
+
+def known_workloads(database: Path) -> FindWorkload:
+    """Return what finds custom workloads in files that were read before, and reads none."""
+    return lambda word: resolve_workload(word, database, None)
+
+
+def _read_presets(database: Path, machine: Machine) -> list[_ReadPreset]:
+    """Return all presets in the order of their lines."""
+    keys = sorted(preset_names(), key=lambda name: name != QUICK) + user_preset_files(database)
+    presets = (_read_preset(key, machine, known_workloads(database)) for key in keys)
+    return sorted(presets, key=lambda read: not (read.line.can_start or read.line.is_users))
+
+
+def _read_preset(key: str, machine: Machine, find: FindWorkload) -> _ReadPreset:
+    """Return a line with what its file says; one whose file cannot be used has no size."""
+    try:
+        preset = load_preset(key, find)
+        plan = preset.plan(machine)
+    except UnreadFileError as error:
+        named = load_preset(key)
+        question, notes = named.experiment_for(machine).question, (f"{error} Start asks before it runs it.",)
+        return _ReadPreset(PresetLine(key=key, name=named.name, title=named.title, question=question, notes=notes))
+    except (UserError, UsageError) as error:
+        return _ReadPreset(PresetLine(key=key, name=Path(key).stem, title=Path(key).stem, problem=str(error)))
+    question = preset.experiment_for(machine).question
+    line = PresetLine(key=key, name=preset.name, title=preset.title, question=question)
+    return _ReadPreset(preset_line(line, plan, machine), preset, plan)
+
+
+def _with_stored(read: _ReadPreset, store: Store, inventory: Inventory, stored: Sequence[RunRow]) -> PresetLine:
+    """Return a line with what the database has of it; the answer of this machine's runs, or else of the reference."""
+    line, preset, plan = read.line, read.preset, read.plan
+    if preset is None or plan is None:
+        return line
+    reference = _reference_rows(preset, stored)
+    ahead = estimate_remaining(store, plan, inventory, stored)
+    own = _counted_rows(store, plan, inventory) if ahead.counted_utc_ns or ahead.older_utc_ns else []
+    label = reference_label(reference)
+    alike = reference if _asks_alike(plan.variants, reference) else ()
+    answer = next(
+        (f"{whose}: {title}" for whose, rows in (("Here", own), (label, alike)) if (title := _answer(rows))), ""
+    )
+    return preset_progress(line, ahead, reference=label, answer=answer)
+
+
+def _asks_alike(variants: Sequence[RunSpec], reference: Sequence[RunRow]) -> bool:
+    """Return whether reference runs vary what a plan varies: a question may be another one without a GPU."""
+    varied = (differing_parameters(specs) for specs in (variants, [row.spec for row in reference]))
+    return bool(set.intersection(*map(set, varied)))
+
+
+def _answer(rows: Sequence[RunRow]) -> str:
+    """Return the answer of runs in a few words; "" where they have none."""
+    return experiment_verdict(rows).title if rows else ""
+
+
+def preset_runs(database: Path, key: str, inventory: Inventory) -> list[int]:
+    """Return the stored runs that count for a preset on this machine, or else older ones; its baseline's first."""
+    plan = load_preset(key, known_workloads(database)).plan(inventory.machine)
+    with Store.open(database) as store:
+        return [row.run for row in _counted_rows(store, plan, inventory)]
+
+
+def _counted_rows(store: Store, plan: Plan, inventory: Inventory) -> list[RunRow]:
+    """Return the stored runs that count for a plan on this machine, or else older ones; its baseline's first."""
+    fingerprint, entry = current_fingerprint(inventory), unfinished_entry(store, plan)
+    either = (
+        reusable_runs(store, structs.replace(plan, reuse=reuse), fingerprint, inventory.machine, entry).runs
+        for reuse in (False, True)
+    )
+    return _ordered_runs(plan, [run.row for run in next(filter(None, either), ())])
+
+
+def preset_reference_runs(database: Path, key: str) -> list[int]:
+    """Return the stored reference runs of a preset, those of its baseline first."""
+    with Store.open(database) as store:
+        return [row.run for row in _reference_rows(load_preset(key, known_workloads(database)), store.list_runs())]
+
+
+def reference_articles(rows: Sequence[RunRow]) -> list[tuple[str, list[RunRow]]]:
+    """Return the titles of the presets that replicate an article, each with its reference runs among these, if any."""
+    repeating = (named for named in map(load_preset, preset_names()) if named.preset.article)
+    references = ((named.title, _reference_rows(named, rows)) for named in repeating)
+    return [(title, reference) for title, reference in references if reference]
+
+
+def _reference_rows(named: NamedPreset, stored: Sequence[RunRow]) -> list[RunRow]:
+    """Return the reference runs of the first of its plans that has some."""
+    rows = [row for row in stored if is_reference(row)]
+    ordered = (_ordered_runs(plan, matching_results(rows, plan)) for plan in named.all_plans())
+    return next(filter(None, ordered), [])
+
+
+def _ordered_runs(plan: Plan, rows: Sequence[RunRow]) -> list[RunRow]:
+    by_variant = RunsByVariant(rows)
+    return [row for spec in plan.specs for row in by_variant.runs_of(spec)]

@@ -1,0 +1,283 @@
+"""What the user opens, chooses or drops: runs and traces to play, databases with runs, workloads, presets."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QEvent, QFileSystemWatcher, QObject, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QDropEvent,
+)
+from PySide6.QtWidgets import QFileDialog
+
+from app.errors import UserError
+from app.grants import Consent, Grant, refuse, typed
+from app.gui.actions import Services
+from app.gui.run.form import FormView
+from app.gui.run.form_controller import FormController
+from app.gui.run.replay import ReplayController
+from app.gui.stored_screens import StoredScreens
+from app.gui.threads import CancellableJob, JobControl
+from app.gui.widgets.dialogs import ask_for_file
+from app.gui.window import RUN
+from app.paths import TRACE_SUFFIX
+from app.recording import is_recording
+from app.storage.files import is_database
+from workloads.catalog import Workload
+from workloads.protocol import RunSpec
+
+if TYPE_CHECKING:
+    from app.runs.dropped_files import DropKind, DroppedFile
+    from app.telemetry.replay import Recording
+
+
+class FileOpener:
+    """Opens runs and files of recordings in one window.
+
+    Thread: GUI only; it reads on `reads`.
+    """
+
+    def __init__(
+        self, services: Services, stored: StoredScreens, form: FormController, replay: ReplayController
+    ) -> None:
+        self._services = services
+        self._stored = stored
+        self._form = form
+        self._replay = replay
+
+    def open_file(self, path: Path) -> None:
+        """Ask whether to add the runs of a database or a recording, or play a trace."""
+        self._services.reads.run(
+            lambda: is_database(path) or is_recording(path),
+            lambda is_import: self._stored.import_file(path) if is_import else self.play(path),
+            partial(self._form.messages.show_failed_read, lambda: self.open_file(path)),
+        )
+
+    def ask_for_trace(self) -> None:
+        """Ask for the file of a trace and play it."""
+        name_filter = f"Traces (*{TRACE_SUFFIX} *.jsonl *.json);;All files (*)"
+        name, _ = QFileDialog.getOpenFileName(self._services.window, "Replay a trace", str(Path.cwd()), name_filter)
+        if name:
+            self.play(Path(name))
+
+    def play(self, source: int | Path, speed: float = 1.0) -> None:
+        """Play a stored run or a trace on the Run screen, unless something runs; `speed` 1 is real time."""
+        self._services.window.show_page(RUN)
+        if self._services.is_busy():
+            self._form.warn("A run is active. Replay this one when it has ended.")
+            return
+        self._form.messages.take_away()
+        self._services.reads.run(
+            lambda: _read_recording(self._services.database, source),
+            lambda recording: self._replay.play(recording, speed),
+            partial(self._form.messages.show_failed_read, lambda: self.play(source, speed)),
+        )
+
+    def run_again(self, run: int) -> None:
+        """Put the variant of a stored run into the form."""
+        self._services.window.show_page(RUN)
+        self._services.reads.run(
+            lambda: _read_spec(self._services.database, run),
+            self._form.fill,
+            partial(self._form.messages.show_failed_read, lambda: self.run_again(run)),
+        )
+
+
+def _read_spec(database: Path, run: int) -> RunSpec:
+    from app.storage.store import Store
+
+    with Store.open(database) as store:
+        return store.load(run, ()).row.spec
+
+
+def _read_recording(database: Path, source: int | Path) -> "Recording":
+    from app.storage.store import Store
+    from app.telemetry.replay import run_recording
+    from app.telemetry.trace import read_trace
+
+    if isinstance(source, Path):
+        return read_trace(source)
+    with Store.open(database) as store:
+        return run_recording(store.load(source))
+
+
+_DEBOUNCE_MS = 300
+"""Editors write a file in several steps."""
+
+
+class CustomWorkloads(QObject):
+    """Reads Python files with workloads and offers these in the form.
+
+    The chosen files are remembered for the next window on this database.
+
+    Thread: GUI only.
+    """
+
+    def __init__(self, view: FormView, form: FormController, services: Services) -> None:
+        super().__init__(view)
+        self._view = view
+        self._form = form.form
+        self._show_form = form.show
+        self._consent = services.consent
+        self._database = services.database
+        # Reading takes as long as the framework's import, or as the current run: no other read waits for it.
+        self._job = CancellableJob(self)
+        self._watcher = QFileSystemWatcher(self)
+        self._changed: set[Path] = set()
+        self._allowed: set[Path] = set()
+        """Files that were chosen, or read: each new text that the user saves there may be read."""
+        self._debounce = QTimer(self)
+        self._debounce.setSingleShot(True)
+        self._debounce.setInterval(_DEBOUNCE_MS)
+
+    def start(self) -> None:
+        """Connect the form and the file watcher."""
+        self._view.custom_file_requested.connect(self.ask)
+        self._watcher.fileChanged.connect(self._note_change)
+        self._debounce.timeout.connect(self._read_changed)
+
+    def ask(self) -> None:
+        """Let the user choose a file."""
+        ask_for_file(
+            self._view, "Custom workload", Path.cwd(), "Python files (*.py)", lambda name: self.open(Path(name))
+        )
+
+    def open(self, path: Path) -> None:
+        """Read a file that the user has chosen, and choose its first workload in the form."""
+        self._allowed.add(path.absolute())
+        self._read(path.absolute(), typed, chosen=True)
+
+    def open_dropped(self, path: Path) -> None:
+        """Read a file as `open` does, once the user allows it: to drop a file is not to run it."""
+        file = path.absolute()
+
+        def ask(grants: Sequence[Grant]) -> bool:
+            if is_allowed := self._consent(grants):
+                self._allowed.add(file)
+            return is_allowed
+
+        self._read(file, ask, chosen=True)
+
+    def restore(self) -> None:
+        """Offer the workloads of the files chosen in earlier windows, as far as nothing has to be asked."""
+        self._job.run(lambda _: _read_chosen(self._database), self._read_all, self._ignore)
+
+    def _read_all(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            self._read(path, typed if path in self._allowed else refuse, chosen=False)
+
+    def _read(self, path: Path, consent: Consent, *, chosen: bool) -> None:
+        def failed(error: UserError) -> None:
+            self._form.mark_file_failed(path, str(error))
+            self._show_form()
+
+        def show_progress(text: str) -> None:
+            self._form.mark_file_loading(path, text)
+            self._show_form()
+
+        self._watch(path)
+        show_progress(f"Reading {path.name} …")
+        self._job.run(
+            lambda control: _load(path, self._database, control, consent),
+            lambda answer: self._offer(path, answer, chosen=chosen),
+            failed,
+            on_progress=show_progress,
+        )
+
+    def _offer(self, path: Path, workloads: tuple[Workload, ...], *, chosen: bool) -> None:
+        self._allowed.add(path)
+        self._form.offer_custom_workloads(path, workloads)
+        if chosen:
+            self._form.choose(workloads[0].name)
+            paths = self._form.custom_files
+            self._job.run(lambda _: _save_chosen(self._database, paths), self._ignore, self._ignore)
+        self._show_form()
+
+    def _watch(self, path: Path) -> None:
+        if str(path) not in self._watcher.files():
+            self._watcher.addPath(str(path))
+
+    def _note_change(self, path: str) -> None:
+        self._changed.add(Path(path))
+        self._debounce.start()
+
+    def _read_changed(self) -> None:
+        changed, self._changed = self._changed, set()
+        self._read_all(sorted(changed))
+
+    def _ignore(self, _: object) -> None:
+        """Nothing is lost: the user can choose the file again."""
+
+
+def _load(path: Path, database: Path, control: JobControl[str], consent: Consent) -> tuple[Workload, ...]:
+    from app.runs.custom import ReadOptions, load_custom_workloads
+
+    options = ReadOptions(notify=control.report, wait_for_stop=control.stop.wait, consent=consent)
+    return load_custom_workloads(path, "", database, options)
+
+
+def _read_chosen(database: Path) -> list[Path]:
+    from app.runs.custom import recent_files
+
+    return recent_files(database)
+
+
+def _save_chosen(database: Path, paths: tuple[Path, ...]) -> None:
+    from app.runs.custom import save_recent_files
+
+    save_recent_files(database, paths)
+
+
+_NOT_LOCAL = "Only files on this computer can be dropped here."
+
+
+class FileDrops(QObject):
+    """Takes files that are dropped anywhere on the window, in place of what is below: a text field takes their names.
+
+    Thread: GUI only; files are looked into on a thread of its own, for a disk may be slow.
+    """
+
+    message = Signal(str)
+    """Why files were not taken."""
+
+    def __init__(self, services: Services, takers: "Mapping[DropKind, Callable[[Path], object]]") -> None:
+        """Take files from the window's first paint on."""
+        super().__init__(services.window)
+        self._services = services
+        self._takers = takers
+        self._job = CancellableJob(self)
+        services.window.painted.connect(self._watch)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Accept files, as a copy, before Qt looks for what is under the pointer."""
+        if not isinstance(event, QDropEvent) or not event.mimeData().hasUrls():
+            return super().eventFilter(watched, event)
+        event.setDropAction(Qt.DropAction.CopyAction)
+        event.accept()
+        if event.type() == QEvent.Type.Drop:
+            self._look_into([Path(url.toLocalFile()) for url in event.mimeData().urls() if url.isLocalFile()])
+        return True
+
+    def _watch(self) -> None:
+        """Hear of drags before Qt does: its own window is there with the first paint."""
+        if (handle := self._services.window.windowHandle()) is not None:
+            handle.installEventFilter(self)
+
+    def _look_into(self, paths: Sequence[Path]) -> None:
+        from app.runs.dropped_files import sort_files
+
+        def take(files: "tuple[DroppedFile, ...]") -> None:
+            for file in files:
+                if file.kind is not None:
+                    self._takers[file.kind](file.path)
+            if refused := " ".join(f"{file.path.name}: {file.refusal}" for file in files if file.kind is None):
+                self.message.emit(refused)
+
+        if not paths:
+            self.message.emit(_NOT_LOCAL)
+            return
+        database, busy = self._services.database, self._services.is_busy()
+        self._job.run(
+            lambda _: sort_files(paths, database, busy=busy), take, lambda error: self.message.emit(str(error))
+        )

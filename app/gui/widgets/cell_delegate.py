@@ -1,0 +1,494 @@
+"""Tables of runs: their model, and the delegate that paints its cells."""
+
+import html
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import (
+    QAbstractTableModel,
+    QBuffer,
+    QEvent,
+    QModelIndex,
+    QPersistentModelIndex,
+    QPointF,
+    QRect,
+    QRectF,
+    QSize,
+    Qt,
+)
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QHelpEvent,
+    QPainter,
+    QPalette,
+    QPen,
+    QPixmap,
+    QPolygonF,
+)
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHeaderView,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionHeader,
+    QStyleOptionViewItem,
+    QToolTip,
+)
+
+from app.gui.theme import GRID, LEFT, RIGHT, Theme
+from app.gui.widgets.basic import plain_tooltip
+from app.gui.widgets.text_widths import (
+    PAIR_GAP,
+    PLOT_PX,
+    SYMBOL_WIDTH,
+    DerivedFace,
+    Face,
+    elide_name,
+    small_font,
+    tabular,
+    two_lines,
+)
+from app.viewmodels.format.cells import Bar, Cell, Column, Whisker
+from app.viewmodels.format.naming import leave_out
+
+AnyIndex = QModelIndex | QPersistentModelIndex
+
+_NO_PARENT = QModelIndex()
+
+
+class CellModel(QAbstractTableModel):
+    """Model of thousands of rows of cells; nothing is made for a cell before it is painted."""
+
+    marks_px = 0
+    """Room for expander and check box at the left of the first column."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        super().__init__()
+        self.columns = columns
+        self.rows: Sequence[Any] = ()
+        """What each row is made of, of which `row_cells` makes its cells; else these."""
+        self.order: tuple[int, bool] | None = None
+        """The column that orders the rows, and whether from the highest down."""
+        self._untitled: set[int] = set()
+
+    def row_cells(self, row: int) -> Sequence[Cell]:
+        """Return the cells of a row, one per column."""
+        cells: Sequence[Cell] = self.rows[row]
+        return cells
+
+    def rowCount(self, parent: AnyIndex = _NO_PARENT) -> int:
+        """Return the number of rows."""
+        return 0 if parent.isValid() else len(self.rows)
+
+    def show_rows(self, rows: Sequence[Any], *, is_alike: bool) -> None:
+        """Show these rows; where they are `is_alike`, the same ones with other figures, the selection stays."""
+        if not is_alike:
+            self.beginResetModel()
+        self.rows = rows
+        if not is_alike:
+            self.endResetModel()
+        elif rows:
+            self.dataChanged.emit(self.index(0, 0), self.index(len(rows) - 1, len(self.columns) - 1))
+
+    def title(self, column: int) -> str:
+        """Return the title, with an arrow where the rows are ordered by it: Qt's own would cover right-aligned text."""
+        title = self.columns[column].title
+        if self.order is None or column != self.order[0]:
+            return title
+        return f"{title} {'↓' if self.order[1] else '↑'}"
+
+    def is_folded(self, _row: int) -> bool | None:
+        """Return whether the lines below a row are folded away; None where it has none."""
+        return None
+
+    def is_head(self, _row: int) -> bool:
+        """Return whether a row is the head of a group, which stands out."""
+        return False
+
+    def head_above(self, _row: int) -> int | None:
+        """Return the row of the head that a row stands below, None for none."""
+        return None
+
+    def check_state(self, _row: int) -> Qt.CheckState | None:
+        """Return the state of a row's check box; None where it has none."""
+        return None
+
+    def names(self) -> Collection[str]:
+        """Return what tells rows apart in the column of names: all of it is to be read, in two lines at least."""
+        return ()
+
+    def columnCount(self, parent: AnyIndex = _NO_PARENT) -> int:
+        """Return the number of columns."""
+        return 0 if parent.isValid() else len(self.columns)
+
+    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """Return a cell's text and its tooltip; the delegate takes the cell from its row."""
+        if role == Qt.ItemDataRole.CheckStateRole:
+            return None if index.column() else self.check_state(index.row())
+        cell = self.row_cells(index.row())[index.column()]
+        if role == Qt.ItemDataRole.DisplayRole:
+            return " ".join(filter(None, (", ".join(cell.chips), cell.text, cell.unit)))
+        if role == Qt.ItemDataRole.AccessibleTextRole and (folded := self._folded_at(index)) is not None:
+            return f"{self.data(index)}, {'folded' if folded else 'unfolded'}"
+        return plain_tooltip(cell.tooltip) or None if role == Qt.ItemDataRole.ToolTipRole else None
+
+    def _folded_at(self, index: AnyIndex) -> bool | None:
+        return None if index.column() else self.is_folded(index.row())
+
+    def show_title(self, column: int, *, is_visible: bool) -> None:
+        """Show the title of a column, or leave it out where there is no room for it."""
+        if is_visible == (column in self._untitled):
+            self._untitled ^= {column}
+            self.headerDataChanged.emit(Qt.Orientation.Horizontal, column, column)
+
+    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """Return titles, their help and alignment; a title that is not shown is there for screen readers."""
+        if orientation != Qt.Orientation.Horizontal:
+            return None
+        column = self.columns[section]
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return RIGHT if column.numeric else LEFT
+        if role == Qt.ItemDataRole.DisplayRole:
+            return "" if section in self._untitled else self.title(section)
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            return self.title(section)
+        return plain_tooltip(column.help) if role == Qt.ItemDataRole.ToolTipRole else None
+
+
+ROW_HEIGHT = 28
+_SMALL_LINE = 13
+"""Height of each line of a name that takes two."""
+
+CHECK_BOX_PX = 16
+BOX_LEFT = 2 * GRID
+"""Where the check box begins, right of the expander."""
+CURVE_SIZE = QSize(40 * GRID, 12 * GRID)
+
+_HIGHLIGHTED = QStyle.StateFlag.State_Selected | QStyle.StateFlag.State_MouseOver
+_SELECTED_ALPHA = 46
+_MARKED_ALPHA = 64
+
+
+_DOT_PX, _WHISKER_PX, _ARROW_PX = 4.0, 2.0, 6.0
+
+
+def paint_whisker(painter: QPainter, area: QRectF, whisker: Whisker, colour: QColor) -> None:
+    """Paint a dot and its interval into an area, with an arrow where that leaves it."""
+    x = [area.left() + area.width() * min(1.0, max(0.0, share)) for share in whisker[:3]]
+    y = area.center().y()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(QPen(colour, _WHISKER_PX))
+    painter.drawLine(QPointF(x[0], y), QPointF(x[2], y))
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(colour)
+    for end, leaves, way in ((x[0], whisker.low < 0, _ARROW_PX), (x[2], whisker.high > 1, -_ARROW_PX)):
+        if leaves:
+            painter.drawPolygon(QPolygonF([QPointF(end, y), QPointF(end + way, y - 4), QPointF(end + way, y + 4)]))
+    painter.drawEllipse(QPointF(x[1], y), _DOT_PX, _DOT_PX)
+
+
+class CellDelegate(QStyledItemDelegate):
+    """Paints the cells of a `CellModel`.
+
+    `unit_widths` has the pixels for the unit in each numeric column,
+    `pairs` those in which something else than a unit stands behind the number, `plots` those in which something is
+    drawn there. `marked` has the words, in lower case,
+    that are marked in the texts of a column, or of all columns (None).
+    """
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self.tabular = DerivedFace(tabular)
+        self.bold = DerivedFace(_bold)
+        self._small = DerivedFace(small_font)
+        self.unit_widths: dict[int, int] = {}
+        self.pairs: Collection[int] = ()
+        self.plots: Mapping[int, Column] = {}
+        self.marked: Mapping[int | None, Sequence[str]] = {}
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        """Paint the row's background, the marks of its first cell, and the cell."""
+        model, row = index.model(), index.row()
+        assert isinstance(model, CellModel)
+        painter.save()
+        if model.is_head(row):
+            painter.fillRect(option.rect, QColor(self._theme.colours.window))
+            option.font.setBold(True)
+        self.paint_background(painter, option)
+        if model.marks_px and not index.column():
+            self.paint_row_marks(painter, QRect(option.rect), row, model)
+        # Not by the index: to ask the model through Qt costs as much as to paint a short text.
+        self.paint_cell(painter, option, index, model.row_cells(row)[index.column()])
+        painter.restore()
+
+    def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
+        """Paint symbol, text or number, and unit."""
+        face = self.tabular.of(option.font)
+        area = self.content_area(option, index)
+        if index.column() in self.unit_widths:
+            self._paint_quantity(painter, area, cell, index.column(), face)
+        else:
+            self._paint_text(painter, area, cell, index, face)
+
+    def paint_row_marks(self, painter: QPainter, area: QRect, row: int, model: "CellModel") -> None:
+        """Paint the expander and the check box of a row."""
+        middle, folded, state = area.center().y(), model.is_folded(row), model.check_state(row)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if folded is not None:
+            paint_expander(painter, QPointF(area.left() + GRID, middle + 0.5), self._theme.colours.muted, folded)
+        if state is not None:
+            left = area.left() + BOX_LEFT
+            self._paint_check_box(painter, QRect(left, middle - CHECK_BOX_PX // 2, CHECK_BOX_PX, CHECK_BOX_PX), state)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
+
+    def _paint_check_box(self, painter: QPainter, area: QRect, state: Qt.CheckState) -> None:
+        colours, is_empty = self._theme.colours, state == Qt.CheckState.Unchecked
+        box = QRectF(area).adjusted(1.5, 1.5, -1.5, -1.5)
+        painter.setPen(QPen(QColor(colours.muted if is_empty else colours.accent), 1))
+        painter.setBrush(QColor(colours.surface if is_empty else colours.accent))
+        painter.drawRoundedRect(box, 3, 3)
+        if is_empty:
+            return
+        painter.setPen(QPen(QColor(colours.on_accent), 1.8))
+        left, middle = box.left() + 3, box.center().y()
+        tick = [QPointF(left, middle), QPointF(left + 2.5, middle + 2.5), QPointF(box.right() - 3, middle - 3)]
+        painter.drawPolyline(tick if state == Qt.CheckState.Checked else [tick[0], QPointF(box.right() - 3, middle)])
+
+    def helpEvent(
+        self, event: QHelpEvent, view: QAbstractItemView, option: QStyleOptionViewItem, index: AnyIndex
+    ) -> bool:
+        """Show the tooltip of a cell, with the curves of its row."""
+        model = index.model()
+        if event.type() != QEvent.Type.ToolTip or not isinstance(model, CellModel):
+            return super().helpEvent(event, view, option, index)
+        cells = model.row_cells(index.row())
+        drawn = [(column.title, cell) for column, cell in zip(model.columns, cells, strict=True) if cell.spark]
+        pictures = "".join(
+            f"<p>{html.escape(title)}<br>{picture(partial(self._paint_curve, cell.spark), CURVE_SIZE)}</p>"
+            for title, cell in drawn
+        )
+        QToolTip.showText(event.globalPos(), plain_tooltip(cells[index.column()].tooltip) + pictures, view)
+        return True
+
+    def _paint_curve(self, spark: Sequence[float], painter: QPainter, area: QRect) -> None:
+        self._paint_spark(painter, area, spark, self._theme.colours.accent)
+
+    def gap(self, column: int) -> int:
+        """Return the pixels between a number and what stands behind it."""
+        return PAIR_GAP if column in self.pairs else GRID // 2
+
+    def sizeHint(self, _option: QStyleOptionViewItem, _index: AnyIndex) -> QSize:
+        """Return the size of one line; columns get their width from the longest text, not from every cell."""
+        return QSize(6 * GRID, ROW_HEIGHT)
+
+    def content_area(self, option: QStyleOptionViewItem, index: AnyIndex) -> QRect:
+        """Return the area of a cell's text, in the first column right of its marks."""
+        model = index.model()
+        assert isinstance(model, CellModel)
+        return QRect(option.rect).adjusted(GRID if index.column() else GRID + model.marks_px, 0, -GRID, 0)
+
+    def paint_background(self, painter: QPainter, option: QStyleOptionViewItem) -> None:
+        """Paint a selected row as a wash of the accent colour, on which the colours of outcomes stay readable."""
+        state = option.state
+        if not state & _HIGHLIGHTED:  # nearly every cell; each look at Qt's flags costs as much as a short text
+            return
+        colours = self._theme.colours
+        if state & QStyle.StateFlag.State_Selected:
+            wash = QColor(colours.accent)
+            wash.setAlpha(_SELECTED_ALPHA)
+            painter.fillRect(option.rect, wash)
+        else:
+            painter.fillRect(option.rect, QColor(colours.raised))
+
+    def _paint_quantity(self, painter: QPainter, area: QRect, cell: Cell, column: int, face: Face) -> None:
+        colours = self._theme.colours
+        unit_width = self.unit_widths[column]
+        if cell.bar is not None:
+            self._paint_bar(painter, area.adjusted(0, 0, -unit_width, 0), cell.bar)
+        tone = self._theme.tone_colour(cell.tone) if cell.tone else colours.text
+        painter.setPen(QColor(colours.faint if cell.key is None else tone))
+        face.write(painter, area.adjusted(0, 0, -unit_width, 0), cell.text, at_right=True)
+        plot = self.plots.get(column) if unit_width else None
+        if unit_width and (plot is None or plot.plot == "interval"):
+            painter.setPen(QColor(colours.faint if cell.tone and plot else colours.muted))
+            face.write(painter, area.adjusted(area.width() - unit_width + self.gap(column), 0, 0, 0), cell.unit)
+        if plot is not None:
+            self._paint_plot(painter, plot_area(area, plot), cell, plot)
+
+    def _paint_plot(self, painter: QPainter, area: QRect, cell: Cell, column: Column) -> None:
+        """Paint the bar from the line to the value and its whisker, or the line of a series."""
+        colours = self._theme.colours
+        if cell.whisker is not None:
+            x = area.left() + area.width() * column.reference
+            end = area.left() + area.width() * min(1.0, max(0.0, cell.whisker.value))
+            colour = QColor(colours.accent if cell.whisker.leads else colours.faint if cell.tone else colours.muted)
+            bar = QColor(colour)
+            bar.setAlpha(_SELECTED_ALPHA)
+            painter.fillRect(QRectF(min(x, end), area.top() + GRID, abs(end - x), area.height() - 2 * GRID), bar)
+            painter.setPen(QPen(QColor(colours.faint), 1))
+            painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom() + 1))
+            paint_whisker(painter, QRectF(area), cell.whisker, colour)
+        elif cell.spark:
+            self._paint_spark(painter, area, cell.spark, colours.muted)
+
+    def _paint_spark(self, painter: QPainter, area: QRect, spark: Sequence[float], colour: str) -> None:
+        step, height = area.width() / (len(spark) - 1), area.height() - 12
+        points = [QPointF(area.left() + n * step, area.bottom() - 5 - y * height) for n, y in enumerate(spark)]
+        wash = QColor(colour)
+        wash.setAlpha(_SELECTED_ALPHA)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(wash)
+        foot = area.bottom() - 4.0
+        painter.drawPolygon(QPolygonF([*points, QPointF(points[-1].x(), foot), QPointF(points[0].x(), foot)]))
+        painter.setPen(QPen(QColor(colour), 1.2))
+        painter.drawPolyline(QPolygonF(points))
+
+    def _paint_bar(self, painter: QPainter, area: QRect, bar: Bar) -> None:
+        colours, line = self._theme.colours, QRectF(area.left(), area.bottom() - 4, area.width(), 3)
+        painter.fillRect(line, QColor(colours.raised))
+        line.setWidth(max(1.0, bar.share * area.width()))
+        painter.fillRect(line, QColor(colours.accent if bar.leads else colours.faint))
+
+    def shortened(self, cell: Cell, index: AnyIndex, face: Face, width: int) -> str:
+        """Return what fits of a cell's text that is too long; of words behind a symbol nothing."""
+        shrink = _shrink(index)
+        if shrink == "symbol":
+            return ""
+        if shrink == "name":
+            return leave_out(cell.text, self.optional_parts(index), lambda tried: face.width(tried) <= width)
+        return elide_name(cell.text, face, width)
+
+    def optional_parts(self, _index: AnyIndex) -> Collection[str]:
+        """Return the parts that may be left out of a name; here none."""
+        return ()
+
+    def _paint_text(self, painter: QPainter, area: QRect, cell: Cell, index: AnyIndex, face: Face) -> None:
+        """Paint a cell that is no number: its symbol, and what fits of its text."""
+        painter.setPen(QColor(self._theme.tone_colour(cell.tone) if cell.tone else self._theme.colours.text))
+        if cell.symbol:
+            face.write(painter, area, cell.symbol)
+            area = area.adjusted(SYMBOL_WIDTH, 0, 0, 0)
+        width, text = area.width(), cell.text
+        if face.width(text) > width:
+            text = self.shortened(cell, index, face, width)
+            if _shrink(index) == "name" and face.width(text) > width:
+                self._paint_lines(painter, area, cell.text, index, face)
+                return
+        self.paint_marks(painter, area, text, index.column(), face)
+        face.write(painter, area, text)
+
+    def _paint_lines(self, painter: QPainter, area: QRect, name: str, index: AnyIndex, base: Face) -> None:
+        """Paint a name in two lines of small letters; what does not fit even so is cut in the middle."""
+        face, width = self._small.of(base.font), area.width()
+
+        def fits(tried: str) -> bool:
+            return max(map(face.width, two_lines(tried, face.width))) <= width
+
+        line = QRect(area.left(), area.center().y() - _SMALL_LINE + 1, width, _SMALL_LINE)
+        for text in two_lines(leave_out(name, self.optional_parts(index), fits), face.width):
+            excerpt = face.elided(text, Qt.TextElideMode.ElideMiddle, width)
+            self.paint_marks(painter, line, excerpt, index.column(), face)
+            face.write(painter, line, excerpt)
+            line.translate(0, _SMALL_LINE)
+
+    def paint_marks(self, painter: QPainter, area: QRect, text: str, column: int, face: Face) -> None:
+        """Paint a wash behind each marked word of a text."""
+        words = (*self.marked.get(None, ()), *self.marked.get(column, ())) if self.marked else ()
+        if not words:
+            return
+        wash = QColor(self._theme.colours.accent)
+        wash.setAlpha(_MARKED_ALPHA)
+        height = face.metrics.height()
+        top = area.center().y() - height // 2
+        for match in re.finditer("|".join(map(re.escape, words)), text.lower()):
+            left, end = (face.metrics.horizontalAdvance(text[:at]) for at in match.span())
+            painter.fillRect(area.left() + left, top, end - left, height, wash)
+
+
+def plot_area(area: QRect, column: Column) -> QRect:
+    """Return where in the area of a cell its plot is drawn: at the right."""
+    return area.adjusted(area.width() - PLOT_PX[column.plot], 0, 0, 0)
+
+
+def _shrink(index: AnyIndex) -> str:
+    model = index.model()
+    assert isinstance(model, CellModel)
+    return model.columns[index.column()].shrink
+
+
+def _bold(font: QFont) -> QFont:
+    copy = tabular(font)
+    copy.setBold(True)
+    return copy
+
+
+def paint_expander(painter: QPainter, middle: QPointF, colour: str, folded: bool) -> None:
+    """Paint the arrow of lines that fold: right where they are folded, else down."""
+    corners = ((-2, -4), (2, 0), (-2, 4)) if folded else ((-4, -2), (0, 2), (4, -2))
+    painter.setPen(QPen(QColor(colour), 1.5))
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.drawPolyline(QPolygonF([middle + QPointF(x, y) for x, y in corners]))
+
+
+def picture(paint: Callable[[QPainter, QRect], None], size: QSize) -> str:
+    """Return mark-up with what `paint` draws, for a tooltip."""
+    pixmap = QPixmap(size)
+    pixmap.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(pixmap)
+    paint(painter, pixmap.rect())
+    painter.end()
+    stored = QBuffer()
+    stored.open(QBuffer.OpenModeFlag.WriteOnly)
+    pixmap.save(stored, "PNG")
+    return f'<img src="data:image/png;base64,{bytes(stored.data().toBase64().data()).decode()}">'
+
+
+class CellHeader(QHeaderView):
+    """Titles over a table of cells: a number's stands over the number, and what stands behind it has one of its own."""
+
+    def __init__(self, delegate: CellDelegate) -> None:
+        super().__init__(Qt.Orientation.Horizontal)
+        self._delegate = delegate
+
+    def paintSection(self, painter: QPainter, area: QRect, section: int) -> None:
+        """Paint the title of a column, and that of what stands behind its numbers."""
+        model = self.model()
+        assert isinstance(model, CellModel)
+        column = model.columns[section]
+        unit_width = self._delegate.unit_widths.get(section, 0)
+        written = unit_width - (PLOT_PX[column.plot] + PAIR_GAP if column.plot else 0)
+        second = column.second if column.plot in ("", "interval") and written > 0 else ""  # none has an interval yet
+        if not (second or column.plot) or not unit_width:
+            super().paintSection(painter, area, section)
+            return
+        option = QStyleOptionHeader()
+        self.initStyleOption(option)
+        self.initStyleOptionForIndex(option, section)
+        option.rect, option.text = area, ""
+        painter.save()
+        self.style().drawControl(QStyle.ControlElement.CE_Header, option, painter, self)
+        painter.setPen(option.palette.color(QPalette.ColorRole.PlaceholderText))  # the style sheet's muted colour
+        inside = area.adjusted(GRID, 0, -GRID, 0)
+        painter.drawText(inside.adjusted(0, 0, -unit_width, 0), RIGHT, model.title(section))
+        gap = self._delegate.gap(section)
+        painter.drawText(inside.adjusted(inside.width() - unit_width + gap, 0, 0, 0), LEFT, second)
+        if column.ticks:
+            self._paint_axis(painter, plot_area(inside, column), column)
+        painter.restore()
+
+    def _paint_axis(self, painter: QPainter, area: QRect, column: Column) -> None:
+        """Paint the labels of a plot's axis at its foot, those near its line first and others where there is room."""
+        painter.setFont(small_font(painter.font()))
+        foot, labels = area.bottom() - 3, [area.adjusted(area.width() + GRID, 0, GRID, 0)]
+        for share, text in sorted(column.ticks, key=lambda tick: abs(tick[0] - column.reference)):
+            x, half = round(area.left() + share * area.width()), painter.fontMetrics().horizontalAdvance(text) // 2 + 1
+            label = QRect(x - half, foot - 16, 2 * half, 14)
+            if not any(label.adjusted(-3, 0, 3, 0).intersects(other) for other in labels):
+                painter.drawText(label, Qt.AlignmentFlag.AlignCenter, text)
+                painter.drawLine(x, foot, x, area.bottom())
+                labels.append(label)

@@ -1,0 +1,31 @@
+"""What a check says of a host's frameworks: one of them is enough for runs, and none says how to get each."""
+
+from app.agent_protocol import HostInspected, InspectedFramework
+from app.hosts.book import HostEntry
+from app.hosts.check import HostCheck, no_framework
+from app.hosts.check_lines import check_lines
+from tests.unit.viewmodels.events import CPU_INVENTORY
+
+ENTRY = HostEntry(name="lab", address="ssh://lab")
+
+
+def inspected(**versions: str | None) -> HostInspected:
+    frameworks = tuple(
+        InspectedFramework(name=name, interpreter="/usr/bin/python3", version=version)
+        for name, version in versions.items()
+    )
+    return HostInspected(number=1, user="me", home="/home/me", home_free_bytes=1 << 30, frameworks=frameworks)
+
+
+def test_each_framework_has_a_line_with_its_version_or_the_command_that_makes_it() -> None:
+    found = inspected(tensorflow=None, pytorch="2.13.0")
+    lines = dict(check_lines(HostCheck(entry=ENTRY, inventory=CPU_INVENTORY, inspected=found)))
+    assert lines["PyTorch"] == "2.13.0  /usr/bin/python3"
+    assert lines["TensorFlow"].startswith("none: /usr/bin/python3 has no TensorFlow: `")
+    assert " env add tf221 --on lab` (" in lines["TensorFlow"]
+
+
+def test_a_host_without_any_says_how_to_get_each() -> None:
+    problem = no_framework(ENTRY, inspected(tensorflow=None, pytorch=None).frameworks)
+    assert problem.startswith("/usr/bin/python3 has no TensorFlow and no PyTorch: `")
+    assert all(f" env add {name} --on lab` (" in problem for name in ("tf221", "torch215"))

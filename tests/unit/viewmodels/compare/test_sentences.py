@@ -1,0 +1,42 @@
+"""Every sentence that Compare says of the reference runs can be read aloud."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.records import StoredRun
+from app.storage.store import Store
+from app.viewmodels.compare.comparison import COMPARED_FIELDS, Comparison, compare, default_baseline, prepare_comparison
+from app.viewmodels.compare.why_text import CAVEAT
+from tests.fakes.sentences import sentence_faults, sentences_of
+
+
+@pytest.fixture(scope="module")
+def runs(reference_database: Path) -> list[StoredRun]:
+    with Store.open(reference_database) as store:
+        return [store.load(row.run, COMPARED_FIELDS) for row in store.list_runs()]
+
+
+def texts(comparison: Comparison) -> Iterator[str]:
+    yield from (comparison.verdict.text, comparison.method, comparison.extent, *comparison.notes, CAVEAT)
+    yield from (warning.sentence for warning in comparison.warnings)
+    yield from (view.cause for view in comparison.scaling)
+    yield from (chart.caption for chart in comparison.charts)
+    for why in comparison.why:
+        yield from (why.sentence, *why.notes, *why.gains, *([why.chart.caption] if why.chart else []))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_is_compared(runs: list[StoredRun], seed: int) -> None:
+    """Of variants drawn at random from all runs, from those of a workload, or from neighbours, with their repeats."""
+    choice = random.Random(seed)
+    workload, first = choice.choice(runs).row.spec.workload, choice.randrange(len(runs) - 40)
+    pool = (runs, runs[first : first + 40], [run for run in runs if run.row.spec.workload == workload])[seed % 3]
+    specs = [run.row.spec for run in choice.sample(pool, (2, 4, 9, 18)[seed % 4])]
+    chosen = [run for run in pool if run.row.spec in specs]
+    comparison = compare(prepare_comparison(chosen), default_baseline([run.row for run in chosen]), (), 2.0)
+    found = list(texts(comparison))
+    assert sum(len(sentences_of(text)) for text in found) > 10
+    assert [fault for text in found for fault in sentence_faults(text)] == []

@@ -1,0 +1,351 @@
+"""A user's own module in PyTorch: trained in this process, its errors by line, and mislabels that evidence catches."""
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.workloads.pytorch.test_pytorch import collected
+from tests.unit.workloads.tensorflow.test_gradients import arrays
+from workloads.catalog import CustomFile, Machine, check, custom_workload, fill_defaults
+from workloads.custom.source import describe_file
+from workloads.errors import CustomWorkloadError, outcome_of
+from workloads.job_protocol import ComputeGradients, DescribeFile, JobFailed
+from workloads.jobs import perform
+from workloads.protocol import Evidence, RunSpec, Source, Value
+from workloads.pytorch.backend import PytorchBackend
+from workloads.training import Task
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+
+NET = """
+    import numpy as np
+    import torch
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, 3)
+            self.norm = nn.BatchNorm2d(8)
+            self.head = nn.Linear(8, 4)
+
+        def forward(self, images):
+            found = self.norm(self.conv(images)).relu()
+            return self.head(found.mean((2, 3)))
+
+
+    def net(batch_size: int = 16, layout: str = "channels_last", seed: int = 1):
+        model = Net()
+        form = torch.channels_last if layout == "channels_last" else torch.contiguous_format
+        model.to(memory_format=form)
+
+        def batch(step):
+            classes = np.arange(batch_size, dtype=np.int32) % 4
+            noise = np.random.default_rng([seed, step]).normal(size=(batch_size, 3, 6, 6))
+            images = torch.from_numpy(noise + classes[:, None, None, None])
+            return images.to(memory_format=form), classes
+
+        return model, nn.CrossEntropyLoss(), batch
+"""
+
+
+@pytest.fixture(autouse=True)
+def _this_process_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A file is read by processes that end soon after; one thread and few batches are enough for such models."""
+    import torch
+    from torch._dynamo.utils import counters
+
+    from workloads.pytorch import steps
+
+    torch.set_num_threads(1)
+    monkeypatch.setattr(steps, "_MAX_BATCHES", 2)
+    monkeypatch.setattr(sys, "stdin", sys.stdin)
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+        monkeypatch.setenv(name, "-1")
+    yield
+    torch._dynamo.reset()
+    counters.clear()
+    sys.modules.pop("own_workload", None)
+
+
+def source(text: str = NET, *changes: tuple[str, str]) -> Source:
+    text = textwrap.dedent(text)
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return Source(path="/mine/mine.py", text=text)
+
+
+def spec_of(given: Source, name: str = "net", /, **values: Value) -> RunSpec:
+    (described,) = describe_file(given, name).workloads
+    workload = custom_workload(described, CustomFile(path=given.path, sha256=given.sha256))
+    spec = fill_defaults(workload, {"gpus": 0, **values}, Machine(cpu_count=2))
+    assert check(spec, Machine(cpu_count=2)) == ()
+    return spec
+
+
+def task_of(given: Source, spec: RunSpec) -> Task:
+    backend = PytorchBackend()
+    backend.import_framework(())
+    return backend.build_task(spec, given)
+
+
+def evidence_of(given: Source, **values: Value) -> Evidence:
+    spec = spec_of(given, **values)
+    return collected(spec, task_of(given, spec))
+
+
+def losses_of(given: Source, steps: int, name: str = "net", **values: Value) -> list[float]:
+    task = task_of(given, spec_of(given, name, **values))
+    return [task.fetch(task.step()) for _ in range(steps)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("batch\n", "batch, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)\n"),
+        ("images.to(memory_format=form), classes", "{'images': images}, {'classes': classes}"),
+        ("nn.CrossEntropyLoss()", "lambda outputs, targets: nn.functional.cross_entropy(outputs, targets).reshape(1)"),
+    ],
+    ids=["optimizer", "dicts", "a function"],
+)
+def test_the_loss_falls(change: tuple[str, str]) -> None:
+    changes = [change]
+    if "'classes'" in change[1]:
+        loss = "lambda outputs, targets: nn.functional.cross_entropy(outputs, targets['classes'])"
+        changes.append(("nn.CrossEntropyLoss()", loss))
+    losses = losses_of(source(NET, *changes), 60)
+    assert np.mean(losses[-5:]) < 0.9 * np.mean(losses[:3])
+
+
+def test_a_model_may_give_its_loss_itself_and_take_several_inputs() -> None:
+    own = (
+        ("def forward(self, images):", "def forward(self, images, classes):"),
+        (
+            "return self.head(found.mean((2, 3)))",
+            "return nn.functional.cross_entropy(self.head(found.mean((2, 3))), classes)",
+        ),
+        ("return images.to(memory_format=form), classes", "return (images, classes), None"),
+        ("nn.CrossEntropyLoss()", "None"),
+    )
+    assert losses_of(source(NET, *own), 2, precision="float16") == pytest.approx(losses_of(source(), 2), rel=0.01)
+
+
+def test_variants_compute_the_same_loss_and_gradients(tmp_path: Path) -> None:
+    given = source()
+    for precision in ("float32", "bfloat16"):
+        spec = spec_of(given, precision=precision)
+        request = ComputeGradients(spec=spec, path=str(tmp_path / f"{precision}.npz"), source=given)
+        assert "losses" in str(perform(request))
+    exact, short = (arrays(tmp_path / f"{name}.npz") for name in ("float32", "bfloat16"))
+    assert list(exact) == list(short) == [f"{name}.{kind}" for name in ("conv", "norm", "head") for kind in KINDS]
+    for name in ("head.weight", "head.bias"):
+        np.testing.assert_allclose(short[name], exact[name], atol=0.05 * np.abs(exact[name]).max())
+
+
+KINDS = ("weight", "bias")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("Linear(8, 4)", "Linear(9, 4)"), "mine.py:16: RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
+        (
+            ("return model, nn", "return 'model', nn"),
+            "mine.py:19: the first of what the function gives is str, no nn.Module",
+        ),
+        (("nn.CrossEntropyLoss()", "'mse'"), "mine.py:19: 'mse' is no loss of PyTorch; give a function of (outputs"),
+        (
+            ("nn.CrossEntropyLoss()", "nn.CrossEntropyLoss(reduction='none')"),
+            "mine.py:19: TypeError: the loss gives a tensor of shape (16,), and should give one number",
+        ),
+        (("nn.CrossEntropyLoss()", "None"), "mine.py:19: TypeError: batch gives targets, and there is no loss"),
+        (("form), classes", "form), None"), "mine.py:19: TypeError: batch gives no targets, which the loss needs;"),
+        (("form), classes", "form), classes[1:]"), "mine.py:19: ValueError: batch gives an array of shape (15,) where"),
+        (("form), classes", "form)"), "mine.py:19: TypeError: batch gives Tensor, and should give (x, y)"),
+        (("form), classes", "form), classes.astype(str)"), "mine.py:19: TypeError: can't convert np.ndarray of type"),
+        (
+            ("return self.head(found.mean((2, 3)))", "return found.tolist()"),
+            "mine.py:19: TypeError: cross_entropy_loss(): argument 'input' (position 1) must be Tensor, not list",
+        ),
+        (
+            ("model = Net()", "model = Net().requires_grad_(False)"),
+            "mine.py:19: the model has no trainable weights; choose mode=inference, or make a layer trainable.",
+        ),
+        (
+            ("nn.CrossEntropyLoss()", "lambda outputs, targets: outputs.detach().mean()"),
+            "mine.py:19: TypeError: the loss gives a number that depends on no trained weight",
+        ),
+        (
+            ("batch\n", "batch, 'adam'\n"),
+            "mine.py:19: 'adam' is no optimizer of PyTorch, such as torch.optim.SGD(model",
+        ),
+        (
+            ("batch\n", "batch, torch.optim.SGD(Net().parameters())\n"),
+            "mine.py:19: the optimizer has none of the model's weights; give it model.parameters().",
+        ),
+        (("batch\n", "batch, torch.optim.LBFGS(model.parameters())\n"), "mine.py:19: TypeError: LBFGS.step() missing"),
+    ],
+)
+def test_what_does_not_fit_is_told_by_line(change: tuple[str, str], reason: str) -> None:
+    given = source(NET, change)
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever a user's file raises
+        losses_of(given, 1)
+    ending = outcome_of(caught.value, {}, None, given)
+    assert (ending.outcome, (ending.reason or "")[: len(reason)]) == ("failed", reason)
+
+
+def test_outputs_that_are_no_tensors_are_told_in_inference() -> None:
+    given = source(NET, ("return self.head(found.mean((2, 3)))", "return found.tolist()"))
+    with pytest.raises(CustomWorkloadError, match=r"mine.py:19: TypeError: the model gives no tensor"):
+        losses_of(given, 1, mode="inference")
+
+
+def test_a_file_has_the_framework_that_it_imports() -> None:
+    assert {each.framework for each in describe_file(source()).workloads} == {"pytorch"}
+    keras = "def net(batch_size=8):\n    import keras\n"
+    assert describe_file(source(keras)).workloads[0].framework == "tensorflow"
+    both = source(NET, ("from torch import nn", "from torch import nn\nfrom keras.layers import Dense"))
+    failed = perform(DescribeFile(source=both))
+    assert isinstance(failed, JobFailed)
+    assert failed.reason == (
+        "mine.py:5: the file imports TensorFlow beside PyTorch; keep the workloads of each in a file of its own."
+    )
+
+
+def test_a_model_that_does_what_it_says_is_verified() -> None:
+    found = evidence_of(source(), precision="bfloat16")
+    assert (found.match, found.reason, found.unverified) == (True, None, {})
+    assert (found.actual["layout"], found.actual["precision"]) == ("channels_last", "bfloat16")
+    assert (found.actual["training"], found.actual["examples"]) == ("all weights trained", "different examples")
+
+
+FROZEN = ("Linear(8, 4)", "Linear(8, 4); self.more = nn.Linear(2, 2)")
+LOST = ("self.norm(self.conv(images))", "self.norm(self.conv(images).contiguous())")
+UNTRAINED = ("batch\n", "batch, torch.optim.SGD(model.parameters(), lr=0.0)\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "aspect", "actual", "reason"),
+    [
+        (LOST, "layout", "channels_first and channels_last", "another layout than channels_last: norm (BatchNorm2d)."),
+        (FROZEN, "training", None, "The loss does not depend on 2 of the 8 weights: more.weight, more.bias."),
+        (UNTRAINED, "training", "no weight trained", "The steps did not change any weight."),
+        (("noise + ", "0 * noise + 0 * "), "examples", None, "Different examples in a batch of 16: 1."),
+    ],
+    ids=["layout lost", "without gradient", "nothing trained", "one example"],
+)
+def test_what_ran_otherwise_is_caught(change: tuple[str, str], aspect: str, actual: str | None, reason: str) -> None:
+    found = evidence_of(source(NET, change))
+    assert found.match is (None if actual is None else False)
+    assert found.actual.get(aspect) == actual
+    assert reason in (found.reason or "")
+
+
+DENSE = """
+    import numpy as np
+    import torch
+    from torch import nn
+
+
+    class Dense(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 2)
+            self.odd = False
+
+        def forward(self, numbers):
+            self.odd = not self.odd
+            hidden = self.first(numbers)
+            return self.last(hidden)
+
+
+    def net(batch_size: int = 8):
+        return Dense(), None, lambda step: (np.eye(batch_size, 4), None)
+"""
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")  # Inductor's own
+@pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler")
+@pytest.mark.parametrize(
+    ("line", "actual", "reason"),
+    [
+        ("hidden", "on", ""),
+        ("torch._dynamo.graph_break()", "partly", "It left them: Call to `torch._dynamo.graph_break()`."),
+        ("print('a step')", "partly", "It left them: Failed to trace builtin operator."),
+        ("hidden = torch.compiler.disable(self.first)(numbers)", "partly", "Outside of them ran "),
+        ("hidden = hidden if self.odd else -hidden", "partly", "Outside of them ran "),
+    ],
+    ids=["whole", "graph break", "print", "left out", "recompiled too often"],
+)
+def test_what_inductor_did_not_compile_is_caught(line: str, actual: str, reason: str) -> None:
+    import torch
+
+    unused = ("self.odd = not self.odd", "") if "odd" not in line else ("numbers)\n    ", "numbers)\n    ")
+    given = source(DENSE, ("return self.last", f"{line}\n        return self.last"), unused)
+    with torch._dynamo.config.patch(recompile_limit=1):
+        found = evidence_of(given, compile=True, mode="inference")
+    assert (found.actual["compile"], found.match) == (actual, actual == "on")
+    assert reason in (found.reason or "")
+
+
+def example(name: str) -> Source:
+    path = EXAMPLES / name
+    return Source(path=str(path), text=path.read_text(encoding="utf-8"))
+
+
+def test_the_transformer_learns_what_keras_s_does() -> None:
+    sizes: dict[str, Value] = {"batch_size": 4, "layers": 1, "heads": 2, "width": 16, "length": 8, "vocabulary": 20}
+    given = example("transformer_torch.py")
+    assert spec_of(given, "transformer", **sizes).variant.keys() == spec_of_keras("transformer.py", **sizes).keys()
+    losses = losses_of(given, 60, "transformer", **sizes)
+    assert np.mean(losses[-5:]) < 0.85 * losses[0]
+
+
+def spec_of_keras(name: str, **values: Value) -> dict[str, Value]:
+    return dict(spec_of(example(name), name.removesuffix(".py"), **values).variant)
+
+
+def test_resnet_50_computes_what_keras_s_does() -> None:
+    import keras
+    import torch
+
+    from workloads.pytorch.custom import CustomWorkload
+
+    spec = spec_of(example("resnet50_torch.py"), "resnet50", batch_size=2, image_size=32, classes=10, mode="inference")
+    custom = CustomWorkload(spec, example("resnet50_torch.py"), torch.device("cpu"))
+    theirs = keras.applications.ResNet50(
+        weights=None, input_shape=(32, 32, 3), classes=10, classifier_activation=None, name="resnet50"
+    )
+    first, blocks, head = custom.model.module[0], custom.model.module[3:-3], custom.model.module[-1]
+    names = [f"conv{stage}_block{number + 1}" for stage, count in enumerate((3, 4, 6, 3), 2) for number in range(count)]
+    pairs = [(first, "conv1"), *zip(blocks, names, strict=True)]
+    with torch.no_grad():
+        for module, name in pairs[1:]:
+            for number, layer in enumerate((module.shortcut, *module.layers[::2])):
+                if not isinstance(layer, torch.nn.Identity):
+                    _copy_convolution(theirs, f"{name}_{number}", layer)
+        _copy_convolution(theirs, "conv1", first)
+        kernel, bias = theirs.get_layer("predictions").get_weights()
+        head.weight.copy_(torch.from_numpy(kernel.T))
+        head.bias.copy_(torch.from_numpy(bias))
+        images, _ = custom.batch(0)
+        custom.model.eval()
+        ours = custom.model(images).numpy()
+    expected = theirs(images.permute(0, 2, 3, 1).numpy(), training=False)
+    np.testing.assert_allclose(ours, np.asarray(expected), rtol=1e-3, atol=1e-3 * float(np.abs(ours).max()))
+
+
+def _copy_convolution(theirs: Any, name: str, layer: Any) -> None:
+    import torch
+
+    kernel, bias = theirs.get_layer(f"{name}_conv").get_weights()
+    layer[0].weight.copy_(torch.from_numpy(kernel.transpose(3, 2, 0, 1)))
+    layer[0].bias.copy_(torch.from_numpy(bias))

@@ -1,0 +1,243 @@
+"""Two processes compute together what one does; whatever ends one of them ends the run, in a sentence, and both."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+import torch
+import torch.distributed
+
+from app.analysis.equality import largest_difference
+from tests.evidence_runs import spec_of
+from tests.fakes.processes import has_ended
+from tests.unit.workloads.tensorflow.test_gradients import arrays
+from workloads.job_protocol import ComputedGradients, ComputeGradients
+from workloads.jobs import perform
+from workloads.protocol import (
+    PROTOCOL_VERSION,
+    Block,
+    Evidence,
+    Finished,
+    Message,
+    RunSpec,
+    Start,
+    Value,
+    decode_message,
+    encode,
+)
+from workloads.pytorch import ranks, steps
+from workloads.pytorch.backend import PytorchBackend
+from workloads.tensorflow.backend import recipe_of
+from workloads.tensorflow.runtime import Replicas
+from workloads.tensorflow.steps import build_task
+from workloads.training import Task
+
+ROOT = Path(__file__).parents[4]
+
+
+def in_pytorch(workload: str, **settings: Value) -> RunSpec:
+    return spec_of(workload, framework="pytorch", cpu_threads=1, **settings)
+
+
+def task_of(spec: RunSpec) -> Task:
+    backend = PytorchBackend()
+    backend.import_framework(())
+    return backend.build_task(spec, None)
+
+
+@pytest.fixture(autouse=True)
+def _restored_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task or a job sets them in its process."""
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+        monkeypatch.setenv(name, "-1")
+
+
+@pytest.fixture
+def _two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ranks, although there are no GPUs."""
+    monkeypatch.setattr(ranks, "replica_count", lambda variant: 2)
+
+
+@contextmanager
+def connected(spec: RunSpec) -> Iterator[Task]:
+    """The task of two ranks, this process and another one."""
+    task, ends = task_of(spec), list[Finished]()
+    task.connect(ends.append)
+    try:
+        yield task
+    finally:
+        task.close()
+        torch.distributed.destroy_process_group()
+    assert ends == []
+
+
+def collected(spec: RunSpec, task: Task) -> Evidence:
+    collector = PytorchBackend().make_collector(spec, task)
+    collector.first_step_done()
+    collector.trace()
+    found = collector.evidence()
+    assert found is not None
+    return found
+
+
+def planted(path: Path, plant: str) -> Path:
+    """A program in place of the other rank's, which does something else first."""
+    path.write_text(
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from workloads.pytorch import models, rank, ranks, steps\n"
+        f"{plant}\n"
+        "rank.main()\n"
+    )
+    return path
+
+
+SAME_PART = "share = ranks.Share.of; ranks.Share.of = lambda self, batch: share(ranks.Share(0, self.ranks), batch)"
+
+
+def test_two_ranks_train_as_one_device_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = in_pytorch("lstm", bidirectional=True, sequence_lengths="right_padded")
+    alone = task_of(spec)
+    expected = [alone.fetch(alone.step()) for _ in range(6)]
+    monkeypatch.setattr(ranks, "replica_count", lambda variant: 2)
+    with connected(spec) as task:
+        assert [task.fetch(task.step()) for _ in range(6)] == pytest.approx(expected, rel=1e-5)
+        found = collected(spec, task)
+    assert found.actual == {**found.requested, "all_reduce": "gloo"}, "there is no NCCL on the CPU"
+    assert [device.device for device in found.devices] == ["CPU:0", "CPU:1"]
+    assert [kernel.name for kernel in found.kernels if kernel.kind == "communication"] == ["c10d::allreduce_"]
+
+
+@pytest.mark.usefixtures("_two", "unoptimized")
+def test_batch_norm_is_of_each_rank_as_of_tensorflow_s_replicas(pair: Replicas) -> None:
+    theirs = spec_of("cnn10", layout="NHWC")
+    reference = build_task(recipe_of("cnn10")(theirs.variant), theirs.variant, pair)
+    expected = [reference.fetch(reference.step()) for _ in range(3)]
+    with connected(in_pytorch("cnn10", layout="NHWC")) as task:
+        assert [task.fetch(task.step()) for _ in range(3)] == pytest.approx(expected, rel=1e-4)
+
+
+def test_gradients_of_two_ranks_are_those_of_two_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Batch norm is of a part, and of a rank; the weights come from another seed."""
+    start = tmp_path / "start.npz"
+    perform(ComputeGradients(spec=in_pytorch("cnn10", seed=2), path=str(start)))
+    request = ComputeGradients(
+        spec=in_pytorch("cnn10", precision="float16"), path=str(tmp_path / "parts.npz"), start_path=str(start), parts=2
+    )
+    expected = perform(request)
+    monkeypatch.setattr(ranks, "replica_count", lambda variant: 2)
+    found = perform(msgspec.structs.replace(request, path=str(tmp_path / "ranks.npz"), parts=1))
+    torch.distributed.destroy_process_group()
+    assert isinstance(found, ComputedGradients), found
+    assert isinstance(expected, ComputedGradients), expected
+    assert found.losses == pytest.approx(expected.losses, rel=1e-6)
+    ours, reference = arrays(tmp_path / "ranks.npz"), arrays(tmp_path / "parts.npz")
+    assert largest_difference(list(ours), ours.values(), list(reference.values()))[0] < 1e-5
+
+
+@pytest.mark.usefixtures("_two")
+def test_an_idle_rank_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(ranks, "_ENTRY", planted(tmp_path / "same.py", SAME_PART))
+    spec = in_pytorch("gru")
+    with connected(spec) as task:
+        task.step()
+        found = collected(spec, task)
+    assert found.match is False
+    assert (found.requested["replicas"], found.actual["replicas"]) == ("2", "1")
+    assert "computed 1 different parts" in (found.reason or "")
+
+
+@pytest.mark.usefixtures("_two")
+def test_ranks_that_train_alone_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(ranks, "_ENTRY", planted(tmp_path / "alone.py", "steps.Step.join = lambda self: None"))
+    monkeypatch.setattr(steps.Step, "join", lambda self: None)
+    spec = in_pytorch("gru")
+    with connected(spec) as task:
+        task.step()
+        found = collected(spec, task)
+    assert found.actual["replicas"] == "2"
+    assert (found.requested["all_reduce"], found.actual["all_reduce"]) == ("nccl", "none")
+    assert "each trained alone" in (found.reason or "")
+
+
+def test_a_broken_exchange_is_told_as_such() -> None:
+    known = PytorchBackend().explain_error(torch.distributed.DistBackendError("NCCL error: unhandled system error"))
+    assert known is not None
+    assert known.outcome == "failed"
+    assert known.reason == "GPUs could not exchange gradients: DistBackendError: NCCL error: unhandled system error."
+
+
+class Running:
+    """A worker of two ranks, up to its first measured block."""
+
+    def __init__(self, entry: Path, spec: RunSpec) -> None:
+        program = (
+            "from workloads.pytorch import ranks; import pathlib; ranks.replica_count = lambda variant: 2; "
+            f"ranks._ENTRY = pathlib.Path({str(entry)!r}); from workloads.worker import main; main([])"
+        )
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe, cwd=ROOT)
+        assert self.process.stdin is not None
+        self.process.stdin.write(encode(Start(protocol=PROTOCOL_VERSION, spec=spec)))
+        self.process.stdin.flush()
+
+    def messages(self) -> Iterator[Message]:
+        assert self.process.stdout is not None
+        return map(decode_message, self.process.stdout)
+
+    def other_rank(self) -> psutil.Process:
+        (child,) = psutil.Process(self.process.pid).children()
+        return child
+
+
+OUT_OF_MEMORY = """
+step, steps_done = steps.Step.__call__, []
+def fail(self):
+    steps_done.append(1)
+    if len(steps_done) > 9:
+        raise MemoryError
+    return step(self)
+steps.Step.__call__ = fail
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "plant", "outcome", "words"),
+    [
+        ("kill the rank", "", "failed", "The process of rank 1 was ended by SIGKILL"),
+        ("wait", OUT_OF_MEMORY, "out_of_memory", "Memory ran out at batch size 8"),
+        ("wait", "models.build_model = None; steps.build_model = None", "failed", "Rank 1: TypeError: 'NoneType'"),
+        ("stop", "", "stopped", "Stopped before its end"),
+        ("kill the worker", "", None, ""),
+    ],
+)
+def test_whatever_ends_a_rank_ends_the_run_and_all_ranks(
+    tmp_path: Path, end: str, plant: str, outcome: str | None, words: str
+) -> None:
+    running = Running(planted(tmp_path / "rank.py", plant), in_pytorch("gru", seconds=600.0))
+    rank: psutil.Process | None = None
+    finished: list[Finished] = []
+    for message in running.messages():
+        if isinstance(message, Block) and message.phase == "measure" and rank is None:
+            rank = running.other_rank()
+            match end:
+                case "kill the rank":
+                    rank.kill()
+                case "kill the worker":
+                    running.process.kill()
+                case "stop":
+                    assert running.process.stdin is not None
+                    running.process.stdin.close()
+        if isinstance(message, Finished):
+            finished.append(message)
+    running.process.wait(60)
+    assert [message.outcome for message in finished] == ([outcome] if outcome else [])
+    assert all(words in (message.reason or "") for message in finished), finished
+    assert rank is None or has_ended(rank.pid)
+    for pipe in (running.process.stdin, running.process.stdout):
+        assert pipe is not None
+        pipe.close()

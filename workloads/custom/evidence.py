@@ -1,0 +1,190 @@
+"""What any custom workload shows of itself: whether it trains, on what, and which layout its variant asks for."""
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.custom.definitions import LAYOUT_PARAMETERS
+from workloads.evidence import Aspect, run_guarded
+from workloads.protocol import Variant
+from workloads.training import Inspection, Layer, Task
+
+LAYOUTS = {
+    "channels_first": "channels_first",
+    "channels_last": "channels_last",
+    "nchw": "channels_first",
+    "nhwc": "channels_last",
+}
+ONE_LAYOUT = "the same in all layers"
+_MAX_NAMED = 8
+
+
+def requested_layout(variant: Variant) -> str | None:
+    """Return the layout that a variant asks for; None if none of its parameters does."""
+    values = (str(variant.get(name, "")) for name in LAYOUT_PARAMETERS)
+    return next((value for value in values if value.lower() in LAYOUTS), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What a custom workload's task told after its measured part.
+
+    Attributes:
+        eager_steps: Steps that Python made, operation by operation.
+        losses: Those of the first step and of some of the last.
+        weights: The names of the trained weights.
+        unchanged: Those that are as they were before the first step.
+        without_gradient: Those on which the loss does not depend.
+        layers: The layers, where only a step shows their layout.
+        distinct: Examples of a batch, different ones of them, and different outputs; else why that is not known.
+    """
+
+    eager_steps: int = 0
+    losses: tuple[float, ...] = ()
+    weights: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    without_gradient: tuple[str, ...] = ()
+    layers: tuple[Layer, ...] = ()
+    distinct: tuple[int, int, int] | str = ""
+
+
+NOT_INSPECTED = "The run ended before its weights and outputs were looked at."
+
+
+class Inspector:
+    """Asks a task, outside of its measured part, what a custom workload's steps did; nothing of other workloads."""
+
+    def __init__(self, task: Task) -> None:
+        self._inspection = task.inspection
+        self._trains = task.trains
+        self._checksums: Sequence[tuple[str, int]] = ()
+        self._losses: tuple[float, ...] = ()
+        self.findings: Findings | str = NOT_INSPECTED
+
+    def start(self) -> None:
+        """Look at the weights before the first step."""
+        if self._inspection and self._trains:
+            self._checksums = self._inspection.checksums()
+
+    def record_loss(self) -> None:
+        """Record the loss of the last step."""
+        if self._inspection:
+            self._losses += (self._inspection.loss(),)
+
+    def inspect(self) -> None:
+        """Compare weights and losses with those of the first step, and look at outputs."""
+        if inspection := self._inspection:
+            self.findings = run_guarded(
+                lambda: self._inspect(inspection), lambda how: f"The check of weights and outputs {how}"
+            )
+
+    def _inspect(self, inspection: Inspection) -> Findings:
+        self.record_loss()
+        now = inspection.checksums() if self._trains else ()
+        pairs = zip(self._checksums, now, strict=True)
+        distinct = run_guarded(inspection.count_distinct, lambda how: f"The check of outputs {how}")
+        return Findings(
+            eager_steps=inspection.eager_steps(),
+            losses=self._losses,
+            weights=tuple(name for name, _ in now),
+            unchanged=tuple(name for (name, before), (_, after) in pairs if before == after),
+            without_gradient=tuple(inspection.without_gradient()),
+            layers=tuple(inspection.layers()),
+            distinct=distinct,
+        )
+
+
+_TRAINED, _DIFFERENT = "all weights trained", "different examples"
+_FEW = 1 / 8
+"""The largest share of different examples or outputs of a batch that is told: types of 16 bits make some alike."""
+
+
+def training_aspects(findings: Findings | str, *, trains: bool) -> Iterator[Aspect]:
+    """Yield whether steps trained, and on what."""
+    if isinstance(findings, str):
+        if trains:
+            yield Aspect(name="training", requested=_TRAINED, reason=findings)
+        yield Aspect(name="examples", requested=_DIFFERENT, reason=findings)
+        return
+    if trains:
+        yield _training(findings)
+    if not isinstance(findings.distinct, tuple) or findings.distinct[0] > 1:
+        yield _examples(findings)
+
+
+def _training(findings: Findings) -> Aspect:
+    """Return whether steps changed all weights, by gradients, and the loss."""
+    count, without_gradient = len(findings.weights), findings.without_gradient
+    unchanged = [name for name in findings.unchanged if name not in without_gradient]
+    reasons = [
+        f"{what} {f'{len(names)} of the {count} weights: {listed(names)}' if len(names) < count else 'any weight'}."
+        for what, names in (("The loss does not depend on", without_gradient), ("The steps did not change", unchanged))
+        if names
+    ]
+    trained = len(without_gradient) + len(unchanged) < count
+    if trained and len(findings.losses) > 1 and len(set(findings.losses)) == 1:
+        reasons.append(f"The loss was {findings.losses[0]:.6g} in the first step and in the last.")
+    actual = (None if reasons else _TRAINED) if trained else "no weight trained"
+    return Aspect(name="training", requested=_TRAINED, actual=actual, reason=" ".join(reasons) or None)
+
+
+def _examples(findings: Findings) -> Aspect:
+    """Return whether a batch has different examples, and the model different outputs for them."""
+    if isinstance(findings.distinct, str):
+        return Aspect(name="examples", requested=_DIFFERENT, reason=findings.distinct)
+    examples, different, outputs = findings.distinct
+    reason = None
+    if different <= max(1, _FEW * examples):
+        reason = f"Different examples in a batch of {examples}: {different}."
+    elif outputs <= max(1, _FEW * different):
+        reason = f"Different outputs for {different} different examples: {outputs}."
+    return Aspect(name="examples", requested=_DIFFERENT, actual=None if reason else _DIFFERENT, reason=reason)
+
+
+def checksums(weights: Iterable[tuple[str, Any]]) -> list[tuple[str, int]]:
+    """Return each weight's name and a checksum of its value."""
+    return [(name, zlib.crc32(np.asarray(weight).tobytes())) for name, weight in weights]
+
+
+_MOST_NUMBERS = 4096
+"""So many numbers of an example's output are compared, from all over it: of a language model it is gigabytes."""
+_ROUNDING = 1e-5
+"""Equal rows of a product may differ by so much in float32, as they are summed up in different order."""
+
+
+def sample_stride(numbers: int) -> int:
+    """Return of how many numbers of an example's output one is compared."""
+    return max(1, numbers // _MOST_NUMBERS)
+
+
+def count_distinct(inputs: Iterable[Any], outputs_by_mode: Iterable[Sequence[Any]]) -> tuple[int, int, int]:
+    """Return how many examples there are, how many different ones, and the fewest different outputs of any mode.
+
+    Inputs are arrays with an example a row; outputs are as many rows in float64, or something else, which says nothing.
+    """
+    examples = list(map(np.asarray, inputs))
+    count = len(examples[0])
+    distinct = len({b"".join(row.tobytes() for row in rows) for rows in zip(*examples, strict=True)})
+    return count, distinct, min(_count_outputs(map(np.asarray, outputs), count) for outputs in outputs_by_mode)
+
+
+def _count_outputs(outputs: Iterable[NDArray[Any]], count: int) -> int:
+    """Return how many different rows the output has that has most; of outputs with other rows than examples, all."""
+    outputs_rows = [_describe_rows(output) for output in outputs if output.ndim and len(output) == count]
+    return max((1 + int(np.sum(np.diff(np.sort(rows)) > _ROUNDING)) for rows in outputs_rows), default=count)
+
+
+def _describe_rows(rows: NDArray[Any]) -> NDArray[Any]:
+    """Return a number for each row, at most 1: of rows that are alike but for rounding it is the same but for that."""
+    # Not their sums: those of probabilities are 1.
+    numbers = rows @ np.linspace(1.0, 2.0, rows.shape[1])
+    return numbers / max(np.abs(numbers).max(), np.finfo(np.float64).tiny)  # type: ignore[no-any-return]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return some names, and whether there are more."""
+    return ", ".join(names[:_MAX_NAMED]) + (" …" if len(names) > _MAX_NAMED else "")

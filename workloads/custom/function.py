@@ -1,0 +1,99 @@
+"""The user's function of a custom workload, whatever the framework: its call, its batches, and its errors by line."""
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from types import FunctionType
+from typing import Any
+
+from workloads.custom.definitions import SOURCE
+from workloads.custom.source import find_function, load_module
+from workloads.errors import (
+    CustomWorkloadError,
+    RefusedError,
+    describe_error,
+    error_location,
+    file_name,
+    function_location,
+)
+from workloads.protocol import RunSpec, Source
+
+
+class UserFunction:
+    """The function that makes a custom workload, with the variant's values for its parameters.
+
+    `location` is the file's name and the line at which it begins, for sentences.
+    """
+
+    def __init__(self, spec: RunSpec, source: Source | None) -> None:
+        """Run the file; raises `CustomWorkloadError` and whatever the file raises."""
+        if source is None:
+            raise RefusedError(f"The file of {spec.workload} did not come with the order to run it.")
+        if spec.variant[SOURCE] != source.sha256:
+            raise CustomWorkloadError(f"{file_name(source)}: The file is not the one this run is of.")
+        self._function = find_function(spec.workload.rpartition(":")[2], load_module(source), source)
+        self._variant = spec.variant
+        self._source = source
+        self._shapes: list[tuple[int, ...]] = []
+        self.location = function_location(self._function)
+
+    def call(self, model_type: type, model_name: str) -> tuple[Any, Any, Callable[[int], Any], Any]:
+        """Return model, loss, batch and optimizer, None for no optimizer; the model is of that type."""
+        arguments = {name: self._variant[name] for name in inspect.signature(self._function).parameters}
+        with self.attribute_errors():
+            result = self._function(**arguments)
+        if not isinstance(result, tuple) or len(result) not in (3, 4):
+            raise CustomWorkloadError(
+                f"{self.location}: the function gives {type(result).__name__}, and should give (model, loss, batch), "
+                "or (model, loss, batch, optimizer)."
+            )
+        model, loss, batch, *more = result
+        if not isinstance(model, model_type):
+            raise CustomWorkloadError(
+                f"{self.location}: the first of what the function gives is {type(model).__name__}, no {model_name}."
+            )
+        if not callable(batch):
+            raise CustomWorkloadError(
+                f"{self.location}: the third of what the function gives is no function batch(step)."
+            )
+        return model, loss, batch, more[0] if more else None
+
+    def check_batch(self, tensors: Sequence[Any], index: int) -> None:
+        """Raise `TypeError` or `ValueError` for a batch whose tensors are not `batch_size` long, or not as before."""
+        size = int(self._variant["batch_size"])
+        shapes = [tuple(tensor.shape) for tensor in tensors]
+        for shape in shapes:
+            if not shape:
+                raise TypeError("batch gives single values; make arrays of its lists, by numpy.array(...)")
+            if shape[0] != size:
+                raise ValueError(f"batch gives an array of shape {shape} where batch_size is {size}")
+        self._shapes = self._shapes or shapes
+        if shapes != self._shapes:
+            now, before = (", ".join(map(str, group)) for group in (shapes, self._shapes))
+            raise ValueError(f"batch gives {now} at step {index} and gave {before} before; all must be alike")
+
+    def locate(self, function: Any) -> str:
+        """Return the line of the user's file at which a function begins; that of the workload if it is elsewhere."""
+        inner = inspect.unwrap(getattr(function, "__func__", function))
+        own = isinstance(inner, FunctionType) and inner.__code__.co_filename == self._source.path
+        return function_location(inner) if own else self.location
+
+    @contextlib.contextmanager
+    def attribute_errors(self) -> Iterator[None]:
+        """Attribute errors of the framework to the user's function that caused them."""
+        try:
+            yield
+        except SystemExit as error:
+            raise CustomWorkloadError(f"{error_location(error, self._source)}: the file ends the program.") from error
+        except Exception as error:
+            if isinstance(error, CustomWorkloadError) or ":" in error_location(error, self._source):
+                raise
+            raise CustomWorkloadError(f"{self.location}: {describe_error(error)}") from error
+
+
+def batch_parts(values: Any, *forms: str) -> tuple[Any, ...]:
+    """Return what a user's `batch` gives; raises `TypeError` unless it is a tuple of such a form as `(x, y)`."""
+    if isinstance(values, tuple) and len(values) in {form.count(",") + 1 for form in forms}:
+        return values
+    kind = f"a tuple of {len(values)}" if isinstance(values, tuple) else type(values).__name__
+    raise TypeError(f"batch gives {kind}, and should give {' or '.join(forms)}")

@@ -1,0 +1,131 @@
+"""What is said of what really ran, whatever the framework: aspects as requested and as seen, and their summary."""
+
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from workloads.kernels import makes_products
+from workloads.protocol import CHOICE, Evidence, Kernel
+from workloads.trace import Trace, step_timeline
+
+Result = TypeVar("Result")
+Failure = TypeVar("Failure")
+AnyTrace = TypeVar("AnyTrace", bound=Trace)
+_TIMEOUT_S = 120.0
+_MAX_STEPS = 10
+_BUDGET_S = 1.0
+_BUDGET_EVENTS = 200_000
+
+
+def trace_steps(profile: Callable[[int], tuple[AnyTrace, float]]) -> AnyTrace:
+    """Trace as many steps as fit into about a second and 200,000 events, at least one.
+
+    The first trace of a process is of one step: it starts the profiler and shows how many fit. If only one does, it is
+    the result; if several do and none can be told from the next one, its step is the one that is shown.
+
+    `profile` traces so many steps, and returns the trace with the seconds that one of them took under the profiler.
+    """
+    first, step_s = profile(1)
+    steps = int(min(_MAX_STEPS, _BUDGET_S / step_s, _BUDGET_EVENTS / max(1, first.events)))
+    if steps <= 1:
+        return first
+    trace, _ = profile(steps)
+    return replace(trace, step=trace.step or first.step)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aspect:
+    """One property of a run as requested and as it ran.
+
+    Attributes:
+        actual: The observed value; None if it could not be seen.
+        reason: One sentence if it could not be seen, is not as requested, or was chosen by the framework.
+        note: What else is worth knowing.
+    """
+
+    name: str
+    requested: str
+    actual: str | None = None
+    reason: str | None = None
+    note: str | None = None
+
+    @property
+    def matches(self) -> bool | None:
+        """Return whether it ran as requested; None if it could not be seen."""
+        return None if self.actual is None else self.requested in (self.actual, CHOICE)
+
+
+def tensor_core_share(kernels: Sequence[Kernel]) -> float | None:
+    """Return the share of the products' time on tensor cores; None if kernel names say it for less than half of it."""
+    products = [kernel for kernel in kernels if makes_products(kernel.name)]
+    classed = [kernel for kernel in products if kernel.tensor_cores is not None]
+    known_ns = sum(kernel.time_ns for kernel in classed)
+    if not known_ns or 2 * known_ns < sum(kernel.time_ns for kernel in products):
+        return None
+    return sum(kernel.time_ns for kernel in classed if kernel.tensor_cores) / known_ns
+
+
+def share_note(share: float | None) -> str | None:
+    """Return a note on the share of tensor cores; None where it is not known."""
+    return None if share is None else f"{100 * share:.0f} % of the time in products was on tensor cores."
+
+
+def exchange_note(trace: Trace) -> str | None:
+    """Return a note on how many exchanges of gradients there are per step and device; None for none."""
+    count = sum(kernel.count for kernel in trace.kernels if kernel.kind == "communication")
+    if not (count and trace.devices):
+        return None
+    return (
+        f"Kernels or copies that exchange gradients: {count / trace.steps / trace.devices:.4g} per step on each device."
+    )
+
+
+def summarise(aspects: Iterable[Aspect], trace: Trace, sources: tuple[str, ...], notes: tuple[str, ...]) -> Evidence:
+    """Return the evidence; `match` is false if one aspect differs, else None if one is not known."""
+    listed = list(aspects)
+    matches = {aspect.matches for aspect in listed}
+    match = False if False in matches else None if None in matches else True
+    return Evidence(
+        requested={aspect.name: aspect.requested for aspect in listed},
+        actual={aspect.name: aspect.actual for aspect in listed if aspect.actual is not None},
+        unverified={aspect.name: aspect.reason or "" for aspect in listed if aspect.actual is None},
+        match=match,
+        reason=" ".join(dict.fromkeys(one.reason for one in listed if one.reason and one.matches is match)) or None,
+        sources=sources,
+        notes=(*(aspect.note for aspect in listed if aspect.note), *notes),
+        steps=trace.steps,
+        span_ns=trace.span_ns,
+        busy_ns=trace.busy_ns,
+        kernels=trace.kernels,
+        devices=trace.times,
+        timeline=step_timeline(trace.step, trace.kernels),
+    )
+
+
+def run_guarded(
+    work: Callable[[], Result], failed: Callable[[str], Failure], timeout_s: float = _TIMEOUT_S
+) -> Result | Failure:
+    """Return what the work does, or what `failed` makes of how it went wrong; the traceback goes to the log.
+
+    In a thread, since a profiler that hangs cannot be interrupted: the thread is left behind.
+    """
+    done: list[Result | Failure] = []
+
+    def run() -> None:
+        try:
+            done.append(work())
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong in a profiler must not cost the run
+            traceback.print_exc(file=sys.stderr)
+            done.append(failed(f"could not be used: {_first_line(error)}."))
+
+    thread = threading.Thread(target=run, name="evidence", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    return done[0] if done else failed(f"did not answer within {timeout_s:.0f} s.")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

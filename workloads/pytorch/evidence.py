@@ -1,0 +1,338 @@
+"""What really ran of a variant in PyTorch: from the operations and kernels of a few steps after the measured part."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from workloads.catalog import is_custom
+from workloads.custom.evidence import (
+    LAYOUTS,
+    NOT_INSPECTED,
+    ONE_LAYOUT,
+    Findings,
+    Inspector,
+    listed,
+    requested_layout,
+    training_aspects,
+)
+from workloads.evidence import (
+    Aspect,
+    exchange_note,
+    run_guarded,
+    share_note,
+    summarise,
+    tensor_core_share,
+    trace_steps,
+)
+from workloads.protocol import Evidence, RunSpec, Variant
+from workloads.pytorch import ranks
+from workloads.pytorch.ranks import DATA_PARALLEL, RankedStep, RankState
+from workloads.pytorch.steps import Step
+from workloads.pytorch.trace import Op, TorchTrace, read, write_trace
+from workloads.recurrent_layers import RECURRENT_LAYERS
+from workloads.training import Layer, Task
+
+_OTHER_TYPES_LIMIT = 0.05
+"""The largest share of the time in products that other types may have: a small last layer is often in float32."""
+_TENSOR_CORE_THRESHOLD = 0.01
+"""The least share of the products' time on tensor cores with which these count as used."""
+_MOST_BREAKS = 3
+_NO_TRACE = "Only a trace after the measured part shows what PyTorch ran."
+_NO_PRODUCT = "No matrix product was seen in what ran."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compilation:
+    """What Inductor did in this process: the graphs that it compiled, and why it left them."""
+
+    graphs: int
+    breaks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """A trace of steps as they were measured, what PyTorch's compiler counted, and what each rank had afterwards.
+
+    `layers` are those of a custom module, `findings` what its task told, or why it did not.
+    """
+
+    spec: RunSpec
+    trace: TorchTrace
+    compilation: Compilation
+    states: tuple[RankState, ...] = ()
+    layers: tuple[Layer, ...] = ()
+    findings: Findings | str = NOT_INSPECTED
+
+    @property
+    def variant(self) -> Variant:
+        """Return the requested variant."""
+        return self.spec.variant
+
+    @property
+    def products(self) -> list[Op]:
+        """Return the products that the host started."""
+        return [op for op in self.trace.ops if op.is_product]
+
+    @property
+    def unseen_reason(self) -> str:
+        """Return one sentence on why no product was seen."""
+        return _NO_PRODUCT if self.trace.steps else _NO_TRACE
+
+
+def _aspect(
+    observation: Observation, name: str, requested: str, actual: str | None, differs: str, note: str | None = None
+) -> Aspect:
+    """Return an aspect; `differs` is the reason where it ran otherwise than requested."""
+    if actual is None:
+        return Aspect(name=name, requested=requested, reason=observation.unseen_reason)
+    reason = None if actual == requested else differs
+    return Aspect(name=name, requested=requested, actual=actual, reason=reason, note=note)
+
+
+def recurrent_implementation(observation: Observation) -> Aspect:
+    """Return the implementation by cuDNN's calls: one a layer, one for all layers, or none in a loop of cells."""
+    requested, layers = str(observation.variant["implementation"]), int(observation.variant["layers"])
+    calls = _cudnn_calls(observation)
+    actual = None
+    if calls:
+        by_cudnn = requested if requested != "standard" else "cudnn"
+        actual = by_cudnn if layers == 1 else "cudnn_stack" if calls == 1 else "cudnn"
+    elif observation.products:
+        actual = "standard"
+    seen = f"{calls:g} cuDNN calls a step" if calls else "no cuDNN call"
+    return _aspect(observation, "implementation", requested, actual, f"What ran is not {requested}: it has {seen}.")
+
+
+def image_implementation(observation: Observation) -> Aspect:
+    """Return `native`, which is all that PyTorch's networks can be here, once a convolution was seen."""
+    actual = "native" if any(op.is_spatial for op in observation.trace.ops) else None
+    return _aspect(observation, "implementation", str(observation.variant["implementation"]), actual, "")
+
+
+def layout(observation: Observation) -> Aspect:
+    """Return the memory format of the images that convolutions, batch norms and poolings really got."""
+    requested = str(observation.variant["layout"])
+    layouts = Counter(op.layout for op in observation.trace.ops if op.is_spatial)
+    others = sum(count for name, count in layouts.items() if name != requested)
+    differs = f"{others} of {layouts.total()} operations on images got them in another layout than {requested}."
+    transposes = sum(kernel.count for kernel in observation.trace.kernels if kernel.kind == "transpose")
+    note = (
+        f"Transposes: {transposes / observation.trace.steps:g} a step among the traced kernels." if transposes else None
+    )
+    return _aspect(observation, "layout", requested, " and ".join(sorted(layouts)) or None, differs, note)
+
+
+def custom_layout(observation: Observation) -> Iterator[Aspect]:
+    """Yield the layout that operations on images got, if one was requested or they differ; layers that differ by name.
+
+    Where none was requested and something differs, nobody knows which was meant.
+    """
+    requested = requested_layout(observation.variant)
+    layouts = Counter(LAYOUTS[op.layout.lower()] for op in observation.trace.ops if op.is_spatial)
+    if requested is None and len(layouts) < 2:
+        return
+    expected = LAYOUTS[requested.lower()] if requested else layouts.most_common(1)[0][0]
+    others = layouts.total() - layouts[expected]
+    layers = observation.findings.layers if isinstance(observation.findings, Findings) else ()
+    names = [f"{layer.name} ({layer.kind})" for layer in layers if layer.layout not in ("", expected)]
+    where = f": {listed(names)}" if names else ""
+    reason = f"{others} of {layouts.total()} operations on images got them in another layout than {expected}{where}."
+    if requested is None:
+        yield Aspect(name="layout", requested=ONE_LAYOUT, reason=reason)
+    else:
+        actual = (" and ".join(sorted(layouts)) if others else requested) if layouts else None
+        yield _aspect(observation, "layout", requested, actual, reason)
+
+
+def layer_notes(observation: Observation) -> Iterator[str]:
+    """Yield how often recurrent layers of a custom module called cuDNN."""
+    if names := [layer.name for layer in observation.layers if layer.recurrent]:
+        calls = _cudnn_calls(observation)
+        yield f"Recurrent layers ({listed(names)}): {f'{calls:g} cuDNN calls a step' if calls else 'no cuDNN call'}."
+
+
+def _cudnn_calls(observation: Observation) -> float:
+    """Return how often a step calls cuDNN's recurrent layers."""
+    return sum(op.name == "aten::_cudnn_rnn" for op in observation.trace.ops) / max(1, observation.trace.op_steps)
+
+
+def precision(observation: Observation) -> Aspect:
+    """Return the types that took most of the time in products; on a GPU the kernels tell float32 from TF32."""
+    requested = str(observation.variant["precision"])
+    times = Counter[str]()
+    for op in observation.products:
+        times[op.dtype] += op.time_ns
+    share = tensor_core_share(observation.trace.kernels) if observation.variant["gpus"] else 0.0
+    if "float32" in times and share is None:
+        return Aspect(
+            name="precision",
+            requested=requested,
+            reason="Without kernels whose names tell it, float32 and TF32 products look the same.",
+        )
+    single = "tf32" if share and share >= _TENSOR_CORE_THRESHOLD else "float32"
+    total = times.total()
+    named = {single if dtype == "float32" else dtype: time_ns / total for dtype, time_ns in times.items() if total}
+    large = sorted((name for name in named if named[name] > _OTHER_TYPES_LIMIT), key=lambda name: -named[name])
+    note = share_note(share) if observation.variant["gpus"] else None
+    differs = f"Products were computed in {' and '.join(large)}, not in {requested} alone."
+    return _aspect(observation, "precision", requested, " and ".join(large) or None, differs, note)
+
+
+def compilation(observation: Observation) -> Aspect:
+    """Return whether Inductor compiled the forward and backward pass whole; what is outside of its graphs is told."""
+    requested = "on" if observation.variant["compile"] else "off"
+    compiled, products = observation.compilation, observation.products
+    outside = sum(not op.compiled for op in products)
+    actual = "off" if not compiled.graphs else "partly" if compiled.breaks or outside else "on"
+    differs = f"Graphs that Inductor compiled: {compiled.graphs}."
+    if compiled.graphs and outside:
+        differs += f" Outside of them ran {outside} of {len(products)} products."
+    if compiled.breaks:
+        differs += f" It left them: {'; '.join(compiled.breaks[:_MOST_BREAKS])}."
+    return _aspect(observation, "compile", requested, actual, differs)
+
+
+def cuda_graph(observation: Observation) -> Aspect:
+    """Return whether each step was one launch of a CUDA graph."""
+    requested = "on" if observation.variant["cuda_graph"] else "off"
+    trace = observation.trace
+    actual = None if not trace.steps else "on" if trace.graph_launches >= trace.steps else "off"
+    differs = f"{trace.graph_launches} CUDA graphs were launched in {trace.steps} steps."
+    return _aspect(observation, "cuda_graph", requested, actual, differs)
+
+
+def device(observation: Observation) -> Aspect:
+    """Return where what took time ran."""
+    requested = "GPU" if observation.variant["gpus"] else "CPU"
+    kinds = {times.device.partition(":")[0] for times in observation.trace.times}
+    return _aspect(observation, "device", requested, " and ".join(sorted(kinds)) or None, "It ran on another device.")
+
+
+def replicas(observation: Observation) -> Aspect:
+    """Return how many devices computed something that no other did."""
+    requested = str(ranks.replica_count(observation.variant))
+    devices, parts = observation.trace.devices, len({state.batch for state in observation.states})
+    count = min(devices, parts) if parts else devices
+    differs = f"It ran on {devices} devices"
+    differs += f", which computed {parts} different parts of a batch." if parts else "."
+    return _aspect(observation, "replicas", requested, str(count) if count else None, differs)
+
+
+def all_reduce(observation: Observation) -> Aspect:
+    """Return how gradients were exchanged, by its kernels and by whether the ranks have the same weights afterwards."""
+    requested, trace = str(observation.variant["all_reduce"]), observation.trace
+    exchanges = [kernel.name for kernel in trace.kernels if kernel.kind == "communication"]
+    differs = "Gradients were exchanged otherwise."
+    if len({state.weights for state in observation.states}) > 1:
+        actual, differs = "none", "The weights of the ranks differ: each trained alone."
+    elif any("AllReduce" in name for name in exchanges):
+        actual = "nccl"
+    elif any(name.startswith("c10d::") for name in exchanges):
+        actual = "gloo"
+    else:
+        actual = DATA_PARALLEL if exchanges else "none"
+    note = exchange_note(trace)
+    return _aspect(observation, "all_reduce", requested, actual if trace.steps else None, differs, note)
+
+
+_ASPECTS: tuple[Callable[[Observation], Aspect], ...] = (precision, compilation, device, replicas)
+
+
+def aspects(observation: Observation) -> Iterator[Aspect]:
+    """Yield the aspects of a run."""
+    if is_custom(observation.spec.workload):
+        yield from training_aspects(observation.findings, trains=observation.variant["mode"] == "train")
+        yield from custom_layout(observation)
+    elif observation.spec.workload in RECURRENT_LAYERS:
+        yield recurrent_implementation(observation)
+    else:
+        yield image_implementation(observation)
+        yield layout(observation)
+    for aspect_of in _ASPECTS:
+        yield aspect_of(observation)
+    if observation.variant["gpus"]:
+        yield cuda_graph(observation)
+    if ranks.replica_count(observation.variant) > 1 and observation.variant["mode"] == "train":
+        yield all_reduce(observation)
+
+
+def profile_steps(step: Callable[[], Any], steps: int, *, gpu: bool) -> tuple[TorchTrace, float]:
+    """Return the trace of some steps on all ranks, and the seconds that one of them took under the profiler."""
+    with TemporaryDirectory(prefix="variantscope-") as name:
+        begin_ns, folder = time.monotonic_ns(), Path(name)
+        if isinstance(step, RankedStep):
+            step_s = step.trace(steps, folder)
+        else:
+            step_s = write_trace(step, steps, folder / "trace.json", gpu=gpu)
+        end_ns = time.monotonic_ns()
+        behind_ns = time.time_ns() - time.monotonic_ns()
+        to_monotonic = lambda utc_ns: min(max(utc_ns - behind_ns, begin_ns), end_ns)  # noqa: E731
+        traces = [file.read_bytes() for file in sorted(folder.iterdir())]
+        return read(traces, steps, gpu=gpu, to_monotonic=to_monotonic), step_s
+
+
+def _empty_trace(how: str) -> TorchTrace:
+    return TorchTrace(notes=(f"The profiler {how}",))
+
+
+class EvidenceCollector:
+    """Collects a run's evidence from steps after the measured part, at no cost to that part."""
+
+    def __init__(self, spec: RunSpec, task: Task) -> None:
+        self._spec = spec
+        self._task = task
+        self._trace = TorchTrace()
+        self._began = False
+        self._inspector = Inspector(task)
+
+    def start(self) -> None:
+        """Look at a custom module's weights before the first step."""
+        self._inspector.start()
+
+    def first_step_done(self) -> None:
+        """Note that something ran."""
+        self._began = True
+        self._inspector.record_loss()
+
+    def trace(self) -> None:
+        """Run a few more steps under the profiler; of a captured one, also what was captured, by its operations."""
+        self._inspector.record_loss()
+        gpu, step = bool(self._spec.variant["gpus"]), self._task.step
+        self._trace = run_guarded(lambda: trace_steps(lambda steps: profile_steps(step, steps, gpu=gpu)), _empty_trace)
+        if self._trace.steps and self._spec.variant["cuda_graph"] and isinstance(step, Step):
+            captured = run_guarded(lambda: profile_steps(step.captured, 1, gpu=gpu)[0], _empty_trace)
+            notes = (*self._trace.notes, *captured.notes)
+            self._trace = replace(self._trace, ops=captured.ops, op_steps=captured.op_steps, notes=notes)
+
+    def inspect(self) -> None:
+        """Look at what a custom module's steps did."""
+        self._inspector.inspect()
+
+    def evidence(self) -> Evidence | None:
+        """Return what is known so far, or None before the first step was made."""
+        if not self._began:
+            return None
+        observation = Observation(
+            spec=self._spec,
+            trace=self._trace,
+            compilation=_compiled(),
+            states=self._task.step.states if isinstance(self._task.step, RankedStep) else (),
+            layers=self._task.layers,
+            findings=self._inspector.findings,
+        )
+        sources = ("trace",) if self._trace.kernels else ()
+        notes = (*layer_notes(observation), *self._trace.notes)
+        return summarise(aspects(observation), self._trace, sources, notes)
+
+
+def _compiled() -> Compilation:
+    counters = torch._dynamo.utils.counters  # noqa: SLF001 - no other place counts
+    reasons = (*counters["graph_break"], *counters["unimplemented"])
+    breaks = tuple(dict.fromkeys(str(reason).partition("\n")[0].rstrip(".") for reason in reasons))
+    return Compilation(graphs=int(counters["stats"]["unique_graphs"]), breaks=breaks)

@@ -1,0 +1,386 @@
+"""The built-in workloads as PyTorch modules: recurrent stacks and image networks, with the weights of every framework.
+
+Weights begin as `workloads.initial_weights` has them. Modules keep them in PyTorch's layouts; a `WeightView` converts.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from workloads import cnn, recurrent
+from workloads.cnn import Conv, Dense, GlobalPool, Norm, Pool, Relu, Sum, net_of
+from workloads.protocol import Variant
+from workloads.recurrent import RecurrentConfig
+from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
+from workloads.seeding import Weight, image_weights, recurrent_weights
+
+_NORM_EPSILON, _NORM_MOMENTUM = 1e-3, 0.01
+"""Keras's: PyTorch's own are 1e-5 and 0.1, and it writes the complement of Keras's momentum."""
+
+
+Read = Callable[..., Tensor]
+Write = Callable[[Tensor], Sequence[Tensor]]
+
+
+@dataclass(frozen=True, slots=True)
+class WeightView:
+    """One trained weight in the layout that all frameworks share, which one or two parameters hold in PyTorch's.
+
+    `read` makes it of its parameters or of their gradients, `write` the parameters of it.
+    """
+
+    name: str
+    parameters: tuple[nn.Parameter, ...]
+    read: Read
+    write: Write
+
+    def value(self) -> Weight:
+        """Return the weight's value."""
+        return _array(self.read(*(parameter.detach() for parameter in self.parameters)))
+
+    def gradient(self) -> Weight:
+        """Return its gradient, zero where the loss does not depend on it."""
+        gradients = (
+            torch.zeros_like(parameter) if parameter.grad is None else parameter.grad for parameter in self.parameters
+        )
+        return _array(self.read(*gradients))
+
+    def assign(self, value: Weight) -> None:
+        """Set the weight."""
+        with torch.no_grad():
+            for parameter, part in zip(self.parameters, self.write(torch.from_numpy(np.array(value))), strict=True):
+                parameter.copy_(part)
+
+
+def _array(tensor: Tensor) -> Weight:
+    return np.asarray(tensor.float().cpu().numpy(), np.float32)
+
+
+class Model(nn.Module):  # type: ignore[misc] # mypy knows no PyTorch
+    """A model with its loss, as a step needs it.
+
+    Attributes:
+        views: Its trained weights in the order of all frameworks.
+        optimizer: Their optimizer; None is that of the workload.
+    """
+
+    views: Sequence[WeightView]
+    optimizer: torch.optim.Optimizer | None = None
+
+    def loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of a batch in training mode, a float32 scalar."""
+        raise NotImplementedError
+
+
+class CellLoop(nn.Module):  # type: ignore[misc]
+    """One layer as a loop of PyTorch's cells over the time steps, each direction by itself."""
+
+    def __init__(self, config: RecurrentConfig, depth: int) -> None:
+        super().__init__()
+        cell = nn.LSTMCell if config.keras_name == "LSTM" else nn.GRUCell
+        width = config.width(depth)
+        self.cells = nn.ModuleList(cell(width, config.units) for _ in range(config.directions))
+        self._is_lstm = config.keras_name == "LSTM"
+        self._relu = config.activation == "relu"
+        self._recurrent_dropout = config.recurrent_dropout
+
+    def forward(self, inputs: Tensor, valid: Tensor | None) -> Tensor:
+        """Return the outputs [batch, timesteps, directions * units] in the order of time.
+
+        `valid` says which steps are no padding, [batch, timesteps]; padding changes no state.
+        """
+        return torch.cat(
+            [self._run(cell, inputs, valid, backwards=bool(number)) for number, cell in enumerate(self.cells)], -1
+        )
+
+    def _run(self, cell: nn.Module, inputs: Tensor, valid: Tensor | None, *, backwards: bool) -> Tensor:
+        batch, steps, _ = inputs.shape
+        output = memory = inputs.new_zeros([batch, int(cell.hidden_size)])
+        mask = _dropout_mask(output, self._recurrent_dropout) if self.training else None
+        outputs = []
+        for step in reversed(range(steps)) if backwards else range(steps):
+            last, before = output if mask is None else output * mask, (output, memory)
+            if self._is_lstm:
+                output, memory = self._lstm_step(cell, inputs[:, step], last, memory)
+            else:
+                output = self._gru_step(cell, inputs[:, step], last, output)
+            if valid is not None:
+                states = zip((output, memory), before, strict=True)  # a GRU has no memory, which stays
+                output, memory = (
+                    new if new is old else torch.where(valid[:, step, None], new, old) for new, old in states
+                )
+            outputs.append(output)
+        return torch.stack(outputs[::-1] if backwards else outputs, 1)
+
+    def _lstm_step(self, cell: nn.Module, inputs: Tensor, last: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        if not self._relu:
+            output, memory = cell(inputs, (last, memory))
+            return output, memory
+        gates = functional.linear(inputs, cell.weight_ih, cell.bias_ih) + functional.linear(last, cell.weight_hh)
+        enter, forget, candidate, leave = gates.chunk(4, -1)
+        memory = forget.sigmoid() * memory + enter.sigmoid() * candidate.relu()
+        return leave.sigmoid() * memory.relu(), memory
+
+    def _gru_step(self, cell: nn.Module, inputs: Tensor, masked: Tensor, last: Tensor) -> Tensor:
+        """Return the next output; the recurrent products read a masked copy of the last one, if any is masked."""
+        if not self._relu and masked is last:
+            return cell(inputs, last)
+        entering = functional.linear(inputs, cell.weight_ih, cell.bias_ih).chunk(3, -1)
+        repeated = functional.linear(masked, cell.weight_hh, cell.bias_hh).chunk(3, -1)
+        reset, update = ((one + other).sigmoid() for one, other in zip(entering[:2], repeated[:2], strict=True))
+        activation = torch.relu if self._relu else torch.tanh
+        return update * last + (1 - update) * activation(entering[2] + reset * repeated[2])
+
+
+def _dropout_mask(example: Tensor, share: float) -> Tensor | None:
+    """Return what a tensor is multiplied with to leave out a share of it; None for no share."""
+    return functional.dropout(torch.ones_like(example), share) if share else None
+
+
+class RecurrentModel(Model):
+    """A stack of recurrent layers and a dense head in float32, on the last output or on all.
+
+    `standard` is a loop of cells, `cudnn` one `nn.LSTM` or `nn.GRU` a layer, `cudnn_stack` one for all layers.
+    """
+
+    def __init__(self, workload: str, variant: Variant) -> None:
+        super().__init__()
+        config = self._config = config_of(workload, variant)
+        kind = nn.LSTM if config.keras_name == "LSTM" else nn.GRU
+        options: dict[str, Any] = {"batch_first": True, "bidirectional": config.bidirectional}
+        width, units = config.width, config.units
+        match variant["implementation"]:
+            case "standard":
+                layers: list[nn.Module] = [CellLoop(config, depth) for depth in range(config.layers)]
+            case "cudnn":
+                layers = [kind(width(depth), units, **options) for depth in range(config.layers)]
+            case _:
+                layers = [kind(width(0), units, config.layers, dropout=config.dropout, **options)]
+        self.layers = nn.ModuleList(layers)
+        self._drops_inputs = config.dropout if variant["implementation"] != "cudnn_stack" else 0.0
+        self.head_kernel = nn.Parameter(torch.empty(width(config.layers), 1))
+        self.head_bias = nn.Parameter(torch.empty(1))
+        self.views = list(self._views())
+        for view, value in zip(self.views, recurrent_weights(config), strict=True):
+            view.assign(value)
+
+    def _views(self) -> Iterator[WeightView]:
+        """Yield the layers' own parameters as weights; an LSTM's second bias stays zero, as Keras has one."""
+        torch_order = self._config.cudnn_gates
+        keras_order = [torch_order.index(number) for number in range(len(torch_order))]
+
+        def read_matrix(matrix: Tensor) -> Tensor:
+            return _reordered(matrix, keras_order).T
+
+        def write_matrix(kernel: Tensor) -> Sequence[Tensor]:
+            return (_reordered(kernel.T, torch_order),)
+
+        def read_biases(*biases: Tensor) -> Tensor:
+            ordered = [_reordered(bias, keras_order) for bias in biases]
+            return ordered[0] if len(ordered) == 1 else torch.stack(ordered)
+
+        def write_biases(bias: Tensor) -> Sequence[Tensor]:
+            return [_reordered(part, torch_order) for part in bias.reshape(self._config.bias_count, -1)]
+
+        for depth in range(self._config.layers):
+            for number, direction in enumerate(recurrent.DIRECTIONS[: self._config.directions]):
+                prefix = f"layer{depth}/{direction}"
+                kernel, recurrent_kernel, *biases = self._direction(depth, backward=bool(number))
+                for unused in biases[self._config.bias_count :]:
+                    unused.requires_grad_(requires_grad=False)
+                    unused.data.zero_()
+                yield WeightView(f"{prefix}/kernel", (kernel,), read_matrix, write_matrix)
+                yield WeightView(f"{prefix}/recurrent_kernel", (recurrent_kernel,), read_matrix, write_matrix)
+                trained = tuple(biases[: self._config.bias_count])
+                yield WeightView(f"{prefix}/bias", trained, read_biases, write_biases)
+        yield WeightView("head/kernel", (self.head_kernel,), _same, _alone)
+        yield WeightView("head/bias", (self.head_bias,), _same, _alone)
+
+    def _direction(self, depth: int, *, backward: bool) -> Sequence[nn.Parameter]:
+        """Return the input's and the recurrent matrix and their biases, of one direction of one layer."""
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        layer = self.layers[min(depth, len(self.layers) - 1)]
+        if isinstance(layer, CellLoop):
+            return [getattr(layer.cells[int(backward)], name) for name in names]
+        inner = depth if len(self.layers) < self._config.layers else 0
+        return [getattr(layer, f"{name}_l{inner}{'_reverse' if backward else ''}") for name in names]
+
+    def forward(self, inputs: Any) -> Tensor:
+        """Return the answers, [batch, 1] or [batch, timesteps, 1]; of all steps, 0 at padding.
+
+        Inputs are sequences, or (sequences, lengths [batch]) where their lengths differ, which loops alone can read.
+        """
+        valid = self._valid(inputs)
+        inputs = inputs if valid is None else inputs[0]
+        for layer in self.layers:
+            mask = _dropout_mask(inputs[:, :1], self._drops_inputs) if self.training else None
+            masked = inputs if mask is None else inputs * mask
+            inputs = layer(masked, valid) if isinstance(layer, CellLoop) else layer(masked)[0]
+        if not self._config.all_outputs:
+            units = self._config.units
+            ends = [inputs[:, -1, :units]] + ([inputs[:, 0, units:]] if self._config.bidirectional else [])
+            inputs = torch.cat(ends, -1)
+        with torch.autocast(inputs.device.type, enabled=False):
+            answers = inputs.float() @ self.head_kernel + self.head_bias
+        return answers if valid is None or not self._config.all_outputs else answers * valid[..., None]
+
+    def loss(self, inputs: Any, targets: Tensor) -> Tensor:
+        """Return the mean squared error; of all outputs, the mean over the sequences of that at their true steps."""
+        valid = self._valid(inputs)
+        if valid is None or not self._config.all_outputs:
+            return functional.mse_loss(self(inputs), targets)
+        errors = (self(inputs) - targets) ** 2 * valid[..., None]
+        return (errors.sum(1) / valid.sum(1, keepdim=True)).mean()
+
+    def _valid(self, inputs: Any) -> Tensor | None:
+        """Return which steps of sequences are no padding, [batch, timesteps]; None where they are of one length."""
+        if isinstance(inputs, Tensor):
+            return None
+        sequences, lengths = inputs
+        timesteps = sequences.shape[1]
+        positions = torch.arange(timesteps, device=lengths.device)
+        return positions >= timesteps - lengths[:, None] if self._config.left_padded else positions < lengths[:, None]
+
+
+def _reordered(tensor: Tensor, order: Sequence[int]) -> Tensor:
+    """Return a weight whose first axis has all gates, one after the other, in another order of the gates."""
+    gates = tensor.chunk(len(order), 0)
+    return torch.cat([gates[number] for number in order], 0)
+
+
+class ImageModel(Model):
+    """An image network of `workloads.cnn` on images [batch, colours, height, width], whatever their memory format.
+
+    `prepare` makes these images of a step's inputs.
+    """
+
+    def __init__(self, workload: str, variant: Variant) -> None:
+        super().__init__()
+        self._net = net_of(workload, variant)
+        self._counts = _normalised_values(self._net, int(variant["batch_size"]))
+        self._trains = variant["mode"] == "train"
+        self.prepare: nn.Module = nn.Identity()
+        self.parts = nn.ModuleDict()
+        views, names = [], iter(cnn.weight_names(self._net))
+        for layer, values in image_weights(self._net, int(variant["seed"])):
+            module = self.parts[_module_name(layer.name)] = nn.ParameterList()
+            for value in values:
+                is_kernel = isinstance(layer, Conv) and value.ndim == 4
+                read, write = (_read_kernel, _write_kernel) if is_kernel else (_same, _alone)
+                (initial,) = write(torch.from_numpy(value))
+                module.append(nn.Parameter(initial))
+                views.append(WeightView(next(names), (module[-1],), read, write))
+            if isinstance(layer, Norm):
+                module.register_buffer("mean", torch.zeros(layer.channels))
+                module.register_buffer("variance", torch.full([layer.channels], 1 / self._bias(layer)))
+        self.views = views
+
+    def _bias(self, norm: Norm) -> float:
+        """Return what the running variance of a model that trains is multiplied with before it is used.
+
+        Keras keeps the biased variance, PyTorch one that is N / (N - 1) times as large, for N values a channel.
+        """
+        count = self._counts[norm.name]
+        return (count - 1) / count if self._trains else 1.0
+
+    def forward(self, inputs: Any) -> Tensor:
+        """Return the logits [batch, 10] in float32."""
+        return self._run(self._net, self.prepare(inputs))
+
+    def loss(self, inputs: Any, targets: Tensor) -> Tensor:
+        """Return the mean cross entropy."""
+        return functional.cross_entropy(self(inputs), targets)
+
+    def _run(self, parts: Iterable[cnn.Layer | Sum], images: Tensor) -> Tensor:
+        for part in parts:
+            if isinstance(part, Sum):
+                images = self._run(part.body, images) + self._run(part.shortcut, images)
+            else:
+                images = self._layer(part, images)
+        return images
+
+    def _layer(self, layer: cnn.Layer, images: Tensor) -> Tensor:
+        weights = self.parts[_module_name(layer.name)]
+        match layer:
+            case Conv():
+                return _convolution(images, layer, weights)
+            case Norm():
+                return self._norm(images, layer, weights)
+            case Relu():
+                return functional.relu(images)
+            case Pool():
+                pool = functional.max_pool2d if layer.method == "max" else functional.avg_pool2d
+                return pool(images, 2)
+            case GlobalPool():
+                return images.mean((2, 3))
+            case Dense():
+                kernel, bias = weights[0], weights[1]
+                with torch.autocast(images.device.type, enabled=False):
+                    return images.float() @ kernel + bias
+
+    def _norm(self, images: Tensor, layer: Norm, weights: nn.Module) -> Tensor:
+        scale, offset = weights[0], weights[1]
+        mean, variance = weights.mean, weights.variance
+        if self.training:
+            return functional.batch_norm(images, mean, variance, scale, offset, True, _NORM_MOMENTUM, _NORM_EPSILON)
+        if self._trains:
+            variance = variance * self._bias(layer)
+        return functional.batch_norm(images, mean, variance, scale, offset, False, 0.0, _NORM_EPSILON)
+
+
+def _normalised_values(net: Iterable[cnn.Layer | Sum], batch: int, side: int = cnn.IMAGE_SIZE) -> dict[str, int]:
+    """Return over how many values of a batch each norm takes a channel's mean; `side` is the pixels' before the net."""
+    sizes: dict[str, int] = {}
+    for part in net:
+        match part:
+            case Sum():
+                for chain in (part.body, part.shortcut):
+                    sizes |= _normalised_values(chain, batch, side)
+                side = next(layer.side for layer in reversed(part.body) if isinstance(layer, Conv))
+            case Conv():
+                side = part.side
+            case Pool():
+                side //= 2
+            case Norm():
+                sizes[part.name] = batch * side**2
+    return sizes
+
+
+def _same(weight: Tensor) -> Tensor:
+    return weight
+
+
+def _alone(weight: Tensor) -> Sequence[Tensor]:
+    return (weight.clone(),)
+
+
+def _read_kernel(kernel: Tensor) -> Tensor:
+    return kernel.permute(2, 3, 1, 0)
+
+
+def _write_kernel(kernel: Tensor) -> Sequence[Tensor]:
+    return (kernel.permute(3, 2, 0, 1).contiguous(),)
+
+
+def _module_name(name: str) -> str:
+    return name.replace("/", "_")
+
+
+def _convolution(images: Tensor, layer: Conv, weights: nn.Module) -> Tensor:
+    """Convolve with zeros around the images as TensorFlow has them: with a stride of 2 at the far sides alone."""
+    kernel, bias = weights[0], weights[1] if layer.bias else None  # indexed: Dynamo of 2.11 unpacks no list of weights
+    if layer.stride == 1:
+        return functional.conv2d(images, kernel, bias, padding=layer.kernel // 2)
+    far = layer.kernel - layer.stride
+    padded = functional.pad(images, (0, far, 0, far)) if far > 0 else images
+    return functional.conv2d(padded, kernel, bias, layer.stride)
+
+
+def build_model(workload: str, variant: Variant) -> Model:
+    """Return the model of a variant with its initial weights, on the CPU."""
+    return (RecurrentModel if workload in RECURRENT_LAYERS else ImageModel)(workload, variant)

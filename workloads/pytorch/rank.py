@@ -1,0 +1,81 @@
+"""A rank beside rank 0, in a process of its own: `python workloads/entry.py workloads.pytorch.rank`, started by that.
+
+Its first line on stdin is the order, each further one what rank 0 does at that moment; the end of stdin ends it. On
+stdout it has its state after a trace, or how it failed.
+"""
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from workloads.cifar10 import stored_data
+from workloads.control import claim_stdout, set_parent_death_signal
+from workloads.errors import outcome_of
+from workloads.protocol import encode
+from workloads.pytorch.backend import PytorchBackend
+from workloads.pytorch.gradients import parted_step
+from workloads.pytorch.ranks import Group, RankOrder, mean_over_ranks, trace_rank
+from workloads.pytorch.steps import Step, build_step, configure, fetch
+
+
+def _follow(orders: BinaryIO, step: Step, group: Group, answers: BinaryIO) -> None:
+    """Do what rank 0 does, until there is nothing more."""
+    for line in orders:
+        word, *arguments = line.decode().rstrip("\n").split(" ", 2)
+        match word:
+            case "step":
+                result = step()
+            case "mean":
+                fetch(mean_over_ranks(result))
+            case "differentiate":
+                result = step.differentiate_next()
+            case "halve":
+                step.halve_scale()
+            case "test":
+                result = step.count_correct()
+            case "reuse":
+                step.reuse_batches(arguments == ["1"])
+            case "trace":
+                _trace(step, group, int(arguments[0]), Path(arguments[1]))
+                answers.write(encode(step.state()))
+                answers.flush()
+
+
+def _trace(step: Step, group: Group, steps: int, folder: Path) -> None:
+    try:
+        trace_rank(step, group, steps, folder)
+    except Exception:  # noqa: BLE001 - whatever goes wrong in a profiler must not cost the run
+        traceback.print_exc(file=sys.stderr)
+
+
+def main() -> None:
+    """Compute with rank 0, then end the process without PyTorch's teardown, which may wait for other ranks."""
+    answers, orders = claim_stdout(), sys.stdin.buffer
+    order = msgspec.json.decode(orders.readline(), type=RankOrder)
+    if set_parent_death_signal() != order.parent:
+        return
+    group = Group.of(order)
+    try:
+        device = configure(order.spec.variant, order.share.rank)
+        if order.gradients is None:
+            step = build_step(order.spec, device, group.share, stored_data(order.spec.variant))
+        else:
+            step, _ = parted_step(order.gradients, device, group.share)
+        group.connect(step.device)
+        step.join()
+        _follow(orders, step, group, answers)
+    except Exception as error:  # noqa: BLE001 - the process's edge: rank 0 reports it as its own end
+        traceback.print_exc(file=sys.stderr)
+        cause = PytorchBackend().explain_error(error)
+        answers.write(encode(outcome_of(error, order.spec.variant, None, cause=cause)))
+        answers.flush()
+        os._exit(1)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+"""Processes that compute together, one a GPU: rank 0 is the worker, and starts the others, which end with it.
+
+Rank 0 tells the others what it does itself, a line each on their stdin, and never waits for an answer while steps are
+measured: they make the same steps, as far ahead of their GPUs as it is. `workloads.pytorch.rank` is what they run.
+"""
+
+import contextlib
+import functools
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from socket import create_server
+from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.utils._pytree import tree_map  # PyTorch has no public one
+
+from workloads.job_protocol import ComputeGradients
+from workloads.protocol import MOST_REASON_CHARS, TAG, Finished, RunSpec, Variant, encode
+from workloads.pytorch.trace import write_trace
+
+if TYPE_CHECKING:
+    from workloads.pytorch.steps import Step
+
+DATA_PARALLEL = "data_parallel"
+"""The all-reduce that is no process a GPU: one process with a thread for each, by `nn.DataParallel`."""
+_HOST = "127.0.0.1"
+_TIMEOUT_S, _GRACE_S = 600.0, 30.0
+"""So long ranks wait for each other, rank 0 longer, so that it hears what the others have to say of it."""
+_END_S = 3.0
+"""So long a rank has to end by itself; one that waits for another rank's part of a step never does."""
+_ENTRY = Path(__file__).parents[1] / "entry.py"
+
+
+def replica_count(variant: Variant) -> int:
+    """Return how many devices compute a variant together."""
+    return max(1, int(variant["gpus"]))
+
+
+def rank_count(variant: Variant) -> int:
+    """Return how many processes compute a variant together."""
+    return 1 if variant["all_reduce"] == DATA_PARALLEL else replica_count(variant)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The part of each global batch that a rank computes."""
+
+    rank: int = 0
+    ranks: int = 1
+
+    def of(self, batch: Any) -> Any:
+        """Return the part of a global batch, a nest of tensors."""
+        return tree_map(lambda tensor: tensor.chunk(self.ranks)[self.rank], batch)
+
+
+class RankOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line that a rank reads: what to compute, the port of rank 0's store, and its process.
+
+    A job's `gradients` say how its batch is parted and what it starts from.
+    """
+
+    spec: RunSpec
+    gradients: ComputeGradients | None
+    share: Share
+    port: int
+    parent: int
+
+
+class RankState(msgspec.Struct, frozen=True, kw_only=True, tag="state", tag_field=TAG):
+    """What a rank has after a trace: checksums of its weights and of its part of the first batch."""
+
+    weights: int
+    batch: int
+
+
+_decoder: msgspec.json.Decoder[RankState | Finished] = msgspec.json.Decoder(RankState | Finished)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The ranks of a run as one of them has them: its share of the work, and the store that rank 0 serves."""
+
+    share: Share
+    store: dist.Store
+
+    @classmethod
+    def of(cls, order: RankOrder) -> "Group":
+        """Return the group of a rank beside rank 0."""
+        return cls(order.share, dist.TCPStore(_HOST, order.port, is_master=False, wait_for_workers=False))
+
+    def connect(self, device: torch.device) -> None:
+        """Wait for the other ranks, and connect with them: by NCCL between GPUs, by Gloo on the CPU."""
+        on_gpu, rank = device.type == "cuda", self.share.rank
+        dist.init_process_group(
+            "nccl" if on_gpu else "gloo",
+            store=self.store,
+            rank=rank,
+            world_size=self.share.ranks,
+            timeout=timedelta(seconds=_TIMEOUT_S if rank else _TIMEOUT_S + _GRACE_S),
+            device_id=device if on_gpu else None,
+        )
+
+    def meet(self, name: str) -> None:
+        """Wait until all ranks call this with a name, without anything on their GPUs."""
+        if self.store.add(name, 1) == self.share.ranks:
+            self.store.set(f"{name}/all", b"")
+        self.store.wait([f"{name}/all"], timedelta(seconds=_TIMEOUT_S))
+
+
+def mean_over_ranks(result: Tensor) -> Tensor:
+    """Return the mean of what all ranks call this with."""
+    total = result.clone()
+    dist.all_reduce(total)
+    return total / dist.get_world_size()
+
+
+def trace_rank(step: "Step", group: Group, steps: int, folder: Path) -> float:
+    """Write a rank's trace of some steps, which begin once all ranks are ready; return the seconds of one."""
+    path, on_gpu = folder / f"{group.share.rank:03}.json", step.device.type == "cuda"
+    return write_trace(step, steps, path, gpu=on_gpu, ready=lambda: group.meet(str(folder)))
+
+
+def _start(order: RankOrder) -> "subprocess.Popen[bytes]":
+    """Start a rank in this process's group; its log is this process's."""
+    command = [sys.executable, str(_ENTRY), "workloads.pytorch.rank"]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    _orders_of(child).write(encode(order))
+    return child
+
+
+def _orders_of(child: "subprocess.Popen[bytes]") -> IO[bytes]:
+    assert child.stdin is not None, "it was started with a pipe"
+    return child.stdin
+
+
+class RankedStep:
+    """The step of all ranks, as rank 0 makes it.
+
+    Thread: one at a time makes steps and traces; a thread a rank reads what that says.
+    """
+
+    def __init__(self, spec: RunSpec, ranks: int, gradients: ComputeGradients | None = None) -> None:
+        """Start the other ranks, which import PyTorch and build their part meanwhile; `local` has to be set then."""
+        self.local: Step
+        self.states: tuple[RankState, ...] = ()
+        # A port that the system chooses, on this host alone: none can be in use.
+        server = create_server((_HOST, 0))
+        port = server.getsockname()[1]
+        store = dist.TCPStore(_HOST, port, is_master=True, wait_for_workers=False, master_listen_fd=server.detach())
+        self._group = Group(Share(0, ranks), store)
+        shares = (Share(rank, ranks) for rank in range(1, ranks))
+        self._children = [
+            _start(RankOrder(spec=spec, gradients=gradients, share=share, port=port, parent=os.getpid()))
+            for share in shares
+        ]
+        self._listeners: list[threading.Thread] = []
+        self._states: queue.SimpleQueue[RankState] = queue.SimpleQueue()
+        self._kills = False
+
+    def connect(self, finish: Callable[[Finished], object]) -> None:
+        """Wait for the other ranks and connect with them; `finish` is called in place of one that ends before its time.
+
+        That is from a thread of its own: this one may wait for that rank without end.
+        """
+        for rank, child in enumerate(self._children, start=1):
+            listen = functools.partial(self._listen, rank, child, finish)
+            self._listeners.append(threading.Thread(target=listen, name=f"rank {rank}", daemon=True))
+            self._listeners[-1].start()
+        self._group.connect(self.local.device)
+        self.local.join()
+
+    def __call__(self) -> Tensor:
+        """Enqueue the next step on all ranks, and return this one's result."""
+        self._tell(b"step\n")
+        return self.local()
+
+    def mean(self, result: Tensor) -> Tensor:
+        """Return the mean of the last step's result over the ranks, which have all made it then."""
+        self._tell(b"mean\n")
+        return mean_over_ranks(result)
+
+    def differentiate_next(self) -> Tensor:
+        """Differentiate the loss of the next batch on all ranks, without an update, and return its mean."""
+        self._tell(b"differentiate\n")
+        return self.mean(self.local.differentiate_next())
+
+    def halve_scale(self) -> None:
+        """Halve the scale of the loss."""
+        self._tell(b"halve\n")
+        self.local.halve_scale()
+
+    def count_correct(self) -> Tensor:
+        """Return how many test images all ranks tell right, each in its part of them."""
+        self._tell(b"test\n")
+        return self.mean(self.local.count_correct()) * self._group.share.ranks
+
+    def reuse_batches(self, reuse: bool) -> None:
+        """Repeat the batches that are on the devices already, or go on."""
+        self._tell(f"reuse {reuse:d}\n".encode())
+        self.local.reuse_batches(reuse)
+
+    def trace(self, steps: int, folder: Path) -> float:
+        """Trace so many steps on all ranks, each into a file of the folder, and keep what the ranks have then.
+
+        Returns the seconds of a step under the profiler.
+        """
+        self._tell(f"trace {steps} {folder}\n".encode())
+        step_s = trace_rank(self.local, self._group, steps, folder)
+        self.states = (self.local.state(), *(self._states.get(timeout=_TIMEOUT_S) for _ in self._children))
+        return step_s
+
+    def close(self) -> None:
+        """End the other ranks; one that ended before its time is reported first."""
+        for child in self._children:
+            _orders_of(child).close()
+        deadline_s = time.monotonic() + _END_S
+        for child in self._children:
+            try:
+                child.wait(max(0.0, deadline_s - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                self._kills = True
+                child.kill()
+                child.wait()
+        for listener in self._listeners:
+            listener.join()
+
+    def _tell(self, line: bytes) -> None:
+        for child in self._children:
+            with contextlib.suppress(BrokenPipeError):  # its listener knows
+                _orders_of(child).write(line)
+
+    def _listen(self, rank: int, child: "subprocess.Popen[bytes]", finish: Callable[[Finished], object]) -> None:
+        assert child.stdout is not None, "it was started with a pipe"
+        with child.stdout as answers:
+            for line in answers:
+                match _decoder.decode(line):
+                    case Finished() as finished:
+                        reason = f"Rank {rank}: {finished.reason}" if finished.outcome == "failed" else finished.reason
+                        finish(msgspec.structs.replace(finished, reason=reason and reason[:MOST_REASON_CHARS]))
+                        return
+                    case state:
+                        self._states.put(state)
+        code = child.wait()
+        if code and not self._kills:
+            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+            reason = f"The process of rank {rank} {how}; the run's log may say why."
+            finish(Finished(outcome="failed", t_ns=time.monotonic_ns(), reason=reason))

@@ -1,0 +1,376 @@
+"""The step of a variant in PyTorch: batches on the device, forward and backward pass, update; compiled or captured."""
+
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._pytree import tree_leaves, tree_map  # PyTorch has no public one
+
+from workloads.cifar10 import ImageData, stored_data
+from workloads.image_training import Schedule, epoch_steps, learning_rate
+from workloads.parameters import EAGER_STEPS
+from workloads.protocol import RunSpec, Variant
+from workloads.pytorch.models import Model, build_model
+from workloads.pytorch.ranks import DATA_PARALLEL, RankedStep, RankState, Share, rank_count
+from workloads.pytorch.stored_images import EvaluationImages, PrefetchQueue, Preprocessing, training_queue
+from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
+from workloads.seeding import adding_problem, synthetic_images
+from workloads.training import Passes, Task
+
+_MAX_BYTES, _MAX_BATCHES = 256 * 2**20, 64
+_ADAM_RATE, _ADAM_EPSILON = 0.003, 1e-7
+_MOMENTUM = 0.9
+_LOSS_SCALE, _GOOD_STEPS = 2.0**15, 2000
+
+DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+Batch = tuple[Any, Any]
+"""Inputs and targets: tensors or nests of them."""
+
+
+def configure(variant: Variant, rank: int = 0) -> torch.device:
+    """Apply a variant's settings to PyTorch, before its first operation, and return the rank's device."""
+    threads = int(variant["cpu_threads"])
+    if threads:
+        torch.set_num_threads(threads)
+    set_precision(str(variant["precision"]))
+    torch.backends.cudnn.benchmark = True  # as TensorFlow does
+    if variant["compile"]:
+        import torch._inductor.config as inductor
+
+        inductor.layout_optimization = False  # else it makes NHWC of NCHW where it thinks that faster
+    torch.manual_seed(int(variant["seed"]) + rank)  # each rank leaves out others in its dropout
+    if not int(variant["gpus"]):
+        return torch.device("cpu")
+    torch.cuda.set_device(rank)
+    return torch.device("cuda", rank)
+
+
+def set_precision(precision: str) -> None:
+    """Let float32 be computed in TF32 or not at all.
+
+    By itself PyTorch computes convolutions and recurrent layers in TF32, and matrix products in float32.
+    """
+    torch.backends.fp32_precision = "tf32" if precision == "tf32" else "ieee"
+
+
+def host_batch(workload: str, variant: Variant, index: int) -> Batch:
+    """Return one batch on the host, images [batch, colours, height, width] in the memory format of the layout."""
+    seed, size = int(variant["seed"]), int(variant["batch_size"])
+    if workload in RECURRENT_LAYERS:
+        config = config_of(workload, variant)
+        sizes = (size, int(variant["timesteps"]), config.features)
+        arrays = adding_problem(seed, index, *sizes, config.sequence_lengths, running=config.all_outputs)
+        inputs, targets = tree_map(torch.from_numpy, arrays)
+        return inputs, targets
+    layout = str(variant["layout"])
+    images, classes = synthetic_images(seed, index, size, layout)
+    tensor = torch.from_numpy(images)
+    return (tensor if layout == "NCHW" else tensor.permute(0, 3, 1, 2)), torch.from_numpy(classes)
+
+
+class DeviceBatches:
+    """Batches that stay on the device, in turn."""
+
+    def __init__(self, batches: Iterable[Batch], device: torch.device, dtype: torch.dtype | None = None) -> None:
+        """Copy batches to a device, inputs of floating point in a type; None leaves that as it is."""
+
+        def move(part: Tensor) -> Tensor:
+            return part.to(device, dtype if part.is_floating_point() else None)
+
+        self._batches = [
+            (tree_map(move, inputs), tree_map(lambda part: part.to(device), targets)) for inputs, targets in batches
+        ]
+        self._next = 0
+        self.first = self._batches[0]
+
+    def take(self) -> Batch:
+        """Return the next batch."""
+        batch = self._batches[self._next]
+        self._next = (self._next + 1) % len(self._batches)
+        return batch
+
+
+def device_batches(
+    batch: Callable[[int], Batch], device: torch.device, dtype: torch.dtype | None = None
+) -> DeviceBatches:
+    """Return as many batches as memory is for; `batch` returns the one of a number, on the host."""
+    first = batch(0)
+    size_bytes = sum(part.numel() * part.element_size() for part in tree_leaves(first[0]))
+    count = max(1, min(_MAX_BATCHES, _MAX_BYTES // max(1, size_bytes)))
+    return DeviceBatches([first, *map(batch, range(1, count))], device, dtype)
+
+
+def make_optimizer(
+    workload: str, model: Model, variant: Variant, *, captured: bool
+) -> tuple[torch.optim.Optimizer, Schedule | None]:
+    """Return the optimizer of a workload, fused to one kernel for many weights, or the model's own; and a schedule."""
+    if model.optimizer is not None:
+        for group in model.optimizer.param_groups:
+            group.update({"capturable": captured} if captured and "capturable" in group else {})
+        return model.optimizer, None
+    trained = [parameter for view in model.views for parameter in view.parameters]
+    if workload in RECURRENT_LAYERS:
+        return torch.optim.Adam(trained, _ADAM_RATE, eps=_ADAM_EPSILON, fused=True, capturable=captured), None
+    decay, rate = float(variant["weight_decay"]), learning_rate(variant)
+    groups = [
+        {"params": [parameter for parameter in trained if parameter.ndim > 1], "weight_decay": decay},
+        {"params": [parameter for parameter in trained if parameter.ndim <= 1], "weight_decay": 0.0},
+    ]
+    if not isinstance(rate, Schedule):
+        return torch.optim.SGD(groups, rate, _MOMENTUM, fused=True), None
+    # A captured step reads it at each replay.
+    peak = torch.tensor(rate.peak, device=trained[0].device)
+    return torch.optim.SGD(groups, peak, _MOMENTUM, fused=True), rate
+
+
+class _Answer(nn.Module):  # type: ignore[misc] # mypy knows no PyTorch
+    """A model's loss, in inference its outputs, as the module that PyTorch's parallel ones take."""
+
+    def __init__(self, model: Model, autocast: Callable[[], Any]) -> None:
+        super().__init__()
+        self.model = model
+        self._autocast = autocast
+        self.train(model.training)
+
+    def forward(self, *batch: Tensor) -> Tensor:
+        """Return the loss of a batch, or the outputs."""
+        with self._autocast():  # the threads of DataParallel have float16 otherwise
+            return self.model.loss(*batch) if self.training else self.model(*batch)
+
+
+class Step:
+    """One step of a variant: eager, with its forward and backward pass compiled, or captured in a CUDA graph whole.
+
+    With several ranks it is one rank's part, whose gradients are averaged over all of them.
+    """
+
+    def __init__(
+        self,
+        workload: str,
+        variant: Variant,
+        model: Model,
+        batches: DeviceBatches | PrefetchQueue,
+        device: torch.device,
+        tests: EvaluationImages | None = None,
+    ) -> None:
+        self.batches = batches
+        self._tests = tests
+        self.device = device
+        self.model = model
+        self._trains = variant["mode"] == "train"
+        self._captures = bool(variant["cuda_graph"])
+        self._dtype = DTYPES[str(variant["precision"])]
+        self._graph: Any = None
+        self._static: Batch | None = None
+        self._result = torch.zeros([], device=device)
+        self._calls = 0
+        model.train(self._trains)
+        self._compiles = bool(variant["compile"])
+        self._outputs: Callable[..., Tensor] = self._compiled(model.__call__)
+        self._answer: Callable[..., Tensor] = self._compiled(model.loss) if self._trains else self._outputs
+        if variant["all_reduce"] == DATA_PARALLEL:
+            replicas = nn.DataParallel(_Answer(model, self._autocast), list(range(int(variant["gpus"]))))
+            self._answer = lambda *batch: replicas(*batch).mean() if self._trains else replicas(*batch)
+        self._optimizer: torch.optim.Optimizer | None = None
+        self._schedule: Schedule | None = None
+        if self._trains:
+            self._optimizer, self._schedule = make_optimizer(workload, model, variant, captured=self._captures)
+        self._steps_begun = 0
+        scaled = self._trains and variant["precision"] == "float16"
+        self.scaler = torch.amp.GradScaler(device.type, _LOSS_SCALE, growth_interval=_GOOD_STEPS, enabled=scaled)
+
+    def _compiled(self, answer: Any) -> Any:
+        return torch.compile(answer) if self._compiles else answer
+
+    def join(self) -> None:
+        """Average gradients over the ranks of the process group from now on, each batch norm by itself."""
+        if not self._trains:
+            return
+        answer = self._compiled(_Answer(self.model, self._autocast))
+        # The statistics of batch norm stay those of a rank, as TensorFlow's replicas have them.
+        names = [name for name, _ in answer.named_buffers()]
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(answer, names)  # noqa: SLF001
+        self._answer = DistributedDataParallel(answer, gradient_as_bucket_view=True)
+
+    def state(self) -> RankState:
+        """Return what tells ranks apart, and what all of them have alike."""
+        weights = (parameter for view in self.model.views for parameter in view.parameters)
+        return RankState(weights=_checksum(weights), batch=_checksum(tree_leaves(self.batches.first)))
+
+    def __call__(self) -> Tensor:
+        """Enqueue the next step and return its loss, in inference the mean of its outputs, both on the device."""
+        batch = self.batches.take()
+        self._set_rate()
+        if not self._captures:
+            return self.eager(*batch)
+        if self._graph is None:
+            return self._before_capture(batch)
+        self._copy(batch)
+        self._graph.replay()
+        return self._result
+
+    def _set_rate(self) -> None:
+        """Set the learning rate of the next step, ahead of the device; one without an update counts, too."""
+        if self._optimizer is None or self._schedule is None:
+            return
+        for group in self._optimizer.param_groups:
+            group["lr"].fill_(self._schedule.rate(self._steps_begun))
+        self._steps_begun += 1
+
+    def eager(self, inputs: Any, targets: Any) -> Tensor:
+        """Make one step operation by operation, but for what is compiled."""
+        if self._optimizer is None:
+            return self.infer(inputs).float().mean()
+        loss = self.differentiate(inputs, targets)
+        self.scaler.step(self._optimizer)
+        self.scaler.update()
+        return loss
+
+    def differentiate(self, inputs: Any, targets: Any) -> Tensor:
+        """Make the forward and the backward pass, and return the loss; gradients are scaled as `scaler` says."""
+        self.model.zero_grad(set_to_none=not self._captures)
+        with self._autocast():
+            loss = self._answer(inputs, targets)
+        self.scaler.scale(loss).backward()
+        return loss.detach()
+
+    def differentiate_next(self) -> Tensor:
+        """Differentiate the loss of the next batch, without an update, and return it."""
+        return self.differentiate(*self.batches.take())
+
+    def halve_scale(self) -> None:
+        """Halve the scale of the loss."""
+        self.scaler.update(self.scaler.get_scale() / 2)
+
+    def infer(self, inputs: Any) -> Tensor:
+        """Return the outputs of a batch in inference."""
+        with torch.no_grad(), self._autocast():
+            return self._answer(inputs)
+
+    def count_correct(self) -> Tensor:
+        """Return how many of its test images the model tells right, with its running statistics as they are now."""
+        assert self._tests is not None, "it trains by epochs"
+        self.model.eval()
+        with torch.no_grad(), self._autocast():
+            count = self._tests.count_correct(self._outputs)
+        self.model.train()
+        return count
+
+    def reuse_batches(self, reuse: bool) -> None:
+        """Repeat the batches from the host that are on the device already, or go on."""
+        assert isinstance(self.batches, PrefetchQueue), "else there is nothing to wait for"
+        self.batches.reuse_batches(reuse)
+
+    def _autocast(self) -> Any:
+        return torch.autocast(self.device.type, self._dtype, enabled=self._dtype is not torch.float32)
+
+    def captured(self) -> Tensor:
+        """Make, operation by operation, the step that the graph has captured."""
+        assert self._static is not None, "after the first step"
+        return self.eager(*self._static)
+
+    def _before_capture(self, batch: Batch) -> Tensor:
+        """Make an eager step on a stream of its own, as a capture needs it; after the last of them, capture."""
+        if self._static is None:
+            self._static = tree_map(torch.empty_like, batch)
+        self._copy(batch)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            result = self.eager(*self._static)
+        torch.cuda.current_stream().wait_stream(stream)
+        self._calls += 1
+        if self._calls == EAGER_STEPS:
+            graph = torch.cuda.CUDAGraph()
+            # Other threads, as that of the prefetch queue, may go on meanwhile.
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                self._result = self.eager(*self._static)
+            self._graph = graph
+        return result
+
+    def _copy(self, batch: Batch) -> None:
+        assert self._static is not None, "made before the first step"
+        for static, value in zip(tree_leaves(self._static), tree_leaves(batch), strict=True):
+            static.copy_(value)
+
+
+def fetch(result: Tensor) -> float:
+    """Wait for the step and return its result."""
+    if result.is_cuda:
+        torch.cuda.synchronize()
+    return float(result)
+
+
+def _checksum(tensors: Iterable[Tensor]) -> int:
+    checksum = 0
+    for tensor in tensors:
+        checksum = zlib.crc32(tensor.detach().cpu().contiguous().view(torch.uint8).numpy(), checksum)
+    return checksum
+
+
+def build_step(spec: RunSpec, device: torch.device, share: Share, stored: ImageData | None) -> Step:
+    """Return a rank's part of a built-in workload's step; it has to `join` the others if there are any.
+
+    Raises:
+        RefusedError: The stored images do not fill a batch.
+    """
+    workload, variant = spec.workload, spec.variant
+    replicas = int(variant["gpus"]) if variant["all_reduce"] == DATA_PARALLEL else share.ranks
+    model = build_model(workload, {**variant, "batch_size": int(variant["batch_size"]) // replicas})
+    if stored is not None:
+        model.prepare = Preprocessing(stored.train, variant)
+    model.to(device)
+    if variant.get("layout") == "NHWC":
+        model.to(memory_format=torch.channels_last)
+    if stored is not None:
+        tests = EvaluationImages(stored, variant, share, device) if variant["epochs"] else None
+        return Step(workload, variant, model, training_queue(stored, variant, share, device), device, tests)
+    dtype = DTYPES[str(variant["precision"])]
+    batches = device_batches(lambda index: share.of(host_batch(workload, variant, index)), device, dtype)
+    return Step(workload, variant, model, batches, device)
+
+
+def task_of(step: Step, variant: Variant, device: torch.device, **more: Any) -> Task:
+    """Return the task of a step; `more` are other attributes of `Task`."""
+    on_gpu = device.type == "cuda"
+    return Task(
+        step=step,
+        fetch=fetch,
+        examples=int(variant["batch_size"]),
+        trains=variant["mode"] == "train",
+        allocator_bytes=lambda: torch.cuda.memory_allocated() if on_gpu else None,
+        allocator_peak_bytes=lambda: torch.cuda.max_memory_allocated() if on_gpu else None,
+        **more,
+    )
+
+
+def build_task(spec: RunSpec, device: torch.device) -> Task:
+    """Load stored data, and return a built-in workload's variant, ready to step once it is connected."""
+    variant, ranks = spec.variant, rank_count(spec.variant)
+    stored = stored_data(variant)
+    ranked = RankedStep(spec, ranks) if ranks > 1 else None
+    step = build_step(spec, device, Share(0, ranks), stored)
+    task = task_of(step, variant, device, **_of_stored(stored, variant, ranked or step))
+    if ranked is None:
+        return task
+    ranked.local = step
+    return replace(
+        task,
+        step=ranked,
+        fetch=lambda result: fetch(ranked.mean(result)),
+        connect=ranked.connect,
+        close=ranked.close,
+    )
+
+
+def _of_stored(stored: ImageData | None, variant: Variant, all_ranks: Step | RankedStep) -> dict[str, Any]:
+    """Return the attributes of a task on stored images; `all_ranks` is the step of all ranks."""
+    if stored is None:
+        return {}
+    steps, count = epoch_steps(stored, variant), len(stored.test.classes)
+    passes = Passes(steps=steps, accuracy=lambda: fetch(all_ranks.count_correct()) / count)
+    return {"reuse_batches": all_ranks.reuse_batches, "passes": passes if variant["epochs"] else None}
