@@ -220,7 +220,7 @@ class RecurrentModel(Model):
         for layer in self.layers:
             mask = _dropout_mask(inputs[:, :1], self._drops_inputs) if self.training else None
             masked = inputs if mask is None else inputs * mask
-            inputs = layer(masked, valid) if isinstance(layer, CellLoop) else layer(masked)[0]
+            inputs = layer(masked, valid) if isinstance(layer, CellLoop) else _by_cudnn(layer, masked)
         if not self._config.all_outputs:
             units = self._config.units
             ends = [inputs[:, -1, :units]] + ([inputs[:, 0, units:]] if self._config.bidirectional else [])
@@ -245,6 +245,16 @@ class RecurrentModel(Model):
         timesteps = sequences.shape[1]
         positions = torch.arange(timesteps, device=lengths.device)
         return positions >= timesteps - lengths[:, None] if self._config.left_padded else positions < lengths[:, None]
+
+
+def _by_cudnn(layer: nn.Module, inputs: Tensor) -> Tensor:
+    """Return the outputs of PyTorch's own layers in autocast's type: it computes them in float16 for bfloat16, too."""
+    device = inputs.device.type
+    if not torch.is_autocast_enabled(device) or torch.get_autocast_dtype(device) is not torch.bfloat16:
+        return layer(inputs)[0]
+    weights = {name: weight.bfloat16() for name, weight in layer.named_parameters()}
+    with torch.autocast(device, enabled=False):
+        return torch.func.functional_call(layer, weights, inputs.bfloat16())[0]
 
 
 def _reordered(tensor: Tensor, order: Sequence[int]) -> Tensor:

@@ -231,7 +231,7 @@ def _calls_of_graphs(events: Iterable[_TraceEvent]) -> list[_TraceEvent]:
 
 def _ops(host: Iterable[_TraceEvent], launched: _LaunchedTime | None, graphs: Sequence[_TraceEvent]) -> Iterator[Op]:
     """Yield the products and what works on images; `launched` is of GPUs, None for the CPU."""
-    for event in host:
+    for event in _innermost(host):
         if event.name in _PRODUCTS or event.name in _SPATIAL:
             types, dims, strides = (event.args.get(key, ()) for key in ("Input type", "Input Dims", "Input Strides"))
             dtype = next((_TYPES[name] for name in types if isinstance(name, str) and name in _TYPES), "")
@@ -241,6 +241,17 @@ def _ops(host: Iterable[_TraceEvent], launched: _LaunchedTime | None, graphs: Se
             time_ns = round(event.dur * 1000) if launched is None else launched.during_ns(event)
             number = bisect.bisect_right(graphs, event.ts, key=lambda graph: graph.ts) - 1
             yield Op(event.name, dtype, layout, time_ns, compiled=number >= 0 and event.ts < graphs[number].end)
+
+
+def _innermost(events: Iterable[_TraceEvent]) -> Iterator[_TraceEvent]:
+    """Yield all but the operations that start one of their own name, as autocast does with the inputs it has cast."""
+    latest: dict[tuple[int | str, str], _TraceEvent] = {}
+    for event in sorted(events, key=lambda event: (event.ts, -event.dur)):
+        before = latest.get((event.tid, event.name))
+        if before is not None and event.end > before.end:
+            yield before
+        latest[event.tid, event.name] = event
+    yield from latest.values()
 
 
 def _is_of_images(dims: Sequence[Any], strides: Sequence[Any]) -> bool:

@@ -293,6 +293,41 @@ def test_kernels_belong_to_the_operation_that_launched_them_and_wait_for_the_hos
     assert read([captured], 1, gpu=True).graph_launches == 1
 
 
+def test_an_operation_that_autocast_casts_for_and_calls_again_counts_once(tmp_path: Path) -> None:
+    import torch
+
+    from workloads.pytorch.trace import read, write_trace
+
+    left, right = torch.ones(8, 8), torch.ones(8, 8)
+
+    def step() -> None:
+        with torch.autocast("cpu", torch.bfloat16):
+            torch.mm(left, right)
+            torch.mm(right, left)
+
+    write_trace(step, 1, tmp_path / "trace.json", gpu=False)
+    trace = read([(tmp_path / "trace.json").read_bytes()], 1, gpu=False)
+    assert [(op.name, op.dtype) for op in trace.ops] == [("aten::mm", "bfloat16")] * 2
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+def test_autocast_chooses_no_type_of_its_own_for_cudnn_s_layers(precision: str) -> None:
+    """On GPUs it casts their inputs to float16 where it casts those of others to bfloat16."""
+    import torch
+
+    from workloads.pytorch.models import build_model
+
+    model = build_model("lstm", in_pytorch("lstm", implementation="cudnn_stack", precision=precision).variant)
+    calls = []
+    model.layers[0].register_forward_pre_hook(
+        lambda _, inputs: calls.append((inputs[0].dtype, torch.is_autocast_enabled("cpu")))
+    )
+    with torch.autocast("cpu", getattr(torch, precision), enabled=precision != "float32"):
+        model.loss(torch.rand(2, 6, 4), torch.rand(2, 1)).backward()
+    assert calls == [(getattr(torch, precision), False)]
+    assert {view.parameters[0].grad.dtype for view in model.views} == {torch.float32}
+
+
 def test_the_traces_of_two_processes_are_one_of_two_gpus() -> None:
     """Both count their launches from 1, each from a moment of its own; what exchanges gradients is told as such."""
     from workloads.pytorch.trace import read
