@@ -2,7 +2,8 @@
 
 One tour is a fixed list of steps over all screens. A step is given to the event loop like an input, and the next one
 comes when what it asked of the database is shown and a moment has passed. Milliseconds of a turn are processor time of
-the window's thread, so that what else the machine does counts little, but for those of `clock_ms`.
+the window's thread, so that what else the machine does counts little, but for those of `clock_ms`. Feedback is what a
+step takes until the window has painted anew.
 """
 
 import json
@@ -18,7 +19,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 import psutil
-from PySide6.QtCore import QEventLoop, QTimer
+from PySide6.QtCore import QEvent, QEventLoop, QObject, QTimer
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QApplication, QDialog, QPushButton, QWidget
 
@@ -101,6 +102,19 @@ def _functions(frame: FrameType | None) -> str:
     return " < ".join(names)
 
 
+class _Repaints(QObject):
+    """Counts how often a window paints what has changed in it."""
+
+    def __init__(self, window: QWidget) -> None:
+        super().__init__(window)
+        self.count = 0
+        window.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: ARG002 - Qt's
+        self.count += event.type() == QEvent.Type.UpdateRequest
+        return False
+
+
 class Tour:
     """The program's window on a database, and the longest turn of its event loop in each step.
 
@@ -118,16 +132,19 @@ class Tour:
         """
         save_setting(database, FIRST_START, ANSWERED)
         self.longest: dict[str, Turn] = {}
+        self.feedback_ms: dict[str, float] = {}
         self.over = 0
         self.clock_ms = 0.0
         self._runs = runs
         self._pause_s = pause_s
+        self._waiting: tuple[str, int, float] | None = None
         self._loop = QEventLoop()
         self._watch = StackWatch()
         self._theme = theme
         self._choice = theme.choice
         self._workbench = Workbench(database, theme)
         self.window = self._workbench.window
+        self._repaints = _Repaints(self.window)
         self._collector = GuiGarbageCollector()
         self.window.painted.connect(self._collector.start)
 
@@ -143,9 +160,13 @@ class Tour:
     def go(self) -> None:
         """Make all steps once."""
         for name, act in self.steps():
-            QTimer.singleShot(0, self.window, act)
+            QTimer.singleShot(0, self.window, partial(self._act, name, act))
             self._settle(name)
         self._collector.collect()  # as the program does within a second: what was just freed says nothing
+
+    def _act(self, name: str, act: Callable[[], object]) -> None:
+        self._waiting = (name, self._repaints.count, time.thread_time())
+        act()
 
     def close(self) -> None:
         """Close the window, and end its threads."""
@@ -236,6 +257,11 @@ class Tour:
         busy = self._loop.processEvents()
         turn_ms = (time.thread_time() - started) * 1e3
         under_way = self._watch.end()
+        if self._waiting is not None and self._repaints.count > self._waiting[1]:
+            name, _, acted_s = self._waiting
+            self._waiting = None
+            ms = (time.thread_time() - acted_s) * 1e3
+            self.feedback_ms[name] = max(self.feedback_ms.get(name, ms), ms)
         if busy:
             self.clock_ms = max(self.clock_ms, (time.perf_counter() - clock_started) * 1e3)
             self.over += turn_ms > OVER_MS
@@ -288,6 +314,8 @@ def main(database: Path, seconds: float, runs: Sequence[int]) -> None:
             tour.go()
             found["tours_mb"].append(_memory_mb())
         longest = sorted(tour.longest.values(), key=lambda turn: -turn.ms)
+        slowest, feedback_ms = max(tour.feedback_ms.items(), key=lambda item: item[1])
+        found |= {"feedback_step": slowest, "feedback_ms": feedback_ms}
         found |= {"turns": [*map(asdict, longest)], "over": tour.over, "clock_ms": tour.clock_ms}
     finally:
         tour.close()

@@ -134,7 +134,7 @@ def _first_paint(window: str) -> tuple[float, bool]:
     return (int(painted_ns) - started_ns) / 1e9, tensorflow == "1"
 
 
-_STALL_MS = 60.0
+_STALL_MS, _FEEDBACK_MS = 60.0, 100.0
 _MEMORY_MB = 250.0
 _GROWTH_MB = 10.0
 _LISTED = 8
@@ -152,6 +152,12 @@ def measure_use(minutes: float = 0.0) -> Sequence[Result]:
         Result(name=f"longest turn: {_describe(first)}", value=first["ms"], unit="ms", limit=_STALL_MS),
         *(Result(name=f"the next of another step: {_describe(turn)}", value=turn["ms"], unit="ms") for turn in others),
         Result(name="longest turn by the clock", value=found["clock_ms"], unit="ms"),
+        Result(
+            name=f"slowest feedback: {found['feedback_step']}",
+            value=found["feedback_ms"],
+            unit="ms",
+            limit=_FEEDBACK_MS,
+        ),
         Result(name=f"turns over {_STALL_MS:g} ms", value=found["over"], unit="times", limit=0.0),
         Result(name="memory of the new window", value=found["start_mb"], unit="MB"),
         *(
