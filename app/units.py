@@ -181,7 +181,7 @@ def range_of(values: Iterable[float], text: Callable[[float], str]) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Return a ratio, as `1.056×`, `2.50×` or `24.1×`."""
+    """Return a ratio, as `2.50×` or `24.1×`."""
     return f"{ratio_figures(value)}×" if is_known(value) else ABSENT
 
 
@@ -189,20 +189,11 @@ _ANY_RATIO = 1e9
 """A ratio that nothing has: the end of an interval of two very different runs may be beyond it."""
 
 
-def ratio_figures(value: float, reference: float | None = None) -> str:
-    """Return a ratio without its sign: three decimals near one, three digits far from it.
-
-    An end of an interval is written like the `reference` that it belongs to, unless it is ten times as far or more; one
-    that says no more than that nothing is known as a power of ten.
-    """
-    if not 1 / _ANY_RATIO < value < _ANY_RATIO:
+def ratio_figures(value: float) -> str:
+    """Return a ratio without its sign; one that says no more than that nothing is known is a power of ten."""
+    if value and not 1 / _ANY_RATIO < value < _ANY_RATIO:
         return with_minus(f"{value:.0e}".replace("e+", "e"))
-    return f"{value:.3f}" if 0.5 < (reference or value) < 2 and 0.1 < value < 10 else number(value)
-
-
-def ratio_interval(interval: tuple[float, float] | None, reference: float) -> str:
-    """Return the interval of a ratio, written like the ratio, as `1.05–1.09`; "" without one."""
-    return span(*(ratio_figures(end, reference) for end in interval)) if interval else ""
+    return number(value)
 
 
 def interval(ends: tuple[float, float] | None, digits: int = 3) -> str:

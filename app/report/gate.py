@@ -10,6 +10,7 @@ from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.warnings import EVIDENCE
 from app.viewmodels.format.cells import TextTable, example_word
+from app.viewmodels.format.ratios import format_interval, format_ratio
 from app.viewmodels.format.sentences import join_with_and
 from app.viewmodels.history.evidence import describe_mismatches
 
@@ -114,8 +115,8 @@ def _row(result: VariantResult) -> tuple[str, ...]:
     return (
         str(len(result.runs)),
         units.number(result.throughput.value if result.throughput else None, 4),
-        units.ratio(result.speedup.value if result.speedup else None),
-        units.interval(ends, 4) or units.ABSENT,
+        format_ratio(result.speedup.value if result.speedup else None),
+        format_interval(ends, result.speedup.value if result.speedup else 1.0) or units.ABSENT,
         "the baseline" if result.is_baseline else _conclusion(equivalence),
     )
 

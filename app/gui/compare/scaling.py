@@ -79,7 +79,7 @@ def _pair(theme: Theme, view: ScalingView) -> QWidget:
     header = QHBoxLayout()
     header.setSpacing(GRID)
     header.addWidget(text_label(view.efficiency, "figure"))
-    header.addWidget(text_label(f"efficiency, {view.speedup} as fast; {view.interval}", "caption"), 1)
+    header.addWidget(text_label(f"efficiency, speed-up {view.speedup}; {view.interval}", "caption"), 1)
     column.addWidget(text_label(view.title, "heading"))
     column.addLayout(header)
     column.addWidget(text_label(view.cause, "", wrap=True))

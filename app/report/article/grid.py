@@ -16,7 +16,7 @@ from app.runs.experiment.schedule import RunsByVariant, variant_key
 from app.viewmodels.charts.roofline import DRAM, memory_bandwidth
 from app.viewmodels.format.cells import OUTCOMES, TextTable
 from app.viewmodels.format.naming import value_text
-from app.viewmodels.format.ratios import CI
+from app.viewmodels.format.ratios import CI, describe_ratio
 from workloads.protocol import OutcomeName, RunSpec
 
 _TEXT_COLUMNS_ON_PAPER = 4
@@ -348,26 +348,14 @@ def _cell_columns(table: RatioTable, cells: Sequence[Cell]) -> Iterator[TextColu
     """Yield the columns of one measured column: each figure with its ratio; further figures where any run has them."""
     own = _FIGURES[table.figure]
     yield own.unit, [cell.text() for cell in cells]
-    yield own.ratio, [ratio_text(cell.ratios["ratio"]) for cell in cells]
+    yield own.ratio, [describe_ratio(cell.ratios["ratio"]) for cell in cells]
     for name in table.also:
         kind, figures = _FIGURES[name], [cell.measured[name] for cell in cells]
         if any(figure.value for figure in figures):
             yield kind.unit, [units.number(figure.value.value if figure.value else None, 3) for figure in figures]
             if kind.speed is not None:
-                yield kind.ratio, [ratio_text(figure.ratios["ratio"]) for figure in figures]
+                yield kind.ratio, [describe_ratio(figure.ratios["ratio"]) for figure in figures]
 
 
 def _ends_text(ends: Sequence[float] | None) -> str:
     return f"{units.range_of(ends, lambda end: f'{end:g}')}×" if ends else units.ABSENT
-
-
-def ratio_text(ratio: Estimate | None) -> str:
-    """Format a ratio with its interval: `1.562× (1.504–1.623)`."""
-    if ratio is None:
-        return units.ABSENT
-    return units.ratio(ratio.value) + interval_text(ratio, lambda end: units.ratio_figures(end, ratio.value))
-
-
-def interval_text(estimate: Estimate | None, text: Callable[[float], str]) -> str:
-    """Format the interval of an estimate in brackets; "" without one."""
-    return f" ({units.span(*map(text, estimate.interval))})" if estimate and estimate.interval else ""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from app import units
-from app.analysis.intervals import Estimate
 from app.analysis.verdict import decide
 from app.analysis.why import step_difference
 from app.records import RunRow
@@ -14,9 +13,7 @@ from app.report.article.grid import (
     LoadRun,
     TableContent,
     TextColumn,
-    interval_text,
     measure_columns,
-    ratio_text,
     text_table,
 )
 from app.report.documents import combined_state, estimate_document
@@ -24,7 +21,7 @@ from app.runs.experiment.article import LAYOUTS, Advice, Grid, LayoutTable, Tabl
 from app.viewmodels.compare.why_text import Figures, Pair, describe_difference
 from app.viewmodels.format.cells import TextTable
 from app.viewmodels.format.naming import gpus_label, variant_names
-from app.viewmodels.format.ratios import CI
+from app.viewmodels.format.ratios import CI, describe_ratio
 from workloads import catalog
 from workloads.protocol import RunSpec
 
@@ -138,13 +135,13 @@ def _tables(table: LayoutTable, grid: Grid, rows: Sequence[_Row]) -> tuple[TextT
         rates.append((f"{gpus} {layout}: {unit}", [cell.text() for cell in cells]))
         epochs.append((f"{gpus} {layout}: s per epoch", [cell.text(3, table.epoch_examples) for cell in cells]))
         if layout == LAYOUTS[-1]:
-            rates.append((f"{gpus}: NCHW gain", [gain_text(cell.ratios["gain"]) for cell in cells]))
+            rates.append((f"{gpus}: NCHW gain", [describe_ratio(cell.ratios["gain"]) for cell in cells]))
             for advice in table.advice if column.settings["gpus"] else ():
                 verdicts = [_advice_verdict(advice, *row.cells[index - 1 : index + 1]) or units.ABSENT for row in rows]
                 rates.append((f"{gpus}: {advice.by} says {advice.layout}", verdicts))
         if column.settings["gpus"] != fewest:
             head = f"{layout}: {gpus} over {fewest or 'the CPU'}"
-            scaling.append((head, [ratio_text(cell.ratios["scaling"]) for cell in cells]))
+            scaling.append((head, [describe_ratio(cell.ratios["scaling"]) for cell in cells]))
     rate_caption = f"Measured {unit}; gains and ratios are comparisons of their own, each with a {CI}"
     epoch_caption = f"Seconds per epoch of {table.epoch_examples:,} {units.plural(example)} at the measured rate"
     return (
@@ -175,14 +172,3 @@ def _advice_verdict(advice: Advice, nhwc: Cell, nchw: Cell) -> str | None:
     if decision not in ("faster", "slower"):
         return decision
     return "confirmed" if (decision == "faster") == (advice.layout == "NCHW") else "refuted"
-
-
-def gain_text(ratio: Estimate | None) -> str:
-    """Format a ratio as percent above or below one, with its interval."""
-    if ratio is None:
-        return units.ABSENT
-    return f"{units.quantity(_signed_percent(ratio.value), '%')}{interval_text(ratio, _signed_percent)}"
-
-
-def _signed_percent(ratio: float) -> str:
-    return units.with_minus(f"{100 * (ratio - 1):+.1f}")

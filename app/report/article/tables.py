@@ -11,7 +11,7 @@ from app.analysis.verdict import family_level
 from app.plan import Plan, WeightTransfer
 from app.records import RunHeader
 from app.report.article.grid import LoadRun, TableContent, TextColumn, ratio_content, text_table
-from app.report.article.layouts import gain_text, layout_content
+from app.report.article.layouts import layout_content
 from app.report.documents import estimate_document, verification_document
 from app.report.model import ArticleSection
 from app.runs.experiment.article import (
@@ -32,7 +32,7 @@ from app.viewmodels.format.cells import OUTCOMES, TextTable
 from app.viewmodels.format.derived import accuracy_text, comparison_text
 from app.viewmodels.format.environment import environment_label
 from app.viewmodels.format.naming import choice_label, gpus_label, short_name
-from app.viewmodels.format.ratios import CI
+from app.viewmodels.format.ratios import CI, describe_ratio
 from workloads.catalog import FRAMEWORKS
 from workloads.protocol import RunSpec
 
@@ -133,7 +133,7 @@ def _time_table(grid: _Grid) -> TextTable:
         seconds = [units.number(mean.value if (mean := cell.trainings.mean_seconds) else None) for cell in cells]
         columns.append((f"{name}: s", [cell.text(words) for cell, words in zip(cells, seconds, strict=True)]))
         if layout == LAYOUTS[-1]:
-            gains = [gain_text(grid.gain(batch, gpus)) for batch in grid.batches]
+            gains = [describe_ratio(grid.gain(batch, gpus)) for batch in grid.batches]
             columns.append((f"{gpus_label(gpus)}: NCHW gain", gains))
     caption = (
         f"Seconds of training to the end, the mean over seeds; gains are comparisons of their own, each with a {CI}"

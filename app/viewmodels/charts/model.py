@@ -7,6 +7,7 @@ from typing import Literal, TypeVar
 
 from app import units
 from app.analysis.intervals import Estimate
+from app.viewmodels.format.ratios import is_far_from_one
 
 Tick = tuple[float, str]
 """A value on an axis and its label."""
@@ -300,8 +301,17 @@ def ratio_axis(estimates: Sequence[Estimate], most_ticks: int = 7) -> Axis:
     most = max(*values, min(max([*values, *ends]), max(values) + _MOST_BEYOND))
     reach = max(_MIN_REACH, 0.08 * max(-least, most))
     low, high = math.exp(least - reach), math.exp(most + reach)
-    marks = tuple((value, f"{text}×") for value, text in log_ticks(low, high, most_ticks))
-    return Axis(title="", low=low, high=high, ticks=marks, log=True)
+    marks = log_ticks(low, high, most_ticks)
+    if any(is_far_from_one(estimate.value) for estimate in estimates):
+        ticks = tuple((value, f"{text}×") for value, text in marks)
+    else:
+        ticks = tuple((value, units.quantity(_percent_change(value), "%")) for value, _ in marks)
+    return Axis(title="", low=low, high=high, ticks=ticks, log=True)
+
+
+def _percent_change(ratio: float) -> str:
+    change = round(100 * (ratio - 1), 6)
+    return units.with_minus(f"{change:+g}" if change else "0")
 
 
 def fitting_axis(values: Iterable[float | None], title: str) -> Axis:

@@ -11,10 +11,9 @@ from app.viewmodels.charts import model
 from app.viewmodels.charts.model import Bar, BarChart, Guide, Plot, Point, PointChart, PointSeries
 from app.viewmodels.charts.sweeps import ChartVariant, drawable, format_estimate
 from app.viewmodels.compare.effects import EFFECTS_TITLE, effect_name, effect_notes, effects_method
-from app.viewmodels.format import cells
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names, workload_title
-from app.viewmodels.format.ratios import CI
+from app.viewmodels.format.ratios import CI, describe_ratio
 
 _MJ_PER_J = 1000.0
 _MAX_X_TICKS = 5
@@ -149,8 +148,8 @@ def effects_chart(effects: Sequence[Effect]) -> BarChart | None:
 
 def _effect_bar(effect: Effect, ratio: Estimate, colour: int) -> Bar:
     name, count = effect_name(effect), len(effect.pairs)
-    text = f"{_ratio_text(ratio)} · {count} {units.plural('pair', count)}"
-    pairs = [f"{variant_names([pair.after[0].spec])[0]}: {_ratio_text(pair.ratio)}" for pair in effect.pairs]
+    text = f"{describe_ratio(ratio)} · {count} {units.plural('pair', count)}"
+    pairs = [f"{variant_names([pair.after[0].spec])[0]}: {describe_ratio(pair.ratio)}" for pair in effect.pairs]
     return Bar(
         runs=tuple(row.run for pair in effect.pairs for row in (*pair.before, *pair.after)),
         label=" · ".join([name, *effect_notes(effect)]),
@@ -229,7 +228,7 @@ def _baseline_bar(base: ChartVariant) -> Bar:
 
 def _ratio_bar(pair: VariantRatio) -> Bar:
     one, ratio = pair
-    text, rate = _ratio_text(ratio), one.throughput
+    text, rate = describe_ratio(ratio), one.throughput
     figures = "" if rate is None else f"\n{format_estimate(rate, one.rate_unit)}"
     return Bar(
         runs=one.numbers,
@@ -241,12 +240,6 @@ def _ratio_bar(pair: VariantRatio) -> Bar:
         text=text,
         colour=one.colour,
     )
-
-
-def _ratio_text(ratio: Estimate) -> str:
-    text = cells.ratio(ratio.value).text
-    interval = units.ratio_interval(ratio.interval, ratio.value)
-    return f"{text}  ({interval})" if interval else text
 
 
 def _empty_bar(one: ChartVariant) -> Bar:

@@ -4,12 +4,9 @@ from collections.abc import Sequence
 
 from app import units
 from app.analysis.effects import Effect
-from app.viewmodels.format import cells
 from app.viewmodels.format.cells import TextTable
 from app.viewmodels.format.naming import format_setting, label_in_sentence, parameter_label
-from app.viewmodels.format.ratios import (
-    CI,
-)
+from app.viewmodels.format.ratios import CI, format_interval, format_ratio
 
 EFFECTS_TITLE = "What each setting does by itself"
 
@@ -32,13 +29,13 @@ def effects_table(effects: Sequence[Effect]) -> TextTable:
 
 
 def _effect_row(effect: Effect) -> tuple[str, ...]:
-    interval, left_out, (low, high) = effect.ratio.interval, effect.single_run_pairs, effect.spread
+    ratio, left_out = effect.ratio.value, effect.single_run_pairs
     return (
         effect_name(effect),
-        cells.ratio(effect.ratio.value).text,
-        units.ratio_interval(interval, effect.ratio.value) or units.ABSENT,
+        format_ratio(ratio),
+        format_interval(effect.ratio.interval, ratio) or units.ABSENT,
         str(len(effect.pairs)),
-        units.span(units.ratio_figures(low), units.ratio_figures(high)) if len(effect.pairs) > 1 else units.ABSENT,
+        format_interval(effect.spread, ratio) if len(effect.pairs) > 1 else units.ABSENT,
         "; ".join([*effect_notes(effect), *([f"{left_out} with too few runs left out"] if left_out else [])]),
     )
 

@@ -8,7 +8,7 @@ from app.analysis.intervals import MIN_REPEATS
 from app.analysis.scaling import VARYING_PARAMETERS, GpuCountResult, Scaling, scalings
 from app.records import StoredRun
 from app.viewmodels.format.naming import gpus_label, variant_names
-from app.viewmodels.format.ratios import CI
+from app.viewmodels.format.ratios import CI, format_ratio
 from workloads.protocol import RunSpec, Value
 
 _KINDS = {"strong": "the same global batch", "weak": "the same batch a GPU"}
@@ -83,7 +83,7 @@ def _view(scaling: Scaling, variant: str, among_others: bool) -> ScalingView:
         variant=variant,
         efficiency=units.percent(100 * scaling.efficiency.value, 1),
         interval=_interval(scaling),
-        speedup=units.ratio(scaling.speedup.value),
+        speedup=format_ratio(scaling.speedup.value),
         cause=describe_cause(scaling),
         sides=(names[0], names[1]),
         rows=tuple(_rows(few, many)),

@@ -16,7 +16,7 @@ from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column, Whisker
 from app.viewmodels.format.naming import differing_parameters, setting_label
-from app.viewmodels.format.ratios import CI
+from app.viewmodels.format.ratios import CI, format_interval
 from app.viewmodels.plot.panels import NO_SPARKS, Spark, Sparks
 from workloads.protocol import RunSpec
 
@@ -401,16 +401,17 @@ def estimate_cell(estimate: Estimate | None) -> Cell:
     if estimate is None:
         return Cell(text=units.ABSENT)
     text, interval = units.number(estimate.value, _DIGITS), units.interval(estimate.interval, _DIGITS)
-    return Cell(text=text, unit=interval, key=estimate.value, tooltip=_interval_text(estimate))
+    return Cell(text=text, unit=interval, key=estimate.value, tooltip=_interval_text(estimate, interval))
 
 
 def ratio_cell(estimate: Estimate | None, axis: Axis, *, leads: bool = False) -> Cell:
     """Return a ratio with both ends of its interval, and where these are on the axis."""
     if estimate is None:
         return Cell(text=units.ABSENT)
-    interval = units.ratio_interval(estimate.interval, estimate.value)
+    interval = format_interval(estimate.interval, estimate.value)
     whisker = _whisker(estimate, axis)._replace(leads=leads)
-    return replace(cells.ratio(estimate.value), unit=interval, tooltip=_interval_text(estimate), whisker=whisker)
+    tooltip = _interval_text(estimate, interval)
+    return replace(cells.ratio(estimate.value), unit=interval, tooltip=tooltip, whisker=whisker)
 
 
 def _ticks(axis: Axis) -> tuple[tuple[float, str], ...]:
@@ -422,8 +423,6 @@ def _whisker(estimate: Estimate, axis: Axis) -> Whisker:
     return Whisker(axis.share(low), axis.share(estimate.value), axis.share(high))
 
 
-def _interval_text(estimate: Estimate) -> str:
+def _interval_text(estimate: Estimate, interval: str) -> str:
     run_count = f"{estimate.n} {units.plural('run', estimate.n)}"
-    if estimate.interval is None:
-        return f"{run_count}: no interval"
-    return f"{CI} {units.interval(estimate.interval, _DIGITS)}, {run_count}"
+    return f"{CI} {interval}, {run_count}" if interval else f"{run_count}: no interval"

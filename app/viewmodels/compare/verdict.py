@@ -19,12 +19,10 @@ from app.records import RunRow
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import label_in_sentence, variant_names
 from app.viewmodels.format.ratios import (
-    CI,
     agree,
     compare_speed,
-    describe_ratio_interval,
     describe_speed,
-    describe_speed_interval,
+    format_interval,
     is_far_from_one,
     is_plural,
     percent_of,
@@ -134,13 +132,13 @@ def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult], n
     name = shorten_name(names[results.index(first)], _MOST_LEADER_CHARS)
     if not first.is_baseline and first.decision == "no difference seen" and "faster" not in decisions:
         assert first.speedup is not None, "it is ranked"
-        speed = describe_speed(first.speedup.value, past_tense=False).removeprefix("is ")
+        speed = describe_speed(first.speedup.value)
         return f"None of {count - 1} other {of_all} is known to beat the baseline; {name} measured {speed}."
     subject = f"{name}, the baseline," if first.is_baseline else name
     in_sentence = result_names(results, in_sentence=True)
     baseline = next(result for result in ranked if result.is_baseline)
     base = _if_short(in_sentence[results.index(baseline)], "the baseline")
-    change = "" if first.is_baseline else f": {_speed(first).removeprefix('is ')} {base}"
+    change = "" if first.is_baseline else f": {_speed(first)} {base}"
     if not rivals:
         return f"{agree(subject, f'is the fastest of {count} {of_all}')}{change}{_sureness(first)}."
     rival = _if_short(in_sentence[results.index(rivals[0])], "1 other")
@@ -178,7 +176,7 @@ def _answer_on_two(ranked: Sequence[VariantResult]) -> str:
     names = variant_names([variant.runs[0].spec for variant in (result, baseline)], in_sentence=True)
     name, base = (shorten_name(name) for name in names)
     if result.decision != "no difference seen":
-        return f"{agree(_capital(name), _speed(result))} {base}{_sureness(result)}."
+        return f"{agree(_capital(name), f'is {_speed(result)}')} {base}{_sureness(result)}."
     if result.equivalence is not None and result.equivalence.decision == "equal":
         margin = units.exactly(result.equivalence.margin_pct, "%")
         return f"{_capital(name)} and {base} are equal within {margin}{_sureness(result)}."
@@ -190,21 +188,14 @@ def _answer_on_two(ranked: Sequence[VariantResult]) -> str:
 
 def _speed(result: VariantResult) -> str:
     assert result.speedup is not None, "it is ranked"
-    return compare_speed(result.speedup.value, past_tense=False)
+    return compare_speed(result.speedup.value)
 
 
 def _sureness(result: VariantResult) -> str:
-    """Return the interval of a speed-up, in the words of the ratio, or that there is none."""
+    """Return the interval of a speed-up, or that there is none."""
     if result.is_baseline or result.speedup is None:
         return ""
-    if result.speedup.interval is None:
-        return " (not yet sure)"
-    interval = (
-        describe_ratio_interval(*result.speedup.interval)
-        if result.decision == "no difference seen"
-        else describe_speed_interval(result.speedup)
-    )
-    return f" ({interval.removeprefix(f'{CI} ')})"
+    return f" ({format_interval(result.speedup.interval, result.speedup.value) or 'not yet sure'})"
 
 
 def _capital(name: str) -> str:

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app import units
-from app.analysis.intervals import Estimate
 from app.analysis.verdict import (
     VariantResult,
     comparable_results,
@@ -22,10 +21,7 @@ from app.viewmodels.compare.comparison import default_baseline
 from app.viewmodels.compare.verdict import Verdict, compute_verdict
 from app.viewmodels.experiment.queue import NO_VERDICT, VerdictText
 from app.viewmodels.format.naming import variant_names
-from app.viewmodels.format.ratios import (
-    is_far_from_one,
-    percent_of,
-)
+from app.viewmodels.format.ratios import format_interval, format_ratio
 from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec
 
@@ -63,7 +59,7 @@ class ResultRow:
         low: Lower end of the interval; None without one.
         high: Upper end.
         change: The ratio in a few characters: `+62 %`, `10.7×`, `baseline`, or why there is none.
-        interval: Its ends: `59–65 %`.
+        interval: Its ends: `+59 to +65 %`.
         energy: Energy per example against the baseline's: `−31 %`.
         runs: How many runs count: `3 runs`.
         is_fastest: Whether it is the fastest for sure.
@@ -203,25 +199,9 @@ def _result_row(
         ratio=speed.value,
         low=low,
         high=high,
-        change=_BASELINE if result.is_baseline else _change(speed.value),
-        interval=_ends(speed),
-        energy="" if result.is_baseline or result.energy_ratio is None else _change(result.energy_ratio.value),
+        change=_BASELINE if result.is_baseline else format_ratio(speed.value),
+        interval=format_interval(speed.interval, speed.value),
+        energy="" if result.is_baseline or result.energy_ratio is None else format_ratio(result.energy_ratio.value),
         runs=runs,
         is_fastest=result is fastest,
     )
-
-
-def _change(ratio: float) -> str:
-    """Return a ratio as `+62 %` or `−31 %`, or from twofold on as `10.7×`."""
-    return units.ratio(ratio) if is_far_from_one(ratio) else _percent(ratio)
-
-
-def _percent(ratio: float) -> str:
-    return units.with_minus(f"{'+' if ratio >= 1 else '-'}{percent_of(abs(ratio - 1))}")
-
-
-def _ends(estimate: Estimate) -> str:
-    """Return the ends of the interval, in the unit of the ratio between them."""
-    if estimate.interval is None:
-        return ""
-    return " to ".join(map(units.ratio if is_far_from_one(estimate.value) else _percent, estimate.interval))

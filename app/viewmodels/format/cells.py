@@ -14,6 +14,7 @@ from app.metrics import Metric
 from app.records import RunRow
 from app.viewmodels.format import naming
 from app.viewmodels.format.naming import format_gpu_counts
+from app.viewmodels.format.ratios import format_ratio
 from workloads import catalog
 from workloads.protocol import EvidenceState, RunSpec
 
@@ -227,7 +228,7 @@ def row_metric_cell(metric: Metric, row: RunRow) -> Cell:
 
 def ratio(value: float | None) -> Cell:
     """Return a ratio to the baseline."""
-    return quantity(units.ratio(value), value)
+    return Cell(text=format_ratio(value), key=value if units.is_known(value) else None)
 
 
 _AGREED = {"host": "on {}", "devices": "on {}", "outcome": "all {}", "evidence": "all {}", "workload": "{}"}

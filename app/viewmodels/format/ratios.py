@@ -1,6 +1,8 @@
-"""Ratios in sentences: near one as a percentage, far from it as a factor, with their intervals.
+"""How a ratio to a baseline is written, in sentences, tables, plots, reports and terminal alike.
 
-A ratio is of throughput unless it says otherwise: above one is faster.
+Within twofold it is a change in per cent, `+96.5 %`, from twofold on a factor, `2.50×` or `0.400×`. Both ends of an
+interval have the form of its estimate. The ticks of an axis are per cent where all its estimates are, else factors.
+Amounts of work are factors, and so is what an article published. Above one is faster, of energy more.
 """
 
 import math
@@ -12,7 +14,7 @@ from app.analysis.intervals import LEVEL, Estimate
 CI = f"{units.percent(100 * LEVEL)} CI"
 """Stands before an interval, or above a column of them."""
 _TIMES = 2.0
-"""From this ratio on "2.50× as fast" says more than a percentage, and "2.50× as long" more than "0.400× as fast"."""
+"""From this ratio on "2.50×" says more than a percentage."""
 
 
 _PLURAL = re.compile(r"[^·]*\b(?:GPUs|GEMMs|gates|inputs)")
@@ -25,8 +27,10 @@ def is_far_from_one(ratio: float) -> bool:
 
 
 def format_percent(share: float) -> str:
-    """Return a share in percent with one decimal, or with one significant digit if it is smaller."""
-    return f"{100 * share:.1f}" if share >= 0.001 else units.number(100 * share, 1)
+    """Return a share in percent with one decimal, from 100 on with three digits, or with one where it is tiny."""
+    if share >= 1:
+        return units.ratio_figures(100 * share)
+    return f"{100 * share:.1f}" if share >= 0.001 else units.number(float(f"{100 * share:.1g}"), 1)
 
 
 def percent_of(share: float) -> str:
@@ -34,14 +38,11 @@ def percent_of(share: float) -> str:
     return units.quantity(format_percent(share), "%")
 
 
-def describe_speed(ratio: float, *, past_tense: bool) -> str:
-    """Return a ratio of throughput: `is 6.4 % faster`, or far from one `takes 2.50× as long`."""
-    if is_far_from_one(ratio) and ratio < 1:
-        return f"{'took' if past_tense else 'takes'} {units.ratio(1 / ratio)} as long"
-    verb = "ran" if past_tense else "is"
+def describe_speed(ratio: float) -> str:
+    """Return a ratio of throughput: `6.4 % faster`, or far from one `2.50× as fast`."""
     if is_far_from_one(ratio):
-        return f"{verb} {units.ratio(ratio)} as fast"
-    return f"{verb} {percent_of(abs(ratio - 1))} {'faster' if ratio >= 1 else 'slower'}"
+        return f"{units.ratio(ratio)} as fast"
+    return f"{percent_of(abs(ratio - 1))} {'faster' if ratio >= 1 else 'slower'}"
 
 
 def is_plural(name: str) -> bool:
@@ -55,33 +56,36 @@ def agree(name: str, predicate: str) -> str:
     return f"{name} {_PLURAL_VERBS.get(verb, verb) if is_plural(name) else verb} {rest}"
 
 
-def compare_speed(ratio: float, *, past_tense: bool) -> str:
-    """Return the same up to what it is compared with: `is 6.4 % faster than`, `takes 2.50× as long as`."""
-    conjunction = "as" if is_far_from_one(ratio) else "than"
-    return f"{describe_speed(ratio, past_tense=past_tense)} {conjunction}"
+def compare_speed(ratio: float) -> str:
+    """Return the same up to what it is compared with: `6.4 % faster than`, `2.50× as fast as`."""
+    return f"{describe_speed(ratio)} {'as' if is_far_from_one(ratio) else 'than'}"
 
 
-def describe_speed_interval(estimate: Estimate) -> str:
-    """Return the interval of a ratio of throughput, in the words of the ratio: `95 % CI 5.1–7.7 %`."""
-    assert estimate.interval is not None
-    low, high = estimate.interval
-    if is_far_from_one(estimate.value):
-        low, high = (low, high) if estimate.value > 1 else (1 / high, 1 / low)
-        return f"{CI} {_times_span(low, high)}"
-    low, high = sorted((abs(low - 1), abs(high - 1)))
-    return f"{CI} {units.quantity(units.span(format_percent(low), format_percent(high)), '%')}"
+def format_ratio(ratio: float | None) -> str:
+    """Return a ratio: `+6.4 %`, `2.50×`; one itself is `1×`."""
+    if not units.is_known(ratio):
+        return units.ABSENT
+    if math.isclose(ratio, 1):
+        return "1×"
+    return units.ratio(ratio) if is_far_from_one(ratio) else units.quantity(_signed(ratio), "%")
 
 
-def describe_ratio_interval(low: float, high: float, level: float = LEVEL) -> str:
-    """Return an interval of ratios, `95 % CI 0.772–2.770×`, near one as `95 % CI −1.1 to +1.2 %`."""
-    name = f"{units.percent(100 * level)} CI"
-    if not is_far_from_one(low) and not is_far_from_one(high):
-        ends = (f"{'−' if end < 1 else '+'}{format_percent(abs(end - 1))}" for end in (low, high))
-        return f"{name} {units.quantity(units.span(*ends), '%')}"
-    return f"{name} {_times_span(low, high)}"
+def format_interval(ends: tuple[float, float] | None, ratio: float) -> str:
+    """Return the interval of a ratio: `+5.1 to +7.7 %`, `2.29–2.71×`; "" without one."""
+    if ends is None:
+        return ""
+    if is_far_from_one(ratio):
+        return f"{units.span(*map(units.ratio_figures, ends))}×"
+    return units.quantity(units.span(*map(_signed, ends)), "%")
 
 
-def _times_span(low: float, high: float) -> str:
-    """Return an interval with the decimals of the ratio in its middle, as tables write it."""
-    middle = math.sqrt(low * high)
-    return f"{units.span(*(units.ratio_figures(end, middle) for end in (low, high)))}×"
+def describe_ratio(estimate: Estimate | None) -> str:
+    """Return a ratio with its interval, if it has one: `+6.4 % (+5.1 to +7.7 %)`."""
+    if estimate is None:
+        return units.ABSENT
+    interval = format_interval(estimate.interval, estimate.value)
+    return f"{format_ratio(estimate.value)} ({interval})" if interval else format_ratio(estimate.value)
+
+
+def _signed(ratio: float) -> str:
+    return f"{'−' if ratio < 1 else '+'}{format_percent(abs(ratio - 1))}"

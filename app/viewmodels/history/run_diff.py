@@ -16,7 +16,7 @@ from app.viewmodels.compare.why import WhyRow, WhyView, why_view
 from app.viewmodels.compare.why_text import Pair
 from app.viewmodels.format import cells, naming
 from app.viewmodels.format.environment import environment_label, format_environment_value, shorten_uuids
-from app.viewmodels.format.ratios import is_far_from_one
+from app.viewmodels.format.ratios import format_ratio
 from app.viewmodels.format.telemetry_fields import format_field
 from app.viewmodels.history.evidence import stored_evidence_view
 from app.viewmodels.plot.panels import device_label
@@ -238,10 +238,7 @@ def format_change(first: float | None, second: float | None) -> str:
     """Return how a number changed: `+6.4 %`, from twice or half on `2.50×`; "" where that has no meaning."""
     if not units.is_known(first) or not units.is_known(second) or first <= 0 or second < 0 or first == second:
         return ""
-    ratio = second / first
-    if is_far_from_one(ratio):
-        return units.ratio(ratio)
-    return f"{'+' if ratio > 1 else MINUS}{units.percent(100 * abs(ratio - 1), 1 if abs(ratio - 1) >= 0.0005 else 2)}"
+    return format_ratio(second / first)
 
 
 def text_line(change: LineChange) -> str:

@@ -232,7 +232,7 @@ def test_a_lamp_says_whether_the_machine_was_quiet_and_a_click_measures_again(
 def test_runs_overlay_their_curves_from_the_start_of_measure(screen: ComparePage) -> None:
     screen.compare(1, 2, curves=True)
     assert screen.column("Variant") == ["Units 64", "Units 128"]
-    assert screen.column("Speed-up") == ["baseline", "1.064×"]
+    assert screen.column("Speed-up") == ["baseline", "+6.4\xa0%"]
     throughput = screen.panel("Throughput")
     assert throughput.shown_keys() == ("1", "2")
     first, second = throughput.points("1"), throughput.points("2")
@@ -244,12 +244,12 @@ def test_b_or_a_click_makes_a_baseline_and_the_verdict_follows(screen: ComparePa
     screen.compare(1, 2)
     before = displayed_text(screen.view)
     screen.press(Qt.Key.Key_B, row=1)
-    screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["baseline", "0.940×"], timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["baseline", "−6.0\xa0%"], timeout=LIMIT_MS)
     assert "6.0 % slower" in displayed_text(screen.view) != before
     screen.compare(1, 2, 3)
-    assert screen.column("Speed-up") == ["baseline", "0.940×", "refused"], "it stays when runs are added"
+    assert screen.column("Speed-up") == ["baseline", "−6.0\xa0%", "refused"], "it stays when runs are added"
     screen.click(1, "Base", 20)
-    screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["baseline", "1.064×", "refused"], timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["baseline", "+6.4\xa0%", "refused"], timeout=LIMIT_MS)
 
 
 def chosen_margin(view: CompareView) -> str:
@@ -463,7 +463,7 @@ def test_space_the_box_and_the_legend_hide_a_run_in_every_panel(screen: CompareP
     screen.panel("Throughput").legend.clicked.emit("2")
     assert screen.drawn() == {"1"}
     screen.press(Qt.Key.Key_B, row=1)
-    screen.qtbot.waitUntil(lambda: screen.column("Speed-up")[1] == "0.940×", timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: screen.column("Speed-up")[1] == "−6.0\xa0%", timeout=LIMIT_MS)
     assert screen.drawn() == {"1"}, "another baseline shows nothing that was hidden"
 
 
@@ -585,7 +585,7 @@ def test_runs_that_never_measured_keep_their_rows_and_say_why(screen: ComparePag
 
 def test_the_first_run_that_measured_is_the_baseline_unless_one_is_chosen(screen: ComparePage) -> None:
     screen.compare(8, 3, 1, 2)
-    assert screen.column("Speed-up") == ["baseline", "1.064×", "out of memory", "refused"]
+    assert screen.column("Speed-up") == ["baseline", "+6.4\xa0%", "out of memory", "refused"]
 
 
 def test_a_run_that_was_going_on_is_read_again_and_others_are_not(screen: ComparePage, database: Path) -> None:
@@ -596,7 +596,7 @@ def test_a_run_that_was_going_on_is_read_again_and_others_are_not(screen: Compar
     with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
         screen.controller.refresh()
     assert screen.column("Outcome") == ["completed", "completed"]
-    assert screen.column("Speed-up") == ["baseline", "0.500×"]
+    assert screen.column("Speed-up") == ["baseline", "−50.0\xa0%"]
     with screen.qtbot.assertNotEmitted(screen.view.painted, wait=100):
         screen.controller.refresh()
 
@@ -714,7 +714,7 @@ def test_run_and_variant_stay_while_the_other_columns_scroll(screen: ComparePage
     assert [n for n in range(frozen.model().columnCount()) if not frozen.isColumnHidden(n)] == [0, 1, 2]
     base = frozen.visualRect(frozen.model().index(1, 1)).center()
     QTest.mouseClick(frozen.viewport(), Qt.MouseButton.LeftButton, pos=base)
-    screen.qtbot.waitUntil(lambda: screen.column("Speed-up")[1] == "0.940×", timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: screen.column("Speed-up")[1] == "−6.0\xa0%", timeout=LIMIT_MS)
     table.horizontalScrollBar().setValue(0)
     assert not frozen.isVisible()
 
@@ -731,7 +731,7 @@ def test_the_menu_of_a_row_does_what_the_keys_do(screen: ComparePage) -> None:
     acts["Hide or show &curves\tSpace"].trigger()
     assert screen.drawn() == {"1"}
     acts["Make &baseline\tB"].trigger()
-    screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["baseline", "0.940×"], timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["baseline", "−6.0\xa0%"], timeout=LIMIT_MS)
     acts["Copy as &Markdown"].trigger()
     assert QGuiApplication.clipboard().text().startswith("| Run |")
     menu.close()

@@ -42,13 +42,13 @@ def printed(database: Path, capsys: pytest.CaptureFixture[str], *words: str) -> 
 
 def test_the_verdict_comes_first_and_the_warnings_last(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed(database, capsys, "4", "5", "6", "7", "8", "9").splitlines()
-    assert lines[0].startswith("NCHW is 12.0\xa0% faster than NHWC (11.")
+    assert lines[0].startswith("NCHW is 12.0\xa0% faster than NHWC (+11.")
     assert " No significant difference in energy per image. " in lines[0]
     assert lines[2].startswith("cnn10 · Native · 1 GPU · Batch size 1024 · float32 · all completed")
     table = lines[3:6]
     assert table[0].split()[:4] == ["variant", "runs", "images/s", "95"]
     assert [line.split()[:2] for line in table[1:]] == [["NHWC", "3"], ["NCHW", "3"]]
-    assert ["1.120×" in line for line in table] == [False, False, True]
+    assert ["+12.0\xa0%" in line for line in table] == [False, False, True]
     drifted = "its runs here ran 5.0\xa0% slower than older runs of the same variant in the same environment."
     drift = (
         "A change in the machine in between would look like a difference between variants. "

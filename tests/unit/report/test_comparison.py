@@ -41,7 +41,7 @@ BASE = runs(1, 100.0, 101.0, 99.0, layout="NHWC")
 def test_faster() -> None:
     said = text(BASE, runs(4, 110.0, 111.0, 109.0, layout="NCHW"))
     assert said.startswith("NCHW is 10.0\xa0% faster than NHWC (")
-    low, high = (float(word) for word in said.partition("(")[2].partition("\xa0%")[0].split("–"))
+    low, high = (float(word) for word in said.partition("(")[2].partition("\xa0%")[0].split(" to "))
     assert 0 < low < 10.0 < high
 
 

@@ -97,6 +97,6 @@ def test_the_summary_is_markdown_with_a_row_per_variant() -> None:
         ("Batch size 16", "slower by more than 2\xa0%"),
         ("Batch size 32", "faster by more than 2\xa0%"),
     ]
-    assert rows[2][2:4] == ["1,000.0", "1.000×"]
-    assert rows[3][2:4] == ["900.0", "0.900×"]
+    assert rows[2][2:4] == ["1,000.0", "1×"]
+    assert rows[3][2:4] == ["900.0", "−10.0\xa0%"]
     assert "> Batch size 32 is the fastest of 3 variants" in text

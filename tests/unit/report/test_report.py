@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from app import units
+from app.analysis.intervals import Estimate
 from app.cli.main import main
 from app.records import StoredRun
 from app.report.comparison import compare_document
@@ -18,6 +19,7 @@ from app.report.render import escape_markdown, html_report, markdown_report, wri
 from app.storage.store import Store
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.compare.scaling import scaling_views
+from app.viewmodels.format.ratios import describe_ratio
 from tests.fakes.pictures import grid, with_memory_traffic
 from tests.fakes.scaling import ONE, TALKING, run_of
 from tests.fakes.traces import CONV, traced_run
@@ -89,7 +91,7 @@ def test_it_says_what_compare_says(runs: list[StoredRun], page: Page) -> None:
             continue
         low, high = row["speedup"]["interval"]
         ratio = row["speedup"]["ratio"]
-        assert f"{units.ratio_figures(ratio)}×  ({units.ratio_interval((low, high), ratio)})" in page.text
+        assert describe_ratio(Estimate(ratio, low, high, 3)) in page.text
         assert f"{row['throughput']['value']:.0f}" in shown
 
 
@@ -139,7 +141,7 @@ def test_it_has_all_its_parts(page: Page) -> None:
 def test_effects_of_single_settings_are_a_table_and_a_chart(runs: list[StoredRun], page: Page) -> None:
     found = contents(runs)
     layout = next(row for row in found.effects.rows if row[0] == "NHWC → NCHW")
-    assert (layout[1], layout[3]) == ("1.100×", "8")
+    assert (layout[1], layout[3]) == ("+10.0\xa0%", "8")
     assert all(cell in page.words for cell in layout if cell)
     assert page.text.count("What each setting does by itself") == 2
     written = markdown_report(found, "found")
@@ -261,7 +263,7 @@ def test_few_variants_stand_side_by_side_in_one_table(runs: list[StoredRun], bat
     assert (figures.head[0], set(figures.head[1:])) == ("", {row[0] for row in model.evidence.rows})
     speedup = next(row for row in figures.rows if row[0] == "Speed-up")
     assert speedup[1] == "baseline"
-    assert re.fullmatch(r"[\d.]+× \([\d.]+–[\d.]+\)", speedup[2])
+    assert re.fullmatch(r"\+[\d.]+\xa0% \(\+[\d.]+ to \+[\d.]+\xa0%\)", speedup[2])
     text = html_report(model)
     assert "No chart" not in text
     assert {part.partition('"')[0] for part in text.split('font-family="')[1:]} == {"system-ui,sans-serif"}

@@ -136,7 +136,7 @@ def test_words_stand_where_there_is_no_figure(measured: tuple[MeasuredTable, ...
     assert first[:3] == ("128", "2,000", "2,200")
     assert first[3].startswith("+10.0\xa0% (+9")
     assert (first[4], first[5]) == ("1,600 ✘", "1,980")
-    assert first[7].startswith("0.800× (0.")
+    assert first[7].startswith("−20.0\xa0% (−20.")
     assert last == ("2,048", "out of memory", "–", "–", "refused", "4,900", "–", "–", "–")
     assert words(measured[0], 1)[2][1:] == ("2,048", "out of memory", "–", "refused", "10.2")
 

@@ -99,7 +99,7 @@ def test_it_says_so_in_words(ladder: MeasuredTable) -> None:
         *("Measured: GFLOPS", "Measured: speed-up"),
         *("Measured, XLA: GFLOPS", "Measured, XLA: speed-up"),
     )
-    assert shown.rows[0] == ("8 separate GEMMs", "349", "1×", "800.0", "1.000×", "–", "–")
+    assert shown.rows[0] == ("8 separate GEMMs", "349", "1×", "800.0", "1×", "–", "–")
     assert shown.rows[2] == ("fused gates", "1,942", "5.5×", "–", "–", "out of memory", "–")
     assert shown.rows[3][1:] == ("3,898", "11.1×", "–", "–", "40,000", "50.0×")
     assert section.lines[-1].startswith("The article: Faster LSTM in Keras")

@@ -129,7 +129,7 @@ def test_ratios_have_their_whiskers_on_one_axis_and_figures_their_sparklines() -
     assert at_one is not None
     assert whisker is not None
     assert at_one[:3] == (column_.reference,) * 3, "the baseline's ratio is 1"
-    assert dict(column_.ticks)[column_.reference] == "1.00×", "its line has a label"
+    assert dict(column_.ticks)[column_.reference] == "0\xa0%", "its line has a label"
     assert column_.reference < whisker.low < whisker.value < whisker.high < 1
     spark = other.cells[rate].spark
     assert len(spark) > 1
@@ -155,9 +155,9 @@ def test_rows_have_the_letters_of_their_curves() -> None:
 
 def test_ratios_are_against_the_chosen_baseline() -> None:
     rows = [run_row(1, throughput=1000.0, energy_mj=20.0), run_row(2, throughput=1064.0, energy_mj=19.0, units=128)]
-    assert column(of(rows), "Speed-up") == ["baseline", "1.064×"]
-    assert column(of(rows), "Energy ratio") == ["baseline", "0.950×"]
-    assert column(of(rows, 2), "Speed-up") == ["baseline", "0.940×"]
+    assert column(of(rows), "Speed-up") == ["baseline", "+6.4\xa0%"]
+    assert column(of(rows), "Energy ratio") == ["baseline", "−5.0\xa0%"]
+    assert column(of(rows, 2), "Speed-up") == ["baseline", "−6.0\xa0%"]
     assert "6.4\xa0% faster" in of(rows).verdict.text
     assert "6.0\xa0% slower" in of(rows, 2).verdict.text
 
@@ -168,14 +168,14 @@ def test_a_variant_s_runs_share_a_row_with_intervals_and_stand_under_it_when_unf
     assert column(comparison, "Run") == ["3 runs", "3 runs"]
     speed = [each.title for each in table.columns].index("Speed-up")
     together = Arrangement().rows(table)[1].cells[speed]
-    assert (together.text, together.unit) == ("1.060×", "1.057–1.063")
+    assert (together.text, together.unit) == ("+6.0\xa0%", "+5.7 to +6.3\xa0%")
     assert "3 runs" in together.tooltip
     rate = Arrangement().rows(table)[0].cells[table.keys.index("throughput")]
     assert (rate.text, rate.unit) == ("1,001", "999–1,003")
     unfolded = Arrangement(unfolded=frozenset({2}))
     assert column(comparison, "Run", unfolded) == ["3 runs", "3 runs", "6", "4", "2"]
     assert column(comparison, "Variant", unfolded)[2:] == ["", "", ""]
-    assert column(comparison, "Speed-up", unfolded)[2:] == ["1.061×", "1.060×", "1.059×"]
+    assert column(comparison, "Speed-up", unfolded)[2:] == ["+6.1\xa0%", "+6.0\xa0%", "+5.9\xa0%"]
 
 
 def test_rows_are_ordered_by_any_column_and_absent_values_come_last() -> None:
@@ -242,7 +242,7 @@ def test_columns_of_which_no_run_has_anything_are_known_and_the_copy_leaves_them
     rows = Arrangement().rows(comparison.table)
     text = table_text(comparison.table, rows, comparison.table.empty | {"outcome"}, markdown=False)
     assert text.splitlines()[0].split("\t")[:4] == ["Run", "Variant", "Speed-up", "95\xa0% CI"]
-    assert text.splitlines()[2].split("\t")[:5] == ["2", "Units 128", "1.000×", "–", "1,000"]
+    assert text.splitlines()[2].split("\t")[:5] == ["2", "Units 128", "1×", "–", "1,000"]
     marked = table_text(comparison.table, rows, comparison.table.empty, markdown=True)
     assert marked.splitlines()[1].startswith("| ---: | --- | ---: | ---: |")
 

@@ -6,9 +6,7 @@ from datetime import UTC
 import pytest
 
 from app import units
-from app.analysis.intervals import Estimate
 from app.metrics import METRIC_BY_KEY
-from app.viewmodels.format.ratios import describe_ratio_interval, describe_speed_interval
 from app.viewmodels.format.sentences import format_run_numbers
 
 
@@ -57,17 +55,12 @@ NBSP = "\N{NO-BREAK SPACE}"
         (units.range_of([2.1, 2.2], "{:.0f}".format), "2"),
         (units.seconds(4.2101), f"4.21{NBSP}s"),
         (units.seconds(0.00518), f"5.18{NBSP}ms"),
-        (units.ratio(1.5618), "1.562×"),
+        (units.ratio(1.5618), "1.56×"),
         (units.ratio(24.06), "24.1×"),
         (units.local_time(1_772_373_909_999_999_999, UTC), "2026-03-01 14:05"),
         (units.ratio_figures(0.99), "0.990"),
-        (units.ratio_figures(1.0643), "1.064"),
         (units.ratio_figures(10.526), "10.5"),
         (units.ratio_figures(0.0198), "0.0198"),
-        (units.ratio_interval((1.244, 3.0801), 1.959), "1.244–3.080"),
-        (units.ratio_interval((0.00021, 6826.6), 1.612), "0.000210–6,827"),
-        (units.ratio_interval((1.2901, 3.41), 2.1), "1.29–3.41"),
-        (units.ratio_interval((9.8e-305, 1.01e304), 2.1), "1e−304–1e304"),
         (units.span("−0.2", "0.3"), "−0.2 to 0.3"),
         (units.interval((40320.4, 41575.0), 4), "40,320–41,575"),
         (units.interval((912.4, 1118.2), 4), "912–1,118"),
@@ -121,12 +114,3 @@ def test_absent_is_a_dash_never_zero(value: float | None) -> None:
 )
 def test_a_text_breaks_neither_before_a_number_nor_within_a_short_part(text: str, lines: list[str]) -> None:
     assert units.bound(text).replace("\N{NO-BREAK SPACE}", "_").split(" ") == lines
-
-
-@pytest.mark.parametrize(("low", "high"), [(1.368, 19.07), (0.772, 2.77), (1.032, 3.271)])
-def test_an_interval_reads_the_same_in_a_sentence_and_in_a_table(low: float, high: float) -> None:
-    value = math.sqrt(low * high)
-    in_table = units.ratio_interval((low, high), value)
-    assert describe_ratio_interval(low, high).endswith(f" {in_table}×")
-    if value > 2:
-        assert describe_speed_interval(Estimate(value, low, high, 3)).endswith(f" {in_table}×")
