@@ -176,7 +176,7 @@ _DOT_PX, _WHISKER_PX, _ARROW_PX = 4.0, 2.0, 6.0
 
 
 def paint_whisker(painter: QPainter, area: QRectF, whisker: Whisker, colour: QColor) -> None:
-    """Paint a dot and its interval into an area, with an arrow where that leaves it."""
+    """Paint a dot and its interval into an area, with an arrow where one of them leaves it."""
     x = [area.left() + area.width() * min(1.0, max(0.0, share)) for share in whisker[:3]]
     y = area.center().y()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -187,7 +187,8 @@ def paint_whisker(painter: QPainter, area: QRectF, whisker: Whisker, colour: QCo
     for end, leaves, way in ((x[0], whisker.low < 0, _ARROW_PX), (x[2], whisker.high > 1, -_ARROW_PX)):
         if leaves:
             painter.drawPolygon(QPolygonF([QPointF(end, y), QPointF(end + way, y - 4), QPointF(end + way, y + 4)]))
-    painter.drawEllipse(QPointF(x[1], y), _DOT_PX, _DOT_PX)
+    if 0 <= whisker.value <= 1:
+        painter.drawEllipse(QPointF(x[1], y), _DOT_PX, _DOT_PX)
 
 
 class CellDelegate(QStyledItemDelegate):

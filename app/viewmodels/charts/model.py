@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from app import units
-from app.analysis.intervals import Estimate
+from app.analysis.intervals import WIDEST_KNOWN, Estimate
 from app.viewmodels.format.ratios import is_far_from_one
 
 Tick = tuple[float, str]
@@ -289,14 +289,15 @@ def log_axis(values: Iterable[float | None], title: str, margin: float = 1.15, m
 _MIN_REACH = math.log(1.02)
 """An axis reaches at least 2 % to both sides, so that noise does not look like a difference."""
 
-_MOST_BEYOND = math.log(5.0)
+_MOST_BEYOND = math.log1p(WIDEST_KNOWN)
 """How far intervals widen an axis beyond its ratios: those of three runs may span decades."""
 
 
 def ratio_axis(estimates: Sequence[Estimate], most_ticks: int = 7) -> Axis:
-    """Return an axis of all ratios and of their intervals, as far as these leave the ratios room."""
+    """Return an axis of all ratios and of the intervals that tell something, as far as these leave the ratios room."""
     values = [0.0, *(math.log(estimate.value) for estimate in estimates)]
-    ends = [math.log(end) for estimate in estimates for end in estimate.interval or ()]
+    narrow = [estimate for estimate in estimates if estimate.is_known] or estimates
+    ends = [math.log(end) for estimate in narrow for end in estimate.interval or ()]
     least = min(*values, max(min([*values, *ends]), min(values) - _MOST_BEYOND))
     most = max(*values, min(max([*values, *ends]), max(values) + _MOST_BEYOND))
     reach = max(_MIN_REACH, 0.08 * max(-least, most))

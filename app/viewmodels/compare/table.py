@@ -135,10 +135,10 @@ def compare_table(
 ) -> CompareTable:
     """Return the table of a comparison."""
     results = [variant.result for variant in variants]
-    base = next(result for result in results if result.is_baseline)
+    base, comparable = next(result for result in results if result.is_baseline), comparable_results(results)
     speeds, energies = (
         ratio_axis([ratio for ratio in ratios if ratio is not None], _MOST_TICKS)
-        for ratios in ([result.speedup for result in results], [result.energy_ratio for result in results])
+        for ratios in ([result.speedup for result in comparable], [result.energy_ratio for result in comparable])
     )
     builder = _RowBuilder(
         metrics=metrics,
@@ -150,7 +150,7 @@ def compare_table(
         energies=energies,
         leader=next(iter(rank_results(results)), None),
         fastest=fastest_result(results),
-        comparable=comparable_results(results),
+        comparable=comparable,
     )
     rows = tuple(map(builder.variant, variants))
     run_rows = [row for variant in rows for row in variant.runs]

@@ -153,7 +153,7 @@ def _result(
         lamp=_lamp(disturbances),
         disturbance="\n".join(dict.fromkeys(filter(None, disturbances.values()))),
         rows=tuple(row for _, row in rows),
-        axis=_axis(verdict.results),
+        axis=_axis(comparable),
     )
 
 

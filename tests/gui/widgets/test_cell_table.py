@@ -5,12 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QFont, QFontMetrics
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QImage, QPainter
 from PySide6.QtWidgets import QApplication
 
 from app.gui.history.table_model import HistoryDelegate, HistoryModel, chips_that_fit, elide_note
 from app.gui.theme import GRID
+from app.gui.widgets.cell_delegate import paint_whisker
 from app.gui.widgets.text_widths import (
     MORE_PX,
     PAIR_GAP,
@@ -25,7 +26,7 @@ from app.gui.widgets.text_widths import (
     two_lines,
 )
 from app.storage.store import Store
-from app.viewmodels.format.cells import Column, Shrink
+from app.viewmodels.format.cells import Column, Shrink, Whisker
 from app.viewmodels.history.search import from_word
 from app.viewmodels.history.table import ANNOTATIONS_COLUMN, OUTCOME_COLUMN, VARIANT_COLUMN
 from tests.gui.history_page import TITLES, HistoryPage
@@ -216,3 +217,27 @@ def test_columns_give_way_one_after_the_other_as_they_say_and_the_last_text_take
 
 def test_a_width_that_the_user_chose_stays_in_the_narrowest_view() -> None:
     assert widths(300, chosen="figure")["figure"] == 180
+
+
+@pytest.mark.parametrize(
+    ("whisker", "has_dot", "has_arrow"),
+    [
+        (Whisker(0.4, 0.5, 0.6), True, False),
+        (Whisker(0.4, 0.5, 1.2), True, True),
+        (Whisker(1.1, 1.1, 1.1), False, True),
+    ],
+)
+def test_what_leaves_the_axis_is_an_arrow_at_its_border(whisker: Whisker, has_dot: bool, has_arrow: bool) -> None:
+    """The axis goes from pixel 50 to 150."""
+    picture = QImage(200, 28, QImage.Format.Format_Grayscale8)
+    picture.fill(255)
+    painter = QPainter(picture)
+    paint_whisker(painter, QRectF(50, 0, 100, 28), whisker, QColor("black"))
+    painter.end()
+
+    def is_dark(x: int, y: int) -> bool:
+        return picture.pixelColor(x, y).lightness() < 128
+
+    assert is_dark(100, 11) == has_dot
+    assert is_dark(145, 11) == has_arrow
+    assert not any(is_dark(x, y) for x in range(152, 200) for y in range(28)), "nothing beyond the axis"

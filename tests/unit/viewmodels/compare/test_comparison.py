@@ -106,6 +106,29 @@ def test_rows_go_from_the_fastest_to_the_slowest_after_the_baseline_and_other_wo
     assert "4.00× the operations" in Arrangement().rows(found.table)[-1].cells[3].tooltip
 
 
+def test_the_axis_ends_at_what_is_ranked_and_at_intervals_that_tell_something() -> None:
+    def speeds(third: tuple[float, ...], flops: int = 10) -> tuple[float, float, float]:
+        """Where the second and the third variant are on the axis, and the end of the second's interval."""
+        figures = [(1, (1000.0, 1001.0, 999.0)), (2, (1500.0, 1540.0, 1470.0)), (3, third)]
+        rows = [run_row(10 * units + n, units=units, throughput=v) for units, vs in figures for n, v in enumerate(vs)]
+        worked = [
+            replace(row, summary=replace(row.summary, flops_per_step=flops if row.run >= 30 else 10)) for row in rows
+        ]
+        table = of(worked, 10).table
+        second, other = (variant.summary.cells[table.keys.index("speedup")].whisker for variant in table.variants[1:])
+        assert second is not None
+        assert other is not None
+        return second.value, other.value, second.high
+
+    plain = speeds((1200.0, 1200.0, 1200.0))
+    assert plain[0] < plain[2] < 1
+    other_work = speeds((30_000.0, 30_000.0, 30_000.0), flops=40)
+    assert other_work[1] > 1, "it is not ranked"
+    assert other_work[2] < 1 < 2 * other_work[0]
+    noisy = speeds((100.0, 1200.0, 9000.0))
+    assert noisy[2] > 0.8, "three runs that say nothing do not squeeze those that do"
+
+
 def test_what_measured_fastest_leads_and_is_the_fastest_where_its_interval_lies_above_all_others() -> None:
     def marked(*groups: tuple[float, ...]) -> list[str]:
         figures = [(units, rate) for units, rates in enumerate(groups, 64) for rate in rates]
