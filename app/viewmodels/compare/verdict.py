@@ -1,6 +1,6 @@
 """The verdict of a comparison in sentences, the same in window, report and terminal; tables have the rest."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -23,6 +23,7 @@ from app.viewmodels.format.ratios import (
     compare_speed,
     describe_speed,
     format_interval,
+    format_ratio,
     is_far_from_one,
     is_plural,
     percent_of,
@@ -44,6 +45,8 @@ _NOISE, _NOISIER = 0.05, 3.0
 """The fastest run of a noisy baseline is faster by that share than its slowest, and by so many times that of others."""
 _MOST_LEADER_CHARS = 56
 """Of the name of the fastest of more than two, alone in the answer."""
+_LONGEST_ANSWER = 25
+"""In words."""
 _MOST_OTHER_CHARS = 28
 """Of the name of the baseline, or of the one that may be as fast, after that of the fastest."""
 
@@ -141,8 +144,30 @@ def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult], n
     change = "" if first.is_baseline else f": {_speed(first)} {base}"
     if not rivals:
         return f"{agree(subject, f'is the fastest of {count} {of_all}')}{change}{_sureness(first)}."
+    leads = agree(subject, f"leads {count} {of_all}")
+    judged = next((result for result in ranked if not _is_unjudged(result)), baseline)
+    if _is_unjudged(first) and not judged.is_baseline:
+        assert first.speedup is not None, "it is ranked"
+        assert judged.speedup is not None, "it is ranked"
+        runs = f"{first.speedup.n} {units.plural('run', first.speedup.n)}"
+        best = agree(shorten_name(in_sentence[results.index(judged)], _MOST_OTHER_CHARS), "leads")
+        ratio = format_ratio(judged.speedup.value)
+        pairs = [(leads, f"{_speed(judged)} {base}"), (leads, f"{_speed(judged)} the baseline"), (leads, ratio)]
+        return _first_short(
+            f"{start} in {runs}; with enough runs {best}: {speed}{_sureness(judged)}."
+            for start, speed in (*pairs, (agree(shorten_name(name, _MOST_OTHER_CHARS), "leads"), ratio))
+        )
     rival = _if_short(in_sentence[results.index(rivals[0])], "1 other")
-    return f"{agree(subject, f'leads {count} {of_all}')}{change}; {_describe_rivals(first, rivals, rival)}."
+    return f"{leads}{change}; {_describe_rivals(first, rivals, rival)}."
+
+
+def _first_short(answers: Iterable[str]) -> str:
+    """Return the first answer that can be said in a breath, else the last."""
+    answer = ""
+    for answer in answers:
+        if sum(any(map(str.isalnum, word)) for word in answer.split()) <= _LONGEST_ANSWER:
+            break
+    return answer
 
 
 def _if_short(name: str, otherwise: str) -> str:

@@ -18,7 +18,7 @@ _TIMES = 2.0
 
 
 _PLURAL = re.compile(r"[^·]*\b(?:GPUs|GEMMs|gates|inputs)")
-_PLURAL_VERBS = {"is": "are", "has": "have", "takes": "take", "differs": "differ", "does": "do"}
+_PLURAL_VERBS = {"is": "are", "has": "have", "takes": "take", "differs": "differ", "does": "do", "leads": "lead"}
 
 
 def is_far_from_one(ratio: float) -> bool:
@@ -52,8 +52,8 @@ def is_plural(name: str) -> bool:
 
 def agree(name: str, predicate: str) -> str:
     """Return a name and what is said of it, with its verb in the plural where the name is one: `2 GPUs take …`."""
-    verb, _, rest = predicate.partition(" ")
-    return f"{name} {_PLURAL_VERBS.get(verb, verb) if is_plural(name) else verb} {rest}"
+    verb, space, rest = predicate.partition(" ")
+    return f"{name} {_PLURAL_VERBS.get(verb, verb) if is_plural(name) else verb}{space}{rest}"
 
 
 def compare_speed(ratio: float) -> str:

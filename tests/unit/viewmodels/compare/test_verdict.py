@@ -1,7 +1,9 @@
 """The words of a verdict, for every decision."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from app.viewmodels.compare.verdict import (
     describe_method,
 )
 from tests.fakes.evidence import MISLABELLED
+from tests.fakes.sentences import sentence_faults
 from tests.unit.viewmodels.stored import run_row
 from workloads.protocol import OutcomeName, RunSpec, Value
 
@@ -162,6 +165,17 @@ def test_few_runs_are_not_sure_and_say_how_many_it_takes() -> None:
     assert describe_method(found.results) == NO_METHOD
 
 
+def test_the_best_with_an_interval_is_the_answer_where_the_leader_has_none() -> None:
+    lone = variant(20, [3000.0], layout="NHWC", xla=True)
+    found = said(NHWC, lone, three(6, 1100.0), three(11, 1300.0, batch_size=512))
+    assert found.answer.replace("\xa0", " ").startswith(
+        "NHWC · Batch size 1024 · XLA on leads 4 variants in 1 run; with enough runs NCHW · batch size 512 leads: "
+    )
+    assert re.search(r": \+30\.0.% \(\+29\.\d to \+30\.\d.%\)\.$", found.answer)
+    slower = said(NHWC, lone, three(6, 900.0))
+    assert slower.answer.endswith("; not yet sure."), "the baseline leads those with enough runs"
+
+
 @pytest.mark.parametrize(("steps", "rival"), [(12_345, "XLA on · warm-up steps 12345"), (123_456, "1 other")])
 def test_the_one_that_may_be_as_fast_is_named_where_that_is_short(steps: int, rival: str) -> None:
     named = {"xla": True, "warmup_steps": steps}
@@ -187,11 +201,12 @@ def test_no_answer_is_longer_than_can_be_said_in_a_breath() -> None:
         for xla in (False, True)
     ]
     groups = [three(10 * n, 1000.0 * n, 0.001, **each) for n, each in enumerate(settings, 1)]
-    for count in range(2, len(groups) + 1):
-        answer = compute_verdict([row for group in groups[:count] for row in group], 10).answer
-        words = [word for word in answer.replace("\xa0", " ").split() if word != "·"]
-        assert len(words) <= 25, answer
-        assert "(" not in answer.partition("(")[2]
+    slower = [three(10 * n, 1000.0 + n, 0.001, **each) for n, each in enumerate(settings, 1)]
+    lone = variant(200, [9e4], gpus=4, batch_size=1024, precision="bfloat16", xla=True, layout="NHWC")
+    for some, lead, count in product((groups, slower), ([], lone), range(2, len(groups) + 1)):
+        answer = compute_verdict([*(row for group in some[:count] for row in group), *lead], 10).answer
+        assert ("; with enough runs " in answer) == bool(lead)
+        assert list(sentence_faults(answer)) == []
 
 
 def test_two_that_differ_in_several_settings_say_which() -> None:

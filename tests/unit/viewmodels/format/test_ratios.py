@@ -64,6 +64,7 @@ def test_an_axis_is_in_per_cent_where_all_its_ratios_are(
         ("2 GPUs", "takes 1 ms", "2 GPUs take 1 ms"),
         ("2 GPUs", "does 2.00×", "2 GPUs do 2.00×"),
         ("2 GEMMs", "took 1 ms", "2 GEMMs took 1 ms"),
+        ("2 GEMMs", "leads", "2 GEMMs lead"),
     ],
 )
 def test_a_verb_agrees_with_the_name_of_a_variant(name: str, predicate: str, sentence: str) -> None:
