@@ -34,6 +34,7 @@ from app.viewmodels.compare.comparison import (
 )
 from app.viewmodels.compare.curves import ALIGNMENTS, Alignment, CompareCurves
 from app.viewmodels.compare.warnings import EARLIER_RUNS
+from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
     from app.runs.experiment.article_runs import ArticleRuns
@@ -237,18 +238,19 @@ class CompareController(QObject):
         repeats = max(DEFAULT_REPEATS, *map(len, chosen))
         self._actions.run_plan(interleaved_plan([group[0].spec for group in chosen], repeats))
 
-    def _run_more(self, repeats: int, max_idle_wait_s: float | None = None) -> None:
-        """Repeat each variant that often, interleaved."""
+    def _run_more(self, repeats: int, variants: Sequence[RunSpec] = (), max_idle_wait_s: float | None = None) -> None:
+        """Repeat these variants, or all, that often, interleaved."""
         from app.viewmodels.experiment.preview import interleaved_plan
 
-        plan = interleaved_plan([group[0].spec for group in group_by_variant(self._comparison.rows)], repeats)
+        repeated = variants or [group[0].spec for group in group_by_variant(self._comparison.rows)]
+        plan = interleaved_plan(repeated, repeats)
         self._actions.run_plan(structs.replace(plan, max_idle_wait_s=max_idle_wait_s))
 
     def _run_when_quiet(self) -> None:
         """Make the runs anew, each once the machine is quiet."""
         from app.viewmodels.experiment.preview import QUIET_WAIT_S
 
-        self._run_more(max(map(len, group_by_variant(self._comparison.rows))), QUIET_WAIT_S)
+        self._run_more(max(map(len, group_by_variant(self._comparison.rows))), max_idle_wait_s=QUIET_WAIT_S)
 
     def _show_comparison(
         self, comparison: Comparison, *, new_runs: bool, article: bool | None = None, open_article: bool = False

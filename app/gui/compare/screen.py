@@ -237,7 +237,8 @@ class CompareHeader(QWidget):
         verdict, variants = comparison.verdict, comparison.variants
         able = len(variants) > 1 and not self._actions.cannot_run([variant.result.runs[0].spec for variant in variants])
         is_own = not comparison.origin
-        self.result.offer_more(offered=able and is_own and len(variants) * verdict.more_repeats <= _MOST_RUNS)
+        more = verdict.more_repeats * len(verdict.repeated or variants)
+        self.result.offer_more(offered=able and is_own and more <= _MOST_RUNS)
         self.here_button.setVisible(able and not is_own and len(variants) * self._repeats <= _MOST_RUNS)
         self._interleave.setVisible(able and bool(self._runs_to_interleave()))
         name = next((variant.name for variant in variants if variant.result.runs[0].run == verdict.steadier), "")

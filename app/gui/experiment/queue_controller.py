@@ -361,10 +361,11 @@ class QueueController(QObject):
         if (result := self._run_view.live.result) is not None:
             result.offer_more(offered=self._result_plan is not None and not self.running)
 
-    def _run_more(self, repeats: int) -> None:
-        """Make more repeats of the experiment whose answer is shown; those that it has count."""
-        if self._result_plan is not None:
-            self.add(structs.replace(self._result_plan, repeats=self._result_plan.repeats + repeats, again=False))
+    def _run_more(self, repeats: int, variants: Sequence[RunSpec]) -> None:
+        """Make more repeats of the experiment whose answer is shown, or of some variants; those that it has count."""
+        if (plan := self._result_plan) is not None:
+            repeated = _seeds_of(variants, plan) or plan.variants
+            self.add(structs.replace(plan, variants=repeated, repeats=plan.repeats + repeats, again=False))
 
     def _run_when_quiet(self) -> None:
         """Make the runs of the experiment whose answer is shown anew, each once the machine is quiet."""
@@ -515,3 +516,11 @@ class QueueController(QObject):
 
         if (experiment := self._model.experiment_number(entry)) is not None:
             self._query(lambda store: store.library.runs_of_experiment(experiment), open_runs)
+
+
+def _seeds_of(variants: Sequence[RunSpec], plan: Plan) -> tuple[RunSpec, ...]:
+    """Return what a plan has of these variants, with every seed."""
+    from app.analysis.verdict import without_seed
+
+    alike = list(map(without_seed, variants))
+    return tuple(spec for spec in plan.variants if without_seed(spec) in alike)

@@ -119,7 +119,7 @@ _PROGRESS_STEPS = 1000
 class LiveView(QWidget):
     """Shows a `LiveState`."""
 
-    more_requested = Signal(int)
+    more_requested = Signal(int, tuple)
     """So many more repeats of each variant of the experiment."""
     quiet_requested = Signal()
     """The experiment anew, on a quiet machine."""

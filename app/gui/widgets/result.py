@@ -106,11 +106,11 @@ def _spoken(row: ResultRow) -> str:
 class ResultView(QWidget):
     """The answer, the largest thing on the screen, what would decide it, and the forest plot; hidden without one.
 
-    The `plot` may be put elsewhere. `more_requested` has the repeats of each variant that would decide it;
-    `quiet_requested` asks for all runs anew, each once the machine is quiet.
+    The `plot` may be put elsewhere. `more_requested` has the repeats that would decide it and their variants, none for
+    all; `quiet_requested` asks for all runs anew, each once the machine is quiet.
     """
 
-    more_requested = Signal(int)
+    more_requested = Signal(int, tuple)
     quiet_requested = Signal()
 
     def __init__(self, theme: Theme) -> None:
@@ -163,13 +163,14 @@ class ResultView(QWidget):
 
     def offer_more(self, *, offered: bool) -> None:
         """Offer further runs, where they would tell more, or no longer: while the experiment goes on they may come."""
-        more = self._result.more_repeats if self._result is not None else 0
-        rows = len(self._result.rows) if self._result is not None else 0
-        runs = f" ({more * rows:,} runs)" if rows > _MOST_ROWS else ""
-        self.more_button.setText(f"Run {more:,} more of &each{runs}")
+        more, some, rows = 0, 0, 0
+        if self._result is not None:
+            more, some, rows = self._result.more_repeats, len(self._result.repeated), len(self._result.rows)
+        runs = f" ({more * rows:,} runs)" if rows > _MOST_ROWS and not some else ""
+        self.more_button.setText(f"Run {more:,} more of {f'th&ese {some}' if some else f'&each{runs}'}")
         self.more_button.setVisible(offered and more > 0)
         self.quiet_button.setVisible(offered and self._result is not None and bool(self._result.disturbance))
 
     def _request_more(self) -> None:
         if self._result is not None:
-            self.more_requested.emit(self._result.more_repeats)
+            self.more_requested.emit(self._result.more_repeats, self._result.repeated)

@@ -6,7 +6,7 @@ from statistics import median
 
 from app import units
 from app.analysis.effects import Effect, compute_effects, step_differences
-from app.analysis.intervals import LEVEL, MIN_REPEATS, RequiredRepeats
+from app.analysis.intervals import LEVEL, MIN_REPEATS, RequiredRepeats, required_repeats
 from app.analysis.verdict import (
     VariantResult,
     judge,
@@ -30,6 +30,7 @@ from app.viewmodels.format.ratios import (
 )
 from app.viewmodels.format.sentences import describe_endings, describe_group_endings, join_with_and, shorten_name
 from app.viewmodels.history.evidence import describe_mismatches
+from workloads.protocol import RunSpec
 
 METHOD = "Welch's t on the logarithm of each process's throughput, widened so that runs may be added and judged again"
 NO_METHOD = f"No interval: it takes {MIN_REPEATS} or more runs of each variant"
@@ -59,6 +60,7 @@ class Verdict:
         answer: Who is fastest, by how much and how sure, in at most 25 words.
         next_step: What would decide it, or how sure it is; "" where nothing can be said.
         more_repeats: Repeats of each variant that would; 0 where it is decided, or they would be too many.
+        repeated: The variants that these are of; none for all.
         steadier: A run of the variant whose runs differ least, where those of the baseline differ too much; else 0.
         sentences: The answer, what qualifies it, and the next step.
         text: The same after the runs that did not run as requested, if any.
@@ -71,6 +73,7 @@ class Verdict:
     answer: str = ""
     next_step: str = ""
     more_repeats: int = 0
+    repeated: tuple[RunSpec, ...] = ()
     steadier: int = 0
     sentences: tuple[str, ...] = ()
     text: str = ""
@@ -83,7 +86,7 @@ def compute_verdict(rows: Sequence[RunRow], baseline_run: int, margin_pct: float
     base = next(result for result in results if result.is_baseline)
     names, ranked = tuple(result_names(results)), rank_results(results)
     answer = _answer(ranked, results, names) if len(ranked) > 1 else _why_no_answer(results, base)
-    next_step, more_repeats = _next_step(results, ranked)
+    next_step, more_repeats, repeated = _next_step(results, ranked)
     noise, steadier = _describe_noise(ranked)
     next_step = " ".join(filter(None, (noise, next_step)))
     notes = _notes(results, ranked, base)
@@ -97,6 +100,7 @@ def compute_verdict(rows: Sequence[RunRow], baseline_run: int, margin_pct: float
         answer=answer,
         next_step=next_step,
         more_repeats=more_repeats,
+        repeated=tuple(result.runs[0].spec for result in repeated),
         steadier=steadier,
         sentences=sentences,
         text=f"{wrong} So this is about what ran, not what was requested. {statement}" if wrong else statement,
@@ -318,24 +322,30 @@ def _incomparable(results: Sequence[VariantResult]) -> list[str]:
     return sentences
 
 
-def _next_step(results: Sequence[VariantResult], ranked: Sequence[VariantResult]) -> tuple[str, int]:
-    """Return what would decide it, and how many more repeats that takes; or how sure it is, and 0."""
+def _next_step(
+    results: Sequence[VariantResult], ranked: Sequence[VariantResult]
+) -> tuple[str, int, Sequence[VariantResult]]:
+    """Return what would decide it, how many more repeats that takes, and of which variants; or how sure it is."""
     others = [result for result in ranked if not result.is_baseline]
     if not others or len(ranked) < 2:
-        return "", 0
+        return "", 0, ()
     fewest = min(result.throughput.n for result in results if result.throughput is not None)
     if fewest < MIN_REPEATS:
-        return FEW_RUNS_NOTE, MIN_REPEATS - fewest
+        return FEW_RUNS_NOTE, MIN_REPEATS - fewest, ()
     required = [result.required_repeats for result in others if result.required_repeats is not None]
     if all(result.decision == "no difference seen" for result in others):
         if not required:
-            return HOW_SURE, 0
+            return HOW_SURE, 0, ()
         most = max(required, key=lambda requirement: requirement.repeats)
-        return units.sentence(_describe_required_repeats(most)), most.repeats if most.repeats <= _MOST_OFFERED else 0
+        offered = most.repeats if most.repeats <= _MOST_OFFERED else 0
+        return units.sentence(_describe_required_repeats(most)), offered, ()
     rivals = may_be_as_fast(ranked) if len(ranked) > 2 else []
     if 0 < len(rivals) < _MOST_RIVALS:
-        return f"More repeats of these {1 + len(rivals)} would tell which of them is fastest.", 0
-    return HOW_SURE, 0
+        needs = [required_repeats(throughputs(ranked[0].runs), throughputs(rival.runs)) for rival in rivals]
+        repeats = max((need.repeats for need in needs if need is not None), default=0)
+        text = f"More repeats of these {1 + len(rivals)} would tell which of them is fastest."
+        return text, repeats if repeats <= _MOST_OFFERED else 0, (ranked[0], *rivals)
+    return HOW_SURE, 0, ()
 
 
 def _describe_noise(ranked: Sequence[VariantResult]) -> tuple[str, int]:

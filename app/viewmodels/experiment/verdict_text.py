@@ -84,6 +84,7 @@ class ExperimentResult:
         answer: Who is faster, and by how much, in one sentence of at most 25 words.
         next_step: What would decide it, or how sure it is; "" where nothing can be said.
         more_repeats: Repeats of each variant that would; 0 where it is decided.
+        repeated: The variants that these are of; none for all.
         lamp: Whether the machine was quiet during the runs; "" before the first one ends.
         disturbance: What disturbed them, a sentence each; "" for nothing.
         rows: The baseline, then the others from the fastest to the slowest, then those without a ratio.
@@ -93,6 +94,7 @@ class ExperimentResult:
     answer: str
     next_step: str
     more_repeats: int = 0
+    repeated: tuple[RunSpec, ...] = ()
     lamp: str = ""
     disturbance: str = ""
     rows: tuple[ResultRow, ...]
@@ -150,6 +152,7 @@ def _result(
         answer=verdict.answer,
         next_step=verdict.next_step,
         more_repeats=verdict.more_repeats,
+        repeated=verdict.repeated,
         lamp=_lamp(disturbances),
         disturbance="\n".join(dict.fromkeys(filter(None, disturbances.values()))),
         rows=tuple(row for _, row in rows),

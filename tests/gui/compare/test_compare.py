@@ -367,6 +367,24 @@ def test_few_variants_have_a_forest_plot_of_which_more_repeats_are_a_click_away(
     screen.qtbot.waitUntil(plot.isVisible, timeout=LIMIT_MS)
 
 
+def test_what_would_tell_the_fastest_apart_repeats_those_alone(screen: ComparePage, database: Path) -> None:
+    rates = {900: (100.0, 100.1, 99.9), 901: (200.0, 201.0, 199.0), 902: (200.5, 201.5, 199.5)}
+    with Store.open(database) as store:
+        runs = [
+            keep(store, stored_run(run_row(500 + 3 * units + n, units=units, throughput=rate)))
+            for units, of_units in rates.items()
+            for n, rate in enumerate(of_units)
+        ]
+    screen.compare(*runs)
+    more = screen.view.header.result.more_button
+    assert more.text().endswith(" more of th&ese 2")
+    more.click()
+    ((_, plan),) = screen.recorded.calls
+    assert isinstance(plan, Plan)
+    assert [spec.variant["units"] for spec in plan.variants] == [902, 901]
+    assert f"Run {plan.repeats:,} more" in more.text()
+
+
 @pytest.mark.parametrize(("variants", "is_offered"), [(50, True), (51, False)])
 def test_more_repeats_are_a_click_up_to_a_hundred_runs_that_can_be_made_here(
     screen: ComparePage, database: Path, variants: int, is_offered: bool

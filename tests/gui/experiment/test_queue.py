@@ -167,6 +167,28 @@ def test_repeats_that_an_interval_lacks_are_a_click_away(qtbot: QtBot, workbench
     assert outcomes_of(workbench) == ["completed"] * 6, "those that were made count"
 
 
+def test_some_variants_can_be_repeated_alone(qtbot: QtBot, workbench: Workbench) -> None:
+    with qtbot.waitSignal(workbench.queue.entry_ended, timeout=RUN_LIMIT_MS):
+        workbench.queue.add(plan("two batches", repeats=1))
+    live = workbench.run_view.live
+    qtbot.waitUntil(lambda: live.result is not None and live.result.more_button.isVisible(), timeout=READ_LIMIT_MS)
+    view, result = live.result, experiment_result([row.spec for row in runs_of(workbench)], runs_of(workbench), {})
+    assert view is not None
+    assert result is not None
+    live.show_result(replace(result, more_repeats=4, repeated=(runs_of(workbench)[0].spec,)))
+    view.offer_more(offered=True)
+    assert view.more_button.text() == "Run 4 more of th&ese 1"
+    view.more_button.click()
+    qtbot.waitUntil(lambda: len(entries_of(workbench)) == 1, timeout=READ_LIMIT_MS)
+    repeated = entry_plan(entries_of(workbench)[0])
+    assert [spec.variant["batch_size"] for spec in repeated.variants] == [
+        runs_of(workbench)[0].spec.variant["batch_size"]
+    ]
+    assert repeated.repeats == 5, "those that were made count"
+    workbench.queue.stop()
+    qtbot.waitUntil(lambda: not workbench.queue.running, timeout=RUN_LIMIT_MS)
+
+
 def test_after_runs_on_a_busy_machine_all_can_be_made_anew_when_it_is_quiet(qtbot: QtBot, workbench: Workbench) -> None:
     with qtbot.waitSignal(workbench.queue.entry_ended, timeout=RUN_LIMIT_MS):
         workbench.queue.add(plan("two batches", repeats=1))

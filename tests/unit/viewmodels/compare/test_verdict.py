@@ -144,6 +144,16 @@ def test_of_more_the_leader_is_called_the_fastest_where_it_is(
     assert found.next_step == next_step
 
 
+def test_repeats_that_would_tell_which_is_fastest_are_of_those_that_may_be() -> None:
+    rows = [*NHWC, *three(6, 1100.0, 0.002, xla=True), *three(11, 1101.0, 0.002), *three(16, 500.0, batch_size=2)]
+    found = compute_verdict(rows, 1)
+    assert found.next_step == "More repeats of these 2 would tell which of them is fastest."
+    assert [spec.variant["xla"] for spec in found.repeated] == [False, True], "not the baseline, nor the slow one"
+    assert 0 < found.more_repeats <= 100
+    decided = said(NHWC, three(6, 2000.0), three(11, 500.0, batch_size=2))
+    assert (decided.more_repeats, decided.repeated) == (0, ())
+
+
 def test_where_none_is_known_to_be_faster_that_is_the_answer() -> None:
     base = three(1, 1000.0, 0.01, layout="NHWC")
     noisy = [three(10 * n, 1000.0 + n, 0.01, batch_size=2**n, layout="NHWC") for n in (1, 2)]
