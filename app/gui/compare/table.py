@@ -41,7 +41,7 @@ _HIDDEN_ALPHA = 60
 class CompareModel(CellModel):
     """The arranged rows; the check state of the first column shows and hides curves."""
 
-    marks_px = BOX_LEFT + CHECK_BOX_PX + _SWATCH_WIDTH + 2 * GRID
+    marks_px, marks_title = BOX_LEFT + CHECK_BOX_PX + _SWATCH_WIDTH + 2 * GRID, "Curves"
 
     def __init__(self) -> None:
         super().__init__(())

@@ -62,8 +62,8 @@ _NO_PARENT = QModelIndex()
 class CellModel(QAbstractTableModel):
     """Model of thousands of rows of cells; nothing is made for a cell before it is painted."""
 
-    marks_px = 0
-    """Room for expander and check box at the left of the first column."""
+    marks_px, marks_title = 0, ""
+    """Room for expander and check box at the left of the first column, and what stands above it."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         super().__init__()
@@ -466,6 +466,9 @@ class CellHeader(QHeaderView):
         second = column.second if column.plot in ("", "interval") and written > 0 else ""  # none has an interval yet
         if not (second or column.plot) or not unit_width:
             super().paintSection(painter, area, section)
+            if not section:
+                painter.setPen(self.palette().color(QPalette.ColorRole.PlaceholderText))
+                painter.drawText(area.adjusted(BOX_LEFT, 0, 0, 0), LEFT, model.marks_title)
             return
         option = QStyleOptionHeader()
         self.initStyleOption(option)

@@ -325,14 +325,25 @@ def test_the_fastest_is_the_current_row_until_another_is_chosen(screen: CompareP
     assert current() == chosen, "the user has chosen it"
 
 
+def head(titles: QHeaderView, section: int) -> QImage:
+    left = titles.sectionViewportPosition(section)
+    area = QRect(left, 0, titles.sectionSize(section), titles.height())
+    return titles.viewport().grab(area).toImage()
+
+
+def test_above_the_boxes_stands_that_they_are_of_curves(screen: ComparePage) -> None:
+    screen.compare(1, 2)
+    table = screen.view.table
+    model = table.model()
+    assert isinstance(model, CellModel)
+    assert model.marks_title == "Curves"
+    with_title = head(table.horizontalHeader(), 0)
+    model.marks_title = ""
+    assert head(table.horizontalHeader(), 0) != with_title
+
+
 def test_without_an_interval_nothing_is_written_below_the_axis(screen: ComparePage) -> None:
     """One run of each variant: the head of the interval would lie under the labels of the axis."""
-
-    def head(titles: QHeaderView, section: int) -> QImage:
-        left = titles.sectionViewportPosition(section)
-        area = QRect(left, 0, titles.sectionSize(section), titles.height())
-        return titles.viewport().grab(area).toImage()
-
     screen.compare(1, 2)
     table = screen.view.table
     section, model = screen.titles().index("Speed-up"), table.model()
