@@ -252,7 +252,7 @@ class HistoryHeader(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.answer = ElidedLabel("heading", Qt.AlignmentFlag.AlignLeft, Qt.TextElideMode.ElideRight)
+        self.answer = ElidedLabel("heading", Qt.AlignmentFlag.AlignLeft)  # who begins it, how sure it is ends it
         self._next_step = ElidedLabel("caption", Qt.AlignmentFlag.AlignRight, Qt.TextElideMode.ElideRight)
         self.agreed = ElidedLabel("caption", Qt.AlignmentFlag.AlignLeft, Qt.TextElideMode.ElideRight)
         self.compare = button("Compare", "Compare the selected runs (Ctrl+Shift+C)", primary=True)

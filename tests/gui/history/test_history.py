@@ -92,6 +92,20 @@ def test_a_column_in_which_all_runs_agree_is_said_once_above_the_table(screen: H
     assert agreed.text() == ""
 
 
+def test_in_a_narrow_window_the_answer_ends_in_how_sure_it_is(screen: HistoryPage) -> None:
+    answer = screen.view.overview.header.answer
+    answer.setMinimumWidth(300)
+    answer.setMaximumWidth(300)
+
+    def picture(begin: str, end: str) -> QImage:
+        answer.setText(f"{begin} leads 17 comparable variants: 10.9× as fast as Standard · TF32 ({end}).")
+        return answer.grab().toImage()
+
+    pictures = [picture("Auto", "8.20–14.0×"), picture("cuDNN", "8.20–14.0×"), picture("Auto", "1.20–14.0×")]
+    assert pictures[0] == picture("Auto", "8.20–14.0×")
+    assert pictures[1] != pictures[0] != pictures[2]
+
+
 def test_checked_runs_give_the_answer_that_compare_gives_and_it_goes_with_the_checks(
     screen: HistoryPage, database: Path
 ) -> None:
