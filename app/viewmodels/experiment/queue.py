@@ -380,8 +380,8 @@ def _row(progress: ExperimentProgress, *, running_here: bool = False) -> QueueRo
     elsewhere = progress.state == "running" and not running_here
     style = STATE_STYLES[progress.state]
     in_queue = progress.state in QUEUED_STATES
-    is_last = running_here and progress.state == "paused"
-    state = "running elsewhere" if elsewhere else "its last run" if is_last else style.text or progress.state
+    is_pausing = running_here and progress.state == "paused"
+    state = "running elsewhere" if elsewhere else "pausing" if is_pausing else style.text or progress.state
     is_left = in_queue and progress.done < progress.planned
     fraction = progress.done / progress.planned if progress.planned else 0.0
     interpreters = ", ".join(progress.interpreters)

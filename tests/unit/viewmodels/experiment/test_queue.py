@@ -83,12 +83,12 @@ def test_paused_entries_are_not_in_the_time_left() -> None:
     assert queue.state(0.0).time_left == "1 to 3 min left"
 
 
-def test_an_entry_paused_during_its_run_says_that_it_is_the_last_one() -> None:
+def test_an_entry_paused_during_its_run_pauses_when_that_ends() -> None:
     queue = board(replace(FIRST, state="paused"))
     queue.handle(RUNNING, now_s=0.0)
     state = queue.state(0.0)
     (row,) = state.rows
-    assert (row.cells[STATE_COLUMN].text, row.pause_action, state.pause_action) == ("its last run", "resume", "go on")
+    assert (row.cells[STATE_COLUMN].text, row.pause_action, state.pause_action) == ("pausing", "resume", "go on")
 
 
 def test_an_entry_that_another_program_makes_is_said_to_be_and_not_to_be_paused_here() -> None:
