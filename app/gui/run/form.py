@@ -55,7 +55,7 @@ class BatchLimitDialog(QInputDialog):
 
 _CUSTOM_ENTRY = ("", "Custom workload …")
 """Last entry of the list of workloads; no workload has its name."""
-_FOR_THE_NEXT = "This form is for the next run; the active one is named above the plots."
+_FOR_THE_NEXT = "This form is for the next run."
 
 
 def _row_keys(state: FormState) -> dict[str, tuple[object, ...]]:

@@ -363,7 +363,7 @@ def test_while_something_goes_on_the_form_stays_usable_and_adds_to_the_queue(
     assert not view.queue_button.isVisible()
     view.show_model(form.state(), busy=True)
     assert control(view, "layers").isEnabled()
-    assert "This form is for the next run" in visible_text(view), "another variant may run"
+    assert "This form is for the next run." in visible_text(view), "another variant may run, or an entry waits"
     with qtbot.waitSignal(view.queue_button.clicked):
         QTest.mouseClick(view.queue_button, Qt.MouseButton.LeftButton)
     form.edit("units", 32, 64)
