@@ -511,6 +511,7 @@ class HistoryList(QWidget):
         self._show_all.clicked.connect(self.escape)
         self._show_reference.clicked.connect(lambda: self.reference_requested.emit(True))
         self.bar.search.returnPressed.connect(self.table.setFocus)
+        self.footer.undo_requested.connect(self.table.setFocus)  # else Qt gives it to the tabs, as the button goes
         self.header.compare.clicked.connect(self.run_menu.compare.trigger)
         self.header.restore.clicked.connect(self.run_menu.restore.trigger)
         self.table.chosen_changed.connect(self._show_chosen)

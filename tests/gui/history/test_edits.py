@@ -131,9 +131,11 @@ def test_deleted_runs_go_without_a_question_and_come_back_by_undo(screen: Histor
     assert "2 runs deleted" in screen.visible_text()
     assert screen.view.table.chosen() == []
     assert screen.undo.undo_name == "Undo: delete 2 runs"
+    screen.button("Undo").setFocus()
     screen.button("Undo").click()
     screen.wait_for("Run", "4", "3", "2", "1")
     assert "2 runs deleted" not in screen.visible_text()
+    assert screen.view.table.hasFocus()
     screen.undo.redo()
     screen.wait_for("Run", "4", "1")
 
