@@ -65,6 +65,7 @@ class AddHostForm(QWidget):
             field.textChanged.connect(lambda _: self.refresh())
             field.returnPressed.connect(self._enter)
         self.add_button.clicked.connect(lambda: add(self.entry()))
+        self.test_button.clicked.connect(self._rest)
         self.test_button.clicked.connect(lambda: test(self.entry()))
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
@@ -110,6 +111,11 @@ class AddHostForm(QWidget):
             self.add_button.click()
         else:
             (self.address if self.name.text().strip() else self.name).setFocus()
+
+    def _rest(self) -> None:
+        """Offer no test while there is one; Qt would give the keyboard to "Add"."""
+        self.address.setFocus()
+        self.test_button.setEnabled(False)
 
     def refresh(self, error: str = "") -> None:
         """Say what the address means, or what is wrong."""
@@ -290,6 +296,7 @@ class HostsDialog(QDialog):
             if check.inventory is not None:
                 self._hosts.renew(entry.name, check.inventory)
             self.refresh()
+            self.form.refresh()
             self._show_details(entry.name, "")
 
         self._job.run(lambda control: _check_host(entry, control.stop), done, self._fail)
@@ -317,6 +324,7 @@ class HostsDialog(QDialog):
 
     def _fail(self, error: UserError) -> None:
         self._checking.clear()
+        self.form.refresh()
         self._show_text(str(error))
 
     def _build(self) -> None:

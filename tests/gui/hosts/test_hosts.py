@@ -87,6 +87,17 @@ def test_a_host_is_explained_while_it_is_typed_then_added_checked_and_removed(
     assert [dialog.check_button.isVisible(), dialog.details.isVisible()] == [False, False], "nothing to check"
 
 
+def test_a_connection_is_tested_once_at_a_time(qtbot: QtBot, dialog: HostsDialog) -> None:
+    form = dialog.form
+    form.address.setText("ssh://nobody@127.0.0.1:1")
+    form.test_button.setFocus()
+    form.test_button.click()
+    assert not form.test_button.isEnabled()
+    assert dialog.focusWidget() is form.address, "and no second press of Space adds it"
+    qtbot.waitUntil(form.test_button.isEnabled, timeout=RUN_LIMIT_MS)
+    assert "Checking" not in dialog.details.toPlainText()
+
+
 def test_hosts_of_the_ssh_configuration_are_a_click_away(
     qtbot: QtBot, dialog: HostsDialog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
