@@ -201,7 +201,8 @@ class QueueController(QObject):
         self._begin_requested = True
         self._run.announce_queue()
         name = f"add {quote_name(plan.name)} to the queue"
-        self._change(lambda store: stored_experiments().add_entry(store, plan), self._resume, name)
+        begin = partial(self.begin, requested=True)
+        self._change(lambda store: stored_experiments().add_entry(store, plan), begin, name)
 
     def add_run(self, spec: RunSpec) -> None:
         """Add one run of one variant, whatever runs of it are stored."""
@@ -299,9 +300,6 @@ class QueueController(QObject):
         if all(entry.state != "running" for entry in self._model.entries):
             self._model.offer_resume()
 
-    def _resume(self) -> None:
-        self.begin(requested=True)
-
     def _fail(self, error: UserError) -> None:
         # Paused: if it began again by itself, it would fail for the same reason.
         self._stopping = True
@@ -339,10 +337,10 @@ class QueueController(QObject):
             self._announce_end(progress)
         self._show()
 
-    def _read_result(self, progress: ExperimentProgress) -> None:
+    def _read_result(self, progress: ExperimentProgress, *, anew: bool = False) -> None:
         """Show what the entry's runs say so far, above the current one; nothing of another entry stays there."""
         entry, experiment = progress.entry, progress.experiment
-        if entry != self._result_entry:
+        if anew or entry != self._result_entry:
             self._result_entry, self._result_plan, self._disturbances = entry, None, {}
             self._run_view.live.show_result(None)
         disturbances = self._disturbances
@@ -412,7 +410,7 @@ class QueueController(QObject):
         # At once, else what a window pauses at its start, because nobody asked for it, would be this.
         self._begin_requested = self._begin_requested or state == "waiting"
         name = f"{'pause' if state == 'paused' else 'resume'} {self._name(entry)}"
-        then = self._resume if state == "waiting" else None
+        then = partial(self.begin, requested=True) if state == "waiting" else None
         self._change(lambda store: stored_experiments().set_state(store, entry, state), then, name)
 
     def remove(self, *entries: int) -> None:
@@ -427,7 +425,9 @@ class QueueController(QObject):
             self._cancel(entry)
         if others:
             name = self._name(others[0]) if len(others) == 1 else f"{len(others)} experiments"
-            self._change(lambda store: list(map(store.queue.remove, others)), name=f"remove {name} from the queue")
+            removed = [row for row in self._model.entries if row.entry in others and row.entry == self._result_entry]
+            then = partial(self._read_result, removed[0], anew=True) if removed else None  # its variants wait no more
+            self._change(lambda store: list(map(store.queue.remove, others)), then, f"remove {name} from the queue")
 
     def _cancel(self, entry: int) -> None:
         """Cancel a running entry, once its plan is read, which undoes that: the runner removes both."""
@@ -456,7 +456,7 @@ class QueueController(QObject):
 
         def go_on() -> None:
             if any(entry.state == "waiting" and entry.entry not in before for entry in self._model.entries):
-                self._resume()
+                self.begin(requested=True)
 
         self._read(go_on)
 

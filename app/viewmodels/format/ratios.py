@@ -56,11 +56,6 @@ def agree(name: str, predicate: str) -> str:
     return f"{name} {_PLURAL_VERBS.get(verb, verb) if is_plural(name) else verb}{space}{rest}"
 
 
-def compare_speed(ratio: float) -> str:
-    """Return the same up to what it is compared with: `6.4 % faster than`, `2.50× as fast as`."""
-    return f"{describe_speed(ratio)} {'as' if is_far_from_one(ratio) else 'than'}"
-
-
 def format_ratio(ratio: float | None) -> str:
     """Return a ratio: `+6.4 %`, `2.50×`; one itself is `1×`."""
     if not units.is_known(ratio):

@@ -150,7 +150,11 @@ def test_the_button_promises_no_runs_of_an_entry_that_was_removed(qtbot: QtBot, 
     qtbot.waitUntil(lambda: not workbench.queue.running, timeout=RUN_LIMIT_MS)
     qtbot.waitUntil(lambda: "1 of 6 already stored" in form_text(workbench), timeout=READ_LIMIT_MS)
     assert form.run_button.text().startswith("&Run 5")
+    result = workbench.run_view.live.result
+    assert result is not None
+    assert "waiting" in result.plot.accessibleName()
     view.remove.click()
+    qtbot.waitUntil(lambda: not result.isVisible(), timeout=READ_LIMIT_MS)  # no variant waits any more
     qtbot.waitUntil(lambda: form.run_button.text().startswith("&Run 6"), timeout=READ_LIMIT_MS)
     assert "already stored" not in form_text(workbench)
 
