@@ -249,6 +249,17 @@ def test_what_is_wrong_with_a_file_stands_below_the_workload_and_its_runs_wait()
     assert (form.state().custom_file_text, form.state().problem) == ("", "")
 
 
+def test_that_a_file_is_read_is_said_until_it_is_whatever_workload_is_chosen_meanwhile() -> None:
+    form = VariantForm()
+    form.mark_file_loading(FILE, "Reading mlp.py …")
+    form.choose("cnn10")
+    assert form.state().custom_file_text == "Reading mlp.py …"
+    form.mark_file_failed(FILE, "mlp.py:1: SyntaxError")
+    assert form.state().custom_file_invalid
+    form.choose("lstm")
+    assert form.state().custom_file_text == "", "it is not about this one"
+
+
 def test_a_variant_of_a_file_that_is_not_open_says_how_to_open_it() -> None:
     form = form_on(CPU_MACHINE)
     with pytest.raises(UsageError, match=r"mlp.py:mlp is in a file of yours that is not open here"):
