@@ -133,6 +133,7 @@ class RunView(QWidget):
         self._right.setCurrentWidget(self.replay)
         self.replay.live.stack.setFocus()  # else Qt takes it from the form to any button
         self.form.setEnabled(False)
+        self.form.rests.show()
         return self.replay
 
     def first_start_view(self) -> "FirstStartView":
@@ -158,6 +159,7 @@ class RunView(QWidget):
         elif had_keyboard:
             self.live.stack.setFocus()
         self.form.setEnabled(True)
+        self.form.rests.hide()
 
     def _focus_plots(self) -> None:
         """Give the keyboard to the plots in sight, or else to the live ones."""

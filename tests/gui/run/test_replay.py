@@ -55,6 +55,7 @@ def test_a_replay_is_marked_and_shows_the_cards_of_then(qtbot: QtBot, workbench:
     assert played.isVisible()
     assert played.chip.text().startswith("Replay of run 1 · 2× H200 · 2025-10-09")
     assert not workbench.run_view.form.isEnabled()
+    assert workbench.run_view.form.rests.isVisible()
     assert workbench.window.focusWidget() is played.live.stack
     chips = [label for label in workbench.window.findChildren(QLabel) if label.text() == played.chip.text()]
     assert [played.isAncestorOf(chip) for chip in chips] == [True], "said once, over the replay alone"
@@ -147,6 +148,7 @@ def test_this_machine_never_has_the_cards_of_a_replay(qtbot: QtBot, workbench: W
     click(played.stop_button)
     assert workbench.run_view.live.isVisible()
     assert workbench.run_view.form.isEnabled()
+    assert not workbench.run_view.form.rests.isVisible()
     assert not workbench.replay.playing
     assert "H200" not in displayed_text(workbench.run_view.live)
 
