@@ -48,7 +48,7 @@ class Legend(QWidget):
         self._areas: dict[str, QRect] = {}
         self._arranged: tuple[int, ...] = ()
         self._has_values = self._has_names = False
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setSizePolicy(QSizePolicy.Policy.MinimumExpanding, QSizePolicy.Policy.Fixed)
         theme.changed.connect(self.update)
 
     def set_entry(self, key: str, label: str, colour: int, mark: str = "") -> None:
@@ -92,8 +92,10 @@ class Legend(QWidget):
         return _line_width(self._widths(QFontMetrics(tabular_font()), value=True).values()) <= self.width()
 
     def sizeHint(self) -> QSize:
-        """Return one line of text."""
-        return QSize(2 * GRID, QFontMetrics(tabular_font()).height() + 2)
+        """Return one line of text, with room for the name of a curve that is alone in a small plot."""
+        metrics = QFontMetrics(tabular_font())
+        widths = list(self._widths(metrics, value=False).values()) if self.all_or_none else []
+        return QSize(widths[0] if len(widths) == 1 else 2 * GRID, metrics.height() + 2)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         """Report a click on an entry."""
@@ -168,6 +170,7 @@ class Legend(QWidget):
     def _changed(self) -> None:
         self._arranged = ()
         self.setAccessibleDescription(self.text())
+        self.updateGeometry()
         self.update()
 
 

@@ -45,8 +45,7 @@ _NOISE, _NOISIER = 0.05, 3.0
 """The fastest run of a noisy baseline is faster by that share than its slowest, and by so many times that of others."""
 _MOST_LEADER_CHARS = 56
 """Of the name of the fastest of more than two, alone in the answer."""
-_LONGEST_ANSWER = 25
-"""In words."""
+_LONGEST_ANSWER = 25  # words
 _MOST_OTHER_CHARS = 28
 """Of the name of the baseline, or of the one that may be as fast, after that of the fastest."""
 

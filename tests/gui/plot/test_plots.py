@@ -344,6 +344,14 @@ def test_a_legend_too_narrow_gives_up_values_first_and_then_names(qtbot: QtBot, 
     assert shown == [False, True]
 
 
+def test_a_curve_that_is_alone_in_a_small_plot_has_room_for_its_name(qtbot: QtBot, theme: Theme) -> None:
+    made = panel(qtbot, theme)
+    made.legend.all_or_none = True
+    set_curve(made, "27", np.arange(3.0), np.arange(3.0), colour=0, label="Run 27")
+    made.resize(made.head.minimumSize().width(), 200)
+    assert made.legend.width() > made.legend.fontMetrics().horizontalAdvance("Run 27")
+
+
 def test_an_axis_can_count(qtbot: QtBot, theme: Theme) -> None:
     axis = TimeAxis("bottom")
     assert axis.tickStrings([-60.0, 0.0], 1.0, 60.0) == ["−1:00", "0:00"]
