@@ -39,42 +39,6 @@ CREATE TABLE experiment_runs (
 ) STRICT, WITHOUT ROWID
 """
 
-_SEARCH_TEXT = """
-CREATE TABLE run_words (
-    run INTEGER PRIMARY KEY REFERENCES runs (run) ON DELETE CASCADE,
-    words TEXT NOT NULL
-) STRICT
-"""
-
-_SEARCH_TEXT_VIEW_TEMPLATE = """
-CREATE VIEW run_words_now AS SELECT run, lower(concat_words) AS words FROM (
-    SELECT run, workload || char(10)
-        || coalesce((
-            SELECT group_concat(key || '=' || CASE type WHEN 'true' THEN type WHEN 'false' THEN type ELSE value END,
-                char(10)) FROM json_each(variant)), '') || char(10)
-        || coalesce((
-            SELECT group_concat(name, char(10)) FROM devices WHERE devices.run = runs.run AND kind = 'gpu'),
-            CASE gpus WHEN 0 THEN 'CPU' ELSE '' END) || char(10)
-        || replace(coalesce(outcome, 'running'), '_', ' ') || char(10){host}
-        || coalesce(reason, '') || char(10)
-        || coalesce(({evidence}), '') || char(10)
-        || coalesce(purpose, '') || char(10)
-        || coalesce(started_utc, '') || char(10)
-        || coalesce((SELECT group_concat(tag, char(10)) FROM tags WHERE tags.run = runs.run), '') || char(10)
-        || coalesce((
-            SELECT group_concat(name, char(10)) FROM experiment_runs JOIN experiments USING (experiment)
-            WHERE experiment_runs.run = runs.run), '') || char(10)
-        || note AS concat_words
-    FROM runs
-)
-"""
-"""The text that a search looks through, one item per line; only ASCII letters become lower case in SQLite."""
-_MISMATCH_REASON = "SELECT reason FROM evidence WHERE evidence.run = runs.run AND match = 0"
-_EVIDENCE_TEXT = "SELECT state || iif(match = 0, char(10) || reason, '') FROM evidence WHERE evidence.run = runs.run"
-_HOST_TEXT = """
-        || coalesce('host:' || host || char(10), '')"""
-_SEARCH_TEXT_VIEW = _SEARCH_TEXT_VIEW_TEMPLATE.format(evidence=_MISMATCH_REASON, host="")
-
 _SEARCH_TEXT_TRIGGERS = {
     "runs_changed": "UPDATE OF workload, variant, outcome, reason, purpose, started_utc_ns, note ON runs",
     "devices_added": "INSERT ON devices",
@@ -101,49 +65,25 @@ _INDICES = (
 )
 
 
-def library_statements() -> Iterator[str]:
-    """Yield the statements of the migration, in order."""
-    yield "ALTER TABLE runs ADD COLUMN note TEXT NOT NULL DEFAULT ''"
-    yield "ALTER TABLE runs ADD COLUMN deleted_utc_ns INTEGER"
-    yield from (_TAGS, _FILTERS, _EXPERIMENTS, _EXPERIMENT_RUNS, _SEARCH_TEXT, _SEARCH_TEXT_VIEW)
-    yield "INSERT INTO run_words (run, words) SELECT run, words FROM run_words_now"
-    yield (
-        "CREATE TRIGGER runs_added AFTER INSERT ON runs BEGIN"
-        " INSERT INTO run_words (run, words) SELECT run, words FROM run_words_now WHERE run = NEW.run; END"
-    )
-    for name, change in _SEARCH_TEXT_TRIGGERS.items():
-        row = "OLD" if change.startswith("DELETE") else "NEW"
-        yield (
-            f"CREATE TRIGGER {name} AFTER {change} BEGIN UPDATE run_words"
-            f" SET words = (SELECT words FROM run_words_now WHERE run = {row}.run)"
-            # A deleted run's tags are deleted after the run itself.
-            f" WHERE run = {row}.run AND run IN (SELECT run FROM runs); END"
-        )
-    yield from _INDICES
+LIBRARY = (
+    "ALTER TABLE runs ADD COLUMN note TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE runs ADD COLUMN deleted_utc_ns INTEGER",
+    *(_TAGS, _FILTERS, _EXPERIMENTS, _EXPERIMENT_RUNS, *_INDICES),
+)
+"""The statements that add notes, tags, filters, experiments and the trash."""
 
+EVIDENCE_STATE = ("DROP INDEX evidence_listed", "CREATE INDEX evidence_listed ON evidence (run, state)")
+"""The statements that make the state of a run's evidence a key to sort by."""
 
-def evidence_state_statements() -> Iterator[str]:
-    """Yield the statements that make the state of a run's evidence a word to search for and a key to sort by."""
-    yield "DROP INDEX evidence_listed"
-    yield "CREATE INDEX evidence_listed ON evidence (run, state)"
-    yield "DROP VIEW run_words_now"
-    yield _SEARCH_TEXT_VIEW_TEMPLATE.format(evidence=_EVIDENCE_TEXT, host="")
-    yield (
-        "UPDATE run_words SET words = (SELECT words FROM run_words_now WHERE run = run_words.run)"
-        " WHERE run IN (SELECT run FROM evidence)"
-    )
+HOSTS = (
+    f"ALTER TABLE runs ADD COLUMN host TEXT AS (json_extract(environment, '$.{HOST_KEY}')) VIRTUAL",
+    "DROP INDEX runs_listed",
+    _RUNS_LISTED.format(more=", host"),
+    "UPDATE settings SET value = value || ' host' WHERE name = 'shown_columns'",
+)
+"""The statements that make the host of a run a column, and a key to sort by."""
 
-
-def host_statements() -> Iterator[str]:
-    """Yield the statements that make the host of a run a word to search for (`host:gpu1`) and a key to sort by."""
-    yield f"ALTER TABLE runs ADD COLUMN host TEXT AS (json_extract(environment, '$.{HOST_KEY}')) VIRTUAL"
-    yield "DROP INDEX runs_listed"
-    yield _RUNS_LISTED.format(more=", host")
-    yield "DROP VIEW run_words_now"
-    yield _SEARCH_TEXT_VIEW_TEMPLATE.format(evidence=_EVIDENCE_TEXT, host=_HOST_TEXT)
-    yield "UPDATE settings SET value = value || ' host' WHERE name = 'shown_columns'"
-
-
+_MISMATCH_REASON = "SELECT reason FROM evidence WHERE evidence.run = runs.run AND match = 0"
 _SEARCH_FIELDS: Mapping[str, str] = {
     "variant": """
         coalesce((
@@ -170,13 +110,16 @@ _SEARCH_FIELDS: Mapping[str, str] = {
 
 
 def search_field_statements() -> Iterator[str]:
-    """Yield the statements that keep what a search looks through field by field; `words` has all of it."""
+    """Yield the statements that keep what a search looks through field by field; `words` has all of it.
+
+    A database may have a table of it without fields, of which nothing is kept.
+    """
     columns = ", ".join(("words", *_SEARCH_FIELDS))
     joined = " || char(10) || ".join(_SEARCH_FIELDS)
     for name in ("runs_added", *_SEARCH_TEXT_TRIGGERS):
-        yield f"DROP TRIGGER {name}"
-    yield "DROP VIEW run_words_now"
-    yield "DROP TABLE run_words"
+        yield f"DROP TRIGGER IF EXISTS {name}"
+    yield "DROP VIEW IF EXISTS run_words_now"
+    yield "DROP TABLE IF EXISTS run_words"
     texts = ", ".join(f"{name} TEXT NOT NULL" for name in ("words", *_SEARCH_FIELDS))
     yield f"CREATE TABLE run_words (run INTEGER PRIMARY KEY REFERENCES runs (run) ON DELETE CASCADE, {texts}) STRICT"
     fields = ", ".join(f"lower({sql}) AS {name}" for name, sql in _SEARCH_FIELDS.items())

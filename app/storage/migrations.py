@@ -10,10 +10,10 @@ from sqlite_utils import Database, Migrations
 
 from app.storage.library_schema import (
     ESTIMATES,
+    EVIDENCE_STATE,
+    HOSTS,
+    LIBRARY,
     QUEUE,
-    evidence_state_statements,
-    host_statements,
-    library_statements,
     search_field_statements,
 )
 
@@ -230,13 +230,14 @@ UPDATE runs SET gpu_step_ms = (
 """As `app.analysis.steps.traced_step`, for runs whose evidence was stored without it."""
 
 
-def step_statements() -> Iterator[str]:
-    """Yield the statements that add the kernels of one step, GPU time per step, and occupancy."""
-    yield from (_STEP_TRACES, _STEP_STREAMS, _STEP_KERNELS)
-    yield "ALTER TABLE kernels ADD COLUMN occupancy_pct REAL"
-    yield "ALTER TABLE runs ADD COLUMN gpu_step_ms REAL"
-    yield "ALTER TABLE runs ADD COLUMN occupancy_pct REAL"
-    yield _OLDER_GPU_STEPS
+STEPS = (
+    *(_STEP_TRACES, _STEP_STREAMS, _STEP_KERNELS),
+    "ALTER TABLE kernels ADD COLUMN occupancy_pct REAL",
+    "ALTER TABLE runs ADD COLUMN gpu_step_ms REAL",
+    "ALTER TABLE runs ADD COLUMN occupancy_pct REAL",
+    _OLDER_GPU_STEPS,
+)
+"""The statements that add the kernels of one step, GPU time per step, and occupancy."""
 
 
 migrations = Migrations("variantscope")
@@ -483,8 +484,8 @@ def m006_scaling(db: Database) -> None:
 
 @migrations()
 def m007_library(db: Database) -> None:
-    """Notes, tags, saved filters, experiments, the trash, and the words that a search looks through."""
-    for statement in library_statements():
+    """Notes, tags, saved filters, experiments and the trash."""
+    for statement in LIBRARY:
         db.execute(statement)
 
 
@@ -506,7 +507,7 @@ def m010_evidence_state(db: Database) -> None:
     db.execute("ALTER TABLE evidence ADD COLUMN unverified TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(unverified))")
     db.execute("ALTER TABLE evidence ADD COLUMN state TEXT")
     derive_evidence_states(db)
-    for statement in evidence_state_statements():
+    for statement in EVIDENCE_STATE:
         db.execute(statement)
     db.execute(
         "UPDATE filters SET query = json_set(query, '$.order', 'evidence')"
@@ -533,14 +534,14 @@ def m012_implausible(db: Database) -> None:
 @migrations()
 def m013_hosts(db: Database) -> None:
     """On which host a run was made, where that is not the program's own machine."""
-    for statement in host_statements():
+    for statement in HOSTS:
         db.execute(statement)
 
 
 @migrations()
 def m014_steps(db: Database) -> None:
     """When each kernel of one traced step ran, GPU time and occupancy; the first is known of older runs, too."""
-    for statement in step_statements():
+    for statement in STEPS:
         db.execute(statement)
 
 

@@ -72,6 +72,34 @@ def test_every_older_version_opens(database_path: Path, name: str) -> None:
         assert store.library.find(RunQuery(text="layout=nch completed")) == [1]
 
 
+FORMER_SEARCH = """
+CREATE TABLE run_words (run INTEGER PRIMARY KEY REFERENCES runs (run) ON DELETE CASCADE, words TEXT) STRICT;
+CREATE VIEW run_words_now AS SELECT run, workload || note || coalesce(
+    (SELECT reason FROM evidence WHERE evidence.run = runs.run AND match = 0), '') AS words FROM runs;
+CREATE TRIGGER runs_added AFTER INSERT ON runs BEGIN
+    INSERT INTO run_words (run, words) SELECT run, words FROM run_words_now WHERE run = NEW.run; END;
+CREATE TRIGGER tags_added AFTER INSERT ON tags BEGIN
+    UPDATE run_words SET words = (SELECT words FROM run_words_now WHERE run = NEW.run); END;
+"""
+"""What versions between `m007_library` and `m015_search_fields` searched, in short."""
+
+
+@pytest.mark.parametrize("name", ["m008_warmup", "m012_implausible", "m014_steps", "m015_search_fields"])
+def test_the_search_of_an_older_version_is_made_anew(database_path: Path, name: str) -> None:
+    with Database(database_path) as db:
+        migrations.apply(db, stop_before=name)
+        db.conn.executescript(FORMER_SEARCH)
+        db.execute(
+            "INSERT INTO runs (uid, workload, variant, started_utc_ns, started_t_ns, owner_pid, owner_started_s,"
+            " owner_boot_id) VALUES ('uid-1', 'cnn10', '{\"layout\": \"NCHW\"}', ?, 1, 1, 1, 'x')",
+            (UTC_NS,),
+        )
+        db.conn.commit()
+    with Store.open(database_path) as store:
+        store.library.add_tag([1], "again")
+        assert store.library.find(RunQuery(text="tag:again layout=nch")) == [1]
+
+
 def test_times_of_older_traces_have_no_causes_of_idle_time(database_path: Path) -> None:
     with Database(database_path) as db:
         migrations.apply(db, stop_before="m017_idle_causes")
