@@ -182,15 +182,8 @@ class WriteFile(msgspec.Struct, frozen=True, kw_only=True, tag="write_file", tag
     data: bytes
 
 
-class ListFiles(msgspec.Struct, frozen=True, kw_only=True, tag="list_files", tag_field=TAG):
-    """Ask for a `FilesListed`: a file alone, or every file below a folder, such as a model that was exported."""
-
-    number: Number
-    name: str
-
-
 class RemoveFile(msgspec.Struct, frozen=True, kw_only=True, tag="remove_file", tag_field=TAG):
-    """Remove a file, or a folder with all in it, whether it is there or not; answered by `FilesListed` or `Refused`."""
+    """Remove a file, whether it is there or not; nothing is said unless it is `Refused`."""
 
     number: Number
     name: str
@@ -214,7 +207,6 @@ Order = (
     | KeepStandby
     | ReadFile
     | WriteFile
-    | ListFiles
     | RemoveFile
 )
 
@@ -227,7 +219,6 @@ class AgentHello(msgspec.Struct, frozen=True, kw_only=True, tag="agent_hello", t
         pid: Its process id.
         t_ns: Now on the host's monotonic clock.
         utc_ns: The same moment on its wall clock.
-        hostname: The host's own name.
         host_id: A hash of its machine id; the same for every name under which it is reached.
         boot_id: The boot that its monotonic clock counts from.
         python: Version of the agent's Python.
@@ -240,7 +231,6 @@ class AgentHello(msgspec.Struct, frozen=True, kw_only=True, tag="agent_hello", t
     pid: Count
     t_ns: Nanoseconds
     utc_ns: Nanoseconds
-    hostname: Text
     host_id: Text
     boot_id: Text
     python: Name
@@ -349,13 +339,6 @@ class FilePart(msgspec.Struct, frozen=True, kw_only=True, tag="file_part", tag_f
     size: Bytes
 
 
-class FilesListed(msgspec.Struct, frozen=True, kw_only=True, tag="files_listed", tag_field=TAG):
-    """The sizes in bytes of files by name."""
-
-    number: Number
-    sizes: dict[str, Bytes]
-
-
 Report = (
     AgentHello
     | Pong
@@ -369,7 +352,6 @@ Report = (
     | HostInspected
     | EnvironmentsManaged
     | FilePart
-    | FilesListed
 )
 
 

@@ -20,7 +20,6 @@ from app.agent_protocol import (
     ChangeRate,
     DescribeHost,
     EnvironmentsManaged,
-    FilesListed,
     HostDescribed,
     HostInspected,
     InspectedFramework,
@@ -28,7 +27,6 @@ from app.agent_protocol import (
     JobDone,
     KeepStandby,
     Leased,
-    ListFiles,
     ManageEnvironments,
     Order,
     Ping,
@@ -135,7 +133,7 @@ class Agent:
             case InspectHost(number=number):
                 inspect = partial(self._answer, number, lambda: _inspect(order))
                 threading.Thread(target=inspect, name="inspect", daemon=True).start()
-            case ReadFile() | WriteFile() | ListFiles() | RemoveFile():
+            case ReadFile() | WriteFile() | RemoveFile():
                 self._follow_file(order)
 
     def close(self) -> None:
@@ -201,24 +199,22 @@ class Agent:
         answer = manage_environments(order.action, order.request, report, uv)
         return EnvironmentsManaged(number=order.number, answer=answer)
 
-    def _follow_file(self, order: ReadFile | WriteFile | ListFiles | RemoveFile) -> None:
+    def _follow_file(self, order: ReadFile | WriteFile | RemoveFile) -> None:
         number = order.number
         match order:
             case ReadFile():
                 self._reads.submit(self._answer, number, lambda: self._scratch.read(order), say=self._outbox.say)
             case WriteFile():
                 self._answer(number, lambda: self._scratch.write(order))
-            case ListFiles(name=name):
-                self._answer(number, lambda: FilesListed(number=number, sizes=self._scratch.sizes(name)))
             case RemoveFile(name=name):
-                self._answer(number, lambda: FilesListed(number=number, sizes=self._scratch.remove(name)))
+                self._answer(number, lambda: self._scratch.remove(name))
 
     def _answer(
         self, number: int, work: Callable[[], Report | None], say: Callable[[Report], None] | None = None
     ) -> None:
         """Do what was ordered and say what it returns, or why it could not be done.
 
-        `work` returns None where it was said already; without `say` it is said at once.
+        `work` returns None where it was said already, or nothing is; without `say` it is said at once.
         """
         try:
             report = work()

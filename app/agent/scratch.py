@@ -2,14 +2,13 @@
 
 import contextlib
 import os
-import shutil
 from pathlib import Path
 
 import msgspec
 
 from app.agent_protocol import FILE_PIECE_BYTES, FilePart, ReadFile, WriteFile
 from app.errors import UserError
-from workloads.job_protocol import ComputeGradients, ExportModel, JobRequest, TryWeights
+from workloads.job_protocol import ComputeGradients, JobRequest, TryWeights
 
 
 class Scratch:
@@ -32,9 +31,6 @@ class Scratch:
         match request:
             case TryWeights(weights_path=name):
                 return msgspec.structs.replace(request, weights_path=self.path(name))
-            case ExportModel(weights_path=name, model_paths=names):
-                paths = tuple(self.path(name) for name in names)
-                return msgspec.structs.replace(request, weights_path=self.path(name), model_paths=paths)
             case ComputeGradients(path=name, start_path=start):
                 start_path = None if start is None else self.path(start)
                 return msgspec.structs.replace(request, path=self.path(name), start_path=start_path)
@@ -63,26 +59,12 @@ class Scratch:
         except OSError as error:
             raise _file_error(order.name, error) from error
 
-    def sizes(self, name: str) -> dict[str, int]:
-        """Return the size of a file, or of all files in a folder; raises `UserError`."""
-        path = self._find(name)
-        files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there; raises `UserError`."""
         try:
-            return {file.relative_to(self._folder).as_posix(): file.stat().st_size for file in files}
+            self._find(name).unlink(missing_ok=True)
         except OSError as error:
             raise _file_error(name, error) from error
-
-    def remove(self, name: str) -> dict[str, int]:
-        """Remove a file or a folder, and return the sizes of none; raises `UserError`."""
-        path = self._find(name)
-        try:
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
-        except OSError as error:
-            raise _file_error(name, error) from error
-        return {}
 
     def _find(self, name: str) -> Path:
         try:

@@ -70,7 +70,6 @@ def _hello(scratch: Path) -> AgentHello:
         pid=os.getpid(),
         t_ns=time.monotonic_ns(),
         utc_ns=time.time_ns(),
-        hostname=platform.node(),
         host_id=host_id(),
         boot_id=boot_id(),
         python=platform.python_version(),

@@ -9,7 +9,6 @@ from app.agent_protocol import (
     AgentHello,
     EnvironmentsManaged,
     FilePart,
-    FilesListed,
     HostDescribed,
     HostInspected,
     JobDone,
@@ -50,7 +49,7 @@ class LinkSilent:
 
 TelemetryReport = SamplerMessage | TelemetryEnded | LinkLost
 RunReport = RunSaid | Progressed | Refused | LinkSilent | LinkLost
-Numbered = Refused | Leased | JobDone | HostDescribed | HostInspected | EnvironmentsManaged | FilePart | FilesListed
+Numbered = Refused | Leased | JobDone | HostDescribed | HostInspected | EnvironmentsManaged | FilePart
 """Reports that answer an order, by its number."""
 TakeTelemetry = Callable[[TelemetryReport], None]
 TakeRun = Callable[[RunReport], None]

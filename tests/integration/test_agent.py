@@ -29,11 +29,9 @@ from app.agent_protocol import (
     ChangeRate,
     DescribeHost,
     FilePart,
-    FilesListed,
     HostDescribed,
     KeepStandby,
     Leased,
-    ListFiles,
     Order,
     Ping,
     Pong,
@@ -258,8 +256,7 @@ def test_files_come_and_go_in_pieces(agent: AgentProcess) -> None:
     half = len(content) // 2
     agent.send(WriteFile(number=1, name="model/weights.npz", offset=0, data=content[:half]))
     agent.send(WriteFile(number=2, name="model/weights.npz", offset=half, data=content[half:]))
-    agent.send(ListFiles(number=3, name="model"))
-    assert agent.wait(FilesListed).sizes == {"model/weights.npz": len(content)}
+    assert [agent.wait(FilePart).size for _ in range(2)] == [half, len(content)]
     got = b""
     while len(got) < len(content):
         agent.send(ReadFile(number=4, name="model/weights.npz", offset=len(got)))
@@ -267,12 +264,11 @@ def test_files_come_and_go_in_pieces(agent: AgentProcess) -> None:
         assert (part.size, part.data == b"") == (len(content), False)
         got += part.data
     assert got == content
-    agent.send(RemoveFile(number=5, name="model"), ListFiles(number=6, name="model"))
-    assert agent.wait(FilesListed).sizes == {}
+    agent.send(RemoveFile(number=5, name="model/weights.npz"), ReadFile(number=6, name="model/weights.npz", offset=0))
     assert agent.wait(Refused) == Refused(
         number=6,
         kind="user error",
-        reason="model in the agent's folder cannot be used on the host (No such file or directory).",
+        reason="model/weights.npz in the agent's folder cannot be used on the host (No such file or directory).",
     )
 
 
@@ -289,12 +285,11 @@ def test_a_name_that_leaves_the_folder_is_refused(agent: AgentProcess, name: str
         ReadFile(number=1, name=name, offset=0),
         WriteFile(number=2, name=name, offset=0, data=b"x"),
         RemoveFile(number=3, name=name),
-        ListFiles(number=4, name=name),
-        StartJob(number=5, request=job),
-        start_run(6, weights=name),
+        StartJob(number=4, request=job),
+        start_run(5, weights=name),
     )
-    refused = {agent.wait(Refused).number: "user error" for _ in range(6)}
-    assert refused == dict.fromkeys(range(1, 7), "user error")
+    refused = {agent.wait(Refused).number: "user error" for _ in range(5)}
+    assert refused == dict.fromkeys(range(1, 6), "user error")
 
 
 def test_a_job_says_why_it_fails_and_can_be_cancelled(agent: AgentProcess) -> None:
@@ -466,7 +461,6 @@ STRANGE: st.SearchStrategy[Order] = st.one_of(
     st.builds(ChangeRate, st.floats(0.1, 50.0)),
     st.builds(ReadFile, number=NUMBERS, name=NAMES, offset=NUMBERS),
     st.builds(WriteFile, number=NUMBERS, name=NAMES, offset=NUMBERS, data=st.binary(max_size=50)),
-    st.builds(ListFiles, number=NUMBERS, name=NAMES),
     st.builds(RemoveFile, number=NUMBERS, name=NAMES),
 )
 
@@ -476,5 +470,5 @@ STRANGE: st.SearchStrategy[Order] = st.one_of(
 def test_after_any_orders_a_ping_is_answered(fresh_agent: AgentProcess, orders: list[Order]) -> None:
     fresh_agent.send(*orders, Ping(1234))
     while not isinstance(said := fresh_agent.said.get(timeout=LIMIT_S), Pong):
-        assert isinstance(said, Leased | FilePart | FilesListed | Refused), said
+        assert isinstance(said, Leased | FilePart | Refused), said
         assert not isinstance(said, Refused) or said.kind == "user error", said

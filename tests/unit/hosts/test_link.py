@@ -70,7 +70,6 @@ HELLO = AgentHello(
     pid=7,
     t_ns=1,
     utc_ns=1,
-    hostname="gpu1",
     host_id="h",
     boot_id="b",
     python="3.12",
