@@ -84,13 +84,7 @@ def schema_version(connection: sqlite3.Connection, source_file: SourceFile) -> t
 
 @contextlib.contextmanager
 def open_staging(path: Path, version: Sequence[str], max_bytes: int) -> Iterator[Database]:
-    """Create an empty private database.
-
-    Args:
-        path: Its path.
-        version: Names of the migrations it gets.
-        max_bytes: Size limit that it never exceeds.
-    """
+    """Create an empty private database with these migrations, which never exceeds a size limit."""
     migration_names = known_migrations()
     connection = sqlite3.connect(path)
     db = Database(connection, execute_plugins=False)
@@ -106,129 +100,75 @@ def open_staging(path: Path, version: Sequence[str], max_bytes: int) -> Iterator
         db.close()
 
 
-def staged_tables(staged: sqlite3.Connection) -> tuple[Table, ...]:
-    """Return the transferred tables that this version has."""
-    return tuple(table for table in TRANSFERRED if columns(staged, table.name))
-
-
-def check_schema(source: sqlite3.Connection, staged: sqlite3.Connection, source_file: SourceFile) -> None:
-    """Check that the file's tables have word for word the schema of our migrations.
-
-    Args:
-        source: Connection to the file.
-        staged: Connection to the private database of the same version.
-        source_file: The file.
-
-    Raises:
-        DatabaseError: A table differs.
-    """
-    expected, actual = _schema_statements(staged), _schema_statements(source)
-    for table in staged_tables(staged):
-        if actual.get(table.name) != expected[table.name]:
-            raise DatabaseError(
-                f"{source_file.path} is not as VariantScope makes it: its table {table.name} is"
-                f" {'another' if table.name in actual else 'not there'}; nothing was imported."
-            )
-
-
-def _schema_statements(connection: sqlite3.Connection) -> Mapping[str, list[str]]:
-    cursor = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type IN ('table', 'view') AND sql NOT NULL")
-    return {name: sql.split() for name, sql in cursor}
-
-
-def list_runs(source: sqlite3.Connection, staged: sqlite3.Connection, source_file: SourceFile) -> list[SourceRun]:
-    """Return the runs of the file in the order of their numbers.
-
-    Args:
-        source: Connection to the file.
-        staged: Connection to the private database of the same version.
-        source_file: The file.
-
-    Raises:
-        DatabaseError: It has too many runs.
-    """
-    (count,) = source.execute("SELECT count(*) FROM runs NOT INDEXED").fetchone()
-    if count > MAX_RUNS:
-        raise DatabaseError(
-            f"{source_file.path} holds {count:,} runs; at most {MAX_RUNS:,} can be imported from one file."
-        )
-    deleted_column = "deleted_utc_ns IS NOT NULL" if _has_annotations(staged) else "0"
-    # A longer uid is refused later; here it only must not fill the memory.
-    cursor = source.execute(
-        f"SELECT run, substr(uid, 1, 100), outcome IS NOT NULL, {deleted_column} FROM runs NOT INDEXED ORDER BY run"
-    )
-    return [SourceRun(run, uid, bool(ended), bool(deleted)) for run, uid, ended, deleted in cursor]
-
-
-def list_entries(
-    source: sqlite3.Connection, staged: sqlite3.Connection, present_uids: Collection[str], source_file: SourceFile
-) -> dict[int, int | None]:
-    """Return the entries of the file's queue in order, with the number of each one's experiment.
-
-    Args:
-        source: Connection to the file.
-        staged: Connection to the private database of the same version.
-        present_uids: Uids of entries to leave out.
-        source_file: The file.
-
-    Raises:
-        DatabaseError: It has too many entries.
-    """
-    if not columns(staged, QUEUE.name):
-        return {}
-    rows = source.execute(
-        "SELECT entry, substr(uid, 1, 100), experiment FROM queue NOT INDEXED ORDER BY place, entry LIMIT ?",
-        (MAX_ENTRIES + 1,),
-    ).fetchall()
-    if len(rows) > MAX_ENTRIES:
-        raise DatabaseError(f"{source_file.path} has more than {MAX_ENTRIES:,} experiments in its queue.")
-    return {entry: experiment for entry, uid, experiment in rows if uid not in present_uids}
-
-
-def load_annotations(source: sqlite3.Connection, staged: sqlite3.Connection, run: int) -> tuple[str, tuple[str, ...]]:
-    """Return the note and the tags of a run of the file.
-
-    Args:
-        source: Connection to the file.
-        staged: Connection to the private database of the same version.
-        run: Number of the run in the file.
-    """
-    if not _has_annotations(staged):
-        return "", ()
-    (note,) = source.execute("SELECT note FROM runs NOT INDEXED WHERE run = ?", (run,)).fetchone()
-    tags = source.execute("SELECT tag FROM tags NOT INDEXED WHERE run = ? ORDER BY tag LIMIT 1000", (run,))
-    return note, tuple(tag for (tag,) in tags)
-
-
-def _has_annotations(staged: sqlite3.Connection) -> bool:
-    """Return whether this version has notes, tags and a trash."""
-    return bool(columns(staged, "tags"))
-
-
 class Stager:
-    """Reads runs row by row from a source file into the private database, where they keep their numbers.
+    """Reads runs row by row from a source file into the private database of its version, where they keep their numbers.
 
-    `entries` of its queue are read too, with their experiments.
+    Methods raise `DatabaseError` for a file that is not as this program makes it.
     """
 
-    def __init__(
-        self, source: sqlite3.Connection, staged: sqlite3.Connection, entries: Mapping[int, int | None]
-    ) -> None:
+    def __init__(self, source: sqlite3.Connection, staged: sqlite3.Connection, path: Path) -> None:
         self._source = source
         self._staged = staged
-        self._entries = entries
-        self._tables = staged_tables(staged)
+        self._path = path
+        self.tables = tuple(table for table in TRANSFERRED if columns(staged, table.name))
+        """The transferred tables that this version has."""
+        self._has_annotations = bool(columns(staged, "tags"))  # notes, tags and a trash
+
+    def check_schema(self) -> None:
+        """Check that the file's tables have word for word the schema of our migrations."""
+        expected, actual = _schema_statements(self._staged), _schema_statements(self._source)
+        for table in self.tables:
+            if actual.get(table.name) != expected[table.name]:
+                raise DatabaseError(
+                    f"{self._path} is not as VariantScope makes it: its table {table.name} is"
+                    f" {'another' if table.name in actual else 'not there'}; nothing was imported."
+                )
+
+    def list_runs(self) -> list[SourceRun]:
+        """Return the runs of the file in the order of their numbers."""
+        (count,) = self._source.execute("SELECT count(*) FROM runs NOT INDEXED").fetchone()
+        if count > MAX_RUNS:
+            raise DatabaseError(
+                f"{self._path} holds {count:,} runs; at most {MAX_RUNS:,} can be imported from one file."
+            )
+        deleted_column = "deleted_utc_ns IS NOT NULL" if self._has_annotations else "0"
+        # A longer uid is refused later; here it only must not fill the memory.
+        cursor = self._source.execute(
+            f"SELECT run, substr(uid, 1, 100), outcome IS NOT NULL, {deleted_column} FROM runs NOT INDEXED ORDER BY run"
+        )
+        return [SourceRun(run, uid, bool(ended), bool(deleted)) for run, uid, ended, deleted in cursor]
+
+    def list_entries(self, present_uids: Collection[str]) -> dict[int, int | None]:
+        """Return the number of the experiment of each entry of the file's queue, without those of these uids."""
+        if QUEUE not in self.tables:
+            return {}
+        rows = self._source.execute(
+            "SELECT entry, substr(uid, 1, 100), experiment FROM queue NOT INDEXED ORDER BY place, entry LIMIT ?",
+            (MAX_ENTRIES + 1,),
+        ).fetchall()
+        if len(rows) > MAX_ENTRIES:
+            raise DatabaseError(f"{self._path} has more than {MAX_ENTRIES:,} experiments in its queue.")
+        return {entry: experiment for entry, uid, experiment in rows if uid not in present_uids}
+
+    def load_annotations(self, run: int) -> tuple[str, tuple[str, ...]]:
+        """Return the note and the tags of a run of the file."""
+        if not self._has_annotations:
+            return "", ()
+        (note,) = self._source.execute("SELECT note FROM runs NOT INDEXED WHERE run = ?", (run,)).fetchone()
+        tags = self._source.execute("SELECT tag FROM tags NOT INDEXED WHERE run = ? ORDER BY tag LIMIT 1000", (run,))
+        return note, tuple(tag for (tag,) in tags)
 
     def count(self, runs: Collection[int]) -> int:
         """Count the rows to read."""
-        return count_rows(self._source, runs, (table.name for table in self._tables))
+        return count_rows(self._source, runs, (table.name for table in self.tables))
 
-    def stage(self, runs: Collection[int], counter: RowCounter) -> None:
-        """Read the runs with all that belongs to them, in one transaction."""
+    def stage(self, runs: Collection[int], entries: Mapping[int, int | None], counter: RowCounter) -> None:
+        """Read the runs with all that belongs to them, and entries of the queue, in one transaction."""
         with self._staged:
-            for table in self._tables:
+            for table in self.tables:
                 counter.update()
-                self._stage(table, self._keys(table, runs), runs, counter)
+                keys = entries.keys() if table == QUEUE else self._keys(table, runs, entries)
+                self._stage(table, keys, runs, counter)
 
     def _stage(self, table: Table, keys: Collection[int], runs: Collection[int], counter: RowCounter) -> None:
         names = stored_columns(self._staged, table.name)
@@ -243,15 +183,18 @@ class Stager:
                 self._staged.executemany(insert, rows)
                 counter.add(len(batch))
 
-    def _keys(self, table: Table, runs: Collection[int]) -> Collection[int]:
+    def _keys(self, table: Table, runs: Collection[int], entries: Mapping[int, int | None]) -> Collection[int]:
         if table.key == "run":
             return runs
-        if table == QUEUE:
-            return self._entries.keys()
         link_table = EXPERIMENT_RUNS.name if table.key == "experiment" else "devices"
         cursor = self._source.execute(f"SELECT {table.key}, run FROM {link_table} NOT INDEXED ORDER BY {table.key}")
-        entry_keys = self._entries.values() if table.key == "experiment" else ()
+        entry_keys = entries.values() if table.key == "experiment" else ()
         return dict.fromkeys([*(key for key, run in cursor if run in runs), *filter(None, entry_keys)])
+
+
+def _schema_statements(connection: sqlite3.Connection) -> Mapping[str, list[str]]:
+    cursor = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type IN ('table', 'view') AND sql NOT NULL")
+    return {name: sql.split() for name, sql in cursor}
 
 
 _SPACE_FACTOR = 3
@@ -324,12 +267,7 @@ class _LocalRun:
 
 
 def import_runs(database: Path, file: Path, progress: TransferProgress = NO_PROGRESS) -> Imported:
-    """Import the runs of another database that are not here yet, in one transaction, under new numbers.
-
-    Args:
-        database: Path of the database that gets them.
-        file: The other database.
-        progress: Hears the share that is done, and may stop it.
+    """Import the runs of the database in a file that are not here yet, in one transaction, under new numbers.
 
     Raises:
         DatabaseError: The file or the database cannot be used, or a run is in progress.
@@ -358,12 +296,7 @@ def import_played(
 ) -> Imported:
     """Import a run as `import_runs` does, which is played into a private database first.
 
-    Args:
-        database: Path of the database that gets it.
-        file: Where it comes from.
-        uid: Its id.
-        play: Stores the run in a new database at a path.
-        progress: Hears the share that is done, and may stop it.
+    `play` stores the run of this uid, which comes from the file, in a new database at a path.
 
     Raises:
         DatabaseError: The database cannot be used, the run has values that this program does not write, or a run is in
@@ -406,12 +339,7 @@ def export_database(
 ) -> Exported:
     """Write runs into a new database, which appears at `target` when it is complete.
 
-    Args:
-        database: Path of the database that has them.
-        runs: Numbers of the runs.
-        target: Path of the new database.
-        progress: Hears the share that is done, and may stop it.
-        entries: Entries of the queue to export too; each continues there with its exported runs.
+    Entries of the queue go with them; each continues there with its exported runs.
 
     Raises:
         UserError: A run cannot be exported, or `target` exists or cannot be written.
@@ -496,21 +424,21 @@ def _stage(
         with open_source(source_file, path.parent, progress) as source:
             version = schema_version(source, source_file)
             staged = private.enter_context(open_staging(path, version, 2 * source_file.bytes + MIN_FREE_BYTES))
-            check_schema(source, staged.conn, source_file)
-            source_runs = list_runs(source, staged.conn, source_file)
+            stager = Stager(source, staged.conn, source_file.path)
+            stager.check_schema()
+            source_runs = stager.list_runs()
             already = tuple(
-                _existing_run(local_runs[run.uid], *load_annotations(source, staged.conn, run.run))
+                _existing_run(local_runs[run.uid], *stager.load_annotations(run.run))
                 for run in source_runs
                 if run.uid in local_runs
             )
             new = tuple(run for run in source_runs if run.uid not in local_runs)
             importable = dict.fromkeys(run.run for run in new if run.ended and not run.deleted)
-            entries = list_entries(source, staged.conn, queued, source_file)
+            entries = stager.list_entries(queued)
             if importable or entries:
-                check_damage(source, source_file, (table.name for table in staged_tables(staged.conn)), progress)
-            stager = Stager(source, staged.conn, entries)
+                check_damage(source, source_file, (table.name for table in stager.tables), progress)
             counter = RowCounter(progress, 2 * stager.count(importable.keys()))
-            stager.stage(importable.keys(), counter)
+            stager.stage(importable.keys(), entries, counter)
         with translate_file_errors(source_file.path), interruptible(staged.conn, progress):
             migrations.apply(staged)
             check_values(staged.conn, source_file.path)
