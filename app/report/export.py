@@ -68,19 +68,32 @@ def csv_file(path: Path, columns: Sequence[FlatColumn], *, raw_text: bool = Fals
 @contextlib.contextmanager
 def json_file(path: Path, columns: Sequence[FlatColumn]) -> Iterator[WriteRows]:
     """Open a JSON file: an object with `columns`, their names, and `data`, a list of rows (pandas: orient="split")."""
-    converters, encode = _converters(columns, {}), msgspec.json.Encoder().encode
-    separator = b"\n"
-
-    with path.open("wb") as file:
+    converters, names = _converters(columns, {}), msgspec.json.encode([column.name for column in columns])
+    with json_array(path, b'{"columns": ' + names + b', "data": ') as add:
 
         def write(rows: Sequence[Row]) -> None:
-            nonlocal separator
             for row in rows:
-                file.write(separator + encode(_formatted_row(row, converters)))
-                separator = b",\n"
+                add(_formatted_row(row, converters))
 
-        file.write(b'{"columns": ' + encode([column.name for column in columns]) + b', "data": [')
         yield write
+
+
+@contextlib.contextmanager
+def json_array(path: Path, beginning: bytes) -> Iterator[Callable[[object], None]]:
+    """Open a file for a JSON object that ends with an array, and give what adds an item to it, one a line.
+
+    `beginning` is the object up to the array.
+    """
+    encode, separator = msgspec.json.Encoder().encode, b"\n"
+    with path.open("wb") as file:
+
+        def add(item: object) -> None:
+            nonlocal separator
+            file.write(separator + encode(item))
+            separator = b",\n"
+
+        file.write(beginning + b"[")
+        yield add
         file.write(b"\n]}\n")
 
 
@@ -186,13 +199,10 @@ def export_files(
 
 def _write_documents(database: Path, runs: Sequence[int], path: Path, watch: TransferProgress) -> None:
     """Write the documents of the runs, with one run at a time in memory."""
-    with Store.open(database) as store, path.open("wb") as file:
-        file.write(b'{"runs": [')
-        for index, run in enumerate(runs):
+    with Store.open(database) as store, json_array(path, b'{"runs": ') as add:
+        for run in runs:
             watch.check()
-            document = run_document(store.load(run), pruned_utc_ns=retention.pruned_utc_ns(database, run))
-            file.write((b",\n" if index else b"\n") + msgspec.json.encode(document))
-        file.write(b"\n]}\n")
+            add(run_document(store.load(run), pruned_utc_ns=retention.pruned_utc_ns(database, run)))
 
 
 _SOURCES = ", and the whole text of your own workloads' files"

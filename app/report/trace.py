@@ -20,6 +20,7 @@ from app.environment_keys import CUSTOM_SOURCE_KEY
 from app.fields import FIELDS, Sample
 from app.records import Floats, Ints, SampleColumns, StoredRun
 from app.report.documents import list_document
+from app.report.export import json_array
 from app.storage.files import atomic_output
 from app.storage.store import Store
 from app.storage.transfer.import_export import Exported, check_exportable
@@ -91,18 +92,12 @@ class Track:
         )
 
     def instant(self, name: str, category: str, t_ns: int, *, process_wide: bool = False) -> TraceEvent:
-        """Return an instant, shown across its process if it is `process_wide`.
-
-        `process_wide` is whether it is drawn over all lines of its process.
-        """
+        """Return an instant, drawn over all lines of its process if it is `process_wide`."""
         reach: Literal["t", "p"] = "p" if process_wide else "t"
         return TraceEvent(name=name, ph="i", pid=self.pid, tid=self.tid, ts=self.to_us(t_ns), cat=category, s=reach)
 
     def counter(self, name: str, unit: str, t_us: int, value: float) -> TraceEvent:
-        """Return the value of a counter of the process from a time in microseconds on.
-
-        It has the value from `t_us` on, in microseconds since the start of the run.
-        """
+        """Return the value of a counter of the process from `t_us` on, in microseconds since the start of the run."""
         return TraceEvent(name=name, ph="C", pid=self.pid, tid=self.tid, ts=t_us, args={unit: value})
 
     def to_us(self, t_ns: int) -> int:
@@ -263,15 +258,15 @@ def _traced_step(
         track = Track(pid=processes[stream.device], tid=next(threads), zero_ns=run.anchor_t_ns)
         yield track.name_event(f"{stream.name}, begun early" if lane else stream.name)
         tracks[number, lane] = track
-    for one, row in zip(step.kernels, lanes, strict=True):
-        track, kernel = tracks[row], evidence.kernels[one.rank]
+    for launch, lane_key in zip(step.kernels, lanes, strict=True):
+        track, kernel = tracks[lane_key], evidence.kernels[launch.rank]
         yield TraceEvent(
-            name=names[one.rank],
+            name=names[launch.rank],
             ph="X",
             pid=track.pid,
             tid=track.tid,
-            ts=(step.start_ns + one.start_ns - track.zero_ns) / 1000,
-            dur=one.duration_ns / 1000,
+            ts=(step.start_ns + launch.start_ns - track.zero_ns) / 1000,
+            dur=launch.duration_ns / 1000,
             cat=kernel.kind,
             args=_without_absent({"occupancy_pct": kernel.occupancy_pct}),
         )
@@ -284,11 +279,11 @@ def _lanes(kernels: Sequence[StepKernel]) -> list[tuple[int, int]]:
     may not overlap.
     """
     lanes, ends = list[tuple[int, int]](), dict[int, list[int]]()
-    for one in kernels:
-        of_stream = ends.setdefault(one.stream, [])
-        lane = next((lane for lane, end_ns in enumerate(of_stream) if end_ns <= one.start_ns), len(of_stream))
-        of_stream[lane : lane + 1] = [one.start_ns + one.duration_ns]
-        lanes.append((one.stream, lane))
+    for kernel in kernels:
+        of_stream = ends.setdefault(kernel.stream, [])
+        lane = next((lane for lane, end_ns in enumerate(of_stream) if end_ns <= kernel.start_ns), len(of_stream))
+        of_stream[lane : lane + 1] = [kernel.start_ns + kernel.duration_ns]
+        lanes.append((kernel.stream, lane))
     return lanes
 
 
@@ -313,16 +308,11 @@ def export_trace(database: Path, runs: Sequence[int], target: Path, watch: Trans
 
 def _write(database: Path, runs: Sequence[int], path: Path, watch: TransferProgress) -> None:
     """Write the events, with one run at a time in memory."""
-    encode = msgspec.json.Encoder().encode
     # Viewers know threads by their number alone: none may be that of another thread or of a process.
     threads = itertools.count(max(runs) + 1)
-    separator = b"\n"
-    with Store.open(database) as store, path.open("wb") as file:
-        file.write(b'{"displayTimeUnit": "ms", "traceEvents": [')
+    with Store.open(database) as store, json_array(path, b'{"displayTimeUnit": "ms", "traceEvents": ') as add:
         for index, number in enumerate(runs):
             run = store.load(number)
             counter = RowCounter(watch.part(index, len(runs)), event_count(run))
             for event in counter.rows(trace_events(run, index, threads)):
-                file.write(separator + encode(event))
-                separator = b",\n"
-        file.write(b"\n]}\n")
+                add(event)
