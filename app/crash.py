@@ -67,9 +67,7 @@ def watch_faults() -> None:
 def write_report(title: str, details: str) -> Path | None:
     """Write a report and return its path; None where the folder cannot be written.
 
-    Args:
-        title: What happened, in a line.
-        details: A traceback, or the end of a run's log.
+    The details are a traceback, or the end of a run's log.
     """
     _log.error("%s", title)
     sections = (title, _describe_versions(), details.rstrip(), f"End of the program's log:\n{log_tail(_TAIL_LINES)}")

@@ -35,10 +35,8 @@ run_number: ContextVar[int | None] = ContextVar("run_number", default=None)
 def configure(level: str | None = None) -> None:
     """Start the log of this process; later calls only change its level.
 
-    The file is made with the first line. Older files are removed, but for the newest.
-
-    Args:
-        level: One of `LEVELS`; None for that of the environment variable, or info.
+    The file is made with the first line. Older files are removed, but for the newest. The level is one of `LEVELS`;
+    None is that of the environment variable, or info.
     """
     logger = logging.getLogger(_PROGRAM)
     chosen = level or os.environ.get(LEVEL_VARIABLE, "").lower()

@@ -27,11 +27,6 @@ _PLAYED_SHARE = 0.7
 def import_recording(database: Path, file: Path, progress: TransferProgress) -> Imported:
     """Import the run of a recording; one that is here already stays as it is.
 
-    Args:
-        database: The database to import into.
-        file: The recording.
-        progress: Hears the share that is done, and may stop it.
-
     Raises:
         DatabaseError: The file is no recording of one whole run, or the database cannot be used.
         UserError: The file cannot be read.

@@ -53,11 +53,7 @@ class RunServices:
     def admit(self, specs: Iterable[RunSpec], consent: Consent | None = None) -> None:
         """Let variants pass the gate of `app.grants`, all by one question; every start passes it first.
 
-        What the host refuses is not asked for.
-
-        Args:
-            specs: The variants.
-            consent: In place of the services' own, where the user typed them.
+        What the host refuses is not asked for. `consent` is in place of the services' own, where the user typed them.
 
         Raises:
             UserError: One of them names a Python or a text that is not allowed.
@@ -181,13 +177,7 @@ def source_info(source: Source | None) -> dict[str, str]:
 
 
 def start_order(spec: RunSpec, source: Source | None, weights: Path) -> Start:
-    """Return a worker's order, but for its devices.
-
-    Args:
-        spec: What to run.
-        source: The file of a custom workload.
-        weights: Where its weights are saved, if they are to be.
-    """
+    """Return a worker's order, but for its devices; `weights` is where those are saved, if they are to be."""
     variant = spec.variant
     # A device is calibrated by the program's own libraries, and a processor with all its threads, or not at all.
     uses_defaults = not variant["cpu_threads"] and not variant.get("interpreter")

@@ -279,13 +279,7 @@ def get_setting(connection: sqlite3.Connection, definition: Setting[Value]) -> V
 
 
 def set_setting(connection: sqlite3.Connection, definition: Setting[Value], value: Value | None) -> None:
-    """Set a setting in the caller's transaction.
-
-    Args:
-        connection: To the database, in a transaction.
-        definition: The setting.
-        value: Its new value; None removes it, as if it had never been set.
-    """
+    """Set a setting in the caller's transaction; None removes it, as if it had never been set."""
     connection.execute("DELETE FROM settings WHERE name = ?", (definition.name,))
     if value is not None:
         connection.execute(
@@ -300,15 +294,6 @@ def load_setting(path: Path, definition: Setting[Value]) -> Value | None:
 
 
 def save_setting(path: Path, definition: Setting[Value], value: Value | None) -> None:
-    """Set a setting in the database at `path`.
-
-    Args:
-        path: The database, created where it is missing.
-        definition: The setting.
-        value: Its new value; None removes it, as if it had never been set.
-
-    Raises:
-        DatabaseError: The database cannot be opened or written.
-    """
+    """Set a setting in the database at `path`, as `set_setting` does. Raises `DatabaseError`."""
     with contextlib.closing(open_database(path)) as db, translate_sqlite_errors(path), db.conn:
         set_setting(db.conn, definition, value)

@@ -164,14 +164,9 @@ def read_experiment(
 ) -> ExperimentReading:
     """Return what is stored of an experiment, its own runs, wherever they were made, and others that count here.
 
-    Args:
-        store: The stored runs.
-        plan: The plan.
-        inventory: Its host; None where that is another one than this machine, and not asked.
-        entry: Its entry of the queue; None if it has none.
-        stored: All rows of the store, where they were read already.
-        environment: What its host says of itself.
-        throttle_filter: Decides which runs count, and keeps that in mind for those to come.
+    `inventory` is that of its host, None where that is another one than this machine, and not asked; `environment` what
+    the host says of itself. `stored` are all rows of the store, where they were read already. `throttle_filter` decides
+    which runs count, and keeps that in mind for those to come.
     """
     here = inventory if environment is not None or not plan.host else None
     fingerprint = current_fingerprint(here, environment) if here else named_fingerprint(plan.host)
@@ -228,11 +223,7 @@ def estimate_remaining(
 ) -> ExperimentProgress:
     """Return what is stored and left of a plan, with its unfinished entry of the queue if it has one.
 
-    Args:
-        store: The stored runs.
-        plan: The plan.
-        inventory: Its host.
-        stored: All rows of the store, where they were read already.
+    `stored` are all rows of the store, where they were read already.
     """
     return read_experiment(store, plan, inventory, unfinished_entry(store, plan), stored=stored).progress
 
@@ -265,13 +256,7 @@ def _describe_changed_source(entry: QueueEntry, plan: Plan, database: Path) -> s
 
 
 def import_with_queue(database: Path, file: Path, watch: TransferProgress = NO_PROGRESS) -> Imported:
-    """Import a database or a recording, then remove the entries whose runs are complete with those imported.
-
-    Args:
-        database: The database to import into.
-        file: The database to import from.
-        watch: Gets the progress.
-    """
+    """Import a file's runs, of a database or a recording, then remove the entries that are complete with them."""
     import_file = import_recording if is_recording(file) else import_runs
     imported = import_file(database, file, watch)
     with Store.open(database) as store:
