@@ -1,6 +1,5 @@
 """The canvas that charts are drawn on: hit areas, titles, and frames with axes."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from app.report.charts import svg
@@ -75,18 +74,16 @@ class Canvas:
         self.hit_areas.append(HitArea(left=left, top=top, width=width, height=height, item=item))
 
 
-def with_title(chart: Chart, palette: Palette, width: float, draw: Callable[[Canvas], None]) -> Drawing:
-    """Return a drawing with the chart's title and caption above what `draw` adds."""
-    canvas = Canvas(palette, width)
-    title = svg.elide(chart.title, width - 2 * _MARGIN, _TITLE_PX, bold=True)
-    canvas.parts.append(svg.text(_MARGIN, 18, title, palette.text, size=_TITLE_PX, bold=True))
-    lines = svg.wrap(chart.caption, width - 2 * _MARGIN)
+def draw_title(chart: Chart, canvas: Canvas) -> None:
+    """Draw the chart's title and caption at the top of an empty canvas."""
+    width = canvas.width - 2 * _MARGIN
+    title = svg.elide(chart.title, width, _TITLE_PX, bold=True)
+    canvas.parts.append(svg.text(_MARGIN, 18, title, canvas.palette.text, size=_TITLE_PX, bold=True))
+    lines = svg.wrap(chart.caption, width)
     canvas.parts.extend(
-        svg.text(_MARGIN, 38 + _LINE * number, line, palette.muted) for number, line in enumerate(lines)
+        svg.text(_MARGIN, 38 + _LINE * number, line, canvas.palette.muted) for number, line in enumerate(lines)
     )
     canvas.height = 38 + _LINE * len(lines)
-    draw(canvas)
-    return canvas.finish(chart.title)
 
 
 _TICK_LABEL_PX = 11.0

@@ -10,8 +10,8 @@ from app.report.charts.canvas import (
     Drawing,
     PlotFrame,
     draw_frame,
+    draw_title,
     tick_labels_width,
-    with_title,
 )
 from app.viewmodels.charts.model import (
     Bar,
@@ -393,22 +393,14 @@ WIDTH = 880.0
 MIN_WIDTH = 480.0
 
 
-def draw_chart(chart: Chart, palette: Palette, width: float = WIDTH, *, titled: bool = True) -> Drawing:
-    """Draw a chart, as high as it needs to be.
-
-    `width` is in pixels, `MIN_WIDTH` at least; `titled` is whether title and caption are above it.
-    """
-
-    def draw_content(canvas: Canvas) -> None:
-        if isinstance(chart, BarChart):
-            draw_bars(chart, canvas)
-        elif isinstance(chart, WaterfallChart):
-            draw_waterfall(chart, canvas)
-        else:
-            draw_plots(chart, canvas)
-
-    if titled:
-        return with_title(chart, palette, max(width, MIN_WIDTH), draw_content)
+def draw_chart(chart: Chart, palette: Palette, width: float = WIDTH) -> Drawing:
+    """Draw a chart below its title and caption, as high as it needs to be; the width is at least `MIN_WIDTH` pixels."""
     canvas = Canvas(palette, max(width, MIN_WIDTH))
-    draw_content(canvas)
+    draw_title(chart, canvas)
+    if isinstance(chart, BarChart):
+        draw_bars(chart, canvas)
+    elif isinstance(chart, WaterfallChart):
+        draw_waterfall(chart, canvas)
+    else:
+        draw_plots(chart, canvas)
     return canvas.finish(chart.title)
