@@ -211,6 +211,9 @@ Order = (
 )
 
 
+AnsweredOrder = TakeLease | StartJob | DescribeHost | InspectHost | ManageEnvironments | ReadFile | WriteFile
+
+
 class AgentHello(msgspec.Struct, frozen=True, kw_only=True, tag="agent_hello", tag_field=TAG):
     """The agent's first report.
 

@@ -83,8 +83,8 @@ def _environments_of(on: str) -> Iterator[Environments]:
         yield manage_environments
         return
     from app.hosts.connection import Connection  # here, for most commands use no host
-    from app.hosts.environments import RemoteEnvironments
     from app.hosts.open import open_host
+    from app.hosts.remote_jobs import RemoteEnvironments
 
     with contextlib.closing(open_host(on, consent=typed, notify=say)) as connection:
         if not isinstance(connection, Connection):

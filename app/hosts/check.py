@@ -123,8 +123,8 @@ def _look(entry: HostEntry, connection: Connection, end_s: float) -> HostCheck:
         all_listed.wait_for(lambda: gpus <= listed.keys(), min(_PROCESSES_S, max(0.0, end_s - time.monotonic())))
         processes = dict(listed)
     unsubscribe()
-    number = connection.link.number()
-    answer = connection.link.order(number, InspectHost(number=number)).result(end_s - time.monotonic())
+    order = InspectHost(number=connection.link.number())
+    answer = connection.link.order(order).result(end_s - time.monotonic())
     assert isinstance(answer, HostInspected), "nothing else answers that order"
     lacks_all = not any(framework.version for framework in answer.frameworks)
     offset_s, error_s = _wall_clock_offset_s(connection)

@@ -150,10 +150,9 @@ class RemoteLeases(DeviceLeases):
 
     def take(self, candidates: Sequence[str], count: int) -> Lease | None:
         """Ask the agent."""
-        number = self._link.number()
-        order = TakeLease(number=number, devices=tuple(candidates), count=count)
-        devices = self._link.ask(number, order, Leased).devices
-        return None if devices is None else Lease(devices, partial(self._link.send, ReleaseLease(number)))
+        order = TakeLease(number=self._link.number(), devices=tuple(candidates), count=count)
+        devices = self._link.ask(order, Leased).devices
+        return None if devices is None else Lease(devices, partial(self._link.send, ReleaseLease(order.number)))
 
 
 class RemoteRun:
@@ -465,8 +464,7 @@ def serve(
 
 def _environment(link: Link, hello: AgentHello, kind: str, inventory: Inventory) -> dict[str, str]:
     """Return what is known of a run's environment on a host; raises `UserError` where the link is lost."""
-    number = link.number()
-    described = link.ask(number, DescribeHost(number), HostDescribed).environment
+    described = link.ask(DescribeHost(link.number()), HostDescribed).environment
     offset = link.clock.offset()
     of_link = {
         HOST_KEY: link.name,

@@ -200,7 +200,7 @@ class Connections:
     def environments(self, name: str) -> "Environments":
         """Return what can be done with the environments of a host; raises `UserError` if it is not connected."""
         from app.hosts.connection import Connection
-        from app.hosts.environments import RemoteEnvironments
+        from app.hosts.remote_jobs import RemoteEnvironments
 
         with self._lock:
             slot = self._slots.get(name)

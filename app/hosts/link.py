@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,6 +20,8 @@ from app.agent_protocol import (
     HEARTBEAT_S,
     LOST_S,
     AgentHello,
+    AnsweredOrder,
+    CancelJob,
     Order,
     Ping,
     Pong,
@@ -111,6 +113,7 @@ _STOOD_STILL_S = 2.0
 _FIRST_PINGS = 4
 """Sent as soon as the agent says hello: one that still starts would answer late, and its clock be known badly."""
 _MAX_SHOWN_BYTES = 200
+_LOOK_S = 0.2
 _UNANSWERED = 4
 """So many times as long as a silence a ping may be under way: a slow link may have much to bring before."""
 
@@ -232,14 +235,18 @@ class Link:
         """Return a new number for an order."""
         return next(self._numbers)
 
-    def order(self, number: int, order: Order) -> "Future[Numbered]":
-        """Send an order with this number; its answer raises what `ask` raises."""
-        answer = self.routes.expect(number)
+    def order(self, order: AnsweredOrder) -> "Future[Numbered]":
+        """Send an order; its answer raises what `ask` raises."""
+        answer = self.routes.expect(order.number)
         self.send(order)
         return answer
 
-    def ask(self, number: int, order: Order, answer_type: type[Answer]) -> Answer:
-        """Send an order with this number and wait for its answer.
+    def ask(
+        self, order: AnsweredOrder, answer_type: type[Answer], is_overdue: Callable[[], bool] | None = None
+    ) -> Answer:
+        """Send an order and wait for its answer.
+
+        With `is_overdue`, which is called several times a second, it is a job, cancelled once that is true.
 
         Raises:
             LinkLostError: The link is lost before.
@@ -247,7 +254,12 @@ class Link:
             OSError: The host cannot do it; its text ends a sentence for the user.
             TimeoutError: It was cancelled.
         """
-        answer = self.order(number, order).result()
+        pending, is_cancelled = self.order(order), False
+        while is_overdue is not None and not wait([pending], _LOOK_S).done:
+            if not is_cancelled and is_overdue():
+                self.send(CancelJob(order.number))
+                is_cancelled = True
+        answer = pending.result()
         if not isinstance(answer, answer_type):
             raise LinkLostError(f"The agent on {self.name} answered something else; update both programs.")
         return answer

@@ -1,23 +1,34 @@
-"""Jobs on another host, and the files that go there and come back: weights, gradients, models."""
+"""Jobs on another host, work on its environments, and the files that go there and come back."""
 
 from collections.abc import Callable
-from concurrent.futures import Future, wait
 from pathlib import Path
 
 import msgspec
 
-from app.agent_protocol import FILE_PIECE_BYTES, CancelJob, FilePart, JobDone, ReadFile, RemoveFile, StartJob, WriteFile
+from app.agent_protocol import (
+    FILE_PIECE_BYTES,
+    EnvironmentsManaged,
+    FilePart,
+    JobDone,
+    ManageEnvironments,
+    Progressed,
+    ReadFile,
+    RemoveFile,
+    StartJob,
+    WriteFile,
+)
+from app.environments.known import find_uv, system_name
+from app.environments.records import Action, EnvironmentAnswer, EnvironmentRequest, Report
+from app.environments.steps import CancelledError
 from app.errors import UserError, read_error, write_error
 from app.hosts.link import Link
-from app.hosts.routes import Numbered
+from app.hosts.routes import LinkLostError, RunReport
 from app.paths import open_private
 from app.runs.host import calibrated_device
 from app.runs.jobs import JobCrashedError, JobError, Kind
 from app.runs.launcher import Said
 from workloads.job_protocol import ComputeGradients, ExportModel, JobFailed, JobRequest, TryWeights
 from workloads.protocol import Calibration
-
-_LOOK_S = 0.2
 
 
 class ScratchFiles:
@@ -72,9 +83,7 @@ class ScratchFiles:
         with path.open("rb") as file:
             while (data := file.read(FILE_PIECE_BYTES)) or not offset:
                 watch()
-                number = self._link.number()
-                order = WriteFile(number=number, name=name, offset=offset, data=data)
-                self._ask(number, order)
+                self._ask(WriteFile(number=self._link.number(), name=name, offset=offset, data=data))
                 offset += len(data)
                 if not data:
                     return
@@ -91,8 +100,7 @@ class ScratchFiles:
             with open(part, "wb", opener=open_private) as file:
                 size = 1
                 while file.tell() < size:
-                    number = self._link.number()
-                    piece = self._ask(number, ReadFile(number=number, name=name, offset=file.tell()))
+                    piece = self._ask(ReadFile(number=self._link.number(), name=name, offset=file.tell()))
                     if not piece.data and file.tell() < piece.size:
                         raise UserError(f"{self._link.name} sent {path.name} incompletely; try again.")
                     file.write(piece.data)
@@ -103,9 +111,9 @@ class ScratchFiles:
         finally:
             part.unlink(missing_ok=True)
 
-    def _ask(self, number: int, order: ReadFile | WriteFile) -> FilePart:
+    def _ask(self, order: ReadFile | WriteFile) -> FilePart:
         try:
-            return self._link.ask(number, order, FilePart)
+            return self._link.ask(order, FilePart)
         except OSError as error:
             raise UserError(f"{self._link.name}: {error}; free space there, or look at its permissions.") from error
 
@@ -140,10 +148,8 @@ class RemoteJobs:
             UserError: The link is lost, or a file cannot be copied.
         """
         there, written = self._with_files(request)
-        number = self._link.number()
-        answer = self._link.order(number, StartJob(number=number, request=there))
-        done = self._wait(number, answer, is_overdue)
-        result = with_host(done.result, self._link.name) if isinstance(done, JobDone) else None
+        job = StartJob(number=self._link.number(), request=there)
+        result = with_host(self._link.ask(job, JobDone, is_overdue).result, self._link.name)
         if isinstance(result, JobFailed):
             raise JobError(result.reason)
         if not isinstance(result, result_type):
@@ -152,14 +158,6 @@ class RemoteJobs:
             self._files.fetch(name, path)
             self._files.remember(path, name)  # the next job may begin with what this one has found
         return result
-
-    def _wait(self, number: int, answer: "Future[Numbered]", is_overdue: Callable[[], bool] | None) -> Numbered:
-        cancelled = False
-        while not wait([answer], _LOOK_S).done:
-            if is_overdue is not None and not cancelled and is_overdue():
-                self._link.send(CancelJob(number))
-                cancelled = True
-        return answer.result()
 
     def _with_files(self, request: JobRequest) -> tuple[JobRequest, list[tuple[str, Path]]]:
         """Return the job with names of files there, and the name there and the path here of each that it writes."""
@@ -173,3 +171,46 @@ class RemoteJobs:
                 raise UserError("Models are exported on this machine only; leave the host out.")
             case _:
                 return request, []
+
+
+class RemoteEnvironments:
+    """What `manage_environments` does, on the host of a link; errors begin with the host's name."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._files = ScratchFiles(link)
+
+    def __call__(self, action: Action, request: EnvironmentRequest, report: Report) -> EnvironmentAnswer:
+        """Do what `action` says; raises `UserError`."""
+        uv = self._send_uv(report) if action in ("offer", "add") else ""
+        try:
+            return self._follow(ManageEnvironments(self._link.number(), action, request, uv), report)
+        except LinkLostError:
+            raise
+        except (UserError, OSError) as error:
+            raise UserError(f"{self._link.name}: {error}") from error
+
+    def _send_uv(self, report: Report) -> str:
+        """Return the name of this program's uv there; "" where the host has one, or cannot run this one."""
+        order = ManageEnvironments(self._link.number(), "list", EnvironmentRequest())
+        if self._follow(order, report).lacks_uv != system_name():
+            return ""
+
+        def watch() -> None:
+            if not report(f"Sending uv to {self._link.name} …"):
+                raise CancelledError("Sending uv was stopped.")
+
+        return self._files.send(Path(find_uv()), watch)
+
+    def _follow(self, order: ManageEnvironments, report: Report) -> EnvironmentAnswer:
+        lines = [""]
+
+        def take(progress: RunReport) -> None:
+            if isinstance(progress, Progressed):
+                lines[0] = progress.text
+
+        self._link.routes.listen_run(order.number, take)
+        try:
+            return self._link.ask(order, EnvironmentsManaged, lambda: not report(lines[0])).answer
+        finally:
+            self._link.routes.forget_run(order.number)

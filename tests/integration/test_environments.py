@@ -7,10 +7,10 @@ import pytest
 
 from app.environments.records import EnvironmentRequest, make
 from app.errors import UserError
-from app.hosts import environments as host_environments
+from app.hosts import link, remote_jobs
 from app.hosts.address import parse_address
 from app.hosts.carriers import Carrier, shell_carrier
-from app.hosts.environments import RemoteEnvironments
+from app.hosts.remote_jobs import RemoteEnvironments
 from tests.fakes.environments import VirtualEnvironment
 from tests.fakes.hosts import NAME, connected, services_on
 from tests.fakes.sessions import dummy, run_through
@@ -29,7 +29,7 @@ def carrier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Carrier:
     host.see_ours()
     host.at_start("sys.modules['uv'] = None")
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.setattr(host_environments, "_LOOK_S", 0.001)  # no line of a short step is missed
+    monkeypatch.setattr(link, "_LOOK_S", 0.001)  # no line of a short step is missed
     return shell_carrier(parse_address(f"sh:?python={host.python}"))
 
 
@@ -66,7 +66,7 @@ def test_a_host_makes_lists_and_removes_environments_and_refuses_what_it_lacks(
 def test_a_host_that_cannot_run_the_programs_uv_is_told_how_to_get_one(
     tmp_path: Path, carrier: Carrier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_environments, "system_name", lambda: "another system")
+    monkeypatch.setattr(remote_jobs, "system_name", lambda: "another system")
     with connected(tmp_path, carrier=carrier) as connection, pytest.raises(UserError) as refused:
         make(RemoteEnvironments(connection.link), REQUEST, lambda _: True, Following().report)
     assert str(refused.value).startswith(f"{NAME}: uv, which makes environments, is not on ")
