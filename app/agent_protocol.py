@@ -42,6 +42,7 @@ MOST_EVENTS = 2_000
 """Events of one run that an agent sends before the program has taken them (`Took`)."""
 
 Line = Annotated[str, msgspec.Meta(max_length=MOST_TEXT_CHARS)]
+RefusedKind = Literal["user error", "os error", "job error", "job crashed", "cancelled", "bug"]
 Number = Annotated[int, msgspec.Meta(ge=0)]
 """Chosen by the program: it counts the orders that are answered, and the runs, leases and jobs that they make."""
 
@@ -254,7 +255,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused", tag_fiel
     """Why an order could not be followed, in one sentence for the user; `kind` says which error it was there."""
 
     number: Number
-    kind: Literal["user error", "os error", "job error", "job crashed", "cancelled", "bug"]
+    kind: RefusedKind
     reason: str
 
 

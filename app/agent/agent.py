@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 import psutil
 
@@ -46,10 +46,10 @@ from app.agent_protocol import (
     Took,
     WriteFile,
 )
-from app.errors import UserError, bug_message
+from app.errors import bug_message
 from app.runs.environment import host_info
 from app.runs.host import Host
-from app.runs.jobs import JobCrashedError, JobError, run_job
+from app.runs.jobs import ERROR_KINDS, run_job
 from app.runs.leases import Lease, Leases
 from app.runs.standby import StandbyLauncher
 from workloads.catalog import (
@@ -61,17 +61,6 @@ from workloads.catalog import (
     installed_framework,
 )
 from workloads.job_protocol import JobResult
-
-RefusedKind = Literal["user error", "os error", "job error", "job crashed", "cancelled", "bug"]
-_KINDS: tuple[tuple[type[Exception], RefusedKind], ...] = (
-    (JobCrashedError, "job crashed"),
-    (JobError, "job error"),
-    (UserError, "user error"),
-    (TimeoutError, "cancelled"),
-    (OSError, "os error"),
-    (Exception, "bug"),
-)
-"""What a refusal is called; the first that fits."""
 
 
 class Agent:
@@ -219,7 +208,7 @@ class Agent:
         try:
             report = work()
         except Exception as error:  # noqa: BLE001 - the edge of the process: the program is told, also of a bug
-            kind = next(kind for error_type, kind in _KINDS if isinstance(error, error_type))
+            kind = next(kind for kind, error_type in ERROR_KINDS.items() if isinstance(error, error_type))
             if kind == "bug":
                 traceback.print_exc()
             reason = bug_message(error) if kind == "bug" else str(error)

@@ -21,7 +21,7 @@ from app.agent_protocol import (
     TelemetryEnded,
 )
 from app.errors import UserError
-from app.runs.jobs import JobCrashedError, JobError
+from app.runs.jobs import ERROR_KINDS
 from app.telemetry.messages import SamplerMessage
 
 
@@ -159,16 +159,6 @@ class Routes:
 
 def refusal_error(refused: Refused) -> Exception:
     """Return the error that stopped the agent, as it would have been here."""
-    match refused.kind:
-        case "user error":
-            return UserError(refused.reason)
-        case "os error":
-            return OSError(refused.reason)
-        case "job error":
-            return JobError(refused.reason)
-        case "job crashed":
-            return JobCrashedError(refused.reason)
-        case "cancelled":
-            return TimeoutError(refused.reason)
-        case "bug":
-            return RuntimeError(f"of the agent: {refused.reason}")
+    if refused.kind == "bug":
+        return RuntimeError(f"of the agent: {refused.reason}")
+    return ERROR_KINDS[refused.kind](refused.reason)

@@ -3,10 +3,10 @@
 import queue
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from app.errors import UserError
 from app.runs.launcher import BrokenMessage, Exited, LocalWorker, ProcessSpec
@@ -22,6 +22,9 @@ from workloads.job_protocol import (
     decode_job_result,
     framework_of_job,
 )
+
+if TYPE_CHECKING:
+    from app.agent_protocol import RefusedKind
 
 Kind = TypeVar("Kind", bound=JobResult)
 Notify = Callable[[str], None]
@@ -48,6 +51,17 @@ class JobError(UserError):
 
 class JobCrashedError(JobError):
     """The process of a job ended without a result."""
+
+
+ERROR_KINDS: "Mapping[RefusedKind, type[Exception]]" = {
+    "job crashed": JobCrashedError,
+    "job error": JobError,
+    "user error": UserError,
+    "cancelled": TimeoutError,
+    "os error": OSError,
+    "bug": Exception,
+}
+"""What an agent calls the errors with which it refuses an order; the first that fits."""
 
 
 @contextmanager

@@ -60,18 +60,6 @@ class Sink(Protocol):
         """Take one event; returns at once."""
 
 
-class FanOut:
-    """A sink that passes each event to several sinks, in their order."""
-
-    def __init__(self, sinks: Sequence[Sink]) -> None:
-        self._sinks = tuple(sinks)
-
-    def handle(self, event: RunEvent) -> None:
-        """Pass the event on."""
-        for sink in self._sinks:
-            sink.handle(event)
-
-
 class Rescue:
     """The recording of a run that goes on, compressed, in a file without a name: it gets one if the database is lost.
 
@@ -144,7 +132,7 @@ class StoreSink:
         self._has_rescue = has_rescue
         self._rescue: Rescue | None = None
         self._lost = ""
-        self._listeners = FanOut(listeners)
+        self._listeners = tuple(listeners)
         self._batch: list[StoredEvent] = []
         self._log_lines = 0
         self._log_chars = 0
@@ -169,9 +157,9 @@ class StoreSink:
             case RunEnded():
                 self._end(event)
             case Waiting():
-                self._listeners.handle(event)  # a link says it on a thread of its own
+                self._tell(event)  # a link says it on a thread of its own
             case _:
-                self._listeners.handle(event)
+                self._tell(event)
                 self._record(event)
                 if not self._lost:
                     self._store_event(event)
@@ -181,6 +169,10 @@ class StoreSink:
         assert self._started is not None, "the run has begun"
         self._store_end(self._started.t_ns, Outcome(name="crashed", reason="Its events ended."), Summary())
         run_number.reset(self._numbered)
+
+    def _tell(self, event: RunEvent) -> None:
+        for listener in self._listeners:
+            listener.handle(event)
 
     def _begin(self, event: RunStarted) -> None:
         self.run = self._store.begin(
@@ -205,7 +197,7 @@ class StoreSink:
             self._record(event)
             if (calibration := self._calibration()) is not None:
                 self._record(calibration)
-        self._listeners.handle(self._started)
+        self._tell(self._started)
 
     def _record(self, event: RunEvent) -> None:
         """Add an event to the rescue, if there is one that can be written."""
@@ -294,7 +286,7 @@ class StoreSink:
         self._end_rescue()
         _log.info("ended: %s, %s examples/s. %s", outcome.name, summary.throughput, outcome.reason or "")
         self.ended = RunEnded(run=self._number(), t_ns=event.t_ns, outcome=outcome, summary=summary)
-        self._listeners.handle(self.ended)
+        self._tell(self.ended)
         run_number.reset(self._numbered)
 
     def _conclude(self, event: RunEnded) -> Summary:
@@ -332,7 +324,7 @@ class StoreSink:
         """
         if end_s is None:
             wait = f"close it: the run waits {units.with_unit(_LOCK_WAIT_S, 's')} at most to be stored."
-            self._listeners.handle(Waiting(t_ns, f"{self._store.path} is locked by another program; {wait}"))
+            self._tell(Waiting(t_ns, f"{self._store.path} is locked by another program; {wait}"))
             return time.monotonic() + _LOCK_WAIT_S
         if time.monotonic() > end_s:
             self._lose(self._still_locked())

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import pynvml
 import pytest
@@ -18,7 +17,6 @@ from app.fields import Sample, SlowSample
 from app.runs import supervisor
 from app.runs.host import ClockAnchor, WorkerTimeouts
 from app.runs.maker import OtherProcesses, TelemetryRecorder
-from app.runs.sinks import FanOut
 from app.runs.supervisor import Inbox, Supervisor
 from app.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes
 from app.telemetry.feed import TelemetryFeed
@@ -164,21 +162,17 @@ class _Gone:
     terminate = kill = ask_to_stop
 
 
-@dataclass(frozen=True)
-class _EventList:
-    events: list[RunEvent]
-
-    def handle(self, event: RunEvent) -> None:
-        self.events.append(event)
-
-
 def finished(recording: TelemetryRecorder, inbox: Inbox) -> tuple[list[RunEvent], float]:
     """What was handed on at the end, and the seconds that took."""
     events: list[RunEvent] = []
     began_s = time.monotonic()
-    end = FanOut((recording, _EventList(events)))
+
+    def take(event: RunEvent) -> None:
+        recording.handle(event)
+        events.append(event)
+
     recording.request_final_energy()
-    Supervisor(_Gone(), inbox, WorkerTimeouts(), end.handle, ClockAnchor(0, 0)).drain(lambda: recording.awaits_energy)
+    Supervisor(_Gone(), inbox, WorkerTimeouts(), take, ClockAnchor(0, 0)).drain(lambda: recording.awaits_energy)
     return events, time.monotonic() - began_s
 
 
