@@ -13,7 +13,16 @@ import numpy as np
 
 from app.analysis.energy import measured_means
 from app.analysis.intervals import Estimate, mean
-from app.analysis.steps import StepParts, TracedStep, imbalance, mean_step, run_traced_step, step_parts, straggler_ms
+from app.analysis.steps import (
+    StepParts,
+    TracedStep,
+    imbalance,
+    mean_present,
+    mean_step,
+    run_traced_step,
+    step_parts,
+    straggler_ms,
+)
 from app.analysis.verdict import family_ratios, throughputs
 from app.records import StoredRun
 from workloads.catalog import parameter_names
@@ -100,7 +109,7 @@ def scalings(runs: Sequence[StoredRun]) -> list[Scaling]:
         fewer = [few for few in sides if few.gpus < many.gpus and _are_comparable(few.runs[0], many.runs[0])]
         for kind in ("strong", "weak"):
             few = min(
-                (one for one in fewer if _scaling_kind(one, many) == kind), key=lambda one: one.gpus, default=None
+                (side for side in fewer if _scaling_kind(side, many) == kind), key=lambda side: side.gpus, default=None
             )
             if few is not None:
                 pairs.append((kind, few, many))
@@ -162,11 +171,11 @@ def _gpu_count_result(group: Sequence[StoredRun]) -> GpuCountResult:
         step_ms=step_ms,
         traced=traced,
         parts=parts,
-        communication_share=_mean([_communication_share(one.kernels) for one in evidence if one.kernels]),
+        communication_share=mean_present(_communication_share(traces.kernels) for traces in evidence if traces.kernels),
         gap_us=1000 * parts.idle_ms / traced.kernels if parts and traced and traced.kernels else None,
-        imbalance=_mean([share for one in evidence if (share := imbalance(one.devices)) is not None]),
-        straggler_ms=_mean([straggler_ms(one.devices, one.steps) for one in evidence]),
-        data_ms=_mean([pct / 100 * step_ms for run in group if (pct := run.row.summary.waiting_pct) is not None]),
+        imbalance=mean_present(imbalance(traces.devices) for traces in evidence),
+        straggler_ms=mean_present(straggler_ms(traces.devices, traces.steps) for traces in evidence),
+        data_ms=mean_present(pct / 100 * step_ms for run in group if (pct := run.row.summary.waiting_pct) is not None),
         nvlink_bytes=_link_bytes_per_step(group, "nvlink_tx_bytes_per_s", step_ms),
         pcie_bytes=_link_bytes_per_step(group, "pcie_tx_bytes_per_s", step_ms),
     )
@@ -230,7 +239,3 @@ def _link_bytes_per_step(group: Sequence[StoredRun], field: str, step_ms: float)
     """Return the bytes that one GPU sends per step over a link, by its telemetry in the measured part."""
     rates = [rate for run in group for rate in measured_means(run, field)]
     return float(np.mean(rates)) * step_ms / 1000 if rates else None
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None

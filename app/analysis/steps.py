@@ -4,7 +4,7 @@ Kernels count by the trace: a profiler leaves their time alone, but stretches th
 (docs/measurements/2026-11-22-why.md). So idle is what the measured step, which nobody traced, has beyond its kernels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -109,14 +109,20 @@ def traced_step(evidence: Evidence | None, gpus: object) -> TracedStep | None:
     return TracedStep(busy_ms=busy_ms, compute_ms=busy_ms, kernels=kernels)
 
 
+def mean_present(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are not None; None without any."""
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers else None
+
+
 def mean_step(steps: Sequence[TracedStep]) -> TracedStep | None:
     """Return the mean of traced steps; None for none."""
     if not steps:
         return None
     return TracedStep(
-        busy_ms=sum(one.busy_ms for one in steps) / len(steps),
-        compute_ms=sum(one.compute_ms for one in steps) / len(steps),
-        kernels=sum(one.kernels for one in steps) / len(steps),
+        busy_ms=sum(step.busy_ms for step in steps) / len(steps),
+        compute_ms=sum(step.compute_ms for step in steps) / len(steps),
+        kernels=sum(step.kernels for step in steps) / len(steps),
     )
 
 

@@ -8,7 +8,7 @@ their differences to the difference of two steps. Of the causes of idle time the
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Literal, get_args
@@ -18,7 +18,7 @@ import numpy as np
 from app.analysis.intervals import Estimate, difference, level_at
 from app.analysis.run_state import mean_clock_mhz
 from app.analysis.scaling import DOMINANT_SHARE
-from app.analysis.steps import IdleCause, idle_shares, kernel_ms, measured_step_ms, run_traced_step
+from app.analysis.steps import IdleCause, idle_shares, kernel_ms, mean_present, measured_step_ms, run_traced_step
 from app.analysis.verdict import count_looks, same_work, same_workload, throughputs
 from app.records import Floats, Ints, StoredRun
 from workloads.kernels import KernelClass
@@ -326,15 +326,15 @@ def find_cause(difference: StepDifference) -> Cause | None:
     idle = next((part.change for part in difference.parts if part.kind == "idle"), None)
     candidates = []
     total_ms, largest = difference.step.difference.value, difference.parts[0].change.difference.value
-    clocks = [_mean(map(mean_clock_mhz, side)) for side in sides]
+    clocks = [mean_present(map(mean_clock_mhz, side)) for side in sides]
     if clocks[0] and clocks[1] and 0 < largest / total_ms <= 1:
         slower_ms = (difference.step.baseline_ms - (idle.baseline_ms if idle else 0.0)) * (clocks[0] / clocks[1] - 1)
         candidates.append(Cause("clock", total_ms * min(slower_ms / total_ms, 1.0), clocks[0], clocks[1]))
-    waits = [_mean(run.row.summary.waiting_pct for run in side) for side in sides]
+    waits = [mean_present(run.row.summary.waiting_pct for run in side) for side in sides]
     if waits[0] is not None and waits[1] is not None:
         before, after = waits[0] / 100 * difference.step.baseline_ms, waits[1] / 100 * difference.step.other_ms
         candidates.append(Cause("data", after - before, before, after))
-    launched = [_mean(_launches(run, difference.examples) for run in side) for side in sides]
+    launched = [mean_present(_launches(run, difference.examples) for run in side) for side in sides]
     gpus = {run.row.spec.variant.get("gpus") for side in sides for run in side}
     if idle and idle.is_certain and launched[0] and launched[1] and len(gpus) == 1:
         change = (launched[1] - launched[0]) * math.copysign(1.0, idle.difference.value)
@@ -347,11 +347,6 @@ def _launches(run: StoredRun, examples: int | None) -> float | None:
     """Return the kernels of a step and a device, or of so many examples of a device."""
     traced = run_traced_step(run)
     return traced.kernels * (examples / examples_per_gpu(run) if examples else 1.0) if traced else None
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    numbers = [value for value in values if value is not None]
-    return sum(numbers) / len(numbers) if numbers else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

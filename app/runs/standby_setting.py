@@ -38,14 +38,9 @@ def is_standby_wanted(feed: TelemetryFeed, stored_choice: Callable[[], str | Non
         choice = environment_choice() or stored_choice()
         if choice in (ON, OFF):
             return choice == ON
-        return supports_standby(feed.wait_inventory().machine)
+        return not no_standby_reason(feed.wait_inventory().machine)
     except (TelemetryError, DatabaseError):
         return False
-
-
-def supports_standby(machine: Machine) -> bool:
-    """Return whether a machine has standby workers by default."""
-    return not no_standby_reason(machine)
 
 
 def no_standby_reason(machine: Machine) -> str:

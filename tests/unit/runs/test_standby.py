@@ -3,7 +3,7 @@
 import pytest
 
 from app.errors import DatabaseError
-from app.runs.standby_setting import MIN_PROCESSORS, STANDBY_VARIABLE, is_standby_wanted, supports_standby
+from app.runs.standby_setting import MIN_PROCESSORS, STANDBY_VARIABLE, is_standby_wanted, no_standby_reason
 from app.telemetry.feed import TelemetryFeed
 from workloads.catalog import Machine
 from workloads.machine import Gpu
@@ -50,4 +50,4 @@ def test_a_machine_that_nothing_is_known_of_has_none(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_the_machine_decides_where_nobody_says(gpus: tuple[Gpu, ...], processors: int, expected: bool) -> None:
-    assert supports_standby(Machine(gpus=gpus, cpu_count=processors)) is expected
+    assert (not no_standby_reason(Machine(gpus=gpus, cpu_count=processors))) is expected
