@@ -2,7 +2,7 @@
 
 Cold and standby workers take turns; each time a run follows another at once, as in an experiment.
 
-Baseline: `python -m workloads.bare`, the same step without messages, telemetry or database, interleaved with runs.
+Baseline: `python -m benchmarks.bare`, the same step without messages, telemetry or database, interleaved with runs.
 """
 
 import statistics
@@ -143,7 +143,7 @@ def _bare(spec: RunSpec, services: RunServices) -> float:
     gpus = services.host.machine.gpus[: int(spec.variant["gpus"])]
     start = Start(protocol=PROTOCOL_VERSION, spec=spec, gpu_uuids=tuple(gpu.uuid for gpu in gpus))
     done = subprocess.run(
-        [sys.executable, "-m", "workloads.bare"],
+        [sys.executable, "-m", "benchmarks.bare"],
         input=encode(start),
         capture_output=True,
         check=True,

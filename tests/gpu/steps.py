@@ -2,7 +2,7 @@
 
     python -m tests.gpu.steps WORKLOAD GPU_UUID[,GPU_UUID] [SETTING=VALUE[,VALUE] ...]
 
-Every combination of the values given is built and timed by a plain loop (`workloads.bare`), and printed as one JSON
+Every combination of the values given is built and timed by a plain loop (`benchmarks.bare`), and printed as one JSON
 line: the settings, milliseconds a step (median of five timings), examples and operations a second, and the time of the
 first step. One that cannot run or fails says why. `cpu` in place of GPUs computes on the CPU.
 """
@@ -15,8 +15,8 @@ import sys
 import time
 from typing import Any
 
+from benchmarks.bare import time_steps
 from workloads import catalog
-from workloads.bare import time_steps
 from workloads.build import build
 from workloads.machine import Gpu, Machine
 from workloads.protocol import RunSpec, Value

@@ -332,18 +332,3 @@ def test_a_profiler_that_hangs_is_left_behind() -> None:
     trace = run_guarded(hang, empty_trace, timeout_s=0.05)
     answered.set()
     assert trace.notes == ("The profiler did not answer within 0 s.",)
-
-
-def test_a_traces_table_can_be_printed(tmp_path: Any, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
-    from workloads.tensorflow.evidence.__main__ import main
-
-    profile = space()
-    plane = profile.planes.add(name="/device:GPU:0")
-    add_line(plane, "Stream #13(Compute)", [("ampere_sgemm_128x64_tn", 0, 2500)])
-    file = tmp_path / "host.xplane.pb"
-    file.write_bytes(profile.SerializeToString())
-    monkeypatch.setattr("sys.argv", ["evidence", str(file)])
-    main()
-    first, second = capsys.readouterr().out.splitlines()
-    assert first == "1 device(s), span 2.5 us, busy 2.5 us"
-    assert second.split() == ["2.5", "1", "gemm", "cuda", "ampere_sgemm_128x64_tn"]

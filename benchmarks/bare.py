@@ -1,6 +1,6 @@
 """The same step without worker, messages or telemetry: what a bare script would measure.
 
-`python -m workloads.bare` reads an order like a worker's on stdin and prints one JSON line: `steps`, `seconds`,
+`python -m benchmarks.bare` reads an order like a worker's on stdin and prints one JSON line: `steps`, `seconds`,
 `examples_per_s`. It is the yardstick for what the rest of the program costs.
 """
 
