@@ -3,8 +3,9 @@
 import functools
 import gc
 import os
+import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,11 @@ from workloads.errors import KnownError, RefusedError
 from workloads.framework import FRAMEWORK, ONEDNN_KEY
 from workloads.interpreter import MINIMUM_VERSIONS, install_command, installed_framework, is_older
 from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
+from workloads.libraries import loaded_versions
 from workloads.processor import ProcessorSupport
 from workloads.protocol import Calibration, RunSpec, Source, Variant
 from workloads.recurrent_layers import RECURRENT_LAYERS
-from workloads.tensorflow import environment, runtime
+from workloads.tensorflow import runtime
 from workloads.training import Task
 from workloads.weights import Array, SavedWeights
 
@@ -97,7 +99,7 @@ class TensorflowBackend:
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)
         users = {name: value for name, value in os.environ.items() if name not in set_by_import}
-        return environment.environment_info(users)
+        return environment_info(users)
 
     def processor_support(self) -> ProcessorSupport:
         """Import TensorFlow without GPUs and train on a few images in each layout and precision."""
@@ -126,7 +128,7 @@ class TensorflowBackend:
 
     def loaded_versions(self) -> dict[str, str]:
         """Return the versions of CUDA, cuDNN and NCCL, those that are loaded."""
-        return environment.loaded_versions()
+        return loaded_versions()
 
     def calibrate(self, precision: str, gpu_uuids: Sequence[str]) -> Calibration | None:
         """Measure matrix products on the first device, in the precision that TensorFlow is set to for it."""
@@ -222,6 +224,28 @@ def _import_libraries() -> frozenset[str]:
         if is_older(version, name):
             raise RefusedError(f"{name} {version} is older than {MINIMUM_VERSIONS[name]}; {install_command([name])}.")
     return frozenset(set(os.environ) - variables)
+
+
+def environment_info(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return versions, visible devices and those of the environment variables that change what TensorFlow does."""
+    import keras
+    import numpy as np
+    import tensorflow as tf
+    from tensorflow.python.util import _pywrap_util_port
+
+    build = tf.sysconfig.get_build_info()
+    gpus = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.list_physical_devices("GPU")]
+    versions = {
+        "python": platform.python_version(),
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "numpy": np.__version__,
+        "cuda_built": build.get("cuda_version"),
+        "cudnn_built": build.get("cudnn_version"),
+        "tensorflow_devices": ", ".join(str(gpu.get("device_name", "GPU")) for gpu in gpus) or "CPU",
+        ONEDNN_KEY: "on" if _pywrap_util_port.IsMklEnabled() else "off",
+    }
+    return {name: str(value) for name, value in versions.items() if value} | FRAMEWORK.variables(variables)
 
 
 def _contains(message: str, patterns: Sequence[str]) -> bool:

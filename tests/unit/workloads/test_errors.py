@@ -9,8 +9,7 @@ import pytest
 from workloads.build import approve
 from workloads.errors import RefusedError, TrainingError, outcome_of
 from workloads.protocol import Finished, RunSpec, Source, Variant, decode_message, encode
-from workloads.tensorflow.backend import TensorflowBackend, _import_libraries
-from workloads.tensorflow.environment import environment_info
+from workloads.tensorflow.backend import TensorflowBackend, _import_libraries, environment_info
 
 VARIANT: Variant = {"batch_size": 512}
 

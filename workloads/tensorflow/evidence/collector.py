@@ -7,21 +7,21 @@ from tempfile import TemporaryDirectory
 
 import tensorflow as tf
 
+from workloads import aspects, image_evidence
+from workloads.aspects import Observation
 from workloads.catalog import is_custom
 from workloads.custom.evidence import Inspector
 from workloads.evidence import Aspect, run_guarded, summarise, trace_steps
+from workloads.image_evidence import image_layout
+from workloads.operations import Op
 from workloads.protocol import Evidence, RunSpec
+from workloads.recurrent_evidence import recurrent_implementation
 from workloads.recurrent_layers import RECURRENT_LAYERS
-from workloads.tensorflow.cnn import evidence
-from workloads.tensorflow.cnn.evidence import image_layout
-from workloads.tensorflow.evidence import aspects, graph, xplane
-from workloads.tensorflow.evidence.aspects import Observation
+from workloads.tensorflow.evidence import graph, xplane
 from workloads.tensorflow.evidence.custom import custom_layout, layer_notes, step_aspects
-from workloads.tensorflow.evidence.graph import Op
-from workloads.tensorflow.evidence.xplane import XlaTrace
-from workloads.tensorflow.recurrent.evidence import recurrent_implementation
 from workloads.tensorflow.runtime import gpu_limits_bytes
 from workloads.training import Task
+from workloads.xla import XlaTrace
 
 
 def trace_task(task: Task, *, gpu: bool) -> XlaTrace:
@@ -58,7 +58,7 @@ def empty_trace(how: str) -> XlaTrace:
     return XlaTrace(notes=(f"The profiler {how}",))
 
 
-_CNN_ASPECTS = (evidence.cnn_implementation, image_layout)
+_CNN_ASPECTS = (image_evidence.cnn_implementation, image_layout)
 _WORKLOAD_ASPECTS: dict[str, tuple[Callable[[Observation], Aspect], ...]] = {
     **dict.fromkeys(RECURRENT_LAYERS, (recurrent_implementation,)),
     "cnn10": _CNN_ASPECTS,

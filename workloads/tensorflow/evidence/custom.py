@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from workloads.aspects import Observation
 from workloads.custom.evidence import LAYOUTS, ONE_LAYOUT, Findings, listed, requested_layout, training_aspects
 from workloads.evidence import Aspect
-from workloads.tensorflow.evidence.aspects import Observation
-from workloads.tensorflow.evidence.graph import BIASES, Op, layers_of
+from workloads.operations import BIASES, Op, layers_of
 from workloads.training import Layer
 
 

@@ -79,10 +79,10 @@ def test_transposes_are_counted_and_their_layers_named() -> None:
 
 def layout_of_a_rewritten_graph() -> Any:
     """As TensorFlow's layout optimizer leaves it on a GPU, where it works."""
-    from workloads.tensorflow.cnn.evidence import image_layout
-    from workloads.tensorflow.evidence.aspects import Observation
-    from workloads.tensorflow.evidence.graph import Op
-    from workloads.tensorflow.evidence.xplane import XlaTrace
+    from workloads.aspects import Observation
+    from workloads.image_evidence import image_layout
+    from workloads.operations import Op
+    from workloads.xla import XlaTrace
 
     name = "replica_1/block2/conv1/Conv2D"
     convolution = Op(type="Conv2D", name=name, device="GPU:0", dtype="float32", layout="NCHW")

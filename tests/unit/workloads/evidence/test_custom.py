@@ -8,18 +8,18 @@ from typing import Any, cast
 import pytest
 
 from tests.evidence_runs import collect_evidence, spec_of
+from workloads.aspects import Observation
 from workloads.catalog import CustomFile, Machine, fill_defaults
 from workloads.custom.definitions import custom_workload
 from workloads.custom.evidence import NOT_INSPECTED, Findings
 from workloads.custom.source import describe_file
 from workloads.evidence import Aspect
+from workloads.operations import Op
 from workloads.protocol import Evidence, RunSpec, Source, Value
-from workloads.tensorflow.evidence.aspects import Observation
 from workloads.tensorflow.evidence.custom import custom_layout, layer_notes, step_aspects
-from workloads.tensorflow.evidence.graph import Op
-from workloads.tensorflow.evidence.xplane import XlaTrace
 from workloads.tensorflow.runtime import Replicas
 from workloads.training import Layer
+from workloads.xla import XlaTrace
 
 MISLABELLED = Path(__file__).parents[3] / "mislabelled.py"
 

@@ -321,7 +321,7 @@ def test_a_profiler_that_hangs_is_left_behind() -> None:
 
     from workloads.evidence import run_guarded
     from workloads.tensorflow.evidence.collector import empty_trace
-    from workloads.tensorflow.evidence.xplane import XlaTrace
+    from workloads.xla import XlaTrace
 
     answered = threading.Event()
 

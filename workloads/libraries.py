@@ -1,35 +1,9 @@
-"""Reports what TensorFlow runs on: versions, visible devices, environment variables, and libraries loaded so far."""
+"""The versions of CUDA's libraries that this process has loaded, whichever framework loaded them."""
 
 import ctypes
 import os
-import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-
-from workloads.framework import FRAMEWORK, ONEDNN_KEY
-
-
-def environment_info(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return versions, visible devices and those of the environment variables that change what TensorFlow does."""
-    import keras
-    import numpy as np
-    import tensorflow as tf
-    from tensorflow.python.util import _pywrap_util_port
-
-    build = tf.sysconfig.get_build_info()
-    gpus = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.list_physical_devices("GPU")]
-    versions = {
-        "python": platform.python_version(),
-        "tensorflow": tf.__version__,
-        "keras": keras.__version__,
-        "numpy": np.__version__,
-        "cuda_built": build.get("cuda_version"),
-        "cudnn_built": build.get("cudnn_version"),
-        "tensorflow_devices": ", ".join(str(gpu.get("device_name", "GPU")) for gpu in gpus) or "CPU",
-        ONEDNN_KEY: "on" if _pywrap_util_port.IsMklEnabled() else "off",
-    }
-    return {name: str(value) for name, value in versions.items() if value} | FRAMEWORK.variables(variables)
-
 
 _MAPS = Path("/proc/self/maps")
 
@@ -37,7 +11,7 @@ _MAPS = Path("/proc/self/maps")
 def loaded_versions() -> dict[str, str]:
     """Return the versions of the CUDA runtime, cuDNN and NCCL loaded now (Linux), without those not loaded.
 
-    TensorFlow loads them when it first needs them, so ask at the end of a run.
+    Frameworks load them when they first need them, so ask at the end of a run.
     """
     paths = {line.split()[-1] for line in _MAPS.read_text().splitlines()} if _MAPS.exists() else set()
     versions = {

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from workloads.aspects import Observation
 from workloads.cnn import flatten, net_of
 from workloads.evidence import Aspect
-from workloads.tensorflow.evidence.aspects import Observation
-from workloads.tensorflow.evidence.graph import Op, layers_of
+from workloads.operations import Op, layers_of
 
 _MAX_LAYERS_SHOWN = 4
 

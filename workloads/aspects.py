@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from workloads.catalog import is_custom
 from workloads.custom.evidence import NOT_INSPECTED, Findings
 from workloads.evidence import Aspect, exchange_note, share_note, tensor_core_share
+from workloads.operations import Op, main_products
 from workloads.protocol import RunSpec, Variant
-from workloads.tensorflow.evidence.graph import Op, main_products
-from workloads.tensorflow.evidence.xplane import XlaTrace
 from workloads.training import Layer
+from workloads.xla import XlaTrace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Observation:
     @property
     def no_product_reason(self) -> str:
         """Return one sentence on why no product was seen."""
-        if self.variant["xla"] and not self.trace.steps:
+        if (self.variant["xla"] or self.variant.get("framework") == "jax") and not self.trace.steps:
             return "XLA compiled the step as a whole, so only a trace after the measured part can show what ran."
         return self.python_reason or "No matrix product was seen in what ran."
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from workloads.aspects import Observation
 from workloads.evidence import Aspect
+from workloads.operations import CLUSTER, Op, main_products, ops_by_device
 from workloads.protocol import CHOICE, RunSpec, Variant
 from workloads.recurrent import OpPattern
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
-from workloads.tensorflow.evidence.aspects import Observation
-from workloads.tensorflow.evidence.graph import CLUSTER, Op, main_products, ops_by_device
 
 
 def expected_patterns(spec: RunSpec) -> dict[str, OpPattern]:

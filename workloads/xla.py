@@ -1,0 +1,291 @@
+"""What XLA tells of a run, whichever framework it compiles for: its programs, and a profile of some steps.
+
+A profile is an XSpace. TensorFlow has classes of protobuf for it, JAX a reader of its own; both are read as `Plane`s.
+"""
+
+import itertools
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from workloads.kernels import makes_products
+from workloads.operations import Op, plain_type
+from workloads.trace import Event, Line, Trace, TracedStep, device_time, rank_kernels, traced_step
+
+_DTYPES = {10: "float16", 11: "float32", 16: "bfloat16"}
+_HIGHEST_PRECISION = 2
+"""The numbers of xla_data.proto: PrimitiveType and PrecisionConfig."""
+_LIBRARY_CALLS = {"gemm": "MatMul", "matmul": "MatMul", "conv": "Conv2D", "dnn_rnn": "CudnnRNN"}
+"""Words in names of library calls: `__cublas$gemm`, `__cublas$lt$matmul`, `__cudnn$convForward`, `cudnn_rnn_ffi`."""
+
+
+def program_ops(module: Any) -> tuple[Op, ...]:
+    """Return the products and convolutions of a program (HloModuleProto), also those in its fusions and loops.
+
+    After them TensorFlow's fused batch norms that it was made from: no more than their names is left of them.
+    """
+    computations = {computation.id: computation for computation in module.computations}
+    sources = (one.metadata for computation in module.computations for one in computation.instructions)
+    norms = sorted({(one.op_type, one.op_name) for one in sources if one.op_type.startswith("FusedBatchNorm")})
+    return (
+        *_walk_computation(computations, module.entry_computation_id),
+        *(Op(type=plain_type(type_), name=name, compiled=True) for type_, name in norms),
+    )
+
+
+def _walk_computation(
+    computations: dict[int, Any], entry: int, loop: str = "", fusion: str = "", *, branch: bool = False
+) -> Iterator[Op]:
+    """Yield the products of a computation, which a loop or a fusion may call, and its conditionals.
+
+    A fusion is one kernel.
+    """
+    instructions = {instruction.id: instruction for instruction in computations[entry].instructions}
+    for instruction in instructions.values():
+        inside = (instruction.metadata.op_name or instruction.name) if instruction.opcode == "while" else loop
+        kernel = fusion or (instruction.name if instruction.opcode == "fusion" else "")
+        conditional = branch or instruction.opcode == "conditional"
+        if instruction.opcode == "conditional":
+            yield Op(type="If", name=instruction.metadata.op_name or instruction.name, branch=True, compiled=True)
+        for called in instruction.called_computation_ids:
+            yield from _walk_computation(computations, called, inside, kernel, branch=conditional)
+        if type_ := _op_type(instruction):
+            operand = instructions[instruction.operand_ids[0]]
+            yield Op(
+                type=type_,
+                name=instruction.metadata.op_name or instruction.name,
+                dtype=_DTYPES.get(operand.shape.element_type, ""),
+                layout=_convolution_layout(instruction, operand) if type_ == "Conv2D" else "",
+                loop=loop,
+                branch=branch,
+                compiled=True,
+                exact=_keeps_precision(instruction),
+                kernel=fusion or instruction.name,
+            )
+
+
+def _op_type(instruction: Any) -> str | None:
+    if instruction.opcode == "custom-call":
+        target = instruction.custom_call_target.lower()
+        return next((type_ for word, type_ in _LIBRARY_CALLS.items() if word in target), None)
+    return {"dot": "MatMul", "convolution": "Conv2D"}.get(instruction.opcode)
+
+
+def _convolution_layout(convolution: Any, images: Any) -> str:
+    """Return the layout by the channels' place in memory: XLA keeps the order of axes and chooses the layout."""
+    channels = convolution.convolution_dimension_numbers.input_feature_dimension
+    return "NHWC" if images.shape.layout.minor_to_major[0] == channels else "NCHW"
+
+
+def _keeps_precision(instruction: Any) -> bool:
+    """Return whether its operands keep their precision: TensorFlow requests the highest if TF32 is off."""
+    precisions = instruction.precision_config.operand_precision
+    return any(one == _HIGHEST_PRECISION for one in precisions) or b"HIGHEST" in instruction.backend_config
+
+
+class Profiled(NamedTuple):
+    """One event of a profile, in picoseconds of its clock; of what is known of it, `STATS` by name."""
+
+    name: str
+    start_ps: int
+    end_ps: int
+    stats: Mapping[str, Any]
+
+
+class ProfileLine(NamedTuple):
+    """A stream or a thread, and what yields its events anew at each call."""
+
+    name: str
+    number: int
+    events: Callable[[], Iterable[Profiled]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plane:
+    """A part of a profile: a GPU, the host, or what is known of the profile itself, by name."""
+
+    name: str
+    stats: Mapping[str, Any]
+    lines: Sequence[ProfileLine]
+
+
+_CORRELATION = "correlation_id"
+"""The number that a call of CUDA and what it started on a GPU have in common; kernels of a graph have its launch's."""
+STATS = frozenset(("hlo_op", "tf_op", "kernel_details", _CORRELATION))
+_GPU_PLANE = re.compile(r"/device:(GPU:\d+)")
+_GPU_LINE = "Stream #"
+"""What CUPTI saw on a stream; other lines of a GPU's plane are derived from these."""
+_HOST_PLANE = re.compile("/host:(CPU)")
+_EXECUTOR = "ExecutorState::Process"
+"""On the CPU, a thread of TensorFlow's executor at work, also on operations that are too cheap to be traced."""
+_TASK_PLANE = "Task Environment"
+_TF_OP = re.compile(r"([A-Za-z0-9.][\w.>/-]*):(_*[A-Z]\w*)")
+_NUMBER = re.compile(r"\.\d+$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XlaTrace(Trace):
+    """A trace with what it tells of XLA's programs.
+
+    Attributes:
+        programs: Their products.
+        op_times_ns: The time of products by the operation or instruction that started them, over all devices.
+    """
+
+    programs: tuple[Op, ...] = ()
+    op_times_ns: Mapping[str, int] = field(default_factory=dict)
+
+
+def read_planes(
+    planes: Sequence[Plane],
+    steps: int,
+    *,
+    gpu: bool,
+    programs: tuple[Op, ...],
+    to_monotonic: Callable[[int], int] = lambda utc_ns: utc_ns,
+    notes: tuple[str, ...] = (),
+) -> XlaTrace:
+    """Return the trace of some steps on the GPUs, or on the CPU.
+
+    `to_monotonic` converts nanoseconds since 1970, the profile's clock, to those of the monotonic clock.
+    """
+    plane_pattern, launches = (_GPU_PLANE, _launches(planes)) if gpu else (_HOST_PLANE, {})
+    devices: dict[str, list[Event]] = {}
+    for plane in planes:
+        if (match := plane_pattern.fullmatch(plane.name)) and (
+            events := list(_gpu_events(plane, match[1], launches) if gpu else _cpu_events(plane, match[1]))
+        ):
+            devices[match[1]] = events
+    kernels = [event for events in devices.values() for event in events if event.name != _EXECUTOR]
+    return XlaTrace(
+        steps=steps,
+        kernels=rank_kernels(kernels),
+        times=tuple(
+            device_time(device, events, sum(event.name != _EXECUTOR for event in events))
+            for device, events in sorted(devices.items(), key=_device_order)
+        ),
+        events=len(kernels),
+        programs=programs,
+        op_times_ns=_op_times_ns(kernels),
+        # On the CPU a step's operations run on any thread: only a step that is traced alone can be told from others.
+        step=_step(planes, kernels, steps, to_monotonic) if gpu or steps == 1 else None,
+        notes=notes,
+    )
+
+
+def _step(
+    planes: Sequence[Plane], events: Sequence[Event], steps: int, to_monotonic: Callable[[int], int]
+) -> TracedStep | None:
+    tasks = (plane.stats for plane in planes if plane.name == _TASK_PLANE)
+    begin_utc_ns = int(next(tasks, {}).get("profile_start_time", 0))
+    return traced_step(events, steps, lambda start_ps: to_monotonic(begin_utc_ns + start_ps // 1000))
+
+
+def _op_times_ns(events: Iterable[Event]) -> dict[str, int]:
+    totals: Counter[str] = Counter()
+    for event in events:
+        totals[event.op] += event.end_ps - event.start_ps
+    return {op: time_ps // 1000 for op, time_ps in totals.items() if op}
+
+
+def _device_order(item: tuple[str, Sequence[Event]]) -> tuple[int, str]:
+    """Return the key that sorts `GPU:2` before `GPU:10`."""
+    return len(item[0]), item[0]
+
+
+_LAUNCH_PLANE = "/host:"
+"""CUPTI's calls are in a plane of their own, `/host:CUPTI`, or among TensorFlow's own events in `/host:CPU`."""
+
+
+def _launches(planes: Iterable[Plane]) -> dict[int, int]:
+    """Return when each call of CUDA began, in picoseconds, by its correlation id."""
+    launches: dict[int, int] = {}
+    for line in (line for plane in planes if plane.name.startswith(_LAUNCH_PLANE) for line in plane.lines):
+        for event in line.events():
+            if (number := event.stats.get(_CORRELATION)) is not None:
+                launches[number] = min(event.start_ps, launches.get(number, event.start_ps))
+    return launches
+
+
+def _gpu_events(plane: Plane, device: str, launches: Mapping[int, int]) -> Iterator[Event]:
+    """Yield kernels and copies, products with what started them: XLA's instruction, else TensorFlow's operation."""
+    resident = _resident_threads(plane.stats)
+
+    def identify(event: Profiled) -> _Identified:
+        stats = event.stats
+        occupancy_pct = _occupancy_pct(stats.get("kernel_details", ""), resident)
+        source = stats.get("hlo_op") or stats.get("tf_op", "") if makes_products(event.name) else ""
+        return event.name, source.partition(":")[0], occupancy_pct, launches.get(stats.get(_CORRELATION, -1))
+
+    for line in plane.lines:
+        if line.name.startswith(_GPU_LINE):
+            yield from _events(line, device, identify)
+
+
+_KERNEL_DETAILS = re.compile(r"grid:(\d+),(\d+),(\d+) block:(\d+),(\d+),(\d+) occ_pct:([\d.]+)")
+"""As TensorFlow writes them: `regs:32 static_shared:0 dynamic_shared:16384 grid:16,1,1 block:128,1,1 occ_pct:50`."""
+_THREADS_OF_A_MULTIPROCESSOR = {(7, 5): 1024, (8, 6): 1536, (8, 7): 1536, (8, 9): 1536, (12, 0): 1536, (12, 1): 1536}
+"""By compute capability, where it is not 2048: CUDA C++ Programming Guide, "Technical Specifications per Compute
+Capability"."""
+
+
+def _resident_threads(gpu: Mapping[str, Any]) -> int:
+    """Return how many threads a GPU of the profile can hold at a time; 0 if the profile does not say."""
+    capability = gpu.get("compute_cap_major", 0), gpu.get("compute_cap_minor", 0)
+    return int(gpu.get("core_count", 0)) * _THREADS_OF_A_MULTIPROCESSOR.get(capability, 2048)
+
+
+@lru_cache(maxsize=4096)
+def _occupancy_pct(details: str, resident: int) -> float | None:
+    """Return the share of a GPU's warp slots that a kernel can fill; None if TensorFlow could not compute it.
+
+    That is its theoretical occupancy, which registers and shared memory limit, or less if its grid is too small:
+    NVIDIA, Nsight Compute, "Occupancy" and "Waves per SM".
+
+    `details` are the kernel's launch, as in the profile. `resident` is how many threads the GPU can hold; 0 if not
+    known.
+    """
+    match = _KERNEL_DETAILS.search(details)
+    if match is None or not (theoretical_pct := float(match[7])):
+        return None
+    threads = math.prod(int(number) for number in match.groups()[:6])
+    return min(theoretical_pct, 100 * threads / resident if resident else 100.0)
+
+
+def _cpu_events(plane: Plane, device: str) -> Iterator[Event]:
+    """Yield operations and XLA's instructions; of those that only contain others (loops, calls), what they contain."""
+
+    def identify(event: Profiled) -> tuple[str, str] | None:
+        if "hlo_op" in event.stats:
+            return None if event.name.startswith("end: ") else (_NUMBER.sub("", event.name), event.name)
+        operation = _TF_OP.fullmatch(event.name)
+        return (operation[2], operation[1]) if operation else None
+
+    for line in plane.lines:
+        yield from _innermost_events(_events(line, device, identify))
+        yield from _events(line, device, lambda event: (event.name, "") if event.name == _EXECUTOR else None)
+
+
+_Identified = tuple[str, str] | tuple[str, str, float | None, int | None]
+"""The name of an event, its operation, and on a GPU its occupancy and launch where they are known."""
+
+
+def _events(line: ProfileLine, device: str, identify: Callable[[Profiled], _Identified | None]) -> Iterator[Event]:
+    """Yield a line's events that `identify` knows."""
+    source = Line(device, line.name, line.number)
+    for event in line.events():
+        if (kernel := identify(event)) is not None:
+            name, *others = kernel
+            yield Event(name, event.start_ps, event.end_ps, source, *others)
+
+
+def _innermost_events(events: Iterable[Event]) -> Iterator[Event]:
+    """Yield one thread's events without those in which another one begins."""
+    ordered = sorted(events, key=lambda event: (event.start_ps, -event.end_ps))
+    for event, following in itertools.zip_longest(ordered, ordered[1:]):
+        if following is None or following.start_ps >= event.end_ps:
+            yield event
