@@ -1,7 +1,8 @@
 """The backend: what a worker needs of the framework that computes, and the one place that chooses it.
 
-Worker, training loop, jobs and benchmarks know this interface alone. `workloads.tensorflow` and `workloads.pytorch`
-implement it; another framework would be another package. The workload `dummy` computes nothing and has no backend.
+Worker, training loop, jobs and benchmarks know this interface alone. `workloads.tensorflow`, `workloads.pytorch` and
+`workloads.jax` implement it; another framework would be another package. The workload `dummy`
+computes nothing and has no backend.
 """
 
 from collections.abc import Sequence
@@ -112,6 +113,10 @@ def load_backend(framework: str = "tensorflow") -> Backend:
         from workloads.pytorch.backend import PytorchBackend
 
         return PytorchBackend()
+    if framework == "jax":
+        from workloads.jax.backend import JaxBackend
+
+        return JaxBackend()
     from workloads.tensorflow.backend import TensorflowBackend
 
     return TensorflowBackend()

@@ -20,6 +20,7 @@ from workloads.definitions import WORKLOADS
 from workloads.framework import (
     FRAMEWORK,
     FRAMEWORKS,
+    JAX,
     ONEDNN_KEY,
     ONEDNN_VARIABLE,
     PYTORCH,

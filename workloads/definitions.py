@@ -69,8 +69,8 @@ _RECURRENT_DETAILS = (
     integer_parameter(
         "unroll",
         "Unroll factor",
-        "Time steps per iteration of the loop, for the implementations that loop in this program: fewer iterations, a "
-        "longer program to compile.",
+        "Time steps per iteration of the loop, for the implementations that loop in this program, and JAX's standard: "
+        "fewer iterations, a longer program to compile.",
         1,
         1,
         10_000,

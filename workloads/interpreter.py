@@ -11,10 +11,12 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from workloads.framework import FRAMEWORK, PYTORCH, Framework
+from workloads.framework import FRAMEWORK, FRAMEWORKS, Framework
 
 _LIBRARIES = {"msgspec": "0.18", "numpy": "1.26"}
-MINIMUM_VERSIONS = {**_LIBRARIES, **FRAMEWORK.minimum_versions, **PYTORCH.minimum_versions}
+MINIMUM_VERSIONS = _LIBRARIES | {
+    name: version for framework in FRAMEWORKS.values() for name, version in framework.minimum_versions.items()
+}
 """The oldest versions that workloads can use."""
 
 

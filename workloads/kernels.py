@@ -40,8 +40,8 @@ class _TensorCorePattern(NamedTuple):
 _CLASS_PATTERNS: tuple[_ClassPattern, ...] = (
     _ClassPattern(
         "communication",
-        re.compile(r"(?i:nccl)|Collective|AllReduce|all-reduce|(?i:^memcpy ?p(to|2)p)|^c10d::"),
-        "NCCL; TensorFlow's collectives, PyTorch's (c10d); CUPTI's copies between GPUs, Kineto's `Memcpy PtoP`",
+        re.compile(r"(?i:nccl)|Collective|AllReduce|all-reduce|^psum|(?i:^memcpy ?p(to|2)p)|^c10d::"),
+        "NCCL; collectives of TensorFlow, PyTorch (c10d) and JAX (psum); CUPTI's copies between GPUs, `Memcpy PtoP`",
     ),
     _ClassPattern(
         "rnn",
@@ -53,9 +53,9 @@ _CLASS_PATTERNS: tuple[_ClassPattern, ...] = (
     ),
     _ClassPattern(
         "convolution",
-        re.compile(r"fprop|dgrad|wgrad|[Cc]onv(?=ol|[A-Z\d]|_kernel)|^Conv$|cudnn-conv|[a-z0-9]cudnn_|winograd|fft2d|flip_filter"),
+        re.compile(r"fprop|dgrad|wgrad|[Cc]onv(?=ol|[A-Z\d]|_kernel|_general)|^Conv$|cudnn-conv|[a-z0-9]cudnn_|winograd|fft2d|flip_filter"),
         "cuDNN and CUTLASS name the forward pass fprop and the gradients dgrad, wgrad; scudnn, s1688cudnn: cuDNN's own;"
-        " TensorFlow's Conv2D, XLA's convolution and cudnn-conv: `conv` alone is a word of anyone's kernels",
+        " TensorFlow's Conv2D, XLA's and JAX's convolutions: `conv` alone is a word of anyone's kernels",
     ),
     _ClassPattern(
         "batch_norm",

@@ -53,6 +53,7 @@ FRAMEWORK_CHOICE = Parameter(
     choices=(
         Choice(value="tensorflow", label="TensorFlow", help="TensorFlow with Keras."),
         Choice(value="pytorch", label="PyTorch", help="The same model, data and step in PyTorch."),
+        Choice(value="jax", label="JAX", help="The same model, data and step in JAX, compiled whole by XLA."),
     ),
     common=True,
     named="special",

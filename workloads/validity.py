@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from workloads.cifar10_copy import ARCHIVE, FOLDER, FOLDER_VARIABLE, URL, has_copy
 from workloads.cnn import has_square_channels
 from workloads.custom.definitions import SOURCE
-from workloads.framework import FRAMEWORKS, ONEDNN_VARIABLE, PYTORCH, Framework
+from workloads.framework import FRAMEWORK, FRAMEWORKS, ONEDNN_VARIABLE, Framework, framework_of
 from workloads.image_parameters import IMAGE_DATA, IMAGE_TRAINING
 from workloads.interpreter import MISSING_ENVIRONMENT, NO_PYTHON, environment_folder, find_python, lacks_framework
 from workloads.machine import Gpu, Machine
@@ -215,8 +215,9 @@ def _recurrent_rules(workload: str, layer: RecurrentLayer) -> Iterator[Rule]:
     )
     yield rule(
         "unroll",
-        lambda v: int(v["unroll"]) > 1 and v["implementation"] not in layer.ladder,
-        f"This implementation has a loop of its own; use unroll=1 or one of {', '.join(layer.ladder)}.",
+        lambda v: int(v["unroll"]) > 1 and v["implementation"] not in layer.ladder and not _scans(v),
+        f"This implementation has a loop of its own; use unroll=1, one of {', '.join(layer.ladder)}, or standard in "
+        "JAX.",
     )
     yield rule(
         "unroll timesteps",
@@ -237,8 +238,14 @@ def _recurrent_rules(workload: str, layer: RecurrentLayer) -> Iterator[Rule]:
     )
 
 
+def _scans(variant: Variant) -> bool:
+    """Return whether it is JAX's loop over the time steps."""
+    return variant.get("framework") == "jax" and variant["implementation"] == "standard"
+
+
 _IMAGE_WORKLOADS = ("cnn10", "wrn28-10")
 _PYTORCH_STACKS = ("standard", "cudnn", "cudnn_stack")
+_JAX_STACKS = ("standard", "cudnn")
 
 
 _STACKED_WORKLOADS = tuple(RECURRENT_LAYERS)
@@ -246,12 +253,12 @@ _BOTH = (*_STACKED_WORKLOADS, *_IMAGE_WORKLOADS)
 
 
 def _framework_rule(
-    framework: str, parameters: str, broken: Callable[[Variant], bool], reason: str, workloads: tuple[str, ...] = ()
+    frameworks: str, parameters: str, broken: Callable[[Variant], bool], reason: str, workloads: tuple[str, ...] = ()
 ) -> Rule:
-    """Return a rule on what a framework lacks."""
+    """Return a rule on what one framework lacks, or several."""
     return Rule(
         parameters=("framework", *parameters.split()),
-        broken=lambda variant, _: variant.get("framework") == framework and broken(variant),
+        broken=lambda variant, _: variant.get("framework") in frameworks.split() and broken(variant),
         reason=reason,
         workloads=workloads,
     )
@@ -264,7 +271,8 @@ def missing_framework(variant: Variant, machine: Machine) -> Framework | None:
     """
     name, interpreter = str(variant.get("framework", "")), str(variant["interpreter"])
     if machine.local:
-        is_missing = name == "pytorch" and lacks_framework(interpreter, PYTORCH)
+        framework = framework_of(variant)
+        is_missing = framework is not FRAMEWORK and lacks_framework(interpreter, framework)
     else:
         lists_frameworks = machine.frameworks is not None and not interpreter and name in FRAMEWORKS
         is_missing = lists_frameworks and name not in (machine.frameworks or ())
@@ -289,7 +297,13 @@ _FRAMEWORKS: tuple[Rule, ...] = (
         "Inductor compiles PyTorch's steps; use xla=true, or framework=pytorch.",
     ),
     _framework_rule(
-        "tensorflow",
+        "jax",
+        "compile xla",
+        lambda v: bool(v["compile"]) or bool(v["xla"]),
+        "JAX's steps are always compiled, by XLA; use compile=false and xla=false.",
+    ),
+    _framework_rule(
+        "tensorflow jax",
         "cuda_graph",
         lambda v: bool(v["cuda_graph"]),
         "Only PyTorch's step is captured whole; use cuda_graph=false, or framework=pytorch.",
@@ -353,14 +367,33 @@ _FRAMEWORKS: tuple[Rule, ...] = (
         "DataParallel copies the model in each step, so nothing stays compiled; use compile=false or all_reduce=nccl.",
     ),
     _framework_rule(
-        "pytorch",
+        "jax",
+        "all_reduce",
+        lambda v: v["all_reduce"] in ("hierarchical", "one_device"),
+        "XLA exchanges JAX's gradients by NCCL; use all_reduce=nccl.",
+    ),
+    _framework_rule(
+        "jax",
+        "cpu_threads",
+        lambda v: bool(v["cpu_threads"]),
+        "JAX takes as many threads as there are processors; use cpu_threads=0.",
+    ),
+    _framework_rule(
+        "jax",
+        "data",
+        lambda v: v["data"] != "synthetic",
+        "Stored images are not read in JAX so far; use data=synthetic, or another framework.",
+        _IMAGE_WORKLOADS,
+    ),
+    _framework_rule(
+        "pytorch jax",
         "layout_optimizer memory_growth memory_limit",
         lambda v: bool(v["layout_optimizer"]) or not v["memory_growth"] or bool(v["memory_limit"]),
         "Layout optimizer and memory settings are TensorFlow's; use layout_optimizer=false, memory_growth=true and "
         "memory_limit=0.",
     ),
     _framework_rule(
-        "pytorch",
+        "pytorch jax",
         "save_weights",
         lambda v: bool(v["save_weights"]),
         "Only TensorFlow's runs save weights so far; use save_weights=false.",
@@ -374,6 +407,34 @@ _FRAMEWORKS: tuple[Rule, ...] = (
         _STACKED_WORKLOADS,
     ),
     _framework_rule(
+        "jax",
+        "implementation",
+        lambda v: v["implementation"] not in _JAX_STACKS,
+        f"JAX has no counterpart of this implementation here; use one of {', '.join(_JAX_STACKS)}.",
+        _STACKED_WORKLOADS,
+    ),
+    _framework_rule(
+        "jax",
+        "implementation",
+        lambda v: v["implementation"] == "cudnn",
+        "JAX calls cuDNN for an LSTM alone; use implementation=standard.",
+        ("gru",),
+    ),
+    _framework_rule(
+        "jax",
+        "implementation precision",
+        lambda v: v["implementation"] == "cudnn" and v["precision"] in ("bfloat16", "float16"),
+        "JAX calls cuDNN's LSTM in float32 and TF32 alone; use one of them, or implementation=standard.",
+        ("lstm",),
+    ),
+    _framework_rule(
+        "jax",
+        "implementation sequence_lengths",
+        lambda v: v["implementation"] == "cudnn" and v["sequence_lengths"] != "fixed",
+        "JAX's cuDNN layers get sequences of one length here; use implementation=standard or sequence_lengths=fixed.",
+        ("lstm",),
+    ),
+    _framework_rule(
         "pytorch",
         "sequence_lengths implementation",
         lambda v: v["sequence_lengths"] != "fixed" and v["implementation"] in ("cudnn", "cudnn_stack"),
@@ -382,7 +443,7 @@ _FRAMEWORKS: tuple[Rule, ...] = (
         _STACKED_WORKLOADS,
     ),
     _framework_rule(
-        "pytorch",
+        "pytorch jax",
         "implementation",
         lambda v: v["implementation"] == "keras",
         "Keras's layers are TensorFlow's here; use implementation=native.",
@@ -409,7 +470,7 @@ def depends_on_processor(workload: str, variant: Variant) -> bool:
 
 def _may_lack_kernels(images: Variant) -> bool:
     """Return whether TensorFlow may have no kernels for a variant on images: all but the usual, on the CPU alone."""
-    is_plain_cpu = int(images["gpus"]) == 0 and not images["xla"] and images.get("framework") != "pytorch"
+    is_plain_cpu = int(images["gpus"]) == 0 and not images["xla"] and framework_of(images) is FRAMEWORK
     return is_plain_cpu and (images["layout"], images["precision"]) != ("NHWC", "float32")
 
 

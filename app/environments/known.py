@@ -12,7 +12,7 @@ from pathlib import Path
 from app import units
 from app.environments.steps import InstallError, nvidia_driver
 from app.paths import PROGRAM
-from workloads.catalog import FRAMEWORK, MINIMUM_VERSIONS, PYTORCH, Framework
+from workloads.catalog import FRAMEWORK, JAX, MINIMUM_VERSIONS, PYTORCH, Framework
 
 _OLDEST_PYTHON = 11
 """The minor version of the oldest Python that workloads run by; `MINIMUM_VERSIONS` has the libraries."""
@@ -22,12 +22,13 @@ _INSTALL_UV = "curl -LsSf https://astral.sh/uv/install.sh | sh"
 
 @dataclass(frozen=True, slots=True)
 class KnownEnvironment:
-    """A version of a framework; `newest_python` is the minor version of the newest Python that it has wheels for."""
+    """A version of a framework; the minor versions are of the newest and the oldest Python that it has wheels for."""
 
     name: str
     version: str
     newest_python: int
     framework: Framework = FRAMEWORK
+    oldest_python: int = _OLDEST_PYTHON
 
 
 KNOWN = (
@@ -44,14 +45,20 @@ KNOWN = (
     KnownEnvironment("torch211", "2.11", 14, PYTORCH),
     KnownEnvironment("torch210", "2.10", 14, PYTORCH),
     KnownEnvironment("torch29", "2.9", 14, PYTORCH),
+    KnownEnvironment("jax010", "0.10", 14, JAX),
+    KnownEnvironment("jax011", "0.11", 14, JAX, 12),
+    KnownEnvironment("jax09", "0.9", 14, JAX),
+    KnownEnvironment("jax08", "0.8", 14, JAX),
 )
-"""The newest of each framework first. Resolved by uv with `--only-binary :all:` for each Python: TensorFlow with and
-without CUDA 2026-11-22, PyTorch with CUDA 2026-11-27."""
-_NEWEST_SIZES = {FRAMEWORK.name: (335e6, 3_440e6), PYTORCH.name: (220e6, 3_016e6)}
+"""First of each framework the newest that every Python of this program can have: that is offered.
+
+Resolved by uv with `--only-binary :all:` for each Python: TensorFlow with and without CUDA 2026-11-22, PyTorch with
+CUDA 2026-11-27, JAX with and without 2026-11-28."""
+_NEWEST_SIZES = {FRAMEWORK.name: (335e6, 3_440e6), PYTORCH.name: (220e6, 3_016e6), JAX.name: (141e6, 3_346e6)}
 """Bytes to download without and with CUDA, of the newest of each framework on Linux x86_64 with Python 3.12, as PyPI
 says them; PyTorch's without CUDA is of 2.13."""
 
-_PINNED = re.compile(r"(tensorflow|torch)(?:-cpu)?(?:\[[\w,-]*\])?\s*[=~]=\s*(\d+\.\d+)", re.IGNORECASE)
+_PINNED = re.compile(r"(tensorflow|torch|jax)(?:-cpu)?(?:\[[\w,-]*\])?\s*[=~]=\s*(\d+\.\d+)", re.IGNORECASE)
 _OF_TORCH = re.compile(r"torch(?![\w.-])", re.IGNORECASE)
 _WORKER_PACKAGES = (
     *(f"{name}>={MINIMUM_VERSIONS[name]}" for name in ("msgspec", "numpy")),
@@ -91,6 +98,8 @@ def requirements_of(name: str, packages: Sequence[str], cuda: bool | None = None
         )
     if match.framework is PYTORCH:
         return (f"torch=={match.version}.*", *_WORKER_PACKAGES)
+    if match.framework is JAX:
+        return (f"jax{'[cuda12]' if _with_cuda(cuda) else ''}=={match.version}.*", *_WORKER_PACKAGES)
     keras = f"keras>={MINIMUM_VERSIONS['keras']}"
     return (f"{_distribution(cuda)}=={match.version}.*", keras, *_WORKER_PACKAGES)
 
@@ -105,8 +114,12 @@ def torch_options(requirements: Sequence[str], cuda: bool | None = None) -> tupl
     return ("--torch-backend", "auto" if cuda is None else "cpu")
 
 
+def _with_cuda(cuda: bool | None) -> bool:
+    return bool(nvidia_driver()) if cuda is None else cuda
+
+
 def _distribution(cuda: bool | None) -> str:
-    if nvidia_driver() if cuda is None else cuda:
+    if _with_cuda(cuda):
         return "tensorflow[and-cuda]"
     # The other platforms have no tensorflow-cpu of every version, and their tensorflow has no CUDA code.
     return "tensorflow-cpu" if (sys.platform, platform.machine()) == ("linux", "x86_64") else "tensorflow"
@@ -118,10 +131,10 @@ def choose_python(requirements: Sequence[str], minor: int = sys.version_info.min
     environments = (
         environment for environment in KNOWN if (environment.framework.distributions[0], environment.version) in pinned
     )
-    newest_python = next(environments, KNOWN[0]).newest_python
-    if _OLDEST_PYTHON <= minor <= newest_python:
+    environment = next(environments, KNOWN[0])
+    if environment.oldest_python <= minor <= environment.newest_python:
         return str(Path(sys.executable).resolve())  # not the Python inside an environment, which may be removed
-    return f">=3.{_OLDEST_PYTHON},<3.{newest_python + 1}"
+    return f">=3.{environment.oldest_python},<3.{environment.newest_python + 1}"
 
 
 def find_uv() -> str:

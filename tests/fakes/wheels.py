@@ -12,6 +12,7 @@ _VERSIONS = {
     "tensorflow_cpu": FRAMEWORK_VERSION,
     "keras": "3.15.1",
     "torch": "2.15.0",
+    "jax": "0.10.2",
     "msgspec": "0.22.0",
     "numpy": "2.4.6",
     "platformdirs": "4.5.0",

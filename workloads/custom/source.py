@@ -81,6 +81,11 @@ def describe_file(source: Source, name: str = "") -> FileDescription:
             f"{file_name(source)}:{line}: the file imports {second} beside {first}; keep the workloads of each "
             "in a file of its own."
         )
+    if "jax" in imported:
+        raise CustomWorkloadError(
+            f"{file_name(source)}:{imported['jax']}: custom workloads cannot be in JAX so far; write the file in Keras "
+            "or PyTorch."
+        )
     module = load_module(source)
     functions = [find_function(name, module, source)] if name else filter(_is_workload, public_functions(module))
     framework = framework_of_file(source.text)

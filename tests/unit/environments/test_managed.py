@@ -344,9 +344,10 @@ def test_an_environment_of_pytorch_has_no_tensorflow_and_the_build_for_the_proce
     assert environment.frameworks == {"pytorch": "2.15.0"}
     assert environment.packages[0] == "torch==2.15.*"
     assert "--torch-backend cpu" in seen.read_text()
+    assert Following().make(EnvironmentRequest(name="jax010", cuda=False)).frameworks == {"jax": "0.10.2"}
     monkeypatch.setattr(sys, "prefix", sys.base_prefix)
     defaults = [default_interpreter(framework) for framework in FRAMEWORKS.values()]
-    assert defaults == ["tf221", "torch215"], "runs that name no Python get one that has their framework"
+    assert defaults == ["tf221", "torch215", "jax010"], "runs that name no Python get one that has their framework"
     spec = complete("lstm", {"framework": "pytorch", "interpreter": "tf221", "gpus": 0}, Machine())
     assert ["PyTorch is not installed" in refusal.reason for refusal in check(spec, Machine())] == [True]
 
@@ -358,6 +359,15 @@ def test_uv_chooses_pytorch_s_build_by_the_driver_unless_it_is_said() -> None:
     assert known.torch_options(("torchmetrics", "numpy")) == ()
     assert known.choose_python(torch, minor=14) == str(Path(sys.executable).resolve())
     assert known.choose_python(torch, minor=15) == ">=3.11,<3.15"
+
+
+def test_jax_has_cuda_by_the_driver_and_its_own_oldest_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert known.requirements_of("jax011", (), cuda=True)[0] == "jax[cuda12]==0.11.*"
+    monkeypatch.setattr(known, "nvidia_driver", lambda: False)
+    requirements = known.requirements_of("jax011", ())
+    assert requirements[0] == "jax==0.11.*"
+    assert known.choose_python(requirements, minor=11) == ">=3.12,<3.15"
+    assert known.choose_python(requirements, minor=12) == str(Path(sys.executable).resolve())
 
 
 def test_cuda_follows_the_driver_unless_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,6 @@ def test_each_framework_has_a_line_with_its_version_or_the_command_that_makes_it
 
 
 def test_a_host_without_any_says_how_to_get_each() -> None:
-    problem = no_framework(ENTRY, inspected(tensorflow=None, pytorch=None).frameworks)
-    assert problem.startswith("/usr/bin/python3 has no TensorFlow and no PyTorch: `")
-    assert all(f" env add {name} --on lab` (" in problem for name in ("tf221", "torch215"))
+    problem = no_framework(ENTRY, inspected(tensorflow=None, pytorch=None, jax=None).frameworks)
+    assert problem.startswith("/usr/bin/python3 has no TensorFlow and no PyTorch and no JAX: `")
+    assert all(f" env add {name} --on lab` (" in problem for name in ("tf221", "torch215", "jax010"))

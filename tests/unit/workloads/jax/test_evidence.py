@@ -1,0 +1,136 @@
+"""What is said to have run in JAX did: from XLA's program and from a profile, without protobuf's classes."""
+
+from collections.abc import Mapping
+
+import pytest
+from tensorflow.compiler.xla.service import hlo_pb2
+
+from tests.evidence_runs import spec_of
+from workloads.jax import models, steps
+from workloads.jax.backend import JaxBackend
+from workloads.jax.evidence import decode_program
+from workloads.operations import Op
+from workloads.protocol import Evidence, RunSpec, Value
+from workloads.training import Task
+from workloads.xla import program_ops
+
+Settings = Mapping[str, Value]
+
+
+@pytest.fixture(autouse=True)
+def _few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "_MAX_BATCHES", 2)
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+        monkeypatch.setenv(name, "-1")
+
+
+def in_jax(workload: str, **settings: Value) -> RunSpec:
+    return spec_of(workload, framework="jax", **settings)
+
+
+def task_of(spec: RunSpec) -> Task:
+    backend = JaxBackend()
+    backend.import_framework(())
+    return backend.build_task(spec, None)
+
+
+def collected(spec: RunSpec, *, traced: bool = True) -> Evidence:
+    task = task_of(spec)
+    collector = JaxBackend().make_collector(spec, task)
+    collector.start()
+    assert collector.evidence() is None, "nothing is known before the first step"
+    task.fetch(task.step())
+    collector.first_step_done()
+    if traced:
+        collector.trace()
+    collector.inspect()
+    found = collector.evidence()
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("workload", "settings", "note"),
+    [
+        ("lstm", {}, "XLA's program has 2 loops of 2 products per iteration."),
+        ("gru", {"bidirectional": True, "unroll": 3}, "XLA's program has 4 loops of 6 products per iteration."),
+        ("cnn10", {"layout": "NHWC"}, ""),
+        ("wrn28-10", {"layout": "NHWC", "mode": "inference"}, ""),
+    ],
+)
+def test_what_ran_as_requested_is_verified(workload: str, settings: Settings, note: str) -> None:
+    found = collected(in_jax(workload, **settings))
+    assert (found.match, found.reason, found.unverified) == (True, None, {})
+    assert found.actual == found.requested
+    assert found.sources == ("trace", "hlo")
+    assert note in (*found.notes, "")
+    assert found.timeline is not None
+    (times,) = found.devices
+    assert 0 < times.busy_ns <= times.span_ns
+    assert {kernel.kind for kernel in found.kernels} >= {"pointwise", "convolution" if "layout" in settings else "gemm"}
+    assert not any(kernel.name.startswith("end: ") for kernel in found.kernels)
+
+
+def test_without_a_trace_the_program_tells_what_it_can() -> None:
+    found = collected(in_jax("cnn10", layout="NHWC"), traced=False)
+    assert found.actual == {"implementation": "native", "layout": "NHWC", "precision": "float32"}
+    assert set(found.unverified) == {"device", "replicas"}
+    assert (found.match, found.sources) == (None, ("hlo",))
+    assert "only a trace" in str(found.reason)
+
+
+def test_a_layout_that_xla_does_not_keep_is_told() -> None:
+    """XLA's convolutions on the CPU are in NHWC."""
+    found = collected(in_jax("cnn10", layout="NCHW"))
+    assert (found.match, found.actual["layout"]) == (False, "NHWC")
+    assert "block1/conv1" in str(found.reason)
+
+
+def test_sixteen_bits_that_are_computed_in_float32_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(steps.DTYPES, "bfloat16", steps.DTYPES["float32"])
+    found = collected(in_jax("lstm", precision="bfloat16"))
+    assert (found.match, found.actual["precision"]) == (False, "float32")
+
+
+def test_a_loop_that_stands_for_cudnn_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    looped = models._looped_layer
+    monkeypatch.setattr(
+        models,
+        "_cudnn_layer",
+        lambda config, inputs, directions: looped(config, inputs, None, directions, (None, None)),
+    )
+    spec = in_jax("lstm")
+    found = collected(RunSpec(workload="lstm", variant={**spec.variant, "implementation": "cudnn"}))
+    assert (found.match, found.actual["implementation"]) == (False, "standard")
+    assert found.reason == "What ran is not cudnn: it has 2 loops of 2 products per iteration."
+
+
+def test_two_devices_exchange_their_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "replica_count", lambda variant: 2)
+    found = collected(in_jax("lstm"))
+    exchanges = [kernel for kernel in found.kernels if kernel.kind == "communication"]
+    assert sum(kernel.count for kernel in exchanges) >= 2 * found.steps
+
+
+@pytest.mark.parametrize("workload", ["lstm", "cnn10"])
+def test_a_program_is_read_as_protobuf_reads_it(workload: str) -> None:
+    task = task_of(in_jax(workload))
+    task.fetch(task.step())
+    assert isinstance(task.step, steps.Step)
+    (module,) = task.step.program.runtime_executable().hlo_modules()
+    data = module.as_serialized_hlo_module_proto()
+    ops = program_ops(decode_program(data))
+    assert ops == program_ops(hlo_pb2.HloModuleProto.FromString(data))
+    assert {op.backward for op in ops} == {True, False}
+
+
+def test_calls_of_cudnn_in_a_program_are_products() -> None:
+    """A program for a GPU, by hand: XLA keeps the target of a call."""
+    module = hlo_pb2.HloModuleProto(entry_computation_id=1)
+    computation = module.computations.add(id=1)
+    operand = computation.instructions.add(id=1, name="x", opcode="parameter")
+    operand.shape.element_type = 11
+    call = computation.instructions.add(id=2, name="rnn", opcode="custom-call", custom_call_target="cudnn_rnn_ffi")
+    call.operand_ids.append(1)
+    (op,) = program_ops(decode_program(module.SerializeToString()))
+    assert op == Op(type="CudnnRNN", name="rnn", dtype="float32", compiled=True, exact=False, kernel="rnn")

@@ -1,0 +1,239 @@
+"""What really ran of a variant in JAX: from the program that XLA made of its step, and a profile of more steps."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+
+from workloads.aspects import Observation, device, precision, replicas
+from workloads.evidence import Aspect, exchange_note, run_guarded, summarise, trace_steps
+from workloads.image_evidence import image_layout
+from workloads.jax.steps import Step
+from workloads.operations import Op
+from workloads.protocol import Evidence, RunSpec
+from workloads.recurrent_evidence import observed_pattern
+from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
+from workloads.training import Task
+from workloads.xla import STATS, Plane, Profiled, ProfileLine, XlaTrace, program_ops, read_planes
+
+_Fields = Mapping[int, tuple[str, "_Fields | type | None"]]
+"""The fields of a message by number: the name, and what it holds: another message, a text, or None for numbers.
+
+XLA's hlo.proto and xla_data.proto; only what `program_ops` reads. Where JAX alone is installed there is no protobuf.
+"""
+_SHAPE: _Fields = {2: ("element_type", None), 5: ("layout", {1: ("minor_to_major", None)})}
+_INSTRUCTION: _Fields = {
+    1: ("name", str),
+    2: ("opcode", str),
+    3: ("shape", _SHAPE),
+    7: ("metadata", {1: ("op_type", str), 2: ("op_name", str)}),
+    16: ("convolution_dimension_numbers", {8: ("input_feature_dimension", None)}),
+    28: ("custom_call_target", str),
+    35: ("id", None),
+    36: ("operand_ids", None),
+    38: ("called_computation_ids", None),
+    43: ("backend_config", bytes),
+    51: ("precision_config", {1: ("operand_precision", None)}),
+}
+_MODULE: _Fields = {
+    3: ("computations", {1: ("name", str), 2: ("instructions", _INSTRUCTION), 5: ("id", None)}),
+    6: ("entry_computation_id", None),
+}
+_REPEATED = frozenset(
+    ("computations", "instructions", "minor_to_major", "operand_ids", "called_computation_ids", "operand_precision")
+)
+
+
+def decode_program(data: bytes, fields: _Fields = _MODULE) -> SimpleNamespace:
+    """Return a HloModuleProto in protobuf's wire format, https://protobuf.dev/programming-guides/encoding."""
+    value: Any
+    message = SimpleNamespace(**{name: [] if name in _REPEATED else _empty(kind) for name, kind in fields.values()})
+    position = 0
+    while position < len(data):
+        key, position = _number(data, position)
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            value, position = _number(data, position)
+        else:
+            size, position = _number(data, position) if wire == 2 else ({1: 8, 5: 4}[wire], position)
+            value, position = data[position : position + size], position + size
+        if number not in fields:
+            continue
+        name, kind = fields[number]
+        values = list(_decoded(value, kind))
+        if name in _REPEATED:
+            getattr(message, name).extend(values)
+        else:
+            setattr(message, name, values[-1])
+    return message
+
+
+def _empty(kind: Any) -> Any:
+    if isinstance(kind, dict):
+        return decode_program(b"", kind)
+    return kind() if kind else 0
+
+
+def _decoded(value: Any, kind: Any) -> Iterator[Any]:
+    """Yield what a field holds: of packed numbers each."""
+    if isinstance(kind, dict):
+        yield decode_program(value, kind)
+    elif kind is str:
+        yield value.decode()
+    elif kind is bytes or isinstance(value, int):
+        yield value
+    else:
+        position = 0
+        while position < len(value):
+            number, position = _number(value, position)
+            yield number
+
+
+def _number(data: bytes, position: int) -> tuple[int, int]:
+    """Return the number of variable length at a position, and the position behind it."""
+    number = shift = 0
+    while True:
+        byte = data[position]
+        number |= (byte & 127) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 128:
+            return number, position
+
+
+def program_of(step: Step) -> tuple[Op, ...]:
+    """Return the products of a step's program; it was compiled as its first step was made."""
+    modules = step.program.runtime_executable().hlo_modules()
+    return tuple(
+        op for module in modules for op in program_ops(decode_program(module.as_serialized_hlo_module_proto()))
+    )
+
+
+def _profile_steps(task: Task, steps: int, *, gpu: bool) -> tuple[XlaTrace, float]:
+    """Return the trace of some steps, and the seconds that one of them took under the profiler."""
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0
+    with TemporaryDirectory(prefix="variantscope-") as folder:
+        begin_ns = time.monotonic_ns()
+        with jax.profiler.trace(folder, profiler_options=options):
+            for _ in range(steps):
+                result = task.step()
+            task.fetch(result)
+            step_s = (time.monotonic_ns() - begin_ns) / 1e9 / steps
+        end_ns, behind_ns = time.monotonic_ns(), time.time_ns() - time.monotonic_ns()
+        (file,) = Path(folder).rglob("*.xplane.pb")
+        profile = jax.profiler.ProfileData.from_serialized_xspace(file.read_bytes())
+
+    def to_monotonic(utc_ns: int) -> int:
+        return min(max(utc_ns - behind_ns, begin_ns), end_ns)
+
+    planes = list(map(_plane, profile.planes))
+    return read_planes(planes, steps, gpu=gpu, programs=(), to_monotonic=to_monotonic), step_s
+
+
+def _plane(plane: Any) -> Plane:
+    def events(line: Any) -> Iterator[Profiled]:
+        for event in line.events:
+            start_ps, stats = round(event.start_ns * 1000), {name: one for name, one in event.stats if name in STATS}
+            yield Profiled(event.name, start_ps, start_ps + round(event.duration_ns * 1000), stats)
+
+    lines = [ProfileLine(line.name, n, lambda line=line: events(line)) for n, line in enumerate(plane.lines)]  # type: ignore[misc]
+    return Plane(name=plane.name, stats=dict(plane.stats), lines=lines)
+
+
+def recurrent_implementation(observation: Observation) -> Aspect:
+    """Return the implementation by what the program's forward pass has: calls of cuDNN, or loops with products."""
+    variant = observation.variant
+    config, requested = config_of(observation.spec.workload, variant), str(variant["implementation"])
+    if not observation.products:
+        return Aspect(name="implementation", requested=requested, reason=observation.no_product_reason)
+    pattern = observed_pattern(observation.programs)
+    actual = "standard"
+    if pattern.cudnn:
+        actual = "cudnn" if pattern.cudnn == config.layers and not pattern.loops else str(pattern)
+    return Aspect(
+        name="implementation",
+        requested=requested,
+        actual=actual,
+        reason=None if actual == requested else f"What ran is not {requested}: it has {pattern}.",
+        note=f"XLA's program has {pattern}.",
+    )
+
+
+def image_implementation(observation: Observation) -> Aspect:
+    """Return `native`, which is all that JAX's networks can be here, once a convolution was seen."""
+    actual = "native" if any(op.is_spatial for op in observation.programs) else None
+    reason = None if actual else observation.no_product_reason
+    return Aspect(
+        name="implementation", requested=str(observation.variant["implementation"]), actual=actual, reason=reason
+    )
+
+
+def all_reduce(observation: Observation) -> Aspect:
+    """Return how gradients were exchanged, by the kernels that did."""
+    requested, trace = str(observation.variant["all_reduce"]), observation.trace
+    exchanges = [kernel.name for kernel in trace.kernels if kernel.kind == "communication"]
+    if not trace.steps:
+        return Aspect(name="all_reduce", requested=requested, reason="No trace shows how gradients were exchanged.")
+    actual = "nccl" if any("nccl" in name.lower() for name in exchanges) else "xla" if exchanges else "none"
+    reason = {"xla": "XLA exchanged gradients by kernels of its own.", "none": "No kernel exchanged gradients."}
+    return Aspect(
+        name="all_reduce", requested=requested, actual=actual, reason=reason.get(actual), note=exchange_note(trace)
+    )
+
+
+_IMAGE_ASPECTS = (image_implementation, image_layout)
+_COMMON_ASPECTS: tuple[Callable[[Observation], Aspect], ...] = (precision, device, replicas)
+
+
+def aspects(observation: Observation) -> Iterator[Aspect]:
+    """Yield the aspects of a run."""
+    recurrent = observation.spec.workload in RECURRENT_LAYERS
+    for aspect_of in (*((recurrent_implementation,) if recurrent else _IMAGE_ASPECTS), *_COMMON_ASPECTS):
+        yield aspect_of(observation)
+    if int(observation.variant["gpus"]) > 1 and observation.variant["mode"] == "train":
+        yield all_reduce(observation)
+
+
+class EvidenceCollector:
+    """Collects a run's evidence from its program and from steps after the measured part, at no cost to that part."""
+
+    def __init__(self, spec: RunSpec, task: Task) -> None:
+        self._spec = spec
+        self._task = task
+        self._trace = XlaTrace()
+        self._began = False
+
+    def start(self) -> None:
+        """Watch nothing: the program is there after the first step."""
+
+    def first_step_done(self) -> None:
+        """Note that there is a program now."""
+        self._began = True
+
+    def trace(self) -> None:
+        """Run a few more steps under the profiler."""
+        gpu = int(self._spec.variant["gpus"]) > 0
+        self._trace = run_guarded(
+            lambda: trace_steps(lambda steps: _profile_steps(self._task, steps, gpu=gpu)), _empty_trace
+        )
+
+    def inspect(self) -> None:
+        """Look at nothing more: there are no custom workloads in JAX."""
+
+    def evidence(self) -> Evidence | None:
+        """Return what is known so far, or None before the first step was made."""
+        if not self._began or not isinstance(self._task.step, Step):
+            return None
+        trace = replace(self._trace, programs=program_of(self._task.step))
+        sources = ("trace", "hlo") if trace.kernels else ("hlo",)
+        observation = Observation(spec=self._spec, trace=trace)
+        return summarise(aspects(observation), trace, sources, trace.notes)
+
+
+def _empty_trace(how: str) -> XlaTrace:
+    return XlaTrace(notes=(f"The profiler {how}",))

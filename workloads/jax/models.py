@@ -1,0 +1,273 @@
+"""The built-in workloads as functions of JAX: recurrent stacks and image networks, with the weights of every framework.
+
+Weights are lists in the order and the layouts of `workloads.seeding`, float32; a function casts them to the type of its
+inputs. Each computes on the part of a batch that one device has.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.experimental import rnn
+
+from workloads import cnn, recurrent
+from workloads.cnn import Conv, Dense, GlobalPool, Norm, Pool, Relu, Sum, net_of
+from workloads.protocol import Variant
+from workloads.recurrent import RecurrentConfig
+from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
+from workloads.seeding import Weight, image_weights, recurrent_weights
+
+_NORM_EPSILON, _NORM_MOMENTUM = 1e-3, 0.99
+"""Keras's."""
+
+Arrays = Sequence[Any]
+Key = Any
+
+
+def exact(variant: Variant) -> lax.Precision | None:
+    """Return the precision of products of float32 that must be of float32; None leaves TF32 to XLA."""
+    return None if variant["precision"] == "tf32" else lax.Precision.HIGHEST
+
+
+class Passed(NamedTuple):
+    """What a forward pass gives: the outputs in float32, and the running statistics after it."""
+
+    outputs: Any
+    statistics: Arrays
+
+
+class RecurrentModel:
+    """A stack of recurrent layers and a dense head in float32, on the last output or on all.
+
+    `standard` is `lax.scan` over the time steps, `cudnn` one call of cuDNN a layer.
+    """
+
+    def __init__(self, workload: str, variant: Variant) -> None:
+        config = self._config = config_of(workload, variant)
+        self._by_cudnn = variant["implementation"] == "cudnn"
+        self._exact = exact(variant)
+        self.names = list(recurrent.weight_shapes(config))
+        self.weights: list[Weight] = recurrent_weights(config)
+        self.statistics: list[Weight] = []
+
+    def forward(self, weights: Arrays, statistics: Arrays, inputs: Any, key: Key | None) -> Passed:
+        """Return the answers, [batch, 1] or [batch, timesteps, 1]; of all steps, 0 at padding.
+
+        Inputs are sequences, or (sequences, lengths [batch]). With a key it is a pass of training, with dropout.
+        """
+        config, valid = self._config, self._valid(inputs)
+        outputs = (inputs if valid is None else inputs[0]).swapaxes(0, 1)  # time first, as a scan has it
+        parts = iter(weights)
+        for depth in range(config.layers):
+            directions = [[part.astype(outputs.dtype) for part in islice(parts, 3)] for _ in range(config.directions)]
+            keys = [None if key is None else jax.random.fold_in(key, 3 * depth + number) for number in range(3)]
+            outputs = _dropped(outputs, (1, *outputs.shape[1:]), config.dropout, keys[0])
+            with jax.named_scope(f"layer{depth}"):
+                if self._by_cudnn:
+                    outputs = _cudnn_layer(config, outputs, directions)
+                else:
+                    outputs = _looped_layer(config, outputs, valid, directions, keys[1:])
+        if not config.all_outputs:
+            ends = [outputs[-1, :, : config.units]] + ([outputs[0, :, config.units :]] if config.bidirectional else [])
+            outputs = jnp.concatenate(ends, -1)
+        kernel, bias = parts
+        answers = jnp.matmul(outputs.astype(jnp.float32), kernel, precision=self._exact) + bias
+        if config.all_outputs:
+            answers = (answers if valid is None else answers * valid[..., None]).swapaxes(0, 1)
+        return Passed(answers, statistics)
+
+    def loss(self, answers: Any, inputs: Any, targets: Any) -> Any:
+        """Return the mean squared error; of all outputs, the mean over the sequences of that at their true steps."""
+        valid, errors = self._valid(inputs), (answers - targets) ** 2
+        if valid is None or not self._config.all_outputs:
+            return errors.mean()
+        valid = valid.T
+        return ((errors * valid[..., None]).sum(1) / valid.sum(1, keepdims=True)).mean()
+
+    def _valid(self, inputs: Any) -> Any | None:
+        """Return which steps of sequences are no padding, [timesteps, batch]; None where they are of one length."""
+        if not isinstance(inputs, tuple):
+            return None
+        sequences, lengths = inputs
+        timesteps = sequences.shape[1]
+        positions = jnp.arange(timesteps)[:, None]
+        return positions >= timesteps - lengths if self._config.left_padded else positions < lengths
+
+
+def _dropped(values: Any, shape: Sequence[int], share: float, key: Key | None) -> Any:
+    """Return values with a share of them left out by a mask of that shape; as they are for no share or no key."""
+    if not share or key is None:
+        return values
+    return values * (jax.random.bernoulli(key, 1 - share, shape) / (1 - share)).astype(values.dtype)
+
+
+def _looped_layer(
+    config: RecurrentConfig, inputs: Any, valid: Any | None, directions: Sequence[Arrays], keys: Sequence[Key | None]
+) -> Any:
+    """Return the outputs of one layer, [timesteps, batch, directions * units], each direction by itself."""
+    outputs = []
+    for number, (weights, key) in enumerate(zip(directions, keys, strict=False)):
+        with jax.named_scope(recurrent.DIRECTIONS[number]):  # evidence counts loops by name
+            outputs.append(_loop(config, inputs, valid, weights, key, backwards=bool(number)))
+    return jnp.concatenate(outputs, -1)
+
+
+def _loop(
+    config: RecurrentConfig, inputs: Any, valid: Any | None, weights: Arrays, key: Key | None, *, backwards: bool
+) -> Any:
+    """Return the outputs [timesteps, batch, units] of one direction in the order of time; padding changes no state."""
+    zeros = jnp.zeros((inputs.shape[1], config.units), inputs.dtype)
+    mask = _dropped(jnp.ones_like(zeros), zeros.shape, config.recurrent_dropout, key)
+    step = _lstm_step if config.keras_name == "LSTM" else _gru_step
+
+    def cell(state: Arrays, now: tuple[Any, Any | None]) -> tuple[Arrays, Any]:
+        features, valid_now = now
+        new = step(config, weights, features, state[0] * mask if config.recurrent_dropout else state[0], state)
+        if valid_now is not None:
+            new = tuple(jnp.where(valid_now[:, None], *pair) for pair in zip(new, state, strict=True))
+        return new, new[0]
+
+    state = (zeros,) * config.state_parts
+    return lax.scan(cell, state, (inputs, valid), reverse=backwards, unroll=config.unroll)[1]
+
+
+def _activation(config: RecurrentConfig, values: Any) -> Any:
+    return jax.nn.relu(values) if config.activation == "relu" else jnp.tanh(values)
+
+
+def _lstm_step(config: RecurrentConfig, weights: Arrays, inputs: Any, last: Any, state: Arrays) -> tuple[Any, ...]:
+    """Return output and memory; the recurrent product reads `last`, the output of the state or a masked copy of it."""
+    kernel, recurrent_kernel, bias = weights
+    gates = inputs @ kernel + last @ recurrent_kernel + bias
+    enter, forget, candidate, leave = jnp.split(gates, config.gates, -1)
+    memory = jax.nn.sigmoid(forget) * state[1] + jax.nn.sigmoid(enter) * _activation(config, candidate)
+    return jax.nn.sigmoid(leave) * _activation(config, memory), memory
+
+
+def _gru_step(config: RecurrentConfig, weights: Arrays, inputs: Any, last: Any, state: Arrays) -> tuple[Any, ...]:
+    kernel, recurrent_kernel, bias = weights
+    entering = jnp.split(inputs @ kernel + bias[0], config.gates, -1)
+    repeated = jnp.split(last @ recurrent_kernel + bias[1], config.gates, -1)
+    update, reset = (jax.nn.sigmoid(one + other) for one, other in zip(entering[:2], repeated[:2], strict=True))
+    return (update * state[0] + (1 - update) * _activation(config, entering[2] + reset * repeated[2]),)
+
+
+def _cudnn_layer(config: RecurrentConfig, inputs: Any, directions: Sequence[Arrays]) -> Any:
+    """Return the outputs of one LSTM layer, [timesteps, batch, directions * units].
+
+    cuDNN reads all matrices transposed, and behind them the biases, a second one of each direction: Keras has none.
+    """
+    timesteps, batch, features = inputs.shape
+    matrices = [matrix.T for kernel, recurrent_kernel, _ in directions for matrix in (kernel, recurrent_kernel)]
+    biases = [part for *_, bias in directions for part in (bias, jnp.zeros_like(bias))]
+    zeros = jnp.zeros((config.directions, batch, config.units), inputs.dtype)
+    outputs, _, _ = rnn.lstm(
+        inputs.swapaxes(0, 1), zeros, zeros, jnp.concatenate([part.ravel() for part in (*matrices, *biases)]),
+        jnp.full([batch], timesteps, jnp.int32), features, config.units, 1, 0.0, config.bidirectional,
+    )  # fmt: skip
+    return outputs.swapaxes(0, 1)
+
+
+class ImageModel:
+    """An image network of `workloads.cnn` on images in the layout of the variant."""
+
+    def __init__(self, workload: str, variant: Variant) -> None:
+        self._net = net_of(workload, variant)
+        self._layout = str(variant["layout"])
+        self._exact = exact(variant)
+        self.names = cnn.weight_names(self._net)
+        self.weights: list[Weight] = []
+        self.statistics: list[Weight] = []
+        for layer, values in image_weights(self._net, int(variant["seed"])):
+            self.weights += values
+            if isinstance(layer, Norm):
+                self.statistics += [np.zeros(layer.channels, np.float32), np.ones(layer.channels, np.float32)]
+
+    def forward(self, weights: Arrays, statistics: Arrays, images: Any, key: Key | None) -> Passed:
+        """Return the logits [batch, 10]. With a key it is a pass of training, whose batch norm is of the batch."""
+        training, ours, running = key is not None, iter(weights), iter(statistics)
+        after: list[Any] = []
+
+        def run(parts: Iterable[cnn.Layer | Sum], images: Any) -> Any:
+            for part in parts:
+                if isinstance(part, Sum):
+                    images = run(part.body, images) + run(part.shortcut, images)
+                    continue
+                with jax.named_scope(part.name):  # evidence tells layers by name
+                    if isinstance(part, Norm):
+                        images, *moments = self._norm(images, ours, running, training=training)
+                        after.extend(moments)
+                    else:
+                        images = self._layer(part, images, ours)
+            return images
+
+        return Passed(run(self._net, images), after)
+
+    def loss(self, logits: Any, _inputs: Any, classes: Any) -> Any:
+        """Return the mean cross entropy."""
+        return -jnp.take_along_axis(jax.nn.log_softmax(logits), classes[:, None], 1).mean()
+
+    def _layer(self, layer: cnn.Layer, images: Any, weights: Iterator[Any]) -> Any:
+        match layer:
+            case Conv():
+                return self._convolution(layer, images, weights)
+            case Relu():
+                return jax.nn.relu(images)
+            case Pool():
+                return self._pool(layer, images)
+            case GlobalPool():
+                return images.mean(self._axes("HW"))
+            case Dense():
+                return jnp.matmul(images.astype(jnp.float32), next(weights), precision=self._exact) + next(weights)
+        raise AssertionError(layer)
+
+    def _axes(self, letters: str) -> tuple[int, ...]:
+        return tuple(self._layout.index(letter) for letter in letters)
+
+    def _by_channel(self, values: Any) -> Any:
+        """Return a vector of channels in a shape that fits images."""
+        return jnp.expand_dims(values, self._axes("NHW"))
+
+    def _convolution(self, layer: Conv, images: Any, weights: Iterator[Any]) -> Any:
+        numbers, strides = (self._layout, "HWIO", self._layout), (layer.stride,) * 2
+        kernel = next(weights).astype(images.dtype)
+        images = lax.conv_general_dilated(images, kernel, strides, "SAME", dimension_numbers=numbers)
+        return images + self._by_channel(next(weights).astype(images.dtype)) if layer.bias else images
+
+    def _pool(self, layer: Pool, images: Any) -> Any:
+        window = tuple(2 if letter in "HW" else 1 for letter in self._layout)
+        if layer.method == "max":
+            return lax.reduce_window(images, -jnp.inf, lax.max, window, window, "VALID")
+        return lax.reduce_window(images, 0.0, lax.add, window, window, "VALID") / 4
+
+    def _norm(
+        self, images: Any, weights: Iterator[Any], running: Iterator[Any], *, training: bool
+    ) -> tuple[Any, Any, Any]:
+        """Return images of mean 0 and variance 1, scaled and shifted, and the running mean and biased variance."""
+        scale, offset, mean, variance = next(weights), next(weights), next(running), next(running)
+        values = images.astype(jnp.float32)
+        after = mean, variance
+        if training:
+            axes = self._axes("NHW")
+            mean = values.mean(axes)
+            variance = jnp.maximum((values**2).mean(axes) - mean**2, 0.0)  # both sums in one pass over the images
+            after = _moved(after[0], mean), _moved(after[1], variance)
+        factor = scale * lax.rsqrt(variance + _NORM_EPSILON)
+        normal = (values - self._by_channel(mean)) * self._by_channel(factor) + self._by_channel(offset)
+        return normal.astype(images.dtype), *after
+
+
+def _moved(average: Any, value: Any) -> Any:
+    return _NORM_MOMENTUM * average + (1 - _NORM_MOMENTUM) * value
+
+
+Model = RecurrentModel | ImageModel
+
+
+def build_model(workload: str, variant: Variant) -> Model:
+    """Return the model of a variant with its initial weights, on the host."""
+    return (RecurrentModel if workload in RECURRENT_LAYERS else ImageModel)(workload, variant)

@@ -1,0 +1,300 @@
+"""The step of a variant in JAX: one program of XLA with forward pass, backward pass and update, on one device or more.
+
+On each device `shard_map` runs it on a part of the batch; the mean of the gradients is all that devices exchange.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import cached_property, partial
+from itertools import cycle
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from workloads.errors import RefusedError
+from workloads.image_training import Schedule, learning_rate
+from workloads.jax.models import Arrays, Model, build_model
+from workloads.job_protocol import ComputedGradients, ComputeGradients
+from workloads.protocol import RunSpec, Variant
+from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
+from workloads.seeding import adding_problem, synthetic_images
+from workloads.training import Task
+from workloads.weights import moments, read_start, write_gradients
+
+_MAX_BYTES, _MAX_BATCHES = 256 * 2**20, 64
+_ADAM_RATE, _ADAM_EPSILON, _BETAS = 0.003, 1e-7, (0.9, 0.999)
+_MOMENTUM = 0.9
+_LOSS_SCALE, _GOOD_STEPS = 2.0**15, 2000
+_MAX_ROUNDS = 16
+"""So often float16 may halve the scale of its loss, from 2^15, until every gradient is finite."""
+_REPLICAS = "replicas"
+_SPLIT, _COPIED = PartitionSpec(_REPLICAS), PartitionSpec()
+
+DTYPES = {"float32": jnp.float32, "tf32": jnp.float32, "bfloat16": jnp.bfloat16, "float16": jnp.float16}
+Batch = tuple[Any, Any]
+"""Inputs and targets: arrays, or pairs of them."""
+State = dict[str, Any]
+"""All that a step changes; running statistics are those of each replica, one after the other."""
+
+
+def configure(variant: Variant) -> Mesh:
+    """Apply a variant's settings to JAX, before its first program, and return its devices."""
+    set_precision(str(variant["precision"]))
+    return Mesh(np.array(jax.devices()[: replica_count(variant)]), (_REPLICAS,))
+
+
+def replica_count(variant: Variant) -> int:
+    """Return how many devices share a batch."""
+    return max(1, int(variant["gpus"]))
+
+
+def set_precision(precision: str) -> None:
+    """Let float32 be computed as such; by itself XLA computes it in TF32 on GPUs that have it."""
+    jax.config.update("jax_default_matmul_precision", "highest" if precision == "float32" else None)
+
+
+def host_batch(workload: str, variant: Variant, index: int) -> Batch:
+    """Return one batch on the host, whole numbers in 32 bits, which is all that JAX has."""
+    seed, size = int(variant["seed"]), int(variant["batch_size"])
+    batch: Batch
+    if workload in RECURRENT_LAYERS:
+        config = config_of(workload, variant)
+        sizes = (size, int(variant["timesteps"]), config.features)
+        batch = adding_problem(seed, index, *sizes, config.sequence_lengths, running=config.all_outputs)
+    else:
+        batch = synthetic_images(seed, index, size, str(variant["layout"]))
+    return tuple(jax.tree.map(lambda part: part.astype(np.int32) if part.dtype.kind == "i" else part, batch))
+
+
+def device_batches(batches: Iterable[Batch], mesh: Mesh, precision: str) -> list[Batch]:
+    """Copy batches to the devices, a part to each, inputs in the type of the precision."""
+    sharding, dtype = NamedSharding(mesh, _SPLIT), DTYPES[precision]
+
+    def short(part: Any) -> Any:
+        return part.astype(dtype) if part.dtype.kind == "f" else part
+
+    return [jax.device_put((jax.tree.map(short, inputs), targets), sharding) for inputs, targets in batches]
+
+
+def _batch_count(batch: Batch) -> int:
+    """Return for how many batches of this size memory is."""
+    size_bytes: int = sum(part.nbytes for part in jax.tree.leaves(batch[0]))
+    return max(1, min(_MAX_BATCHES, _MAX_BYTES // max(1, size_bytes)))
+
+
+Optimizer = Callable[[Arrays, Any, Arrays, Any], tuple[Arrays, Any]]
+"""From weights, slots, gradients and the number of the step to new weights and slots."""
+
+
+def _adam(weights: Arrays, slots: Any, gradients: Arrays, _number: Any) -> tuple[Arrays, Any]:
+    """Adam (Kingma and Ba 2015) by TensorFlow's formula, which adds epsilon before the correction."""
+    moments, powers = slots[:2], [power * beta for power, beta in zip(slots[2], _BETAS, strict=True)]
+    first, second = (
+        [beta * old + (1 - beta) * gradient**order for old, gradient in zip(moment, gradients, strict=True)]
+        for moment, beta, order in zip(moments, _BETAS, (1, 2), strict=True)
+    )
+    rate = _ADAM_RATE * jnp.sqrt(1 - powers[1]) / (1 - powers[0])
+    new = [w - rate * m / (jnp.sqrt(v) + _ADAM_EPSILON) for w, m, v in zip(weights, first, second, strict=True)]
+    return new, (first, second, powers)
+
+
+def _momentum(
+    rate: float | Schedule, decay: float, weights: Arrays, slots: Any, gradients: Arrays, number: Any
+) -> tuple[Arrays, Any]:
+    """Gradient descent with momentum; weight decay is of kernels alone."""
+    now = rate.rate(number.astype(jnp.float32), jnp) if isinstance(rate, Schedule) else rate
+    slopes = [
+        gradient + decay * weight if decay and weight.ndim > 1 else gradient
+        for weight, gradient in zip(weights, gradients, strict=True)
+    ]
+    sums = [_MOMENTUM * total + slope for total, slope in zip(slots, slopes, strict=True)]
+    return [weight - now * total for weight, total in zip(weights, sums, strict=True)], sums
+
+
+def _optimizer(workload: str, variant: Variant, weights: Arrays) -> tuple[Optimizer, Any]:
+    """Return the optimizer of a workload, and its slots before the first step."""
+    zeros = list(map(np.zeros_like, weights))
+    if workload in RECURRENT_LAYERS:
+        return _adam, (zeros, zeros, [np.float32(1)] * len(_BETAS))
+    return partial(_momentum, learning_rate(variant), float(variant["weight_decay"])), zeros
+
+
+class Step:
+    """One step of a variant, compiled as its first one is made; `program` is what was compiled."""
+
+    def __init__(self, workload: str, variant: Variant, model: Model, batches: Iterable[Batch], mesh: Mesh) -> None:
+        self.model = model
+        self.mesh = mesh
+        self.program: Any = None
+        self._batches = cycle(device_batches(batches, mesh, str(variant["precision"])))
+        self._trains = variant["mode"] == "train"
+        self._scales = self._trains and variant["precision"] == "float16"
+        self._seed = int(variant["seed"])
+        self._update, slots = _optimizer(workload, variant, model.weights)
+        self._specs = {**dict.fromkeys(("weights", "slots", "number", "scale", "good"), _COPIED), "statistics": _SPLIT}
+        state = {
+            "weights": model.weights,
+            "statistics": [np.tile(part, mesh.size) for part in model.statistics],
+            "slots": slots if self._trains else [],
+            "number": np.int32(0),
+            "scale": np.float32(_LOSS_SCALE if self._scales else 1),
+            "good": np.int32(0),
+        }
+        self.state: State = {
+            name: jax.device_put(part, NamedSharding(mesh, self._specs[name])) for name, part in state.items()
+        }
+
+    def __call__(self) -> Any:
+        """Enqueue the next step and return its loss, in inference the mean of its outputs, both on the device."""
+        batch = next(self._batches)
+        if self.program is None:
+            step = self._on_each(self._train if self._trains else self._infer, (self._specs, _COPIED))
+            self.program = jax.jit(step, donate_argnums=0).lower(self.state, *batch).compile()
+        self.state, result = self.program(self.state, *batch)
+        return result
+
+    def differentiate_next(self) -> tuple[Any, Arrays]:
+        """Return loss and gradients of the next batch; the state stays."""
+        loss, gradients, _ = self._gradients(self.state, *next(self._batches))
+        return loss, gradients
+
+    def infer_next(self) -> Any:
+        """Return the outputs of the next batch in inference."""
+        return self._outputs(self.state, *next(self._batches))
+
+    def halve_scale(self) -> None:
+        """Halve the scale of the loss."""
+        self.state["scale"] = self.state["scale"] / 2
+
+    @cached_property
+    def _gradients(self) -> Any:
+        return jax.jit(self._on_each(self._differentiate, (_COPIED, _COPIED, _SPLIT)))
+
+    @cached_property
+    def _outputs(self) -> Any:
+        return jax.jit(self._on_each(self._answer, _SPLIT))
+
+    def _on_each(self, part: Callable[..., Any], out_specs: Any) -> Any:
+        """Return the function of whole batches that runs `part` on each device."""
+        # Unchecked, gradients are those of the device's part of the batch, until `_differentiate` exchanges them.
+        return jax.shard_map(
+            part, mesh=self.mesh, in_specs=(self._specs, _SPLIT, _SPLIT), out_specs=out_specs, check_vma=False
+        )
+
+    def _answer(self, state: State, inputs: Any, _targets: Any) -> Any:
+        return self.model.forward(state["weights"], state["statistics"], inputs, None).outputs
+
+    def _infer(self, state: State, inputs: Any, targets: Any) -> tuple[State, Any]:
+        return state, self._mean(self._answer(state, inputs, targets).mean())
+
+    def _mean(self, values: Any) -> Any:
+        return lax.pmean(values, _REPLICAS) if self.mesh.size > 1 else values
+
+    def _differentiate(self, state: State, inputs: Any, targets: Any) -> tuple[Any, Arrays, Arrays]:
+        """Return the loss, its gradients and the running statistics; each device leaves out others in its dropout."""
+        key = jax.random.fold_in(jax.random.key(self._seed), state["number"])
+        key = jax.random.fold_in(key, lax.axis_index(_REPLICAS))
+
+        def scaled_loss(weights: Arrays) -> tuple[Any, tuple[Any, Arrays]]:
+            outputs, statistics = self.model.forward(weights, state["statistics"], inputs, key)
+            loss = self.model.loss(outputs, inputs, targets)
+            return loss * state["scale"] if self._scales else loss, (loss, statistics)
+
+        gradients, (loss, statistics) = jax.grad(scaled_loss, has_aux=True)(state["weights"])
+        loss, gradients = self._mean((loss, gradients))
+        if self._scales:
+            gradients = [gradient / state["scale"] for gradient in gradients]
+        return loss, gradients, statistics
+
+    def _train(self, state: State, inputs: Any, targets: Any) -> tuple[State, Any]:
+        loss, gradients, statistics = self._differentiate(state, inputs, targets)
+        weights, slots = self._update(state["weights"], state["slots"], gradients, state["number"])
+        new = {**state, "weights": weights, "slots": slots, "statistics": statistics, "number": state["number"] + 1}
+        return (_checked(state, new, gradients) if self._scales else new), loss
+
+
+def _checked(old: State, new: State, gradients: Arrays) -> State:
+    """Return the new state where all gradients are finite, else the old weights; with the next scale of the loss.
+
+    That halves then, down to 1, and doubles after 2,000 good steps, as TensorFlow's does.
+    """
+    finite = jnp.all(jnp.array([jnp.isfinite(gradient).all() for gradient in gradients]))
+    unchanged = {
+        name: jax.tree.map(lambda value, before: jnp.where(finite, value, before), new[name], old[name])
+        for name in ("weights", "slots")
+    }
+    scale, good = old["scale"], old["good"] + 1
+    grown = good >= _GOOD_STEPS
+    after = {
+        "scale": jnp.where(finite, jnp.where(grown, scale * 2, scale), jnp.maximum(scale / 2, 1)),
+        "good": jnp.where(finite & ~grown, good, 0),
+    }
+    return {**new, **unchanged, **after}
+
+
+def fetch(result: Any) -> float:
+    """Wait for the step on all devices and return its result."""
+    return float(jax.block_until_ready(result))
+
+
+def build_task(spec: RunSpec, mesh: Mesh) -> Task:
+    """Return a built-in workload's variant, ready to step."""
+    workload, variant = spec.workload, spec.variant
+    first = host_batch(workload, variant, 0)
+    batches = (host_batch(workload, variant, index) if index else first for index in range(_batch_count(first)))
+    step = Step(workload, variant, build_model(workload, variant), batches, mesh)
+
+    def memory(name: str) -> int | None:
+        statistics = mesh.devices[0].memory_stats() or {}  # the CPU has none
+        return None if name not in statistics else int(statistics[name])
+
+    return Task(
+        step=step,
+        fetch=fetch,
+        examples=int(variant["batch_size"]),
+        trains=variant["mode"] == "train",
+        allocator_bytes=partial(memory, "bytes_in_use"),
+        allocator_peak_bytes=partial(memory, "peak_bytes_in_use"),
+    )
+
+
+def compute_gradients(request: ComputeGradients, mesh: Mesh) -> ComputedGradients:
+    """Differentiate the loss of one batch, part by part, and write what it computed.
+
+    Raises:
+        RefusedError: The weights are not of the shapes of those to start from, or the gradients are not finite.
+    """
+    workload, variant = request.spec.workload, request.spec.variant
+    model, batch = build_model(workload, variant), host_batch(workload, variant, 0)
+    start = list(model.weights)
+    if request.start_path is not None:
+        model.weights, start = read_start(request.start_path, [weight.shape for weight in model.weights]), []
+    step = Step(workload, variant, model, _parts(batch, request.parts), mesh)
+    if variant["mode"] == "train":
+        names, (gradients, losses) = model.names, _gradients(step, request.parts)
+    else:
+        names, losses = ["outputs"], ()
+        gradients = [np.concatenate([np.asarray(step.infer_next()) for _ in range(request.parts)])]
+    write_gradients(request.path, names, gradients, start)
+    return ComputedGradients(losses=losses, batch=moments(jax.tree.leaves(batch)))
+
+
+def _parts(batch: Batch, parts: int) -> list[Batch]:
+    return [jax.tree.map(lambda part, number=number: np.split(part, parts)[number], batch) for number in range(parts)]
+
+
+def _gradients(step: Step, parts: int) -> tuple[Arrays, tuple[float, ...]]:
+    """Return the mean gradients of the parts, and the mean loss twice."""
+    for _ in range(_MAX_ROUNDS):
+        losses, of_parts = zip(*(jax.device_get(step.differentiate_next()) for _ in range(parts)), strict=True)
+        if all(np.isfinite(gradient).all() for gradients in of_parts for gradient in gradients):
+            break
+        step.halve_scale()
+    else:
+        raise RefusedError("its gradients are not finite")
+    again = [float(step.differentiate_next()[0]) for _ in range(parts)]
+    mean = [np.mean(of_weight, axis=0) for of_weight in zip(*of_parts, strict=True)]
+    return mean, (float(np.mean(losses)), float(np.mean(again)))
