@@ -12,6 +12,8 @@ from workloads.protocol import RunSpec, Variant
 from workloads.training import Layer
 from workloads.xla import XlaTrace
 
+NO_KERNEL = "The profiler saw no kernel: NVIDIA's libcupti is missing, or its driver allows profiling to root alone."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:

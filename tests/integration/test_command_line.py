@@ -91,6 +91,16 @@ def test_training_with_tensorflow_gives_one_whole_document(
     assert document == command_line.read("show", "1"), "stored as it was printed"
 
 
+def test_training_with_jax_is_verified_and_names_its_version(command_line: CommandLine) -> None:
+    settings = ("framework=jax", "gpus=0", "units=8", "timesteps=10", "unroll=5", "steps=20")
+    document = command_line.read("run", "lstm", *(word for setting in settings for word in ("-s", setting)))
+    assert (document["outcome"], document["reason"]) == ("completed", None)
+    assert document["evidence"]["match"] is True
+    assert document["environment"]["jax"][0].isdigit()
+    assert "jaxlib" in document["environment"]
+    assert document["loss"]["last"] < document["loss"]["first"]
+
+
 def test_a_completed_run_without_json_says_its_throughput(command_line: CommandLine) -> None:
     done = command_line("run", *dummy_arguments(steps=7))
     assert done.returncode == 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from workloads.aspects import Observation, device, precision, replicas
+from workloads.aspects import NO_KERNEL, Observation, device, precision, replicas
 from workloads.evidence import Aspect, exchange_note, run_guarded, summarise, trace_steps
 from workloads.image_evidence import image_layout
 from workloads.jax.steps import Step
@@ -206,14 +206,12 @@ class EvidenceCollector:
         self._spec = spec
         self._task = task
         self._trace = XlaTrace()
-        self._began = False
 
     def start(self) -> None:
         """Watch nothing: the program is there after the first step."""
 
     def first_step_done(self) -> None:
-        """Note that there is a program now."""
-        self._began = True
+        """Do nothing: the program stays."""
 
     def trace(self) -> None:
         """Run a few more steps under the profiler."""
@@ -227,12 +225,14 @@ class EvidenceCollector:
 
     def evidence(self) -> Evidence | None:
         """Return what is known so far, or None before the first step was made."""
-        if not self._began or not isinstance(self._task.step, Step):
+        step = self._task.step
+        if not isinstance(step, Step) or step.program is None:
             return None
-        trace = replace(self._trace, programs=program_of(self._task.step))
+        trace = replace(self._trace, programs=program_of(step))
         sources = ("trace", "hlo") if trace.kernels else ("hlo",)
         observation = Observation(spec=self._spec, trace=trace)
-        return summarise(aspects(observation), trace, sources, trace.notes)
+        unseen = (NO_KERNEL,) if observation.on_gpu and trace.steps and not trace.kernels else ()
+        return summarise(aspects(observation), trace, sources, (*trace.notes, *unseen))
 
 
 def _empty_trace(how: str) -> XlaTrace:

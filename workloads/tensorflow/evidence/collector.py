@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import tensorflow as tf
 
 from workloads import aspects, image_evidence
-from workloads.aspects import Observation
+from workloads.aspects import NO_KERNEL, Observation
 from workloads.catalog import is_custom
 from workloads.custom.evidence import Inspector
 from workloads.evidence import Aspect, run_guarded, summarise, trace_steps
@@ -102,14 +102,13 @@ def _notes(observation: Observation) -> Iterator[str]:
     yield from layer_notes(observation)
     yield from trace.notes
     if trace.steps and not trace.kernels:
-        yield _NO_KERNEL if observation.on_gpu else _NO_OPERATION
+        yield NO_KERNEL if observation.on_gpu else _NO_OPERATION
     if any("graph" in kernel.name.lower() and kernel.kind == "other" for kernel in trace.kernels):
         yield "Some kernels ran inside CUDA graphs, which the profiler shows as one."
     if trace.kernels and not observation.on_gpu and "hlo" not in _sources(observation):
         yield "TensorFlow does not trace operations on the CPU that take little time: no kernel has their time."
 
 
-_NO_KERNEL = "The profiler saw no kernel: NVIDIA's libcupti is missing, or its driver allows profiling to root alone."
 _NO_OPERATION = "The profiler saw no operation: on the CPU TensorFlow traces none that takes little time."
 
 
