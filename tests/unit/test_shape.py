@@ -28,12 +28,13 @@ SMALL_MODULES = {
     "workloads/calibration.py": "what every framework measures alike",
     "workloads/cifar10_copy.py": "the rules need it, and no package: what reads the copy needs numpy",
     "workloads/gru.py": "the GRU's table, as workloads/lstm.py is the LSTM's",
+    "workloads/libraries.py": "what frameworks load alike",
     "workloads/machine.py": "all that the sampler needs of the workloads, whose tables take a third of its imports",
     "workloads/recurrent_layers.py": "the one table of the kinds of recurrent layers, above both of them",
 }
 """Modules under the least size, each with its reason: a file is a topic, and a helper belongs to its only user."""
 
-BUDGET_LINES, BUDGET_MODULES = 88_570, 376
+BUDGET_LINES, BUDGET_MODULES = 89_680, 380
 """Lines of app and workloads, blank ones and docstrings included, and modules that are not empty. Both only go down; a
 change that needs more raises them in a commit of its own, which says why."""
 BUDGET_SLACK_LINES, BUDGET_SLACK_MODULES = 400, 4
@@ -47,7 +48,8 @@ LONE_MODULES = {
     "workloads.pytorch.stored_images": "the way of one kind of data; a step takes any",
     "workloads.tensorflow.gradients": "imported by jobs that compare",
     "workloads.tensorflow.evidence.custom": "of users' models alone, as cnn/evidence.py is of images",
-    "workloads.tensorflow.environment": "what is known of TensorFlow, imported before it",
+    "workloads.tensorflow.evidence.graph": "of TensorFlow's graphs alone",
+    "workloads.tensorflow.evidence.xplane": "of TensorFlow's profiles alone",
 }
 """Modules of fewer lines that one module alone imports, of its own folder: each says why it is not a part of that."""
 
