@@ -138,7 +138,10 @@ def _profile_steps(task: Task, steps: int, *, gpu: bool) -> tuple[XlaTrace, floa
 def _plane(plane: Any) -> Plane:
     def events(line: Any) -> Iterator[Profiled]:
         for event in line.events:
-            start_ps, stats = round(event.start_ns * 1000), {name: one for name, one in event.stats if name in STATS}
+            start_ps, stats = (
+                round(event.start_ns * 1000),
+                {name: value for name, value in event.stats if name in STATS},
+            )
             yield Profiled(event.name, start_ps, start_ps + round(event.duration_ns * 1000), stats)
 
     lines = [ProfileLine(line.name, n, lambda line=line: events(line)) for n, line in enumerate(plane.lines)]  # type: ignore[misc]

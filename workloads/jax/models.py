@@ -152,7 +152,7 @@ def _gru_step(config: RecurrentConfig, weights: Arrays, inputs: Any, last: Any, 
     kernel, recurrent_kernel, bias = weights
     entering = jnp.split(inputs @ kernel + bias[0], config.gates, -1)
     repeated = jnp.split(last @ recurrent_kernel + bias[1], config.gates, -1)
-    update, reset = (jax.nn.sigmoid(one + other) for one, other in zip(entering[:2], repeated[:2], strict=True))
+    update, reset = (jax.nn.sigmoid(jnp.add(*pair)) for pair in zip(entering[:2], repeated[:2], strict=True))
     return (update * state[0] + (1 - update) * _activation(config, entering[2] + reset * repeated[2]),)
 
 

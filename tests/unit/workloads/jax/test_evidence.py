@@ -20,7 +20,7 @@ Settings = Mapping[str, Value]
 @pytest.fixture(autouse=True)
 def _few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "_MAX_BATCHES", 2)
-    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "XLA_PYTHON_CLIENT_PREALLOCATE"):
         monkeypatch.setenv(name, "-1")
 
 

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("unoptimized")
 @pytest.fixture(autouse=True)
 def _few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "_MAX_BATCHES", 2)
-    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "XLA_PYTHON_CLIENT_PREALLOCATE"):
         monkeypatch.setenv(name, "-1")  # a job sets them in its process
 
 
