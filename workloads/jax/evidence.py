@@ -231,8 +231,9 @@ class EvidenceCollector:
         step = self._task.step
         if not isinstance(step, Step) or step.program is None:
             return None
-        trace = replace(self._trace, programs=program_of(step))
-        sources = ("trace", "hlo") if trace.kernels else ("hlo",)
+        no_program: tuple[Op, ...] = ()
+        trace = replace(self._trace, programs=run_guarded(lambda: program_of(step), lambda _: no_program))
+        sources = tuple(name for name, seen in (("trace", trace.kernels), ("hlo", trace.programs)) if seen)
         observation = Observation(spec=self._spec, trace=trace)
         unseen = (NO_KERNEL,) if observation.on_gpu and trace.steps and not trace.kernels else ()
         return summarise(aspects(observation), trace, sources, (*trace.notes, *unseen))

@@ -6,7 +6,7 @@ import pytest
 from tensorflow.compiler.xla.service import hlo_pb2
 
 from tests.evidence_runs import spec_of
-from workloads.jax import models, steps
+from workloads.jax import evidence, models, steps
 from workloads.jax.backend import JaxBackend
 from workloads.jax.evidence import decode_program
 from workloads.operations import Op
@@ -77,6 +77,15 @@ def test_without_a_trace_the_program_tells_what_it_can() -> None:
     assert set(found.unverified) == {"device", "replicas"}
     assert (found.match, found.sources) == (None, ("hlo",))
     assert "only a trace" in str(found.reason)
+
+
+def test_a_program_that_cannot_be_read_costs_no_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(evidence, "_number", lambda data, position: data[len(data)])
+    found = collected(in_jax("lstm"), traced=False)
+    assert (found.match, found.actual) == (None, {})
+    assert "IndexError" in capsys.readouterr().err
 
 
 def test_a_layout_that_xla_does_not_keep_is_told() -> None:
