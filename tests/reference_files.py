@@ -22,7 +22,7 @@ from app.viewmodels.format.environment import environment_label
 from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec
 
-_VERSIONS = ("tensorflow", "keras", "cudnn_loaded", "driver")
+_VERSIONS = ("tensorflow", "keras", "pytorch", "jax", "cudnn_loaded", "pytorch_cudnn", "driver")
 _EVERY = 2
 """One sample of a GPU in `_EVERY` stays: its power changes every 100 ms, and was read every 50 ms."""
 

@@ -32,11 +32,10 @@ from app.runs.experiment.queue import (
     queue_progress,
     unfinished_entry,
 )
-from app.runs.experiment.reuse import current_fingerprint, matching_results, reusable_runs
+from app.runs.experiment.reuse import current_fingerprint, largest_reference, matching_results, reusable_runs
 from app.runs.experiment.schedule import RunsByVariant
 from app.runs.undo import Edit
 from app.samples import Inventory
-from app.storage.reference import is_reference
 from app.storage.store import Store
 from app.viewmodels.compare.warnings import describe_disturbance
 from app.viewmodels.experiment.preview import PresetLine, preset_line, preset_progress, reference_label
@@ -242,8 +241,7 @@ def reference_articles(rows: Sequence[RunRow]) -> list[tuple[str, list[RunRow]]]
 
 def _reference_rows(named: NamedPreset, stored: Sequence[RunRow]) -> list[RunRow]:
     """Return the reference runs of the first of its plans that has some."""
-    rows = [row for row in stored if is_reference(row)]
-    ordered = (_ordered_runs(plan, matching_results(rows, plan)) for plan in named.all_plans())
+    ordered = (_ordered_runs(plan, largest_reference(matching_results(stored, plan))) for plan in named.all_plans())
     return next(filter(None, ordered), [])
 
 

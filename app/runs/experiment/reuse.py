@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -207,6 +208,16 @@ def matching_results(stored: Iterable[RunRow], plan: Plan) -> list[RunRow]:
     return newest_first[::-1]
 
 
+def largest_reference(rows: Iterable[RunRow]) -> list[RunRow]:
+    """Return the reference runs among these, those of the file that has most of them.
+
+    Files share variants, which were measured on other machines and days.
+    """
+    reference = [row for row in rows if is_reference(row)]
+    files = Counter(row.experiments for row in reference)
+    return [row for row in reference if files[row.experiments] == max(files.values())]
+
+
 def runs_on_same_hardware(stored: Iterable[RunRow], machine: Machine) -> list[RunRow]:
     """Return the stored runs on the CPU, or on GPUs of models that this machine has: the newest, to estimate from."""
     names = {gpu.name for gpu in machine.gpus}
@@ -273,7 +284,7 @@ def _begin_utc_ns(store: Store, entry: QueueEntry | None) -> int:
 def reusable_as_newest(store: Store, plan: Plan) -> ReusableRuns:
     """Return the stored runs made in the environment of the newest; reference runs if there are no others."""
     results = matching_results(store.each_run(), plan)
-    runs = [store.load_header(row.run) for row in _without_reference(results) or results]
+    runs = [store.load_header(row.run) for row in _without_reference(results) or largest_reference(results)]
     measured = [run for run in runs if run.row.completed]
     if not runs:
         return ReusableRuns(runs=())

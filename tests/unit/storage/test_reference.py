@@ -54,7 +54,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 def test_the_files_are_small_and_say_what_they_are_of() -> None:
     files = reference_files()
-    assert {file.name for file in files} == {"lstm", "cnn", "scaling", "xla"}
+    assert {file.name for file in files} == {"lstm", "cnn", "frameworks", "scaling", "xla"}
     assert sum(file.path.stat().st_size for file in files) < 6_000_000
     for file in files:
         assert len(file.uids) == len(set(file.uids)) > 5
@@ -84,14 +84,17 @@ def test_runs_come_marked(reference: Reference) -> None:
     with Store.open(reference.path) as store:
         rows = store.library.run_rows(reference.added)
         experiments = store.library.experiments()
-        query = RunQuery(tag=TAG, text="h200 tensorflow note:cudnn 2026-11-2")
+        query = RunQuery(tag=TAG, text="h200 note:nvidia 2026-11-2")
         assert set(store.library.find(query)) == set(reference.added)
     assert len(rows) == sum(len(file.uids) for file in reference_files())
     for row in rows:
         assert row.tags == (TAG,)
-        assert row.note.startswith(f"{len(row.gpu_names)}x NVIDIA H200, TensorFlow 2.21.0, ")
+        framework = row.spec.variant.get("framework", "tensorflow")
+        versions = {"tensorflow": "TensorFlow 2.21.0", "pytorch": "PyTorch 2.11.0", "jax": "JAX 0.11.2"}
+        assert row.note.startswith(f"{len(row.gpu_names)}x NVIDIA H200, {versions[str(framework)]}, ")
     assert {found.name for found in experiments} == {
         "Reference: LSTM on NVIDIA H200",
+        "Reference: frameworks on NVIDIA H200",
         "Reference: image networks on NVIDIA H200",
         "Reference: image networks on one to four GPUs on NVIDIA H200",
         "Reference: image networks with XLA on NVIDIA H200",
@@ -120,7 +123,7 @@ def test_runs_in_memory_share_what_is_the_same(reference: Reference) -> None:
 
 
 def test_the_badge_of_a_stored_run_says_no_more_than_was_seen(reference: Reference) -> None:
-    """28 runs whose loop XLA compiled, and 65 whose graph another implementation leaves too."""
+    """28 runs whose loop XLA compiled, and 67 whose graph another implementation leaves too."""
     with Store.open(reference.path) as store:
         rows = store.library.run_rows(reference.added)
         states = Counter((row.spec.workload in ("lstm", "gru"), row.evidence_state) for row in rows)
@@ -133,12 +136,12 @@ def test_the_badge_of_a_stored_run_says_no_more_than_was_seen(reference: Referen
         assert all(reason.endswith(": XLA chooses the layout itself.") for reason in reasons)
         assert set(store.library.find(RunQuery(text="mismatch"))) == mismatches
     assert states == {
-        (True, "verified"): 87,
-        (True, "verified in part"): 93,
-        (False, "verified"): 149,
+        (True, "verified"): 106,
+        (True, "verified in part"): 95,
+        (False, "verified"): 182,
         (False, "mismatch"): 21,
     }
-    assert (len(compiled), len(alike)) == (28, 65)
+    assert (len(compiled), len(alike)) == (28, 67)
     assert all(row.spec.variant["xla"] for row in compiled)
     (auto,) = [row for row in rows if row.spec.variant.get("implementation") == "auto"]
     assert auto.evidence_state == "verified", "Keras has one way to use cuDNN"

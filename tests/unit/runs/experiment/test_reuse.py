@@ -20,11 +20,13 @@ from app.runs.experiment.reuse import (
     ReusableRuns,
     ThrottleFilter,
     current_fingerprint,
+    largest_reference,
     reusable_as_newest,
     reusable_runs,
     run_fingerprint,
 )
 from app.samples import HOST, Device, Inventory
+from app.storage.reference import TAG
 from app.storage.store import Store
 from tests.fakes.experiments import ENVIRONMENT, aged, result
 from tests.unit.viewmodels.stored import keep
@@ -187,6 +189,16 @@ def test_what_is_stored_is_shown_from_the_newest_surroundings(database_path: Pat
             keep(store, run)
         found = reusable_as_newest(store, PLAN)
     assert ([run.row.run for run in found.runs], found.excluded_due_to) == ([2, 3, 4], ("driver",))
+
+
+def test_of_the_reference_the_file_that_has_most_is_shown() -> None:
+    rows = [
+        replace(result(number, SPECS[0]).row, tags=(TAG,), experiments=(file,))
+        for number, file in ((1, 7), (2, 8), (3, 8), (4, 7), (5, 8))
+    ]
+    own = replace(rows[0], tags=())
+    assert [row.run for row in largest_reference([own, *rows])] == [2, 3, 5]
+    assert largest_reference([own]) == []
 
 
 def test_here_is_what_a_run_here_would_store() -> None:
