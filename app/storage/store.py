@@ -3,23 +3,37 @@
 import json
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
+import numpy as np
 from sqlite_utils import Database
 
 from app.analysis.summary import plausible_run
 from app.environment_keys import BOOT_ID_KEY
 from app.errors import UserError
 from app.events import Outcome, Summary
-from app.fields import Sample, SlowSample
+from app.fields import FAST_FIELDS, SLOW_FIELDS, Sample, SlowSample
 from app.plain import without_nul
-from app.records import EqualityCheck, Phase, PortabilityResult, RunHeader, RunRow, StoredRun
+from app.records import (
+    EqualityCheck,
+    Floats,
+    Ints,
+    Phase,
+    PortabilityResult,
+    RunHeader,
+    RunRow,
+    SampleColumns,
+    StoredRun,
+)
 from app.samples import Device, DeviceLost, FieldsUpdated, LogLine
-from app.storage import listing, measurements, rows
+from app.storage import listing, rows
 from app.storage.database import (
     BUSY_TIMEOUT_S,
     is_read_only,
@@ -30,7 +44,18 @@ from app.storage.database import (
 from app.storage.library import Library
 from app.storage.owner import Owner, unfinished_runs
 from app.storage.queue import Queue
-from workloads.protocol import Block, Calibration, EnvironmentInfo, Epoch, Evidence, PhaseStarted, RunSpec
+from workloads.protocol import (
+    Block,
+    Calibration,
+    EnvironmentInfo,
+    Epoch,
+    Evidence,
+    PhaseStarted,
+    RunSpec,
+    StepKernel,
+    StepTimeline,
+    Stream,
+)
 
 StoredEvent = (
     PhaseStarted
@@ -153,20 +178,31 @@ class Store:
                 self._begin_phase(run, phase)
             for table, columns, kind in (("blocks", rows.BLOCK_COLUMNS, Block), ("epochs", rows.EPOCH_COLUMNS, Epoch)):
                 self._insert(table, columns, run, (rows.values(event, columns) for event in by_type.get(kind, ())))
-            measurements.insert_samples(self._db, run, by_type.get(Sample, ()), by_type.get(SlowSample, ()))
+            _insert_samples(self._db, run, by_type.get(Sample, ()), by_type.get(SlowSample, ()))
             lines = enumerate(by_type.get(LogLine, ()), first_log_line)
             log_rows = ((number, line.t_ns, without_nul(line.text)) for number, line in lines)
             self._insert("log_lines", ("line", "t_ns", "text"), run, log_rows)
             for evidence in by_type.get(Evidence, ()):
-                measurements.insert_evidence(self._db, run, evidence)
+                _insert_evidence(self._db, run, evidence)
             for lost in by_type.get(DeviceLost, ()):
-                measurements.mark_lost(self._db, run, lost)
+                # The first time in a run.
+                self._db.execute(
+                    "UPDATE devices SET lost_t_ns = ?, lost_reason = ?"
+                    " WHERE run = ? AND device = ? AND lost_t_ns IS NULL",
+                    (lost.t_ns, lost.reason, run, lost.device),
+                )
             for seen in by_type.get(FieldsUpdated, ()):
-                measurements.update_fields(self._db, run, seen)
+                self._db.execute(
+                    "UPDATE devices SET fields = ?, absent = ? WHERE run = ? AND device = ?",
+                    (rows.encode_fields(seen.fields), json.dumps(seen.absent), run, seen.device),
+                )
             for environment in by_type.get(EnvironmentInfo, ()):
-                measurements.update_environment(self._db, run, environment)
+                self._db.execute(
+                    "UPDATE runs SET environment = json_patch(environment, ?) WHERE run = ?",
+                    (json.dumps(environment.environment), run),
+                )
             for calibration in by_type.get(Calibration, ()):
-                measurements.save_calibration(self._db, calibration, time.time_ns())
+                _save_calibration(self._db, calibration, time.time_ns())
 
     def add_environment(self, run: int, info: Mapping[str, str]) -> None:
         """Add values to a run's environment."""
@@ -195,17 +231,26 @@ class Store:
     def add_checks(self, run: int, checks: Sequence[PortabilityResult | EqualityCheck]) -> None:
         """Add checks of a run's saved weights, or of what its variant computes."""
         with transaction(self._db, self.path):
-            measurements.insert_checks(self._db, run, checks)
+            for check in checks:
+                if isinstance(check, EqualityCheck):
+                    self._insert("equality", rows.EQUALITY_COLUMNS, run, [rows.equality_values(check)])
+                else:
+                    values = rows.values(check, rows.PORTABILITY_COLUMNS)
+                    self._insert("portability", rows.PORTABILITY_COLUMNS, run, [values])
 
     def save_calibration(self, calibration: Calibration, utc_ns: int) -> None:
         """Store a device's calibration; it replaces an older one of the same precision."""
         with transaction(self._db, self.path):
-            measurements.save_calibration(self._db, calibration, utc_ns)
+            _save_calibration(self._db, calibration, utc_ns)
 
     def calibration(self, device: str, precision: str) -> Calibration | None:
-        """Return a device's calibration in a precision; None before it was measured."""
+        """Return the calibration of a device, a GPU's UUID or the host, in a precision; None before it was measured."""
         with translate_sqlite_errors(self.path):
-            return measurements.load_calibration(self._db, device, precision)
+            row = self._db.execute(
+                f"SELECT {', '.join(rows.CALIBRATION_COLUMNS)} FROM calibrations WHERE device = ? AND precision = ?",
+                (device, precision),
+            ).fetchone()
+        return rows.record(Calibration, rows.CALIBRATION_COLUMNS, row) if row else None
 
     def unfinished_runs(self) -> list[tuple[int, Owner]]:
         """Return the runs without an outcome, and the process each belongs to."""
@@ -244,13 +289,11 @@ class Store:
                 anchor_utc_ns=utc_ns,
                 phases=tuple(map(rows.phase, self._run_rows("phases", rows.PHASE_COLUMNS, run, "start_ns"))),
                 blocks=rows.block_columns(self._run_rows("blocks", rows.BLOCK_COLUMNS, run, "first_step")),
-                samples=tuple(measurements.load_samples(self._db, run_rows[0], fields)),
+                samples=tuple(_load_samples(self._db, run_rows[0], fields)),
                 environment=rows.environment(environment),
                 boot_id=boot_id,
-                evidence=measurements.load_evidence(self._db, run, timeline=fields is None),
-                epochs=measurements.load_epochs(self._db, run),
-                portability=measurements.load_portability(self._db, run),
-                equality=measurements.load_equality(self._db, run),
+                evidence=self._load_evidence(run, timeline=fields is None),
+                **self._load_epochs_and_checks(run),
                 log=tuple(LogLine(*line) for line in lines),
             )
         return plausible_run(stored, None if fields is None else partial(self.load, run))
@@ -278,10 +321,41 @@ class Store:
                 row=run_rows[0],
                 environment=rows.environment(environment),
                 gpu_uuids=rows.gpu_set(tuple(device for (device,) in gpus.fetchall())),
-                portability=measurements.load_portability(self._db, run),
-                equality=measurements.load_equality(self._db, run),
-                epochs=measurements.load_epochs(self._db, run),
+                **self._load_epochs_and_checks(run),
             )
+
+    def _load_epochs_and_checks(self, run: int) -> dict[str, Any]:
+        """Return what a run and its header both have, the oldest first."""
+        epochs = self._run_rows("epochs", rows.EPOCH_COLUMNS, run, "epoch")
+        trials = self._run_rows("portability", rows.PORTABILITY_COLUMNS, run, "utc_ns")
+        checks = self._run_rows("equality", rows.EQUALITY_COLUMNS, run, "utc_ns")
+        return {
+            "epochs": tuple(rows.record(Epoch, rows.EPOCH_COLUMNS, row) for row in epochs),
+            "portability": tuple(rows.record(PortabilityResult, rows.PORTABILITY_COLUMNS, row) for row in trials),
+            "equality": tuple(map(rows.equality_check, checks)),
+        }
+
+    def _load_evidence(self, run: int, *, timeline: bool) -> Evidence | None:
+        """Return a run's evidence, with its step's `timeline` if asked; None where there is none."""
+        stored = self._run_rows("evidence", rows.EVIDENCE_COLUMNS, run, "run")
+        if not stored:
+            return None
+        kernels = self._run_rows("kernels", rows.READ_KERNEL_COLUMNS, run, "rank")
+        times = self._run_rows("device_times", rows.DEVICE_TIME_COLUMNS, run, "length(device), device")
+        return rows.evidence(stored[0], kernels, times, self._load_timeline(run) if timeline else None)
+
+    def _load_timeline(self, run: int) -> StepTimeline | None:
+        """Return when the kernels of one step of a run ran; None where that was not stored."""
+        traces = self._run_rows("step_traces", _STEP_COLUMNS, run, "run")
+        if not traces:
+            return None
+        streams = self._run_rows("step_streams", ("device", "name"), run, "stream")
+        kernels = self._run_rows("step_kernels", rows.STEP_KERNEL_COLUMNS, run, "number")
+        return StepTimeline(
+            **dict(zip(_STEP_COLUMNS, traces[0], strict=True)),
+            streams=tuple(Stream(device=device, name=name) for device, name in streams),
+            kernels=tuple(StepKernel(*kernel) for kernel in kernels),
+        )
 
     def _run_rows(self, table: str, columns: Sequence[str], run: int, order: str) -> list[Any]:
         return self._db.execute(
@@ -294,3 +368,151 @@ class Store:
 
     def _insert(self, table: str, columns: Sequence[str], run: int, values: Iterable[rows.Row]) -> None:
         rows.insert(self._db.conn, table, ("run", *columns), ((run, *row) for row in values))
+
+
+_ALL_FIELDS = (*FAST_FIELDS, *SLOW_FIELDS)
+_PART_ROWS = 1 << 16
+
+
+_HOST_LOAD = ("load_pct", "worker_load_pct")
+"""Fields of the host that tell of other programs, also next to a run on GPUs."""
+
+
+def _load_samples(db: Database, row: RunRow, fields: Collection[str] | None) -> Iterator[SampleColumns]:
+    """Yield the samples of a run, device by device.
+
+    With `fields` only those are read, and only of the devices that it trained on: its GPUs, else the host, and of the
+    host next to GPUs only its load. Those that a device is known not to report are not read: that would take as long as
+    if they had values. None reads all.
+    """
+    on_gpus = bool(row.gpu_names) and row.spec.variant.get("gpus") != 0
+    for device_id, lost_t_ns, device in _load_devices(db, row.run):
+        if fields is None:
+            yield _load_columns(db, device_id, device, lost_t_ns, _ALL_FIELDS, _ALL_FIELDS)
+            continue
+        available = [name for name in fields if not device.fields or name in device.fields]
+        if device.kind != ("gpu" if on_gpus else "host"):
+            available = [name for name in available if device.kind == "host" and name in _HOST_LOAD]
+        yield _load_columns(db, device_id, device, lost_t_ns, fields, available)
+
+
+def _load_devices(db: Database, run: int) -> Iterable[tuple[int, int | None, Device]]:
+    columns = ", ".join(rows.DEVICE_COLUMNS)
+    cursor = db.execute(
+        f"SELECT device_id, lost_t_ns, lost_reason, {columns} FROM devices WHERE run = ? ORDER BY device_id", (run,)
+    )
+    return [
+        (device_id, lost_t_ns, msgspec.structs.replace(rows.device(values), lost=reason))
+        for device_id, lost_t_ns, reason, *values in cursor
+    ]
+
+
+def _load_columns(
+    db: Database,
+    device_id: int,
+    device: Device,
+    lost_t_ns: int | None,
+    fields: Collection[str],
+    available: Collection[str],
+) -> SampleColumns:
+    """Return one device's samples with `fields`; those not in `available` are NaN."""
+
+    def read(table: str, candidates: Sequence[str]) -> tuple[Ints, dict[str, Floats]]:
+        names = [name for name in candidates if name in available]
+        t_ns, values = _read_fields(db, table, names, device_id)
+        reported = {name: column for name, column in values.items() if not np.isnan(column).all()}
+        absent = np.broadcast_to(np.nan, t_ns.shape)  # takes no memory
+        return t_ns, {name: reported.get(name, absent) for name in candidates if name in fields}
+
+    t_ns, fast = read("samples", FAST_FIELDS)
+    slow_t_ns, slow = read("slow_samples", SLOW_FIELDS)
+    return SampleColumns(device=device, t_ns=t_ns, fields=fast, slow_t_ns=slow_t_ns, slow=slow, lost_t_ns=lost_t_ns)
+
+
+def _read_fields(db: Database, table: str, names: Sequence[str], device_id: int) -> tuple[Ints, dict[str, Floats]]:
+    """Return times and values of these fields in time order, NULL as NaN; without any field, no times either.
+
+    numpy consumes the rows as they come, which takes half the time of columns of Python numbers, a part of them at a
+    time: the rows of hours would take twice the memory of their columns.
+    """
+    if not names:
+        return np.empty(0, dtype=np.int64), {}
+    # Samples that a run stores meanwhile are newer, and beyond the limit.
+    (size,) = db.execute(f"SELECT count(*) FROM {table} WHERE device_id = ?", (device_id,)).fetchone()
+    rows_in_order = db.execute(
+        f"SELECT t_ns, {', '.join(names)} FROM {table} WHERE device_id = ? ORDER BY t_ns LIMIT ?", (device_id, size)
+    )
+    t_ns = np.empty(size, dtype=np.int64)
+    columns = {name: np.empty(size) for name in names}
+    dtype = [("t_ns", np.int64), *((name, np.float64) for name in names)]
+    start = 0
+    while (part := np.fromiter(islice(rows_in_order, _PART_ROWS), dtype=dtype)).size:
+        end = start + part.size
+        t_ns[start:end] = part["t_ns"]
+        for name, values in columns.items():
+            values[start:end] = part[name]
+        start = end
+    if start < size:  # another program has just deleted some
+        return t_ns[:start].copy(), {name: values[:start].copy() for name, values in columns.items()}
+    return t_ns, columns
+
+
+def _insert_samples(db: Database, run: int, fast: Sequence[Sample], slow: Sequence[SlowSample]) -> None:
+    """Insert samples of a run's devices, in the caller's transaction."""
+    if not fast and not slow:
+        return
+    ids = dict(db.execute("SELECT device, device_id FROM devices WHERE run = ?", (run,)).fetchall())
+    tables: tuple[tuple[str, Sequence[str], Sequence[Sample | SlowSample]], ...] = (
+        ("samples", FAST_FIELDS, fast),
+        ("slow_samples", SLOW_FIELDS, slow),
+    )
+    _count_implausible(db, ids, (*fast, *slow))
+    for table, names, samples in tables:
+        sample_rows = ((ids[sample.device], sample.t_ns, *rows.values(sample, names)) for sample in samples)
+        # Two readings within one clock tick are one sample: keep the first.
+        rows.insert(db.conn, table, ("device_id", "t_ns", *names), sample_rows, statement="INSERT OR IGNORE")
+
+
+def _count_implausible(db: Database, ids: Mapping[str, int], samples: Iterable[Sample | SlowSample]) -> None:
+    counts: dict[str, Counter[str]] = {}
+    for sample in samples:
+        if sample.implausible:
+            counts.setdefault(sample.device, Counter()).update(sample.implausible)
+    for device, count in counts.items():
+        (before,) = db.execute("SELECT implausible FROM devices WHERE device_id = ?", (ids[device],)).fetchone()
+        total = json.dumps(count + Counter(json.loads(before)))
+        db.execute("UPDATE devices SET implausible = ? WHERE device_id = ?", (total, ids[device]))
+
+
+def _insert_evidence(db: Database, run: int, evidence: Evidence) -> None:
+    """Insert a run's evidence, its kernels, the times of its devices, and one step, in the caller's transaction.
+
+    The kernels are ranked by their order.
+    """
+    rows.insert(db.conn, "evidence", ("run", *rows.EVIDENCE_COLUMNS), [(run, *rows.evidence_values(evidence))])
+    ranked = ((run, rank, *rows.values(kernel, rows.KERNEL_COLUMNS)) for rank, kernel in enumerate(evidence.kernels))
+    rows.insert(db.conn, "kernels", ("run", "rank", *rows.KERNEL_COLUMNS), ranked)
+    times = ((run, *rows.values(time, rows.DEVICE_TIME_COLUMNS)) for time in evidence.devices)
+    rows.insert(db.conn, "device_times", ("run", *rows.DEVICE_TIME_COLUMNS), times)
+    if evidence.timeline is not None:
+        _insert_timeline(db, run, evidence.timeline)
+
+
+_STEP_COLUMNS = ("start_ns", "duration_ns", "left_out")
+
+
+def _insert_timeline(db: Database, run: int, step: StepTimeline) -> None:
+    rows.insert(db.conn, "step_traces", ("run", *_STEP_COLUMNS), [(run, *rows.values(step, _STEP_COLUMNS))])
+    streams = ((run, number, stream.device, stream.name) for number, stream in enumerate(step.streams))
+    rows.insert(db.conn, "step_streams", ("run", "stream", *rows.STREAM_COLUMNS), streams)
+    kernels = ((run, number, *msgspec.structs.astuple(kernel)) for number, kernel in enumerate(step.kernels))
+    rows.insert(db.conn, "step_kernels", ("run", "number", *rows.STEP_KERNEL_COLUMNS), kernels)
+
+
+def _save_calibration(db: Database, calibration: Calibration, utc_ns: int) -> None:
+    """Store a device's calibration, in the caller's transaction; it replaces an older one of the same precision.
+
+    It was measured at `utc_ns`, in nanoseconds since 1970.
+    """
+    values = (*rows.values(calibration, rows.CALIBRATION_COLUMNS), utc_ns)
+    rows.insert(db.conn, "calibrations", (*rows.CALIBRATION_COLUMNS, "utc_ns"), [values], statement="INSERT OR REPLACE")

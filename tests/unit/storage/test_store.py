@@ -17,11 +17,10 @@ from app.limits import POWER
 from app.queries import RunQuery
 from app.records import Phase
 from app.samples import HOST, DeviceLost, FieldInfo, FieldsUpdated, LogLine
-from app.storage import measurements
 from app.storage.database import translate_sqlite_errors
 from app.storage.files import DiskSpace
 from app.storage.owner import this_process
-from app.storage.store import Store
+from app.storage.store import Store, _read_fields
 from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED, UNKNOWN
 from tests.fakes.runs import (
     BLOCKS,
@@ -388,7 +387,7 @@ def test_samples_are_the_same_however_many_are_read_at_a_time(
     run = begin(store)
     powers_mw = [10_000, 20_000, 30_000, 40_000, 50_000]
     store.write(run, [Sample(t_ns=n, device=GPU.device, power_mw=power) for n, power in enumerate(powers_mw)])
-    monkeypatch.setattr("app.storage.measurements._PART_ROWS", part_rows)
+    monkeypatch.setattr("app.storage.store._PART_ROWS", part_rows)
     columns = store.load(run).samples[0]
     assert columns.t_ns.tolist() == [0, 1, 2, 3, 4]
     assert columns.fields["power_mw"].tolist() == powers_mw
@@ -410,5 +409,5 @@ def test_samples_that_another_program_deletes_while_they_are_read_are_absent(sto
     store.write(run, [Sample(t_ns=n, device=GPU.device, power_mw=1_000 * n) for n in range(5)])
     (device_id,) = store._db.execute("SELECT device_id FROM devices WHERE run = ? AND kind = 'gpu'", (run,)).fetchone()
     database: Any = Pruned()
-    t_ns, columns = measurements._read_fields(database, "samples", ["power_mw"], device_id)
+    t_ns, columns = _read_fields(database, "samples", ["power_mw"], device_id)
     assert (t_ns.tolist(), columns["power_mw"].tolist()) == ([0, 1], [0.0, 1_000.0])
