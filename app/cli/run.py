@@ -38,8 +38,7 @@ from app.hosts.book import find_host
 from app.paths import PROGRAM
 from app.records import RunRow, StoredRun
 from app.report.documents import equality_document, largest_batch_document, portability_document, run_document
-from app.runs.equality import EqualityChecker, can_be_checked
-from app.runs.experiment.equality import describe_checks
+from app.runs.experiment.equality import EqualityChecker, can_be_checked, describe_checks
 from app.runs.jobs import JobError
 from app.runs.probes import LargestBatchSession
 from app.runs.session import RunServices, RunSession
