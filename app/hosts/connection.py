@@ -46,9 +46,18 @@ from app.hosts import bootstrap
 from app.hosts.bootstrap import Prepared
 from app.hosts.carriers import Carrier
 from app.hosts.channel import Channel, ProcessChannel
-from app.hosts.link import Link, LinkLimits, LinkStatus
+from app.hosts.link import (
+    FloodError,
+    Link,
+    LinkLimits,
+    LinkLost,
+    LinkLostError,
+    LinkSilent,
+    LinkStatus,
+    RunReport,
+    TelemetryReport,
+)
 from app.hosts.remote_jobs import RemoteJobs, ScratchFiles, with_host
-from app.hosts.routes import FloodError, LinkLost, LinkLostError, LinkSilent, RunReport, TelemetryReport
 from app.recording import decode_event
 from app.runs.environment import inventory_info, program_info
 from app.runs.host import Host, WorkerTimeouts

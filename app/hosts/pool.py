@@ -12,8 +12,7 @@ import msgspec
 from app.environment_keys import HOST_KEY
 from app.errors import TelemetryError, UserError
 from app.hosts.connection import HostConnection
-from app.hosts.link import LinkStatus
-from app.hosts.routes import LinkLostError
+from app.hosts.link import LinkLostError, LinkStatus
 from app.runs.host import Host, HostLease, describe_wait
 from app.runs.jobs import Notify, RunJob
 from app.runs.launcher import Launcher

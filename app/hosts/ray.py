@@ -21,9 +21,8 @@ from app.errors import TelemetryError, UserError
 from app.hosts.carriers import Carrier, Failure
 from app.hosts.channel import Channel, LineTooLongError
 from app.hosts.connection import Connection, Opened, open_channel, serve
-from app.hosts.link import LinkStatus
+from app.hosts.link import LinkLostError, LinkStatus
 from app.hosts.pool import Pool, PoolSampler, merged_inventory
-from app.hosts.routes import LinkLostError
 from app.plain import one_line
 from app.runs.host import HostLease
 from app.runs.jobs import Notify

@@ -21,8 +21,7 @@ from app.environments.known import find_uv, system_name
 from app.environments.records import Action, EnvironmentAnswer, EnvironmentRequest, Report
 from app.environments.steps import CancelledError
 from app.errors import UserError, read_error, write_error
-from app.hosts.link import Link
-from app.hosts.routes import LinkLostError, RunReport
+from app.hosts.link import Link, LinkLostError, RunReport
 from app.paths import open_private
 from app.runs.host import calibrated_device
 from app.runs.jobs import JobCrashedError, JobError, Kind

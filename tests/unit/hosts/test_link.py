@@ -52,9 +52,8 @@ from app.hosts.connection import (
     RemoteSampler,
     serve,
 )
-from app.hosts.link import Link, LinkLimits
+from app.hosts.link import Link, LinkLimits, LinkLostError, LinkSilent, RunReport
 from app.hosts.remote_jobs import ScratchFiles
-from app.hosts.routes import LinkLostError, LinkSilent, RunReport
 from app.runs.host import WorkerTimeouts
 from app.runs.jobs import JobCrashedError, JobError
 from app.runs.maker import RunMaker
