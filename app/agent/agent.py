@@ -13,8 +13,7 @@ from typing import cast
 
 import psutil
 
-from app.agent.processes import AgentRun, AgentTelemetry, Outbox
-from app.agent.scratch import Scratch
+from app.agent.processes import AgentRun, AgentTelemetry, Outbox, Scratch
 from app.agent_protocol import (
     CancelJob,
     ChangeRate,

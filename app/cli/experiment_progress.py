@@ -36,9 +36,9 @@ from app.runs.experiment.queue import ExperimentReading, read_experiment
 from app.runs.experiment.queue_runner import QueueRunner
 from app.runs.experiment.schedule import stopping_rule
 from app.runs.experiment.session import PlannedRun, QueueListener
-from app.runs.experiment.transfer_trials import pending_trials
 from app.runs.session import RunServices
 from app.runs.sinks import Sink
+from app.runs.weight_transfer import pending_trials
 from app.storage.reference import is_reference
 from app.storage.store import Store
 from app.viewmodels.experiment.preview import (

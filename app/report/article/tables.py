@@ -37,7 +37,7 @@ from app.runs.experiment.article import (
 )
 from app.runs.experiment.article_runs import ArticleRuns
 from app.runs.experiment.schedule import RunsByVariant
-from app.runs.experiment.transfer_trials import latest_trial, run_to_transfer
+from app.runs.weight_transfer import latest_trial, run_to_transfer
 from app.storage.reference import is_reference
 from app.viewmodels.compare.why_text import Figures, Pair, describe_difference
 from app.viewmodels.format.cells import OUTCOMES, TextTable

@@ -23,8 +23,8 @@ from app.runs.experiment.reuse import (
     runs_on_same_hardware,
 )
 from app.runs.experiment.schedule import remaining_runs
-from app.runs.experiment.transfer_trials import pending_trials, runs_with_weights
 from app.runs.recording_import import import_recording
+from app.runs.weight_transfer import pending_trials, runs_with_weights
 from app.samples import Inventory
 from app.storage.store import Store
 from app.storage.transfer.import_export import Imported, import_runs

@@ -36,11 +36,11 @@ from app.runs.experiment.schedule import (
     results_by_variant,
     runs_of_variant,
 )
-from app.runs.experiment.transfer_trials import pending_trials, run_pending_trials
 from app.runs.host import host_of
 from app.runs.leases import Lease
 from app.runs.session import RunServices, RunSession
 from app.runs.sinks import Sink
+from app.runs.weight_transfer import pending_trials, run_pending_trials
 from app.storage.store import Store
 from workloads.catalog import Machine
 from workloads.protocol import RunSpec

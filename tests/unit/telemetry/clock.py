@@ -8,7 +8,7 @@ _READERS = (
     "app.telemetry.nvml",
     "app.telemetry.nvml_gpu",
     "app.telemetry.nvml_calls",
-    "app.telemetry.nvml_list",
+    "app.telemetry.nvml",
     "app.telemetry.nvml_probe",
     "tests.fakes.nvml",
     "tests.unit.telemetry.sources",

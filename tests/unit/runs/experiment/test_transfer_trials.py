@@ -6,7 +6,7 @@ from pathlib import Path
 from app.paths import weights_path
 from app.plan import Plan, WeightTransfer
 from app.records import PortabilityResult, RunHeader
-from app.runs.experiment.transfer_trials import latest_trial, run_to_transfer, runs_with_weights
+from app.runs.weight_transfer import latest_trial, run_to_transfer, runs_with_weights
 from tests.fakes.experiments import header
 from workloads.catalog import Machine, complete
 
