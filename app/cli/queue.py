@@ -42,19 +42,35 @@ _ACTIONS = ("list", "go-on", "move", "pause", "resume", "remove")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _GoOn:
-    """The parameters of `queue go-on`; without `entries`, all that wait are made."""
+class _QueueOptions:
+    """The parameters of the command; without `entries`, `go-on` makes all that wait."""
 
     database: Path | None
     as_json: bool
+    action: str
     entries: Sequence[int]
-    standby: bool
+    first: bool
+    before: int | None
+    no_standby: bool
     notify: bool
     report: Path | None
     sample_ms: float
 
+    def check(self) -> None:
+        """Raise `UsageError` for wrong use."""
+        if self.first and self.before is not None:
+            raise UsageError("--first and --before exclude each other: give one of them.")
+        if (self.first or self.before is not None) and self.action != "move":
+            raise UsageError("--first and --before go with `queue move ENTRY`.")
+        if (self.notify or self.report is not None) and self.action != "go-on":
+            raise UsageError("--notify and --report go with `queue go-on`.")
+        if self.action == "list" and self.entries:
+            raise UsageError("queue list shows all there is; numbers go with go-on, move, pause, resume and remove.")
+        if self.action not in ("list", "go-on") and not self.entries:
+            raise UsageError(f"queue {self.action} needs the number of an entry, as `{PROGRAM} queue` shows it.")
 
-def _go_on(options: _GoOn) -> int:
+
+def _go_on(options: _QueueOptions) -> int:
     """Make entries, the named ones even where they are paused; return 0 when every run has a result.
 
     Then print the verdict of each, write the requested reports, and notify of the end.
@@ -80,14 +96,14 @@ def _go_on(options: _GoOn) -> int:
     return run_with_notification(f"{title} has ended", lambda: _run_and_report(options, named))
 
 
-def _run_and_report(options: _GoOn, named: Sequence[QueueEntry]) -> int:
+def _run_and_report(options: _QueueOptions, named: Sequence[QueueEntry]) -> int:
     wrong: list[UserError] = []
 
     def fail(error: UserError) -> None:
         say(str(error))
         wrong.append(error)
 
-    with run_services(options.database, options.sample_ms, standby=options.standby) as services:
+    with run_services(options.database, options.sample_ms, standby=not options.no_standby) as services:
         all_ended = run_entries(services, [entry.entry for entry in named] or None, fail)
     documents = []
     for ended in all_ended:
@@ -156,51 +172,27 @@ def _article_tables(ended: EndedEntry) -> tuple[MeasuredTable, ...]:
     " number before the ending (FILE-3.html).",
 )
 @sampling_option
-def queue(
-    database: Path | None,
-    as_json: bool,
-    action: str,
-    entries: Sequence[int],
-    first: bool,
-    before: int | None,
-    no_standby: bool,
-    notify: bool,
-    report: Path | None,
-    sample_ms: float,
-) -> int:
+def queue(**values: Any) -> int:
     """Change the queue and print it, or go on with its entries."""
-    if first and before is not None:
-        raise UsageError("--first and --before exclude each other: give one of them.")
-    if (first or before is not None) and action != "move":
-        raise UsageError("--first and --before go with `queue move ENTRY`.")
-    if (notify or report is not None) and action != "go-on":
-        raise UsageError("--notify and --report go with `queue go-on`.")
-    if action == "go-on":
-        return _go_on(
-            _GoOn(
-                database=database,
-                as_json=as_json,
-                entries=entries,
-                standby=not no_standby,
-                notify=notify,
-                report=report,
-                sample_ms=sample_ms,
-            )
-        )
-    if action == "list" and entries:
-        raise UsageError("queue list shows all there is; numbers go with go-on, move, pause, resume and remove.")
-    if action != "list":
-        if not entries:
-            raise UsageError(f"queue {action} needs the number of an entry, as `{PROGRAM} queue` shows it.")
-        with open_store(database) as store:
-            for entry in entries:
-                store.queue.entry(entry)
-            if action == "move" and first:
-                others = (other.entry for other in store.queue.entries() if other.entry not in entries)
-                before = next(others, None)
-            for entry in entries:
-                _change(store.queue, action, entry, before)
-    return _print_queue(database, as_json=as_json)
+    options = _QueueOptions(**values)
+    options.check()
+    if options.action == "go-on":
+        return _go_on(options)
+    if options.action != "list":
+        with open_store(options.database) as store:
+            _change_entries(store.queue, options)
+    return _print_queue(options.database, as_json=options.as_json)
+
+
+def _change_entries(queue: Queue, options: _QueueOptions) -> None:
+    for entry in options.entries:
+        queue.entry(entry)  # all of them are there
+    before = options.before
+    if options.first:
+        staying = (queued.entry for queued in queue.entries() if queued.entry not in options.entries)
+        before = next(staying, None)
+    for entry in options.entries:
+        _change(queue, options.action, entry, before)
 
 
 def _change(queue: Queue, action: str, entry: int, before: int | None) -> None:
