@@ -34,7 +34,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "app.cli.compare:compare",
             "Compare stored runs, given by number or found as `list` finds them.",
         ),
-        "diff": ("app.cli.diff:diff", "Show what differs between two stored runs: figures, settings, kernels, log."),
+        "diff": ("app.cli.compare:diff", "Show what differs between two stored runs: figures, settings, kernels, log."),
         "check-equal": ("app.cli.run:check_equal", "Check that the variants of stored runs compute the same."),
         "scaling": ("app.cli.compare:scaling", "Show how well stored runs scale to more GPUs, and what limits them."),
     },
