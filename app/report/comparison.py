@@ -8,7 +8,7 @@ import msgspec
 
 from app import units
 from app.analysis.effects import Effect
-from app.analysis.intervals import LEVEL, Estimate
+from app.analysis.intervals import LEVEL
 from app.analysis.verdict import TESTS_LEVEL, Equivalence, operations_per_example
 from app.metrics import put_json
 from app.plan import Plan
@@ -58,17 +58,12 @@ def _effect_document(effect: Effect) -> dict[str, Any]:
         {
             "before": [row.run for row in pair.before],
             "after": [row.run for row in pair.after],
-            **_ratio_document(pair.ratio),
+            **estimate_document(pair.ratio, "ratio"),
         }
         for pair in effect.pairs
     ]
     own = {field.name: getattr(effect, field.name) for field in fields(effect)}
-    return {**own, **_ratio_document(effect.ratio), "pairs": pairs}
-
-
-def _ratio_document(ratio: Estimate | None) -> dict[str, Any]:
-    document = estimate_document(ratio)
-    return {"ratio": document["value"], "interval": document["interval"]}
+    return {**own, **estimate_document(effect.ratio, "ratio"), "pairs": pairs}
 
 
 def _warning_document(warning: ComparisonWarning) -> dict[str, Any]:
@@ -85,7 +80,6 @@ def _equivalence_document(equivalence: Equivalence | None) -> dict[str, Any] | N
 def _variant_row(variant: ComparedVariant) -> dict[str, Any]:
     result = variant.result
     spec = result.runs[0].spec
-    energy_ratio = estimate_document(result.energy_ratio)
     document = {
         "variant": {"workload": spec.workload, **spec.variant},
         "name": short_name(spec),
@@ -97,10 +91,9 @@ def _variant_row(variant: ComparedVariant) -> dict[str, Any]:
         "reasons": [row.outcome.reason if row.outcome else None for row in result.runs],
         "operations_per_example": operations_per_example(result.runs),
         "throughput": {**estimate_document(result.throughput), "unit": units.rate_unit(example_word(spec))},
-        "speedup": _ratio_document(result.speedup),
+        "speedup": estimate_document(result.speedup, "ratio"),
         "energy_mj_per_example": estimate_document(result.energy),
-        "energy_ratio": energy_ratio["value"],
-        "energy_ratio_interval": energy_ratio["interval"],
+        **estimate_document(result.energy_ratio, "energy_ratio", "energy_ratio_interval"),
         "decision": "baseline" if result.is_baseline else result.decision,
         "looks": result.looks,
         "comparisons": result.comparisons,

@@ -109,11 +109,13 @@ def verification_document(rows: Sequence[RunRow]) -> dict[str, Any]:
     return {"state": state, "match": match_of(state)}
 
 
-def estimate_document(estimate: Estimate | None) -> dict[str, Any]:
-    """Return a value with its interval; both None if there is no value."""
+def estimate_document(
+    estimate: Estimate | None, value_key: str = "value", interval_key: str = "interval"
+) -> dict[str, Any]:
+    """Return a value with its interval, under these keys; both None if there is no value."""
     return {
-        "value": estimate.value if estimate else None,
-        "interval": list(estimate.interval) if estimate and estimate.interval else None,
+        value_key: estimate.value if estimate else None,
+        interval_key: list(estimate.interval) if estimate and estimate.interval else None,
     }
 
 

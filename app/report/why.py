@@ -39,13 +39,8 @@ def _entry(view: WhyView) -> dict[str, Any]:
 
 
 def _change(change: Change) -> dict[str, Any]:
-    difference = estimate_document(change.difference)
-    return {
-        "baseline_ms": change.baseline_ms,
-        "ms": change.other_ms,
-        "difference_ms": difference["value"],
-        "interval_ms": difference["interval"],
-    }
+    difference = estimate_document(change.difference, "difference_ms", "interval_ms")
+    return {"baseline_ms": change.baseline_ms, "ms": change.other_ms, **difference}
 
 
 def _part(part: Part) -> dict[str, Any]:
@@ -66,13 +61,11 @@ def _part(part: Part) -> dict[str, Any]:
 
 
 def _what_if(gain: WhatIf, text: str) -> dict[str, Any]:
-    speedup = estimate_document(gain.speedup)
     return {
         "of": "baseline" if gain.of_baseline else "variant",
         "kinds": list(gain.kinds),
         "step_ms": gain.step_ms,
-        "speedup": speedup["value"],
-        "interval": speedup["interval"],
+        **estimate_document(gain.speedup, "speedup"),
         "text": text,
     }
 

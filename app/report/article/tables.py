@@ -376,10 +376,8 @@ def comparison_document(comparison: AccuracyComparison | None) -> dict[str, Any]
     """Return a difference of accuracies in points, its interval, that of the tests, and what they say."""
     if comparison is None:
         return None
-    points = estimate_document(comparison.points)
     return {
-        "points": points["value"],
-        "interval": points["interval"],
+        **estimate_document(comparison.points, "points"),
         "tests_interval": list(comparison.tests) if comparison.tests else None,
         "margin_points": comparison.margin_points,
         "decision": comparison.decision,
