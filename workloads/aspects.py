@@ -130,7 +130,7 @@ def _time_shares(observation: Observation) -> dict[str, float]:
 
 def _other_precision(requested: str, shares: Mapping[str, float]) -> Aspect:
     """Return the aspect where other types than the requested one take their share of the time."""
-    large = sorted((dtype for dtype in shares if shares[dtype] > _OTHER_TYPES_LIMIT), key=lambda one: -shares[one])
+    large = sorted((dtype for dtype in shares if shares[dtype] > _OTHER_TYPES_LIMIT), key=lambda dtype: -shares[dtype])
     other = next(dtype for dtype in large if dtype != requested)
     differs = f"{100 * shares[other]:.0f} % of the time in products was in {other}, not in {requested}."
     if len(large) == 1:

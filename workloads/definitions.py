@@ -109,7 +109,9 @@ def _recurrent_workload(name: str) -> Workload:
                 help=f"How the {label} layers are computed.",
                 default="cudnn",
                 cpu_default="standard",
-                choices=tuple(Choice(value=one.name, label=one.label, help=one.help) for one in layer.implementations),
+                choices=tuple(
+                    Choice(value=option.name, label=option.label, help=option.help) for option in layer.implementations
+                ),
                 common=True,
                 named="first",
                 identifies=True,

@@ -88,12 +88,13 @@ def summarise(aspects: Iterable[Aspect], trace: Trace, sources: tuple[str, ...],
     listed = list(aspects)
     matches = {aspect.matches for aspect in listed}
     match = False if False in matches else None if None in matches else True
+    reasons = [aspect.reason for aspect in listed if aspect.reason and aspect.matches is match]
     return Evidence(
         requested={aspect.name: aspect.requested for aspect in listed},
         actual={aspect.name: aspect.actual for aspect in listed if aspect.actual is not None},
         unverified={aspect.name: aspect.reason or "" for aspect in listed if aspect.actual is None},
         match=match,
-        reason=" ".join(dict.fromkeys(one.reason for one in listed if one.reason and one.matches is match)) or None,
+        reason=" ".join(dict.fromkeys(reasons)) or None,
         sources=sources,
         notes=(*(aspect.note for aspect in listed if aspect.note), *notes),
         steps=trace.steps,

@@ -83,12 +83,12 @@ class Trace:
     @property
     def span_ns(self) -> int:
         """Return the time from the first kernel's start to the last one's end, summed over the devices."""
-        return sum(one.span_ns for one in self.times)
+        return sum(device.span_ns for device in self.times)
 
     @property
     def busy_ns(self) -> int:
         """Return the part of it in which a kernel ran (on the CPU also the executor), summed over the devices."""
-        return sum(one.busy_ns for one in self.times)
+        return sum(device.busy_ns for device in self.times)
 
 
 def cut_step(events: Sequence[Event], steps: int) -> tuple[int, int] | None:
@@ -158,7 +158,7 @@ def _periodic(line: Sequence[Event], steps: int) -> list[Event]:
     regular = [event for event in line if counts[event.name] % steps == 0]
     kernels = len(regular) // steps
     names = [Counter(event.name for event in regular[step * kernels : (step + 1) * kernels]) for step in range(steps)]
-    return regular if all(one == names[0] for one in names) else []
+    return regular if all(name == names[0] for name in names) else []
 
 
 def time_ps(events: Iterable[Event]) -> int:

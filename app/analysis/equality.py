@@ -114,7 +114,7 @@ def largest_difference(
     names: Sequence[str], tensors: Iterable[NDArray[np.float32]], reference: Sequence[NDArray[np.float32]]
 ) -> tuple[float, str]:
     """Return the largest relative difference of a tensor, ||g - r|| / ||r|| in the Euclidean norm, and its name."""
-    norms = [float(np.linalg.norm(one.astype(np.float64))) for one in reference]
+    norms = [float(np.linalg.norm(tensor.astype(np.float64))) for tensor in reference]
     least: float = max(SMALL_SHARE * math.hypot(*norms), _TINY)
     differences = [
         float(np.linalg.norm(one.astype(np.float64) - other)) / max(norm, least)

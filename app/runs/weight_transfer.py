@@ -54,7 +54,9 @@ def weights_file(run: RunRow, database: Path, path: Path | None) -> Path:
     Raises:
         UserError: The run saved no weights.
     """
-    savers = [one.name for one in catalog.WORKLOADS if any(p.name == "save_weights" for p in one.parameters)]
+    savers = [
+        workload.name for workload in catalog.WORKLOADS if any(p.name == "save_weights" for p in workload.parameters)
+    ]
     if run.spec.workload not in savers:
         names = f"{', '.join(savers[:-1])} and {savers[-1]}"
         raise UserError(f"Run {run.run} is one of {run.spec.workload}; only {names} runs save their weights.")

@@ -140,7 +140,7 @@ class TensorflowBackend:
         def matrices(size: int) -> Callable[[int], None]:
             with tf.device(tf_device):
                 normal = (tf.random.stateless_normal([size, size], [seed, size]) for seed in (1, 2))
-                first, second = (tf.cast(one, runtime.compute_dtype(precision)) for one in normal)
+                first, second = (tf.cast(numbers, runtime.compute_dtype(precision)) for numbers in normal)
 
             def products(count: int) -> None:
                 for _ in range(count):

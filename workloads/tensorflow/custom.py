@@ -127,13 +127,13 @@ class _ReplicaOptimizer:
     def _update(self, gradients: list[tf.Tensor], mask: tf.Tensor) -> None:
         state = [*self._weights, *(variable.value for variable in self._optimizer.variables)] if self._may_skip else []
         with tf.device(self._weights[0].device):
-            before = [one.read_value() for one in state]
+            before = [variable.read_value() for variable in state]
             self._optimizer.apply(gradients, self._weights)
             for weight, constraint in zip(self._weights, self._constraints, strict=True):
                 if constraint is not None:
                     weight.assign(constraint(weight.read_value()))
-            for one, old in zip(state, before, strict=True):
-                one.assign(tf.where(mask > 0, one, old))
+            for variable, old in zip(state, before, strict=True):
+                variable.assign(tf.where(mask > 0, variable, old))
 
 
 _LEARNING_RATE = 0.001
@@ -200,7 +200,7 @@ class _CustomRecipe:
                 f"{location}: the model has no trainable weights; choose mode=inference, or make a layer trainable."
             )
         size = int(self._variant["batch_size"]) // tf.distribute.get_strategy().num_replicas_in_sync
-        inputs, (targets, weights) = tf.nest.map_structure(lambda one: one[:size], batch)
+        inputs, (targets, weights) = tf.nest.map_structure(lambda tensor: tensor[:size], batch)
         if model.loss is not None and _is_keras_own(model.compute_loss) and _none_if_empty(targets) is None:
             raise CustomWorkloadError(
                 f"{self._function.locate(self._result.batch)}: batch gives no targets, which the loss needs; give "
@@ -213,7 +213,7 @@ class _CustomRecipe:
     def _build(self, model: keras.Model, batch: Batch) -> None:
         if not model.built:
             with self._function.attribute_errors():
-                model(tf.nest.map_structure(lambda one: one[:1], batch[0]))
+                model(tf.nest.map_structure(lambda tensor: tensor[:1], batch[0]))
 
     def layers(self) -> tuple[Layer, ...]:
         """Return the layers of the user's model."""
@@ -242,7 +242,7 @@ class _CustomRecipe:
         assert self._result is not None, "the model is made first"
         with self._function.attribute_errors():
             inputs, *more = batch_parts(self._result.batch(index), "(x, y)", "(x, y, sample_weight)")
-            targets, weights = [() if one is None else one for one in (*more, None)[:2]]
+            targets, weights = [() if part is None else part for part in (*more, None)[:2]]
             batch = tf.nest.map_structure(_to_tensor, (inputs, (targets, weights)))
             self._function.check_batch(tf.nest.flatten(batch), index)
         return batch[0], batch[1]
@@ -284,8 +284,8 @@ class KerasModel:
         """Return the outputs; of a model with several, the mean of each."""
         with self._attribute_errors():
             answers = self._model(inputs, training=False)
-        several = [tf.cast(one, tf.float32) for one in tf.nest.flatten(answers)]
-        return several[0] if len(several) == 1 else tf.stack([tf.reduce_mean(one) for one in several])
+        several = [tf.cast(answer, tf.float32) for answer in tf.nest.flatten(answers)]
+        return several[0] if len(several) == 1 else tf.stack([tf.reduce_mean(answer) for answer in several])
 
 
 def _check_result(
@@ -302,11 +302,11 @@ def _compile(model: keras.Model, loss: Any, location: str) -> None:
     """Give the model the loss by Keras's own `compile`; one that is compiled with a loss keeps it."""
     if isinstance(loss, dict) and "class_name" in loss:
         loss = keras.losses.get(loss)
-    for one in tf.nest.flatten(loss):
+    for output_loss in tf.nest.flatten(loss):
         try:
-            one in (None, "ce", "crossentropy") or keras.losses.get(one)
+            output_loss in (None, "ce", "crossentropy") or keras.losses.get(output_loss)
         except (TypeError, ValueError) as error:
-            raise CustomWorkloadError(f"{location}: {one!r} is no loss that Keras knows.") from error
+            raise CustomWorkloadError(f"{location}: {output_loss!r} is no loss that Keras knows.") from error
     if loss is not None and model.compiled and model.loss not in (None, loss):
         raise CustomWorkloadError(
             f"{location}: the model is compiled with another loss; give None in place of the second."
@@ -315,7 +315,7 @@ def _compile(model: keras.Model, loss: Any, location: str) -> None:
         model.compile(optimizer=None, loss=tf.nest.map_structure(_per_example, loss))
     if aggregate := getattr(model, "_aggregate_additional_loss", None):
         # Keras sums the losses of `add_loss` in the precision of their layers, and cannot add that to a float32 loss.
-        model._aggregate_additional_loss = lambda one: aggregate(keras.ops.cast(one, keras.config.floatx()))  # noqa: SLF001
+        model._aggregate_additional_loss = lambda added: aggregate(keras.ops.cast(added, keras.config.floatx()))  # noqa: SLF001
 
 
 def _per_example(loss: Any) -> Any:

@@ -110,9 +110,10 @@ def _count_distinct(
 ) -> tuple[int, int, int]:
     """Count in the first batch of the first replica, of which every step takes all there are; the fewest of modes."""
     with tf.device(replicas.devices[0]):
-        inputs, _ = tf.nest.map_structure(lambda one: replicas.strategy.experimental_local_results(one)[0][0], batch)
+        results = replicas.strategy.experimental_local_results
+        inputs, _ = tf.nest.map_structure(lambda tensor: results(tensor)[0][0], batch)
         return count_distinct(
-            tf.nest.flatten(inputs), [[_sample(one) for one in answers(inputs, training)] for training in modes]
+            tf.nest.flatten(inputs), [[_sample(answer) for answer in answers(inputs, training)] for training in modes]
         )
 
 
@@ -163,11 +164,11 @@ def _replica_batches(recipe: Recipe, dtype: str | None, size: int, replica: int)
     def batch(index: int) -> Batch:
         inputs, targets = tf.nest.map_structure(lambda tensor: tf.convert_to_tensor(tensor[part]), recipe.batch(index))
         return tf.nest.map_structure(
-            lambda one: tf.cast(one, dtype) if dtype and one.dtype.is_floating else one, inputs
+            lambda tensor: tf.cast(tensor, dtype) if dtype and tensor.dtype.is_floating else tensor, inputs
         ), targets
 
     first = batch(0)
-    size_bytes = sum(int(tf.size(one)) * one.dtype.size for one in tf.nest.flatten(first[0]))
+    size_bytes = sum(int(tf.size(tensor)) * tensor.dtype.size for tensor in tf.nest.flatten(first[0]))
     count = recipe.batches or max(1, min(_MAX_BATCHES, _MAX_BYTES // max(1, size_bytes)))
     batches = [first, *(batch(index) for index in range(1, count))]
     inputs, targets = tf.nest.map_structure(lambda *same: tf.stack(same), *batches)

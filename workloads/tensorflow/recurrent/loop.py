@@ -104,7 +104,7 @@ def compile_pointwise(function: Callable[..., State]) -> Callable[..., State]:
 
     def gradient(inputs: tuple[tf.Tensor, ...], gradients: tuple[tf.Tensor, ...]) -> Any:
         with tf.GradientTape() as tape:
-            tape.watch([one for one in inputs if one.dtype.is_floating])
+            tape.watch([tensor for tensor in inputs if tensor.dtype.is_floating])
             outputs = function(*inputs)
         return tape.gradient(outputs, inputs, gradients)
 
