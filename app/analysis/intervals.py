@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.records import Floats
+
 LEVEL = 0.95
 """Probability that the intervals of a comparison hold, all together and at every look at it."""
 _FIRST_LOOK_ERROR = 0.03
@@ -106,23 +108,16 @@ def ratio(values: Sequence[float], baseline: Sequence[float], level: float = PLA
     Biometrika 34; degrees of freedom by Satterthwaite (1946). None when either side is empty, no interval below
     `MIN_REPEATS` processes of either side; `n` is the smaller sample.
     """
-    if not values or not baseline:
-        return None
-    a, b = np.log(np.asarray(values, dtype=np.float64)), np.log(np.asarray(baseline, dtype=np.float64))
-    centre, n = float(a.mean() - b.mean()), min(len(a), len(b))
-    if n < MIN_REPEATS:
-        return Estimate(_bounded_exp(centre), None, None, n)
-    half = welch_half_width(float(a.var(ddof=1)) / len(a), len(a), float(b.var(ddof=1)) / len(b), len(b), level)
-    return _estimate(centre, half, n)
+    return mean_ratio([(values, baseline)], level) if values and baseline else None
 
 
 def difference(values: Sequence[float], baseline: Sequence[float], level: float = LEVEL) -> Estimate:
     """Return the difference of arithmetic means with Welch's t interval, none below `MIN_REPEATS` processes a side."""
-    a, b = np.asarray(values, dtype=np.float64), np.asarray(baseline, dtype=np.float64)
-    centre, n = float(a.mean() - b.mean()), min(len(a), len(b))
+    sides = [np.asarray(side, dtype=np.float64) for side in (values, baseline)]
+    centre, n = float(sides[0].mean() - sides[1].mean()), min(map(len, sides))
     if n < MIN_REPEATS:
         return Estimate(centre, None, None, n)
-    half = welch_half_width(float(a.var(ddof=1)) / len(a), len(a), float(b.var(ddof=1)) / len(b), len(b), level)
+    half = half_width_of_sum([_squared_error(side) for side in sides], level)
     return Estimate(centre, centre - half, centre + half, n)
 
 
@@ -138,8 +133,13 @@ def mean_ratio(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], level: 
     n = min(map(len, sides))
     if n < MIN_REPEATS:
         return Estimate(_bounded_exp(centre), None, None, n)
-    squared_errors = [(float(side.var(ddof=1)) / len(side) / len(pairs) ** 2, len(side)) for side in sides]
-    return _estimate(centre, half_width_of_sum(squared_errors, level), n)
+    squared_errors = [_squared_error(side) for side in sides]
+    return _estimate(centre, half_width_of_sum(squared_errors, level) / len(pairs), n)
+
+
+def _squared_error(values: Floats) -> tuple[float, int]:
+    """Return the squared standard error of the mean of these values, and how many they are."""
+    return float(values.var(ddof=1)) / len(values), len(values)
 
 
 def ratio_within_gpus(
@@ -187,14 +187,6 @@ def pooled_ratio(values: Sequence[float], baseline: Sequence[float], level: floa
     half = student_t(degrees, 0.5 + level / 2) * math.sqrt(variance * (1 / len(a) + 1 / len(b)))
     centre = float(a.mean() - b.mean())
     return _estimate(centre, half, min(len(a), len(b)))
-
-
-def welch_half_width(a: float, n_a: int, b: float, n_b: int, level: float) -> float:
-    """Return half the width of Welch's interval.
-
-    `a` and `b` are the squared standard errors of two means, of so many processes.
-    """
-    return half_width_of_sum([(a, n_a), (b, n_b)], level)
 
 
 def half_width_of_sum(squared_errors: Sequence[tuple[float, int]], level: float, degrees_left: float = 1.0) -> float:
@@ -319,7 +311,7 @@ def additional_repeats(
 
     def half_width(more: int) -> float:
         n_a, n_b = len(values) + more, len(baseline) + more
-        return welch_half_width(a / n_a, n_a, b / n_b, n_b, level)
+        return half_width_of_sum([(a / n_a, n_a), (b / n_b, n_b)], level)
 
     # So many make the standard error small enough; twice that, as degrees of freedom may shift between unequal numbers.
     enough = 2 * max(len(values), len(baseline)) * (half_width(0) / math.log1p(target)) ** 2
@@ -428,7 +420,7 @@ def _log_resolution(sd: float, repeats: int, comparisons: int) -> tuple[float, f
     from scipy.special import nctdtrinc  # here, for it takes 0.3 s
 
     square = sd**2 / repeats
-    half = welch_half_width(square, repeats, square, repeats, level_at(1, comparisons))
+    half = half_width_of_sum([(square, repeats)] * 2, level_at(1, comparisons))
     error = math.sqrt(2 * square)
     smallest = error * float(nctdtrinc(2 * (repeats - 1), 1 - POWER, half / error)) if error else 0.0
     return half, smallest

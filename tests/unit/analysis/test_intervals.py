@@ -16,6 +16,7 @@ from app.analysis.intervals import (
     Gpus,
     additional_repeats,
     difference,
+    half_width_of_sum,
     level_at,
     mean,
     mean_ratio,
@@ -25,7 +26,6 @@ from app.analysis.intervals import (
     ratio_within_gpus,
     required_repeats,
     sidak_level,
-    welch_half_width,
 )
 
 RATES = st.lists(st.floats(1.0, 1e6), min_size=2, max_size=8)
@@ -259,8 +259,8 @@ def test_as_many_repeats_as_foreseen_narrow_the_interval_and_one_less_does_not(
 ) -> None:
     def foreseen(more: int) -> float:
         """Half of the width with that many more and the same standard deviations."""
-        (n, one), (m, other) = ((len(side) + more, float(np.log(side).var(ddof=1))) for side in (a, b))
-        return welch_half_width(one / n, n, other / m, m, 0.97)
+        variances = [(len(side) + more, float(np.log(side).var(ddof=1))) for side in (a, b)]
+        return half_width_of_sum([(variance / n, n) for n, variance in variances], 0.97)
 
     more = additional_repeats(a, b, within)
     assert foreseen(more) <= math.log1p(within) * (1 + 1e-9)
@@ -279,7 +279,7 @@ def test_the_next_rounder_figure_is_foreseen_at_the_level_of_the_next_look(sprea
 
 def test_the_repeats_that_it_takes_are_within_the_range_foreseen_in_most_cases() -> None:
     random, within = np.random.default_rng(5), 0
-    true_more = {n: welch_half_width(1e-4 / n, n, 1e-4 / n, n, level_at(2)) for n in range(5, 400)}
+    true_more = {n: half_width_of_sum([(1e-4 / n, n)] * 2, level_at(2)) for n in range(5, 400)}
     for _ in range(400):
         a, b = np.exp(random.normal(0, 0.01, (2, 5))).tolist()
         found = required_repeats(a, b)
