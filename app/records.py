@@ -126,6 +126,13 @@ class SampleColumns:
     slow: Mapping[str, Floats] = field(default_factory=dict)
     lost_t_ns: int | None = None
 
+    def present(self, name: str) -> tuple[Ints, Ints, Floats]:
+        """Return which fast or slow samples have a value of a field, their times and the values."""
+        is_fast = name in self.fields
+        t_ns, values = (self.t_ns, self.fields[name]) if is_fast else (self.slow_t_ns, self.slow.get(name, np.zeros(0)))
+        readings = np.flatnonzero(np.isfinite(values))
+        return readings, t_ns[readings], values[readings]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortabilityResult:

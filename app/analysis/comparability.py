@@ -211,11 +211,7 @@ def _share_by_samples(gpu: SampleColumns, bits: int, window: tuple[int, int]) ->
 
 
 def _share_by_counter(gpu: SampleColumns, counter: str, window: tuple[int, int]) -> float | None:
-    values = gpu.slow.get(counter)
-    if values is None:
-        return None
-    present = ~np.isnan(values)
-    t_ns, throttled_ns = gpu.slow_t_ns[present], values[present]
+    _, t_ns, throttled_ns = gpu.present(counter)
     if t_ns.size < 2 or t_ns[0] > window[0] or t_ns[-1] < window[1]:
         return None
     start, end = np.interp([0.0, window[1] - window[0]], t_ns - window[0], throttled_ns)

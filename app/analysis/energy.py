@@ -66,7 +66,7 @@ def gpu_energy(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
 def _energy_by_counter(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
     if "energy_mj" in gpu.device.implausible:
         return None
-    t_ns, energy_mj = _present_values(gpu.slow_t_ns, gpu.slow.get("energy_mj"))
+    _, t_ns, energy_mj = gpu.present("energy_mj")
     if t_ns.size < 2 or t_ns[0] > start_ns or t_ns[-1] < end_ns or np.any(np.diff(energy_mj) < 0):
         return None
     period_ns = _period_ns(gpu, "energy_mj")
@@ -83,7 +83,7 @@ def _energy_by_power(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy |
 
     Returns None if the samples miss the edges by more than a fifth of the window, or too many of them have no power.
     """
-    t_ns, power_mw = _present_values(gpu.t_ns, gpu.fields.get("power_mw"))
+    _, t_ns, power_mw = gpu.present("power_mw")
     inside = (t_ns > start_ns) & (t_ns < end_ns)
     needed = max(2.0, (1 - _MAX_ABSENT_SHARE) * int(((gpu.t_ns > start_ns) & (gpu.t_ns < end_ns)).sum()))
     slack_ns = (end_ns - start_ns) / 5
@@ -108,13 +108,6 @@ def _unread_s(times_s: Floats) -> float:
     return float(gaps_s[gaps_s > max(_GAP_S, GAP_PERIODS * float(np.median(gaps_s)))].sum())
 
 
-def _present_values(t_ns: Ints, values: Floats | None) -> tuple[Ints, Floats]:
-    if values is None:
-        return t_ns[:0], np.zeros(0)
-    present = ~np.isnan(values)
-    return t_ns[present], values[present]
-
-
 def _period_ns(gpu: SampleColumns, field: str) -> float:
     """Return how often the driver renews the field: as observed, else as drivers usually do."""
     facts = gpu.device.fields.get(field)
@@ -125,7 +118,7 @@ def _edge_uncertainty(gpu: SampleColumns, t_ns: Ints, edge_ns: int, period_ns: f
     """Return how far (ns) a window's edge is from its nearest reading, and the highest power (mW) sampled around it."""
     after = min(int(np.searchsorted(t_ns, edge_ns)), len(t_ns) - 1)
     before = max(int(np.searchsorted(t_ns, edge_ns, side="right")) - 1, 0)
-    power_t_ns, power_mw = _present_values(gpu.t_ns, gpu.fields.get("power_mw"))
+    _, power_t_ns, power_mw = gpu.present("power_mw")
     around = (power_t_ns >= t_ns[before] - period_ns) & (power_t_ns <= t_ns[after] + period_ns)
     distance_ns = min(abs(edge_ns - t_ns[before]), abs(edge_ns - t_ns[after]))
     return float(distance_ns), float(power_mw[around].max(initial=0.0))

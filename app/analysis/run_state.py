@@ -105,16 +105,14 @@ def mean_clock_mhz(run: StoredRun) -> float | None:
 
 def highest_clock_mhz(runs: Sequence[StoredRun]) -> float | None:
     """Return the highest SM clock that any sample of these runs has, in or out of their measured parts."""
-    clocks = [gpu.fields["sm_clock_mhz"] for run in runs for gpu in gpu_columns(run) if "sm_clock_mhz" in gpu.fields]
-    highest = [float(np.nanmax(values)) for values in clocks if not np.isnan(values).all()]
-    return max(highest, default=None)
+    clocks = [gpu.present("sm_clock_mhz")[2] for run in runs for gpu in gpu_columns(run)]
+    return max((float(values.max()) for values in clocks if values.size), default=None)
 
 
 def start_temperature_c(run: StoredRun) -> float | None:
     """Return the temperature of the run's hottest GPU at its start; None if not recorded."""
-    temperatures = [gpu.fields["temperature_c"] for gpu in gpu_columns(run) if "temperature_c" in gpu.fields]
-    readings = [values[~np.isnan(values)] for values in temperatures]
-    return max((float(values[0]) for values in readings if values.size), default=None)
+    temperatures = [gpu.present("temperature_c")[2] for gpu in gpu_columns(run)]
+    return max((float(values[0]) for values in temperatures if values.size), default=None)
 
 
 def other_processes_load_pct(run: StoredRun) -> float | None:

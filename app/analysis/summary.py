@@ -109,7 +109,7 @@ def _wrong_counts(columns: SampleColumns) -> Found:
         rate = FIELDS[name].limits.rate
         if not goes_back and not rate:
             continue
-        readings, t_ns, values = _present(columns.slow_t_ns, columns.slow[name])
+        readings, t_ns, values = columns.present(name)
         steps = np.diff(values)
         wrong = steps < 0
         if rate:
@@ -127,10 +127,10 @@ def _contradictions(columns: SampleColumns) -> Found:
     """
     if not columns.device.implausible.keys().isdisjoint(("power_mw", "energy_mj")):
         return
-    power_readings, power_t_ns, power_mw = _present(columns.t_ns, columns.fields.get("power_mw"))
+    power_readings, power_t_ns, power_mw = columns.present("power_mw")
     if power_mw.size < 2:
         return
-    readings, t_ns, counted_mj = _present(columns.slow_t_ns, columns.slow.get("energy_mj"))
+    readings, t_ns, counted_mj = columns.present("energy_mj")
     covered = (t_ns >= power_t_ns[0]) & (t_ns <= power_t_ns[-1])
     readings, t_ns, counted_mj = readings[covered], t_ns[covered], counted_mj[covered]
     gap_s = np.diff(power_t_ns) / 1e9
@@ -166,7 +166,7 @@ def _spans(t_ns: Ints) -> tuple[Ints, Ints]:
 
 
 def _frozen_power(columns: SampleColumns) -> Found:
-    readings, t_ns, power_mw = _present(columns.t_ns, columns.fields.get("power_mw"))
+    readings, t_ns, power_mw = columns.present("power_mw")
     load_pct = columns.fields.get("load_pct")
     if load_pct is None or not t_ns.size or t_ns[-1] - t_ns[0] < FROZEN_NS:
         return
@@ -182,14 +182,6 @@ def _frozen_power(columns: SampleColumns) -> Found:
     ]
     if frozen:
         yield "power_mw", _marks(columns.t_ns.size, np.concatenate(frozen))
-
-
-def _present(t_ns: Ints, values: Floats | None) -> tuple[Ints, Ints, Floats]:
-    """Return which readings have a value, their times and the values."""
-    if values is None:
-        return np.zeros(0, dtype=np.int64), t_ns[:0], np.zeros(0)
-    readings = np.flatnonzero(~np.isnan(values))
-    return readings, t_ns[readings], values[readings]
 
 
 def _marks(size: int, readings: Ints) -> Marks:
@@ -244,12 +236,9 @@ def _missed_readings(columns: SampleColumns, all_t_ns: Ints, typical_ms: float) 
 
 def _sampler_cpu_pct(samples: tuple[SampleColumns, ...]) -> float | None:
     for columns in samples:
-        used_s = columns.slow.get("sampler_cpu_s")
-        if columns.device.device == HOST and used_s is not None:
-            present = ~np.isnan(used_s)
-            t_ns, seconds = columns.slow_t_ns[present], used_s[present]
-            if t_ns.size > 1:
-                return float(100 * (seconds[-1] - seconds[0]) / ((t_ns[-1] - t_ns[0]) / 1e9))
+        _, t_ns, seconds = columns.present("sampler_cpu_s")
+        if columns.device.device == HOST and t_ns.size > 1:
+            return float(100 * (seconds[-1] - seconds[0]) / ((t_ns[-1] - t_ns[0]) / 1e9))
     return None
 
 
@@ -307,16 +296,17 @@ def summarise(
     """
     blocks = run.blocks
     cut = warmup_blocks(blocks.throughput[blocks.measured])
-    measured = _select_blocks(blocks, np.flatnonzero(blocks.measured)[cut:])
-    window = (int(measured.start_ns[0]), int(measured.end_ns[-1])) if len(measured.steps) else None
+    measured = np.flatnonzero(blocks.measured)[cut:]
+    start_ns, end_ns, block_steps = blocks.start_ns[measured], blocks.end_ns[measured], blocks.steps[measured]
+    window = (int(start_ns[0]), int(end_ns[-1])) if measured.size else None
     energy_used = energy.total_energy(gpu_columns(run), *window) if window else None
     telemetry = audit_telemetry(run.samples)
-    examples, steps = int(measured.examples.sum()), int(measured.steps.sum())
-    seconds = float((measured.end_ns - measured.start_ns).sum()) / 1e9
-    p50, p95, p99 = _step_ms_percentiles(measured)
+    examples, steps = int(blocks.examples[measured].sum()), int(block_steps.sum())
+    seconds = float((end_ns - start_ns).sum()) / 1e9
+    p50, p95, p99 = _step_ms_percentiles(step_ms(blocks)[measured], block_steps)
     return Summary(
         throughput=examples / seconds if seconds else None,
-        blocks=len(measured.steps),
+        blocks=measured.size,
         blocks_cut=cut if window else None,
         measured_steps=steps,
         measured_examples=examples,
@@ -395,24 +385,11 @@ def step_ms(blocks: BlockColumns) -> Floats:
     return np.asarray((blocks.end_ns - blocks.start_ns) / 1e6 / blocks.steps, dtype=np.float64)
 
 
-def _select_blocks(blocks: BlockColumns, rows: np.ndarray) -> BlockColumns:
-    return BlockColumns(
-        first_step=blocks.first_step[rows],
-        steps=blocks.steps[rows],
-        examples=blocks.examples[rows],
-        start_ns=blocks.start_ns[rows],
-        end_ns=blocks.end_ns[rows],
-        loss=blocks.loss[rows],
-        measured=blocks.measured[rows],
-        allocator_bytes=blocks.allocator_bytes[rows] if blocks.allocator_bytes.size else blocks.allocator_bytes,
-    )
-
-
-def _step_ms_percentiles(measured: BlockColumns) -> tuple[float | None, float | None, float | None]:
+def _step_ms_percentiles(of_blocks: Floats, steps: Ints) -> tuple[float | None, float | None, float | None]:
     """p50, p95 and p99 of the step time, each block weighing as many steps as it holds."""
-    if not len(measured.steps):
+    if not of_blocks.size:
         return None, None, None
-    values = np.percentile(np.repeat(step_ms(measured), measured.steps), [50, 95, 99])
+    values = np.percentile(np.repeat(of_blocks, steps), [50, 95, 99])
     return float(values[0]), float(values[1]), float(values[2])
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from app.environment_keys import CUSTOM_SOURCE_KEY
 from app.fields import FIELDS, Sample
-from app.records import Floats, Ints, SampleColumns, StoredRun
+from app.records import SampleColumns, StoredRun
 from app.report.documents import list_document
 from app.report.export import json_array
 from app.storage.files import atomic_output
@@ -205,7 +205,7 @@ def _epochs(run: StoredRun, track: Track) -> Iterator[TraceEvent]:
 def _throttling_events(columns: SampleColumns, main: Track, threads: Iterator[int]) -> Iterator[TraceEvent]:
     """Yield the ranges in which a device was throttled, on a thread of their own if there are any."""
     device, throttling = columns.device, ThrottleTracker(max_intervals=None)
-    for t_ns, mask in _present_values(columns.t_ns, columns.fields.get(_THROTTLE_MASK)):
+    for t_ns, mask in _values(columns, _THROTTLE_MASK):
         throttling.add(Sample(t_ns=t_ns, device=device.device, throttle_reasons=int(mask)))
     if ranges := throttling.overlapping(-math.inf, math.inf):
         track = _new_thread(main, threads)
@@ -215,20 +215,17 @@ def _throttling_events(columns: SampleColumns, main: Track, threads: Iterator[in
 
 
 def _counters(columns: SampleColumns, track: Track) -> Iterator[TraceEvent]:
-    for t_ns, fields in ((columns.t_ns, columns.fields), (columns.slow_t_ns, columns.slow)):
-        for name in (name for name in fields if name != _THROTTLE_MASK):
-            field = FIELDS[name]
-            counter = f"{device_label(columns.device)} · {field.label_on(columns.device.kind)}"
-            for at_ns, value in _present_values(t_ns, fields[name]):
-                yield track.counter(counter, field.display_unit, track.to_us(at_ns), value / field.scale)
+    for name in (name for name in (*columns.fields, *columns.slow) if name != _THROTTLE_MASK):
+        field = FIELDS[name]
+        counter = f"{device_label(columns.device)} · {field.label_on(columns.device.kind)}"
+        for t_ns, value in _values(columns, name):
+            yield track.counter(counter, field.display_unit, track.to_us(t_ns), value / field.scale)
 
 
-def _present_values(t_ns: Ints, values: Floats | None) -> Iterator[tuple[int, float]]:
+def _values(columns: SampleColumns, name: str) -> Iterator[tuple[int, float]]:
     """Return the times at which there is a value, with the values."""
-    if values is None:
-        return iter(())
-    is_present = np.isfinite(values)
-    return zip(t_ns[is_present].tolist(), values[is_present].tolist(), strict=True)
+    _, t_ns, values = columns.present(name)
+    return zip(t_ns.tolist(), values.tolist(), strict=True)
 
 
 def _log(run: StoredRun, track: Track) -> Iterator[TraceEvent]:
