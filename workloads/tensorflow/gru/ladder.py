@@ -14,7 +14,7 @@ one product.
 A direction's bias is [2, 3 units]: of the input's and of the recurrent product.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import tensorflow as tf
@@ -25,9 +25,9 @@ from workloads.tensorflow.recurrent.loop import (
     LoopStack,
     State,
     Weights,
+    batched_cell,
     compile_pointwise,
     in_groups,
-    zero_padded,
 )
 from workloads.tensorflow.recurrent.wavefront import Wavefront
 
@@ -87,26 +87,14 @@ def _batched_gates(products: tf.Tensor, biases: tf.Tensor, output: tf.Tensor) ->
 _fused_batched_gates = compile_pointwise(_batched_gates)
 
 
-def _batched_cell(weights: Weights, gates: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], State]) -> Cell:
-    """Return a cell of one batched product per step, [2, batch, width] x [2, width, 3 units], and its gates."""
-    width = max(weights.kernel.shape[0], weights.recurrent.shape[0])
-    both = tf.stack([zero_padded(weights.kernel, 0, width), zero_padded(weights.recurrent, 0, width)])
-    biases = weights.bias[:, tf.newaxis]
-
-    def step(inputs: tf.Tensor, state: State) -> State:
-        return gates(tf.stack([inputs, zero_padded(state[0], 1, width)]) @ both, biases, state[-1])
-
-    return Cell(step, prepare=lambda inputs: zero_padded(inputs, 2, width))
-
-
 def gemm_batched_cell(weights: Weights) -> Cell:
     """Return rung 3: one batched product per step."""
-    return _batched_cell(weights, _batched_gates)
+    return batched_cell(weights, weights.bias[:, tf.newaxis], _batched_gates)
 
 
 def fused_cell(weights: Weights) -> Cell:
     """Return rung 4: one batched product and one kernel per step."""
-    return _batched_cell(weights, _fused_batched_gates)
+    return batched_cell(weights, weights.bias[:, tf.newaxis], _fused_batched_gates)
 
 
 @compile_pointwise

@@ -31,6 +31,7 @@ from workloads.tensorflow.recurrent.loop import (
     LoopStack,
     State,
     Weights,
+    batched_cell,
     compile_pointwise,
     in_groups,
     zero_padded,
@@ -83,33 +84,22 @@ def gemm2_cell(weights: Weights) -> Cell:
     return Cell(step)
 
 
-def gemm_batched_cell(weights: Weights) -> Cell:
-    """Return rung 3: one batched product per step, [2, batch, width] x [2, width, 4 units]."""
-    width = max(weights.kernel.shape[0], weights.recurrent.shape[0])
-    both = tf.stack([zero_padded(weights.kernel, 0, width), zero_padded(weights.recurrent, 0, width)])
-
-    def step(inputs: tf.Tensor, state: State) -> State:
-        products = tf.stack([inputs, zero_padded(state[0], 1, width)]) @ both
-        return state_from_sums(products[0] + products[1] + weights.bias, state[1], axis=1)
-
-    return Cell(step, prepare=lambda inputs: zero_padded(inputs, 2, width))
-
-
-@compile_pointwise
-def _fused_gates(products: tf.Tensor, bias: tf.Tensor, before: tf.Tensor) -> State:
+def _batched_gates(products: tf.Tensor, bias: tf.Tensor, before: tf.Tensor) -> State:
+    """Return the state after a step; `products` are [2, batch, 4 units]."""
     return state_from_sums(products[0] + products[1] + bias, before, axis=1)
+
+
+_fused_batched_gates = compile_pointwise(_batched_gates)
+
+
+def gemm_batched_cell(weights: Weights) -> Cell:
+    """Return rung 3: one batched product per step."""
+    return batched_cell(weights, weights.bias, _batched_gates)
 
 
 def fused_cell(weights: Weights) -> Cell:
     """Return rung 4: one batched product and one kernel per step."""
-    width = max(weights.kernel.shape[0], weights.recurrent.shape[0])
-    both = tf.stack([zero_padded(weights.kernel, 0, width), zero_padded(weights.recurrent, 0, width)])
-
-    def step(inputs: tf.Tensor, state: State) -> State:
-        products = tf.stack([inputs, zero_padded(state[0], 1, width)]) @ both
-        return _fused_gates(products, weights.bias, state[1])
-
-    return Cell(step, prepare=lambda inputs: zero_padded(inputs, 2, width))
+    return batched_cell(weights, weights.bias, _fused_batched_gates)
 
 
 @compile_pointwise

@@ -209,6 +209,20 @@ def zero_padded(tensor: tf.Tensor, axis: int, width: int) -> tf.Tensor:
     return tf.pad(tensor, [[0, missing if number == axis else 0] for number in range(len(tensor.shape))])
 
 
+def batched_cell(weights: Weights, bias: tf.Tensor, gates: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], State]) -> Cell:
+    """Return a cell of one batched product per step, [2, batch, width] x [2, width, sums], and its gates.
+
+    `gates` returns the state from the products, the bias, and what the state before the step has last.
+    """
+    width = max(weights.kernel.shape[0], weights.recurrent.shape[0])
+    both = tf.stack([zero_padded(weights.kernel, 0, width), zero_padded(weights.recurrent, 0, width)])
+
+    def step(inputs: tf.Tensor, state: State) -> State:
+        return gates(tf.stack([inputs, zero_padded(state[0], 1, width)]) @ both, bias, state[-1])
+
+    return Cell(step, prepare=lambda inputs: zero_padded(inputs, 2, width))
+
+
 def valid_steps(lengths: tf.Tensor, timesteps: int, *, left: bool) -> tf.Tensor:
     """Return which steps are true ones, not padding, as [batch, timesteps].
 
