@@ -253,4 +253,6 @@ def test_a_wide_network_becomes_a_plain_model_too(one: Replicas, tmp_path: Path)
 
     sizes: dict[str, Value] = {"gpus": 0, "depth": 10, "widen": 1, "batch_size": 8}
     saved = saved_by(complete("wrn28-10", sizes, Machine()).variant, one, tmp_path / "run.npz", "wrn28-10")
-    assert export_model(saved, []).max_difference < 1e-5
+    exported = export_model(saved, [])
+    # Its outputs are above 10, and processors round differently.
+    assert exported.max_difference < 2e-6 * exported.max_output
