@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from app.analysis.energy import gpu_columns, measured_values, measured_window, values_in_window
+from app.analysis.energy import field_in_window, gpu_columns, measured_values, measured_window
 from app.analysis.intervals import Estimate, pooled_ratio
 from app.analysis.verdict import group_by_variant, same_work, throughputs
 from app.environment_keys import (
@@ -204,9 +204,7 @@ def _share_with_bits(reasons: Floats, bits: int) -> float:
 
 
 def _share_by_samples(gpu: SampleColumns, bits: int, window: tuple[int, int]) -> float | None:
-    if "throttle_reasons" not in gpu.fields:
-        return None
-    reasons = values_in_window(gpu.t_ns, gpu.fields["throttle_reasons"], *window)
+    reasons = field_in_window(gpu, "throttle_reasons", window)
     return _share_with_bits(reasons, bits) if reasons.size else None
 
 

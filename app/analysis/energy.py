@@ -151,16 +151,19 @@ def measured_values(run: StoredRun, field: str) -> list[Floats]:
     window = measured_window(run)
     if window is None:
         return []
-    gpus = gpu_columns(run)
-    fast = [(gpu.t_ns, gpu.fields[field]) for gpu in gpus if field in gpu.fields]
-    slow = [(gpu.slow_t_ns, gpu.slow[field]) for gpu in gpus if field in gpu.slow]
-    arrays = (values_in_window(t_ns, values, *window) for t_ns, values in (*fast, *slow))
+    arrays = (field_in_window(gpu, field, window) for gpu in gpu_columns(run))
     return [values for values in arrays if values.size]
 
 
 def measured_means(run: StoredRun, field: str) -> Iterator[float]:
     """Yield the mean of one field in `measure` for each GPU that reported it."""
     return (float(values.mean()) for values in measured_values(run, field))
+
+
+def field_in_window(columns: SampleColumns, name: str, window: tuple[int, int]) -> Floats:
+    """Return the values of a field, fast or slow, that were read in a window."""
+    _, t_ns, values = columns.present(name)
+    return values_in_window(t_ns, values, *window)
 
 
 def values_in_window(t_ns: Ints, values: Floats, start_ns: int, end_ns: int) -> Floats:
@@ -185,7 +188,7 @@ def peak_temperature_c(run: StoredRun) -> float | None:
     window = measured_window(run)
     if window is None:
         return None
-    return _highest([values_in_window(gpu.t_ns, gpu.fields["temperature_c"], *window) for gpu in _used_gpus(run)])
+    return _highest([field_in_window(gpu, "temperature_c", window) for gpu in _used_gpus(run)])
 
 
 def _used_gpus(run: StoredRun) -> list[SampleColumns]:

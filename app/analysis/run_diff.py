@@ -5,9 +5,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Literal, NamedTuple
 
-from app.analysis.energy import measured_window, values_in_window
+from app.analysis.energy import field_in_window, measured_window
 from app.fields import FIELDS
 from app.records import SampleColumns, StoredRun
 from app.samples import Device
@@ -86,11 +87,7 @@ def device_means(run: StoredRun) -> list[DeviceMeans]:
 
 
 def _means(columns: SampleColumns, window: tuple[int, int]) -> dict[str, float]:
-    read = {
-        **{name: (columns.t_ns, values) for name, values in columns.fields.items()},
-        **{name: (columns.slow_t_ns, values) for name, values in columns.slow.items()},
-    }
-    readings = {name: values_in_window(*read[name], *window) for name in FIELDS if name in read and _has_mean(name)}
+    readings = {name: field_in_window(columns, name, window) for name in FIELDS if _has_mean(name)}
     return {name: float(values.mean()) for name, values in readings.items() if values.size}
 
 
@@ -103,7 +100,6 @@ def paired_means(first: StoredRun, second: StoredRun) -> list[tuple[DeviceMeans 
     sides = [device_means(run) for run in (first, second)]
     pairs: list[tuple[DeviceMeans | None, DeviceMeans | None]] = []
     for kind in ("gpu", "host"):
-        one, other = ([means for means in side if means.device.kind == kind] for side in sides)
-        count = max(len(one), len(other))
-        pairs += zip(*(side + [None] * (count - len(side)) for side in (one, other)), strict=True)
+        first_means, second_means = ([means for means in side if means.device.kind == kind] for side in sides)
+        pairs += zip_longest(first_means, second_means)
     return pairs
