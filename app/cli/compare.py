@@ -30,7 +30,7 @@ from app.errors import UserError, write_error
 from app.paths import PROGRAM
 from app.records import RunRow
 from app.report.comparison import compare_document
-from app.report.diff import diff_document
+from app.report.diff import diff_document, diff_table
 from app.report.documents import combined_state
 from app.report.gate import Gate, judge_gate
 from app.report.render import (
@@ -62,7 +62,7 @@ from app.viewmodels.compare.why_text import CAVEAT
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import VERIFICATIONS
 from app.viewmodels.format.ratios import CI
-from app.viewmodels.history.run_diff import DiffRow, DiffSection, RunDiff, TextDiff, run_diff, text_line
+from app.viewmodels.history.run_diff import DiffSection, RunDiff, TextDiff, run_diff, text_line
 from workloads.catalog import UsageError
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -425,15 +425,9 @@ def _print_section(section: DiffSection, labels: tuple[str, str], *, everything:
     if section.note:
         print_text(section.note)
     rows = [*section.rows, *(section.alike if everything else ())]
-    changes = any(row.change for row in rows)
-    right = frozenset({1, 2, 3}) if changes else frozenset[int]()
-    header = ("", *(label.lower() for label in labels), *(["change"] if changes else []))
-    print_table(header if rows else (), [_cells(row, changes=changes) for row in rows], right=right)
-
-
-def _cells(row: DiffRow, *, changes: bool) -> tuple[str, ...]:
-    name = f"    {row.name}" if row.kernel else f"  {row.name}"
-    return (name, row.first, row.second, *([row.change] if changes else []))
+    table = diff_table(rows, labels, "  ")
+    header = [text.lower() for text in table.head] if rows else ()
+    print_table(header, [(f"  {name}", *values) for name, *values in table.rows], right=table.numeric)
 
 
 def _print_text_diff(text: TextDiff) -> None:

@@ -15,10 +15,10 @@ _INDENT = "\N{NO-BREAK SPACE}" * 4
 """Before a kernel, which stands below its class."""
 
 
-def diff_table(rows: Sequence[DiffRow], labels: tuple[str, str]) -> TextTable:
-    """Return values of both runs, which these labels name, with their changes if any has one."""
+def diff_table(rows: Sequence[DiffRow], labels: tuple[str, str], indent: str = _INDENT) -> TextTable:
+    """Return values of both runs, which these labels name, with their changes if any has one; kernels are indented."""
     changes = any(row.change for row in rows)
-    texts = [(f"{_INDENT * row.kernel}{row.name}", row.first, row.second, row.change) for row in rows]
+    texts = [(f"{indent * row.kernel}{row.name}", row.first, row.second, row.change) for row in rows]
     return TextTable(
         head=("", *labels, *(["Change"] if changes else [])),
         rows=tuple(texts) if changes else tuple(row[:3] for row in texts),
