@@ -29,8 +29,9 @@ def program_ops(module: Any) -> tuple[Op, ...]:
     After them TensorFlow's fused batch norms that it was made from: no more than their names is left of them.
     """
     computations = {computation.id: computation for computation in module.computations}
-    sources = (one.metadata for computation in module.computations for one in computation.instructions)
-    norms = sorted({(one.op_type, one.op_name) for one in sources if one.op_type.startswith("FusedBatchNorm")})
+    sources = (instruction.metadata for computation in module.computations for instruction in computation.instructions)
+    names = {(source.op_type, source.op_name) for source in sources}
+    norms = sorted((type_, name) for type_, name in names if type_.startswith("FusedBatchNorm"))
     return (
         *_walk_computation(computations, module.entry_computation_id),
         *(Op(type=plain_type(type_), name=name, compiled=True) for type_, name in norms),
@@ -84,7 +85,7 @@ def _convolution_layout(convolution: Any, images: Any) -> str:
 def _keeps_precision(instruction: Any) -> bool:
     """Return whether its operands keep their precision: TensorFlow requests the highest if TF32 is off."""
     precisions = instruction.precision_config.operand_precision
-    return any(one == _HIGHEST_PRECISION for one in precisions) or b"HIGHEST" in instruction.backend_config
+    return any(precision == _HIGHEST_PRECISION for precision in precisions) or b"HIGHEST" in instruction.backend_config
 
 
 class Profiled(NamedTuple):
