@@ -242,7 +242,7 @@ def main(arguments: Sequence[str]) -> None:
     channel.start()
     environment = {}
     if STANDBY in arguments:
-        load_backend().preimport()
+        load_backend(arguments[-1]).preimport()
         environment = {"standby": "yes"}
     pipe.send_final(_serve(channel, pipe, environment))
 

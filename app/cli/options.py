@@ -181,9 +181,7 @@ on_option = click.option(
     help="On this host: a name of `hosts list`, or an address such as ssh://me@gpu1 (default: this machine); an"
     " experiment may be spread over several, as gpu1,gpu2.",
 )
-no_standby_option = click.option(
-    "--no-standby", is_flag=True, help=f"Never import {catalog.FRAMEWORK.name} ahead for the next run."
-)
+no_standby_option = click.option("--no-standby", is_flag=True, help="Never import a framework ahead for the next run.")
 parallel_option = click.option(
     "--parallel",
     type=COUNT,

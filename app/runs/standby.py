@@ -13,6 +13,7 @@ run's end is counted), never the other way round.
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -31,7 +32,7 @@ from app.runs.launcher import (
 )
 from app.runs.leases import CPU, DeviceLeases, Lease
 from app.samples import LogLine
-from workloads.catalog import FRAMEWORK, default_interpreter, framework_of
+from workloads.catalog import default_interpreter
 from workloads.protocol import STANDBY, Hello, Start, decode_message
 
 _log = logging.getLogger("variantscope.worker")
@@ -43,14 +44,19 @@ _UNUSED_S = 900.0
 _GONE_S = 5.0
 _MOST_EVENTS = 500
 """Stored until a run takes the worker: its `Hello`, and what its import prints."""
+_RECENT_RUNS = 8
+"""A framework or Python that none of so many runs used has no standby worker any more."""
+
+Kind = tuple[str, str]
+"""What tells standby workers apart: the framework that they import, and the Python that runs name."""
 
 
 class StandbyLauncher:
     """Gives a run a standby worker if one fits, else starts one as `LocalLauncher` does; then it starts the next.
 
-    There are as many as runs go on at the same time, at least one, if they are wanted. One fits only a run whose own
-    process would be started in exactly the same way. The next one uses the Python that the last run named, so that runs
-    by two Pythons all have an import next to them.
+    Of the last run's kind there are as many as runs go on at the same time, at least one, if they are wanted; of each
+    other kind that runs used lately there is one, for experiments that compare frameworks or Pythons. One fits only a
+    run whose own process would be started in exactly the same way.
 
     Thread: any; `launch` as of `Launcher`.
     """
@@ -62,22 +68,20 @@ class StandbyLauncher:
         """
         self._importing = _ImportLease(leases)
         self._is_wanted = is_wanted
-        self._command = (*command, STANDBY)
+        self._command = command
         self._cold = LocalLauncher(command)
         # On Linux a worker dies with the thread that started it, so this thread lasts as long as the launcher.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="standby")
         self._lock = threading.Lock()
-        # Guarded by the lock: runs take workers from the list while the launcher's thread adds to it.
+        # Guarded by the lock, as what follows: runs take workers from the list while the launcher's thread adds to it.
         self._standbys: list[_StandbyWorker] = []
         self._running = 0
-        # One reference, written by threads of runs and read by the launcher's: no lock is needed.
-        self._interpreter = default_interpreter()
+        self._recent: deque[Kind] = deque([("tensorflow", default_interpreter())], maxlen=_RECENT_RUNS)
 
     def launch(self, start: Start, post: Post) -> Worker:
         """Give the order to the oldest standby worker that fits, even if it still imports, else to a new worker."""
-        interpreter = requested_interpreter(start)
-        ahead = framework_of(start.spec.variant) is FRAMEWORK  # the one that standby workers import
-        standby = self._take_matching(ProcessSpec.current(self._command, interpreter)) if ahead else None
+        kind = str(start.spec.variant.get("framework", "tensorflow")), requested_interpreter(start)
+        standby = self._take_matching(kind)
         counted_post = self._count_run(post)
         served = standby.serve(start, counted_post) if standby is not None else None
         if served is not None:
@@ -87,8 +91,8 @@ class StandbyLauncher:
         except OSError:
             self._count_end()
             raise
-        if ahead:
-            self._interpreter = interpreter
+        with self._lock:
+            self._recent.append(kind)
         self.prepare()
         return worker
 
@@ -136,19 +140,30 @@ class StandbyLauncher:
         # Held while workers start: `launch` then waits for the one being started, and takes it.
         with self._lock:
             self._standbys = [standby for standby in self._standbys if standby.is_alive]
-            while len(self._standbys) < max(1, self._running):
-                if not self._importing.begin():
-                    _log.info("no standby worker now: a run uses the processor")
-                    return
-                try:
-                    self._standbys.append(
-                        _StandbyWorker(ProcessSpec.current(self._command, self._interpreter), self._importing.end)
-                    )
-                except (OSError, UserError) as error:
-                    _log.warning("no standby worker: %s", error)
-                    # The next run meets the same error, and reports it.
-                    self._importing.end()
-                    return
+            last = self._recent[-1]
+            for kind in dict.fromkeys(reversed(self._recent)):
+                ready = sum(standby.kind == kind for standby in self._standbys)
+                for _ in range(ready, max(1, self._running) if kind == last else 1):
+                    if not self._start(kind):
+                        return
+
+    def _start(self, kind: Kind) -> bool:
+        """Start one more; return False where none can be started now."""
+        if not self._importing.begin():
+            _log.info("no standby worker now: a run uses the processor")
+            return False
+        try:
+            self._standbys.append(_StandbyWorker(kind, self._process_spec(kind), self._importing.end))
+        except (OSError, UserError) as error:
+            _log.warning("no standby worker: %s", error)
+            # The next run meets the same error, and reports it.
+            self._importing.end()
+            return False
+        return True
+
+    def _process_spec(self, kind: Kind) -> ProcessSpec:
+        framework, interpreter = kind
+        return ProcessSpec.current((*self._command, STANDBY, framework), interpreter)
 
     def _clear(self) -> None:
         with self._lock:
@@ -157,15 +172,17 @@ class StandbyLauncher:
         for standby in standbys:
             standby.end()
 
-    def _take_matching(self, process_spec: ProcessSpec) -> "_StandbyWorker | None":
-        """Take the oldest worker with this spec from the list, and end those with another."""
+    def _take_matching(self, kind: Kind) -> "_StandbyWorker | None":
+        """Take the oldest worker that fits from the list, and end those of the kind that do not."""
+        process_spec = self._process_spec(kind)
         with self._lock:
-            matching = [standby for standby in self._standbys if standby.process_spec == process_spec]
-            others = [standby for standby in self._standbys if standby.process_spec != process_spec]
-            self._standbys = matching[1:]
-        for other in others:
+            of_kind = [standby for standby in self._standbys if standby.kind == kind]
+            matching = [standby for standby in of_kind if standby.process_spec == process_spec]
+            unfit = [standby for standby in of_kind if standby not in matching]
+            self._standbys = [standby for standby in self._standbys if standby not in (*matching[:1], *unfit)]
+        for standby in unfit:
             _log.info("a standby worker does not fit the run, which needs another environment or folder")
-            other.end()
+            standby.end()
         return matching[0] if matching else None
 
 
@@ -207,7 +224,7 @@ class _StandbyWorker:
     Thread: any. The worker's reader threads call `_receive`, timers call `end`.
     """
 
-    def __init__(self, process_spec: ProcessSpec, on_imported: Callable[[], None]) -> None:
+    def __init__(self, kind: Kind, process_spec: ProcessSpec, on_imported: Callable[[], None]) -> None:
         """Start the worker.
 
         `on_imported` is called once, when it has imported or has ended.
@@ -215,6 +232,7 @@ class _StandbyWorker:
         Raises:
             OSError: It cannot be started.
         """
+        self.kind = kind
         self.process_spec = process_spec
         self._importing = ExitStack()
         # Guards what follows, and that stored events are posted before the first that comes after them.

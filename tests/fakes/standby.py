@@ -16,7 +16,7 @@ def empty_libraries(folder: Path) -> Path:
 
 def standing_by() -> list[psutil.Process]:
     """Return our children that were started as standby workers, without those that have ended."""
-    return [child for child in psutil.Process().children() if _command(child)[-1:] == ["standby"]]
+    return [child for child in psutil.Process().children() if _command(child)[-2:-1] == ["standby"]]
 
 
 def _command(process: psutil.Process) -> list[str]:

@@ -29,7 +29,7 @@ from tests.fakes.sessions import LIMIT_S, Recorder, dummy, going, run_through, s
 from tests.fakes.standby import empty_libraries, standing_by
 from workloads.catalog import Machine, complete
 from workloads.machine import Gpu
-from workloads.protocol import PROTOCOL_VERSION, Block, EnvironmentInfo, Finished, PhaseStarted, Start
+from workloads.protocol import PROTOCOL_VERSION, Block, EnvironmentInfo, Finished, PhaseStarted, Start, Value
 
 DRIVER = """
 #include <stdio.h>
@@ -295,6 +295,26 @@ def test_it_dies_with_a_program_that_is_killed(tmp_path: Path, libraries: Path, 
         program.wait(LIMIT_S)
         _, alive = psutil.wait_procs(workers, LIMIT_S)
         assert alive == []
+
+
+@pytest.mark.tensorflow
+def test_each_framework_of_the_last_runs_has_a_standby(tmp_path: Path, feed: TelemetryFeed) -> None:
+    pytest.importorskip("torch")
+    with closing(StandbyLauncher(Leases(tmp_path), lambda: True)) as launcher:
+        served = with_launcher(services(tmp_path, feed), launcher)
+
+        def standby_of(framework: str) -> str | None:
+            settings: dict[str, Value] = {"framework": framework, "gpus": 0, "channels": 4, "batch_size": 8, "steps": 2}
+            spec = complete("cnn10", settings, feed.wait_inventory().machine)
+            outcome, _, run = run_through(spec, served)
+            assert outcome.name == "completed", outcome.reason
+            return run.environment.get("standby")
+
+        assert [standby_of("pytorch"), standby_of("tensorflow")] == [None, None], "none imports beside a run on the CPU"
+        launcher.prepare()
+        assert launcher.wait_ready()
+        assert sorted(process.cmdline()[-1] for process in standing_by()) == ["pytorch", "tensorflow"]
+        assert [standby_of("pytorch"), standby_of("tensorflow")] == ["yes", "yes"]
 
 
 @pytest.mark.tensorflow

@@ -32,7 +32,7 @@ _SAMPLING = "How often the GPUs of this machine are read. Shorter intervals show
 _DATABASE = "The one chosen here also opens at the next start, unless the window is started on another."
 _RETENTION = "Samples and logs of older runs are deleted when a window opens; their figures stay."
 _NOTICE = "When a run or experiment longer than a minute ends while another window is active."
-_STANDBY = f"Imports {FRAMEWORK.name} ahead of the next run, which then starts a few seconds sooner."
+_STANDBY = "Imports the framework ahead of the next run, which then starts a few seconds sooner."
 _PLACE = f"The Python and {FRAMEWORK.name} that runs on this machine use."
 
 

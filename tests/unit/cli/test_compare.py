@@ -164,7 +164,8 @@ def test_the_document_has_what_the_sentence_names_as_the_cause(
 def test_the_reference_lstm_has_intervals_and_effects_that_numpy_finds_too(
     reference_database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    document = json.loads(printed(reference_database, capsys, "--tag", "reference", "--workload", "lstm", "--json"))
+    lstm = ("--tag", "reference", "--search", "experiment:lstm", "--workload", "lstm")
+    document = json.loads(printed(reference_database, capsys, *lstm, "--json"))
     baseline, *_ = (row for row in document["rows"] if row["decision"] == "baseline")
     assert (baseline["label"], baseline["n"]) == ("Standard · TF32", 6)
     assert sum(row["speedup"]["interval"] is not None for row in document["rows"]) > 30
@@ -175,7 +176,7 @@ def test_the_reference_lstm_has_intervals_and_effects_that_numpy_finds_too(
     logs = [after - before for after, before in means]
     assert xla["ratio"] == pytest.approx(math.exp(np.mean(logs)))
     assert (len(logs), xla["ratio"]) == (8, pytest.approx(10.20, abs=0.01))
-    out = printed(reference_database, capsys, "--tag", "reference", "--workload", "lstm")
+    out = printed(reference_database, capsys, *lstm)
     assert "leads 17 comparable variants in 1 run; with enough runs cuDNN · TF32 leads: 10.7× as fast as Stand" in out
     (line,) = (line for line in out.splitlines() if line.startswith("Layers 1 → 4"))
     assert line.split()[4:5] == ["0.259×"]
