@@ -57,7 +57,6 @@ FRAMEWORK_CHOICE = Parameter(
     ),
     common=True,
     named="special",
-    silent=True,
     same_result=True,
 )
 

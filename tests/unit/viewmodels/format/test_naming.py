@@ -119,6 +119,22 @@ def test_of_many_differences_those_at_their_default_are_not_named() -> None:
     assert variant_names([specs[0], specs[2]]) == ["Layers 1 · Train", "Layers 4 · Inference"]
 
 
+def test_frameworks_that_differ_are_all_named() -> None:
+    settings: list[dict[str, Value]] = [
+        {},
+        {"framework": "pytorch"},
+        {"framework": "pytorch", "cuda_graph": True},
+        {"framework": "jax", "implementation": "standard", "unroll": 25},
+    ]
+    specs = [complete("lstm", {"implementation": "cudnn", **own}, MACHINE) for own in settings]
+    assert variant_names(specs) == [
+        "TensorFlow · cuDNN",
+        "PyTorch · cuDNN",
+        "PyTorch · cuDNN · CUDA graph on",
+        "JAX · Standard · Unroll factor 25",
+    ]
+
+
 def test_variants_of_one_workload_are_not_told_apart_from_those_of_another() -> None:
     image = [complete("cnn10", {"gpus": 0, "layout": layout}, Machine()) for layout in ("NHWC", "NCHW")]
     specs = [*image, *(complete("lstm", {"gpus": 0, "batch_size": size}, Machine()) for size in (8, 16))]
