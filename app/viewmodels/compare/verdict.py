@@ -143,9 +143,10 @@ def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult], n
     in_sentence = result_names(results, in_sentence=True)
     baseline = next(result for result in ranked if result.is_baseline)
     base = _if_short(in_sentence[results.index(baseline)], "the baseline")
-    change = "" if first.is_baseline else f": {_speed(first)} {base}"
+    changes = [""] if first.is_baseline else [f": {_speed(first)} {base}", f": {_speed(first)} the baseline"]
     if not rivals:
-        return f"{agree(subject, f'is the fastest of {count} {of_all}')}{change}{_sureness(first)}."
+        fastest = agree(subject, f"is the fastest of {count} {of_all}")
+        return _first_short(f"{fastest}{change}{_sureness(first)}." for change in changes)
     leads = agree(subject, f"leads {count} {of_all}")
     judged = next((result for result in ranked if not _is_unjudged(result)), baseline)
     if _is_unjudged(first) and not judged.is_baseline:
@@ -160,7 +161,7 @@ def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult], n
             for start, speed in (*pairs, (agree(shorten_name(name, _MOST_OTHER_CHARS), "leads"), ratio))
         )
     rival = _if_short(in_sentence[results.index(rivals[0])], "1 other")
-    return f"{leads}{change}; {_describe_rivals(first, rivals, rival)}."
+    return _first_short(f"{leads}{change}; {_describe_rivals(first, rivals, rival)}." for change in changes)
 
 
 def _first_short(answers: Iterable[str]) -> str:

@@ -28,7 +28,7 @@ def texts(comparison: Comparison) -> Iterator[str]:
         yield from (why.sentence, *why.notes, *why.gains, *([why.chart.caption] if why.chart else []))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(16))
 def test_whatever_is_compared(runs: list[StoredRun], seed: int) -> None:
     """Of variants drawn at random from all runs, from those of a workload, or from neighbours, with their repeats."""
     choice = random.Random(seed)
