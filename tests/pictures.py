@@ -103,9 +103,13 @@ def click(workbench: Workbench, text: str) -> None:
 
 
 def reference_rows(workbench: Workbench) -> list[RunRow]:
-    """Return the reference runs in their order."""
+    """Return the articles' reference runs in their order, without those that compare frameworks."""
     with Store.open(workbench.database) as store:
-        return store.library.run_rows(store.library.find(RunQuery(order="run", descending=False, tag="reference")))
+        frameworks = {
+            run for stored in store.library.experiments() if "frameworks" in stored.name for run in stored.runs
+        }
+        numbers = store.library.find(RunQuery(order="run", descending=False, tag="reference"))
+        return store.library.run_rows([number for number in numbers if number not in frameworks])
 
 
 def is_variant(row: RunRow, workload: str, **settings: object) -> bool:

@@ -56,12 +56,14 @@ def _named(window: MainWindow) -> Iterator[tuple[str, object]]:
             yield f"parts of {type(widget.parent()).__name__}", widget.sizes()
         elif isinstance(widget, QTableView) and name:
             header = widget.horizontalHeader()
-            widths = {
-                str(widget.model().headerData(n, header.orientation())): header.sectionSize(n)
+            titles = [
+                str(widget.model().headerData(n, header.orientation()))
                 for n in range(header.count())
                 if not header.isSectionHidden(n)
-            }
-            yield f"columns of {name}", widths  # the title of the one that is sorted by has an arrow
+            ]
+            yield f"columns of {name}", titles  # the title of the one that is sorted by has an arrow
+            # Others share what is left by what stands in them.
+            yield f"width of the dragged column of {name}", header.sectionSize(0)
 
 
 def _go_round(window: MainWindow) -> Story:

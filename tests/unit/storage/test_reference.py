@@ -54,7 +54,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 def test_the_files_are_small_and_say_what_they_are_of() -> None:
     files = reference_files()
-    assert {file.name for file in files} == {"lstm", "cnn", "frameworks", "scaling", "xla"}
+    assert {file.name for file in files} == {"lstm", "cnn", "scaling", "three_frameworks", "xla"}
     assert sum(file.path.stat().st_size for file in files) < 6_000_000
     for file in files:
         assert len(file.uids) == len(set(file.uids)) > 5
