@@ -446,10 +446,7 @@ def _omission_notes(compared_runs: ComparedRuns) -> list[str]:
     sentences = []
     if compared_runs.too_many:
         drawn = len(compared_runs.drawn)
-        sentences.append(
-            f"The plots show {drawn} of {drawn + compared_runs.too_many} runs, the first ones of every variant. "
-            "The table and the verdict use all."
-        )
+        sentences.append(f"Curves show {drawn} of {drawn + compared_runs.too_many} runs; table and verdict use all.")
     if compared_runs.left_out:
         runs = "chosen run is" if compared_runs.left_out == 1 else "chosen runs are"
         sentences.append(f"{compared_runs.left_out:,} {runs} left out: at most {MAX_COMPARED} are compared at once.")

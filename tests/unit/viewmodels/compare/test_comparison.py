@@ -493,7 +493,7 @@ def test_of_more_runs_than_can_be_told_apart_every_variant_s_first_are_drawn() -
     comparison = of(rows)
     assert len(comparison.styles) == MAX_DRAWN
     assert set(range(1, 37, 3)) <= set(comparison.styles)
-    assert "20 of 36 runs" in comparison.notes[0]
+    assert comparison.notes[0] == "Curves show 20 of 36 runs; table and verdict use all."
     assert sum(len(row.runs) for row in Arrangement().rows(comparison.table)) == 36
     assert comparison.extent == "Curves of 20 of 36 runs, the first of each variant."
     assert of([run_row(n, units=n) for n in range(1, 31)]).extent == "Curves of 20 of 30 variants, 20 of 30 runs."
