@@ -17,7 +17,7 @@ from app.analysis.verdict import (
 )
 from app.records import RunRow
 from app.viewmodels.format.cells import example_word
-from app.viewmodels.format.naming import label_in_sentence, variant_names
+from app.viewmodels.format.naming import SEPARATOR, label_in_sentence, leave_out, variant_names
 from app.viewmodels.format.ratios import (
     agree,
     describe_speed,
@@ -134,19 +134,19 @@ def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult], n
     first, rivals, count = ranked[0], may_be_as_fast(ranked), len(ranked)
     of_all = "comparable variants" if count < len(results) else "variants"
     decisions = {result.decision for result in ranked if not result.is_baseline}
-    name = shorten_name(names[results.index(first)], _MOST_LEADER_CHARS)
+    baseline = next(result for result in ranked if result.is_baseline)
+    at = results.index(baseline)
+    name = _fit(names[results.index(first)], names[at], _MOST_LEADER_CHARS)
     if not first.is_baseline and first.decision == "no difference seen" and "faster" not in decisions:
         assert first.speedup is not None, "it is ranked"
         speed = describe_speed(first.speedup.value)
         return f"None of {count - 1} other {of_all} is known to beat the baseline; {name} measured {speed}."
     subject = f"{name}, the baseline," if first.is_baseline else name
     in_sentence = result_names(results, in_sentence=True)
-    baseline = next(result for result in ranked if result.is_baseline)
-    base = _if_short(in_sentence[results.index(baseline)], "the baseline")
-    changes = [""] if first.is_baseline else [f": {_speed(first)} {base}", f": {_speed(first)} the baseline"]
+    base = in_sentence[at] if len(in_sentence[at]) <= _MOST_OTHER_CHARS else "the baseline"
+    change = "" if first.is_baseline else f": {_speed(first)} {base}"
     if not rivals:
-        fastest = agree(subject, f"is the fastest of {count} {of_all}")
-        return _first_short(f"{fastest}{change}{_sureness(first)}." for change in changes)
+        return f"{agree(subject, f'is the fastest of {count} {of_all}')}{change}{_sureness(first)}."
     leads = agree(subject, f"leads {count} {of_all}")
     judged = next((result for result in ranked if not _is_unjudged(result)), baseline)
     if _is_unjudged(first) and not judged.is_baseline:
@@ -160,8 +160,14 @@ def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult], n
             f"{start} in {runs}; with enough runs {best}: {speed}{_sureness(judged)}."
             for start, speed in (*pairs, (agree(shorten_name(name, _MOST_OTHER_CHARS), "leads"), ratio))
         )
-    rival = _if_short(in_sentence[results.index(rivals[0])], "1 other")
-    return _first_short(f"{leads}{change}; {_describe_rivals(first, rivals, rival)}." for change in changes)
+    rival = in_sentence[results.index(rivals[0])]
+    rival = rival if len(rival) <= _MOST_OTHER_CHARS else "1 other"
+    return f"{leads}{change}; {_describe_rivals(first, rivals, rival)}."
+
+
+def _fit(name: str, base: str, most: int) -> str:
+    """Return a name in so many characters, without what the baseline's has too, as far as that takes."""
+    return shorten_name(leave_out(name, base.split(SEPARATOR), lambda text: len(text) <= most), most)
 
 
 def _first_short(answers: Iterable[str]) -> str:
@@ -171,10 +177,6 @@ def _first_short(answers: Iterable[str]) -> str:
         if sum(any(map(str.isalnum, word)) for word in answer.split()) <= _LONGEST_ANSWER:
             break
     return answer
-
-
-def _if_short(name: str, otherwise: str) -> str:
-    return name if len(name) <= _MOST_OTHER_CHARS else otherwise
 
 
 def _describe_rivals(first: VariantResult, rivals: Sequence[VariantResult], rival: str) -> str:

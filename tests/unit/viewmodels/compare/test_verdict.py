@@ -203,6 +203,17 @@ def test_a_variant_of_few_runs_is_not_said_to_be_as_fast() -> None:
     )
 
 
+def test_a_long_name_of_the_fastest_leaves_out_what_the_baseline_has_too() -> None:
+    alike: dict[str, Any] = {"implementation": "native", "layout": "NCHW", "channels": 32}
+    base = three(1, 1000.0, **alike, batch_size=64)
+    fastest = three(6, 3700.0, **alike, batch_size=1024, precision="bfloat16", xla=True)
+    other = three(11, 900.0, implementation="keras", layout="NHWC", channels=64, batch_size=64)
+    answer = said(base, fastest, other).answer
+    assert answer.startswith(
+        "Native · NCHW · … · Batch size 1024 · bfloat16 · XLA on is the fastest of 3 variants: 3.70×"
+    )
+
+
 def test_no_answer_is_longer_than_can_be_said_in_a_breath() -> None:
     settings: list[dict[str, Any]] = [
         {"gpus": gpus, "batch_size": size, "precision": "bfloat16", "xla": xla, "layout": "NHWC"}
