@@ -147,19 +147,19 @@ def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult], n
     change = "" if first.is_baseline else f": {_speed(first)} {base}"
     if not rivals:
         return f"{agree(subject, f'is the fastest of {count} {of_all}')}{change}{_sureness(first)}."
-    leads = agree(subject, f"leads {count} {of_all}")
     judged = next((result for result in ranked if not _is_unjudged(result)), baseline)
     if _is_unjudged(first) and not judged.is_baseline:
-        assert first.speedup is not None, "it is ranked"
-        assert judged.speedup is not None, "it is ranked"
-        runs = f"{first.speedup.n} {units.plural('run', first.speedup.n)}"
-        best = agree(shorten_name(in_sentence[results.index(judged)], _MOST_OTHER_CHARS), "leads")
-        ratio = format_ratio(judged.speedup.value)
-        pairs = [(leads, f"{_speed(judged)} {base}"), (leads, f"{_speed(judged)} the baseline"), (leads, ratio)]
+        leads = f"leads {sum(not _is_unjudged(result) for result in ranked)} variants with enough runs"
+        ratio = format_ratio(judged.speedup.value if judged.speedup else None)
+        speeds = [f"{_speed(judged)} {base}", f"{_speed(judged)} the baseline", ratio]
+        lone = _fit(in_sentence[results.index(first)], in_sentence[at], _MOST_OTHER_CHARS)
+        runs = len(throughputs(first.runs))
         return _first_short(
-            f"{start} in {runs}; with enough runs {best}: {speed}{_sureness(judged)}."
-            for start, speed in (*pairs, (agree(shorten_name(name, _MOST_OTHER_CHARS), "leads"), ratio))
+            f"{agree(_fit(names[results.index(judged)], names[at], chars), leads)}: "
+            f"{speed}{_sureness(judged)}; {lone} measured faster in {runs} {units.plural('run', runs)}."
+            for chars, speed in (*((_MOST_LEADER_CHARS, speed) for speed in speeds), (_MOST_OTHER_CHARS, ratio))
         )
+    leads = agree(subject, f"leads {count} {of_all}")
     rival = in_sentence[results.index(rivals[0])]
     rival = rival if len(rival) <= _MOST_OTHER_CHARS else "1 other"
     return f"{leads}{change}; {_describe_rivals(first, rivals, rival)}."
