@@ -82,8 +82,8 @@ def css_variables(palette: Palette) -> str:
 DASHES: tuple[tuple[int, ...], ...] = ((), (9, 5), (2, 4), (12, 4, 2, 4), (4, 10), (16, 3), (12, 3, 2, 3, 2, 3))
 """Pixels drawn and skipped in turn, the first solid. A style is the index of a hue plus `HUES` times that of a dash."""
 
-MAX_COMPARED = 300
-"""Largest number of runs in one comparison."""
+MAX_COMPARED = 750
+"""Largest number of runs in one comparison: three of each of 250 variants."""
 
 MAX_DRAWN = 20
 """Largest number of runs with curves in one plot; more cannot be distinguished."""
