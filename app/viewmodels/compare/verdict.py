@@ -159,10 +159,10 @@ def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult], n
             f"{speed}{_sureness(judged)}; {lone} measured faster in {runs} {units.plural('run', runs)}."
             for chars, speed in (*((_MOST_LEADER_CHARS, speed) for speed in speeds), (_MOST_OTHER_CHARS, ratio))
         )
-    leads = agree(subject, f"leads {count} {of_all}")
     rival = in_sentence[results.index(rivals[0])]
-    rival = rival if len(rival) <= _MOST_OTHER_CHARS else "1 other"
-    return f"{leads}{change}; {_describe_rivals(first, rivals, rival)}."
+    rest = _describe_rivals(first, rivals, rival if len(rival) <= _MOST_OTHER_CHARS else "1 other")
+    short = f"{len(rivals)} {'other is' if len(rivals) == 1 else 'others are'} not ruled out"
+    return _first_short(f"{agree(subject, f'leads {count} {of_all}')}{change}; {text}." for text in (rest, short))
 
 
 def _fit(name: str, base: str, most: int) -> str:

@@ -195,13 +195,8 @@ def test_the_one_that_may_be_as_fast_is_named_where_that_is_short(steps: int, ri
 
 
 def test_a_variant_of_few_runs_is_not_said_to_be_as_fast() -> None:
-    few = [variant(20 * n, [500.0], batch_size=2**n, layout="NHWC") for n in (4, 5)]
-    led = said(NHWC, three(6, 1100.0), few[0])
+    led = said(NHWC, three(6, 1100.0), variant(80, [500.0], batch_size=16, layout="NHWC"))
     assert led.answer.endswith("; 1 other has too few runs.")
-    rival = three(11, 1101.0, xla=True)
-    assert said(NHWC, three(6, 1100.0), rival, *few).answer.endswith(
-        "; 1 other may be as fast, 2 others have too few runs."
-    )
 
 
 def test_a_long_name_of_the_fastest_leaves_out_what_the_baseline_has_too() -> None:
@@ -213,6 +208,21 @@ def test_a_long_name_of_the_fastest_leaves_out_what_the_baseline_has_too() -> No
     assert answer.startswith(
         "Native · NCHW · … · Batch size 1024 · bfloat16 · XLA on is the fastest of 3 variants: 3.70×"
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "rest"),
+    [
+        ({}, "; 1 other may be as fast, 2 others have too few runs."),
+        ({"gpus": 4, "precision": "bfloat16"}, "; 3 others are not ruled out."),
+    ],
+)
+def test_others_are_counted_together_where_the_answer_would_be_too_long(settings: dict[str, Any], rest: str) -> None:
+    pair = (three(10 * n, 3000.0 + n, layout="NHWC", batch_size=1024 * 2**n, **settings) for n in (1, 2))
+    few = (variant(30 * n, [500.0], batch_size=2**n, layout="NHWC") for n in (4, 5))
+    answer = said(NHWC, *pair, *few).answer
+    assert answer.endswith(rest)
+    assert list(sentence_faults(answer)) == []
 
 
 def test_no_answer_is_longer_than_can_be_said_in_a_breath() -> None:
