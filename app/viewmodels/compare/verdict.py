@@ -133,11 +133,10 @@ def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult], n
         return _answer_on_two(ranked)
     first, rivals, count = ranked[0], may_be_as_fast(ranked), len(ranked)
     of_all = "comparable variants" if count < len(results) else "variants"
-    decisions = {result.decision for result in ranked if not result.is_baseline}
     baseline = next(result for result in ranked if result.is_baseline)
     at = results.index(baseline)
     name = _fit(names[results.index(first)], names[at], _MOST_LEADER_CHARS)
-    if not first.is_baseline and first.decision == "no difference seen" and "faster" not in decisions:
+    if first.decision == "no difference seen" and all(result.decision != "faster" for result in ranked):
         assert first.speedup is not None, "it is ranked"
         speed = describe_speed(first.speedup.value)
         return f"None of {count - 1} other {of_all} is known to beat the baseline; {name} measured {speed}."
@@ -152,7 +151,8 @@ def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult], n
         leads = f"leads {sum(not _is_unjudged(result) for result in ranked)} variants with enough runs"
         ratio = format_ratio(judged.speedup.value if judged.speedup else None)
         speeds = [f"{_speed(judged)} {base}", f"{_speed(judged)} the baseline", ratio]
-        lone = _fit(in_sentence[results.index(first)], in_sentence[at], _MOST_OTHER_CHARS)
+        lone = in_sentence[results.index(first)]
+        lone = lone if len(lone) <= _MOST_OTHER_CHARS else "another"
         runs = len(throughputs(first.runs))
         return _first_short(
             f"{agree(_fit(names[results.index(judged)], names[at], chars), leads)}: "
