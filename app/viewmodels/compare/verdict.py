@@ -143,9 +143,10 @@ def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult], n
     subject = f"{name}, the baseline," if first.is_baseline else name
     in_sentence = result_names(results, in_sentence=True)
     base = in_sentence[at] if len(in_sentence[at]) <= _MOST_OTHER_CHARS else "the baseline"
-    change = "" if first.is_baseline else f": {_speed(first)} {base}"
+    changes = [""] if first.is_baseline else [f": {_speed(first)} {base}", f": {_speed(first)} the baseline"]
     if not rivals:
-        return f"{agree(subject, f'is the fastest of {count} {of_all}')}{change}{_sureness(first)}."
+        fastest = agree(subject, f"is the fastest of {count} {of_all}")
+        return _first_short(f"{fastest}{change}{_sureness(first)}." for change in changes)
     judged = next((result for result in ranked if not _is_unjudged(result)), baseline)
     if _is_unjudged(first) and not judged.is_baseline:
         leads = f"leads {sum(not _is_unjudged(result) for result in ranked)} variants with enough runs"
@@ -162,7 +163,8 @@ def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult], n
     rival = in_sentence[results.index(rivals[0])]
     rest = _describe_rivals(first, rivals, rival if len(rival) <= _MOST_OTHER_CHARS else "1 other")
     short = f"{len(rivals)} {'other is' if len(rivals) == 1 else 'others are'} not ruled out"
-    return _first_short(f"{agree(subject, f'leads {count} {of_all}')}{change}; {text}." for text in (rest, short))
+    leads = agree(subject, f"leads {count} {of_all}")
+    return _first_short(f"{leads}{change}; {text}." for text in (rest, short) for change in changes)
 
 
 def _fit(name: str, base: str, most: int) -> str:
