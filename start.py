@@ -48,7 +48,7 @@ UV_VARIABLES = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", 
 # Four parts on two cores: the tests of the window and of programs wait more than they compute.
 TENSORFLOW = [
     "tests/unit/workloads",
-    *(f"tests/integration/test_{name}.py" for name in ("portability", "worker", "ray", "custom")),
+    *(f"tests/integration/test_{name}.py" for name in ("portability", "worker")),
 ]
 UNIT = ["tests/unit", "tests/fuzz", "tests/scenarios", "tests/contract"]
 IGNORED = [f"--ignore={path}" for path in TENSORFLOW]

@@ -236,6 +236,16 @@ def rank_results(results: Sequence[VariantResult]) -> list[VariantResult]:
     return [result for _, result in sorted(speeds, key=lambda pair: -pair[0])]
 
 
+def leading_result(ranked: Sequence[VariantResult]) -> VariantResult | None:
+    """Return the fastest of ranked variants that has an interval; the first where the baseline or none has one."""
+    first, judged = next(iter(ranked), None), next((result for result in ranked if _is_judged(result)), None)
+    return first if judged is None or judged.is_baseline else judged
+
+
+def _is_judged(result: VariantResult) -> bool:
+    return result.is_baseline or bool(result.speedup and result.speedup.interval)
+
+
 def may_be_as_fast(ranked: Sequence[VariantResult]) -> list[VariantResult]:
     """Return those of ranked variants whose interval is not below that of the first."""
     lowest = _speed_interval(ranked[0])[0]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import QItemSelectionModel, QModelIndex, QPoint, QPointF, QRect, QRectF, Qt, Signal
+from PySide6.QtCore import QItemSelectionModel, QPoint, QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import (
     QAction,
     QActionGroup,
@@ -30,7 +30,6 @@ from app.viewmodels.format.cells import Cell
 
 _SWATCH_WIDTH = 24
 
-_NO_PARENT = QModelIndex()
 _MARKS_COLUMN, _BASELINE_COLUMN = 0, 1
 _FLAGS = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemNeverHasChildren
 _FLAGS_WITH_BOX = _FLAGS | Qt.ItemFlag.ItemIsUserCheckable

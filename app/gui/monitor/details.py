@@ -107,7 +107,6 @@ class DetailsView(QWidget):
 
     def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
-        self._theme = theme
         self._title = text_label("", "heading", wrap=True)
         self._subtitle = text_label("", "caption", wrap=True)
         self._subtitle.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)

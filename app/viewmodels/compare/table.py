@@ -8,7 +8,14 @@ from msgspec.structs import replace
 
 from app import units
 from app.analysis.intervals import Estimate
-from app.analysis.verdict import VariantResult, comparable_results, fastest_result, rank_results, work_ratio
+from app.analysis.verdict import (
+    VariantResult,
+    comparable_results,
+    fastest_result,
+    leading_result,
+    rank_results,
+    work_ratio,
+)
 from app.metrics import METRIC_BY_KEY, METRICS, Fold, RunMetrics, aggregate_metrics
 from app.records import RunRow, worst_state
 from app.viewmodels.charts.model import Axis, ratio_axis
@@ -148,7 +155,7 @@ def compare_table(
         sparks=sparks,
         speeds=speeds,
         energies=energies,
-        leader=next(iter(rank_results(results)), None),
+        leader=leading_result(rank_results(results)),
         fastest=fastest_result(results),
         comparable=comparable,
     )

@@ -10,6 +10,7 @@ from app.analysis.intervals import LEVEL, MIN_REPEATS, RequiredRepeats, required
 from app.analysis.verdict import (
     VariantResult,
     judge,
+    leading_result,
     may_be_as_fast,
     rank_results,
     throughputs,
@@ -147,8 +148,8 @@ def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult], n
     if not rivals:
         fastest = agree(subject, f"is the fastest of {count} {of_all}")
         return _first_short(f"{fastest}{change}{_sureness(first)}." for change in changes)
-    judged = next((result for result in ranked if not _is_unjudged(result)), baseline)
-    if _is_unjudged(first) and not judged.is_baseline:
+    judged = leading_result(ranked)
+    if judged is not None and judged is not first:
         leads = f"leads {sum(not _is_unjudged(result) for result in ranked)} variants with enough runs"
         ratio = format_ratio(judged.speedup.value if judged.speedup else None)
         speeds = [f"{_speed(judged)} {base}", f"{_speed(judged)} the baseline", ratio]

@@ -141,6 +141,8 @@ def test_what_measured_fastest_leads_and_is_the_fastest_where_its_interval_lies_
     assert marked((1000.0, 1001.0, 999.0), (500.0, 501.0, 499.0)) == ["fastest", ""]
     assert marked((1000.0, 1100.0, 900.0), (1010.0, 1110.0, 910.0)) == ["", "leads"]
     assert marked((1000.0,), (1500.0,)) == ["", "leads"], "a variant of one run has that run's row"
+    judged, lone = (2000.0, 2001.0, 1999.0), (3000.0,)
+    assert marked((1000.0, 1001.0, 999.0), lone, judged) == ["", "", "leads"], "the answer begins with it"
 
 
 def test_ratios_have_their_whiskers_on_one_axis_and_figures_their_sparklines() -> None:
