@@ -71,20 +71,20 @@ def test_a_table_a_workload_with_a_row_a_batch(tables: list[Mapping[str, Any]]) 
 def test_precisions_implementations_and_poolings_have_rows_of_their_own(tables: list[Mapping[str, Any]]) -> None:
     """Those that no run is of are left out where there are runs."""
     assert NAMED.preset.article is not None
-    assert {row["variant"] for row in tables[0]["rows"]} == {"Native · TF32"}
+    assert {row["variant"] for row in tables[0]["rows"]} == {"TensorFlow · Native · TF32"}
     of_float32 = next(
         each for each in PLAN.variants if (each.workload, each.variant["precision"]) == ("cnn10", "float32")
     )
     table, _ = measured_tables(NAMED.preset.article, PLAN, [result(1, of_float32, 1e3).header])
-    assert [row["variant"] for row in table.document["rows"]] == ["Native · float32"] * 5
+    assert [row["variant"] for row in table.document["rows"]] == ["TensorFlow · Native · float32"] * 5
     unmeasured = measured_tables(NAMED.preset.article, PLAN, [])
     small, wide = ([(row["variant"], row["batch_size"]) for row in table.document["rows"][5:]] for table in unmeasured)
-    assert small[:5] == [("Native · float32", batch) for batch in (128, 256, 512, 1024, 2048)]
+    assert small[:5] == [("TensorFlow · Native · float32", batch) for batch in (128, 256, 512, 1024, 2048)]
     assert small[5:] == [
-        ("Keras · TF32", 1024),
-        ("Keras · Bias on · float32", 1024),
-        ("Native · Maximum pooling · TF32", 1024),
-        ("Native · Strided convolution · TF32", 1024),
+        ("TensorFlow · Keras · TF32", 1024),
+        ("TensorFlow · Keras · Bias on · float32", 1024),
+        ("TensorFlow · Native · Maximum pooling · TF32", 1024),
+        ("TensorFlow · Native · Strided convolution · TF32", 1024),
         ("PyTorch · Native · TF32", 128),
         ("PyTorch · Native · float32", 128),
         ("PyTorch · Native · TF32 · DataParallel", 128),
@@ -125,7 +125,7 @@ def test_gain_scaling_and_epoch_are_of_the_throughput(tables: list[Mapping[str, 
 
 
 def test_words_stand_where_there_is_no_figure(measured: tuple[MeasuredTable, ...]) -> None:
-    header, *rows = [row[1:] for row in words(measured[0], 0) if row[0] in ("Variant", "Native · TF32")]
+    header, *rows = [row[1:] for row in words(measured[0], 0) if row[0] in ("Variant", "TensorFlow · Native · TF32")]
     first, *_, last = rows
     assert header == (
         "Batch size",
@@ -224,7 +224,7 @@ def test_below_a_table_stands_why_its_layouts_differ(tmp_path: Path) -> None:
     (section,) = sections_with_runs(next(each for each in found if each.plan.preset == "article-c"))
     (reason,) = section.reasons
     words = reason.replace("\N{NO-BREAK SPACE}", " ")
-    assert words.startswith("Native · TF32, batch 1,024: NCHW takes 1.70 ms less per step than NHWC (")
+    assert words.startswith("TensorFlow · Native · TF32, batch 1,024: NCHW takes 1.70 ms less per step than NHWC (")
     assert "77 % is in pooling" in words
     assert section.lines[0] == reason
 
@@ -249,7 +249,7 @@ def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
     assert written == f"Written to {report}."
     text = report.read_text(encoding="utf-8")
     assert text.count("| Variant | Batch size |") == 2
-    assert "| Native · TF32 | 2,048 | out of memory | – | – | refused | 4,900 | – | – | – |" in text
+    assert "| TensorFlow · Native · TF32 | 2,048 | out of memory | – | – | refused | 4,900 | – | – | – |" in text
     page = tmp_path / "page.html"
     assert main([*shown, "--report", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
