@@ -14,13 +14,14 @@ from app.runs.standby import StandbyLauncher
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from workloads import catalog
+from workloads.protocol import Value
 
 pytestmark = pytest.mark.gpu
 
 
-def _run(services: RunServices, gpu: int) -> StoredRun:
-    machine = services.host.machine
-    spec = catalog.complete("lstm", {"seconds": 3.0, "gpus": 1, "devices": str(gpu)}, machine)
+def _run(services: RunServices, framework: str, gpu: int) -> StoredRun:
+    settings: dict[str, Value] = {"framework": framework, "layout": "NHWC", "seconds": 3.0, "gpus": 1}
+    spec = catalog.complete("cnn10", {**settings, "devices": str(gpu)}, services.host.machine)
     session = RunSession(spec, services)
     assert session.run().name == "completed"
     assert session.number is not None
@@ -28,19 +29,22 @@ def _run(services: RunServices, gpu: int) -> StoredRun:
         return store.load(session.number)
 
 
-def test_it_uses_the_gpu_that_its_order_names(feed: TelemetryFeed, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("framework", "module"), [("tensorflow", "tensorflow"), ("pytorch", "torch"), ("jax", "jax")])
+def test_it_uses_the_gpu_that_its_order_names(feed: TelemetryFeed, tmp_path: Path, framework: str, module: str) -> None:
+    pytest.importorskip(module)
     last = len(feed.wait_inventory().machine.gpus) - 1
     leases = Leases(tmp_path)
     with closing(StandbyLauncher(leases, lambda: True)) as launcher:
         services = RunServices(
             database=tmp_path / "gpu.db", host=Host(telemetry=feed, launcher=launcher, leases=leases)
         )
-        cold = _run(services, 0)
+        cold = _run(services, framework, 0)
         assert launcher.wait_ready()
-        warm = _run(services, last)
+        warm = _run(services, framework, last)
     assert (cold.environment.get("standby"), warm.environment.get("standby")) == (None, "yes")
     (gpu,) = [columns for columns in warm.samples if columns.device.kind == "gpu"]
     assert gpu.device.index == last
     assert np.nanmax(gpu.fields["load_pct"]) > 50
-    facts = ("tensorflow_devices", "cuda_loaded", "cudnn_loaded")
-    assert [warm.environment[fact] for fact in facts] == [cold.environment[fact] for fact in facts]
+    known = catalog.FRAMEWORKS[framework]
+    facts = (known.devices_key, *known.library_keys)
+    assert [warm.environment.get(fact) for fact in facts] == [cold.environment.get(fact) for fact in facts]
