@@ -117,8 +117,8 @@ def largest_difference(
     norms = [float(np.linalg.norm(tensor.astype(np.float64))) for tensor in reference]
     least: float = max(SMALL_SHARE * math.hypot(*norms), _TINY)
     differences = [
-        float(np.linalg.norm(one.astype(np.float64) - other)) / max(norm, least)
-        for one, other, norm in zip(tensors, reference, norms, strict=True)
+        float(np.linalg.norm(tensor.astype(np.float64) - expected)) / max(norm, least)
+        for tensor, expected, norm in zip(tensors, reference, norms, strict=True)
     ]
     return max(zip(differences, names, strict=True))
 

@@ -223,7 +223,7 @@ def _checked(old: State, new: State, gradients: Arrays) -> State:
     """
     finite = jnp.all(jnp.array([jnp.isfinite(gradient).all() for gradient in gradients]))
     unchanged = {
-        name: jax.tree.map(lambda value, before: jnp.where(finite, value, before), new[name], old[name])
+        name: jax.tree.map(lambda value, current: jnp.where(finite, value, current), new[name], old[name])
         for name in ("weights", "slots")
     }
     scale, good = old["scale"], old["good"] + 1

@@ -93,7 +93,7 @@ def _gradients(step: Step, all_ranks: Step | RankedStep, parts: int) -> tuple[li
             losses.append(float(all_ranks.differentiate_next()))
             scale = step.scaler.get_scale()
             of_parts.append([view.gradient() / scale for view in step.model.views])
-        if all(np.isfinite(one).all() for gradients in of_parts for one in gradients):
+        if all(np.isfinite(gradient).all() for gradients in of_parts for gradient in gradients):
             break
         all_ranks.halve_scale()
     else:

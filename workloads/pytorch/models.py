@@ -132,7 +132,10 @@ class CellLoop(nn.Module):  # type: ignore[misc]
             return cell(inputs, last)
         entering = functional.linear(inputs, cell.weight_ih, cell.bias_ih).chunk(3, -1)
         repeated = functional.linear(masked, cell.weight_hh, cell.bias_hh).chunk(3, -1)
-        reset, update = ((one + other).sigmoid() for one, other in zip(entering[:2], repeated[:2], strict=True))
+        reset, update = (
+            (entering_gate + repeated_gate).sigmoid()
+            for entering_gate, repeated_gate in zip(entering[:2], repeated[:2], strict=True)
+        )
         activation = torch.relu if self._relu else torch.tanh
         return update * last + (1 - update) * activation(entering[2] + reset * repeated[2])
 

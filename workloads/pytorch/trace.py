@@ -247,9 +247,9 @@ def _innermost(events: Iterable[_TraceEvent]) -> Iterator[_TraceEvent]:
     """Yield all but the operations that start one of their own name, as autocast does with the inputs it has cast."""
     latest: dict[tuple[int | str, str], _TraceEvent] = {}
     for event in sorted(events, key=lambda event: (event.ts, -event.dur)):
-        before = latest.get((event.tid, event.name))
-        if before is not None and event.end > before.end:
-            yield before
+        outer = latest.get((event.tid, event.name))
+        if outer is not None and event.end > outer.end:
+            yield outer
         latest[event.tid, event.name] = event
     yield from latest.values()
 

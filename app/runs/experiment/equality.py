@@ -165,7 +165,7 @@ class EqualityChecker:
         """Return the check of two results, begun at `utc_ns`; `explained` is what rounding explains of the loss."""
         pairs = zip(computation.result.batch, reference.result.batch, strict=False)
         if len(computation.result.batch) != len(reference.result.batch) or not all(
-            math.isclose(one, other, rel_tol=_BATCH_TOLERANCE, abs_tol=_BATCH_TOLERANCE) for one, other in pairs
+            math.isclose(first, second, rel_tol=_BATCH_TOLERANCE, abs_tol=_BATCH_TOLERANCE) for first, second in pairs
         ):
             raise _NotComparableError("its batch is another one")
         losses, losses_of_baseline = computation.result.losses, reference.result.losses

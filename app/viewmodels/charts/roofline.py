@@ -63,20 +63,22 @@ class _ComputeRate:
 
 def roofline_chart(variants: Sequence[ChartVariant]) -> PointChart | None:
     """Return the roofline of variants whose operations, measured peak and memory traffic are known; None of none."""
-    placed = [speed for one in variants if (speed := _compute_rate(one)) and speed.memory_share and speed.bandwidth]
+    placed = [
+        speed for variant in variants if (speed := _compute_rate(variant)) and speed.memory_share and speed.bandwidth
+    ]
     return _roofline(placed) if placed else None
 
 
-def _compute_rate(one: ChartVariant) -> _ComputeRate | None:
+def _compute_rate(variant: ChartVariant) -> _ComputeRate | None:
     """Return medians over the runs that measured, as in the table; for the load of the memory, the mean."""
-    runs = [run for run in one.runs if throughputs([run.row])]
+    runs = [run for run in variant.runs if throughputs([run.row])]
     rates = [rate for run in runs if (rate := flops_per_s(run.row.summary)) and rate > 0]
     peaks = [peak for run in runs if (peak := run.row.summary.peak_flops_per_s) and peak > 0]
     if not rates or not peaks:
         return None
     busy = [share for run in runs for share in measured_means(run, DRAM) if share > 0]
     return _ComputeRate(
-        variant=one,
+        variant=variant,
         rate=median(rates),
         peak=median(peaks),
         memory_share=float(np.mean(busy)) / 100 if busy else None,

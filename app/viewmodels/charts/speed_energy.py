@@ -22,9 +22,11 @@ _MAX_X_TICKS = 5
 
 def frontier_chart(variants: Sequence[ChartVariant]) -> PointChart | None:
     """Return a plot per workload of which two variants or more have a throughput and an energy."""
-    measured_variants = [one for one in variants if one.throughput is not None and one.energy is not None]
-    workloads = dict.fromkeys(one.spec.workload for one in measured_variants)
-    groups = [[one for one in measured_variants if one.spec.workload == name] for name in workloads]
+    measured_variants = [
+        variant for variant in variants if variant.throughput is not None and variant.energy is not None
+    ]
+    workloads = dict.fromkeys(variant.spec.workload for variant in measured_variants)
+    groups = [[variant for variant in measured_variants if variant.spec.workload == name] for name in workloads]
     plots = tuple(_frontier_plot(group) for group in groups if len(group) > 1)
     if not plots:
         return None
@@ -54,18 +56,18 @@ def pareto_front(rates: Sequence[float], energies: Sequence[float]) -> list[int]
 
 def _frontier_plot(group: Sequence[ChartVariant]) -> Plot:
     example = example_word(group[0].spec)
-    rates = [_measured(one.throughput).value for one in group]
-    energies = [_measured(one.energy).value for one in group]
+    rates = [_measured(variant.throughput).value for variant in group]
+    energies = [_measured(variant.energy).value for variant in group]
     unit, scale = ("J", _MJ_PER_J) if max(energies) >= _MJ_PER_J else ("mJ", 1.0)
     front = pareto_front(rates, energies)
-    names = variant_names([one.spec for one in group])
+    names = variant_names([variant.spec for variant in group])
     points = [
-        _frontier_point(one, name, f"{unit}/{example}", scale, on=index in front)
-        for index, (one, name) in enumerate(zip(group, names, strict=True))
+        _frontier_point(variant, name, f"{unit}/{example}", scale, on=index in front)
+        for index, (variant, name) in enumerate(zip(group, names, strict=True))
     ]
     series = (
-        PointSeries(label="", colour=one.colour, points=(point,), joined=False)
-        for one, point in zip(group, points, strict=True)
+        PointSeries(label="", colour=variant.colour, points=(point,), joined=False)
+        for variant, point in zip(group, points, strict=True)
     )
     x = [end for point in points for end in (point.x_low, point.x, point.x_high)]
     y = [end for point in points for end in (point.low, point.y, point.high)]
@@ -83,12 +85,12 @@ def _measured(estimate: Estimate | None) -> Estimate:
     return estimate
 
 
-def _frontier_point(one: ChartVariant, name: str, unit: str, scale: float, *, on: bool) -> Point:
-    rate, energy = _measured(one.throughput), _measured(one.energy).scaled(1 / scale)
+def _frontier_point(variant: ChartVariant, name: str, unit: str, scale: float, *, on: bool) -> Point:
+    rate, energy = _measured(variant.throughput), _measured(variant.energy).scaled(1 / scale)
     return Point(
-        runs=one.numbers,
+        runs=variant.numbers,
         label=name,
-        tooltip=f"{name}\n{format_estimate(rate, one.rate_unit)}\n{format_estimate(energy, unit)}",
+        tooltip=f"{name}\n{format_estimate(rate, variant.rate_unit)}\n{format_estimate(energy, unit)}",
         x=rate.value,
         x_low=rate.low,
         x_high=rate.high,
@@ -111,7 +113,7 @@ def speedup_chart(variants: Sequence[ChartVariant]) -> BarChart | None:
         "speed-up",
         "Speed-up",
         "to the right is faster",
-        lambda one: drawable(one.result.speedup),
+        lambda variant: drawable(variant.result.speedup),
         fastest_first=True,
     )
 
@@ -123,7 +125,7 @@ def energy_chart(variants: Sequence[ChartVariant]) -> BarChart | None:
         "energy-ratio",
         "Energy per example",
         "to the left is less",
-        lambda one: drawable(one.result.energy_ratio),
+        lambda variant: drawable(variant.result.energy_ratio),
         fastest_first=False,
     )
 
@@ -165,15 +167,19 @@ def _effect_bar(effect: Effect, ratio: Estimate, colour: int) -> Bar:
 def _ratio_chart(
     variants: Sequence[ChartVariant], key: str, title: str, meaning: str, ratio: RatioReader, *, fastest_first: bool
 ) -> BarChart | None:
-    full_name, workload = next((one.name, one.spec.workload) for one in variants if one.result.is_baseline)
+    full_name, workload = next(
+        (variant.name, variant.spec.workload) for variant in variants if variant.result.is_baseline
+    )
     variants, elsewhere = _select_workload(variants, workload)
-    base = next(one for one in variants if one.result.is_baseline)
-    ratios = [(one, estimate) for one in variants if one is not base and (estimate := ratio(one)) is not None]
+    base = next(variant for variant in variants if variant.result.is_baseline)
+    ratios = [
+        (variant, estimate) for variant in variants if variant is not base and (estimate := ratio(variant)) is not None
+    ]
     if not ratios:
         return None
     ratios.sort(key=lambda pair: pair[1].value, reverse=fastest_first)
     comparable, different = _split_by_work(ratios, base)
-    without = [one for one in variants if one is not base and ratio(one) is None]
+    without = [variant for variant in variants if variant is not base and ratio(variant) is None]
     bars = [_baseline_bar(base), *map(_ratio_bar, comparable), *map(_empty_bar, without), *map(_ratio_bar, different)]
     if all(estimate.interval is None for _, estimate in ratios):
         how = "one run per variant has no interval"
@@ -192,13 +198,13 @@ def _ratio_chart(
 
 def _select_workload(variants: Sequence[ChartVariant], workload: str) -> tuple[list[ChartVariant], str]:
     """Return the variants of one workload, named by what differs among them, and a note on the others."""
-    selected = [one for one in variants if one.spec.workload == workload]
-    names = variant_names([one.spec for one in selected])
+    selected = [variant for variant in variants if variant.spec.workload == workload]
+    names = variant_names([variant.spec for variant in selected])
     others = len(variants) - len(selected)
     note = (
         f" {others} {units.plural('variant', others)} of other workloads {'has' if others == 1 else 'have'} no ratio."
     )
-    return [replace(one, name=name) for one, name in zip(selected, names, strict=True)], note if others else ""
+    return [replace(variant, name=name) for variant, name in zip(selected, names, strict=True)], note if others else ""
 
 
 def _split_by_work(ratios: Sequence[VariantRatio], base: ChartVariant) -> tuple[list[VariantRatio], list[VariantRatio]]:
@@ -227,21 +233,28 @@ def _baseline_bar(base: ChartVariant) -> Bar:
 
 
 def _ratio_bar(pair: VariantRatio) -> Bar:
-    one, ratio = pair
-    text, rate = describe_ratio(ratio), one.throughput
-    figures = "" if rate is None else f"\n{format_estimate(rate, one.rate_unit)}"
+    variant, ratio = pair
+    text, rate = describe_ratio(ratio), variant.throughput
+    figures = "" if rate is None else f"\n{format_estimate(rate, variant.rate_unit)}"
     return Bar(
-        runs=one.numbers,
-        label=one.name,
-        tooltip=f"{one.name}\n{text}{figures}",
+        runs=variant.numbers,
+        label=variant.name,
+        tooltip=f"{variant.name}\n{text}{figures}",
         value=ratio.value,
         low=ratio.low,
         high=ratio.high,
         text=text,
-        colour=one.colour,
+        colour=variant.colour,
     )
 
 
-def _empty_bar(one: ChartVariant) -> Bar:
-    why = one.outcome if one.throughput is None else "not measured"
-    return Bar(runs=one.numbers, label=one.name, tooltip=f"{one.name}\n{why}", value=None, text=why, colour=one.colour)
+def _empty_bar(variant: ChartVariant) -> Bar:
+    why = variant.outcome if variant.throughput is None else "not measured"
+    return Bar(
+        runs=variant.numbers,
+        label=variant.name,
+        tooltip=f"{variant.name}\n{why}",
+        value=None,
+        text=why,
+        colour=variant.colour,
+    )

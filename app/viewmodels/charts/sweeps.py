@@ -131,9 +131,9 @@ BatchFamily = list[ChartVariant]
 
 def batch_chart(variants: Sequence[ChartVariant]) -> PointChart | None:
     """Return a plot per workload with a variant that was run with several batch sizes."""
-    families = _batch_families([one for one in variants if one.batch_size is not None])
-    several = [family for family in families if len({one.batch_size for one in family}) > 1]
-    measured = [family for family in several if any(one.throughput is not None for one in family)]
+    families = _batch_families([variant for variant in variants if variant.batch_size is not None])
+    several = [family for family in families if len({variant.batch_size for variant in family}) > 1]
+    measured = [family for family in several if any(variant.throughput is not None for variant in family)]
     workloads = dict.fromkeys(family[0].spec.workload for family in measured)
     if not workloads:
         return None
@@ -151,9 +151,9 @@ def batch_chart(variants: Sequence[ChartVariant]) -> PointChart | None:
 
 def _batch_families(variants: Sequence[ChartVariant]) -> list[BatchFamily]:
     families: dict[tuple[object, ...], BatchFamily] = {}
-    for one in variants:
-        rest = _spec_without_batch(one.spec)
-        families.setdefault((rest.workload, *sorted(rest.variant.items())), []).append(one)
+    for variant in variants:
+        rest = _spec_without_batch(variant.spec)
+        families.setdefault((rest.workload, *sorted(rest.variant.items())), []).append(variant)
     return list(families.values())
 
 
@@ -196,23 +196,23 @@ def _batch_plot(families: Sequence[BatchFamily], names: Sequence[str], colours: 
 
 
 def _batch_series(family: BatchFamily, name: str, colour: int) -> PointSeries:
-    ordered = sorted(family, key=lambda one: one.batch_size or 0)
-    points = tuple(_batch_point(one, name) for one in ordered)
+    ordered = sorted(family, key=lambda variant: variant.batch_size or 0)
+    points = tuple(_batch_point(variant, name) for variant in ordered)
     return PointSeries(label=name, colour=colour, shape=colour // HUES, points=points)
 
 
-def _batch_point(one: ChartVariant, name: str) -> Point:
-    rate, batch = one.throughput, one.batch_size or 0
-    figures = one.outcome if rate is None else format_estimate(rate, one.rate_unit)
+def _batch_point(variant: ChartVariant, name: str) -> Point:
+    rate, batch = variant.throughput, variant.batch_size or 0
+    figures = variant.outcome if rate is None else format_estimate(rate, variant.rate_unit)
     return Point(
-        runs=one.numbers,
+        runs=variant.numbers,
         label=f"{batch:,}",
         tooltip=f"{name}, batch {batch:,}\n{figures}",
         x=float(batch),
         y=rate.value if rate else None,
         low=rate.low if rate else None,
         high=rate.high if rate else None,
-        outcome="" if rate else one.outcome,
+        outcome="" if rate else variant.outcome,
     )
 
 
@@ -239,7 +239,9 @@ def gpu_count_chart(runs: Sequence[StoredRun]) -> PointChart | None:
         return None
     workloads = dict.fromkeys(family.workload for family in families)
     groups = [
-        [one for one in families if (one.workload, one.kind) == (name, k)] for name in workloads for k in _KIND_TITLES
+        [variant for variant in families if (variant.workload, variant.kind) == (name, k)]
+        for name in workloads
+        for k in _KIND_TITLES
     ]
     plots = [chart for group in groups if group for chart in _gpu_plots(group)]
     return PointChart(
@@ -284,7 +286,7 @@ def _gpu_family_names(families: Sequence[_GpuFamily]) -> list[str]:
     """Return names that distinguish the families, each with its batch."""
     specs = [_spec_without_gpus(family.few.runs[0].row.spec) for family in families]
     labels = variant_names(specs) if differing_parameters(specs) else [""] * len(specs)
-    sizes = [one.few.batch_size // (1 if one.kind == "strong" else one.few.gpus) for one in families]
+    sizes = [variant.few.batch_size // (1 if variant.kind == "strong" else variant.few.gpus) for variant in families]
     batches = [f"batch {size:,}" for size in sizes]
     return [" · ".join(filter(None, pair)) for pair in zip(labels, batches, strict=True)]
 

@@ -58,11 +58,11 @@ _NOT_NAMED_IF_CHANGED = (
 def short_name(spec: RunSpec, *, devices: bool = True) -> str:
     """Return the variant in a few words: `cnn10 Native NCHW · 2 GPUs · batch 1024`, GPUs only with `devices`."""
     variant = spec.variant
-    other = ("framework",) if catalog.framework_of(variant) is not catalog.FRAMEWORK else ()
+    framework = ("framework",) if catalog.framework_of(variant) is not catalog.FRAMEWORK else ()
     head = " ".join(
         [
             spec.workload,
-            *(choice_label(spec, name, variant[name]) for name in (*other, *_NAMED_FIRST) if name in variant),
+            *(choice_label(spec, name, variant[name]) for name in (*framework, *_NAMED_FIRST) if name in variant),
         ]
     )
     parts = [head, *([gpus_label(variant.get("gpus", 0))] if devices else [])]
