@@ -246,7 +246,7 @@ class LocalRun:
             recorder.follow(worker.pid)
             supervisor = Supervisor(worker, self._inbox, self._timeouts, emit, clock, self._host.now)
             ending = _watch(supervisor, worker, self._inbox)
-            outcome = with_memory_size(form_outcome(ending), devices)
+            outcome = with_memory_size(form_outcome(ending, framework_of(self._start.spec.variant)), devices)
             try:
                 recorder.request_final_energy()
                 supervisor.drain(lambda: recorder.awaits_energy)

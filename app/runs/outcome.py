@@ -46,12 +46,12 @@ class WorkerExit:
     ended_by: EndMethod
 
 
-def form_outcome(ending: WorkerExit) -> Outcome:
+def form_outcome(ending: WorkerExit, framework: Framework = FRAMEWORK) -> Outcome:
     """Return the outcome: by the fault that the program found, else the worker's last message, else its exit code.
 
     A run that said it completed is completed, however its process ended then; a bad end is its reason.
     """
-    outcome = _derive_outcome(ending)
+    outcome = _derive_outcome(ending, framework)
     if ending.gpu_lost is not None and outcome.name in ("failed", "crashed"):
         return replace(outcome, reason=f"{ending.gpu_lost} {outcome.reason or ''}".strip())
     return outcome
@@ -88,7 +88,7 @@ def with_commands(outcome: Outcome, host: str, framework: Framework = FRAMEWORK)
     return replace(outcome, reason=sentence or None)
 
 
-def _derive_outcome(ending: WorkerExit) -> Outcome:
+def _derive_outcome(ending: WorkerExit, framework: Framework) -> Outcome:
     finished = ending.finished
     if ending.fault is not None:
         return _outcome(ending, "failed", ending.fault)
@@ -102,7 +102,7 @@ def _derive_outcome(ending: WorkerExit) -> Outcome:
         )
     if ending.stop_requested:
         return _outcome(ending, "stopped", "Stopped by the user.")
-    return _outcome(ending, "crashed", _crash_reason(ending))
+    return _outcome(ending, "crashed", _crash_reason(ending, framework))
 
 
 def _reason_of(name: WorkerOutcome, ending: WorkerExit) -> str | None:
@@ -119,10 +119,10 @@ def _outcome(ending: WorkerExit, name: Literal["failed", "stopped", "crashed"], 
     return Outcome(name=name, reason=reason, exit_code=ending.exit_code, ended_by=ending.ended_by)
 
 
-def _crash_reason(ending: WorkerExit) -> str:
+def _crash_reason(ending: WorkerExit, framework: Framework) -> str:
     exit_code = ending.exit_code
     if ending.fatal_message is not None:
-        return f"{FRAMEWORK.name} gave up: {ending.fatal_message}"
+        return f"{framework.name} gave up: {ending.fatal_message}"
     if exit_code == -signal.SIGKILL:
         return "The worker was killed (SIGKILL), often for want of memory in the machine; its log has the last lines."
     if exit_code < 0:

@@ -101,6 +101,20 @@ def test_training_with_jax_is_verified_and_names_its_version(command_line: Comma
     assert document["loss"]["last"] < document["loss"]["first"]
 
 
+@pytest.mark.parametrize(
+    ("variable", "outcome", "reason"),
+    [("XLA_FLAGS=--none_such=1", "crashed", "JAX gave up: Unknown flag")],
+)
+def test_a_variable_that_jax_cannot_run_with_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, outcome: str, reason: str
+) -> None:
+    monkeypatch.setenv(*variable.split("=", 1))
+    command_line = CommandLine(tmp_path)
+    document = command_line.read("run", "lstm", "-s", "framework=jax", "-s", "gpus=0", "-s", "steps=2", status=1)
+    assert document["outcome"] == outcome
+    assert document["reason"].startswith(reason)
+
+
 def test_a_completed_run_without_json_says_its_throughput(command_line: CommandLine) -> None:
     done = command_line("run", *dummy_arguments(steps=7))
     assert done.returncode == 0
