@@ -18,7 +18,6 @@ from app.analysis.summary import energy_mj_per_step, epoch_totals, flops_per_s, 
 from app.analysis.training import ACCURACY_GOALS_PCT
 from app.events import Summary
 from app.records import RunRow, StoredRun
-from workloads.catalog import FRAMEWORK
 
 Fold = Literal["median", "highest"]
 """What a metric of several runs of one variant amounts to."""
@@ -302,10 +301,9 @@ METRICS: tuple[Metric, ...] = (
     Metric(key="device_memory", label="Peak memory", unit="bytes", of_summary=field("device_peak_bytes"),
            help="Highest memory use seen on one device of the run", json="memory.device_peak_bytes", format=_byte_size,
            fold="highest", better="lower", section="Memory, highest", brief=True, compared=True),
-    Metric(key="allocator_memory", label=f"{FRAMEWORK.name}'s allocator", title="Allocated", unit="bytes",
-           of_summary=field("allocator_peak_bytes"),
-           help=f"Highest memory that {FRAMEWORK.name}'s allocator gave out on one device",
-           json="memory.allocator_peak_bytes", format=_byte_size,
+    Metric(key="allocator_memory", label="Framework's allocator", title="Allocated", unit="bytes",
+           of_summary=field("allocator_peak_bytes"), json="memory.allocator_peak_bytes", format=_byte_size,
+           help="Highest memory that the framework's allocator gave out on one device",
            fold="highest", better="lower", section="Memory, highest", compared=True),
     Metric(key="operations", label="Operations per step", unit="billion", of_summary=field("flops_per_step"),
            unit_size=1e9, help="Floating-point operations of one step, by formula", json="flops.per_step"),

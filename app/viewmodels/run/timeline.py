@@ -13,11 +13,10 @@ from app.viewmodels.format.cells import OUTCOMES, example_word
 from app.viewmodels.history.evidence import EvidenceView, evidence_view
 from app.viewmodels.plot.model import Band, LiveSeries, Panel
 from app.viewmodels.plot.panels import TelemetryBuffer, gpu_devices, make_curve, training_panels
-from workloads.catalog import FRAMEWORK
 from workloads.protocol import Block, Epoch, Evidence, PhaseName, PhaseStarted, Progress, RunSpec
 
 _PHASE_TITLES: dict[str, str] = {
-    "import": f"Importing {FRAMEWORK.name}",
+    "import": "Importing the framework",
     "build": "Building the model",
     "compile": "Compiling, first step",
     "warmup": "Warming up",
@@ -312,7 +311,7 @@ def timeline_panels(timeline: RunTimeline) -> tuple[Panel, ...]:
 
 
 def with_allocator(panel: Panel, timeline: RunTimeline) -> Panel:
-    """Return the memory of a run's first GPU with that of TensorFlow's allocator; any other panel as it is."""
+    """Return the memory of a run's first GPU with that of the framework's allocator; any other panel as it is."""
     first = next(iter(timeline.gpus), None)
     if (
         first is None
@@ -321,5 +320,5 @@ def with_allocator(panel: Panel, timeline: RunTimeline) -> Panel:
     ):
         return panel
     scale = panel.curves[0].scale
-    curve = make_curve("allocator", FRAMEWORK.name, _ALLOCATOR_COLOUR, timeline.allocator, units.byte_size, scale)
+    curve = make_curve("allocator", "Framework", _ALLOCATOR_COLOUR, timeline.allocator, units.byte_size, scale)
     return replace(panel, curves=(*panel.curves, curve))

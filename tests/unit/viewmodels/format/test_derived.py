@@ -87,7 +87,7 @@ def test_the_two_memories_are_told_apart() -> None:
     facts = dict(group("Memory, highest", run()).items)
     assert facts == {
         "Peak memory": f"135{NBSP}GiB",
-        "TensorFlow's allocator": f"3.0{NBSP}GiB",
+        "Framework's allocator": f"3.0{NBSP}GiB",
         "Memory of the GPU": f"141{NBSP}GiB",
     }
 

@@ -84,6 +84,12 @@ def test_a_replay_has_them_when_they_were_tested(run: StoredRun) -> None:
     assert [timed.t_ns for timed in played] == [4 * S, 5 * S, 6 * S]
 
 
+def test_the_import_is_of_whichever_framework_the_run_uses() -> None:
+    phases = Phases()
+    phases.begin(PhaseStarted(phase="import", t_ns=S))
+    assert phases.title == "Importing the framework"
+
+
 def test_before_the_measured_part_it_says_how_many_epochs_that_will_be() -> None:
     phases = Phases()
     phases.begin(PhaseStarted(phase="build", t_ns=S))

@@ -41,7 +41,7 @@ def test_before_any_run_it_says_what_to_do_and_shows_the_machine() -> None:
 def test_a_run_fills_its_panels_from_its_own_start() -> None:
     state = model_in_a_run().state()
     assert [p.key for p in state.plots.panels] == ["power_mw", "load_pct", "memory_bytes", "throughput", "loss"]
-    assert [curve.label for curve in panel(state, "memory_bytes").curves] == ["GPU 0", "GPU 1", "TensorFlow"]
+    assert [curve.label for curve in panel(state, "memory_bytes").curves] == ["GPU 0", "GPU 1", "Framework"]
     power = panel(state, "power_mw").curves[1]
     assert len(power.y) == 160
     assert power.y[0] == pytest.approx(601.0)
@@ -256,7 +256,7 @@ def test_each_gpu_can_have_panels_of_its_own() -> None:
     model.split_by_gpu(True)
     state = model.state()
     assert [p.title for p in state.plots.panels[:2]] == ["Power of GPU 0", "Power of GPU 1"]
-    assert [curve.label for curve in panel(state, "memory_bytes GPU-0").curves] == ["GPU 0", "TensorFlow"]
+    assert [curve.label for curve in panel(state, "memory_bytes GPU-0").curves] == ["GPU 0", "Framework"]
     assert [curve.label for curve in panel(state, "memory_bytes GPU-1").curves] == ["GPU 1"]
 
 
