@@ -103,7 +103,10 @@ def test_training_with_jax_is_verified_and_names_its_version(command_line: Comma
 
 @pytest.mark.parametrize(
     ("variable", "outcome", "reason"),
-    [("XLA_FLAGS=--none_such=1", "crashed", "JAX gave up: Unknown flag")],
+    [
+        ("XLA_FLAGS=--none_such=1", "crashed", "JAX gave up: Unknown flag"),
+        ("JAX_DISABLE_JIT=1", "refused", "JAX_DISABLE_JIT keeps XLA from compiling the step; unset it"),
+    ],
 )
 def test_a_variable_that_jax_cannot_run_with_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, outcome: str, reason: str

@@ -48,6 +48,8 @@ class JaxBackend:
         import jax
         import jaxlib
 
+        if jax.config.jax_disable_jit:
+            raise RefusedError("JAX_DISABLE_JIT keeps XLA from compiling the step; unset it, or use another framework.")
         if not gpu_uuids:
             jax.config.update("jax_platforms", "cpu")
         devices = jax.devices()
@@ -139,7 +141,7 @@ class JaxBackend:
 def _import_jax() -> None:
     try:
         import jax
-    except (ImportError, OSError) as error:  # a library that is missing is an OSError
+    except (ImportError, OSError, RuntimeError) as error:  # a missing library's, and a jaxlib's that does not fit
         raise RefusedError(
             f"JAX cannot be imported ({error}): `env add` makes an environment that has it, or "
             f"{install_command(['jax'])}, or use framework=tensorflow."

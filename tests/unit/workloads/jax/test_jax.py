@@ -288,6 +288,16 @@ def test_without_jax_the_run_is_refused_with_what_to_install(monkeypatch: pytest
         JaxBackend().import_framework(())
 
 
+def test_a_jaxlib_that_does_not_fit_is_refused_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "jax.py").write_text("raise RuntimeError('jaxlib version 0.9 is newer than and incompatible with jax')")
+    monkeypatch.delitem(sys.modules, "jax")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(RefusedError, match=r"JAX cannot be imported \(jaxlib version 0\.9 is newer"):
+        JaxBackend().import_framework(())
+
+
 def test_gpus_that_jax_does_not_see_are_told() -> None:
     with pytest.raises(RefusedError, match="given 1 of the machine's GPUs, and JAX sees 0"):
         JaxBackend().import_framework(("GPU-0",))
