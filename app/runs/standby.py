@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 
@@ -55,7 +55,7 @@ class StandbyLauncher:
     """Gives a run a standby worker if one fits, else starts one as `LocalLauncher` does; then it starts the next.
 
     Of the last run's kind there are as many as runs go on at the same time, at least one, if they are wanted; of each
-    other kind that runs used lately there is one, for experiments that compare frameworks or Pythons. One fits only a
+    other kind that runs used lately at least one, for experiments that compare frameworks or Pythons. One fits only a
     run whose own process would be started in exactly the same way.
 
     Thread: any; `launch` as of `Launcher`.
@@ -137,18 +137,18 @@ class StandbyLauncher:
             _log.debug("no standby worker is wanted")
             self._clear()
             return
+        self._clear(self._recent)
         # Held while workers start: `launch` then waits for the one being started, and takes it.
         with self._lock:
             self._standbys = [standby for standby in self._standbys if standby.is_alive]
-            last = self._recent[-1]
             for kind in dict.fromkeys(reversed(self._recent)):
                 ready = sum(standby.kind == kind for standby in self._standbys)
-                for _ in range(ready, max(1, self._running) if kind == last else 1):
+                for _ in range(ready, max(1, self._running) if kind == self._recent[-1] else 1):
                     if not self._start(kind):
-                        return
+                        break
 
     def _start(self, kind: Kind) -> bool:
-        """Start one more; return False where none can be started now."""
+        """Start one more; return False where none of this kind can be started now."""
         if not self._importing.begin():
             _log.info("no standby worker now: a run uses the processor")
             return False
@@ -165,11 +165,12 @@ class StandbyLauncher:
         framework, interpreter = kind
         return ProcessSpec.current((*self._command, STANDBY, framework), interpreter)
 
-    def _clear(self) -> None:
+    def _clear(self, recent: Collection[Kind] = ()) -> None:
         with self._lock:
-            standbys, self._standbys = self._standbys, []
+            ended = [standby for standby in self._standbys if standby.kind not in recent]
+            self._standbys = [standby for standby in self._standbys if standby.kind in recent]
         # Outside the lock: each end waits for a process.
-        for standby in standbys:
+        for standby in ended:
             standby.end()
 
     def _take_matching(self, kind: Kind) -> "_StandbyWorker | None":

@@ -201,6 +201,50 @@ def test_it_serves_only_the_surroundings_it_was_started_in(
     assert process not in standing_by()
 
 
+def python_of_another_name(folder: Path, libraries: Path) -> Path:
+    """Make a Python that imports those libraries, which no other's runs can use."""
+    folder.mkdir()
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={libraries} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    return python
+
+
+def test_a_python_that_the_last_eight_runs_did_not_use_has_no_standby(
+    served: RunServices, launcher: StandbyLauncher, tmp_path: Path, libraries: Path
+) -> None:
+    python = python_of_another_name(tmp_path / "other", libraries)
+    spec = dummy(served.host.inventory(), gpus=1, interpreter=str(python), steps=1)
+    launcher.prepare()
+    assert launcher.wait_ready()
+    (own,) = standing_by()
+    for _ in range(7):
+        run_through(spec, served)
+    assert launcher.wait_ready()
+    assert own in standing_by()
+    run_through(spec, served)
+    assert launcher.wait_ready()
+    assert own not in standing_by()
+    assert len(standing_by()) == 1
+
+
+def test_a_python_that_is_gone_keeps_no_other_from_its_standby(
+    served: RunServices, launcher: StandbyLauncher, tmp_path: Path, libraries: Path
+) -> None:
+    gone, other = (python_of_another_name(tmp_path / name, libraries) for name in ("gone", "other"))
+    inventory = served.host.inventory()
+    run_through(dummy(inventory, gpus=1, interpreter=str(gone), steps=1), served)
+    assert launcher.wait_ready()
+    gone.unlink()
+    for process in standing_by():
+        process.kill()
+        assert has_ended(process.pid)
+    run_through(dummy(inventory, gpus=1, interpreter=str(other), steps=1), served)
+    launcher.prepare()
+    assert launcher.wait_ready()
+    assert len(standing_by()) == 2, "one of the program's own Python, and one of the other"
+
+
 def test_one_that_was_killed_is_seen_in_the_log_alone(served: RunServices, launcher: StandbyLauncher) -> None:
     launcher.prepare()
     assert launcher.wait_ready()
