@@ -88,7 +88,7 @@ class StandbyLauncher:
             _log.info("standby worker %d serves the run", served.pid)
         try:
             worker = served or self._cold.launch(start, counted_post)
-        except OSError:
+        except (OSError, UserError):
             self._count_end()
             raise
         with self._lock:
