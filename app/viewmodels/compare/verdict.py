@@ -136,18 +136,19 @@ def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult], n
     of_all = "comparable variants" if count < len(results) else "variants"
     baseline = next(result for result in ranked if result.is_baseline)
     at = results.index(baseline)
-    name = _fit(names[results.index(first)], names[at], _MOST_LEADER_CHARS)
+    leaders = [_fit(names[results.index(first)], names[at], most) for most in (_MOST_LEADER_CHARS, _MOST_OTHER_CHARS)]
     if first.decision == "no difference seen" and all(result.decision != "faster" for result in ranked):
         assert first.speedup is not None, "it is ranked"
         speed = describe_speed(first.speedup.value)
-        return f"None of {count - 1} other {of_all} is known to beat the baseline; {name} measured {speed}."
-    subject = f"{name}, the baseline," if first.is_baseline else name
+        none = f"None of {count - 1} other {of_all} is known to beat the baseline"
+        return _first_short(f"{none}; {name} measured {speed}." for name in leaders)
+    role = ", the baseline," if first.is_baseline else ""
     in_sentence = result_names(results, in_sentence=True)
     base = in_sentence[at] if len(in_sentence[at]) <= _MOST_OTHER_CHARS else "the baseline"
     changes = [""] if first.is_baseline else [f": {_speed(first)} {base}", f": {_speed(first)} the baseline"]
     if not rivals:
-        fastest = agree(subject, f"is the fastest of {count} {of_all}")
-        return _first_short(f"{fastest}{change}{_sureness(first)}." for change in changes)
+        subjects = [agree(name, f"is the fastest of {count} {of_all}", role) for name in leaders]
+        return _first_short(f"{subject}{change}{_sureness(first)}." for subject in subjects for change in changes)
     judged = leading_result(ranked)
     if judged is not None and judged is not first:
         leads = f"leads {sum(not _is_unjudged(result) for result in ranked)} variants with enough runs"
@@ -164,8 +165,8 @@ def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult], n
     rival = in_sentence[results.index(rivals[0])]
     rest = _describe_rivals(first, rivals, rival if len(rival) <= _MOST_OTHER_CHARS else "1 other")
     short = f"{len(rivals)} {'other is' if len(rivals) == 1 else 'others are'} not ruled out"
-    leads = agree(subject, f"leads {count} {of_all}")
-    return _first_short(f"{leads}{change}; {text}." for text in (rest, short) for change in changes)
+    subjects = [agree(name, f"leads {count} {of_all}", role) for name in leaders]
+    return _first_short(f"{who}{change}; {text}." for who in subjects for text in (rest, short) for change in changes)
 
 
 def _fit(name: str, base: str, most: int) -> str:
@@ -348,9 +349,9 @@ def _next_step(
     rivals = may_be_as_fast(ranked) if len(ranked) > 2 else []
     if 0 < len(rivals) < _MOST_RIVALS:
         needs = [required_repeats(throughputs(ranked[0].runs), throughputs(rival.runs)) for rival in rivals]
-        repeats = max((need.repeats for need in needs if need is not None), default=0)
-        text = f"More repeats of these {1 + len(rivals)} would tell which of them is fastest."
-        return text, repeats if repeats <= _MOST_OFFERED else 0, (ranked[0], *rivals)
+        if repeats := max((need.repeats for need in needs if need is not None), default=0):
+            text = f"More repeats of these {1 + len(rivals)} would tell which of them is fastest."
+            return text, repeats if repeats <= _MOST_OFFERED else 0, (ranked[0], *rivals)
     return HOW_SURE, 0, ()
 
 

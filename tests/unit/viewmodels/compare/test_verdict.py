@@ -154,6 +154,13 @@ def test_repeats_that_would_tell_which_is_fastest_are_of_those_that_may_be() -> 
     assert (decided.more_repeats, decided.repeated) == (0, ())
 
 
+def test_of_two_known_narrowly_that_are_as_fast_no_repeats_are_promised() -> None:
+    pair = three(6, 2000.0, 0.0001), three(11, 2000.1, 0.0001, xla=True)
+    found = said(NHWC, *pair)
+    assert found.answer.endswith("; NCHW may be as fast.")
+    assert (found.next_step, found.more_repeats, found.repeated) == (HOW_SURE, 0, ())
+
+
 def test_where_none_is_known_to_be_faster_that_is_the_answer() -> None:
     base = three(1, 1000.0, 0.01, layout="NHWC")
     noisy = [three(10 * n, 1000.0 + n, 0.01, batch_size=2**n, layout="NHWC") for n in (1, 2)]
@@ -239,6 +246,29 @@ def test_no_answer_is_longer_than_can_be_said_in_a_breath() -> None:
         answer = compute_verdict([*(row for group in some[:count] for row in group), *lead], 10).answer
         assert (" variants with enough runs: " in answer) == bool(lead)
         assert list(sentence_faults(answer)) == []
+
+
+TERSE: dict[str, Any] = {"gpus": 2, "precision": "tf32", "xla": True, "channels": 8, "layout": "NHWC"}
+
+
+@pytest.mark.parametrize(("spread", "words"), [(0.001, " leads 3 comparable "), (0.5, "None of 2 other comparable ")])
+def test_a_name_of_many_short_words_is_cut_where_the_answer_would_be_too_long(spread: float, words: str) -> None:
+    named = (three(10 * n, 3000.0 + n, spread, batch_size=10 + n, **TERSE) for n in (1, 2))
+    answer = said(NHWC, *named, ended(50, "failed", gpus=4)).answer
+    assert words in answer
+    assert list(sentence_faults(answer)) == []
+
+
+@pytest.mark.parametrize(
+    ("rate", "answer"),
+    [
+        (900.0, "4 GPUs, the baseline, are the fastest of 3 variants."),
+        (1000.0, "4 GPUs, the baseline, lead 3 variants; 2 GPUs may be as fast."),
+    ],
+)
+def test_the_verb_agrees_with_the_baseline_too(rate: float, answer: str) -> None:
+    four = three(1, 1000.0, gpus=4)
+    assert said(four, three(6, rate, gpus=2), three(11, 500.0, gpus=1)).answer == answer
 
 
 def test_two_that_differ_in_several_settings_say_which() -> None:
