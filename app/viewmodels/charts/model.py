@@ -289,8 +289,8 @@ def log_axis(values: Iterable[float | None], title: str, margin: float = 1.15, m
 _MIN_REACH = math.log(1.02)
 """An axis reaches at least 2 % to both sides, so that noise does not look like a difference."""
 
-_MOST_BEYOND = math.log1p(WIDEST_KNOWN)
-"""How far intervals widen an axis beyond its ratios: those of three runs may span decades."""
+_MOST_BEYOND, _FARTHEST = math.log1p(WIDEST_KNOWN), math.log(1e12)
+"""How far intervals widen an axis beyond its ratios, and where it ends: an imported database may hold any ratio."""
 
 
 def ratio_axis(estimates: Sequence[Estimate], most_ticks: int = 7) -> Axis:
@@ -301,7 +301,7 @@ def ratio_axis(estimates: Sequence[Estimate], most_ticks: int = 7) -> Axis:
     least = min(*values, max(min([*values, *ends]), min(values) - _MOST_BEYOND))
     most = max(*values, min(max([*values, *ends]), max(values) + _MOST_BEYOND))
     reach = max(_MIN_REACH, 0.08 * max(-least, most))
-    low, high = math.exp(least - reach), math.exp(most + reach)
+    low, high = math.exp(max(least - reach, -_FARTHEST)), math.exp(min(most + reach, _FARTHEST))
     marks = log_ticks(low, high, most_ticks)
     if any(is_far_from_one(estimate.value) for estimate in estimates):
         ticks = tuple((value, f"{text}×") for value, text in marks)

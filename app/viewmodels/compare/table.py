@@ -355,7 +355,7 @@ def _metric_cells(values: RunMetrics, power: Spark, row: RunRow | None = None) -
 def _single_ratio(value: float | None, base: float | None, axis: Axis, *, leads: bool = False) -> Cell:
     """Return the ratio of one run's figure to the mean of the baseline's."""
     ratio = value / base if value is not None and base else None
-    whisker = _whisker(Estimate(ratio, None, None, 1), axis)._replace(leads=leads) if ratio else None
+    whisker = _whisker(Estimate(ratio, None, None, 1), axis)._replace(leads=leads) if ratio and ratio > 0 else None
     return replace(cells.ratio(ratio), whisker=whisker)
 
 

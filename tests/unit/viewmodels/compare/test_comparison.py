@@ -1,5 +1,6 @@
 """A comparison as values: table, curves, header and names of variants."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -127,6 +128,15 @@ def test_the_axis_ends_at_what_is_ranked_and_at_intervals_that_tell_something() 
     assert other_work[2] < 1 < 2 * other_work[0]
     noisy = speeds((100.0, 1200.0, 9000.0))
     assert noisy[2] > 0.8, "three runs that say nothing do not squeeze those that do"
+
+
+@pytest.mark.parametrize("wild", [-5.0, -math.inf, math.inf, math.nan, 5e-324, 1e308])
+def test_figures_no_machine_can_have_are_in_the_table_and_stop_nothing(wild: float) -> None:
+    figures = [(1, 1e-4), (2, wild), (3, 1e4)]
+    rows = [run_row(run, units=run, throughput=figure, energy_mj=figure) for run, figure in figures]
+    again = run_row(4, units=2, throughput=2000.0, energy_mj=20.0)
+    for compared in (rows, [*rows, again]):
+        assert len(of(compared).table.variants) == 3
 
 
 def test_what_measured_fastest_leads_and_is_the_fastest_where_its_interval_lies_above_all_others() -> None:

@@ -56,6 +56,12 @@ def test_an_axis_is_in_per_cent_where_all_its_ratios_are(
     assert [label.replace("\xa0", " ") for _, label in axis.ticks] == labels
 
 
+def test_an_axis_ends_before_ratios_that_nothing_has() -> None:
+    axis = ratio_axis([Estimate(ratio, None, None, 3) for ratio in (1e-304, 1.0, 1e304)])
+    assert [axis.low, axis.high] == pytest.approx([1e-12, 1e12])
+    assert axis.share(1e-304) < 0 < axis.share(1.0) < 1 < axis.share(1e304)
+
+
 @pytest.mark.parametrize(
     ("name", "predicate", "sentence"),
     [
