@@ -134,8 +134,7 @@ def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult], n
         return _answer_on_two(ranked)
     first, rivals, count = ranked[0], may_be_as_fast(ranked), len(ranked)
     of_all = "comparable variants" if count < len(results) else "variants"
-    baseline = next(result for result in ranked if result.is_baseline)
-    at = results.index(baseline)
+    at = next(n for n, result in enumerate(results) if result.is_baseline)
     leaders = [_fit(names[results.index(first)], names[at], most) for most in (_MOST_LEADER_CHARS, _MOST_OTHER_CHARS)]
     if first.decision == "no difference seen" and all(result.decision != "faster" for result in ranked):
         assert first.speedup is not None, "it is ranked"
@@ -245,7 +244,8 @@ def _why_no_answer(results: Sequence[VariantResult], base: VariantResult) -> str
         return "All chosen runs are of one variant: there is nothing to compare it with."
     workloads = list(dict.fromkeys(result.runs[0].spec.workload for result in (*others, base)))
     if all(result.decision == "different workloads" for result in others):
-        return f"{join_with_and(workloads)} are different workloads, so their speeds are not compared."
+        workloads_are = f"{join_with_and(workloads)} are", f"These are {len(workloads)}"
+        return _first_short(f"{text} different workloads, so their speeds are not compared." for text in workloads_are)
     if base.throughput is None:
         return f"No run of the baseline measured anything ({describe_endings(base.runs)})."
     if len(others) > 1:
@@ -321,9 +321,9 @@ def _incomparable(results: Sequence[VariantResult]) -> list[str]:
     unmeasured = [result.runs for result in results if result.throughput is None and result not in elsewhere]
     sentences = []
     if elsewhere:
-        names = ", ".join(dict.fromkeys(result.runs[0].spec.workload for result in elsewhere))
-        are = "variant of another workload ({}) is" if len(elsewhere) == 1 else "variants of other workloads ({}) are"
-        sentences.append(f"{len(elsewhere)} {are.format(names)} not compared.")
+        names = f" ({', '.join(dict.fromkeys(result.runs[0].spec.workload for result in elsewhere))})"
+        are = "variant of another workload{} is" if len(elsewhere) == 1 else "variants of other workloads{} are"
+        sentences.append(_first_short(f"{len(elsewhere)} {are.format(text)} not compared." for text in (names, "")))
     if unmeasured:
         sentences.append(f"{len(unmeasured)} measured nothing{describe_group_endings(unmeasured)}.")
     return sentences

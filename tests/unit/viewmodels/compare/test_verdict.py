@@ -306,6 +306,16 @@ def test_other_workloads_have_no_ratio() -> None:
     assert "1 variant of another workload (lstm) is not compared." in third.sentences
 
 
+def test_workloads_too_many_to_name_in_a_breath_are_counted() -> None:
+    others = [with_workload(run_row(20 + n), f"model{n}.py:train") for n in range(20)]
+    assert said(NHWC, others).text == "These are 21 different workloads, so their speeds are not compared."
+    assert "20 variants of other workloads are not compared." in said(NHWC, three(6, 1100.0), others).sentences
+
+
+def with_workload(row: RunRow, workload: str) -> RunRow:
+    return replace(row, spec=RunSpec(workload=workload, variant=row.spec.variant))
+
+
 def test_one_variant_alone_has_nothing_beside_it() -> None:
     found = said(NHWC)
     assert (found.decision, found.text) == (
