@@ -22,7 +22,7 @@ from app.analysis.steps import IdleCause, idle_shares, kernel_ms, mean_present, 
 from app.analysis.verdict import count_looks, same_work, same_workload, throughputs
 from app.records import Floats, Ints, StoredRun
 from workloads.kernels import KernelClass
-from workloads.protocol import Kernel
+from workloads.protocol import Kernel, Variant
 
 PartKind = KernelClass | Literal["idle", "overlap", "unexplained"]
 Obstacle = Literal["other workload", "nothing measured", "no trace", "processor and GPU"]
@@ -46,8 +46,8 @@ _MORE_LAUNCHES = 0.1
 _KERNEL_NOISE, _IDLE_NOISE = 0.03, 0.5
 """Of single runs of one variant, the share of a step by which a class of kernels may differ, and of idle time the share
 by which it may: of the 321 pairs among the reference runs 318 do not."""
-_PER_DEVICE = ("batch_size", "gpus", "xla")
-"""Settings on which it depends what a kernel computes."""
+_PER_DEVICE = ("batch_size", "gpus")
+"""Settings on which it depends what a kernel computes, beside the compiler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,7 +368,7 @@ def what_if(difference: StepDifference) -> tuple[WhatIf, ...]:
 
     Each class of both sides that surely gains `SMALLEST_GAIN` or more, the largest first, then all of them together.
     Idle time is no class that could be taken over. Nothing where classes do not correspond: on the CPU, between other
-    work per step and GPU, and with XLA on one side; nor where the clock makes most of the difference.
+    work per step and GPU, and of compilers that differ; nor where the clock makes most of the difference.
     """
     if not difference.on_gpu or not _do_classes_correspond([*difference.baseline, *difference.other]):
         return ()
@@ -379,8 +379,16 @@ def what_if(difference: StepDifference) -> tuple[WhatIf, ...]:
 
 
 def _do_classes_correspond(runs: Sequence[StoredRun]) -> bool:
-    settings = {tuple(run.row.spec.variant.get(name) for name in _PER_DEVICE) for run in runs}
+    variants = [run.row.spec.variant for run in runs]
+    settings = {(_compiler(variant), *(variant.get(name) for name in _PER_DEVICE)) for variant in variants}
     return len(settings) == 1 and all(same_work([run.row], [runs[0].row]) for run in runs)
+
+
+def _compiler(variant: Variant) -> str:
+    """Return what fuses a step's operations, each in its way: XLA, in JAX always, Inductor, or "" for nothing."""
+    if variant.get("xla") or variant.get("framework") == "jax":
+        return "XLA"
+    return "Inductor" if variant.get("compile") else ""
 
 
 def _gains(difference: StepDifference, of_baseline: bool) -> list[WhatIf]:

@@ -280,7 +280,9 @@ def test_what_if_takes_only_what_surely_differs() -> None:
     assert math.isclose(gain.step_ms, 17.1)
 
 
-@pytest.mark.parametrize("setting", [{"gpus": 2}, {"xla": True}, {"batch": 200}])
+@pytest.mark.parametrize(
+    "setting", [{"gpus": 2}, {"xla": True}, {"batch": 200}, {"framework": "jax"}, {"compile": True}]
+)
 def test_there_is_no_what_if_where_classes_do_not_correspond(setting: dict[str, Any]) -> None:
     other = traced_run(2, 18.0, {POOL: 1.0, CONV: 9.0}, **setting)
     assert what_if(explained([other], [traced_run(1, 20.0, {POOL: 4.0, CONV: 10.0})])) == ()
