@@ -42,6 +42,8 @@ class PytorchBackend:
         """Import PyTorch for a run that is not known yet; CUDA is asked for no GPU before that is."""
         self.prepare_environment(())
         _import_torch()
+        # Else the run's optimizer does, for 5 s on some machines. Inductor must wait: its import asks CUDA for GPUs.
+        import torch._dynamo  # noqa: F401
 
     def import_framework(self, gpu_uuids: Sequence[str]) -> dict[str, str]:
         """Import PyTorch and check the GPUs that it sees."""

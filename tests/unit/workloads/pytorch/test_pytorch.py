@@ -1,6 +1,7 @@
 """PyTorch computes what TensorFlow does, and its evidence says what really ran."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -404,6 +405,16 @@ def test_without_pytorch_the_run_is_refused_with_what_to_install(monkeypatch: py
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(RefusedError, match="PyTorch cannot be imported"):
         PytorchBackend().import_framework(())
+
+
+def test_a_standby_imports_what_an_optimizer_needs_and_asks_for_no_gpu() -> None:
+    script = (
+        "import sys, torch; from workloads.pytorch.backend import PytorchBackend; PytorchBackend().preimport(); "
+        "modules = set(sys.modules); torch.optim.SGD([torch.zeros(1, requires_grad=True)], 0.1).step(); "
+        "print(torch.cuda.is_initialized(), *(name for name in set(sys.modules) - modules if 'dynamo' in name))"
+    )
+    printed = subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert printed.split() == ["False"]
 
 
 def test_the_environment_names_the_version_and_no_library_twice() -> None:
