@@ -245,7 +245,7 @@ def _scans(variant: Variant) -> bool:
 
 _IMAGE_WORKLOADS = ("cnn10", "wrn28-10")
 _PYTORCH_STACKS = ("standard", "cudnn", "cudnn_stack")
-_JAX_STACKS = ("standard", "cudnn")
+_JAX_STACKS = ("standard", "combined_input", "cudnn")
 
 
 _STACKED_WORKLOADS = tuple(RECURRENT_LAYERS)
@@ -411,6 +411,13 @@ _FRAMEWORKS: tuple[Rule, ...] = (
         "implementation",
         lambda v: v["implementation"] not in _JAX_STACKS,
         f"JAX has no counterpart of this implementation here; use one of {', '.join(_JAX_STACKS)}.",
+        _STACKED_WORKLOADS,
+    ),
+    _framework_rule(
+        "jax",
+        "input_steps",
+        lambda v: bool(v["input_steps"]),
+        "JAX makes the input products of all steps at once here; use input_steps=0.",
         _STACKED_WORKLOADS,
     ),
     _framework_rule(

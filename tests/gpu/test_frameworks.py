@@ -1,4 +1,4 @@
-"""JAX on real GPUs: what is asked for runs, cuDNN computes what the loop does, and two GPUs exchange gradients."""
+"""PyTorch and JAX on real GPUs: requested settings run, loops compute what cuDNN does, two GPUs exchange gradients."""
 
 from pathlib import Path
 
@@ -19,10 +19,10 @@ from workloads.protocol import Value
 pytestmark = pytest.mark.gpu
 
 
-def run(feed: TelemetryFeed, folder: Path, workload: str, **given: Value) -> StoredRun:
-    pytest.importorskip("jax")
-    settings: dict[str, Value] = {"framework": "jax", "seconds": 2.0, **given}
-    spec = catalog.complete(workload, settings, feed.wait_inventory().machine)
+def run(feed: TelemetryFeed, folder: Path, framework: str, workload: str, **settings: Value) -> StoredRun:
+    pytest.importorskip({"pytorch": "torch"}.get(framework, framework))
+    complete = {"framework": framework, "seconds": 2.0, **settings}
+    spec = catalog.complete(workload, complete, feed.wait_inventory().machine)
     _, _, stored = run_through(spec, RunServices(database=folder / "gpu.db", host=Host(telemetry=feed)))
     assert stored.row.outcome is not None
     assert stored.row.outcome.name == "completed", stored.row.outcome
@@ -31,21 +31,29 @@ def run(feed: TelemetryFeed, folder: Path, workload: str, **given: Value) -> Sto
 
 
 @pytest.mark.parametrize(
-    ("workload", "settings"),
+    ("framework", "workload", "settings"),
     [
-        ("lstm", {"implementation": "standard", "unroll": 25, "precision": "tf32"}),
-        ("lstm", {"implementation": "standard", "unroll": 25, "precision": "bfloat16"}),
-        ("lstm", {"implementation": "cudnn", "precision": "float32", "layers": 2, "bidirectional": True}),
-        ("lstm", {"implementation": "cudnn", "precision": "tf32"}),
-        ("gru", {"implementation": "standard", "precision": "float32"}),
-        ("cnn10", {"layout": "NHWC", "precision": "tf32"}),
-        ("cnn10", {"layout": "NHWC", "precision": "bfloat16"}),
-        ("cnn10", {"layout": "NHWC", "precision": "float16"}),
-        ("wrn28-10", {"layout": "NHWC", "precision": "bfloat16", "mode": "inference"}),
+        ("jax", "lstm", {"implementation": "standard", "unroll": 25, "precision": "tf32"}),
+        ("jax", "lstm", {"implementation": "standard", "unroll": 25, "precision": "bfloat16"}),
+        ("jax", "lstm", {"implementation": "combined_input", "unroll": 25, "precision": "tf32"}),
+        ("jax", "lstm", {"implementation": "cudnn", "precision": "float32", "layers": 2, "bidirectional": True}),
+        ("jax", "lstm", {"implementation": "cudnn", "precision": "tf32"}),
+        ("jax", "gru", {"implementation": "standard", "precision": "float32"}),
+        ("jax", "gru", {"implementation": "combined_input", "precision": "float32", "bidirectional": True}),
+        ("jax", "cnn10", {"layout": "NHWC", "precision": "tf32"}),
+        ("jax", "cnn10", {"layout": "NHWC", "precision": "bfloat16"}),
+        ("jax", "cnn10", {"layout": "NHWC", "precision": "float16"}),
+        ("jax", "wrn28-10", {"layout": "NHWC", "precision": "bfloat16", "mode": "inference"}),
+        ("pytorch", "lstm", {"implementation": "cudnn", "precision": "bfloat16"}),
+        ("pytorch", "gru", {"implementation": "cudnn_stack", "layers": 2, "precision": "bfloat16", "cuda_graph": True}),
+        ("pytorch", "cnn10", {"layout": "NHWC", "precision": "float16", "cuda_graph": True}),
+        ("pytorch", "wrn28-10", {"layout": "NHWC", "precision": "bfloat16", "compile": True}),
     ],
 )
-def test_what_is_asked_for_runs(feed: TelemetryFeed, tmp_path: Path, workload: str, settings: dict[str, Value]) -> None:
-    stored = run(feed, tmp_path, workload, gpus=1, **settings)
+def test_what_is_asked_for_runs(
+    feed: TelemetryFeed, tmp_path: Path, framework: str, workload: str, settings: dict[str, Value]
+) -> None:
+    stored = run(feed, tmp_path, framework, workload, gpus=1, **settings)
     assert stored.evidence is not None
     assert stored.evidence.match, stored.evidence.reason or stored.evidence.unverified
     (times,) = stored.evidence.devices
@@ -53,22 +61,23 @@ def test_what_is_asked_for_runs(feed: TelemetryFeed, tmp_path: Path, workload: s
     assert stored.row.summary.allocator_peak_bytes
 
 
-def test_cudnn_computes_what_the_loop_does(feed: TelemetryFeed, tmp_path: Path) -> None:
+def test_loops_of_jax_compute_what_cudnn_does(feed: TelemetryFeed, tmp_path: Path) -> None:
     pytest.importorskip("jax")
     machine = feed.wait_inventory().machine
     sizes: dict[str, Value] = {"units": 64, "features": 32, "timesteps": 20, "layers": 2, "bidirectional": True}
-    for name in ("standard", "cudnn"):
+    for name in ("standard", "combined_input", "cudnn"):
         spec = catalog.complete("lstm", {"framework": "jax", "gpus": 1, "implementation": name, **sizes}, machine)
         request = ComputeGradients(spec=spec, gpu_uuids=(machine.gpus[0].uuid,), path=str(tmp_path / f"{name}.npz"))
         run_job(request, ComputedGradients)
-    cudnn, loop = arrays(tmp_path / "cudnn.npz"), arrays(tmp_path / "standard.npz")
-    assert largest_difference(list(cudnn), cudnn.values(), list(loop.values()))[0] < 1e-4
+    cudnn, *loops = (arrays(tmp_path / f"{name}.npz") for name in ("cudnn", "standard", "combined_input"))
+    for loop in loops:
+        assert largest_difference(list(cudnn), cudnn.values(), list(loop.values()))[0] < 1e-4
 
 
-def test_two_gpus_exchange_gradients(feed: TelemetryFeed, tmp_path: Path) -> None:
+def test_two_gpus_exchange_gradients_of_jax(feed: TelemetryFeed, tmp_path: Path) -> None:
     if len(feed.wait_inventory().machine.gpus) < 2:
         pytest.skip("this machine has fewer than two GPUs")
-    stored = run(feed, tmp_path, "cnn10", gpus=2, layout="NHWC", batch_size=512)
+    stored = run(feed, tmp_path, "jax", "cnn10", gpus=2, layout="NHWC", batch_size=512)
     assert stored.evidence is not None
     assert stored.evidence.match, stored.evidence.reason
     assert (stored.evidence.actual["all_reduce"], stored.evidence.actual["replicas"]) == ("nccl", "2")

@@ -16,7 +16,8 @@ from workloads.image_evidence import image_layout
 from workloads.jax.steps import Step
 from workloads.operations import Op
 from workloads.protocol import Evidence, RunSpec
-from workloads.recurrent_evidence import observed_pattern
+from workloads.recurrent import OpPattern
+from workloads.recurrent_evidence import blank_reason, observed_pattern
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
 from workloads.training import Task
 from workloads.xla import STATS, Plane, Profiled, ProfileLine, XlaTrace, program_ops, read_planes
@@ -155,9 +156,14 @@ def recurrent_implementation(observation: Observation) -> Aspect:
     if not observation.products:
         return Aspect(name="implementation", requested=requested, reason=observation.no_product_reason)
     pattern = observed_pattern(observation.programs)
-    actual = "standard"
-    if pattern.cudnn:
-        actual = "cudnn" if pattern.cudnn == config.layers and not pattern.loops else str(pattern)
+    if not pattern.is_distinctive:  # XLA leaves no loop of what one iteration makes
+        return Aspect(name="implementation", requested=requested, reason=blank_reason(pattern))
+    actual = str(pattern)
+    if pattern == OpPattern(cudnn=config.layers):
+        actual = "cudnn"
+    elif pattern.loops and pattern.products >= config.unroll:
+        # Of the input products of one iteration, XLA may make one.
+        actual = "combined_input" if pattern.products == config.unroll else "standard"
     return Aspect(
         name="implementation",
         requested=requested,

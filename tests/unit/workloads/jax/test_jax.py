@@ -63,6 +63,8 @@ def difference(one: Path, other: Path) -> float:
         ("lstm", {"bidirectional": True}),
         ("lstm", {"outputs": "all", "unroll": 5}),
         ("lstm", {"activation": "relu"}),
+        ("lstm", {"implementation": "combined_input", "bidirectional": True, "sequence_lengths": "right_padded"}),
+        ("gru", {"implementation": "combined_input", "bidirectional": True, "outputs": "all", "unroll": 3}),
         ("lstm", {"bidirectional": True, "sequence_lengths": "left_padded"}),
         ("gru", {"bidirectional": True, "outputs": "all", "sequence_lengths": "right_padded"}),
         ("gru", {"outputs": "all", "sequence_lengths": "left_padded", "mode": "inference"}),
@@ -153,6 +155,7 @@ def task_of(spec: RunSpec) -> Task:
     [
         ("lstm", {"dropout": 0.2, "recurrent_dropout": 0.2}),
         ("gru", {"recurrent_dropout": 0.2}),
+        ("lstm", {"implementation": "combined_input", "dropout": 0.2, "recurrent_dropout": 0.2}),
         ("lstm", {"activation": "relu", "precision": "float16"}),
         ("cnn10", {"layout": "NHWC", "weight_decay": 1e-4, "batch_size": 16}),
     ],
@@ -254,6 +257,7 @@ GPUS = tuple(Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA H200", compute_capabilit
         ("lstm", {"implementation": "cudnn", "gpus": 1, "precision": "bfloat16"}, "precision"),
         ("lstm", {"implementation": "cudnn", "gpus": 1, "sequence_lengths": "right_padded"}, "sequence_lengths"),
         ("lstm", {"framework": "tensorflow", "unroll": 5}, "unroll"),
+        ("lstm", {"implementation": "combined_input", "input_steps": 5}, "input_steps"),
         ("gru", {"implementation": "cudnn", "gpus": 1}, "implementation"),
         ("lstm", {"save_weights": True}, "save_weights"),
         ("lstm", {"cpu_threads": 2}, "cpu_threads"),
@@ -274,6 +278,7 @@ def test_what_jax_lacks_is_refused_before_the_run(workload: str, settings: Setti
     ("workload", "settings"),
     [
         ("lstm", {"implementation": "standard", "unroll": 5, "gpus": 2}),
+        ("gru", {"implementation": "combined_input", "unroll": 5}),
         ("lstm", {"implementation": "cudnn", "gpus": 1, "precision": "tf32"}),
         ("cnn10", {"layout": "NCHW", "precision": "bfloat16"}),
     ],
