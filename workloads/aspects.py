@@ -180,16 +180,6 @@ def replicas(observation: Observation) -> Aspect:
     return Aspect(name="replicas", requested=requested, actual=str(actual), reason=reason)
 
 
-def memory_limit(observation: Observation) -> Aspect:
-    """Return the memory that TensorFlow's allocator could take of a GPU at most."""
-    requested = f"{float(observation.variant['memory_limit']):g} GiB"
-    if not observation.memory_limits_bytes:
-        return Aspect(name="memory_limit", requested=requested, reason="TensorFlow told no memory limit of its GPUs.")
-    actual = " and ".join(f"{limit / 2**30:.4g} GiB" for limit in sorted(set(observation.memory_limits_bytes)))
-    differs = None if actual == requested else f"TensorFlow could take {actual} of a GPU, not {requested}."
-    return Aspect(name="memory_limit", requested=requested, actual=actual, reason=differs)
-
-
 def all_reduce(observation: Observation) -> Aspect:
     """Return how gradients were exchanged: NCCL by its kernels, copies by the devices that add what they receive."""
     requested = str(observation.variant["all_reduce"])

@@ -3,12 +3,13 @@
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from workloads.framework import framework_of
 from workloads.kernels import makes_products
-from workloads.protocol import CHOICE, Evidence, Kernel
+from workloads.protocol import CHOICE, Evidence, Kernel, Variant
 from workloads.trace import Trace, step_timeline
 
 Result = TypeVar("Result")
@@ -56,6 +57,17 @@ class Aspect:
     def matches(self) -> bool | None:
         """Return whether it ran as requested; None if it could not be seen."""
         return None if self.actual is None else self.requested in (self.actual, CHOICE)
+
+
+def memory_limit(variant: Variant, limits_bytes: Iterable[int]) -> Iterator[Aspect]:
+    """Yield the memory that the framework's allocator could take of each GPU at most, if a variant limits that."""
+    if not variant["memory_limit"]:
+        return
+    requested, name = f"{float(variant['memory_limit']):g} GiB", framework_of(variant).name
+    actual = " and ".join(f"{limit / 2**30:.4g} GiB" for limit in sorted(set(limits_bytes))) or None
+    differs = f"{name} could take {actual} of a GPU, not {requested}."
+    reason = None if actual == requested else differs if actual else f"{name} told no memory limit of its GPUs."
+    yield Aspect(name="memory_limit", requested=requested, actual=actual, reason=reason)
 
 
 def tensor_core_share(kernels: Sequence[Kernel]) -> float | None:

@@ -153,12 +153,12 @@ _GENERAL: tuple[Rule, ...] = (
     Rule(
         parameters=("memory_limit", "gpus"),
         broken=lambda v, _: float(v["memory_limit"]) > 0 and int(v["gpus"]) == 0,
-        reason="TensorFlow can limit the memory of GPUs only, and this run is on the CPU; use memory_limit=0.",
+        reason="Frameworks can limit the memory of GPUs only, and this run is on the CPU; use memory_limit=0.",
     ),
     Rule(
         parameters=("memory_limit",),
         broken=lambda v, _: 0 < float(v["memory_limit"]) < _LEAST_MEMORY_LIMIT_GIB,
-        reason="TensorFlow cannot begin with a memory limit of {memory_limit:g} GiB; "
+        reason="A run cannot begin with a memory limit of {memory_limit:g} GiB; "
         f"use {_LEAST_MEMORY_LIMIT_GIB} or more, or 0 for no limit.",
     ),
     Rule(
@@ -387,10 +387,9 @@ _FRAMEWORKS: tuple[Rule, ...] = (
     ),
     _framework_rule(
         "pytorch jax",
-        "layout_optimizer memory_growth memory_limit",
-        lambda v: bool(v["layout_optimizer"]) or not v["memory_growth"] or bool(v["memory_limit"]),
-        "Layout optimizer and memory settings are TensorFlow's; use layout_optimizer=false, memory_growth=true and "
-        "memory_limit=0.",
+        "layout_optimizer memory_growth",
+        lambda v: bool(v["layout_optimizer"]) or not v["memory_growth"],
+        "Layout optimizer and memory growth are TensorFlow's; use layout_optimizer=false and memory_growth=true.",
     ),
     _framework_rule(
         "pytorch jax",

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from workloads.aspects import NO_KERNEL, Observation, device, precision, replicas
-from workloads.evidence import Aspect, exchange_note, run_guarded, summarise, trace_steps
+from workloads.evidence import Aspect, exchange_note, memory_limit, run_guarded, summarise, trace_steps
 from workloads.image_evidence import image_layout
 from workloads.jax.steps import Step
 from workloads.operations import Op
@@ -204,6 +204,7 @@ def aspects(observation: Observation) -> Iterator[Aspect]:
     recurrent = observation.spec.workload in RECURRENT_LAYERS
     for aspect_of in (*((recurrent_implementation,) if recurrent else _IMAGE_ASPECTS), *_COMMON_ASPECTS):
         yield aspect_of(observation)
+    yield from memory_limit(observation.variant, observation.memory_limits_bytes)
     if int(observation.variant["gpus"]) > 1 and observation.variant["mode"] == "train":
         yield all_reduce(observation)
 
@@ -240,7 +241,8 @@ class EvidenceCollector:
         no_program: tuple[Op, ...] = ()
         trace = replace(self._trace, programs=run_guarded(lambda: program_of(step), lambda _: no_program))
         sources = tuple(name for name, seen in (("trace", trace.kernels), ("hlo", trace.programs)) if seen)
-        observation = Observation(spec=self._spec, trace=trace)
+        limits = [(gpu.memory_stats() or {}).get("bytes_limit") for gpu in step.mesh.devices.flat]
+        observation = Observation(spec=self._spec, trace=trace, memory_limits_bytes=tuple(filter(None, limits)))
         unseen = (NO_KERNEL,) if observation.on_gpu and trace.steps and not trace.kernels else ()
         return summarise(aspects(observation), trace, sources, (*trace.notes, *unseen))
 

@@ -45,7 +45,7 @@ class PytorchBackend:
         # Else the run's optimizer does, for 5 s on some machines. Inductor must wait: its import asks CUDA for GPUs.
         import torch._dynamo  # noqa: F401
 
-    def import_framework(self, gpu_uuids: Sequence[str]) -> dict[str, str]:
+    def import_framework(self, gpu_uuids: Sequence[str], _memory_limit_gib: float = 0.0, /) -> dict[str, str]:
         """Import PyTorch and check the GPUs that it sees."""
         self.prepare_environment(gpu_uuids)
         users = dict(os.environ)

@@ -53,6 +53,11 @@ def rank_count(variant: Variant) -> int:
     return 1 if variant["all_reduce"] == DATA_PARALLEL else replica_count(variant)
 
 
+def gpus_of(variant: Variant, rank: int = 0) -> range:
+    """Return the GPUs on which a rank computes; none is the CPU."""
+    return range(rank, rank + int(variant["gpus"]) // rank_count(variant))
+
+
 @dataclass(frozen=True, slots=True)
 class Share:
     """The part of each global batch that a rank computes."""
@@ -79,10 +84,14 @@ class RankOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankState(msgspec.Struct, frozen=True, kw_only=True, tag="state", tag_field=TAG):
-    """What a rank has after a trace: checksums of its weights and of its part of the first batch."""
+    """What a rank has after a trace: checksums of its weights and of its part of the first batch, and a limit.
+
+    That is the most memory that it may take of its GPU.
+    """
 
     weights: int
     batch: int
+    memory_limit_bytes: int
 
 
 _decoder: msgspec.json.Decoder[RankState | Finished] = msgspec.json.Decoder(RankState | Finished)

@@ -15,7 +15,7 @@ from workloads.image_training import Schedule, epoch_steps, learning_rate
 from workloads.parameters import EAGER_STEPS
 from workloads.protocol import RunSpec, Variant
 from workloads.pytorch.models import Model, build_model
-from workloads.pytorch.ranks import DATA_PARALLEL, RankedStep, RankState, Share, rank_count
+from workloads.pytorch.ranks import DATA_PARALLEL, RankedStep, RankState, Share, gpus_of, rank_count
 from workloads.pytorch.stored_images import EvaluationImages, PrefetchQueue, Preprocessing, training_queue
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
 from workloads.seeding import adding_problem, synthetic_images
@@ -45,8 +45,17 @@ def configure(variant: Variant, rank: int = 0) -> torch.device:
     torch.manual_seed(int(variant["seed"]) + rank)  # each rank leaves out others in its dropout
     if not int(variant["gpus"]):
         return torch.device("cpu")
+    if limit_gib := float(variant["memory_limit"]):
+        for gpu in gpus_of(variant, rank):
+            total_bytes = torch.cuda.mem_get_info(gpu)[1]
+            torch.cuda.set_per_process_memory_fraction(min(1.0, limit_gib * 2**30 / total_bytes), gpu)
     torch.cuda.set_device(rank)
     return torch.device("cuda", rank)
+
+
+def memory_limit_bytes(gpu: int) -> int:
+    """Return the most memory that this process may take of a GPU."""
+    return int(torch.cuda.memory.get_per_process_memory_fraction(gpu) * torch.cuda.mem_get_info(gpu)[1])
 
 
 def set_precision(precision: str) -> None:
@@ -199,7 +208,9 @@ class Step:
     def state(self) -> RankState:
         """Return what tells ranks apart, and what all of them have alike."""
         weights = (parameter for view in self.model.views for parameter in view.parameters)
-        return RankState(weights=_checksum(weights), batch=_checksum(tree_leaves(self.batches.first)))
+        batch = tree_leaves(self.batches.first)
+        limit_bytes = 0 if self.device.index is None else memory_limit_bytes(self.device.index)
+        return RankState(weights=_checksum(weights), batch=_checksum(batch), memory_limit_bytes=limit_bytes)
 
     def __call__(self) -> Tensor:
         """Enqueue the next step and return its loss, in inference the mean of its outputs, both on the device."""

@@ -13,6 +13,7 @@ from tests.unit.workloads.tensorflow.test_gradients import arrays
 from workloads.catalog import FRAMEWORKS, Gpu, Machine, check
 from workloads.custom.source import describe_file
 from workloads.errors import CustomWorkloadError, RefusedError
+from workloads.jax import backend as jax_backend
 from workloads.jax import steps
 from workloads.jax.backend import JaxBackend
 from workloads.job_protocol import ComputedGradients, ComputeGradients
@@ -281,6 +282,7 @@ def test_what_jax_lacks_is_refused_before_the_run(workload: str, settings: Setti
         ("gru", {"implementation": "combined_input", "unroll": 5}),
         ("lstm", {"implementation": "cudnn", "gpus": 1, "precision": "tf32"}),
         ("cnn10", {"layout": "NCHW", "precision": "bfloat16"}),
+        ("cnn10", {"gpus": 1, "memory_limit": 2.0}),
     ],
 )
 def test_what_jax_has_runs(workload: str, settings: Settings) -> None:
@@ -306,6 +308,19 @@ def test_a_jaxlib_that_does_not_fit_is_refused_with_what_to_install(
 def test_gpus_that_jax_does_not_see_are_told() -> None:
     with pytest.raises(RefusedError, match="given 1 of the machine's GPUs, and JAX sees 0"):
         JaxBackend().import_framework(("GPU-0",))
+
+
+def test_a_memory_limit_is_a_share_of_the_gpu_as_jax_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine has no driver to tell a GPU's memory; what XLA's client would start with is jaxlib's own answer."""
+    from jaxlib.xla_client import generate_pjrt_gpu_plugin_options
+
+    monkeypatch.setattr(jax_backend, "_gpu_memory_bytes", lambda: 8 * 2**30)
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.9")  # the user's own, by the older name
+    monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", "")
+    for limit_gib, share in ((2.0, 0.25), (9.0, 1.0)):
+        with pytest.raises(RefusedError):
+            JaxBackend().import_framework(("GPU-0",), limit_gib)
+        assert generate_pjrt_gpu_plugin_options()["memory_fraction"] == share
 
 
 def test_the_environment_names_the_version_and_the_device() -> None:

@@ -390,7 +390,7 @@ def test_what_a_framework_lacks_is_refused_before_the_run(workload: str, setting
 
 def test_two_gpus_run_by_either_exchange() -> None:
     gpus = tuple(Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA H200", compute_capability=(9, 0)) for n in range(2))
-    for settings in ({"compile": True}, {"all_reduce": "data_parallel"}):
+    for settings in ({"compile": True}, {"all_reduce": "data_parallel", "memory_limit": 2.0}):
         assert check(in_pytorch("cnn10", gpus=2, **settings), Machine(gpus=gpus, cpu_count=8)) == ()
 
 
