@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 
 from workloads.cifar10_copy import ARCHIVE, FOLDER, FOLDER_VARIABLE, URL, has_copy
 from workloads.cnn import has_square_channels
-from workloads.custom.definitions import SOURCE
 from workloads.framework import FRAMEWORK, FRAMEWORKS, ONEDNN_VARIABLE, Framework, framework_of
 from workloads.image_parameters import IMAGE_DATA, IMAGE_TRAINING
 from workloads.interpreter import MISSING_ENVIRONMENT, NO_PYTHON, environment_folder, find_python, lacks_framework
@@ -341,12 +340,6 @@ _FRAMEWORKS: tuple[Rule, ...] = (
         "xla",
         lambda v: bool(v["xla"]),
         "XLA compiles TensorFlow's steps; use compile=true for PyTorch's.",
-    ),
-    _framework_rule(
-        "pytorch",
-        "gpus",
-        lambda v: int(v["gpus"]) > 1 and SOURCE in v,
-        "A custom workload trains on one GPU in PyTorch so far; use gpus=1.",
     ),
     _framework_rule(
         "pytorch",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from workloads.calibration import calibrate
 from workloads.catalog import is_custom
-from workloads.errors import KnownError, RefusedError, describe_error
+from workloads.errors import CustomWorkloadError, KnownError, RefusedError, describe_error
 from workloads.framework import PYTORCH
 from workloads.interpreter import MINIMUM_VERSIONS, install_command, is_older
 from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
@@ -137,6 +137,8 @@ class PytorchBackend:
 
     def explain_error(self, error: Exception) -> KnownError | None:
         """Recognise a full device, a broken exchange, and a machine without a compiler for Inductor."""
+        if isinstance(error, CustomWorkloadError) and isinstance(error.__cause__, Exception):
+            error = error.__cause__
         message, name = str(error), type(error).__name__
         if name == "OutOfMemoryError" or any(words in message for words in _FULL):
             return KnownError(outcome="out_of_memory")

@@ -2,10 +2,10 @@
 
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves, tree_map  # PyTorch has no public one
@@ -42,7 +42,7 @@ def configure(variant: Variant, rank: int = 0) -> torch.device:
         import torch._inductor.config as inductor
 
         inductor.layout_optimization = False  # else it makes NHWC of NCHW where it thinks that faster
-    torch.manual_seed(int(variant["seed"]) + rank)  # each rank leaves out others in its dropout
+    torch.manual_seed(int(variant["seed"]))
     if not int(variant["gpus"]):
         return torch.device("cpu")
     if limit_gib := float(variant["memory_limit"]):
@@ -199,6 +199,7 @@ class Step:
         """Average gradients over the ranks of the process group from now on, each batch norm by itself."""
         if not self._trains:
             return
+        torch.manual_seed(torch.initial_seed() + dist.get_rank())  # each rank leaves out others in its dropout
         answer = self._compiled(_Answer(self.model, self._autocast))
         # The statistics of batch norm stay those of a rank, as TensorFlow's replicas have them.
         names = [name for name, _ in answer.named_buffers()]
@@ -345,12 +346,15 @@ def build_step(spec: RunSpec, device: torch.device, share: Share, stored: ImageD
     return Step(workload, variant, model, batches, device)
 
 
-def task_of(step: Step, variant: Variant, device: torch.device, **more: Any) -> Task:
-    """Return the task of a step; `more` are other attributes of `Task`."""
-    on_gpu = device.type == "cuda"
+def task_of(step: Step, ranked: RankedStep | None, variant: Variant, **more: Any) -> Task:
+    """Return the task of a step, or of all ranks if there are others; `more` are other attributes of `Task`."""
+    on_gpu = step.device.type == "cuda"
+    if ranked is not None:
+        ranked.local = step
+        more |= {"connect": ranked.connect, "close": ranked.close}
     return Task(
-        step=step,
-        fetch=fetch,
+        step=ranked or step,
+        fetch=fetch if ranked is None else lambda result: fetch(ranked.mean(result)),
         examples=int(variant["batch_size"]),
         trains=variant["mode"] == "train",
         allocator_bytes=lambda: torch.cuda.memory_allocated() if on_gpu else None,
@@ -363,19 +367,9 @@ def build_task(spec: RunSpec, device: torch.device) -> Task:
     """Load stored data, and return a built-in workload's variant, ready to step once it is connected."""
     variant, ranks = spec.variant, rank_count(spec.variant)
     stored = stored_data(variant)
-    ranked = RankedStep(spec, ranks) if ranks > 1 else None
+    ranked = RankedStep(spec, ranks, None) if ranks > 1 else None
     step = build_step(spec, device, Share(0, ranks), stored)
-    task = task_of(step, variant, device, **_of_stored(stored, variant, ranked or step))
-    if ranked is None:
-        return task
-    ranked.local = step
-    return replace(
-        task,
-        step=ranked,
-        fetch=lambda result: fetch(ranked.mean(result)),
-        connect=ranked.connect,
-        close=ranked.close,
-    )
+    return task_of(step, ranked, variant, **_of_stored(stored, variant, ranked or step))
 
 
 def _of_stored(stored: ImageData | None, variant: Variant, all_ranks: Step | RankedStep) -> dict[str, Any]:
