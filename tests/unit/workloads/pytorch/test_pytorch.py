@@ -407,6 +407,34 @@ def test_without_pytorch_the_run_is_refused_with_what_to_install(monkeypatch: py
         PytorchBackend().import_framework(())
 
 
+@pytest.mark.parametrize(("precision", "value"), [("float32", "ieee"), ("tf32", "tf32"), ("bfloat16", "ieee")])
+def test_every_level_of_cuda_s_precision_is_set_by_itself(
+    monkeypatch: pytest.MonkeyPatch, precision: str, value: str
+) -> None:
+    """PyTorch 2.11 hands a value on to no level that has one, as cuDNN's layers have."""
+    import torch
+
+    from workloads.pytorch import steps
+
+    values: dict[tuple[str, str], str] = {}
+    monkeypatch.setattr(
+        torch._C, "_set_fp32_precision_setter", lambda backend, op, given: values.update({(backend, op): given})
+    )
+    steps.set_precision(precision)
+    cuda = [("cuda", op) for op in ("matmul", "all", "conv", "rnn")]
+    assert values == dict.fromkeys([("generic", "all"), *cuda], value)
+
+
+def test_a_rank_tells_the_state_of_a_convolution_of_1x1_in_nhwc() -> None:
+    import torch
+
+    from workloads.pytorch import ranks, steps
+
+    spec = in_pytorch("wrn28-10", layout="NHWC")
+    states = [steps.build_step(spec, torch.device("cpu"), ranks.Share(0, 1), None).state() for _ in range(2)]
+    assert states[0] == states[1]
+
+
 def test_a_standby_imports_what_an_optimizer_needs_and_asks_for_no_gpu() -> None:
     script = (
         "import sys, torch; from workloads.pytorch.backend import PytorchBackend; PytorchBackend().preimport(); "
