@@ -323,7 +323,7 @@ def _concurrent_runs(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     sentence = (
         f"Runs on other GPUs shared the machine with {where(concurrent, runs)}, which may be slower for it."
         if len(concurrent) <= len(alone)
-        else f"Only {where(alone, runs)} had the machine alone. The others shared it and may be slower for it."
+        else f"Alone on the machine: {where(alone, runs)}. The others shared it and may be slower for it."
     )
     return [ComparisonWarning(key=CONCURRENT_GPUS_KEY, sentence=sentence, values=values)]
 

@@ -366,7 +366,7 @@ def test_runs_that_went_on_at_the_same_time_had_company_also_where_they_do_not_s
     assert CONCURRENT_GPUS_KEY not in {warning.key for warning in comparison_warnings([*old, new])}
     alone = on_card(store, 4, 1, 200)
     warning = next(warning for warning in comparison_warnings([*old, new, alone]) if warning.key == CONCURRENT_GPUS_KEY)
-    assert warning.sentence.startswith("Only run 4 had the machine alone.")
+    assert warning.sentence.startswith("Alone on the machine: run 4.")
     on_cpu = stored(store, 5, gpus=0)
     assert CONCURRENT_GPUS_KEY not in {warning.key for warning in comparison_warnings([new, on_cpu])}, (
         "it has no card to be alone on"
@@ -398,7 +398,7 @@ def test_runs_beside_others_are_told_only_where_some_were_alone(store: Store) ->
     )
     assert comparison_warnings([first, second]) == (), "both alike"
     warning = only(comparison_warnings([first, second, alone]))
-    assert warning.sentence == "Only run 3 had the machine alone. The others shared it and may be slower for it."
+    assert warning.sentence == "Alone on the machine: run 3. The others shared it and may be slower for it."
     assert (warning.severity, warning.values[1], warning.values[3]) == ("warning", "NVIDIA H200 (GPU-1)", "")
 
 
