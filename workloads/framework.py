@@ -124,13 +124,14 @@ _OWN_VARIABLES = frozenset(
     (
         *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"),
         *("KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL", ONEDNN_VARIABLE, "XLA_PYTHON_CLIENT_PREALLOCATE"),
+        "TORCHINDUCTOR_CACHE_DIR",  # Inductor sets it as it is imported
     )
 )
 _MINOR_VARIABLES = frozenset(
     (
         *("CUDA_HOME", "CUDA_PATH", "CUDA_VERSION", "NCCL_VERSION", "CUDNN_VERSION", "KERAS_HOME", "TORCH_HOME"),
         *("NVIDIA_BUILD_ID", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_PRODUCT_NAME", "NVIDIA_REQUIRE_CUDA"),
-        *("TORCH_LOGS", "NCCL_DEBUG", "TORCHINDUCTOR_CACHE_DIR"),  # the last PyTorch itself sets
+        *("TORCH_LOGS", "NCCL_DEBUG"),
         *("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"),  # older runs have them: scikit-learn sets them
     )
 )

@@ -12,7 +12,7 @@ from app.analysis.why import Obstacle, Part, PartKind, StepDifference, WhatIf, e
 from app.records import StoredRun
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names
-from app.viewmodels.format.ratios import CI, agree, describe_speed, format_interval, is_plural
+from app.viewmodels.format.ratios import agree, describe_speed, format_interval, is_plural
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and, shorten_name
 
 CAVEAT = (
@@ -346,10 +346,10 @@ def notes(difference: StepDifference, pair: Pair) -> Iterator[str]:
 
 
 def describe_gain(gain: WhatIf, pair: Pair, figures: Figures) -> str:
-    """Return `NHWC with the pooling of NCHW: 5.5 % faster (95 % CI +5.4 to +5.7 %), 23.70 ms per step`."""
+    """Return `NHWC with the pooling of NCHW: 5.5 % faster (+5.4 to +5.7 %), 23.70 ms per step`."""
     taker, giver = pair.within[::-1] if gain.of_baseline else pair.within
     speedup = gain.speedup
     interval = format_interval(speedup.interval, speedup.value)
-    faster = f"{describe_speed(speedup.value)}{f' ({CI} {interval})' if interval else ''}"
+    faster = f"{describe_speed(speedup.value)}{f' ({interval})' if interval else ''}"
     parts = join_with_and(NOUNS[kind] for kind in gain.kinds)
     return f"{taker} with the {parts} of {giver}: {faster}, {figures.ms(gain.step_ms)} {figures.per}"

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import assume, given
@@ -13,9 +14,12 @@ from app.analysis.verdict import (
     count_looks,
     energies,
     family_ratios,
+    fastest_result,
     gpu_spread,
     group_by_variant,
     judge,
+    may_be_as_fast,
+    rank_results,
     speed_bias_pct,
     throughputs,
 )
@@ -317,3 +321,35 @@ def test_a_verdict_knows_no_unit_and_turns_round_with_its_baseline(groups: list[
     there, back = judge(pair, 0)[1], judge(pair, 10)[0]
     opposite = {"faster": "slower", "slower": "faster"}
     assert back.decision == opposite.get(there.decision, there.decision)
+
+
+@pytest.mark.parametrize(("second", "is_sure"), [([200.0, 201.0, 199.0], True), ([297.0, 303.0, 299.0], False)])
+def test_a_baseline_whose_runs_differ_hides_not_which_variant_is_the_fastest(
+    second: list[float], is_sure: bool
+) -> None:
+    noisy = rows(1, [85.0, 100.0, 115.0], batch_size=1)
+    rivals = [*rows(4, [300.0, 301.0, 299.0], batch_size=2), *rows(7, second, batch_size=3)]
+    ranked = rank_results(judge([*noisy, *rivals], 1))
+    intervals = [result.speedup.interval for result in ranked if result.speedup]
+    assert intervals[0] is not None
+    assert intervals[1] is not None
+    assert intervals[1][1] > intervals[0][0], "against the baseline they overlap"
+    unsure = [result.runs[0].run for result in may_be_as_fast(ranked)]
+    assert unsure == ([] if is_sure else [7])
+    assert (fastest_result(ranked) is ranked[0]) is is_sure
+
+
+def test_of_variants_that_are_alike_one_in_twenty_at_most_is_called_the_fastest() -> None:
+    random = Random(1)
+
+    def is_one_called() -> bool:
+        scales = [0.01 * 2 ** random.uniform(-1, 1) for _ in range(6)]
+        runs = [
+            run
+            for number, scale in enumerate(scales)
+            for run in rows(1 + 3 * number, [random.lognormvariate(4.6, scale) for _ in range(3)], batch_size=number)
+        ]
+        return fastest_result(judge(runs, 1)) is not None
+
+    called = sum(is_one_called() for _ in range(200))
+    assert called <= 10
