@@ -152,14 +152,15 @@ def test_kernels_of_every_reference_run_fit_its_step_and_the_parts_add_up(refere
         assert min(parts.compute_ms, parts.communication_ms, parts.idle_ms) >= 0, run.row.run
         assert parts.step_ms == pytest.approx(step_ms)
         assert run.row.summary.gpu_step_ms == pytest.approx(gpu_step_ms(run)), "the migration computes it in SQL"
-    assert too_long == [(1, True), (2, False)] * 2, "2,230 kernels of a graph, and ranks that wait, take longer traced"
+    # 2,230 kernels of a graph, and ranks that wait, take longer traced.
+    assert sorted(too_long) == [(1, True)] * 3 + [(2, False)] * 2
 
 
 def test_no_sentence_on_the_reference_runs_says_more_of_a_part_than_of_the_whole(reference: list[StoredRun]) -> None:
     pairs = scalings(reference)
     said = [describe_cause(pair).replace(NBSP, " ") for pair in pairs]
     found = [re.search(r"takes ([\d.]+) ms too long, ([\d.]+) ms of that", sentence) for sentence in said]
-    assert (len(pairs), sum(match is not None for match in found)) == (51, 40)
+    assert (len(pairs), sum(match is not None for match in found)) == (51, 42)
     assert all(float(match[2]) <= float(match[1]) for match in found if match)
 
 
