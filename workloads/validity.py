@@ -385,10 +385,10 @@ _FRAMEWORKS: tuple[Rule, ...] = (
         "Layout optimizer and memory growth are TensorFlow's; use layout_optimizer=false and memory_growth=true.",
     ),
     _framework_rule(
-        "pytorch jax",
+        "jax",
         "save_weights",
         lambda v: bool(v["save_weights"]),
-        "Only TensorFlow's runs save weights so far; use save_weights=false.",
+        "JAX's runs save no weights so far; use save_weights=false, or another framework.",
         _BOTH,
     ),
     _framework_rule(

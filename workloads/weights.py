@@ -19,11 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads import cnn
+from workloads.cifar10 import ImageData
 from workloads.errors import RefusedError
+from workloads.image_training import scaling_of
 from workloads.job_protocol import OutputDifference
 from workloads.protocol import RunSpec, Variant
 from workloads.recurrent import weight_shapes
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
+from workloads.seeding import adding_problem, synthetic_images
 
 _VERSION = 1
 _HEADER, _OUTPUTS = "header", "reference/outputs"
@@ -58,6 +61,14 @@ class Reference:
     lengths: NDArray[np.int64] | None = None
     scaling: tuple[Array, Array] | None = None
 
+    def model_inputs(self, variant: Variant) -> Array:
+        """Return what a variant's model reads: sequences, or images scaled and in its layout."""
+        if self.scaling is None:
+            return self.inputs
+        mean, deviation = self.scaling
+        values: Array = (self.inputs - mean) / deviation
+        return values.transpose(0, 3, 1, 2) if variant["layout"] == "NCHW" else values
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedWeights:
@@ -80,6 +91,34 @@ class SavedWeights:
     def is_recurrent(self) -> bool:
         """Return whether it reads sequences; else images."""
         return self.spec.workload in RECURRENT_LAYERS
+
+
+_REFERENCE_BATCH = 1_000_000
+"""The number of a batch that no run comes to."""
+
+_REFERENCE_EXAMPLES = 8
+_MAX_REFERENCE_BYTES = 16 * 2**20
+
+
+def reference_inputs(spec: RunSpec, stored: ImageData | None) -> Reference:
+    """Return a few inputs that were not trained on."""
+    if spec.workload in RECURRENT_LAYERS:
+        return _reference_sequences(spec.variant)
+    if stored is not None:
+        images = stored.test.images[:_REFERENCE_EXAMPLES].transpose(0, 2, 3, 1).astype(np.float32)
+        return Reference(inputs=images, scaling=scaling_of(stored.train, str(spec.variant["scaling"])))
+    images, _ = synthetic_images(int(spec.variant["seed"]), _REFERENCE_BATCH, _REFERENCE_EXAMPLES, "NHWC")
+    return Reference(inputs=images, scaling=(np.zeros(3, np.float32), np.ones(3, np.float32)))
+
+
+def _reference_sequences(variant: Variant) -> Reference:
+    """Return a few sequences of the run's problem, and their lengths if those differ."""
+    timesteps, features = int(variant["timesteps"]), int(variant["features"])
+    count = max(1, min(_REFERENCE_EXAMPLES, _MAX_REFERENCE_BYTES // (4 * timesteps * features)))
+    padding = str(variant["sequence_lengths"])
+    inputs, _ = adding_problem(int(variant["seed"]), _REFERENCE_BATCH, count, timesteps, features, padding)
+    sequences, lengths = inputs if isinstance(inputs, tuple) else (inputs, None)
+    return Reference(inputs=sequences, lengths=lengths)
 
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,6 +26,9 @@ _INFERENCE_SETTINGS: Variant = {
     "mode": "inference",
     "precision": "float32",
     "xla": False,
+    "compile": False,
+    "cuda_graph": False,
+    "all_reduce": "nccl",
     "dropout": 0.0,
     "recurrent_dropout": 0.0,
 }

@@ -120,9 +120,11 @@ class PytorchBackend:
             print(f"No calibration of {device} in {precision}: {error}", file=sys.stderr)  # noqa: T201
             return None
 
-    def infer(self, _saved: SavedWeights, _spec: RunSpec, /) -> Array:
-        """Refuse: no weights of PyTorch's are saved."""
-        raise RefusedError(_TENSORFLOW_ALONE)
+    def infer(self, saved: SavedWeights, spec: RunSpec, /) -> Array:
+        """Configure PyTorch for the variant, load the weights into its model and compute its outputs."""
+        from workloads.pytorch.steps import configure, model_outputs
+
+        return model_outputs(spec, list(saved.weights.values()), saved.reference, configure(spec.variant))
 
     def compute_gradients(self, request: ComputeGradients) -> ComputedGradients:
         """Configure PyTorch for the variant, and make its step without an update."""
@@ -132,7 +134,7 @@ class PytorchBackend:
         return compute_gradients(request, configure(request.spec.variant))
 
     def export_model(self, _saved: SavedWeights, _paths: Sequence[Path], /) -> OutputDifference:
-        """Refuse: no weights of PyTorch's are saved."""
+        """Refuse: a plain model is Keras's."""
         raise RefusedError(_TENSORFLOW_ALONE)
 
     def explain_error(self, error: Exception) -> KnownError | None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from workloads import cnn, recurrent
-from workloads.cnn import Conv, Dense, GlobalPool, Norm, Pool, Relu, Sum, net_of
+from workloads.cnn import Conv, Dense, GlobalPool, Norm, Pool, Relu, Sum, flatten, net_of
 from workloads.protocol import Variant
 from workloads.recurrent import RecurrentConfig
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
@@ -75,6 +75,17 @@ class Model(nn.Module):  # type: ignore[misc] # mypy knows no PyTorch
     def loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of a batch in training mode, a float32 scalar."""
         raise NotImplementedError
+
+    def statistics(self) -> list[Tensor]:
+        """Return the running statistics that are saved with the weights, as Keras keeps them."""
+        return []
+
+    def load(self, values: Sequence[Weight]) -> None:
+        """Set weights and running statistics of a model for inference alone, in the order in which they are saved."""
+        for view, value in zip(self.views, values, strict=False):
+            view.assign(value)
+        for statistic, value in zip(self.buffers(), values[len(self.views) :], strict=True):
+            statistic.copy_(torch.from_numpy(value))
 
 
 class CellLoop(nn.Module):  # type: ignore[misc]
@@ -300,6 +311,11 @@ class ImageModel(Model):
         """
         count = self._counts[norm.name]
         return (count - 1) / count if self._trains else 1.0
+
+    def statistics(self) -> list[Tensor]:
+        """Return mean and biased variance of each batch norm."""
+        norms = ((norm, self.parts[_module_name(norm.name)]) for norm in flatten(self._net) if isinstance(norm, Norm))
+        return [value for norm, part in norms for value in (part.mean, part.variance * self._bias(norm))]
 
     def forward(self, inputs: Any) -> Tensor:
         """Return the logits [batch, 10] in float32."""

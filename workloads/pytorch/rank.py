@@ -39,6 +39,9 @@ def _follow(orders: BinaryIO, step: Step, group: Group, answers: BinaryIO) -> No
                 step.halve_scale()
             case "test":
                 result = step.count_correct()
+            case "statistics":
+                for statistic in step.statistics():
+                    mean_over_ranks(statistic)
             case "reuse":
                 step.reuse_batches(arguments == ["1"])
             case "trace":

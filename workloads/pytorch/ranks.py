@@ -220,6 +220,11 @@ class RankedStep:
         self._tell(b"test\n")
         return self.mean(self.local.count_correct()) * self._group.share.ranks
 
+    def statistics(self) -> list[Tensor]:
+        """Return the model's running statistics, each the mean over the ranks."""
+        self._tell(b"statistics\n")
+        return list(map(mean_over_ranks, self.local.statistics()))
+
     def reuse_batches(self, reuse: bool) -> None:
         """Repeat the batches that are on the devices already, or go on."""
         self._tell(f"reuse {reuse:d}\n".encode())

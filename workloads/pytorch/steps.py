@@ -1,9 +1,11 @@
 """The step of a variant in PyTorch: batches on the device, forward and backward pass, update; compiled or captured."""
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -19,7 +21,8 @@ from workloads.pytorch.ranks import DATA_PARALLEL, RankedStep, RankState, Share,
 from workloads.pytorch.stored_images import EvaluationImages, PrefetchQueue, Preprocessing, training_queue
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
 from workloads.seeding import adding_problem, synthetic_images
-from workloads.training import Passes, Task
+from workloads.training import Passes, Task, do_nothing
+from workloads.weights import Array, Reference, SavedWeights, reference_inputs, saved_shapes, write
 
 _MAX_BYTES, _MAX_BATCHES = 256 * 2**20, 64
 _ADAM_RATE, _ADAM_EPSILON = 0.003, 1e-7
@@ -275,6 +278,10 @@ class Step:
         self.model.train()
         return count
 
+    def statistics(self) -> list[Tensor]:
+        """Return the model's running statistics."""
+        return self.model.statistics()
+
     def reuse_batches(self, reuse: bool) -> None:
         """Repeat the batches from the host that are on the device already, or go on."""
         assert isinstance(self.batches, PrefetchQueue), "else there is nothing to wait for"
@@ -350,6 +357,48 @@ def build_step(spec: RunSpec, device: torch.device, share: Share, stored: ImageD
     return Step(workload, variant, model, batches, device)
 
 
+class WeightsKeeper:
+    """Keeps a copy of a model's weights in the host's memory, and writes the last one with a few outputs to a file."""
+
+    def __init__(self, step: Step, all_ranks: Step | RankedStep, stored: ImageData | None) -> None:
+        self._step = step
+        self._all_ranks = all_ranks
+        self._stored = stored
+        self._copies: list[Array] = []
+
+    def keep(self) -> None:
+        """Copy the weights as they are now; running statistics are the mean over the ranks."""
+        weights = (view.value() for view in self._step.model.views)
+        statistics = (statistic.cpu().numpy() for statistic in self._all_ranks.statistics())
+        self._copies = [np.array(value) for value in (*weights, *statistics)]  # on the CPU they are the model's own
+
+    def save(self, spec: RunSpec, path: Path) -> None:
+        """Write the weights that were kept last, or those of now, and a model's outputs with them; raises `OSError`."""
+        if not self._copies:
+            self.keep()
+        reference = reference_inputs(spec, self._stored)
+        outputs = model_outputs(spec, self._copies, reference, self._step.device)
+        weights = dict(zip(saved_shapes(spec), self._copies, strict=True))
+        write(SavedWeights(spec=spec, weights=weights, reference=reference, outputs=outputs), path)
+
+
+def model_outputs(spec: RunSpec, weights: Sequence[Array], reference: Reference, device: torch.device) -> Array:
+    """Return the outputs of a variant's model with saved weights to reference inputs, operation by operation."""
+    plain: Variant = {"mode": "inference", "compile": False, "cuda_graph": False, "all_reduce": "nccl"}
+    variant = {**spec.variant, **plain}
+    model = build_model(spec.workload, variant)
+    model.load(weights)
+    values = torch.from_numpy(reference.model_inputs(variant))
+    if variant.get("layout") == "NHWC":
+        values = values.permute(0, 3, 1, 2)
+        model.to(memory_format=torch.channels_last)
+    inputs = values if reference.lengths is None else (values, torch.from_numpy(reference.lengths))
+    batches = DeviceBatches([(inputs, ())], device, DTYPES[str(variant["precision"])])
+    step = Step(spec.workload, variant, model.to(device), batches, device)
+    outputs: Array = step.infer(batches.first[0]).float().cpu().numpy()
+    return outputs
+
+
 def task_of(step: Step, ranked: RankedStep | None, variant: Variant, **more: Any) -> Task:
     """Return the task of a step, or of all ranks if there are others; `more` are other attributes of `Task`."""
     on_gpu = step.device.type == "cuda"
@@ -373,7 +422,10 @@ def build_task(spec: RunSpec, device: torch.device) -> Task:
     stored = stored_data(variant)
     ranked = RankedStep(spec, ranks, None) if ranks > 1 else None
     step = build_step(spec, device, Share(0, ranks), stored)
-    return task_of(step, ranked, variant, **_of_stored(stored, variant, ranked or step))
+    keeper = WeightsKeeper(step, ranked or step, stored)
+    keep = keeper.keep if variant["save_weights"] else do_nothing
+    more = {"keep_weights": keep, "save_weights": keeper.save, **_of_stored(stored, variant, ranked or step)}
+    return task_of(step, ranked, variant, **more)
 
 
 def _of_stored(stored: ImageData | None, variant: Variant, all_ranks: Step | RankedStep) -> dict[str, Any]:

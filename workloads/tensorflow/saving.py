@@ -11,15 +11,13 @@ import tensorflow as tf
 from workloads import cnn, weights
 from workloads.cifar10 import ImageData
 from workloads.errors import RefusedError
-from workloads.image_training import scaling_of
 from workloads.job_protocol import OutputDifference
 from workloads.protocol import RunSpec, Variant
-from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
-from workloads.seeding import adding_problem, synthetic_images
+from workloads.recurrent_layers import config_of
 from workloads.tensorflow.cnn.layers import create_keras_layer
 from workloads.tensorflow.recipe import Model, compile_function
 from workloads.tensorflow.runtime import Replicas, compute_dtype
-from workloads.weights import Reference, SavedWeights, compare_outputs
+from workloads.weights import Reference, SavedWeights, compare_outputs, reference_inputs
 
 
 def export_model(saved: SavedWeights, paths: Sequence[Path]) -> OutputDifference:
@@ -103,13 +101,6 @@ def plain_image_model(saved: SavedWeights, mean: weights.Array, deviation: weigh
     return model
 
 
-_REFERENCE_BATCH = 1_000_000
-"""The number of a batch that no run comes to."""
-
-_REFERENCE_EXAMPLES = 8
-_MAX_REFERENCE_BYTES = 16 * 2**20
-
-
 class WeightsKeeper:
     """Keeps a copy of a model's weights in the host's memory, and writes the last one with a few outputs to a file."""
 
@@ -132,7 +123,7 @@ class WeightsKeeper:
         if not self._copies:
             self.keep()
         load_weights(self._model, self._copies)
-        reference = _reference_inputs(spec, self._stored)
+        reference = reference_inputs(spec, self._stored)
         saved = SavedWeights(
             spec=spec,
             weights=dict(zip(weights.saved_shapes(spec), self._copies, strict=True)),
@@ -153,39 +144,13 @@ def load_weights(model: Model, values: Iterable[weights.Array]) -> None:
         variable.assign(value)
 
 
-def _reference_inputs(spec: RunSpec, stored: ImageData | None) -> Reference:
-    """Return a few inputs that were not trained on."""
-    if spec.workload in RECURRENT_LAYERS:
-        return _reference_sequences(spec.variant)
-    if stored is not None:
-        images = stored.test.images[:_REFERENCE_EXAMPLES].transpose(0, 2, 3, 1).astype(np.float32)
-        return Reference(inputs=images, scaling=scaling_of(stored.train, str(spec.variant["scaling"])))
-    images, _ = synthetic_images(int(spec.variant["seed"]), _REFERENCE_BATCH, _REFERENCE_EXAMPLES, "NHWC")
-    return Reference(inputs=images, scaling=(np.zeros(3, np.float32), np.ones(3, np.float32)))
-
-
-def _reference_sequences(variant: Variant) -> Reference:
-    """Return a few sequences of the run's problem, and their lengths if those differ."""
-    timesteps, features = int(variant["timesteps"]), int(variant["features"])
-    count = max(1, min(_REFERENCE_EXAMPLES, _MAX_REFERENCE_BYTES // (4 * timesteps * features)))
-    padding = str(variant["sequence_lengths"])
-    inputs, _ = adding_problem(int(variant["seed"]), _REFERENCE_BATCH, count, timesteps, features, padding)
-    sequences, lengths = inputs if isinstance(inputs, tuple) else (inputs, None)
-    return Reference(inputs=sequences, lengths=lengths)
-
-
 def model_outputs(model: Model, reference: Reference, variant: Variant, replicas: Replicas) -> weights.Array:
     """Return a model's outputs in inference, in its variant's precision, on the first replica's device.
 
     The inputs are those of the reference; images are scaled and laid out first.
     """
-    values = reference.inputs
-    if reference.scaling is not None:
-        mean, deviation = reference.scaling
-        values = (values - mean) / deviation
-        values = values.transpose(0, 3, 1, 2) if variant["layout"] == "NCHW" else values
     with tf.device(replicas.devices[0]):
-        inputs = tf.cast(tf.constant(values), compute_dtype(str(variant["precision"])))
+        inputs = tf.cast(tf.constant(reference.model_inputs(variant)), compute_dtype(str(variant["precision"])))
         forward = compile_function(model.outputs, xla=bool(variant["xla"]))
         lengths = reference.lengths
         return forward(inputs if lengths is None else (inputs, tf.constant(lengths))).numpy()  # type: ignore[no-any-return]

@@ -78,6 +78,16 @@ def test_what_training_alone_has_keeps_no_implementation_away() -> None:
     assert {"cudnn", "cudnn_stack", "block_fused"} <= set(names(transfer_targets(trained, [], 1, GPU).possible))
 
 
+def test_how_several_gpus_of_pytorch_trained_keeps_no_implementation_away() -> None:
+    gpus = tuple(Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA H200") for n in range(2))
+    given: dict[str, Value] = {"framework": "pytorch", "gpus": 2, "all_reduce": "data_parallel", "batch_size": 8}
+    trained = complete("lstm", {**given, "save_weights": True}, Machine(gpus=gpus, cpu_count=2))
+    captured = {**trained.variant, "cuda_graph": True, "compile": True}
+    found = transfer_targets(RunSpec(workload="lstm", variant=captured), [], 0, CPU)
+    assert names(found.possible) == ["standard"]
+    assert {"cudnn", "cudnn_stack", "gemm2"} <= set(found.excluded)
+
+
 def test_what_is_named_must_be_possible() -> None:
     assert names(transfer_targets(spec_of(), ["gemm2", "standard"], 0, CPU).possible) == ["gemm2", "standard"]
     with pytest.raises(UserError, match="cuDNN needs an NVIDIA GPU"):
