@@ -160,14 +160,22 @@ class CustomStep(Step):
 
     def differentiate(self, inputs: Any, targets: Any) -> Tensor:
         """Make both passes; raises `CustomWorkloadError` where ranks would wait for a gradient that there is not."""
-        loss = super().differentiate(inputs, targets)
+        try:
+            loss = super().differentiate(inputs, targets)
+        except RuntimeError as error:
+            if "not used in producing loss" not in str(error):
+                raise
+            raise self._unused_error("each weight in each step") from error
         if self._checks_gradients and (names := self.model.without_gradient()):
-            raise CustomWorkloadError(
-                f"{self._function.location}: The loss does not depend on {listed(names)}, and DistributedDataParallel "
-                "waits for each gradient; freeze such weights, or use all_reduce=data_parallel."
-            )
+            raise self._unused_error(listed(names))
         self._checks_gradients = False
         return loss
+
+    def _unused_error(self, what: str) -> CustomWorkloadError:
+        return CustomWorkloadError(
+            f"{self._function.location}: The loss does not depend on {what}, and DistributedDataParallel waits for all "
+            "gradients; freeze such weights, or use all_reduce=data_parallel."
+        )
 
     def __call__(self) -> Tensor:
         """Make a step; raises `CustomWorkloadError`."""

@@ -104,6 +104,16 @@ ASKS = ("import numpy as np\n", "import sys\nimport numpy as np\n")
 LONG = ("import numpy as np\n", f"import numpy as np\n# {'x' * 2**18}\n")
 
 UNUSED = ("Linear(8, 4)", "Linear(8, 4); self.more = nn.Linear(2, 2)")
+AT_FIRST = (
+    ("Linear(8, 4)", "Linear(8, 4); self.more, self.steps = nn.Linear(4, 4), 0"),
+    (
+        "return self.head(found.mean((2, 3)))",
+        (
+            "self.steps += 1\n        found = self.head(found.mean((2, 3)))\n"
+            "        return self.more(found) if self.steps < 3 else found"
+        ),
+    ),
+)
 FROZEN = (UNUSED[0], f"{UNUSED[1]}.requires_grad_(False)")
 
 
@@ -141,6 +151,12 @@ FROZEN = (UNUSED[0], f"{UNUSED[1]}.requires_grad_(False)")
             "failed",
             "mine.py:19: The loss does not depend on more.weight, more.bias, and DistributedDataParallel waits",
         ),
+        (
+            AT_FIRST,
+            "wait",
+            "failed",
+            "mine.py:21: The loss does not depend on each weight in each step, and DistributedDataParallel waits",
+        ),
     ],
     ids=[
         "killed",
@@ -149,6 +165,7 @@ FROZEN = (UNUSED[0], f"{UNUSED[1]}.requires_grad_(False)")
         "another model",
         "another batch",
         "unused weights",
+        "weights unused later",
     ],
 )
 def test_whatever_ends_a_rank_ends_the_run_with_the_users_line(
