@@ -75,6 +75,20 @@ def test_a_gru_trained_with_cudnn_infers_on_the_cpu(services: RunServices, imple
     }, found
 
 
+@pytest.mark.parametrize(("implementation", "cuda_graph"), [("cudnn_stack", True), ("cudnn", False)])
+def test_what_pytorch_trained_with_cudnn_infers_on_the_cpu_and_in_keras(
+    services: RunServices, implementation: str, cuda_graph: bool, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    given: dict[str, Value] = {"implementation": implementation, "cuda_graph": cuda_graph, "bidirectional": True}
+    run = trained(services, framework="pytorch", **given)
+    found = trials(services, run, ["standard"], gpus=0)
+    assert found["standard"].result.max_difference <= 1e-5
+    weights = weights_file(run.row, services.database, None)
+    exported = export_model(run.row, weights, [tmp_path / "sums.keras"], services.host.leases, print)
+    assert exported.max_difference <= exported.tolerance
+
+
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_trained_on_the_cpu_infers_with_cudnn(services: RunServices, bidirectional: bool) -> None:
     run = trained(services, gpus=0, implementation="standard", bidirectional=bidirectional)
