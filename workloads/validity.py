@@ -248,7 +248,6 @@ _JAX_STACKS = ("standard", "combined_input", "cudnn")
 
 
 _STACKED_WORKLOADS = tuple(RECURRENT_LAYERS)
-_BOTH = (*_STACKED_WORKLOADS, *_IMAGE_WORKLOADS)
 
 
 def _framework_rule(
@@ -383,13 +382,6 @@ _FRAMEWORKS: tuple[Rule, ...] = (
         "layout_optimizer memory_growth",
         lambda v: bool(v["layout_optimizer"]) or not v["memory_growth"],
         "Layout optimizer and memory growth are TensorFlow's; use layout_optimizer=false and memory_growth=true.",
-    ),
-    _framework_rule(
-        "jax",
-        "save_weights",
-        lambda v: bool(v["save_weights"]),
-        "JAX's runs save no weights so far; use save_weights=false, or another framework.",
-        _BOTH,
     ),
     _framework_rule(
         "pytorch",

@@ -9,7 +9,7 @@ of batch norm. Needs NumPy alone.
 import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -259,6 +259,42 @@ def _check_sizes(path: Path, stored: Variant, expected: Variant) -> None:
         raise WeightsError(
             f"{path} holds weights of {stored_sizes}, and the run has {expected_sizes}: it is another run's file."
         )
+
+
+class WeightsKeeper:
+    """Keeps a copy of a model's weights in the host's memory, and writes the last one with a few outputs to a file."""
+
+    def __init__(
+        self,
+        values: Callable[[], Iterable[Any]],
+        outputs: Callable[[RunSpec, Sequence[Array], Reference], Array],
+        stored: ImageData | None = None,
+    ) -> None:
+        """Store what it needs; without `stored` images the model trains on synthetic data.
+
+        `values` returns weights as they are now, then running statistics, in the order in which they are saved;
+        `outputs` those of a variant's model, with such values, to reference inputs.
+        """
+        self._values = values
+        self._outputs = outputs
+        self._stored = stored
+        self._copies: list[Array] = []
+
+    def keep(self) -> None:
+        """Copy the weights as they are now."""
+        self._copies = [np.array(value) for value in self._values()]
+
+    def save(self, spec: RunSpec, path: Path) -> None:
+        """Write the weights that were kept last, or those of now, and the model's outputs with them; raises `OSError`.
+
+        The inputs are stored too: the same seed gives other ones on another kind of device.
+        """
+        if not self._copies:
+            self.keep()
+        reference = reference_inputs(spec, self._stored)
+        outputs = self._outputs(spec, self._copies, reference)
+        named = dict(zip(saved_shapes(spec), self._copies, strict=True))
+        write(SavedWeights(spec=spec, weights=named, reference=reference, outputs=outputs), path)
 
 
 _TOLERANCES = {"float32": 1e-5, "tf32": 1e-2, "float16": 1e-2, "bfloat16": 1e-1}

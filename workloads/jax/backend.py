@@ -118,9 +118,11 @@ class JaxBackend:
             print(f"No calibration of {device} in {precision}: {error}", file=sys.stderr)  # noqa: T201
             return None
 
-    def infer(self, _saved: SavedWeights, _spec: RunSpec, /) -> Array:
-        """Refuse: no weights of JAX's are saved."""
-        raise RefusedError(_TENSORFLOW_ALONE)
+    def infer(self, saved: SavedWeights, spec: RunSpec, /) -> Array:
+        """Configure JAX for the variant, load the weights into its model and compute its outputs."""
+        from workloads.jax.steps import configure, model_outputs
+
+        return model_outputs(spec, list(saved.weights.values()), saved.reference, mesh=configure(spec.variant))
 
     def compute_gradients(self, request: ComputeGradients) -> ComputedGradients:
         """Configure JAX for the variant, and differentiate its loss without an update."""
@@ -129,7 +131,7 @@ class JaxBackend:
         return compute_gradients(request, configure(request.spec.variant))
 
     def export_model(self, _saved: SavedWeights, _paths: Sequence[Path], /) -> OutputDifference:
-        """Refuse: no weights of JAX's are saved."""
+        """Refuse: a plain model is Keras's."""
         raise RefusedError(_TENSORFLOW_ALONE)
 
     def explain_error(self, error: Exception) -> KnownError | None:

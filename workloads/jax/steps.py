@@ -3,7 +3,7 @@
 On each device `shard_map` runs it on a part of the batch; the mean of the gradients is all that devices exchange.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import cycle
 from typing import Any
@@ -21,8 +21,8 @@ from workloads.job_protocol import ComputedGradients, ComputeGradients
 from workloads.protocol import RunSpec, Variant
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
 from workloads.seeding import adding_problem, synthetic_images
-from workloads.training import Task
-from workloads.weights import moments, read_start, write_gradients
+from workloads.training import Task, do_nothing
+from workloads.weights import Array, Reference, WeightsKeeper, moments, read_start, write_gradients
 
 _MAX_BYTES, _MAX_BATCHES = 256 * 2**20, 64
 _ADAM_RATE, _ADAM_EPSILON, _BETAS = 0.003, 1e-7, (0.9, 0.999)
@@ -165,6 +165,12 @@ class Step:
         """Return the outputs of the next batch in inference."""
         return self._outputs(self.state, *next(self._batches))
 
+    def saved_values(self) -> Iterator[Any]:
+        """Yield the weights, then the running statistics, each the mean over the devices."""
+        yield from self.state["weights"]
+        for statistic in self.state["statistics"]:
+            yield np.asarray(statistic).reshape(self.mesh.size, -1).mean(0)
+
     def halve_scale(self) -> None:
         """Halve the scale of the loss."""
         self.state["scale"] = self.state["scale"] / 2
@@ -251,14 +257,28 @@ def build_task(spec: RunSpec, mesh: Mesh) -> Task:
         statistics = mesh.devices[0].memory_stats() or {}  # the CPU has none
         return None if name not in statistics else int(statistics[name])
 
+    keeper = WeightsKeeper(step.saved_values, partial(model_outputs, mesh=mesh))
     return Task(
         step=step,
         fetch=fetch,
         examples=int(variant["batch_size"]),
         trains=variant["mode"] == "train",
+        keep_weights=keeper.keep if variant["save_weights"] else do_nothing,
+        save_weights=keeper.save,
         allocator_bytes=partial(memory, "bytes_in_use"),
         allocator_peak_bytes=partial(memory, "peak_bytes_in_use"),
     )
+
+
+def model_outputs(spec: RunSpec, weights: Sequence[Array], reference: Reference, *, mesh: Mesh) -> Array:
+    """Return the outputs of a variant's model with saved weights to reference inputs, on the first device."""
+    variant: Variant = {**spec.variant, "mode": "inference"}
+    model = build_model(spec.workload, variant)
+    count, values, lengths = len(model.weights), reference.model_inputs(variant), reference.lengths
+    model.weights, model.statistics = list(weights[:count]), list(weights[count:])
+    inputs = values if lengths is None else (values, lengths.astype(np.int32))
+    step = Step(spec.workload, variant, model, [(inputs, ())], Mesh(mesh.devices[:1], mesh.axis_names))
+    return np.asarray(step.infer_next())
 
 
 def compute_gradients(request: ComputeGradients, mesh: Mesh) -> ComputedGradients:

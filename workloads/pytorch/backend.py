@@ -124,7 +124,8 @@ class PytorchBackend:
         """Configure PyTorch for the variant, load the weights into its model and compute its outputs."""
         from workloads.pytorch.steps import configure, model_outputs
 
-        return model_outputs(spec, list(saved.weights.values()), saved.reference, configure(spec.variant))
+        device = configure(spec.variant)
+        return model_outputs(spec, list(saved.weights.values()), saved.reference, device=device)
 
     def compute_gradients(self, request: ComputeGradients) -> ComputedGradients:
         """Configure PyTorch for the variant, and make its step without an update."""

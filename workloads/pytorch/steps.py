@@ -1,11 +1,10 @@
 """The step of a variant in PyTorch: batches on the device, forward and backward pass, update; compiled or captured."""
 
 import zlib
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -22,7 +21,7 @@ from workloads.pytorch.stored_images import EvaluationImages, PrefetchQueue, Pre
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
 from workloads.seeding import adding_problem, synthetic_images
 from workloads.training import Passes, Task, do_nothing
-from workloads.weights import Array, Reference, SavedWeights, reference_inputs, saved_shapes, write
+from workloads.weights import Array, Reference, WeightsKeeper
 
 _MAX_BYTES, _MAX_BATCHES = 256 * 2**20, 64
 _ADAM_RATE, _ADAM_EPSILON = 0.003, 1e-7
@@ -357,32 +356,17 @@ def build_step(spec: RunSpec, device: torch.device, share: Share, stored: ImageD
     return Step(workload, variant, model, batches, device)
 
 
-class WeightsKeeper:
-    """Keeps a copy of a model's weights in the host's memory, and writes the last one with a few outputs to a file."""
+def make_keeper(step: Step, all_ranks: Step | RankedStep, stored: ImageData | None) -> WeightsKeeper:
+    """Return what keeps a model's weights; running statistics are the mean over the ranks."""
 
-    def __init__(self, step: Step, all_ranks: Step | RankedStep, stored: ImageData | None) -> None:
-        self._step = step
-        self._all_ranks = all_ranks
-        self._stored = stored
-        self._copies: list[Array] = []
+    def values() -> Iterator[Any]:
+        yield from (view.value() for view in step.model.views)
+        yield from (statistic.cpu().numpy() for statistic in all_ranks.statistics())
 
-    def keep(self) -> None:
-        """Copy the weights as they are now; running statistics are the mean over the ranks."""
-        weights = (view.value() for view in self._step.model.views)
-        statistics = (statistic.cpu().numpy() for statistic in self._all_ranks.statistics())
-        self._copies = [np.array(value) for value in (*weights, *statistics)]  # on the CPU they are the model's own
-
-    def save(self, spec: RunSpec, path: Path) -> None:
-        """Write the weights that were kept last, or those of now, and a model's outputs with them; raises `OSError`."""
-        if not self._copies:
-            self.keep()
-        reference = reference_inputs(spec, self._stored)
-        outputs = model_outputs(spec, self._copies, reference, self._step.device)
-        weights = dict(zip(saved_shapes(spec), self._copies, strict=True))
-        write(SavedWeights(spec=spec, weights=weights, reference=reference, outputs=outputs), path)
+    return WeightsKeeper(values, partial(model_outputs, device=step.device), stored)
 
 
-def model_outputs(spec: RunSpec, weights: Sequence[Array], reference: Reference, device: torch.device) -> Array:
+def model_outputs(spec: RunSpec, weights: Sequence[Array], reference: Reference, *, device: torch.device) -> Array:
     """Return the outputs of a variant's model with saved weights to reference inputs, operation by operation."""
     plain: Variant = {"mode": "inference", "compile": False, "cuda_graph": False, "all_reduce": "nccl"}
     variant = {**spec.variant, **plain}
@@ -422,7 +406,7 @@ def build_task(spec: RunSpec, device: torch.device) -> Task:
     stored = stored_data(variant)
     ranked = RankedStep(spec, ranks, None) if ranks > 1 else None
     step = build_step(spec, device, Share(0, ranks), stored)
-    keeper = WeightsKeeper(step, ranked or step, stored)
+    keeper = make_keeper(step, ranked or step, stored)
     keep = keeper.keep if variant["save_weights"] else do_nothing
     more = {"keep_weights": keep, "save_weights": keeper.save, **_of_stored(stored, variant, ranked or step)}
     return task_of(step, ranked, variant, **more)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from workloads import cnn, weights
@@ -17,7 +16,7 @@ from workloads.recurrent_layers import config_of
 from workloads.tensorflow.cnn.layers import create_keras_layer
 from workloads.tensorflow.recipe import Model, compile_function
 from workloads.tensorflow.runtime import Replicas, compute_dtype
-from workloads.weights import Reference, SavedWeights, compare_outputs, reference_inputs
+from workloads.weights import Reference, SavedWeights, WeightsKeeper, compare_outputs
 
 
 def export_model(saved: SavedWeights, paths: Sequence[Path]) -> OutputDifference:
@@ -101,36 +100,14 @@ def plain_image_model(saved: SavedWeights, mean: weights.Array, deviation: weigh
     return model
 
 
-class WeightsKeeper:
-    """Keeps a copy of a model's weights in the host's memory, and writes the last one with a few outputs to a file."""
+def make_keeper(model: Model, replicas: Replicas, stored: ImageData | None) -> WeightsKeeper:
+    """Return what keeps a model's weights; running statistics are the mean over the replicas."""
 
-    def __init__(self, model: Model, replicas: Replicas, stored: ImageData | None) -> None:
-        """Store what it needs; without `stored` images the model trains on synthetic data."""
-        self._model = model
-        self._replicas = replicas
-        self._stored = stored
-        self._copies: list[weights.Array] = []
+    def outputs(spec: RunSpec, values: Sequence[weights.Array], reference: Reference) -> weights.Array:
+        load_weights(model, values)
+        return model_outputs(model, reference, spec.variant, replicas)
 
-    def keep(self) -> None:
-        """Copy the weights as they are now; running statistics are the mean over the replicas."""
-        self._copies = [np.asarray(variable.read_value()) for variable in saved_variables(self._model)]
-
-    def save(self, spec: RunSpec, path: Path) -> None:
-        """Write the weights that were kept last, or those of now, and the model's outputs with them; raises `OSError`.
-
-        The inputs are stored too: the same seed gives other ones on another kind of device.
-        """
-        if not self._copies:
-            self.keep()
-        load_weights(self._model, self._copies)
-        reference = reference_inputs(spec, self._stored)
-        saved = SavedWeights(
-            spec=spec,
-            weights=dict(zip(weights.saved_shapes(spec), self._copies, strict=True)),
-            reference=reference,
-            outputs=model_outputs(self._model, reference, spec.variant, self._replicas),
-        )
-        weights.write(saved, path)
+    return WeightsKeeper(lambda: (variable.read_value() for variable in saved_variables(model)), outputs, stored)
 
 
 def saved_variables(model: Model) -> list[tf.Variable]:

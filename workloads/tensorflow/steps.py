@@ -15,7 +15,7 @@ from workloads.tensorflow import runtime
 from workloads.tensorflow.optimizers import LossScale, Optimizer
 from workloads.tensorflow.recipe import Batch, Batches, Model, Recipe, compile_function, per_replica_variable
 from workloads.tensorflow.runtime import Replicas
-from workloads.tensorflow.saving import WeightsKeeper
+from workloads.tensorflow.saving import make_keeper
 from workloads.tensorflow.stored_images import Accuracy, training_queue
 from workloads.training import Inspection, Passes, Task, do_nothing
 
@@ -204,7 +204,7 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Ima
         run(batches.take())
         return replica_step.result
 
-    keeper = WeightsKeeper(model, replicas, stored)
+    keeper = make_keeper(model, replicas, stored)
     return Task(
         step=step,
         fetch=_fetch,

@@ -146,11 +146,11 @@ def test_one_seed_gives_every_implementation_the_same_weights(name: str) -> None
 
 def test_saved_weights_become_a_plain_keras_model(one: Replicas, tmp_path: Path) -> None:
     from workloads import weights
-    from workloads.tensorflow.saving import WeightsKeeper, export_model
+    from workloads.tensorflow.saving import export_model, make_keeper
 
     given = variant(implementation="combined_input", sequence_lengths="right_padded", **BOTH)
     spec = RunSpec(workload="gru", variant=given)
-    WeightsKeeper(random_model(given, "gru"), one, None).save(spec, tmp_path / "run.npz")
+    make_keeper(random_model(given, "gru"), one, None).save(spec, tmp_path / "run.npz")
     saved = weights.read(tmp_path / "run.npz", spec)
     assert np.abs(saved.outputs).max() > 0.1
     assert export_model(saved, []).max_difference < 1e-5

@@ -260,7 +260,6 @@ GPUS = tuple(Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA H200", compute_capabilit
         ("lstm", {"framework": "tensorflow", "unroll": 5}, "unroll"),
         ("lstm", {"implementation": "combined_input", "input_steps": 5}, "input_steps"),
         ("gru", {"implementation": "cudnn", "gpus": 1}, "implementation"),
-        ("lstm", {"save_weights": True}, "save_weights"),
         ("lstm", {"cpu_threads": 2}, "cpu_threads"),
         ("cnn10", {"implementation": "keras"}, "implementation"),
         ("cnn10", {"layout_optimizer": True}, "layout_optimizer"),

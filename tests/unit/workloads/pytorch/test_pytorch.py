@@ -371,7 +371,6 @@ def test_the_traces_of_two_processes_are_one_of_two_gpus() -> None:
             {"framework": "pytorch", "gpus": 1, "implementation": "cudnn", "sequence_lengths": "right_padded"},
             "sequence_lengths",
         ),
-        ("lstm", {"framework": "jax", "save_weights": True}, "save_weights"),
         ("cnn10", {"framework": "pytorch", "implementation": "keras"}, "implementation"),
         ("cnn10", {"framework": "pytorch", "layout_optimizer": True}, "layout_optimizer"),
         ("cnn10", {"framework": "pytorch", "all_reduce": "data_parallel"}, "all_reduce"),

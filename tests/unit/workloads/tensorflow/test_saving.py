@@ -29,12 +29,12 @@ def variant_of(**given: Value) -> Variant:
 def saved_by(variant: Variant, replicas: Replicas, path: Path, workload: str = "lstm") -> SavedWeights:
     """A run's file, and what is in it."""
     from workloads.tensorflow.backend import recipe_of
-    from workloads.tensorflow.saving import WeightsKeeper
+    from workloads.tensorflow.saving import make_keeper
 
     with replicas.strategy.scope():
         model = recipe_of(workload)(variant).model()
     spec = RunSpec(workload=workload, variant=variant)
-    WeightsKeeper(model, replicas, None).save(spec, path)
+    make_keeper(model, replicas, None).save(spec, path)
     return weights.read(path, spec)
 
 
