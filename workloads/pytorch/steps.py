@@ -204,7 +204,8 @@ class Step:
         """Average gradients over the ranks of the process group from now on, each batch norm by itself."""
         if not self._trains:
             return
-        torch.manual_seed(torch.initial_seed() + dist.get_rank())  # each rank leaves out others in its dropout
+        seed = torch.initial_seed() + dist.get_rank()  # each rank leaves out others in its dropout
+        torch.manual_seed(seed % 2**63)
         answer = self._compiled(_Answer(self.model, self._autocast))
         # The statistics of batch norm stay those of a rank, as TensorFlow's replicas have them.
         names = [name for name, _ in answer.named_buffers()]

@@ -22,6 +22,7 @@ from workloads.jobs import perform
 from workloads.protocol import Block, Finished, Source
 from workloads.pytorch import ranks
 from workloads.pytorch.backend import PytorchBackend
+from workloads.pytorch.custom import CustomStep
 
 ALIKE = ("nn.BatchNorm2d(8)", "nn.Dropout(0.0)")
 """Without a batch norm, whose statistics are of a part, two parts compute what the whole does."""
@@ -29,6 +30,7 @@ OWN = ("batch\n", "batch, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0
 BUFFER = (
     ("nn.BatchNorm2d(8)", "nn.Dropout(0.0); self.register_buffer('noise', torch.randn(8))"),
     ("mean((2, 3))", "mean((2, 3)) * self.noise"),
+    ("model = Net()", "torch.manual_seed(-1); model = Net()"),
 )
 
 
@@ -69,6 +71,17 @@ def test_two_ranks_compute_what_one_device_does(
     with connected(spec, given) as task:
         assert [task.fetch(task.step()) for _ in range(6)] == pytest.approx(expected, rel=1e-5)
         assert len(set(expected)) > 1
+
+
+@pytest.mark.usefixtures("_two")
+def test_ranks_leave_out_others_in_their_dropout() -> None:
+    given = source(NET, ("nn.CrossEntropyLoss()", "lambda outputs, targets: 0 * outputs.sum() + torch.rand([])"))
+    spec = spec_of(given)
+    with connected(spec, given) as task:
+        mean = task.fetch(task.step())
+        assert isinstance(task.step, ranks.RankedStep)
+        assert isinstance(task.step.local, CustomStep)
+        assert mean != pytest.approx(float(task.step.local.last), rel=1e-6)
 
 
 @pytest.mark.usefixtures("_two")
