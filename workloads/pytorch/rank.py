@@ -60,6 +60,7 @@ def _trace(step: Step, group: Group, steps: int, folder: Path) -> None:
 def main() -> None:
     """Compute with rank 0, then end the process without PyTorch's teardown, which may wait for other ranks."""
     answers, orders = claim_stdout(), sys.stdin.buffer
+    os.register_at_fork(after_in_child=answers.close)  # else rank 0 waits for whatever a user's file forks, too
     order = msgspec.json.decode(orders.readline(), type=RankOrder)
     if set_parent_death_signal() != order.parent:
         return

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 import torch._utils  # what DataParallel passes errors of its threads on with
@@ -127,47 +128,48 @@ AT_FIRST = (
         ),
     ),
 )
+FORKS = (
+    "model = Net()",
+    (
+        f"model = Net()\n    if {IN_THE_RANK}:\n        import multiprocessing, time\n"
+        "        multiprocessing.get_context('fork').Process(target=time.sleep, args=(600,)).start()"
+    ),
+)
 FROZEN = (UNUSED[0], f"{UNUSED[1]}.requires_grad_(False)")
 
 
 @pytest.mark.parametrize(
-    ("changes", "end", "outcome", "reason"),
+    ("changes", "kills", "reason"),
     [
-        ((LONG, FROZEN), "kill the rank", "failed", "The process of rank 1 was ended by SIGKILL"),
+        ((ASKS, LONG, FROZEN, FORKS), True, "The process of rank 1 was ended by SIGKILL"),
         (
             (ASKS, ("return self.head(", f"assert not {IN_THE_RANK}, 'odd'\n        return self.head(")),
-            "wait",
-            "failed",
+            False,
             "Rank 1: mine.py:17: AssertionError: odd",
         ),
         (
             (ASKS, ("model = Net()", f"model = Net() if not {IN_THE_RANK} else unknown")),
-            "wait",
-            "failed",
+            False,
             "Rank 1: mine.py:21: NameError: name 'unknown' is not defined",
         ),
         (
             (ASKS, ("nn.Linear(8, 4)", f"nn.Linear(8, 5 if {IN_THE_RANK} else 4)")),
-            "wait",
-            "failed",
+            False,
             "mine.py:20: RuntimeError: [1]: params[4] in this process with sizes [5, 8] appears not to match",
         ),
         (
             (ASKS, ("return images.to", f"images = images[{IN_THE_RANK}:]\n        return images.to")),
-            "wait",
-            "failed",
+            False,
             "Rank 1: mine.py:20: ValueError: batch gives an array of shape (15, 3, 6, 6) where batch_size is 16",
         ),
         (
             (UNUSED,),
-            "wait",
-            "failed",
+            False,
             "mine.py:19: The loss does not depend on more.weight, more.bias, and DistributedDataParallel waits",
         ),
         (
             AT_FIRST,
-            "wait",
-            "failed",
+            False,
             "mine.py:21: The loss does not depend on each weight in each step, and DistributedDataParallel waits",
         ),
     ],
@@ -182,24 +184,24 @@ FROZEN = (UNUSED[0], f"{UNUSED[1]}.requires_grad_(False)")
     ],
 )
 def test_whatever_ends_a_rank_ends_the_run_with_the_users_line(
-    tmp_path: Path, changes: tuple[tuple[str, str], ...], end: str, outcome: str, reason: str
+    tmp_path: Path, changes: tuple[tuple[str, str], ...], kills: bool, reason: str
 ) -> None:
     given = source(NET, *changes)
     running = Running(planted(tmp_path / "rank.py", ""), spec_of(given, seconds=600.0), given)
-    rank, finished = None, list[Finished]()
+    rank, forked, finished = None, list[psutil.Process](), list[Finished]()
     for message in running.messages():
-        if isinstance(message, Block) and message.phase == "measure" and rank is None:
+        if kills and isinstance(message, Block) and message.phase == "measure" and rank is None:
             rank = running.other_rank()
-            if end == "kill the rank":
-                rank.kill()
-            elif end == "stop":
-                assert running.process.stdin is not None
-                running.process.stdin.close()
+            forked = rank.children()
+            rank.kill()
         if isinstance(message, Finished):
             finished.append(message)
     running.process.wait(60)
-    assert [message.outcome for message in finished] == [outcome]
+    for process in forked:
+        process.kill()
+    assert [message.outcome for message in finished] == ["failed"]
     assert reason in (finished[0].reason or "")
+    assert len(forked) == kills
     assert rank is None or has_ended(rank.pid)
     for pipe in (running.process.stdin, running.process.stdout):
         assert pipe is not None
