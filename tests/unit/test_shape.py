@@ -25,7 +25,6 @@ SMALL_MODULES = {
     "app/runs/standby_setting.py": "asked before the window's first paint, which waits for no worker",
     "app/telemetry/messages.py": "message types of the sampler's process, imported on both sides",
     "workloads/build.py": "the one place that leads from a spec to a backend",
-    "workloads/calibration.py": "what every framework measures alike",
     "workloads/cifar10_copy.py": "the rules need it, and no package: what reads the copy needs numpy",
     "workloads/gru.py": "the GRU's table, as workloads/lstm.py is the LSTM's",
     "workloads/libraries.py": "what frameworks load alike",

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,23 +95,18 @@ class JaxBackend:
         from workloads.jax.steps import DTYPES, set_precision
 
         set_precision(precision)
-        device = gpu_uuids[0] if gpu_uuids else "cpu"
         multiply = jax.jit(jax.numpy.matmul)
 
         def matrices(size: int) -> Callable[[int], None]:
             keys = jax.random.split(jax.random.key(size))
-            first, second = (jax.random.normal(key, (size, size)).astype(DTYPES[precision]) for key in keys)
+            left, right = (jax.random.normal(key, (size, size)).astype(DTYPES[precision]) for key in keys)
 
             def products(count: int) -> None:
-                jax.block_until_ready([multiply(first, second) for _ in range(count)][-1])
+                jax.block_until_ready([multiply(left, right) for _ in range(count)][-1])
 
             return products
 
-        try:
-            return calibrate(matrices, device, precision)
-        except jax.errors.JaxRuntimeError as error:
-            print(f"No calibration of {device} in {precision}: {error}", file=sys.stderr)  # noqa: T201
-            return None
+        return calibrate(matrices, gpu_uuids, precision, jax.errors.JaxRuntimeError)
 
     def infer(self, _saved: SavedWeights, _spec: RunSpec, /) -> Array:
         """Refuse: no weights of JAX's are saved."""

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -98,25 +97,21 @@ class PytorchBackend:
         from workloads.pytorch.steps import DTYPES, set_precision
 
         set_precision(precision)
-        torch_device, device = ("cuda", gpu_uuids[0]) if gpu_uuids else ("cpu", "cpu")
+        device = "cuda" if gpu_uuids else "cpu"
 
         def matrices(size: int) -> Callable[[int], None]:
             torch.manual_seed(size)
-            first, second = (torch.randn(size, size, device=torch_device).to(DTYPES[precision]) for _ in range(2))
+            left, right = (torch.randn(size, size, device=device).to(DTYPES[precision]) for _ in range(2))
 
             def products(count: int) -> None:
                 for _ in range(count):
-                    torch.matmul(first, second)
+                    torch.matmul(left, right)
                 if gpu_uuids:
                     torch.cuda.synchronize()
 
             return products
 
-        try:
-            return calibrate(matrices, device, precision)
-        except torch.OutOfMemoryError as error:
-            print(f"No calibration of {device} in {precision}: {error}", file=sys.stderr)  # noqa: T201
-            return None
+        return calibrate(matrices, gpu_uuids, precision, torch.OutOfMemoryError)
 
     def infer(self, _saved: SavedWeights, _spec: RunSpec, /) -> Array:
         """Refuse: no weights of PyTorch's are saved."""

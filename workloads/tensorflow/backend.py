@@ -135,25 +135,20 @@ class TensorflowBackend:
         import tensorflow as tf
 
         tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
-        tf_device, device = ("GPU:0", gpu_uuids[0]) if gpu_uuids else ("CPU:0", "cpu")
 
         def matrices(size: int) -> Callable[[int], None]:
-            with tf.device(tf_device):
+            with tf.device("GPU:0" if gpu_uuids else "CPU:0"):
                 normal = (tf.random.stateless_normal([size, size], [seed, size]) for seed in (1, 2))
-                first, second = (tf.cast(numbers, runtime.compute_dtype(precision)) for numbers in normal)
+                left, right = (tf.cast(numbers, runtime.compute_dtype(precision)) for numbers in normal)
 
             def products(count: int) -> None:
                 for _ in range(count):
-                    tf.linalg.matmul(first, second)
+                    tf.linalg.matmul(left, right)
                 tf.test.experimental.sync_devices()
 
             return products
 
-        try:
-            return calibrate(matrices, device, precision)
-        except tf.errors.OpError as error:
-            print(f"No calibration of {device} in {precision}: {error.message}", file=sys.stderr)  # noqa: T201
-            return None
+        return calibrate(matrices, gpu_uuids, precision, tf.errors.OpError)
 
     def infer(self, saved: SavedWeights, spec: RunSpec) -> Array:
         """Configure TensorFlow for the variant, load the weights into its model and compute its outputs."""
