@@ -28,12 +28,12 @@ def trace_steps(profile: Callable[[int], tuple[AnyTrace, float]]) -> AnyTrace:
 
     `profile` traces so many steps, and returns the trace with the seconds that one of them took under the profiler.
     """
-    first, step_s = profile(1)
-    steps = int(min(_MAX_STEPS, _BUDGET_S / step_s, _BUDGET_EVENTS / max(1, first.events)))
+    first_trace, step_s = profile(1)
+    steps = int(min(_MAX_STEPS, _BUDGET_S / step_s, _BUDGET_EVENTS / max(1, first_trace.events)))
     if steps <= 1:
-        return first
+        return first_trace
     trace, _ = profile(steps)
-    return replace(trace, step=trace.step or first.step)
+    return replace(trace, step=trace.step or first_trace.step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,16 @@ class Aspect:
     def matches(self) -> bool | None:
         """Return whether it ran as requested; None if it could not be seen."""
         return None if self.actual is None else self.requested in (self.actual, CHOICE)
+
+
+def compared(
+    name: str, requested: str, actual: str | None, differs: str, unseen: str, note: str | None = None
+) -> Aspect:
+    """Return an aspect with its reason: `unseen` where nothing shows it, `differs` where it is not as requested."""
+    if actual is None:
+        return Aspect(name=name, requested=requested, reason=unseen)
+    reason = None if actual == requested else differs
+    return Aspect(name=name, requested=requested, actual=actual, reason=reason, note=note)
 
 
 def tensor_core_share(kernels: Sequence[Kernel]) -> float | None:
@@ -126,6 +136,11 @@ def run_guarded(
     thread.start()
     thread.join(timeout_s)
     return done[0] if done else failed(f"did not answer within {timeout_s:.0f} s.")
+
+
+def guarded_trace(work: Callable[[], AnyTrace], trace_type: type[AnyTrace], timeout_s: float = _TIMEOUT_S) -> AnyTrace:
+    """Return the trace that the work makes; of a profiler that goes wrong an empty one, with a note."""
+    return run_guarded(work, lambda how: trace_type(notes=(f"The profiler {how}",)), timeout_s)
 
 
 def _first_line(error: Exception) -> str:

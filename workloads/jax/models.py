@@ -1,7 +1,7 @@
 """The built-in workloads as functions of JAX: recurrent stacks and image networks, with the weights of every framework.
 
 Weights are lists in the order and the layouts of `workloads.seeding`, float32; a function casts them to the type of its
-inputs. Each computes on the part of a batch that one device has.
+inputs, and computes one device's share of a batch.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,14 +15,11 @@ from jax import lax
 from jax.experimental import rnn
 
 from workloads import cnn, recurrent
-from workloads.cnn import Conv, Dense, GlobalPool, Norm, Pool, Relu, Sum, net_of
+from workloads.cnn import NORM_EPSILON, NORM_MOMENTUM, Conv, Dense, GlobalPool, Norm, Pool, Relu, Sum, net_of
 from workloads.protocol import Variant
 from workloads.recurrent import RecurrentConfig
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
 from workloads.seeding import Weight, image_weights, recurrent_weights
-
-_NORM_EPSILON, _NORM_MOMENTUM = 1e-3, 0.99
-"""Keras's."""
 
 Arrays = Sequence[Any]
 Key = Any
@@ -34,7 +31,7 @@ def exact(variant: Variant) -> lax.Precision | None:
 
 
 class Passed(NamedTuple):
-    """What a forward pass gives: the outputs in float32, and the running statistics after it."""
+    """The outputs of a forward pass in float32, and the running statistics after it."""
 
     outputs: Any
     statistics: Arrays
@@ -61,9 +58,10 @@ class RecurrentModel:
         """
         config, valid = self._config, self._valid(inputs)
         outputs = (inputs if valid is None else inputs[0]).swapaxes(0, 1)  # time first, as a scan has it
-        parts = iter(weights)
+        weights_left = iter(weights)
         for depth in range(config.layers):
-            directions = [[part.astype(outputs.dtype) for part in islice(parts, 3)] for _ in range(config.directions)]
+            cast_weights = (weight.astype(outputs.dtype) for weight in weights_left)
+            directions = [list(islice(cast_weights, 3)) for _ in range(config.directions)]
             keys = [None if key is None else jax.random.fold_in(key, 3 * depth + number) for number in range(3)]
             outputs = _dropped(outputs, (1, *outputs.shape[1:]), config.dropout, keys[0])
             with jax.named_scope(f"layer{depth}"):
@@ -74,7 +72,7 @@ class RecurrentModel:
         if not config.all_outputs:
             ends = [outputs[-1, :, : config.units]] + ([outputs[0, :, config.units :]] if config.bidirectional else [])
             outputs = jnp.concatenate(ends, -1)
-        kernel, bias = parts
+        kernel, bias = weights_left
         answers = jnp.matmul(outputs.astype(jnp.float32), kernel, precision=self._exact) + bias
         if config.all_outputs:
             answers = (answers if valid is None else answers * valid[..., None]).swapaxes(0, 1)
@@ -99,7 +97,7 @@ class RecurrentModel:
 
 
 def _dropped(values: Any, shape: Sequence[int], share: float, key: Key | None) -> Any:
-    """Return values with a share of them left out by a mask of that shape; as they are for no share or no key."""
+    """Return values with a share of them zeroed by a mask of that shape; unchanged without a share or a key."""
     if not share or key is None:
         return values
     return values * (jax.random.bernoulli(key, 1 - share, shape) / (1 - share)).astype(values.dtype)
@@ -124,12 +122,12 @@ def _loop(
     mask = _dropped(jnp.ones_like(zeros), zeros.shape, config.recurrent_dropout, key)
     step = _lstm_step if config.keras_name == "LSTM" else _gru_step
 
-    def cell(state: Arrays, now: tuple[Any, Any | None]) -> tuple[Arrays, Any]:
-        features, valid_now = now
-        new = step(config, weights, features, state[0] * mask if config.recurrent_dropout else state[0], state)
-        if valid_now is not None:
-            new = tuple(jnp.where(valid_now[:, None], *pair) for pair in zip(new, state, strict=True))
-        return new, new[0]
+    def cell(state: Arrays, step_inputs: tuple[Any, Any | None]) -> tuple[Arrays, Any]:
+        features, is_valid = step_inputs
+        next_state = step(config, weights, features, state[0] * mask if config.recurrent_dropout else state[0], state)
+        if is_valid is not None:
+            next_state = tuple(jnp.where(is_valid[:, None], *pair) for pair in zip(next_state, state, strict=True))
+        return next_state, next_state[0]
 
     state = (zeros,) * config.state_parts
     return lax.scan(cell, state, (inputs, valid), reverse=backwards, unroll=config.unroll)[1]
@@ -139,19 +137,19 @@ def _activation(config: RecurrentConfig, values: Any) -> Any:
     return jax.nn.relu(values) if config.activation == "relu" else jnp.tanh(values)
 
 
-def _lstm_step(config: RecurrentConfig, weights: Arrays, inputs: Any, last: Any, state: Arrays) -> tuple[Any, ...]:
-    """Return output and memory; the recurrent product reads `last`, the output of the state or a masked copy of it."""
+def _lstm_step(config: RecurrentConfig, weights: Arrays, inputs: Any, output: Any, state: Arrays) -> tuple[Any, ...]:
+    """Return output and memory; the recurrent product reads `output`, that of the state or a masked copy."""
     kernel, recurrent_kernel, bias = weights
-    gates = inputs @ kernel + last @ recurrent_kernel + bias
+    gates = inputs @ kernel + output @ recurrent_kernel + bias
     enter, forget, candidate, leave = jnp.split(gates, config.gates, -1)
     memory = jax.nn.sigmoid(forget) * state[1] + jax.nn.sigmoid(enter) * _activation(config, candidate)
     return jax.nn.sigmoid(leave) * _activation(config, memory), memory
 
 
-def _gru_step(config: RecurrentConfig, weights: Arrays, inputs: Any, last: Any, state: Arrays) -> tuple[Any, ...]:
+def _gru_step(config: RecurrentConfig, weights: Arrays, inputs: Any, output: Any, state: Arrays) -> tuple[Any, ...]:
     kernel, recurrent_kernel, bias = weights
     entering = jnp.split(inputs @ kernel + bias[0], config.gates, -1)
-    repeated = jnp.split(last @ recurrent_kernel + bias[1], config.gates, -1)
+    repeated = jnp.split(output @ recurrent_kernel + bias[1], config.gates, -1)
     update, reset = (jax.nn.sigmoid(jnp.add(*pair)) for pair in zip(entering[:2], repeated[:2], strict=True))
     return (update * state[0] + (1 - update) * _activation(config, entering[2] + reset * repeated[2]),)
 
@@ -163,10 +161,10 @@ def _cudnn_layer(config: RecurrentConfig, inputs: Any, directions: Sequence[Arra
     """
     timesteps, batch, features = inputs.shape
     matrices = [matrix.T for kernel, recurrent_kernel, _ in directions for matrix in (kernel, recurrent_kernel)]
-    biases = [part for *_, bias in directions for part in (bias, jnp.zeros_like(bias))]
+    biases = [values for *_, bias in directions for values in (bias, jnp.zeros_like(bias))]
     zeros = jnp.zeros((config.directions, batch, config.units), inputs.dtype)
     outputs, _, _ = rnn.lstm(
-        inputs.swapaxes(0, 1), zeros, zeros, jnp.concatenate([part.ravel() for part in (*matrices, *biases)]),
+        inputs.swapaxes(0, 1), zeros, zeros, jnp.concatenate([values.ravel() for values in (*matrices, *biases)]),
         jnp.full([batch], timesteps, jnp.int32), features, config.units, 1, 0.0, config.bidirectional,
     )  # fmt: skip
     return outputs.swapaxes(0, 1)
@@ -188,24 +186,24 @@ class ImageModel:
                 self.statistics += [np.zeros(layer.channels, np.float32), np.ones(layer.channels, np.float32)]
 
     def forward(self, weights: Arrays, statistics: Arrays, images: Any, key: Key | None) -> Passed:
-        """Return the logits [batch, 10]. With a key it is a pass of training, whose batch norm is of the batch."""
-        training, ours, running = key is not None, iter(weights), iter(statistics)
-        after: list[Any] = []
+        """Return the logits [batch, 10]. With a key it is a pass of training, with the batch's moments in norms."""
+        training, weights_left, running = key is not None, iter(weights), iter(statistics)
+        updated: list[Any] = []
 
-        def run(parts: Iterable[cnn.Layer | Sum], images: Any) -> Any:
-            for part in parts:
-                if isinstance(part, Sum):
-                    images = run(part.body, images) + run(part.shortcut, images)
+        def run(layers: Iterable[cnn.Layer | Sum], images: Any) -> Any:
+            for layer in layers:
+                if isinstance(layer, Sum):
+                    images = run(layer.body, images) + run(layer.shortcut, images)
                     continue
-                with jax.named_scope(part.name):  # evidence tells layers by name
-                    if isinstance(part, Norm):
-                        images, *moments = self._norm(images, ours, running, training=training)
-                        after.extend(moments)
+                with jax.named_scope(layer.name):  # evidence tells layers by name
+                    if isinstance(layer, Norm):
+                        images, *moments = self._norm(images, weights_left, running, training=training)
+                        updated.extend(moments)
                     else:
-                        images = self._layer(part, images, ours)
+                        images = self._layer(layer, images, weights_left)
             return images
 
-        return Passed(run(self._net, images), after)
+        return Passed(run(self._net, images), updated)
 
     def loss(self, logits: Any, _inputs: Any, classes: Any) -> Any:
         """Return the mean cross entropy."""
@@ -250,19 +248,19 @@ class ImageModel:
         """Return images of mean 0 and variance 1, scaled and shifted, and the running mean and biased variance."""
         scale, offset, mean, variance = next(weights), next(weights), next(running), next(running)
         values = images.astype(jnp.float32)
-        after = mean, variance
+        statistics = mean, variance
         if training:
             axes = self._axes("NHW")
             mean = values.mean(axes)
             variance = jnp.maximum((values**2).mean(axes) - mean**2, 0.0)  # both sums in one pass over the images
-            after = _moved(after[0], mean), _moved(after[1], variance)
-        factor = scale * lax.rsqrt(variance + _NORM_EPSILON)
+            statistics = _moved(statistics[0], mean), _moved(statistics[1], variance)
+        factor = scale * lax.rsqrt(variance + NORM_EPSILON)
         normal = (values - self._by_channel(mean)) * self._by_channel(factor) + self._by_channel(offset)
-        return normal.astype(images.dtype), *after
+        return normal.astype(images.dtype), *statistics
 
 
 def _moved(average: Any, value: Any) -> Any:
-    return _NORM_MOMENTUM * average + (1 - _NORM_MOMENTUM) * value
+    return NORM_MOMENTUM * average + (1 - NORM_MOMENTUM) * value
 
 
 Model = RecurrentModel | ImageModel

@@ -3,24 +3,20 @@
 import os
 import platform
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workloads.calibration import calibrate
 from workloads.catalog import is_custom
-from workloads.errors import KnownError, RefusedError, describe_error
+from workloads.errors import KnownError, describe_error
 from workloads.framework import PYTORCH
-from workloads.interpreter import MINIMUM_VERSIONS, install_command, is_older
-from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
-from workloads.processor import ProcessorSupport
+from workloads.job_protocol import ComputedGradients, ComputeGradients
+from workloads.libraries import PartialBackend, check_gpu_count, import_modules
 from workloads.protocol import Calibration, RunSpec, Source
 from workloads.training import Task
-from workloads.weights import Array, SavedWeights
 
 if TYPE_CHECKING:
     from workloads.pytorch.evidence import EvidenceCollector
 
-_TENSORFLOW_ALONE = "PyTorch cannot do this here so far; use framework=tensorflow."
 _NO_COMPILER = (
     "PyTorch's Inductor found no working compiler, which it needs: a C++ compiler on the CPU, on GPUs Triton and a C "
     "compiler; install g++ and triton, or use compile=false."
@@ -29,32 +25,21 @@ _FULL = ("out of memory", "ALLOC_FAILED", "can't allocate memory")
 _WITHOUT_COMPILER = ("C compiler", "C++ compiler")
 
 
-class PytorchBackend:
+class PytorchBackend(PartialBackend):
     """PyTorch in this process; see `Backend` for what each method promises."""
 
-    def prepare_environment(self, gpu_uuids: Sequence[str]) -> None:
-        """Set the GPUs that PyTorch may see, and their order."""
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu_uuids) or "-1"
-        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-
-    def preimport(self) -> None:
-        """Import PyTorch for a run that is not known yet; CUDA is asked for no GPU before that is."""
-        self.prepare_environment(())
-        _import_torch()
+    framework = PYTORCH
 
     def import_framework(self, gpu_uuids: Sequence[str]) -> dict[str, str]:
         """Import PyTorch and check the GPUs that it sees."""
         self.prepare_environment(gpu_uuids)
         users = dict(os.environ)
-        _import_torch()
+        import_modules(PYTORCH)
         import torch
 
         count = torch.cuda.device_count()
-        if count < len(gpu_uuids):
-            raise RefusedError(
-                f"This run was given {len(gpu_uuids)} of the machine's GPUs, and PyTorch sees {count}: it was built "
-                "without CUDA, or for another driver; `env add` makes an environment that fits."
-            )
+        cause = "it was built without CUDA, or for another driver; `env add` makes an environment that fits"
+        check_gpu_count(PYTORCH, gpu_uuids, count, cause)
         cudnn = torch.backends.cudnn.version()
         versions = {
             "python": platform.python_version(),
@@ -65,10 +50,6 @@ class PytorchBackend:
             PYTORCH.devices_key: ", ".join(torch.cuda.get_device_name(n) for n in range(count)) or "CPU",
         }
         return {name: str(value) for name, value in versions.items() if value} | PYTORCH.variables(users)
-
-    def processor_support(self) -> ProcessorSupport:
-        """PyTorch computes both layouts in every precision on every processor: nothing is to be tried."""
-        raise RefusedError(_TENSORFLOW_ALONE)
 
     def build_task(self, spec: RunSpec, source: Source | None) -> Task:
         """Configure PyTorch, and make the model and its step."""
@@ -113,20 +94,12 @@ class PytorchBackend:
 
         return calibrate(matrices, gpu_uuids, precision, torch.OutOfMemoryError)
 
-    def infer(self, _saved: SavedWeights, _spec: RunSpec, /) -> Array:
-        """Refuse: no weights of PyTorch's are saved."""
-        raise RefusedError(_TENSORFLOW_ALONE)
-
     def compute_gradients(self, request: ComputeGradients) -> ComputedGradients:
         """Configure PyTorch for the variant, and make its step without an update."""
         from workloads.pytorch.gradients import compute_gradients
         from workloads.pytorch.steps import configure
 
         return compute_gradients(request, configure(request.spec.variant))
-
-    def export_model(self, _saved: SavedWeights, _paths: Sequence[Path], /) -> OutputDifference:
-        """Refuse: no weights of PyTorch's are saved."""
-        raise RefusedError(_TENSORFLOW_ALONE)
 
     def explain_error(self, error: Exception) -> KnownError | None:
         """Recognise a full device, a broken exchange, and a machine without a compiler for Inductor."""
@@ -138,20 +111,6 @@ class PytorchBackend:
         if name == "TritonMissing" or any(words in message for words in _WITHOUT_COMPILER):
             return KnownError(outcome="refused", reason=_NO_COMPILER)
         return None
-
-
-def _import_torch() -> None:
-    try:
-        import torch
-    except (ImportError, OSError) as error:  # a library that is missing is an OSError
-        raise RefusedError(
-            f"PyTorch cannot be imported ({error}): `env add` makes an environment that has it, or "
-            f"{install_command(['torch'])}, or use framework=tensorflow."
-        ) from error
-    if is_older(torch.__version__, "torch"):
-        raise RefusedError(
-            f"torch {torch.__version__} is older than {MINIMUM_VERSIONS['torch']}; {install_command(['torch'])}."
-        )
 
 
 def _triton_version() -> str | None:

@@ -4,6 +4,7 @@ Convolution kernels are [height, width, in, out] in both layouts.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -12,7 +13,7 @@ from workloads import cnn
 from workloads.cnn import Conv, Layer, Net, Norm, Pool, Relu, Sum, net_of, weight_shapes
 from workloads.image_training import learning_rate
 from workloads.protocol import Variant
-from workloads.seeding import image_weights, synthetic_images
+from workloads.seeding import image_weights, synthetic_batch
 from workloads.tensorflow.cnn import layers
 from workloads.tensorflow.cnn.layers import MakeLayer
 from workloads.tensorflow.optimizers import Momentum
@@ -54,14 +55,14 @@ class Cnn:
         """Return the logits, [batch, 10], with the running statistics."""
         return self._run(self._net, inputs, training=False)
 
-    def _run(self, parts: Iterable[cnn.Layer | Sum], images: tf.Tensor, *, training: bool) -> tf.Tensor:
-        for part in parts:
-            if isinstance(part, Sum):
-                body = self._run(part.body, images, training=training)
-                images = body + self._run(part.shortcut, images, training=training)
+    def _run(self, layers: Iterable[cnn.Layer | Sum], images: tf.Tensor, *, training: bool) -> tf.Tensor:
+        for layer in layers:
+            if isinstance(layer, Sum):
+                body = self._run(layer.body, images, training=training)
+                images = body + self._run(layer.shortcut, images, training=training)
             else:
-                with tf.name_scope(part.name):
-                    images = self.layers[part.name](images, training)
+                with tf.name_scope(layer.name):
+                    images = self.layers[layer.name](images, training)
         return images
 
 
@@ -75,12 +76,11 @@ def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
     """Return the function that gives an image workload's recipe for a variant."""
 
     def recipe(variant: Variant) -> Recipe:
-        seed, layout = int(variant["seed"]), str(variant["layout"])
         return Recipe(
             model=lambda: build_cnn(workload, variant),
             optimizer=lambda weights: Momentum(weights, learning_rate(variant), float(variant["weight_decay"])),
             elementwise=True,
-            batch=lambda index: synthetic_images(seed, index, int(variant["batch_size"]), layout),
+            batch=partial(synthetic_batch, workload, variant),
         )
 
     return recipe

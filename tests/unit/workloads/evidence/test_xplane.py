@@ -301,14 +301,15 @@ def test_a_profiler_in_use_is_a_note_and_leaves_the_other_alone(
 ) -> None:
     import tensorflow as tf
 
-    from workloads.evidence import run_guarded
-    from workloads.tensorflow.evidence.collector import empty_trace, trace_task
+    from workloads.evidence import guarded_trace
+    from workloads.tensorflow.evidence.collector import trace_task
     from workloads.training import Task
+    from workloads.xla import XlaTrace
 
     task = Task(step=lambda: 1, fetch=float, examples=1)
     tf.profiler.experimental.start(str(tmp_path))
     try:
-        trace = run_guarded(lambda: trace_task(task, gpu=False), empty_trace)
+        trace = guarded_trace(lambda: trace_task(task, gpu=False), XlaTrace)
     finally:
         tf.profiler.experimental.stop()
     assert trace.notes == ("The profiler could not be used: Another profiler is running.",)
@@ -319,8 +320,7 @@ def test_a_profiler_in_use_is_a_note_and_leaves_the_other_alone(
 def test_a_profiler_that_hangs_is_left_behind() -> None:
     import threading
 
-    from workloads.evidence import run_guarded
-    from workloads.tensorflow.evidence.collector import empty_trace
+    from workloads.evidence import guarded_trace
     from workloads.xla import XlaTrace
 
     answered = threading.Event()
@@ -329,6 +329,6 @@ def test_a_profiler_that_hangs_is_left_behind() -> None:
         answered.wait(30)
         return XlaTrace()
 
-    trace = run_guarded(hang, empty_trace, timeout_s=0.05)
+    trace = guarded_trace(hang, XlaTrace, timeout_s=0.05)
     answered.set()
     assert trace.notes == ("The profiler did not answer within 0 s.",)

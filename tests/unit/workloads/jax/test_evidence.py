@@ -6,32 +6,20 @@ import pytest
 from tensorflow.compiler.xla.service import hlo_pb2
 
 from tests.evidence_runs import spec_of
+from tests.unit.workloads.test_frameworks import task_of
 from workloads.jax import evidence, models, steps
 from workloads.jax.backend import JaxBackend
 from workloads.jax.evidence import decode_program
 from workloads.operations import Op
 from workloads.protocol import Evidence, RunSpec, Value
-from workloads.training import Task
 from workloads.xla import program_ops
 
 Settings = Mapping[str, Value]
-
-
-@pytest.fixture(autouse=True)
-def _few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "_MAX_BATCHES", 2)
-    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "XLA_PYTHON_CLIENT_PREALLOCATE"):
-        monkeypatch.setenv(name, "-1")
+pytestmark = pytest.mark.usefixtures("restored_variables")
 
 
 def in_jax(workload: str, **settings: Value) -> RunSpec:
     return spec_of(workload, framework="jax", **settings)
-
-
-def task_of(spec: RunSpec) -> Task:
-    backend = JaxBackend()
-    backend.import_framework(())
-    return backend.build_task(spec, None)
 
 
 def collected(spec: RunSpec, *, traced: bool = True) -> Evidence:

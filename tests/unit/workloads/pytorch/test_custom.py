@@ -12,6 +12,7 @@ import pytest
 
 from tests.unit.workloads.pytorch.test_pytorch import collected
 from tests.unit.workloads.tensorflow.test_gradients import arrays
+from workloads import seeding
 from workloads.catalog import CustomFile, Machine, check, custom_workload, fill_defaults
 from workloads.custom.source import describe_file
 from workloads.errors import CustomWorkloadError, outcome_of
@@ -62,10 +63,8 @@ def _this_process_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     import torch
     from torch._dynamo.utils import counters
 
-    from workloads.pytorch import steps
-
     torch.set_num_threads(1)
-    monkeypatch.setattr(steps, "_MAX_BATCHES", 2)
+    monkeypatch.setattr(seeding, "_MAX_BATCHES", 2)
     monkeypatch.setattr(sys, "stdin", sys.stdin)
     for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
         monkeypatch.setenv(name, "-1")

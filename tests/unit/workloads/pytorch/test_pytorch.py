@@ -9,45 +9,29 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.analysis.equality import largest_difference
 from tests.evidence_runs import spec_of
-from tests.unit.workloads.tensorflow.test_gradients import arrays
-from workloads.catalog import FRAMEWORKS, Gpu, Machine, check
-from workloads.errors import RefusedError
-from workloads.job_protocol import ComputedGradients, ComputeGradients
-from workloads.jobs import perform
+from tests.unit.workloads.test_frameworks import computed, difference, difference_to_tensorflow, task_of
+from workloads.catalog import Gpu, Machine, check
 from workloads.protocol import Evidence, RunSpec, Value
 from workloads.pytorch.backend import PytorchBackend
 from workloads.tensorflow.backend import recipe_of
-from workloads.tensorflow.gradients import compute_gradients
 from workloads.tensorflow.runtime import Replicas
 from workloads.training import Task
 
 Settings = Mapping[str, Value]
-pytestmark = pytest.mark.usefixtures("unoptimized")
+pytestmark = pytest.mark.usefixtures("unoptimized", "restored_variables")
 
 
 @pytest.fixture(autouse=True)
-def _one_thread_and_few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def _one_thread() -> None:
     """These models are tiny, and other tests need the other core."""
     import torch
 
-    from workloads.pytorch import steps
-
     torch.set_num_threads(1)
-    monkeypatch.setattr(steps, "_MAX_BATCHES", 2)
-    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
-        monkeypatch.setenv(name, "-1")  # a job sets them in its process
 
 
 def in_pytorch(workload: str, **settings: Value) -> RunSpec:
     return spec_of(workload, framework="pytorch", **settings)
-
-
-def computed(spec: RunSpec, path: Path, parts: int = 1) -> ComputedGradients:
-    found = perform(ComputeGradients(spec=spec, parts=parts, path=str(path)))
-    assert isinstance(found, ComputedGradients), found
-    return found
 
 
 @pytest.mark.parametrize(
@@ -72,79 +56,14 @@ def computed(spec: RunSpec, path: Path, parts: int = 1) -> ComputedGradients:
 def test_loss_gradients_and_outputs_of_a_seed_are_tensorflow_s(
     one: Replicas, workload: str, settings: Settings, tmp_path: Path
 ) -> None:
-    theirs = ComputeGradients(spec=spec_of(workload, **settings), path=str(tmp_path / "tensorflow.npz"))
-    expected = compute_gradients(recipe_of(workload)(theirs.spec.variant), one, theirs)
-    found = computed(in_pytorch(workload, **settings), tmp_path / "pytorch.npz")
-    assert found.losses == pytest.approx(expected.losses, rel=1e-6)
-    assert found.batch == pytest.approx(expected.batch)
-    ours, reference = arrays(tmp_path / "pytorch.npz"), arrays(tmp_path / "tensorflow.npz")
-    assert list(ours) == list(reference)
-    assert largest_difference(list(ours), ours.values(), list(reference.values()))[0] < 3e-5
-
-
-@pytest.mark.parametrize("workload", ["gru", "cnn10"])
-def test_it_goes_on_from_weights_of_another_variant_part_by_part(workload: str, tmp_path: Path) -> None:
-    whole = computed(in_pytorch(workload, mode="train", seed=1), tmp_path / "whole.npz")
-    request = ComputeGradients(
-        spec=in_pytorch(workload, seed=2), path=str(tmp_path / "from.npz"), start_path=str(tmp_path / "whole.npz")
-    )
-    perform(request)
-    other = computed(in_pytorch(workload, seed=2), tmp_path / "other.npz")
-    with np.load(tmp_path / "whole.npz") as first, np.load(tmp_path / "other.npz") as second:
-        assert not np.array_equal(first["start0"], second["start0"])
-    assert other.losses != whole.losses
-    wrong = {"units": 9} if workload == "gru" else {"channels": 5}
-    answer = perform(
-        ComputeGradients(
-            spec=in_pytorch(workload, **wrong), path=str(tmp_path / "x.npz"), start_path=str(tmp_path / "whole.npz")
-        )
-    )
-    assert "other shapes" in str(answer)
+    spec, reference = in_pytorch(workload, **settings), spec_of(workload, **settings)
+    assert difference_to_tensorflow(spec, reference, one, tmp_path) < 3e-5
 
 
 def test_parts_of_a_batch_have_its_gradients_on_average(tmp_path: Path) -> None:
     computed(in_pytorch("gru"), tmp_path / "whole.npz")
     computed(in_pytorch("gru"), tmp_path / "parts.npz", parts=2)
-    whole, parts = arrays(tmp_path / "whole.npz"), arrays(tmp_path / "parts.npz")
-    assert largest_difference(list(parts), parts.values(), list(whole.values()))[0] < 1e-5
-
-
-@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_sixteen_bits_are_as_near_to_float32_as_tensorflow_s(one: Replicas, precision: str, tmp_path: Path) -> None:
-    def difference(name: str) -> float:
-        short, exact = (arrays(tmp_path / f"{name}-{kind}.npz") for kind in (precision, "float32"))
-        return largest_difference(list(short), short.values(), list(exact.values()))[0]
-
-    for kind in (precision, "float32"):
-        computed(in_pytorch("cnn10", layout="NHWC", precision=kind), tmp_path / f"pytorch-{kind}.npz")
-        spec = spec_of("cnn10", layout="NHWC", precision=kind)
-        request = ComputeGradients(spec=spec, path=str(tmp_path / f"tensorflow-{kind}.npz"))
-        compute_gradients(recipe_of("cnn10")(spec.variant), one, request)
-        computed(in_pytorch("lstm", precision=kind), tmp_path / f"lstm-{kind}.npz")
-    assert 1e-5 < difference("pytorch") < 2 * difference("tensorflow")
-    assert 1e-5 < difference("lstm") < 0.02
-
-
-def task_of(spec: RunSpec) -> Task:
-    backend = PytorchBackend()
-    backend.import_framework(())
-    return backend.build_task(spec, None)
-
-
-@pytest.mark.parametrize(
-    ("workload", "settings"),
-    [
-        ("lstm", {"dropout": 0.2, "recurrent_dropout": 0.2}),
-        ("gru", {"recurrent_dropout": 0.2}),
-        ("lstm", {"activation": "relu", "precision": "float16"}),
-        ("cnn10", {"layout": "NHWC", "weight_decay": 1e-4, "batch_size": 16}),
-    ],
-)
-def test_the_loss_falls(workload: str, settings: Settings) -> None:
-    task = task_of(in_pytorch(workload, **settings))
-    losses = [task.fetch(task.step()) for _ in range(40)]
-    assert np.mean(losses[-8:]) < 0.8 * np.mean(losses[:4])
-    assert task.allocator_bytes() is None, "on the CPU"
+    assert difference(tmp_path / "parts.npz", tmp_path / "whole.npz") < 1e-5
 
 
 def test_running_statistics_are_keras_s(one: Replicas) -> None:
@@ -398,22 +317,6 @@ def test_a_step_is_captured_before_the_measured_part(warmup_steps: int, refused:
     spec = in_pytorch("lstm", gpus=1, implementation="cudnn", cuda_graph=True, warmup_steps=warmup_steps)
     machine = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="NVIDIA H200", compute_capability=(9, 0)),), cpu_count=8)
     assert ["warmup_steps" in refusal.parameters for refusal in check(spec, machine)] == [True] * refused
-
-
-def test_without_pytorch_the_run_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(RefusedError, match="PyTorch cannot be imported"):
-        PytorchBackend().import_framework(())
-
-
-def test_the_environment_names_the_version_and_no_library_twice() -> None:
-    found = PytorchBackend().import_framework(())
-    assert found["pytorch"][0].isdigit()
-    assert found["pytorch_devices"] == "CPU"
-    assert FRAMEWORKS["tensorflow"].version_key not in found
-    calibration = PytorchBackend().calibrate("float32", ())
-    assert calibration is not None
-    assert calibration.flops_per_s > 1e8
 
 
 def test_an_environment_without_pytorch_is_told_before_the_run(tmp_path: Path) -> None:

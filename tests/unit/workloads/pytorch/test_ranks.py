@@ -6,18 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
 import psutil
 import pytest
 import torch
 import torch.distributed
 
-from app.analysis.equality import largest_difference
 from tests.evidence_runs import spec_of
 from tests.fakes.processes import has_ended
-from tests.unit.workloads.tensorflow.test_gradients import arrays
-from workloads.job_protocol import ComputedGradients, ComputeGradients
-from workloads.jobs import perform
+from tests.unit.workloads.test_frameworks import computed, difference, task_of
+from workloads import seeding
 from workloads.protocol import (
     PROTOCOL_VERSION,
     Block,
@@ -37,6 +34,7 @@ from workloads.tensorflow.runtime import Replicas
 from workloads.tensorflow.steps import build_task
 from workloads.training import Task
 
+pytestmark = pytest.mark.usefixtures("restored_variables")
 ROOT = Path(__file__).parents[4]
 
 
@@ -44,17 +42,10 @@ def in_pytorch(workload: str, **settings: Value) -> RunSpec:
     return spec_of(workload, framework="pytorch", cpu_threads=1, **settings)
 
 
-def task_of(spec: RunSpec) -> Task:
-    backend = PytorchBackend()
-    backend.import_framework(())
-    return backend.build_task(spec, None)
-
-
 @pytest.fixture(autouse=True)
-def _restored_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task or a job sets them in its process."""
-    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
-        monkeypatch.setenv(name, "-1")
+def _all_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process has as many as the one of the other rank."""
+    monkeypatch.setattr(seeding, "_MAX_BATCHES", 64)
 
 
 @pytest.fixture
@@ -124,19 +115,14 @@ def test_batch_norm_is_of_each_rank_as_of_tensorflow_s_replicas(pair: Replicas) 
 def test_gradients_of_two_ranks_are_those_of_two_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Batch norm is of a part, and of a rank; the weights come from another seed."""
     start = tmp_path / "start.npz"
-    perform(ComputeGradients(spec=in_pytorch("cnn10", seed=2), path=str(start)))
-    request = ComputeGradients(
-        spec=in_pytorch("cnn10", precision="float16"), path=str(tmp_path / "parts.npz"), start_path=str(start), parts=2
-    )
-    expected = perform(request)
+    spec = in_pytorch("cnn10", precision="float16")
+    computed(in_pytorch("cnn10", seed=2), start)
+    of_parts = computed(spec, tmp_path / "parts.npz", parts=2, start=start)
     monkeypatch.setattr(ranks, "replica_count", lambda variant: 2)
-    found = perform(msgspec.structs.replace(request, path=str(tmp_path / "ranks.npz"), parts=1))
+    of_ranks = computed(spec, tmp_path / "ranks.npz", start=start)
     torch.distributed.destroy_process_group()
-    assert isinstance(found, ComputedGradients), found
-    assert isinstance(expected, ComputedGradients), expected
-    assert found.losses == pytest.approx(expected.losses, rel=1e-6)
-    ours, reference = arrays(tmp_path / "ranks.npz"), arrays(tmp_path / "parts.npz")
-    assert largest_difference(list(ours), ours.values(), list(reference.values()))[0] < 1e-5
+    assert of_ranks.losses == pytest.approx(of_parts.losses, rel=1e-6)
+    assert difference(tmp_path / "ranks.npz", tmp_path / "parts.npz") < 1e-5
 
 
 @pytest.mark.usefixtures("_two")

@@ -10,7 +10,8 @@ import torch
 
 from tests.evidence_runs import spec_of
 from tests.fakes import cifar10 as fakes
-from tests.unit.workloads.pytorch.test_ranks import collected, connected, in_pytorch, task_of
+from tests.unit.workloads.pytorch.test_ranks import collected, connected, in_pytorch
+from tests.unit.workloads.test_frameworks import task_of
 from workloads.catalog import Machine, check
 from workloads.cifar10 import ImageData, stored_data
 from workloads.errors import RefusedError
@@ -24,16 +25,9 @@ from workloads.tensorflow.runtime import Replicas
 from workloads.tensorflow.steps import build_task
 from workloads.training import Loop, Task, plan_of
 
-pytestmark = pytest.mark.usefixtures("unoptimized", "_restored_variables")
+pytestmark = pytest.mark.usefixtures("unoptimized", "restored_variables")
 STORED: dict[str, Value] = {"data": "stand_in", "images": 400, "batch_size": 40, "epochs": 2, "layout": "NHWC"}
 CPU = torch.device("cpu")
-
-
-@pytest.fixture
-def _restored_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task sets them in its process."""
-    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
-        monkeypatch.setenv(name, "-1")
 
 
 def trained(spec: RunSpec, task: Task) -> tuple[list[float], list[Any]]:
