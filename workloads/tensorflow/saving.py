@@ -88,13 +88,13 @@ def plain_image_model(saved: SavedWeights, mean: weights.Array, deviation: weigh
     scaled = keras.layers.Rescaling((1 / deviation).tolist(), (-mean / deviation).tolist())(inputs)
     layers: dict[str, keras.Layer] = {}
 
-    def run(parts: Iterable[cnn.Layer | cnn.Sum], images: Any) -> Any:
-        for part in parts:
-            if isinstance(part, cnn.Sum):
-                images = keras.layers.Add()([run(part.body, images), run(part.shortcut, images)])
+    def run(net_layers: Iterable[cnn.Layer | cnn.Sum], images: Any) -> Any:
+        for layer in net_layers:
+            if isinstance(layer, cnn.Sum):
+                images = keras.layers.Add()([run(layer.body, images), run(layer.shortcut, images)])
             else:
-                layers[part.name] = create_keras_layer(part, "NHWC")
-                images = layers[part.name](images)
+                layers[layer.name] = create_keras_layer(layer, "NHWC")
+                images = layers[layer.name](images)
         return images
 
     model = keras.Model(inputs, run(cnn.net_of(saved.spec.workload, saved.spec.variant), scaled))
