@@ -9,7 +9,6 @@ from PySide6.QtCore import QByteArray, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QIcon, QMoveEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QApplication,
-    QHBoxLayout,
     QLayout,
     QMainWindow,
     QMenu,
@@ -18,12 +17,21 @@ from PySide6.QtWidgets import (
     QSplitter,
     QStackedWidget,
     QTabBar,
-    QVBoxLayout,
     QWidget,
 )
 
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, separator, set_role, text_label
+from app.gui.widgets.basic import (
+    STRETCH,
+    ElidedLabel,
+    button,
+    make_column,
+    make_row,
+    plain_tooltip,
+    separator,
+    set_role,
+    text_label,
+)
 from app.gui.widgets.dialogs import resize_within_screen
 from app.gui.widgets.panes import PageScroller
 from app.gui.window_state import WindowState
@@ -245,25 +253,10 @@ class MainWindow(QMainWindow):
         self._tabs.setAccessibleName("Screens")
         self._dot.setAccessibleName("State of telemetry")
         self._help.setAccessibleName("Help")
-        self._line = line = QHBoxLayout()
-        line.setContentsMargins(GRID, 0, 2 * GRID, 0)
-        line.setSpacing(GRID)
-        line.addWidget(self._tabs)
-        line.addStretch(1)
-        for widget in (self._machine, self._dot, self._settings, self._help):
-            line.addWidget(widget)
-        head = _column(self._head)
-        head.addLayout(line)
-        head.addWidget(separator())
+        widgets = self._tabs, STRETCH, self._machine, self._dot, self._settings, self._help
+        self._line = make_row(*widgets, margins=(GRID, 0, 2 * GRID, 0), spacing=GRID)
+        make_column(self._line, separator(), parent=self._head, margins=0, spacing=0)
         central = QWidget()
-        layout = _column(central)
-        layout.addWidget(self._head)
+        layout = make_column(self._head, parent=central, margins=0, spacing=0)
         layout.addWidget(self._stack, 1)
         self.setCentralWidget(central)
-
-
-def _column(widget: QWidget) -> QVBoxLayout:
-    layout = QVBoxLayout(widget)
-    layout.setContentsMargins(0, 0, 0, 0)
-    layout.setSpacing(0)
-    return layout

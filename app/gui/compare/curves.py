@@ -9,10 +9,8 @@ from PySide6.QtWidgets import (
     QButtonGroup,
     QCheckBox,
     QComboBox,
-    QHBoxLayout,
     QPushButton,
     QSizePolicy,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -21,7 +19,15 @@ from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.plot_window import PlotWindows
 from app.gui.plot.time_bar import STORED_RANGES, Overview, TimeBar
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import clear_layout, plain_tooltip, show_text, text_label, toggle_button
+from app.gui.widgets.basic import (
+    clear_layout,
+    make_column,
+    make_row,
+    plain_tooltip,
+    show_text,
+    text_label,
+    toggle_button,
+)
 from app.gui.widgets.flow_layout import FlowBar, FlowLayout
 from app.gui.widgets.panes import Scroller
 from app.viewmodels.compare.curves import (
@@ -185,10 +191,10 @@ class CurvesView(QWidget):
 
     def _show(self, span: Span) -> None:
         curves, per_run = self._curves, self.side_by_side_button.isChecked()
-        seen = [run for run in self._runs if run not in self._hidden]
+        visible = [run for run in self._runs if run not in self._hidden]
         panels = curves.means if self._shows_means else curves.panels
         if per_run:
-            panels = tuple(map(_with_run_numbers, small_multiples(curves.panels, seen, span)))
+            panels = tuple(map(_with_run_numbers, small_multiples(curves.panels, visible, span)))
         self.means_box.setVisible(bool(curves.means) and not per_run)
         means = _MEANS.format(align=curves.align) if self._shows_means else ""
         show_text(self._extent, " ".join(filter(None, (self._drawn_of_all, means))))
@@ -259,9 +265,7 @@ class CurvesView(QWidget):
 
     def _build(self) -> None:
         group = QButtonGroup(self)
-        bar = QHBoxLayout()
-        bar.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
-        bar.setSpacing(GRID // 2)
+        bar = make_row(margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=GRID // 2)
         switches = FlowBar(GRID // 2, 0)
         for switch in (self._laid_over, self.side_by_side_button):
             group.addButton(switch)
@@ -278,18 +282,9 @@ class CurvesView(QWidget):
         bar.addWidget(self.time_bar, 1)
         bar.addWidget(self.means_box)
         inside = QWidget()
-        column = QVBoxLayout(inside)
-        column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
-        column.addWidget(self.panels)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addLayout(bar)
-        head = QVBoxLayout()
-        head.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, 0)
-        head.setSpacing(GRID // 2)
-        head.addWidget(self.legend)
-        head.addWidget(self._extent)
+        make_column(self.panels, parent=inside, margins=(2 * GRID, GRID, 2 * GRID, GRID))
+        layout = make_column(bar, parent=self, margins=0, spacing=0)
+        head = make_column(self.legend, self._extent, margins=(2 * GRID, GRID // 2, 2 * GRID, 0), spacing=GRID // 2)
         head.addWidget(self._overview)
         layout.addLayout(head)
         layout.addWidget(Scroller(inside), 1)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QPoint, Qt, QTimer, QUrl, Signal
 from PySide6.QtGui import QAction, QActionGroup, QDesktopServices, QGuiApplication
 from PySide6.QtWidgets import (
-    QHBoxLayout,
     QLabel,
     QMenu,
     QProgressBar,
@@ -26,9 +25,12 @@ from app.gui.compare.table import CompareTableView, columns_menu, group_menu
 from app.gui.compare.tabs import CompareTabs
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import (
+    STRETCH,
     ElidedLabel,
     button,
     clear_layout,
+    make_column,
+    make_row,
     plain_tooltip,
     separator,
     set_role,
@@ -108,14 +110,10 @@ class OffersView(Scroller):
         offer_button.setMinimumWidth(_BUTTON_WIDTH)
         offer_button.clicked.connect(lambda: self.offer_accepted.emit(offer))
         self.offers[offer] = offer_button
-        texts = QVBoxLayout()
-        texts.setSpacing(GRID // 2)
-        texts.addWidget(text_label(offer.title, "heading", wrap=True))
+        texts = make_column(text_label(offer.title, "heading", wrap=True), spacing=GRID // 2)
         texts.addWidget(text_label(offer.detail, "muted", wrap=True))
         row = QWidget()
-        layout = QHBoxLayout(row)
-        layout.setContentsMargins(0, GRID + GRID // 2, 0, GRID + GRID // 2)
-        layout.setSpacing(3 * GRID)
+        layout = make_row(parent=row, margins=(0, GRID + GRID // 2, 0, GRID + GRID // 2), spacing=3 * GRID)
         layout.addLayout(texts, 1)
         layout.addWidget(offer_button, 0, Qt.AlignmentFlag.AlignVCenter)
         return row
@@ -128,9 +126,7 @@ class OffersView(Scroller):
         )
         inside = QWidget()
         inside.setMaximumWidth(_OFFERS_WIDTH)
-        column = QVBoxLayout(inside)
-        column.setContentsMargins(2 * GRID, 10 * GRID, 2 * GRID, 2 * GRID)
-        column.setSpacing(GRID)
+        column = make_column(parent=inside, margins=(2 * GRID, 10 * GRID, 2 * GRID, 2 * GRID), spacing=GRID)
         column.addWidget(text_label("Nothing to compare yet", "title"))
         column.addWidget(hint)
         column.addSpacing(GRID)
@@ -139,9 +135,7 @@ class OffersView(Scroller):
         column.addWidget(self.experiments_button, 0, Qt.AlignmentFlag.AlignLeft)
         column.addStretch(1)
         content = QWidget()
-        middle = QHBoxLayout(content)
-        middle.setContentsMargins(0, 0, 0, 0)
-        middle.addStretch(1)
+        middle = make_row(STRETCH, parent=content, margins=0)
         middle.addWidget(inside, 100)
         middle.addStretch(1)
         self.setWidget(content)
@@ -279,21 +273,15 @@ class CompareHeader(QWidget):
         self.more_button.setVisible(bool(self._lines or self._long_texts[""].text()))
 
     def _build(self) -> None:
-        lines = QVBoxLayout()
-        lines.setSpacing(GRID // 2)
+        lines = make_column(spacing=GRID // 2)
         widgets: list[QLabel] = [self._against, *self._first, *self._long_texts.values()]
         for widget in widgets:
             lines.addWidget(widget)
-        below = QHBoxLayout()
-        below.setSpacing(2 * GRID)
+        below = make_row(spacing=2 * GRID)
         below.addLayout(lines, 1)
         below.addWidget(self._interleave, 0, Qt.AlignmentFlag.AlignBottom)
         below.addWidget(self.more_button, 0, Qt.AlignmentFlag.AlignBottom)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
-        column.setSpacing(0)
-        column.addWidget(self.result)
-        column.addLayout(below)
+        make_column(self.result, below, parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=0)
 
 
 def _selectable(role: str) -> QLabel:
@@ -319,16 +307,12 @@ class ReadingView(QWidget):
         cancel.clicked.connect(self.cancelled)
         inside = QWidget()
         inside.setMaximumWidth(_OFFERS_WIDTH)
-        column = QVBoxLayout(inside)
-        column.setContentsMargins(2 * GRID, 10 * GRID, 2 * GRID, 2 * GRID)
-        column.setSpacing(2 * GRID)
+        column = make_column(parent=inside, margins=(2 * GRID, 10 * GRID, 2 * GRID, 2 * GRID), spacing=2 * GRID)
         column.addWidget(self._title)
         column.addWidget(self._bar)
         column.addWidget(cancel, 0, Qt.AlignmentFlag.AlignLeft)
         column.addStretch(1)
-        middle = QHBoxLayout(self)
-        middle.setContentsMargins(0, 0, 0, 0)
-        middle.addStretch(1)
+        middle = make_row(STRETCH, parent=self, margins=0)
         middle.addWidget(inside, 100)
         middle.addStretch(1)
 
@@ -491,21 +475,13 @@ class CompareView(QWidget):
     def _build(self) -> None:
         for menu_button in (self._options, self._report):
             self.tabs.tools.addWidget(menu_button)
-        line = QHBoxLayout(self._written)
-        line.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
+        line = make_row(parent=self._written, margins=(2 * GRID, GRID, 2 * GRID, 0))
         line.addWidget(self._written_path, 1)
         line.addWidget(self._open_report)
         self._written.hide()
-        column = QVBoxLayout(self._page)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(GRID)
-        column.addWidget(self.header)
+        column = make_column(self.header, parent=self._page, margins=0, spacing=GRID)
         column.addWidget(self.tabs, 1)
         for page in (self.offers, self.reading, self._page):
             self._pages.addWidget(page)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self.problem)
-        layout.addWidget(self._written)
+        layout = make_column(self.problem, self._written, parent=self, margins=0, spacing=0)
         layout.addWidget(self._pages, 1)

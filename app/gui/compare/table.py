@@ -359,9 +359,9 @@ class CompareTableView(CellTable):
         menu.popup(self.viewport().mapToGlobal(position))
 
 
-def _are_alike(one: TableRow, other: TableRow) -> bool:
+def _are_alike(first: TableRow, second: TableRow) -> bool:
     """Return whether both rows are heads of groups, or none is."""
-    return (one.kind == "group") == (other.kind == "group")
+    return (first.kind == "group") == (second.kind == "group")
 
 
 def _runs(table: CompareTable) -> set[int]:

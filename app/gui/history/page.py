@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QColor, QFontDatabase, QGuiApplication, QKeySequence, QShortcut, QTextCursor, QTextDocument
 from PySide6.QtWidgets import (
-    QHBoxLayout,
     QLineEdit,
     QPlainTextEdit,
     QSplitter,
@@ -23,7 +22,17 @@ from app.gui.plot.plot_window import PlotWindows
 from app.gui.plot.time_bar import STORED_RANGES, Overview, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import HtmlPage, button, clear_layout, separator, show_text, text_label
+from app.gui.widgets.basic import (
+    STRETCH,
+    HtmlPage,
+    button,
+    clear_layout,
+    make_column,
+    make_row,
+    separator,
+    show_text,
+    text_label,
+)
 from app.gui.widgets.flow_layout import FlowBar
 from app.gui.widgets.pacing import Slices, WhenSeen
 from app.gui.widgets.panes import Scroller, splitter
@@ -105,16 +114,8 @@ class LogView(QWidget):
             self._text.find(pattern, flags)
 
     def _build(self) -> None:
-        header = QHBoxLayout()
-        header.setSpacing(GRID)
-        header.addWidget(self._title)
-        header.addStretch(1)
-        header.addWidget(self._match_count)
-        header.addWidget(self._search)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, GRID, 2 * GRID, 2 * GRID)
-        layout.setSpacing(GRID)
-        layout.addLayout(header)
+        header = make_row(self._title, STRETCH, self._match_count, self._search, spacing=GRID)
+        layout = make_column(header, parent=self, margins=(0, GRID, 2 * GRID, 2 * GRID), spacing=GRID)
         layout.addWidget(self._text, 1)
 
 
@@ -277,49 +278,21 @@ class RunPageView(QWidget):
         self._traceback.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self._traceback.setAccessibleName("Traceback")
         self._details.setAccessibleName("Details of the run")
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(2 * GRID, GRID, 0, 0)
-        layout.setSpacing(GRID)
-        layout.addLayout(self._header())
-        layout.addWidget(separator())
+        layout = make_column(self._header(), separator(), parent=self, margins=(2 * GRID, GRID, 0, 0), spacing=GRID)
         layout.addWidget(self._body(), 1)
 
     def _header(self) -> QVBoxLayout:
-        top = QHBoxLayout()
-        top.addWidget(self._back)
-        top.addStretch(1)
-        top.addWidget(self.replay_button)
-        top.addWidget(self._again)
-        top.addWidget(self._copy)
-        state = QHBoxLayout()
-        state.setSpacing(2 * GRID)
-        state.addWidget(self._outcome)
-        state.addWidget(self._subtitle)
-        state.addStretch(1)
-        text = QVBoxLayout()
-        text.setSpacing(GRID // 2)
-        text.addWidget(self._title)
-        text.addLayout(state)
-        text.addWidget(self._reason)
-        text.addWidget(self._notes)
-        row = QHBoxLayout()
-        row.setSpacing(4 * GRID)
+        top = make_row(self._back, STRETCH, self.replay_button, self._again, self._copy)
+        state = make_row(self._outcome, self._subtitle, STRETCH, spacing=2 * GRID)
+        text = make_column(self._title, state, self._reason, self._notes, spacing=GRID // 2)
+        row = make_row(spacing=4 * GRID)
         row.addLayout(text, 1)
         row.addWidget(self._figures)
-        header = QVBoxLayout()
-        header.setContentsMargins(0, 0, 2 * GRID, 0)
-        header.setSpacing(GRID)
-        header.addLayout(top)
-        header.addLayout(row)
-        header.addWidget(self.badge)
-        return header
+        return make_column(top, row, self.badge, margins=(0, 0, 2 * GRID, 0), spacing=GRID)
 
     def _body(self) -> QSplitter:
         plots = QWidget()
-        column = QVBoxLayout(plots)
-        column.setContentsMargins(0, GRID, 2 * GRID, GRID)
-        column.setSpacing(GRID)
-        column.addWidget(self._traceback)
+        column = make_column(self._traceback, parent=plots, margins=(0, GRID, 2 * GRID, GRID), spacing=GRID)
         column.addWidget(self._no_plots)
         column.addWidget(self.time_bar)
         column.addWidget(self._overview)
@@ -339,11 +312,7 @@ class RunPageView(QWidget):
     def _side_panel(self) -> QWidget:
         """Make the side panel: annotations, then the environment."""
         about = QWidget()
-        column = QVBoxLayout(about)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.annotations)
-        column.addWidget(separator())
+        column = make_column(self.annotations, separator(), parent=about, margins=0, spacing=0)
         column.addWidget(self._details, 1)
         return about
 
@@ -352,16 +321,10 @@ def _figure(name: str, cell: Cell) -> QWidget:
     """Make a large number with its unit and, above, its name."""
     number = text_label(cell.text, "figure")
     number.setAccessibleName(name)
-    line = QHBoxLayout()
-    line.setSpacing(GRID // 2)
+    line = make_row(spacing=GRID // 2)
     line.addWidget(number, 0, Qt.AlignmentFlag.AlignBottom)
     line.addWidget(text_label(cell.unit, "muted"), 0, Qt.AlignmentFlag.AlignBottom)
     line.addStretch(1)
     figure = QWidget()
-    column = QVBoxLayout(figure)
-    column.setContentsMargins(0, 0, 0, 0)
-    column.setSpacing(0)
-    column.addWidget(text_label(name, "caption"))
-    column.addLayout(line)
-    column.addStretch(1)
+    make_column(text_label(name, "caption"), line, STRETCH, parent=figure, margins=0, spacing=0)
     return figure

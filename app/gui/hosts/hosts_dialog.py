@@ -10,11 +10,9 @@ from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
     QFormLayout,
-    QHBoxLayout,
     QLineEdit,
     QPlainTextEdit,
     QPushButton,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -24,7 +22,16 @@ from app.errors import UserError
 from app.gui.hosts.hosts_controller import HostsController
 from app.gui.theme import GRID, Theme
 from app.gui.threads import CancellableJob, JobControl
-from app.gui.widgets.basic import BreakingLabel, button, clear_layout, set_role, text_label
+from app.gui.widgets.basic import (
+    STRETCH,
+    BreakingLabel,
+    button,
+    clear_layout,
+    make_column,
+    make_row,
+    set_role,
+    text_label,
+)
 from app.gui.widgets.cell_delegate import CellDelegate, CellModel
 from app.gui.widgets.cell_table import CellTable
 from app.gui.widgets.dialogs import resize_within_screen
@@ -67,18 +74,13 @@ class AddHostForm(QWidget):
         self.add_button.clicked.connect(lambda: add(self.entry()))
         self.test_button.clicked.connect(self._rest)
         self.test_button.clicked.connect(lambda: test(self.entry()))
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(self.offers)
+        column = make_column(self.offers, parent=self, margins=0)
         form = QFormLayout()
         form.addRow("Na&me", self.name)
         form.addRow("Add&ress", self.address)
         column.addLayout(form)
         column.addWidget(self.meaning)
-        line = QHBoxLayout()
-        line.addWidget(self.test_button)
-        line.addWidget(self.add_button)
-        line.addStretch(1)
+        line = make_row(self.test_button, self.add_button, STRETCH)
         column.addLayout(line)
         self.refresh()
 
@@ -328,14 +330,11 @@ class HostsDialog(QDialog):
         self._show_text(str(error))
 
     def _build(self) -> None:
-        side = QVBoxLayout()
-        side.setSpacing(GRID)
+        side = make_column(spacing=GRID)
         for push_button in self._buttons:
             side.addWidget(push_button)
         side.addStretch(1)
-        top = QHBoxLayout(self._list)
-        top.setContentsMargins(0, 0, 0, 0)
-        top.setSpacing(2 * GRID)
+        top = make_row(parent=self._list, margins=0, spacing=2 * GRID)
         top.addWidget(self.table, 1)
         top.addLayout(side)
         buttons = QDialogButtonBox()
@@ -344,22 +343,16 @@ class HostsDialog(QDialog):
         for push_button in buttons.findChildren(QPushButton):
             push_button.setAutoDefault(False)  # Enter in a field adds a host
         content = QWidget()
-        column = QVBoxLayout(content)
-        column.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 0)
-        column.setSpacing(GRID + GRID // 2)
+        column = make_column(parent=content, margins=(2 * GRID, 2 * GRID, 2 * GRID, 0), spacing=GRID + GRID // 2)
         column.addWidget(self._list, 3)
         column.addWidget(self.details, 2)
         column.addWidget(self.maker)
         column.addWidget(text_label("Add a host", "heading"))
         column.addWidget(self.form)
         column.addStretch(0)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, GRID)
-        layout.setSpacing(GRID)
+        layout = make_column(parent=self, margins=(0, 0, 0, GRID), spacing=GRID)
         layout.addWidget(PageScroller(content), 1)
-        foot = QHBoxLayout()
-        foot.setContentsMargins(2 * GRID, 0, 2 * GRID, 0)
-        foot.addWidget(buttons)
+        foot = make_row(buttons, margins=(2 * GRID, 0, 2 * GRID, 0))
         layout.addLayout(foot)
 
 
@@ -399,16 +392,8 @@ class EnvironmentMaker(QWidget):
         self.cancel_button = button("Canc&el", "Stop; what was downloaded is kept for next time")
         self.accept_button.clicked.connect(self._accept)
         self.cancel_button.clicked.connect(self._job.stop)
-        line = QHBoxLayout()
-        line.setSpacing(GRID)
-        line.addWidget(self.accept_button)
-        line.addWidget(self.cancel_button)
-        line.addStretch(1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(GRID)
-        column.addWidget(self.text)
-        column.addLayout(line)
+        line = make_row(self.accept_button, self.cancel_button, STRETCH, spacing=GRID)
+        make_column(self.text, line, parent=self, margins=0, spacing=GRID)
         self.hide()
 
     @property

@@ -20,14 +20,14 @@ from PySide6.QtGui import (
     QPolygonF,
     QShortcut,
 )
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app import units
 from app.analysis.strokes import Stroke, stroke_columns
 from app.gui.plot.legend import AXIS_WIDTH
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.widgets.basic import ElidedLabel, button, show_text, text_label, toggle_button
+from app.gui.widgets.basic import ElidedLabel, button, make_row, show_text, text_label, toggle_button
 from app.viewmodels.plot.model import Band, Curve, Panel, Plots, Span
 from app.viewmodels.run.live import LiveState
 
@@ -122,9 +122,7 @@ class TimeBar(QWidget):
 
     def _build(self) -> None:
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(GRID // 2)
+        layout = make_row(parent=self, margins=0, spacing=GRID // 2)
         for widget in (*self.range_buttons.values(), self._pause, self.follow_button, self._restore, self.chip):
             layout.addWidget(widget)
         layout.addWidget(self.reading, 1)

@@ -9,7 +9,7 @@ import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor, QContextMenuEvent, QHideEvent, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QToolButton, QWidget
 
 from app.analysis.strokes import Stroke
 from app.gui.plot.canvas import PlotCanvas, TimeAxis, ValueAxis
@@ -17,7 +17,7 @@ from app.gui.plot.curves import Curves, DrawnCurves, PanelCurve
 from app.gui.plot.legend import AXIS_WIDTH, Legend
 from app.gui.plot.overlays import Bands, CurveMarks, Marks
 from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.widgets.basic import plain_tooltip, text_label
+from app.gui.widgets.basic import make_column, plain_tooltip, text_label
 from app.records import Floats
 from app.viewmodels.charts.model import round_step
 from app.viewmodels.plot.model import Band, Look, Marker, Panel, Plots, Span, Strip
@@ -447,10 +447,7 @@ class TimePanel(QWidget):
         menu.clicked.connect(lambda: self.show_menu(menu.mapToGlobal(QPoint(0, menu.height()))))
 
     def _build(self) -> None:
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(GRID // 2)
-        layout.addLayout(self.head)
+        layout = make_column(self.head, parent=self, margins=0, spacing=GRID // 2)
         layout.addWidget(self.plot, 1)
         self._describe()
         self.plot.behind, self.plot.front = (self._bands,), (self._image, self._letters, self._marks)

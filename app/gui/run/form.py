@@ -18,9 +18,12 @@ from PySide6.QtWidgets import (
 from app.gui.run.form_controls import SIDE_WIDTH, FieldRow, HostChoice
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import (
+    STRETCH,
     BreakingLabel,
     ElidedComboBox,
     button,
+    make_column,
+    make_row,
     plain_tooltip,
     separator,
     set_role,
@@ -347,16 +350,13 @@ class FormView(QWidget):
 
     def _build(self) -> None:
         content = QWidget()
-        column = QVBoxLayout(content)
-        column.setContentsMargins(2 * GRID, GRID, GRID // 2, GRID)
-        column.setSpacing(GRID)
+        column = make_column(parent=content, margins=(2 * GRID, GRID, GRID // 2, GRID), spacing=GRID)
         for grid in (self._essential, self._others, self._extent):
             grid.setHorizontalSpacing(GRID // 2)
             grid.setVerticalSpacing(GRID // 2)
             grid.setColumnStretch(1, 1)
             grid.setColumnMinimumWidth(3, SIDE_WIDTH)
-        search_row = QHBoxLayout()
-        search_row.setSpacing(GRID)
+        search_row = make_row(spacing=GRID)
         search_row.addWidget(self.search, 1)
         search_row.addWidget(self._all)
         search_row.addWidget(self.reset_button)
@@ -366,10 +366,7 @@ class FormView(QWidget):
             else:
                 column.addLayout(part)
         column.addStretch(1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addLayout(self._header())
+        layout = make_column(self._header(), parent=self, margins=0, spacing=0)
         layout.addWidget(Scroller(content, horizontal=False, steady=True), 1)
         layout.addWidget(separator())
         layout.addLayout(self._footer())
@@ -380,10 +377,7 @@ class FormView(QWidget):
         first = QHBoxLayout()
         first.addWidget(label, 1)
         first.addWidget(self.questions_button)
-        header = QVBoxLayout()
-        header.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, GRID)
-        header.setSpacing(GRID)
-        header.addWidget(self.host)
+        header = make_column(self.host, margins=(2 * GRID, 2 * GRID, 2 * GRID, GRID), spacing=GRID)
         header.addSpacing(GRID)
         header.addLayout(first)
         for widget in (self._workload, self._help, self.custom_label):
@@ -391,9 +385,7 @@ class FormView(QWidget):
         return header
 
     def _footer(self) -> QVBoxLayout:
-        footer = QVBoxLayout()
-        footer.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
-        footer.setSpacing(GRID)
+        footer = make_column(margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
         left = Qt.AlignmentFlag.AlignLeft
         for widget in (self.rests, self._warning, self._refusal, self._refused):
             footer.addWidget(widget)
@@ -401,13 +393,9 @@ class FormView(QWidget):
         footer.addWidget(self._cures)
         footer.addLayout(self._making)
         footer.addWidget(self.retry_button, 0, left)
-        first, small = QHBoxLayout(), QHBoxLayout()
-        first.setSpacing(GRID)
-        first.addWidget(self.run_button, 1)
-        first.addWidget(self.queue_button, 1)
-        footer.addLayout(first)
-        small.addWidget(self.copy_button)
-        small.addStretch(1)
-        small.addWidget(self._largest)
-        footer.addLayout(small)
+        buttons = make_row(spacing=GRID)
+        buttons.addWidget(self.run_button, 1)
+        buttons.addWidget(self.queue_button, 1)
+        footer.addLayout(buttons)
+        footer.addLayout(make_row(self.copy_button, STRETCH, self._largest))
         return footer

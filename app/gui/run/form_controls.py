@@ -23,7 +23,6 @@ from PySide6.QtWidgets import (
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -34,6 +33,7 @@ from app.gui.widgets.basic import (
     ElidedComboBox,
     button,
     clear_layout,
+    make_column,
     plain_tooltip,
     set_role,
     show_text,
@@ -368,10 +368,7 @@ class HostChoice(QWidget):
         grid.setVerticalSpacing(GRID // 2)
         grid.setColumnStretch(1, 1)
         self.row.place(grid, 0)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(GRID // 2)
-        column.addLayout(grid)
+        column = make_column(grid, parent=self, margins=0, spacing=GRID // 2)
         column.addWidget(self.retry_button, 0, Qt.AlignmentFlag.AlignLeft)
         self.show_field(_NO_HOSTS, can_retry=False)
 

@@ -7,7 +7,8 @@ starts no thread, opens no file and knows no controller.
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
 
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import (
@@ -20,8 +21,10 @@ from PySide6.QtGui import (
     QTextDocument,
 )
 from PySide6.QtWidgets import (
+    QBoxLayout,
     QComboBox,
     QFrame,
+    QHBoxLayout,
     QLabel,
     QLayout,
     QMenu,
@@ -41,6 +44,7 @@ from app.gui.widgets.pacing import Slices
 from app.gui.widgets.text_widths import SentenceLabel
 from app.plain import plain_text
 
+Box = TypeVar("Box", bound=QBoxLayout)
 _MAX_TOOLTIP_CHARS = 1_000
 _BREAK_HINT = "\N{ZERO WIDTH SPACE}"
 _LONG_WORD = re.compile(r"\S{20,}")
@@ -198,6 +202,42 @@ class ChecksMenu(QMenu):
             return False
         entry.trigger()
         return True
+
+
+Item = QWidget | QLayout | None
+STRETCH: Final = None
+"""An item of a row or a column that takes the room which is left."""
+Margins = int | tuple[int, int, int, int]
+"""All four, or those at the left, the top, the right and the bottom, in pixels."""
+
+
+def make_column(
+    *items: Item, parent: QWidget | None = None, margins: Margins | None = None, spacing: int | None = None
+) -> QVBoxLayout:
+    """Make a layout of items below each other; None leaves margins and spacing to the style."""
+    return _filled(QVBoxLayout() if parent is None else QVBoxLayout(parent), items, margins, spacing)
+
+
+def make_row(
+    *items: Item, parent: QWidget | None = None, margins: Margins | None = None, spacing: int | None = None
+) -> QHBoxLayout:
+    """Make a layout of items beside each other; None leaves margins and spacing to the style."""
+    return _filled(QHBoxLayout() if parent is None else QHBoxLayout(parent), items, margins, spacing)
+
+
+def _filled(layout: Box, items: Iterable[Item], margins: Margins | None, spacing: int | None) -> Box:
+    if margins is not None:
+        layout.setContentsMargins(*((margins,) * 4 if isinstance(margins, int) else margins))
+    if spacing is not None:
+        layout.setSpacing(spacing)
+    for item in items:
+        if item is STRETCH:
+            layout.addStretch(1)
+        elif isinstance(item, QLayout):
+            layout.addLayout(item)
+        else:
+            layout.addWidget(item)
+    return layout
 
 
 def clear_layout(layout: QLayout) -> None:
