@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 from app.gui.plot.legend import MARK_PX, paint_mark, paint_swatch, swatch_width
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.plot_window import PlotWindows
-from app.gui.plot.time_bar import STORED_RANGES, Overview, TimeBar
+from app.gui.plot.time_bar import Overview, TimeBar
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import (
     clear_layout,
@@ -37,7 +37,7 @@ from app.viewmodels.compare.curves import (
     format_position,
     small_multiples,
 )
-from app.viewmodels.plot.model import Panel, Plots, Span
+from app.viewmodels.plot.model import RUN_RANGES, Panel, Plots, Span
 
 _MAX_LINES = 3
 _ICON = QSize(28, MARK_PX)
@@ -158,7 +158,7 @@ class CurvesView(QWidget):
         self.means_box = QCheckBox("&Mean per variant")
         self._extent = text_label("", "caption", wrap=True)
         self.legend = VariantLegend(theme)
-        self.time_bar = TimeBar(self.panels, STORED_RANGES)
+        self.time_bar = TimeBar(self.panels, RUN_RANGES)
         self._connect()
         self._build()
 
@@ -178,8 +178,8 @@ class CurvesView(QWidget):
         self.is_waiting = False
         self.align_choice.setCurrentIndex(ALIGNMENTS.index(curves.align))
         self.legend.show_groups(curves.groups)
-        self.time_bar.offer_ranges(_ranges(curves))
         self._show(curves.measured)
+        self.time_bar.offer_ranges(self.panels.offered.ranges)
 
     def hide_runs(self, hidden: frozenset[int]) -> None:
         """Hide the curves of these runs alone."""
@@ -203,7 +203,8 @@ class CurvesView(QWidget):
                 panels=panels,
                 window=span,
                 bands=curves.bands,
-                ranges=_ranges(curves),
+                measured=curves.measured,
+                extent=curves.full_range,
                 columns=len(curves.panels) if per_run else self._columns(),
                 counts=curves.align != "time",
             )
@@ -238,7 +239,7 @@ class CurvesView(QWidget):
     def _show_range(self, name: str) -> None:
         """Show a range; small panels are scaled to it."""
         if self.side_by_side_button.isChecked():
-            self._show(_ranges(self._curves)[name])
+            self._show(self.panels.offered.ranges[name])
         else:
             self.panels.show_named_range(name)
 
@@ -288,10 +289,6 @@ class CurvesView(QWidget):
         head.addWidget(self._overview)
         layout.addLayout(head)
         layout.addWidget(Scroller(inside), 1)
-
-
-def _ranges(curves: CompareCurves) -> dict[str, Span]:
-    return {"measured": curves.measured, "full run": curves.full_range}
 
 
 def _with_run_numbers(panel: Panel) -> Panel:

@@ -19,7 +19,7 @@ from app.gui.actions import Actions
 from app.gui.history.annotations import AnnotationView
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.plot_window import PlotWindows
-from app.gui.plot.time_bar import STORED_RANGES, Overview, TimeBar
+from app.gui.plot.time_bar import Overview, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import (
@@ -39,6 +39,7 @@ from app.gui.widgets.panes import Scroller, splitter
 from app.gui.window_state import WindowState
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.run_detail import DetailGroup, RunDetail
+from app.viewmodels.plot.model import RUN_RANGES
 
 _MAX_MATCHES = 500
 
@@ -182,7 +183,7 @@ class RunPageView(QWidget):
         self.panels = PanelStack(theme, staggered=True)
         self._overview = Overview(self.panels, theme)
         self._windows = PlotWindows(self.panels, theme, "run page")
-        self.time_bar = TimeBar(self.panels, STORED_RANGES)
+        self.time_bar = TimeBar(self.panels, RUN_RANGES)
         self._no_plots = text_label("This run has no measurements: it ended before any were taken.", "muted")
         self.annotations = AnnotationView()
         self._details = HtmlPage(GRID)

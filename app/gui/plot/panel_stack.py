@@ -265,8 +265,8 @@ class PanelStack(QWidget):
 
     def move_to(self, start: float, end: float) -> None:
         """Show another range, as the user asks; where the owner of the plots moves the view, tell it."""
-        if self._plots.ranges:
-            self.show_range(limited((start, end), self._plots.full_range))
+        if self._plots.measured is not None:
+            self.show_range(limited((start, end), self._plots.extent))
         else:
             self.range_requested.emit(start, end)
 

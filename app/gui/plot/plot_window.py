@@ -84,7 +84,7 @@ class PlotWindow(QWidget):
         offered = self._source.offered
         panels = tuple(panel for panel in offered.panels if self.key in (ALL_PLOTS, panel.key))
         columns = min(offered.columns, len(panels)) or 1
-        self.plots.show_plots(replace(offered, panels=panels, columns=columns, ranges={}, data_range=offered.extent))
+        self.plots.show_plots(replace(offered, panels=panels, columns=columns, measured=None))
         self.plots.hide_curves(self._source.hidden)
         self.name_source(self._name)
 

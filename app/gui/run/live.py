@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 from app.gui.plot.legend import SWATCH, paint_swatch
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.plot_window import PlotWindows
-from app.gui.plot.time_bar import LIVE_RANGES, Overview, TimeBar
+from app.gui.plot.time_bar import Overview, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import (
@@ -34,7 +34,8 @@ from app.gui.widgets.basic import (
 from app.gui.widgets.panes import Scroller
 from app.gui.window_state import WindowState
 from app.viewmodels.history.evidence import EvidenceView
-from app.viewmodels.run.live import WINDOWS, LiveModel, LiveState, RunTab, Status
+from app.viewmodels.plot.model import TIME_RANGES
+from app.viewmodels.run.live import LiveModel, LiveState, RunTab, Status
 
 if TYPE_CHECKING:
     from app.gui.widgets.result import ResultView
@@ -173,7 +174,7 @@ class LiveView(QWidget):
         self._screen = screen.capitalize()
         self._windows = PlotWindows(self.stack, theme, screen)
         self.overview = Overview(self.stack, theme)
-        self.time_bar = TimeBar(self.stack, LIVE_RANGES)
+        self.time_bar = TimeBar(self.stack)
         self._state: LiveState | None = None
         self.status = Status(title="")
         self.stack.crosshair_moved.connect(self._show_reading)
@@ -294,7 +295,7 @@ def connect_time_controls(view: LiveView, model: LiveModel, refresh: Callable[[]
 def remember_time_controls(view: LiveView, model: LiveModel, state: WindowState) -> None:
     """Show the time range and the panels that were chosen last, and remember those that are chosen."""
     bar, chosen = view.time_bar, state.read("range", "measured")
-    model.follow(next((name for name in WINDOWS if name == chosen), "measured"))
+    model.follow(chosen if chosen in TIME_RANGES else "measured")
     model.split_by_gpu(state.read("per gpu", False))
     bar.range_requested.connect(partial(state.keep, "range"))
     bar.per_gpu_button.clicked.connect(partial(state.keep, "per gpu"))

@@ -534,7 +534,7 @@ def test_one_crosshair_reads_every_panel_and_all_zoom_together(screen: ComparePa
     start, end = screen.panels.span
     assert before[0] < start < end < before[1]
     assert {tuple(plot.plot.view.viewRange()[0]) for plot in screen.panels.visible_plots} == {(start, end)}
-    screen.view.tabs.curves.time_bar.range_buttons["full run"].click()
+    screen.view.tabs.curves.time_bar.range_buttons["all"].click()
     assert screen.panels.span == pytest.approx((-4.0, 8.0), abs=0.2)
 
 

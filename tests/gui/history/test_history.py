@@ -570,6 +570,6 @@ def test_the_page_of_a_run_shows_its_measured_part_first_and_the_whole_by_a_clic
     detail = screen.view.detail
     assert detail.panels.span == pytest.approx((3.2, 12.5), abs=0.1)
     assert detail.time_bar.range_buttons["measured"].isChecked()
-    detail.time_bar.range_buttons["full run"].click()
+    detail.time_bar.range_buttons["all"].click()
     assert detail.panels.span == pytest.approx((0.0, 12.5), abs=0.1)
     assert not detail.time_bar.range_buttons["measured"].isChecked()
