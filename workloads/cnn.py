@@ -4,9 +4,10 @@ Nothing here needs a framework. Images are squares of `IMAGE_SIZE` pixels with t
 it stands.
 """
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 
 from workloads.protocol import Variant
 
@@ -16,6 +17,7 @@ CLASSES = 10
 NORM_EPSILON, NORM_MOMENTUM = 1e-3, 0.99
 """Keras's."""
 
+Images = TypeVar("Images")
 Shape = tuple[int, ...]
 PoolMethod = Literal["average", "max"]
 Pooling = Literal["average", "max", "strided"]
@@ -95,6 +97,22 @@ def flatten(net: Net) -> Iterator[Layer]:
             yield from (*layer.body, *layer.shortcut)
         else:
             yield layer
+
+
+def evaluate(
+    layers: Iterable[Layer | Sum],
+    images: Images,
+    apply: Callable[[Layer, Images], Images],
+    add: Callable[[Images, Images], Images] = operator.add,
+) -> Images:
+    """Apply each layer in turn; a sum adds what its two chains make of the same images."""
+    for layer in layers:
+        if isinstance(layer, Sum):
+            body = evaluate(layer.body, images, apply, add)
+            images = add(body, evaluate(layer.shortcut, images, apply, add))
+        else:
+            images = apply(layer, images)
+    return images
 
 
 def weight_shapes(layer: Layer) -> tuple[Shape, ...]:

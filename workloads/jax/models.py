@@ -4,7 +4,7 @@ Weights are lists in the order and the layouts of `workloads.seeding`, float32; 
 inputs, and computes one device's share of a batch.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from jax import lax
 from jax.experimental import rnn
 
 from workloads import cnn, recurrent
-from workloads.cnn import NORM_EPSILON, NORM_MOMENTUM, Conv, Dense, GlobalPool, Norm, Pool, Relu, Sum, net_of
+from workloads.cnn import NORM_EPSILON, NORM_MOMENTUM, Conv, Dense, GlobalPool, Norm, Pool, Relu, net_of
 from workloads.protocol import Variant
 from workloads.recurrent import RecurrentConfig
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
@@ -190,20 +190,15 @@ class ImageModel:
         training, weights_left, running = key is not None, iter(weights), iter(statistics)
         updated: list[Any] = []
 
-        def run(layers: Iterable[cnn.Layer | Sum], images: Any) -> Any:
-            for layer in layers:
-                if isinstance(layer, Sum):
-                    images = run(layer.body, images) + run(layer.shortcut, images)
-                    continue
-                with jax.named_scope(layer.name):  # evidence tells layers by name
-                    if isinstance(layer, Norm):
-                        images, *moments = self._norm(images, weights_left, running, training=training)
-                        updated.extend(moments)
-                    else:
-                        images = self._layer(layer, images, weights_left)
-            return images
+        def apply(layer: cnn.Layer, images: Any) -> Any:
+            with jax.named_scope(layer.name):  # evidence tells layers by name
+                if not isinstance(layer, Norm):
+                    return self._layer(layer, images, weights_left)
+                images, *moments = self._norm(images, weights_left, running, training=training)
+                updated.extend(moments)
+                return images
 
-        return Passed(run(self._net, images), updated)
+        return Passed(cnn.evaluate(self._net, images, apply), updated)
 
     def loss(self, logits: Any, _inputs: Any, classes: Any) -> Any:
         """Return the mean cross entropy."""

@@ -304,19 +304,11 @@ class ImageModel(Model):
 
     def forward(self, inputs: Any) -> Tensor:
         """Return the logits [batch, 10] in float32."""
-        return self._run(self._net, self.prepare(inputs))
+        return cnn.evaluate(self._net, self.prepare(inputs), self._layer)
 
     def loss(self, inputs: Any, targets: Tensor) -> Tensor:
         """Return the mean cross entropy."""
         return functional.cross_entropy(self(inputs), targets)
-
-    def _run(self, layers: Iterable[cnn.Layer | Sum], images: Tensor) -> Tensor:
-        for layer in layers:
-            if isinstance(layer, Sum):
-                images = self._run(layer.body, images) + self._run(layer.shortcut, images)
-            else:
-                images = self._layer(layer, images)
-        return images
 
     def _layer(self, layer: cnn.Layer, images: Tensor) -> Tensor:
         weights = self.parts[_module_name(layer.name)]
