@@ -56,9 +56,9 @@ def calibrate_devices(database: Path | None, as_json: bool, precisions: Sequence
 
 
 def _calibration_row(measured: CalibrationResult) -> tuple[str, ...]:
-    calibration, before = measured
-    was = units.ABSENT if before is None else units.gflops(before.flops_per_s)
-    return calibration.device, calibration.precision, units.gflops(calibration.flops_per_s), was, f"{calibration.size}³"
+    rates = [units.ABSENT if rate is None else units.gflops(rate.flops_per_s) for rate in measured]
+    calibration = measured.calibration
+    return calibration.device, calibration.precision, *rates, f"{calibration.size}³"
 
 
 def _describe_slowdown(measured: CalibrationResult) -> str:

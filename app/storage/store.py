@@ -479,8 +479,8 @@ def _count_implausible(db: Database, ids: Mapping[str, int], samples: Iterable[S
         if sample.implausible:
             counts.setdefault(sample.device, Counter()).update(sample.implausible)
     for device, count in counts.items():
-        (before,) = db.execute("SELECT implausible FROM devices WHERE device_id = ?", (ids[device],)).fetchone()
-        total = json.dumps(count + Counter(json.loads(before)))
+        (stored,) = db.execute("SELECT implausible FROM devices WHERE device_id = ?", (ids[device],)).fetchone()
+        total = json.dumps(count + Counter(json.loads(stored)))
         db.execute("UPDATE devices SET implausible = ? WHERE device_id = ?", (total, ids[device]))
 
 

@@ -127,13 +127,13 @@ class _ReplicaOptimizer:
     def _update(self, gradients: list[tf.Tensor], mask: tf.Tensor) -> None:
         state = [*self._weights, *(variable.value for variable in self._optimizer.variables)] if self._may_skip else []
         with tf.device(self._weights[0].device):
-            before = [variable.read_value() for variable in state]
+            saved = [variable.read_value() for variable in state]
             self._optimizer.apply(gradients, self._weights)
             for weight, constraint in zip(self._weights, self._constraints, strict=True):
                 if constraint is not None:
                     weight.assign(constraint(weight.read_value()))
-            for variable, old in zip(state, before, strict=True):
-                variable.assign(tf.where(mask > 0, variable, old))
+            for variable, value in zip(state, saved, strict=True):
+                variable.assign(tf.where(mask > 0, variable, value))
 
 
 _LEARNING_RATE = 0.001

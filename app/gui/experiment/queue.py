@@ -349,14 +349,14 @@ class QueueTable(CellTable):
 
     def show_rows(self, rows: tuple[QueueRow, ...]) -> None:
         """Show these entries; the selected one stays selected, or if it has ended, the one in its place is."""
-        before, position = self.chosen, max(0, self.currentIndex().row())
+        chosen, position = self.chosen, max(0, self.currentIndex().row())
         entries = [row.entry for row in self._rows.rows]
         self._rows.show_rows(rows, is_alike=[row.entry for row in rows] == entries)
         self.setColumnHidden(HOST_COLUMN, not any(row.cells[HOST_COLUMN].text for row in rows))
         self.setColumnHidden(PYTHON_COLUMN, not any(row.cells[PYTHON_COLUMN].text for row in rows))
-        previous = None if before is None else (before.entry, before.in_queue)
-        same = [n for n, row in enumerate(rows) if (row.entry, row.in_queue) == previous]
-        target = same[0] if same else min(position, len(rows) - 1)
+        chosen_key = None if chosen is None else (chosen.entry, chosen.in_queue)
+        matching = [n for n, row in enumerate(rows) if (row.entry, row.in_queue) == chosen_key]
+        target = matching[0] if matching else min(position, len(rows) - 1)
         if rows and target != self.currentIndex().row():
             self.selectRow(target)
         self.setFixedHeight(min(len(rows), _MAX_ROWS) * ROW_HEIGHT)

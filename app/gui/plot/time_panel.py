@@ -276,10 +276,10 @@ class TimePanel(QWidget):
         for curve in panel.curves:
             newest_s = min(curve.source.newest_s, end_s)  # what comes after the end of a held view changes nothing
             state = (curve.source, curve.scale, newest_s, plots.origin_s, curve.colour, curve.label, curve.mark)
-            before = self._states.get(curve.key)
-            if before == state:
+            last_state = self._states.get(curve.key)
+            if last_state == state:
                 continue
-            if panel.y_range is None and (before is None or before[:2] != state[:2]):
+            if panel.y_range is None and (last_state is None or last_state[:2] != state[:2]):
                 self.values.release()
             self._states[curve.key] = state
             source, spread = curve.shifted(plots.origin_s), curve.shifted_spread(plots.origin_s)

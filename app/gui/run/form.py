@@ -157,11 +157,11 @@ class FormView(QWidget):
             error: Shown above the Run button in place of what keeps it from running.
             warning: Shown above either.
         """
-        before = {} if self.state is None else _row_keys(self.state)
+        row_keys = {} if self.state is None else _row_keys(self.state)
         stops = self._stops()
         self.state, self._busy = state, busy
-        if list(before.items()) != list(_row_keys(state).items()):
-            self._rebuild(state, before)
+        if list(row_keys.items()) != list(_row_keys(state).items()):
+            self._rebuild(state, row_keys)
         self._show_workloads(state)
         show_text(self._help, state.help)
         show_text(self.custom_label, state.custom_file_text)

@@ -95,10 +95,10 @@ def layout_content(
 
 def _explain(row: _LayoutRow, load: LoadRun) -> str | None:
     """Return what of a step on the fewest GPUs makes NCHW differ from NHWC; None where that is not known."""
-    base, other = ([load(run.run) for run in cell.runs] for cell in row.cells[:2])
-    if not base or not other:
+    base, compared = ([load(run.run) for run in cell.runs] for cell in row.cells[:2])
+    if not base or not compared:
         return None
-    pair = Pair.of(other, base)
+    pair = Pair.of(compared, base)
     difference = step_difference(pair.other, pair.base)
     if isinstance(difference, str):
         return None
