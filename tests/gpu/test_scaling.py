@@ -56,7 +56,7 @@ def test_pytorch_exchanges_gradients_as_asked(
     assert [device.device for device in stored.evidence.devices] == ["GPU:0", "GPU:1"]
     assert all(device.communication_ns > 0 for device in stored.evidence.devices)
     alone = run(feed, tmp_path, gpus=1, compile=compile, **settings)
-    assert next(found.cause for found in scalings([alone, stored])) not in ("not traced", "trace does not fit")
+    assert next(scaling.cause for scaling in scalings([alone, stored])) not in ("not traced", "trace does not fit")
 
 
 def test_a_small_batch_on_two_gpus_says_why_it_is_slow(feed: TelemetryFeed, tmp_path: Path) -> None:

@@ -409,7 +409,7 @@ def test_a_traceback_is_open_at_the_users_own_line(qtbot: QtBot, theme: Theme, r
     view = RunPageView(theme, recorded.actions)
     qtbot.addWidget(view)
     view.resize(1400, 860)
-    (traceback,) = (each for each in view.findChildren(QPlainTextEdit) if each.accessibleName() == "Traceback")
+    (traceback,) = (editor for editor in view.findChildren(QPlainTextEdit) if editor.accessibleName() == "Traceback")
     with qtbot.waitExposed(view):
         view.show()
     for frames, line in (([*libraries, own, *libraries], own), (libraries, libraries[-1])):

@@ -158,9 +158,9 @@ def test_kernels_of_every_reference_run_fit_its_step_and_the_parts_add_up(refere
 def test_no_sentence_on_the_reference_runs_says_more_of_a_part_than_of_the_whole(reference: list[StoredRun]) -> None:
     pairs = scalings(reference)
     said = [describe_cause(pair).replace(NBSP, " ") for pair in pairs]
-    found = [re.search(r"takes ([\d.]+) ms too long, ([\d.]+) ms of that", sentence) for sentence in said]
-    assert (len(pairs), sum(match is not None for match in found)) == (51, 40)
-    assert all(float(match[2]) <= float(match[1]) for match in found if match)
+    matches = [re.search(r"takes ([\d.]+) ms too long, ([\d.]+) ms of that", sentence) for sentence in said]
+    assert (len(pairs), sum(match is not None for match in matches)) == (51, 40)
+    assert all(float(match[2]) <= float(match[1]) for match in matches if match)
 
 
 def test_the_ladder_by_the_time_of_its_kernels(reference: list[StoredRun]) -> None:

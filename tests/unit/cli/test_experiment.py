@@ -107,9 +107,9 @@ def test_how_small_a_difference_can_be_shown_is_said_by_the_spread_of_stored_run
     other = [replace(run.row, spec=replace_layout(run.row.spec)) for run in STEADY]
     _, said = plan_lines(Experiment.from_runs(PLAN, "stopped", (), CPU), other)
     assert said.endswith("from the spread of 8 stored runs of other variants).")
-    shown = describe_ending(begun, show=True)
-    assert shown.startswith("8 of 10 runs done.")
-    assert "5 repeats can show a difference of about 0.2\xa0%" in shown
+    ending = describe_ending(begun, show=True)
+    assert ending.startswith("8 of 10 runs done.")
+    assert "5 repeats can show a difference of about 0.2\xa0%" in ending
     _, said = plan_lines(Experiment.from_runs(structs.replace(PLAN, repeats=1), "stopped", (), CPU), other)
     assert said == "Fewer than 3 repeats have no interval, so they show no difference."
 

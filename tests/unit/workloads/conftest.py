@@ -53,7 +53,7 @@ def unoptimized() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def one() -> Replicas:
+def replica() -> Replicas:
     """One replica on the CPU."""
     return replicas_on(["CPU:0"])
 

@@ -80,12 +80,12 @@ def test_it_goes_on_from_weights_of_another_variant(framework: str, workload: st
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_sixteen_bits_are_as_near_to_float32_as_tensorflow_s(
-    framework: str, one: Replicas, precision: str, tmp_path: Path
+    framework: str, replica: Replicas, precision: str, tmp_path: Path
 ) -> None:
     for dtype in (precision, "float32"):
         spec = spec_of("cnn10", layout="NHWC", precision=dtype)
         request = ComputeGradients(spec=spec, path=str(tmp_path / f"tensorflow-{dtype}.npz"))
-        compute_gradients(recipe_of("cnn10")(spec.variant), one, request)
+        compute_gradients(recipe_of("cnn10")(spec.variant), replica, request)
         for workload, settings in (("cnn10", {"layout": "NHWC"}), ("lstm", {})):
             spec = spec_of(workload, framework=framework, precision=dtype, **settings)
             computed(spec, tmp_path / f"{workload}-{dtype}.npz")

@@ -65,7 +65,7 @@ def test_the_article_on_two_gpus_is_its_whole_matrix_with_layouts_side_by_side()
     assert cells[:3] == [("cnn10", 128, 1, "NHWC"), ("cnn10", 128, 1, "NCHW"), ("cnn10", 128, 2, "NHWC")]
     assert (len(theirs), len(usual)) == (66, 40), "the rest is float32, Keras's layers and the poolings"
     exchanges = [(s.variant["gpus"], s.variant["all_reduce"]) for s in plan.variants if s not in theirs]
-    assert {each: exchanges.count(each) for each in exchanges} == {
+    assert {exchange: exchanges.count(exchange) for exchange in exchanges} == {
         (1, "nccl"): 4,
         (2, "nccl"): 4,
         (2, "data_parallel"): 4,

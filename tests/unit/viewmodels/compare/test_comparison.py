@@ -116,10 +116,10 @@ def test_the_axis_ends_at_what_is_ranked_and_at_intervals_that_tell_something() 
             replace(row, summary=replace(row.summary, flops_per_step=flops if row.run >= 30 else 10)) for row in rows
         ]
         table = of(worked, 10).table
-        second, other = (variant.summary.cells[table.keys.index("speedup")].whisker for variant in table.variants[1:])
+        second, last = (variant.summary.cells[table.keys.index("speedup")].whisker for variant in table.variants[1:])
         assert second is not None
-        assert other is not None
-        return second.value, other.value, second.high
+        assert last is not None
+        return second.value, last.value, second.high
 
     plain = speeds((1200.0, 1200.0, 1200.0))
     assert plain[0] < plain[2] < 1
@@ -514,8 +514,8 @@ def test_of_more_runs_than_can_be_told_apart_every_variant_s_first_are_drawn() -
 
 def test_of_too_many_variants_the_fastest_of_the_baseline_s_workload_are_drawn() -> None:
     slow = [run_row(n, units=n, throughput=100.0 * n) for n in range(1, 31)]
-    other = [run_row(n, workload="cnn10", throughput=1e6) for n in range(31, 41)]
-    assert set(of([*slow, *other]).styles) == set(range(11, 31))
+    images = [run_row(n, workload="cnn10", throughput=1e6) for n in range(31, 41)]
+    assert set(of([*slow, *images]).styles) == set(range(11, 31))
 
 
 def test_runs_too_many_to_read_are_said() -> None:

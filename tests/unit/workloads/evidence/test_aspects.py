@@ -36,8 +36,8 @@ def float32() -> Any:
         ("wavefront", "inference"),
     ],
 )
-def test_every_implementation_is_told_by_its_graph(one: Replicas, implementation: str, mode: str) -> None:
-    evidence = collect_evidence(spec_of("lstm", implementation=implementation, mode=mode), one)
+def test_every_implementation_is_told_by_its_graph(replica: Replicas, implementation: str, mode: str) -> None:
+    evidence = collect_evidence(spec_of("lstm", implementation=implementation, mode=mode), replica)
     alike = next((names for names in ALIKE if implementation in names), ())
     seen = {"precision": "float32", "xla": "off", "device": "CPU", "replicas": "1"}
     reason = f"The executed graph looks the same for {' and '.join(alike)}." if alike else None
@@ -61,9 +61,9 @@ def test_every_implementation_is_told_by_its_graph(one: Replicas, implementation
         ("cudnn", "standard", "2 loops of 2 products per iteration"),
     ],
 )
-def test_a_wrong_label_is_found(one: Replicas, requested: str, really: str, words: str) -> None:
+def test_a_wrong_label_is_found(replica: Replicas, requested: str, really: str, words: str) -> None:
     spec = spec_of("lstm", implementation=requested)
-    evidence = collect_evidence(spec, one, really={"implementation": really})
+    evidence = collect_evidence(spec, replica, really={"implementation": really})
     assert evidence.match is False
     assert evidence.reason == f"What ran is not {requested}: it has {words}."
     assert evidence.requested["implementation"] == requested
@@ -71,10 +71,10 @@ def test_a_wrong_label_is_found(one: Replicas, requested: str, really: str, word
 
 
 @pytest.mark.parametrize("implementation", ["standard", "gemm_batched"])
-def test_directions_dropout_and_padding_change_no_label(one: Replicas, implementation: str) -> None:
+def test_directions_dropout_and_padding_change_no_label(replica: Replicas, implementation: str) -> None:
     more: dict[str, Value] = {"dropout": 0.2, "recurrent_dropout": 0.1, "sequence_lengths": "left_padded"}
     evidence = collect_evidence(
-        spec_of("lstm", implementation=implementation, bidirectional=True, layers=1, **more), one
+        spec_of("lstm", implementation=implementation, bidirectional=True, layers=1, **more), replica
     )
     gates_apart = "The executed graph looks the same for standard and gemm8."
     assert evidence.unverified == ({"implementation": gates_apart} if implementation == "standard" else {})
@@ -82,14 +82,14 @@ def test_directions_dropout_and_padding_change_no_label(one: Replicas, implement
 
 
 @pytest.mark.parametrize("implementation", ["gemm8", "wavefront"])
-def test_several_steps_a_turn_change_no_label(one: Replicas, implementation: str) -> None:
-    evidence = collect_evidence(spec_of("lstm", implementation=implementation, unroll=3), one)
+def test_several_steps_a_turn_change_no_label(replica: Replicas, implementation: str) -> None:
+    evidence = collect_evidence(spec_of("lstm", implementation=implementation, unroll=3), replica)
     assert evidence.state == "verified"
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
-def test_what_keras_was_left_to_choose_is_named_with_the_reason(one: Replicas, dropout: float) -> None:
-    evidence = collect_evidence(spec_of("lstm", implementation="auto", recurrent_dropout=dropout), one)
+def test_what_keras_was_left_to_choose_is_named_with_the_reason(replica: Replicas, dropout: float) -> None:
+    evidence = collect_evidence(spec_of("lstm", implementation="auto", recurrent_dropout=dropout), replica)
     assert (evidence.requested["implementation"], evidence.actual["implementation"]) == ("auto", "standard")
     assert evidence.state == "verified"
     assert evidence.reason == (
@@ -114,21 +114,21 @@ def test_keras_has_a_reason_on_a_gpu_too(given: dict[str, Value], words: str) ->
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_the_type_is_that_of_the_layers_not_of_the_head(one: Replicas, precision: str) -> None:
-    lstm = collect_evidence(spec_of("lstm", implementation="gemm2", precision=precision), one)
-    cnn = collect_evidence(spec_of("cnn10", layout="NHWC", precision=precision), one)
+def test_the_type_is_that_of_the_layers_not_of_the_head(replica: Replicas, precision: str) -> None:
+    lstm = collect_evidence(spec_of("lstm", implementation="gemm2", precision=precision), replica)
+    cnn = collect_evidence(spec_of("cnn10", layout="NHWC", precision=precision), replica)
     assert lstm.actual["precision"] == cnn.actual["precision"] == precision
     assert (lstm.state, cnn.state) == ("verified in part", "verified"), "gemm2 looks like standard"
 
 
-def test_a_wrong_type_is_found(one: Replicas) -> None:
-    evidence = collect_evidence(spec_of("lstm", precision="bfloat16"), one, really={"precision": "float32"})
+def test_a_wrong_type_is_found(replica: Replicas) -> None:
+    evidence = collect_evidence(spec_of("lstm", precision="bfloat16"), replica, really={"precision": "float32"})
     assert (evidence.match, evidence.actual["precision"]) == (False, "float32")
     assert evidence.reason == "The products were computed in float32, not in bfloat16."
 
 
-def test_xlas_program_stands_for_the_graph_it_leaves_none_of(one: Replicas, float32: None) -> None:
-    evidence = collect_evidence(spec_of("lstm", implementation="standard", xla=True), one, steps=True)
+def test_xlas_program_stands_for_the_graph_it_leaves_none_of(replica: Replicas, float32: None) -> None:
+    evidence = collect_evidence(spec_of("lstm", implementation="standard", xla=True), replica, steps=True)
     assert evidence.actual == {"precision": "float32", "xla": "on", "device": "CPU", "replicas": "1"}
     assert (evidence.state, evidence.sources) == ("verified in part", ("trace", "hlo"))
     assert "XLA compiled the loop over time" in evidence.unverified["implementation"]
@@ -137,16 +137,16 @@ def test_xlas_program_stands_for_the_graph_it_leaves_none_of(one: Replicas, floa
     assert any(kernel.kind == "gemm" for kernel in evidence.kernels)
 
 
-def test_xla_without_a_trace_is_not_known(one: Replicas) -> None:
-    evidence = collect_evidence(spec_of("lstm", implementation="standard", xla=True), one)
+def test_xla_without_a_trace_is_not_known(replica: Replicas) -> None:
+    evidence = collect_evidence(spec_of("lstm", implementation="standard", xla=True), replica)
     assert (evidence.match, evidence.actual, evidence.sources) == (None, {}, ())
     assert evidence.reason == (
         "XLA compiled the step as a whole, so only a trace after the measured part can show what ran."
     )
 
 
-def test_xla_that_was_not_used_is_found(one: Replicas) -> None:
-    evidence = collect_evidence(spec_of("lstm", xla=True), one, really={"xla": False})
+def test_xla_that_was_not_used_is_found(replica: Replicas) -> None:
+    evidence = collect_evidence(spec_of("lstm", xla=True), replica, really={"xla": False})
     assert (evidence.match, evidence.actual["xla"]) == (False, "off")
     assert (evidence.reason or "").startswith("XLA compiled 0 of the ")
 
@@ -160,8 +160,8 @@ def test_two_replicas_are_seen_on_their_devices(pair: Replicas, xla: bool) -> No
     assert evidence.reason == "2 device(s) made the products, not 1."
 
 
-def test_a_trace_of_the_cpu_is_part_of_the_evidence(one: Replicas) -> None:
-    evidence = collect_evidence(spec_of("cnn10", layout="NHWC"), one, steps=True)
+def test_a_trace_of_the_cpu_is_part_of_the_evidence(replica: Replicas) -> None:
+    evidence = collect_evidence(spec_of("cnn10", layout="NHWC"), replica, steps=True)
     assert (evidence.match, evidence.sources) == (True, ("graph", "trace"))
     times = [kernel.time_ns for kernel in evidence.kernels]
     assert times == sorted(times, reverse=True)
@@ -392,9 +392,9 @@ def test_no_sentence_ends_in_an_empty_list(graph: tuple[Op, ...], shown: str | N
     assert (found.actual, found.reason) == (shown, reason)
 
 
-def test_xla_leaves_no_loop_of_a_single_iteration(one: Replicas, float32: None) -> None:
+def test_xla_leaves_no_loop_of_a_single_iteration(replica: Replicas, float32: None) -> None:
     spec = spec_of("lstm", implementation="combined_input", xla=True, unroll=4, layers=1, mode="inference")
-    evidence = collect_evidence(spec, one, steps=True)
+    evidence = collect_evidence(spec, replica, steps=True)
     assert (evidence.state, evidence.unverified) == ("verified in part", {"implementation": XLA_BLANK})
 
 
@@ -427,7 +427,7 @@ def two_gpus(requested: str = "nccl", **more: str) -> RunSpec:
 
 
 @pytest.mark.parametrize("requested", ["hierarchical", "one_device"])
-def test_copies_are_told_by_who_adds(one: Replicas, requested: str) -> None:
+def test_copies_are_told_by_who_adds(replica: Replicas, requested: str) -> None:
     pair = replicas_on(["CPU:0", "CPU:1"], requested)
     evidence = collect_evidence(two_gpus(requested), pair)
     assert (evidence.requested["all_reduce"], evidence.actual["all_reduce"]) == (requested, requested)
@@ -442,9 +442,9 @@ def test_a_collective_says_what_it_used_only_in_a_trace(pair: Replicas) -> None:
     assert "all_reduce" in evidence.requested
 
 
-def test_one_device_and_inference_exchange_nothing(one: Replicas) -> None:
-    assert "all_reduce" not in collect_evidence(spec_of("cnn10"), one).requested
-    assert "all_reduce" not in collect_evidence(two_gpus(mode="inference"), one).requested
+def test_one_device_and_inference_exchange_nothing(replica: Replicas) -> None:
+    assert "all_reduce" not in collect_evidence(spec_of("cnn10"), replica).requested
+    assert "all_reduce" not in collect_evidence(two_gpus(mode="inference"), replica).requested
 
 
 @pytest.mark.parametrize(
@@ -461,7 +461,9 @@ def test_nccl_is_told_by_its_kernels(
     graph: tuple[Op, ...], kernels: tuple[Kernel, ...], ran: str | None, fits: bool | None
 ) -> None:
     times = (ONE_GPU, msgspec.structs.replace(ONE_GPU, device="GPU:1"))
-    found = all_reduce(Observation(spec=two_gpus(), graph=graph, trace=XlaTrace(steps=2, times=times, kernels=kernels)))
-    assert (found.actual, found.matches) == (ran, fits)
+    aspect = all_reduce(
+        Observation(spec=two_gpus(), graph=graph, trace=XlaTrace(steps=2, times=times, kernels=kernels))
+    )
+    assert (aspect.actual, aspect.matches) == (ran, fits)
     if NCCL in kernels:
-        assert found.note == "Kernels or copies that exchange gradients: 1 per step on each device."
+        assert aspect.note == "Kernels or copies that exchange gradients: 1 per step on each device."

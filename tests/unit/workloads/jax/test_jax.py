@@ -54,11 +54,11 @@ def in_jax(workload: str, **settings: Value) -> RunSpec:
     ],
 )
 def test_loss_gradients_and_outputs_of_a_seed_are_tensorflow_s(
-    one: Replicas, workload: str, settings: Settings, tmp_path: Path
+    replica: Replicas, workload: str, settings: Settings, tmp_path: Path
 ) -> None:
     plain = {**settings, "unroll": 1} if "unroll" in settings else settings  # of Keras's loop there is no other
     # JAX's gradients of images are within 0.3e-5 of those in float64, TensorFlow's on one thread beyond 1.5e-5.
-    assert difference_to_tensorflow(in_jax(workload, **settings), spec_of(workload, **plain), one, tmp_path) < 5e-5
+    assert difference_to_tensorflow(in_jax(workload, **settings), spec_of(workload, **plain), replica, tmp_path) < 5e-5
 
 
 @pytest.mark.parametrize(
@@ -69,34 +69,34 @@ def test_loss_gradients_and_outputs_of_a_seed_are_tensorflow_s(
         ("cnn10", {"layout": "NHWC", "weight_decay": 1e-3, "schedule": "cosine", "steps": 8, "warmup_steps": 0}),
     ],
 )
-def test_later_steps_have_tensorflow_s_losses(one: Replicas, workload: str, settings: Settings) -> None:
+def test_later_steps_have_tensorflow_s_losses(replica: Replicas, workload: str, settings: Settings) -> None:
     variant = spec_of(workload, **settings).variant
-    reference = build_task(recipe_of(workload)(variant), variant, one)
+    reference = build_task(recipe_of(workload)(variant), variant, replica)
     task = task_of(in_jax(workload, **settings))
     expected = [reference.fetch(reference.step()) for _ in range(2)]
     assert [task.fetch(task.step()) for _ in range(2)] == pytest.approx(expected, rel=1e-4)
 
 
-def test_running_statistics_are_keras_s(one: Replicas) -> None:
+def test_running_statistics_are_keras_s(replica: Replicas) -> None:
     from workloads.jax.models import ImageModel
     from workloads.tensorflow.cnn.model import build_cnn
 
     spec = spec_of("cnn10", layout="NHWC")
-    theirs, ours = build_cnn("cnn10", spec.variant), ImageModel("cnn10", spec.variant)
+    keras_net, net = build_cnn("cnn10", spec.variant), ImageModel("cnn10", spec.variant)
     batch = recipe_of("cnn10")(spec.variant).batch(0)
-    theirs.loss(*batch)
+    keras_net.loss(*batch)
     images = np.asarray(batch[0])
     import jax
 
-    _, statistics = ours.forward(ours.weights, ours.statistics, images, jax.random.key(0))
-    outputs, _ = ours.forward(ours.weights, statistics, images, None)
-    np.testing.assert_allclose(outputs, theirs.outputs(batch[0]).numpy(), atol=1e-4)
+    _, statistics = net.forward(net.weights, net.statistics, images, jax.random.key(0))
+    outputs, _ = net.forward(net.weights, statistics, images, None)
+    np.testing.assert_allclose(outputs, keras_net.outputs(batch[0]).numpy(), atol=1e-4)
 
 
 @pytest.mark.usefixtures("_two")
 def test_batch_norm_is_of_each_device_as_of_tensorflow_s_replicas(pair: Replicas) -> None:
-    theirs = spec_of("cnn10", layout="NHWC")
-    reference = build_task(recipe_of("cnn10")(theirs.variant), theirs.variant, pair)
+    tensorflow_spec = spec_of("cnn10", layout="NHWC")
+    reference = build_task(recipe_of("cnn10")(tensorflow_spec.variant), tensorflow_spec.variant, pair)
     expected = [reference.fetch(reference.step()) for _ in range(2)]
     task = task_of(in_jax("cnn10", layout="NHWC"))
     assert [task.fetch(task.step()) for _ in range(2)] == pytest.approx(expected, rel=1e-4)
@@ -113,10 +113,10 @@ def test_two_devices_train_as_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_gradients_of_two_devices_are_those_of_two_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     spec = in_jax("cnn10", precision="float16")
-    expected = computed(spec, tmp_path / "parts.npz", parts=2)
+    of_parts = computed(spec, tmp_path / "parts.npz", parts=2)
     monkeypatch.setattr(steps, "replica_count", lambda variant: 2)
-    found = computed(spec, tmp_path / "devices.npz")
-    assert found.losses == pytest.approx(expected.losses, rel=1e-6)
+    of_devices = computed(spec, tmp_path / "devices.npz")
+    assert of_devices.losses == pytest.approx(of_parts.losses, rel=1e-6)
     assert difference(tmp_path / "devices.npz", tmp_path / "parts.npz") < 1e-5
 
 
@@ -125,13 +125,13 @@ def test_a_step_without_finite_gradients_changes_no_weight_and_halves_the_scale(
     step = task.step
     assert isinstance(step, steps.Step)
     step.state["scale"] = step.state["scale"] * 2.0**60
-    before = [np.asarray(weight) for weight in step.state["weights"]]
+    weights = [np.asarray(weight) for weight in step.state["weights"]]
     task.fetch(task.step())
-    assert all(map(np.array_equal, before, step.state["weights"]))
+    assert all(map(np.array_equal, weights, step.state["weights"]))
     assert float(step.state["scale"]) == 2.0**74
     step.state["scale"] = step.state["scale"] / 2.0**59
     task.fetch(task.step())
-    assert not any(map(np.array_equal, before, step.state["weights"]))
+    assert not any(map(np.array_equal, weights, step.state["weights"]))
 
 
 def test_weights_of_cudnn_are_in_its_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -139,8 +139,8 @@ def test_weights_of_cudnn_are_in_its_order(monkeypatch: pytest.MonkeyPatch, tmp_
     from jax.experimental import rnn
 
     def reference(x, h, c, weights, lengths, *sizes):  # type: ignore[no-untyped-def]
-        parts = rnn.unpack_lstm_weights(weights, *sizes[:3], sizes[4])
-        return rnn.lstm_ref(x, h, c, *parts, lengths, *sizes)
+        unpacked = rnn.unpack_lstm_weights(weights, *sizes[:3], sizes[4])
+        return rnn.lstm_ref(x, h, c, *unpacked, lengths, *sizes)
 
     monkeypatch.setattr(rnn, "lstm", reference)
     for name in ("standard", "cudnn"):

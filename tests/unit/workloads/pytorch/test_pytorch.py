@@ -54,10 +54,10 @@ def in_pytorch(workload: str, **settings: Value) -> RunSpec:
     ],
 )
 def test_loss_gradients_and_outputs_of_a_seed_are_tensorflow_s(
-    one: Replicas, workload: str, settings: Settings, tmp_path: Path
+    replica: Replicas, workload: str, settings: Settings, tmp_path: Path
 ) -> None:
     spec, reference = in_pytorch(workload, **settings), spec_of(workload, **settings)
-    assert difference_to_tensorflow(spec, reference, one, tmp_path) < 3e-5
+    assert difference_to_tensorflow(spec, reference, replica, tmp_path) < 3e-5
 
 
 def test_parts_of_a_batch_have_its_gradients_on_average(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_parts_of_a_batch_have_its_gradients_on_average(tmp_path: Path) -> None:
     assert difference(tmp_path / "parts.npz", tmp_path / "whole.npz") < 1e-5
 
 
-def test_running_statistics_are_keras_s(one: Replicas) -> None:
+def test_running_statistics_are_keras_s(replica: Replicas) -> None:
     """PyTorch keeps the unbiased variance; in inference it is the one that Keras keeps."""
     import torch
 
@@ -74,15 +74,15 @@ def test_running_statistics_are_keras_s(one: Replicas) -> None:
     from workloads.tensorflow.cnn.model import build_cnn
 
     spec = spec_of("cnn10", layout="NHWC")
-    theirs, ours = build_cnn("cnn10", spec.variant), ImageModel("cnn10", spec.variant)
+    keras_net, net = build_cnn("cnn10", spec.variant), ImageModel("cnn10", spec.variant)
     batch = recipe_of("cnn10")(spec.variant).batch(0)
     images = torch.from_numpy(batch[0]).permute(0, 3, 1, 2)
-    theirs.loss(*batch)
-    ours.train()
-    ours.loss(images, torch.from_numpy(batch[1]))
-    ours.eval()
+    keras_net.loss(*batch)
+    net.train()
+    net.loss(images, torch.from_numpy(batch[1]))
+    net.eval()
     with torch.no_grad():
-        np.testing.assert_allclose(ours(images).numpy(), theirs.outputs(batch[0]).numpy(), atol=1e-4)
+        np.testing.assert_allclose(net(images).numpy(), keras_net.outputs(batch[0]).numpy(), atol=1e-4)
 
 
 def collected(spec: RunSpec, task: Task) -> Evidence:
@@ -93,9 +93,9 @@ def collected(spec: RunSpec, task: Task) -> Evidence:
     collector.first_step_done()
     collector.trace()
     collector.inspect()
-    found = collector.evidence()
-    assert found is not None
-    return found
+    evidence = collector.evidence()
+    assert evidence is not None
+    return evidence
 
 
 @pytest.mark.parametrize(
@@ -104,15 +104,18 @@ def collected(spec: RunSpec, task: Task) -> Evidence:
 )
 def test_what_ran_as_requested_is_verified(workload: str, settings: Settings) -> None:
     spec = in_pytorch(workload, **settings)
-    found = collected(spec, task_of(spec))
-    assert (found.match, found.reason, found.unverified) == (True, None, {})
-    assert found.actual == found.requested
-    assert found.actual["precision"] == spec.variant["precision"]
-    assert found.kernels
-    assert found.timeline is not None
-    (times,) = found.devices
+    evidence = collected(spec, task_of(spec))
+    assert (evidence.match, evidence.reason, evidence.unverified) == (True, None, {})
+    assert evidence.actual == evidence.requested
+    assert evidence.actual["precision"] == spec.variant["precision"]
+    assert evidence.kernels
+    assert evidence.timeline is not None
+    (times,) = evidence.devices
     assert 0 < times.busy_ns <= times.span_ns
-    assert {kernel.kind for kernel in found.kernels} >= {"pointwise", "convolution" if "layout" in settings else "gemm"}
+    assert {kernel.kind for kernel in evidence.kernels} >= {
+        "pointwise",
+        "convolution" if "layout" in settings else "gemm",
+    }
 
 
 def _loses_channels_last(model: Any) -> None:
@@ -155,18 +158,18 @@ def test_what_ran_otherwise_is_caught(
 
     monkeypatch.setattr(steps, "build_model", spoilt)
     spec = in_pytorch("cnn10", **settings)
-    found = collected(spec, task_of(spec))
-    assert found.match is False
-    assert found.actual[aspect] == actual
-    assert [name for name in found.actual if found.actual[name] != found.requested[name]] == [aspect]
+    evidence = collected(spec, task_of(spec))
+    assert evidence.match is False
+    assert evidence.actual[aspect] == actual
+    assert [name for name in evidence.actual if evidence.actual[name] != evidence.requested[name]] == [aspect]
 
 
 def test_an_lstm_that_falls_back_from_cudnn_is_caught() -> None:
     """On the CPU there is no cuDNN: what runs is what GPUs compute with `torch.backends.cudnn.enabled=False`."""
     spec = in_pytorch("lstm", implementation="cudnn")
-    found = collected(spec, task_of(spec))
-    assert (found.match, found.actual["implementation"]) == (False, "standard")
-    assert found.reason == "What ran is not cudnn: it has no cuDNN call."
+    evidence = collected(spec, task_of(spec))
+    assert (evidence.match, evidence.actual["implementation"]) == (False, "standard")
+    assert evidence.reason == "What ran is not cudnn: it has no cuDNN call."
 
 
 def test_without_a_trace_nothing_is_claimed() -> None:
@@ -174,9 +177,9 @@ def test_without_a_trace_nothing_is_claimed() -> None:
     task = task_of(spec)
     collector = PytorchBackend().make_collector(spec, task)
     collector.first_step_done()
-    found = collector.evidence()
-    assert found is not None
-    assert (found.match, found.actual) == (None, {"compile": "off"})
+    evidence = collector.evidence()
+    assert evidence is not None
+    assert (evidence.match, evidence.actual) == (None, {"compile": "off"})
 
 
 def _event(name: str, cat: str, ts: float, dur: float, **arguments: object) -> dict[str, object]:
@@ -263,17 +266,17 @@ def test_the_traces_of_two_processes_are_one_of_two_gpus() -> None:
         ]
         return json.dumps({"traceEvents": events, "baseTimeNanoseconds": base_ns}).encode()
 
-    found = read([trace(0, 5_000, 0.0), trace(1, 2_000, 8.0)], 1, gpu=True)
-    assert [(kernel.name, kernel.kind, kernel.count) for kernel in found.kernels] == [
+    joint = read([trace(0, 5_000, 0.0), trace(1, 2_000, 8.0)], 1, gpu=True)
+    assert [(kernel.name, kernel.kind, kernel.count) for kernel in joint.kernels] == [
         ("sm80_gemm", "gemm", 2), (exchange, "communication", 2),
     ]  # fmt: skip
-    assert [(one.device, one.busy_ns, one.compute_ns, one.communication_ns) for one in found.times] == [
+    assert [(times.device, times.busy_ns, times.compute_ns, times.communication_ns) for times in joint.times] == [
         ("GPU:0", 60_000, 40_000, 30_000), ("GPU:1", 60_000, 40_000, 30_000),
     ]  # fmt: skip
-    assert found.step is not None
-    assert (found.step.start_ns, len(found.step.events)) == (25_000, 4)
-    assert found.step.end_ps - found.step.start_ps == 65_000_000, "the second begins 5 microseconds later"
-    assert [(op.dtype, op.time_ns) for op in found.ops] == [("float32", 40_000)] * 2
+    assert joint.step is not None
+    assert (joint.step.start_ns, len(joint.step.events)) == (25_000, 4)
+    assert joint.step.end_ps - joint.step.start_ps == 65_000_000, "the second begins 5 microseconds later"
+    assert [(op.dtype, op.time_ns) for op in joint.ops] == [("float32", 40_000)] * 2
 
 
 @pytest.mark.parametrize(

@@ -71,9 +71,9 @@ def collected(spec: RunSpec, task: Task) -> Evidence:
     collector = PytorchBackend().make_collector(spec, task)
     collector.first_step_done()
     collector.trace()
-    found = collector.evidence()
-    assert found is not None
-    return found
+    evidence = collector.evidence()
+    assert evidence is not None
+    return evidence
 
 
 def planted(path: Path, plant: str) -> Path:
@@ -97,16 +97,16 @@ def test_two_ranks_train_as_one_device_does(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(ranks, "replica_count", lambda variant: 2)
     with connected(spec) as task:
         assert [task.fetch(task.step()) for _ in range(6)] == pytest.approx(expected, rel=1e-5)
-        found = collected(spec, task)
-    assert found.actual == {**found.requested, "all_reduce": "gloo"}, "there is no NCCL on the CPU"
-    assert [device.device for device in found.devices] == ["CPU:0", "CPU:1"]
-    assert [kernel.name for kernel in found.kernels if kernel.kind == "communication"] == ["c10d::allreduce_"]
+        evidence = collected(spec, task)
+    assert evidence.actual == {**evidence.requested, "all_reduce": "gloo"}, "there is no NCCL on the CPU"
+    assert [device.device for device in evidence.devices] == ["CPU:0", "CPU:1"]
+    assert [kernel.name for kernel in evidence.kernels if kernel.kind == "communication"] == ["c10d::allreduce_"]
 
 
 @pytest.mark.usefixtures("_two", "unoptimized")
 def test_batch_norm_is_of_each_rank_as_of_tensorflow_s_replicas(pair: Replicas) -> None:
-    theirs = spec_of("cnn10", layout="NHWC")
-    reference = build_task(recipe_of("cnn10")(theirs.variant), theirs.variant, pair)
+    tensorflow_spec = spec_of("cnn10", layout="NHWC")
+    reference = build_task(recipe_of("cnn10")(tensorflow_spec.variant), tensorflow_spec.variant, pair)
     expected = [reference.fetch(reference.step()) for _ in range(3)]
     with connected(in_pytorch("cnn10", layout="NHWC")) as task:
         assert [task.fetch(task.step()) for _ in range(3)] == pytest.approx(expected, rel=1e-4)
@@ -131,10 +131,10 @@ def test_an_idle_rank_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     spec = in_pytorch("gru")
     with connected(spec) as task:
         task.step()
-        found = collected(spec, task)
-    assert found.match is False
-    assert (found.requested["replicas"], found.actual["replicas"]) == ("2", "1")
-    assert "computed 1 different parts" in (found.reason or "")
+        evidence = collected(spec, task)
+    assert evidence.match is False
+    assert (evidence.requested["replicas"], evidence.actual["replicas"]) == ("2", "1")
+    assert "computed 1 different parts" in (evidence.reason or "")
 
 
 @pytest.mark.usefixtures("_two")
@@ -144,17 +144,17 @@ def test_ranks_that_train_alone_are_found(monkeypatch: pytest.MonkeyPatch, tmp_p
     spec = in_pytorch("gru")
     with connected(spec) as task:
         task.step()
-        found = collected(spec, task)
-    assert found.actual["replicas"] == "2"
-    assert (found.requested["all_reduce"], found.actual["all_reduce"]) == ("nccl", "none")
-    assert "each trained alone" in (found.reason or "")
+        evidence = collected(spec, task)
+    assert evidence.actual["replicas"] == "2"
+    assert (evidence.requested["all_reduce"], evidence.actual["all_reduce"]) == ("nccl", "none")
+    assert "each trained alone" in (evidence.reason or "")
 
 
 def test_a_broken_exchange_is_told_as_such() -> None:
-    known = PytorchBackend().explain_error(torch.distributed.DistBackendError("NCCL error: unhandled system error"))
-    assert known is not None
-    assert known.outcome == "failed"
-    assert known.reason == "GPUs could not exchange gradients: DistBackendError: NCCL error: unhandled system error."
+    cause = PytorchBackend().explain_error(torch.distributed.DistBackendError("NCCL error: unhandled system error"))
+    assert cause is not None
+    assert cause.outcome == "failed"
+    assert cause.reason == "GPUs could not exchange gradients: DistBackendError: NCCL error: unhandled system error."
 
 
 class Running:

@@ -61,8 +61,8 @@ def by_tensorflow(settings: dict[str, Value], replicas: Replicas) -> tuple[list[
         {"schedule": "cosine", "augmentation": "none", "scaling": "unit"},
     ],
 )
-def test_both_frameworks_train_alike(settings: dict[str, Value], one: Replicas) -> None:
-    expected, their_messages = by_tensorflow(settings, one)
+def test_both_frameworks_train_alike(settings: dict[str, Value], replica: Replicas) -> None:
+    expected, their_messages = by_tensorflow(settings, replica)
     spec = in_pytorch("cnn10", **STORED, **settings)
     assert check(spec, Machine(cpu_count=2)) == ()
     losses, messages = trained(spec, task_of(spec))
@@ -84,8 +84,8 @@ def test_two_ranks_train_as_tensorflow_s_replicas_do(monkeypatch: pytest.MonkeyP
         losses, messages = trained(spec, task)
         evidence = collected(spec, task)
     assert losses == pytest.approx(expected, rel=1e-4)
-    theirs, ours = ([epoch.accuracy for epoch in epochs_of(each)] for each in (their_messages, messages))
-    assert ours == pytest.approx(theirs, abs=2.5 / 80)  # two images of 80 near a border
+    reference, accuracy = ([epoch.accuracy for epoch in epochs_of(run)] for run in (their_messages, messages))
+    assert accuracy == pytest.approx(reference, abs=2.5 / 80)  # two images of 80 near a border
     assert evidence.actual == {**evidence.requested, "all_reduce": "gloo"}, "each rank has its part of a batch"
 
 
@@ -94,9 +94,9 @@ def test_the_rate_is_0_after_the_last_step() -> None:
     task = task_of(spec)
     trained(spec, task)
     step: Any = task.step
-    before = step.state().weights
+    weights = step.state().weights
     task.fetch(task.step())
-    assert step.state().weights == before
+    assert step.state().weights == weights
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
