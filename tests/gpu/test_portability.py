@@ -93,8 +93,8 @@ def test_a_coarser_precision_differs_by_its_rounding(services: RunServices, prec
 def test_what_cudnn_trained_becomes_a_plain_model(services: RunServices, tmp_path: Path) -> None:
     run = trained(services, implementation="cudnn_stack", bidirectional=True)
     weights, paths = weights_file(run.row, services.database, None), [tmp_path / "model.keras", tmp_path / "served"]
-    found = export_model(run.row, weights, paths, services.host.leases, print)
-    assert found.max_difference <= 1e-5
+    difference = export_model(run.row, weights, paths, services.host.leases, print)
+    assert difference.max_difference <= 1e-5
     assert all(path.exists() for path in paths)
 
 

@@ -325,9 +325,9 @@ def test_a_wider_search_looks_into_the_best_free_text_that_holds_the_word(store:
     by_variant, by_note = (_begin_lstm(store, name) for name in ("cudnn", "standard"))
     store.library.set_note(by_note, "no cudnn here")
     store.finish(by_note, outcome=Outcome(name="failed", reason="No cuDNN."), summary=Summary(), t_ns=2 * S, utc_ns=S)
-    found = store.library.search(RunQuery(text="cudnn"))
-    assert (list(found.runs), found.left_out, found.wider) == ([by_variant], 1, "note:cudnn")
-    assert store.library.find(RunQuery(text=found.wider)) == [by_note]
+    matches = store.library.search(RunQuery(text="cudnn"))
+    assert (list(matches.runs), matches.left_out, matches.wider) == ([by_variant], 1, "note:cudnn")
+    assert store.library.find(RunQuery(text=matches.wider)) == [by_note]
 
 
 @given(text=st.text(max_size=20))

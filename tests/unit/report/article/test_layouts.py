@@ -220,8 +220,8 @@ def test_below_a_table_stands_why_its_layouts_differ(tmp_path: Path) -> None:
     reference = load_reference(tmp_path)
     pair = [runs_with(reference, "cnn10", batch_size=1024, layout=layout) for layout in ("NHWC", "NCHW")]
     small = runs_with(reference, "cnn10", batch_size=128, layout="NHWC", gpus=1)
-    found = replicated_articles([*pair[0], *pair[1], *small])
-    (section,) = sections_with_runs(next(each for each in found if each.plan.preset == "article-c"))
+    articles = replicated_articles([*pair[0], *pair[1], *small])
+    (section,) = sections_with_runs(next(each for each in articles if each.plan.preset == "article-c"))
     (reason,) = section.reasons
     words = reason.replace("\N{NO-BREAK SPACE}", " ")
     assert words.startswith("TensorFlow · Native · TF32, batch 1,024: NCHW takes 1.70 ms less per step than NHWC (")

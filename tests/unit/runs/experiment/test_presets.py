@@ -40,8 +40,8 @@ def test_nothing_of_a_preset_is_refused_on_any_machine(name: str, machine: Machi
     refusals = [refusal for spec in plan.specs for refusal in check(spec, machine)]
     assert [each for each in refusals if each.parameters != ("interpreter",)] == []
     for transfer in plan.weight_transfers:
-        found = transfer_targets(transfer.spec, transfer.into, transfer.gpus, machine)
-        assert len(found.possible) == len(transfer.into)
+        targets = transfer_targets(transfer.spec, transfer.into, transfer.gpus, machine)
+        assert len(targets.possible) == len(transfer.into)
 
 
 def test_two_versions_of_a_library_are_two_environments_that_a_refusal_says_how_to_make(

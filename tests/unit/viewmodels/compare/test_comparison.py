@@ -422,17 +422,17 @@ def test_small_multiples_have_a_row_a_run_and_one_scale_a_column() -> None:
 
 def test_a_run_that_never_measured_is_named_with_the_reason_and_starts_at_its_start() -> None:
     failed = stored_run(run_row(9, outcome="failed", reason="out of luck", throughput=None), measured=False)
-    found = prepare_comparison([stored_run(run_row(1, units=128)), failed])
-    assert "The run of units 64 (failed) never reached its measured part. Out of luck." in compare(found, 1).notes
+    comparison = prepare_comparison([stored_run(run_row(1, units=128)), failed])
+    assert "The run of units 64 (failed) never reached its measured part. Out of luck." in compare(comparison, 1).notes
     again = replace(failed, row=replace(failed.row, run=10))
-    assert compare(prepare_comparison([*found.runs, again]), 1).notes[0] == (
+    assert compare(prepare_comparison([*comparison.runs, again]), 1).notes[0] == (
         "Both runs of units 64 (failed) never reached their measured part. Out of luck."
     )
     late = stored_run(replace(failed.row, run=11))
-    assert compare(prepare_comparison([*found.runs, late]), 1).notes[1] == (
+    assert compare(prepare_comparison([*comparison.runs, late]), 1).notes[1] == (
         "1 of 2 runs of units 64 (failed) did not get through its measured part. Out of luck."
     )
-    load = next(panel for panel in comparison_curves(found, "time").panels if panel.key == "cpu load_pct")
+    load = next(panel for panel in comparison_curves(comparison, "time").panels if panel.key == "cpu load_pct")
     assert load.curves[1].x[0] == pytest.approx(0.0)
 
 

@@ -70,13 +70,13 @@ def test_another_layout_is_found_and_its_layers_named(replica: Replicas) -> None
 
 
 def test_transposes_are_counted_and_their_layers_named() -> None:
-    found = layout_of_a_rewritten_graph()
-    assert (found.actual, found.matches) == ("NCHW", False)
-    assert found.reason == (
+    layout = layout_of_a_rewritten_graph()
+    assert (layout.actual, layout.matches) == ("NCHW", False)
+    assert layout.reason == (
         "1 of 1 operations on images ran in NCHW (block2/conv1): "
         "TensorFlow's graph optimizer changes layouts; use layout_optimizer=false."
     )
-    assert found.note == "Transposes: 2 in the executed graph (block2/conv1), 3 a step among the traced kernels."
+    assert layout.note == "Transposes: 2 in the executed graph (block2/conv1), 3 a step among the traced kernels."
 
 
 def layout_of_a_rewritten_graph() -> Any:

@@ -196,8 +196,8 @@ def test_on_a_gpu_kernels_tell_tf32_from_float32(
 ) -> None:
     from workloads.aspects import precision
 
-    found = precision(seen_on_gpu(requested, kernels=kernels))
-    assert (found.actual, found.matches) == (ran, match)
+    aspect = precision(seen_on_gpu(requested, kernels=kernels))
+    assert (aspect.actual, aspect.matches) == (ran, match)
 
 
 @pytest.mark.parametrize(("exact", "ran"), [(True, "float32"), (False, "tf32")])
@@ -207,8 +207,8 @@ def test_where_no_kernels_name_tells_xlas_program_does(exact: bool, ran: str) ->
 
     dot = Op(type="MatMul", name="dot", dtype="float32", loop="while", compiled=True, exact=exact)
     seen = seen_on_gpu("float32", kernels=(SILENT,))
-    found = precision(replace(seen, graph=(), trace=replace(seen.trace, programs=(dot,))))
-    assert (found.actual, found.matches) == (ran, exact)
+    aspect = precision(replace(seen, graph=(), trace=replace(seen.trace, programs=(dot,))))
+    assert (aspect.actual, aspect.matches) == (ran, exact)
 
 
 def seen_on_gpu(requested: str, kernels: tuple[Kernel, ...]) -> Any:
@@ -243,10 +243,10 @@ def test_a_type_counts_by_its_time(
     seen = seen_on_gpu("bfloat16", (CUDA,))
     small = replace(seen.graph[0], name="small", dtype="bfloat16")
     graph = (small, replace(small, name="big", dtype="float32"))
-    found = precision(replace(seen, graph=graph, trace=replace(seen.trace, op_times_ns=times)))
-    assert (found.actual, found.matches) == (ran, state)
-    assert (found.reason or "").startswith(reason or "")
-    assert (found.reason is None) is (reason is None)
+    aspect = precision(replace(seen, graph=graph, trace=replace(seen.trace, op_times_ns=times)))
+    assert (aspect.actual, aspect.matches) == (ran, state)
+    assert (aspect.reason or "").startswith(reason or "")
+    assert (aspect.reason is None) is (reason is None)
 
 
 def test_where_no_product_was_seen_the_device_has_a_reason() -> None:
@@ -260,9 +260,9 @@ def test_products_that_fell_back_to_the_cpu_are_found() -> None:
     from workloads.aspects import device
 
     seen = seen_on_gpu("float32", ())
-    found = device(replace(seen, graph=(*seen.graph, replace(seen.graph[0], device="CPU:0"))))
-    assert (found.actual, found.matches) == ("CPU and GPU", False)
-    assert found.reason == "1 of the 2 products ran on the CPU."
+    aspect = device(replace(seen, graph=(*seen.graph, replace(seen.graph[0], device="CPU:0"))))
+    assert (aspect.actual, aspect.matches) == ("CPU and GPU", False)
+    assert aspect.reason == "1 of the 2 products ran on the CPU."
 
 
 @pytest.mark.parametrize(("gpus", "word"), [(1, "libcupti"), (0, "on the CPU")])
@@ -307,9 +307,9 @@ def test_cudnn_layer_by_layer_and_the_stack_in_one_call(
     from workloads.recurrent_evidence import recurrent_implementation
 
     spec = spec_of("lstm", implementation=requested, layers=layers)
-    found = recurrent_implementation(Observation(spec=spec, graph=cudnn_calls(calls)))
-    assert found.actual == ran
-    assert found.matches is (None if ran is None else ran == requested or requested == "auto")
+    aspect = recurrent_implementation(Observation(spec=spec, graph=cudnn_calls(calls)))
+    assert aspect.actual == ran
+    assert aspect.matches is (None if ran is None else ran == requested or requested == "auto")
 
 
 def products_of(*loops: str, xla: bool = False, device: str = "GPU:0") -> tuple[Op, ...]:
@@ -342,9 +342,9 @@ def test_a_memory_limit_is_what_the_allocators_of_the_gpus_say(
     spec = spec_of("lstm")
     spec = RunSpec(workload="lstm", variant={**spec.variant, "gpus": 1, "memory_limit": 10.0})
     bytes_each = tuple(int(limit * 2**30) for limit in limits_gib)
-    found = memory_limit(Observation(spec=spec, memory_limits_bytes=bytes_each))
-    assert (found.requested, found.actual, found.matches) == ("10 GiB", actual, matches)
-    assert (found.reason is None) == (matches is True)
+    aspect = memory_limit(Observation(spec=spec, memory_limits_bytes=bytes_each))
+    assert (aspect.requested, aspect.actual, aspect.matches) == ("10 GiB", actual, matches)
+    assert (aspect.reason is None) == (matches is True)
 
 
 XLA_BLANK = "XLA compiled the steps without a loop, so its program does not tell implementations apart."
@@ -387,9 +387,9 @@ def test_without_a_loop_the_implementation_is_not_known(requested: str, on_gpu: 
 def test_no_sentence_ends_in_an_empty_list(graph: tuple[Op, ...], shown: str | None) -> None:
     from workloads.recurrent_evidence import recurrent_implementation
 
-    found = recurrent_implementation(Observation(spec=spec_of("lstm", implementation="combined_input"), graph=graph))
+    aspect = recurrent_implementation(Observation(spec=spec_of("lstm", implementation="combined_input"), graph=graph))
     reason = f"What ran is not combined_input: it has {shown}." if shown else GRAPH_BLANK
-    assert (found.actual, found.reason) == (shown, reason)
+    assert (aspect.actual, aspect.reason) == (shown, reason)
 
 
 def test_xla_leaves_no_loop_of_a_single_iteration(replica: Replicas, float32: None) -> None:

@@ -59,8 +59,8 @@ def test_the_layers_of_another_layout_are_named(replica: Replicas) -> None:
 
 
 def test_where_no_layout_is_requested_layers_that_differ_leave_the_run_verified_in_part(replica: Replicas) -> None:
-    found = evidence_of("formats", replica)
-    assert (found.state, found.unverified) == (
+    evidence = evidence_of("formats", replica)
+    assert (evidence.state, evidence.unverified) == (
         "verified in part",
         {"layout": "1 of 4 layers are channels_first: norm (BatchNormalization)."},
     )
@@ -69,9 +69,9 @@ def test_where_no_layout_is_requested_layers_that_differ_leave_the_run_verified_
 def test_what_the_articles_author_forgot_is_named(replica: Replicas) -> None:
     """Norm and global pooling left as they were; with as many filters as pixels Keras errs, too."""
     names = "2 of 4 layers are channels_last: norm (BatchNormalization), global_pool (GlobalAveragePooling2D)."
-    found = evidence_of("forgotten", replica, filters=8)
-    assert (found.state, found.requested["layout"]) == ("verified in part", "the same in all layers")
-    assert found.reason == (
+    evidence = evidence_of("forgotten", replica, filters=8)
+    assert (evidence.state, evidence.requested["layout"]) == ("verified in part", "the same in all layers")
+    assert evidence.reason == (
         f"{names} Keras puts the bias of conv along the width: images are as wide there as they have channels."
     )
     assert evidence_of("forgotten", replica, filters=4).reason == names
@@ -84,43 +84,43 @@ def test_a_misplaced_bias_alone_is_a_mismatch_where_channels_first_was_requested
         Op(type="BiasAdd", name=f"model/{name}_1/BiasAdd", layout=layout)
         for name, layout in (("good", "NCHW"), ("bad", "NHWC"), ("head", "NHWC"))
     )
-    found = custom_layout(
+    aspect = custom_layout(
         Observation(spec=RunSpec(workload="own.py:net", variant=variant), layers=layers, graph=biases)
     )
-    assert found is not None
-    assert (found.actual, found.matches) == ("channels_first and channels_last", False)
-    assert (found.reason or "").startswith("Keras puts the bias of bad along the width:")
+    assert aspect is not None
+    assert (aspect.actual, aspect.matches) == ("channels_first and channels_last", False)
+    assert (aspect.reason or "").startswith("Keras puts the bias of bad along the width:")
 
 
 def test_a_type_is_weighed_by_its_time_and_not_by_its_number_of_products(replica: Replicas) -> None:
-    found = evidence_of("types", replica, steps=True, precision="bfloat16")
-    assert found.state == "mismatch"
-    assert found.reason is not None
-    assert "in float32, not in bfloat16." in found.reason
+    evidence = evidence_of("types", replica, steps=True, precision="bfloat16")
+    assert evidence.state == "mismatch"
+    assert evidence.reason is not None
+    assert "in float32, not in bfloat16." in evidence.reason
     assert evidence_of("types", replica, precision="bfloat16", large="as requested").state == "verified"
 
 
 def test_without_a_trace_nobody_knows_which_type_did_the_work(replica: Replicas) -> None:
-    found = evidence_of("types", replica, precision="bfloat16")
-    assert (found.state, list(found.unverified)) == ("verified in part", ["precision"])
-    assert found.reason == "Products are in bfloat16 and float32, and no trace shows how long those of each took."
+    evidence = evidence_of("types", replica, precision="bfloat16")
+    assert (evidence.state, list(evidence.unverified)) == ("verified in part", ["precision"])
+    assert evidence.reason == "Products are in bfloat16 and float32, and no trace shows how long those of each took."
 
 
 def test_work_in_python_is_out_of_sight(replica: Replicas) -> None:
-    found = evidence_of("python_calls", replica)
-    assert (found.state, list(found.unverified)) == ("verified in part", ["precision"])
-    assert found.reason == "2 operations ran in Python (py_function), where nothing shows what is computed."
+    evidence = evidence_of("python_calls", replica)
+    assert (evidence.state, list(evidence.unverified)) == ("verified in part", ["precision"])
+    assert evidence.reason == "2 operations ran in Python (py_function), where nothing shows what is computed."
 
 
 def test_a_layer_that_asks_for_xla_by_itself_is_found(replica: Replicas) -> None:
-    found = evidence_of("compiled_inside", replica)
-    assert (found.state, found.actual["xla"]) == ("mismatch", "partly")
-    assert (found.reason or "").startswith("XLA compiled ")
+    evidence = evidence_of("compiled_inside", replica)
+    assert (evidence.state, evidence.actual["xla"]) == ("mismatch", "partly")
+    assert (evidence.reason or "").startswith("XLA compiled ")
 
 
 def test_recurrent_layers_say_how_they_ran(replica: Replicas) -> None:
-    found = evidence_of("recurrent", replica)
-    assert found.notes == ("Recurrent layers ran: backward_both, forward_both, last as a loop.",)
+    evidence = evidence_of("recurrent", replica)
+    assert evidence.notes == ("Recurrent layers ran: backward_both, forward_both, last as a loop.",)
     graph = (
         Op(type="CudnnRNNV3", name="sequential/forward_both_1/CudnnRNNV3", device="GPU:0"),
         Op(
@@ -154,10 +154,10 @@ def test_operations_of_another_layout_than_their_layers_are_named(compiled: bool
         graph=() if compiled else ops,
         trace=XlaTrace(programs=ops if compiled else ()),
     )
-    found = custom_layout(seen)
-    assert found is not None
-    assert (found.actual, found.matches) == ("channels_first and channels_last", False)
-    assert found.reason == f"1 of 2 operations on images ran in NHWC (second): {cause}."
+    aspect = custom_layout(seen)
+    assert aspect is not None
+    assert (aspect.actual, aspect.matches) == ("channels_first and channels_last", False)
+    assert aspect.reason == f"1 of 2 operations on images ran in NHWC (second): {cause}."
 
 
 @pytest.mark.parametrize(
@@ -195,18 +195,18 @@ def test_a_step_that_does_less_than_it_seems_is_not_verified(
     replica: Replicas, how: str, aspect: str, actual: str | None, reason: str
 ) -> None:
     precision = "bfloat16" if how == "bfloat16 weights" else "float32"
-    found = evidence_of("shortcuts", replica, how=how, precision=precision)
-    assert found.state == ("mismatch" if actual else "verified in part")
-    assert (found.actual.get(aspect), found.reason) == (actual, reason)
-    assert {name for name, value in found.requested.items() if found.actual.get(name) != value} == {aspect}
+    evidence = evidence_of("shortcuts", replica, how=how, precision=precision)
+    assert evidence.state == ("mismatch" if actual else "verified in part")
+    assert (evidence.actual.get(aspect), evidence.reason) == (actual, reason)
+    assert {name for name, value in evidence.requested.items() if evidence.actual.get(name) != value} == {aspect}
 
 
 @pytest.mark.parametrize("mode", ["train", "inference"])
 def test_a_step_that_does_all_of_it_is_verified(replica: Replicas, mode: str) -> None:
-    found = evidence_of("shortcuts", replica, mode=mode)
-    assert (found.state, found.reason) == ("verified", None)
+    evidence = evidence_of("shortcuts", replica, mode=mode)
+    assert (evidence.state, evidence.reason) == ("verified", None)
     trained = {"training": "all weights trained"} if mode == "train" else {}
-    assert found.actual.items() >= {"execution": "as a graph", **trained, "examples": "different examples"}.items()
+    assert evidence.actual.items() >= {"execution": "as a graph", **trained, "examples": "different examples"}.items()
 
 
 def test_branches_and_loops_are_seen_in_what_xla_compiled(replica: Replicas) -> None:
@@ -216,9 +216,9 @@ def test_branches_and_loops_are_seen_in_what_xla_compiled(replica: Replicas) -> 
 
 
 def test_two_replicas_are_looked_at_as_one_is(pair: Replicas) -> None:
-    found = evidence_of("shortcuts", pair, how="one answer")
-    assert found.unverified["examples"] == "Different outputs for 8 different examples: 1."
-    assert found.actual["training"] == "all weights trained"
+    evidence = evidence_of("shortcuts", pair, how="one answer")
+    assert evidence.unverified["examples"] == "Different outputs for 8 different examples: 1."
+    assert evidence.actual["training"] == "all weights trained"
 
 
 CUSTOM = RunSpec(workload="own.py:net", variant={**spec_of("lstm").variant})
@@ -237,9 +237,9 @@ def step_aspect(name: str, *more: Op, layers: tuple[Layer, ...] = (), **findings
      ((2, 1, 1), None), ((4, 4, 1), None), ("The check of outputs could not be used: no.", None)],
 )  # fmt: skip
 def test_examples_and_outputs_are_told_where_at_most_an_eighth_differ(distinct: Any, verified: bool | None) -> None:
-    found = step_aspect("examples", distinct=distinct)
-    assert found is not None
-    assert found.matches is verified
+    aspect = step_aspect("examples", distinct=distinct)
+    assert aspect is not None
+    assert aspect.matches is verified
 
 
 def test_of_a_single_example_nothing_can_differ() -> None:
@@ -258,9 +258,9 @@ def test_of_a_single_example_nothing_can_differ() -> None:
     ],
 )
 def test_training_is_what_changes_every_weight_and_the_loss(findings: Any, matches: bool | None) -> None:
-    found = step_aspect("training", **findings)
-    assert found is not None
-    assert found.matches is matches
+    aspect = step_aspect("training", **findings)
+    assert aspect is not None
+    assert aspect.matches is matches
 
 
 def test_a_loop_of_a_recurrent_layer_is_none_of_the_models_own() -> None:

@@ -174,15 +174,15 @@ def test_one_step_of_several_is_from_their_middle_with_all_streams() -> None:
     add_line(plane, "Stream #14(MemcpyH2D)", [("MemcpyH2D", 150, 190), ("MemcpyH2D", 1150, 1190)], base_ns=500)
     add_line(plane, "Stream #13(Compute)", [*compute, ("MemcpyD2H", 2900, 2910)], base_ns=500)
     trace = read(profile.SerializeToString(), 3, gpu=True, to_monotonic=lambda utc_ns: utc_ns + 7)
-    found = step_timeline(trace.step, trace.kernels)
-    assert found is not None
-    assert (found.start_ns, found.duration_ns, found.left_out) == (1_001_507, 1000, 0)
-    assert found.streams == (
+    timeline = step_timeline(trace.step, trace.kernels)
+    assert timeline is not None
+    assert (timeline.start_ns, timeline.duration_ns, timeline.left_out) == (1_001_507, 1000, 0)
+    assert timeline.streams == (
         Stream(device="GPU:0", name="Stream #13(Compute)"),
         Stream(device="GPU:0", name="Stream #14(MemcpyH2D)"),
     )
     names = [kernel.name for kernel in trace.kernels]
-    assert found.kernels == (
+    assert timeline.kernels == (
         StepKernel(0, names.index("gemm"), 0, 100),
         StepKernel(1, names.index("MemcpyH2D"), 150, 40),
         StepKernel(0, names.index("Mul"), 300, 100),
@@ -202,11 +202,11 @@ def test_a_long_step_is_cut_to_what_a_message_takes() -> None:
     count = MOST_STEP_KERNELS + 5
     add_line(plane, "Stream #13(Compute)", [(f"gemm{n % 40}", 3_000 * n, 3_000 * n + 2_345) for n in range(count)])
     trace = read(profile.SerializeToString(), 1, gpu=True)
-    found = step_timeline(trace.step, trace.kernels)
-    assert found is not None
-    assert (len(found.kernels), found.left_out) == (MOST_STEP_KERNELS, 5)
-    assert found.duration_ns == 3_000 * (count - 1) + 2_345
-    evidence = Evidence(requested={}, actual={}, match=None, kernels=trace.kernels, timeline=found)
+    timeline = step_timeline(trace.step, trace.kernels)
+    assert timeline is not None
+    assert (len(timeline.kernels), timeline.left_out) == (MOST_STEP_KERNELS, 5)
+    assert timeline.duration_ns == 3_000 * (count - 1) + 2_345
+    evidence = Evidence(requested={}, actual={}, match=None, kernels=trace.kernels, timeline=timeline)
     line = encode(evidence)
     assert len(line) < MOST_MESSAGE_BYTES / 8
     assert decode_message(line) == evidence

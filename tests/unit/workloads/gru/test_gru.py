@@ -127,8 +127,8 @@ def test_cudnn_reads_each_gate_where_it_expects_it(workload: str, monkeypatch: p
 
 def test_evidence_tells_what_ran(replica: Replicas) -> None:
     requested = spec_of("gru", implementation="combined_input")
-    found = collect_evidence(requested, replica, really={"implementation": "gemm6"})
-    assert (found.actual["implementation"], found.match) == ("gemm6", False)
+    evidence = collect_evidence(requested, replica, really={"implementation": "gemm6"})
+    assert (evidence.actual["implementation"], evidence.match) == ("gemm6", False)
 
 
 @pytest.mark.parametrize("name", [each.name for each in GRU.implementations])

@@ -123,9 +123,9 @@ def test_the_plain_keras_model_answers_as_the_trained_one(
     from workloads.tensorflow.saving import export_model
 
     saved = saved_by(variant_of(**given), replica, tmp_path / "run.npz")
-    found = export_model(saved, [])
-    assert found.max_difference < (0.02 if "precision" in given else 1e-5)
-    assert found.max_output == np.abs(saved.outputs).max()
+    difference = export_model(saved, [])
+    assert difference.max_difference < (0.02 if "precision" in given else 1e-5)
+    assert difference.max_output == np.abs(saved.outputs).max()
 
 
 @pytest.mark.parametrize(

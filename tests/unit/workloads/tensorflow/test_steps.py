@@ -105,8 +105,8 @@ def operations(workload: str, replicas: Replicas, **given: Value) -> list[Any]:
 
 @pytest.mark.parametrize("mode", ["train", "inference"])
 def test_replicas_send_gradients_and_nothing_else(pair: Replicas, mode: str) -> None:
-    found = operations("cnn10", replicas_on(["CPU:0", "CPU:1"], "hierarchical"), mode=mode)
-    sent = [node.attr["tensor_name"].s.decode() for node in found if node.op == "_Send"]
+    ops = operations("cnn10", replicas_on(["CPU:0", "CPU:1"], "hierarchical"), mode=mode)
+    sent = [node.attr["tensor_name"].s.decode() for node in ops if node.op == "_Send"]
     if mode == "inference":
         assert not sent
     else:
