@@ -17,9 +17,9 @@ NO_KERNEL = "The profiler saw no kernel: NVIDIA's libcupti is missing, or its dr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """The first step's graph, and a trace of later steps; each empty where it could not be had.
+    """The first step's graph, and a trace of later steps; each is empty where it could not be observed.
 
-    `layers` are those of a custom model, `findings` what its task told, or why it did not;
+    `layers` and `findings` are a custom model's, `findings` a sentence where its task could not be inspected;
     `memory_limits_bytes` is the most that each GPU's allocator may hold.
     """
 
@@ -78,7 +78,7 @@ class Observation:
         return (compiled and self._main_products(self.programs)) or self.products
 
     def _main_products(self, ops: Sequence[Op]) -> tuple[Op, ...]:
-        """Return the products that the workload is about; of a custom one nobody knows, so all."""
+        """Return the products that the workload is about; all those of a custom workload."""
         return tuple(op for op in ops if op.is_product) if is_custom(self.spec.workload) else main_products(ops)
 
 
@@ -117,7 +117,7 @@ def _unseen_precision(observation: Observation, shares: Mapping[str, float], flo
 
 
 def _time_shares(observation: Observation) -> dict[str, float]:
-    """Return the types of products with their shares of the traced time in them; 0 of all if that is not known."""
+    """Return the types of products with their shares of the traced time; all 0 if that is unknown."""
     products = {(op.kernel or op.name, op.dtype) for op in observation.executed_products if op.dtype}
     types = sorted({dtype for _, dtype in products})
     if len(types) == 1:
@@ -129,7 +129,7 @@ def _time_shares(observation: Observation) -> dict[str, float]:
 
 
 def _other_precision(requested: str, shares: Mapping[str, float]) -> Aspect:
-    """Return the aspect where other types than the requested one take their share of the time."""
+    """Return the aspect of a run in which other types than the requested one took much of the time."""
     large = sorted((dtype for dtype in shares if shares[dtype] > OTHER_TYPES_LIMIT), key=lambda dtype: -shares[dtype])
     other_type = next(dtype for dtype in large if dtype != requested)
     differs = f"{100 * shares[other_type]:.0f} % of the time in products was in {other_type}, not in {requested}."

@@ -69,7 +69,7 @@ class GlobalPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dense:
-    """A dense layer with bias, in float32 whatever the precision."""
+    """A dense layer with bias, always in float32."""
 
     name: str
     channels_in: int

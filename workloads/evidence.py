@@ -1,4 +1,4 @@
-"""What is said of what really ran, whatever the framework: aspects as requested and as seen, and their summary."""
+"""Evidence of what really ran, for every framework: aspects as requested and as observed, and their summary."""
 
 import sys
 import threading
@@ -128,7 +128,7 @@ def run_guarded(
     def run() -> None:
         try:
             done.append(work())
-        except Exception as error:  # noqa: BLE001 - whatever goes wrong in a profiler must not cost the run
+        except Exception as error:  # noqa: BLE001 - a profiler's failure must not cost the run
             traceback.print_exc(file=sys.stderr)
             done.append(failed(f"could not be used: {_first_line(error)}."))
 

@@ -1,4 +1,4 @@
-"""What ran in some traced steps, whatever the framework: kernels by name, where a device's time went, one step.
+"""What ran in traced steps of any framework: kernels by name, where a device's time went, and one step.
 
 Nothing here needs a framework; each has a reader that makes `Event`s of its profiler's file.
 """

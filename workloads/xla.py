@@ -1,4 +1,4 @@
-"""What XLA tells of a run, whichever framework it compiles for: its programs, and a profile of some steps.
+"""XLA's programs and profiles, alike for every framework that it compiles for.
 
 A profile is an XSpace. TensorFlow has classes of protobuf for it, JAX a reader of its own; both are read as `Plane`s.
 """
@@ -31,7 +31,7 @@ _LIBRARY_CALLS = {"gemm": "MatMul", "matmul": "MatMul", "conv": "Conv2D", "dnn_r
 def program_ops(module: Any) -> tuple[Op, ...]:
     """Return the products and convolutions of a program (HloModuleProto), also those in its fusions and loops.
 
-    After them TensorFlow's fused batch norms that it was made from: no more than their names is left of them.
+    TensorFlow's fused batch norms follow, by name alone: XLA has replaced them by other operations.
     """
     computations = {computation.id: computation for computation in module.computations}
     sources = (instruction.metadata for computation in module.computations for instruction in computation.instructions)

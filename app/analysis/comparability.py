@@ -88,9 +88,9 @@ def known_value(environment: Mapping[str, str], key: str) -> str | None:
 
 
 def is_same_host(first: Mapping[str, str], second: Mapping[str, str]) -> bool:
-    """Return whether two environments are of one host, whatever it is called; one without a host is this machine's.
+    """Return whether two environments are of one host, under any name; one without a host is this machine's.
 
-    Two of this machine are the same, even if they were imported: nothing but what else they say tells them apart.
+    Two environments without a host count as the same host, even if they were imported.
     """
     if HOST_KEY not in first and HOST_KEY not in second:
         return True

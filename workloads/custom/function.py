@@ -1,4 +1,4 @@
-"""The user's function of a custom workload, whatever the framework: its call, its batches, and its errors by line."""
+"""The user's function of a custom workload, for every framework: its call, its batches, and its errors by line."""
 
 import contextlib
 import inspect

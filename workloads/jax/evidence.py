@@ -1,4 +1,4 @@
-"""What really ran of a variant in JAX: from the program that XLA made of its step, and a profile of more steps."""
+"""What really ran of a variant in JAX, from the program that XLA compiled and a profile of further steps."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -20,9 +20,9 @@ from workloads.training import Task
 from workloads.xla import STATS, Plane, Profiled, ProfileLine, XlaTrace, profile_steps, program_ops, read_planes
 
 _Fields = Mapping[int, tuple[str, "_Fields | type | None"]]
-"""The fields of a message by number: the name, and what it holds: another message, a text, or None for numbers.
+"""The fields of a protobuf message by number: the name, and the type: another message, str, bytes, or None for numbers.
 
-XLA's hlo.proto and xla_data.proto; only what `program_ops` reads. Where JAX alone is installed there is no protobuf.
+They are those of XLA's hlo.proto and xla_data.proto that `program_ops` reads; with JAX alone no protobuf is installed.
 """
 _SHAPE: _Fields = {2: ("element_type", None), 5: ("layout", {1: ("minor_to_major", None)})}
 _INSTRUCTION: _Fields = {
@@ -78,7 +78,7 @@ def _empty(kind: Any) -> Any:
 
 
 def _decoded(value: Any, kind: Any) -> Iterator[Any]:
-    """Yield what a field holds: of packed numbers each."""
+    """Yield the values of a field, packed numbers one by one."""
     if isinstance(kind, dict):
         yield decode_program(value, kind)
     elif kind is str:
@@ -93,7 +93,7 @@ def _decoded(value: Any, kind: Any) -> Iterator[Any]:
 
 
 def _number(data: bytes, position: int) -> tuple[int, int]:
-    """Return the number of variable length at a position, and the position behind it."""
+    """Decode the varint at a position; return the number and the position behind it."""
     number = shift = 0
     while True:
         byte = data[position]
@@ -104,7 +104,7 @@ def _number(data: bytes, position: int) -> tuple[int, int]:
 
 
 def program_of(step: Step) -> tuple[Op, ...]:
-    """Return the products of a step's program; it was compiled as its first step was made."""
+    """Return the products of the program that the first step compiled."""
     modules = step.program.runtime_executable().hlo_modules()
     return tuple(
         op for module in modules for op in program_ops(decode_program(module.as_serialized_hlo_module_proto()))
@@ -156,7 +156,7 @@ def image_implementation(observation: Observation) -> Aspect:
 
 
 def all_reduce(observation: Observation) -> Aspect:
-    """Return how gradients were exchanged, by the kernels that did."""
+    """Return how gradients were exchanged, as the names of kernels tell."""
     requested, trace = str(observation.variant["all_reduce"]), observation.trace
     exchanges = [kernel.name for kernel in trace.kernels if kernel.kind == "communication"]
     actual = "nccl" if any("nccl" in name.lower() for name in exchanges) else "xla" if exchanges else "none"
@@ -187,10 +187,10 @@ class EvidenceCollector:
         self._trace = XlaTrace()
 
     def start(self) -> None:
-        """Watch nothing: the program is there after the first step."""
+        """Do nothing: the compiled program can be read at any time."""
 
     def first_step_done(self) -> None:
-        """Do nothing: the program stays."""
+        """Do nothing: the step keeps its program."""
 
     def trace(self) -> None:
         """Run a few more steps under the profiler."""
@@ -198,7 +198,7 @@ class EvidenceCollector:
         self._trace = guarded_trace(lambda: _trace_task(self._task, gpu=gpu), XlaTrace)
 
     def inspect(self) -> None:
-        """Look at nothing more: there are no custom workloads in JAX."""
+        """Do nothing: there are no custom workloads in JAX."""
 
     def evidence(self) -> Evidence | None:
         """Return what is known so far, or None before the first step was made."""

@@ -26,7 +26,7 @@ Key = Any
 
 
 def exact(variant: Variant) -> lax.Precision | None:
-    """Return the precision of products of float32 that must be of float32; None leaves TF32 to XLA."""
+    """Return the precision that keeps products of float32 in float32; None lets XLA use TF32."""
     return None if variant["precision"] == "tf32" else lax.Precision.HIGHEST
 
 

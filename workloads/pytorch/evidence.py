@@ -1,4 +1,4 @@
-"""What really ran of a variant in PyTorch: from the operations and kernels of a few steps after the measured part."""
+"""What really ran of a variant in PyTorch, from the operations and kernels of a few steps after the measured part."""
 
 import time
 from collections import Counter
@@ -125,9 +125,9 @@ def layout(observation: Observation) -> Aspect:
 
 
 def custom_layout(observation: Observation) -> Iterator[Aspect]:
-    """Yield the layout that operations on images got, if one was requested or they differ; layers that differ by name.
+    """Yield the layout of operations on images, if one was requested or they differ, with the layers that differ.
 
-    Where none was requested and something differs, nobody knows which was meant.
+    Without a request it is unknown which of several was meant.
     """
     requested = requested_layout(observation.variant)
     layouts = Counter(LAYOUTS[op.layout.lower()] for op in observation.trace.ops if op.is_spatial)
@@ -181,7 +181,7 @@ def precision(observation: Observation) -> Aspect:
 
 
 def compilation(observation: Observation) -> Aspect:
-    """Return whether Inductor compiled the forward and backward pass whole; what is outside of its graphs is told."""
+    """Return whether Inductor compiled the forward and backward pass whole, and what ran outside its graphs."""
     requested = "on" if observation.variant["compile"] else "off"
     compiled, products = observation.compilation, observation.products
     outside = sum(not op.compiled for op in products)
@@ -204,14 +204,14 @@ def cuda_graph(observation: Observation) -> Aspect:
 
 
 def device(observation: Observation) -> Aspect:
-    """Return where what took time ran."""
+    """Return the type of device that the time was spent on."""
     requested = "GPU" if observation.variant["gpus"] else "CPU"
     types = {times.device.partition(":")[0] for times in observation.trace.times}
     return _aspect(observation, "device", requested, " and ".join(sorted(types)) or None, "It ran on another device.")
 
 
 def replicas(observation: Observation) -> Aspect:
-    """Return how many devices computed something that no other did."""
+    """Return how many devices computed a part of the batch of their own."""
     requested = str(ranks.replica_count(observation.variant))
     devices, batch_parts = observation.trace.devices, len({state.batch for state in observation.states})
     count = min(devices, batch_parts) if batch_parts else devices

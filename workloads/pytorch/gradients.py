@@ -1,4 +1,4 @@
-"""Loss and gradients of a first step in PyTorch, or its outputs: what variants that compute the same agree in.
+"""Loss and gradients of a first step in PyTorch, or its outputs: variants that compute the same agree in them.
 
 The step is the one that is measured, with precision, layout and compiler; only its optimizer changes nothing.
 """

@@ -38,7 +38,7 @@ def configure(variant: Variant, rank: int = 0) -> torch.device:
         import torch._inductor.config as inductor
 
         inductor.layout_optimization = False  # else it makes NHWC of NCHW where it thinks that faster
-    torch.manual_seed(int(variant["seed"]) + rank)  # each rank leaves out others in its dropout
+    torch.manual_seed(int(variant["seed"]) + rank)  # each rank draws dropout of its own
     if not int(variant["gpus"]):
         return torch.device("cpu")
     torch.cuda.set_device(rank)
@@ -46,9 +46,9 @@ def configure(variant: Variant, rank: int = 0) -> torch.device:
 
 
 def set_precision(precision: str) -> None:
-    """Let float32 be computed in TF32 or not at all.
+    """Compute float32 in TF32 everywhere, or nowhere.
 
-    By itself PyTorch computes convolutions and recurrent layers in TF32, and matrix products in float32.
+    By default PyTorch computes convolutions and recurrent layers in TF32, and matrix products in float32.
     """
     torch.backends.fp32_precision = "tf32" if precision == "tf32" else "ieee"
 
@@ -63,7 +63,7 @@ class DeviceBatches:
     """Batches that stay on the device, in turn."""
 
     def __init__(self, batches: Iterable[Batch], device: torch.device, dtype: torch.dtype | None = None) -> None:
-        """Copy batches to a device, inputs of floating point in a type; None leaves that as it is."""
+        """Copy batches to a device; `dtype` is the type of floating-point inputs, None keeps theirs."""
 
         def cast(tensor: Tensor) -> Tensor:
             return tensor.to(device, dtype if tensor.is_floating_point() else None)
@@ -114,7 +114,7 @@ def make_optimizer(
 
 
 class _Answer(nn.Module):  # type: ignore[misc] # mypy knows no PyTorch
-    """A model's loss, in inference its outputs, as the module that PyTorch's parallel ones take."""
+    """A model's loss, in inference its outputs, as a module that PyTorch's parallel wrappers take."""
 
     def __init__(self, model: Model, autocast: Callable[[], Any]) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ class _Answer(nn.Module):  # type: ignore[misc] # mypy knows no PyTorch
 
     def forward(self, *batch: Tensor) -> Tensor:
         """Return the loss of a batch, or the outputs."""
-        with self._autocast():  # the threads of DataParallel have float16 otherwise
+        with self._autocast():  # the threads of DataParallel do not inherit it
             return self.model.loss(*batch) if self.training else self.model(*batch)
 
 

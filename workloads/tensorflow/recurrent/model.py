@@ -187,7 +187,7 @@ class RecurrentModel:
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        """Return the trained variables in the layout of `recurrent.loop`, whatever the implementation."""
+        """Return the trained variables in the layout of `recurrent.loop`, for every implementation."""
         return [*self.stack.weights, self._kernel, self._bias]
 
     def set_weights(self, values: Sequence[Any]) -> None:
