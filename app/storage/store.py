@@ -34,13 +34,7 @@ from app.records import (
 )
 from app.samples import Device, DeviceLost, FieldsUpdated, LogLine
 from app.storage import listing, rows
-from app.storage.database import (
-    BUSY_TIMEOUT_S,
-    is_read_only,
-    open_database,
-    transaction,
-    translate_sqlite_errors,
-)
+from app.storage.database import BUSY_TIMEOUT_S, is_read_only, open_database, transaction, translate_sqlite_errors
 from app.storage.library import Library
 from app.storage.owner import Owner, unfinished_runs
 from app.storage.queue import Queue

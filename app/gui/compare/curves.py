@@ -5,14 +5,7 @@ from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QIcon, QPainter, QPixmap, QResizeEvent
-from PySide6.QtWidgets import (
-    QButtonGroup,
-    QCheckBox,
-    QComboBox,
-    QPushButton,
-    QSizePolicy,
-    QWidget,
-)
+from PySide6.QtWidgets import QButtonGroup, QCheckBox, QComboBox, QPushButton, QSizePolicy, QWidget
 
 from app.gui.plot.legend import MARK_PX, paint_mark, paint_swatch, swatch_width
 from app.gui.plot.panel_stack import PanelStack
@@ -30,13 +23,7 @@ from app.gui.widgets.basic import (
 )
 from app.gui.widgets.flow_layout import FlowBar, FlowLayout
 from app.gui.widgets.panes import Scroller
-from app.viewmodels.compare.curves import (
-    ALIGNMENTS,
-    CompareCurves,
-    CurveGroup,
-    format_position,
-    small_multiples,
-)
+from app.viewmodels.compare.curves import ALIGNMENTS, CompareCurves, CurveGroup, format_position, small_multiples
 from app.viewmodels.plot.model import RUN_RANGES, Panel, Plots, Span
 
 _MAX_LINES = 3

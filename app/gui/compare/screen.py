@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, Qt, QTimer, QUrl, Signal
 from PySide6.QtGui import QAction, QActionGroup, QDesktopServices, QGuiApplication
-from PySide6.QtWidgets import (
-    QLabel,
-    QMenu,
-    QProgressBar,
-    QPushButton,
-    QStackedWidget,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QLabel, QMenu, QProgressBar, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from app import units
 from app.analysis.intervals import MIN_REPEATS

@@ -4,19 +4,8 @@ import textwrap
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QRectF, Qt, Signal
-from PySide6.QtGui import (
-    QColor,
-    QKeySequence,
-    QPainter,
-    QShortcut,
-)
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QProgressBar,
-    QPushButton,
-    QStyleOptionViewItem,
-    QWidget,
-)
+from PySide6.QtGui import QColor, QKeySequence, QPainter, QShortcut
+from PySide6.QtWidgets import QAbstractItemView, QProgressBar, QPushButton, QStyleOptionViewItem, QWidget
 
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import (

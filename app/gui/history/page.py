@@ -5,15 +5,7 @@ from collections.abc import Callable, Iterator
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QColor, QFontDatabase, QGuiApplication, QKeySequence, QShortcut, QTextCursor, QTextDocument
-from PySide6.QtWidgets import (
-    QLineEdit,
-    QPlainTextEdit,
-    QSplitter,
-    QStackedWidget,
-    QTextEdit,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QSplitter, QStackedWidget, QTextEdit, QVBoxLayout, QWidget
 
 from app.gui.actions import Actions
 from app.gui.history.annotations import AnnotationView

@@ -7,12 +7,7 @@ from dataclasses import replace
 import numpy as np
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QKeySequence, QMouseEvent, QPainter, QPolygonF, QShortcut
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QLineEdit,
-    QStyleOptionViewItem,
-    QWidget,
-)
+from PySide6.QtWidgets import QAbstractItemView, QLineEdit, QStyleOptionViewItem, QWidget
 
 from app.gui.actions import Actions
 from app.gui.monitor.details import DetailsView

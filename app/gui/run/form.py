@@ -6,14 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
-from PySide6.QtWidgets import (
-    QGridLayout,
-    QHBoxLayout,
-    QInputDialog,
-    QLineEdit,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QInputDialog, QLineEdit, QVBoxLayout, QWidget
 
 from app.gui.run.form_controls import SIDE_WIDTH, FieldRow, HostChoice
 from app.gui.theme import GRID, Theme

@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, QSize, Qt, Signal
 from PySide6.QtGui import QIcon, QKeySequence, QPainter, QPixmap, QResizeEvent, QShortcut
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QProgressBar,
-    QStackedWidget,
-    QTabBar,
-    QWidget,
-)
+from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QStackedWidget, QTabBar, QWidget
 
 from app.gui.plot.legend import SWATCH, paint_swatch
 from app.gui.plot.panel_stack import PanelStack

@@ -11,15 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import (
-    QAction,
-    QKeyEvent,
-    QMouseEvent,
-    QPainter,
-    QPaintEvent,
-    QResizeEvent,
-    QTextDocument,
-)
+from PySide6.QtGui import QAction, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextDocument
 from PySide6.QtWidgets import (
     QBoxLayout,
     QComboBox,

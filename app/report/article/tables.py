@@ -11,15 +11,7 @@ from app.analysis.verdict import decide, family_level
 from app.analysis.why import step_difference
 from app.plan import Plan, WeightTransfer
 from app.records import RunHeader, RunRow
-from app.report.article.grid import (
-    Cell,
-    LoadRun,
-    TableContent,
-    TextColumn,
-    measure_columns,
-    ratio_content,
-    text_table,
-)
+from app.report.article.grid import Cell, LoadRun, TableContent, TextColumn, measure_columns, ratio_content, text_table
 from app.report.documents import combined_state, estimate_document, verification_document
 from app.report.model import ArticleSection
 from app.runs.experiment.article import (

@@ -6,13 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from app.analysis.pyramid import (
-    FACTOR,
-    FOLD_BATCH,
-    KEEP_ROWS,
-    LEVELS,
-    Pyramid,
-)
+from app.analysis.pyramid import FACTOR, FOLD_BATCH, KEEP_ROWS, LEVELS, Pyramid
 from app.analysis.strokes import Stroke, continued_stroke, stroke_columns
 from app.records import Floats
 

@@ -15,14 +15,7 @@ from workloads.tensorflow.gru import ladder as gru_ladder
 from workloads.tensorflow.lstm import block_ops, ladder
 from workloads.tensorflow.optimizers import Adam
 from workloads.tensorflow.recipe import Recipe
-from workloads.tensorflow.recurrent.loop import (
-    BaseStack,
-    LoopStack,
-    MakeStack,
-    Stack,
-    Weights,
-    valid_steps,
-)
+from workloads.tensorflow.recurrent.loop import BaseStack, LoopStack, MakeStack, Stack, Weights, valid_steps
 
 
 class CudnnStack(BaseStack):
