@@ -82,11 +82,10 @@ class Observation:
         return tuple(op for op in ops if op.is_product) if is_custom(self.spec.workload) else main_products(ops)
 
 
+FLOAT32_OR_TF32 = "Without kernels whose names tell it, float32 and TF32 products look the same."
 TENSOR_CORE_THRESHOLD = 0.01
 """The least share of the products' time on tensor cores with which these count as used."""
-
-
-OTHER_TYPES_LIMIT = 0.05
+_OTHER_TYPES_LIMIT = 0.05
 """The largest share of the time in products that other types may have: a small last layer is often in float32."""
 
 
@@ -98,11 +97,9 @@ def precision(observation: Observation) -> Aspect:
     float32 = _float32_or_tf32(observation, tensor_share) if observation.on_gpu else "float32"
     unseen = _unseen_precision(observation, shares, float32)
     named = {str(float32) if dtype == "float32" else dtype: share for dtype, share in shares.items()}
-    if unseen is None and 1 - named.get(requested, 0.0) > OTHER_TYPES_LIMIT:
-        return _other_precision(requested, named)
-    if reason := unseen or observation.python_reason:
+    if reason := unseen or (_is_mostly(requested, named) and observation.python_reason):
         return Aspect(name="precision", requested=requested, reason=reason)
-    return Aspect(name="precision", requested=requested, actual=requested, note=share_note(tensor_share))
+    return judge_precision(requested, named, share_note(tensor_share))
 
 
 def _unseen_precision(observation: Observation, shares: Mapping[str, float], float32: str | None) -> str | None:
@@ -112,7 +109,7 @@ def _unseen_precision(observation: Observation, shares: Mapping[str, float], flo
     if not any(shares.values()):
         return f"Products are in {' and '.join(shares)}, and no trace shows how long those of each took."
     if "float32" in shares and float32 is None:
-        return "Without kernels whose names tell it, float32 and TF32 products look the same."
+        return FLOAT32_OR_TF32
     return None
 
 
@@ -128,9 +125,15 @@ def _time_shares(observation: Observation) -> dict[str, float]:
     return {dtype: time_ns / total if total else 0.0 for dtype, time_ns in spent.items()}
 
 
-def _other_precision(requested: str, shares: Mapping[str, float]) -> Aspect:
-    """Return the aspect of a run in which other types than the requested one took much of the time."""
-    large = sorted((dtype for dtype in shares if shares[dtype] > OTHER_TYPES_LIMIT), key=lambda dtype: -shares[dtype])
+def _is_mostly(requested: str, shares: Mapping[str, float]) -> bool:
+    return 1 - shares.get(requested, 0.0) <= _OTHER_TYPES_LIMIT
+
+
+def judge_precision(requested: str, shares: Mapping[str, float], note: str | None) -> Aspect:
+    """Return the aspect of a run whose products took these shares of their time in each type."""
+    if _is_mostly(requested, shares):
+        return Aspect(name="precision", requested=requested, actual=requested, note=note)
+    large = sorted((dtype for dtype in shares if shares[dtype] > _OTHER_TYPES_LIMIT), key=lambda dtype: -shares[dtype])
     other_type = next(dtype for dtype in large if dtype != requested)
     differs = f"{100 * shares[other_type]:.0f} % of the time in products was in {other_type}, not in {requested}."
     if len(large) == 1:

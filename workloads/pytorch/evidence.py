@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from workloads.aspects import OTHER_TYPES_LIMIT, TENSOR_CORE_THRESHOLD
+from workloads.aspects import FLOAT32_OR_TF32, TENSOR_CORE_THRESHOLD, judge_precision
 from workloads.catalog import is_custom
 from workloads.custom.evidence import (
     LAYOUTS,
@@ -165,19 +165,13 @@ def precision(observation: Observation) -> Aspect:
     for op in observation.products:
         times[op.dtype] += op.time_ns
     share = tensor_core_share(observation.trace.kernels) if observation.variant["gpus"] else 0.0
-    if "float32" in times and share is None:
-        return Aspect(
-            name="precision",
-            requested=requested,
-            reason="Without kernels whose names tell it, float32 and TF32 products look the same.",
-        )
-    single = "tf32" if share and share >= TENSOR_CORE_THRESHOLD else "float32"
     total = times.total()
-    named = {single if dtype == "float32" else dtype: time_ns / total for dtype, time_ns in times.items() if total}
-    large = sorted((name for name in named if named[name] > OTHER_TYPES_LIMIT), key=lambda name: -named[name])
-    note = share_note(share) if observation.variant["gpus"] else None
-    differs = f"Products were computed in {' and '.join(large)}, not in {requested} alone."
-    return _aspect(observation, "precision", requested, " and ".join(large) or None, differs, note)
+    if not total or ("float32" in times and share is None):
+        reason = FLOAT32_OR_TF32 if total else observation.unseen_reason
+        return Aspect(name="precision", requested=requested, reason=reason)
+    single = "tf32" if share and share >= TENSOR_CORE_THRESHOLD else "float32"
+    shares = {single if dtype == "float32" else dtype: time_ns / total for dtype, time_ns in times.items()}
+    return judge_precision(requested, shares, share_note(share) if observation.variant["gpus"] else None)
 
 
 def compilation(observation: Observation) -> Aspect:
