@@ -257,6 +257,5 @@ class MainWindow(QMainWindow):
         self._line = make_row(*widgets, margins=(GRID, 0, 2 * GRID, 0), spacing=GRID)
         make_column(self._line, separator(), parent=self._head, margins=0, spacing=0)
         central = QWidget()
-        layout = make_column(self._head, parent=central, margins=0, spacing=0)
-        layout.addWidget(self._stack, 1)
+        make_column(self._head, (self._stack, 1), parent=central, margins=0, spacing=0)
         self.setCentralWidget(central)

@@ -105,8 +105,7 @@ class OffersView(Scroller):
         texts = make_column(text_label(offer.title, "heading", wrap=True), spacing=GRID // 2)
         texts.addWidget(text_label(offer.detail, "muted", wrap=True))
         row = QWidget()
-        layout = make_row(parent=row, margins=(0, GRID + GRID // 2, 0, GRID + GRID // 2), spacing=3 * GRID)
-        layout.addLayout(texts, 1)
+        layout = make_row((texts, 1), parent=row, margins=(0, GRID + GRID // 2, 0, GRID + GRID // 2), spacing=3 * GRID)
         layout.addWidget(offer_button, 0, Qt.AlignmentFlag.AlignVCenter)
         return row
 
@@ -127,9 +126,7 @@ class OffersView(Scroller):
         column.addWidget(self.experiments_button, 0, Qt.AlignmentFlag.AlignLeft)
         column.addStretch(1)
         content = QWidget()
-        middle = make_row(STRETCH, parent=content, margins=0)
-        middle.addWidget(inside, 100)
-        middle.addStretch(1)
+        make_row(STRETCH, (inside, 100), STRETCH, parent=content, margins=0)
         self.setWidget(content)
 
 
@@ -269,8 +266,7 @@ class CompareHeader(QWidget):
         widgets: list[QLabel] = [self._against, *self._first, *self._long_texts.values()]
         for widget in widgets:
             lines.addWidget(widget)
-        below = make_row(spacing=2 * GRID)
-        below.addLayout(lines, 1)
+        below = make_row((lines, 1), spacing=2 * GRID)
         below.addWidget(self._interleave, 0, Qt.AlignmentFlag.AlignBottom)
         below.addWidget(self.more_button, 0, Qt.AlignmentFlag.AlignBottom)
         make_column(self.result, below, parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=0)
@@ -304,9 +300,7 @@ class ReadingView(QWidget):
         column.addWidget(self._bar)
         column.addWidget(cancel, 0, Qt.AlignmentFlag.AlignLeft)
         column.addStretch(1)
-        middle = make_row(STRETCH, parent=self, margins=0)
-        middle.addWidget(inside, 100)
-        middle.addStretch(1)
+        make_row(STRETCH, (inside, 100), STRETCH, parent=self, margins=0)
 
     def show_progress(self, done: int, runs: int) -> None:
         """Show how many of the runs are read."""
@@ -467,13 +461,10 @@ class CompareView(QWidget):
     def _build(self) -> None:
         for menu_button in (self._options, self._report):
             self.tabs.tools.addWidget(menu_button)
-        line = make_row(parent=self._written, margins=(2 * GRID, GRID, 2 * GRID, 0))
-        line.addWidget(self._written_path, 1)
+        line = make_row((self._written_path, 1), parent=self._written, margins=(2 * GRID, GRID, 2 * GRID, 0))
         line.addWidget(self._open_report)
         self._written.hide()
-        column = make_column(self.header, parent=self._page, margins=0, spacing=GRID)
-        column.addWidget(self.tabs, 1)
+        make_column(self.header, (self.tabs, 1), parent=self._page, margins=0, spacing=GRID)
         for page in (self.offers, self.reading, self._page):
             self._pages.addWidget(page)
-        layout = make_column(self.problem, self._written, parent=self, margins=0, spacing=0)
-        layout.addWidget(self._pages, 1)
+        make_column(self.problem, self._written, (self._pages, 1), parent=self, margins=0, spacing=0)

@@ -16,7 +16,7 @@ from app.gui.actions import Actions, Services
 from app.gui.run.form_controller import FormController
 from app.gui.theme import GRID
 from app.gui.threads import CancellableJob, JobControl
-from app.gui.widgets.basic import button, clear_layout, make_column, plain_tooltip, show_text, text_label
+from app.gui.widgets.basic import STRETCH, button, clear_layout, make_column, plain_tooltip, show_text, text_label
 from app.gui.widgets.dialogs import ask_for_file
 from app.gui.widgets.flow_layout import FlowBar
 from app.gui.widgets.panes import Scroller
@@ -119,16 +119,12 @@ class GalleryView(QWidget):
             head.addWidget(widget, 0, number)
         head.addWidget(text_label(_LEAD, "muted", wrap=True), 1, 0, 1, 3)
         content = QWidget()
-        column = make_column(parent=content, margins=(3 * GRID, GRID, 3 * GRID, 3 * GRID), spacing=0)
         self._grid.setSpacing(2 * GRID)
-        column.addLayout(self._grid)
-        column.addStretch(1)
+        make_column(self._grid, STRETCH, parent=content, margins=(3 * GRID, GRID, 3 * GRID, 3 * GRID), spacing=0)
         self._scroller.setWidget(content)
-        layout = make_column(parent=self, margins=0, spacing=0)
         top = make_column(self._head, self._problem, margins=(3 * GRID, 2 * GRID, 3 * GRID, GRID), spacing=GRID // 2)
         top.addWidget(self._reading)
-        layout.addLayout(top)
-        layout.addWidget(self._scroller, 1)
+        make_column(top, (self._scroller, 1), parent=self, margins=0, spacing=0)
         self._head.hide()
         self._problem.hide()
 

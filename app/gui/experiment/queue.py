@@ -236,15 +236,11 @@ class QueueView(QWidget):
         self._bar.setAccessibleName("Progress of the queue")
         for label in (self.count, self._time_left):
             label.setFont(tabular_font())
-        layout = make_column(separator(), parent=self, margins=0, spacing=0)
-        inside = make_column(self.offer_banner, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
-        inside.addWidget(self.ended_banner)
-        inside.addWidget(self._header)
-        inside.addWidget(self.table)
-        inside.addWidget(self._buttons)
+        parts = self.offer_banner, self.ended_banner, self._header, self.table, self._buttons
+        inside = make_column(*parts, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
+        make_column(separator(), inside, parent=self, margins=0, spacing=0)
         self._fill_header()
         self._fill_buttons()
-        layout.addLayout(inside)
 
     def _fill_header(self) -> None:
         header = make_row(parent=self._header, margins=0, spacing=GRID)

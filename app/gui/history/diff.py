@@ -97,15 +97,11 @@ class RunDiffView(QWidget):
         self._search.setClearButtonEnabled(True)
         self._search.setFixedWidth(26 * GRID)
         self._search.returnPressed.connect(self._find_next)
-        top = make_row(self._back)
         tools = FlowBar(GRID, GRID // 2, right=True)
         for widget in (self._search, self._alike, self._swap, self._save, self._compare):
             tools.flow.addWidget(widget)
-        top.addWidget(tools, 1)
-        layout = make_column(top, self._title, parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=GRID)
-        layout.addWidget(self._names)
-        layout.addWidget(separator())
-        layout.addWidget(self._page, 1)
+        lines = make_row(self._back, (tools, 1)), self._title, self._names, separator(), (self._page, 1)
+        make_column(*lines, parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=GRID)
 
 
 def diff_html(diff: RunDiff, colours: Colours, *, everything: bool) -> str:

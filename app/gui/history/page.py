@@ -108,8 +108,7 @@ class LogView(QWidget):
 
     def _build(self) -> None:
         header = make_row(self._title, STRETCH, self._match_count, self._search, spacing=GRID)
-        layout = make_column(header, parent=self, margins=(0, GRID, 2 * GRID, 2 * GRID), spacing=GRID)
-        layout.addWidget(self._text, 1)
+        make_column(header, (self._text, 1), parent=self, margins=(0, GRID, 2 * GRID, 2 * GRID), spacing=GRID)
 
 
 def details_html(groups: tuple[DetailGroup, ...], muted: str) -> str:
@@ -278,19 +277,13 @@ class RunPageView(QWidget):
         top = make_row(self._back, STRETCH, self.replay_button, self._again, self._copy)
         state = make_row(self._outcome, self._subtitle, STRETCH, spacing=2 * GRID)
         text = make_column(self._title, state, self._reason, self._notes, spacing=GRID // 2)
-        row = make_row(spacing=4 * GRID)
-        row.addLayout(text, 1)
-        row.addWidget(self._figures)
+        row = make_row((text, 1), self._figures, spacing=4 * GRID)
         return make_column(top, row, self.badge, margins=(0, 0, 2 * GRID, 0), spacing=GRID)
 
     def _body(self) -> QSplitter:
         plots = QWidget()
-        column = make_column(self._traceback, parent=plots, margins=(0, GRID, 2 * GRID, GRID), spacing=GRID)
-        column.addWidget(self._no_plots)
-        column.addWidget(self.time_bar)
-        column.addWidget(self._overview)
-        column.addWidget(self.panels, 1)
-        column.addStretch(0)
+        lines = self._traceback, self._no_plots, self.time_bar, self._overview, (self.panels, 1)
+        make_column(*lines, parent=plots, margins=(0, GRID, 2 * GRID, GRID), spacing=GRID).addStretch(0)
         self._parts.addWidget(Scroller(plots))
         self._parts.addWidget(self.evidence)
         left = splitter(Qt.Orientation.Vertical, self._parts, self._log, (1, 0))
@@ -305,8 +298,7 @@ class RunPageView(QWidget):
     def _side_panel(self) -> QWidget:
         """Make the side panel: annotations, then the environment."""
         about = QWidget()
-        column = make_column(self.annotations, separator(), parent=about, margins=0, spacing=0)
-        column.addWidget(self._details, 1)
+        make_column(self.annotations, separator(), (self._details, 1), parent=about, margins=0, spacing=0)
         return about
 
 

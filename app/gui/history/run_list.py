@@ -241,8 +241,7 @@ class FacetPanel(QWidget):
         header.setMinimumSectionSize(3 * GRID)
         header.setSectionResizeMode(_LABEL, QHeaderView.ResizeMode.Stretch)
         header.setSectionResizeMode(_COUNT, QHeaderView.ResizeMode.Fixed)
-        layout = make_column(parent=self, margins=(GRID, GRID // 2, 0, 0))
-        layout.addWidget(self.tree, 1)
+        make_column((self.tree, 1), parent=self, margins=(GRID, GRID // 2, 0, 0))
         self.setMinimumWidth(20 * GRID)
 
 
@@ -264,9 +263,7 @@ class HistoryHeader(QWidget):
         texts.addWidget(self.answer, 0, 0, 1, 2)
         texts.addWidget(self.agreed, 1, 0)
         texts.addWidget(self._next_step, 1, 1)
-        line = make_row(parent=self, margins=(2 * GRID, 0, 2 * GRID, GRID), spacing=2 * GRID)
-        line.addLayout(texts, 1)
-        line.addWidget(self.restore)
+        line = make_row((texts, 1), self.restore, parent=self, margins=(2 * GRID, 0, 2 * GRID, GRID), spacing=2 * GRID)
         line.addWidget(self.compare)
 
     def show_listing(self, listing: Listing) -> None:

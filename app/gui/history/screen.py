@@ -125,5 +125,4 @@ class HistoryView(QWidget):
         self._pages.addWidget(self.overview)
         self._pages.addWidget(self.detail)
         self._pages.addWidget(self.diff)
-        layout = make_column(self.problem, parent=self, margins=0, spacing=0)
-        layout.addWidget(self._pages, 1)
+        make_column(self.problem, (self._pages, 1), parent=self, margins=0, spacing=0)

@@ -72,8 +72,7 @@ class AddHostForm(QWidget):
         form.addRow("Add&ress", self.address)
         column.addLayout(form)
         column.addWidget(self.meaning)
-        line = make_row(self.test_button, self.add_button, STRETCH)
-        column.addLayout(line)
+        column.addLayout(make_row(self.test_button, self.add_button, STRETCH))
         self.refresh()
 
     def entry(self) -> HostEntry:
@@ -326,9 +325,7 @@ class HostsDialog(QDialog):
         for push_button in self._buttons:
             side.addWidget(push_button)
         side.addStretch(1)
-        top = make_row(parent=self._list, margins=0, spacing=2 * GRID)
-        top.addWidget(self.table, 1)
-        top.addLayout(side)
+        make_row((self.table, 1), side, parent=self._list, margins=0, spacing=2 * GRID)
         buttons = QDialogButtonBox()
         buttons.addButton(button("&Close", "Close this window (Escape)"), QDialogButtonBox.ButtonRole.RejectRole)
         buttons.rejected.connect(self.reject)
@@ -342,10 +339,8 @@ class HostsDialog(QDialog):
         column.addWidget(text_label("Add a host", "heading"))
         column.addWidget(self.form)
         column.addStretch(0)
-        layout = make_column(parent=self, margins=(0, 0, 0, GRID), spacing=GRID)
-        layout.addWidget(PageScroller(content), 1)
         foot = make_row(buttons, margins=(2 * GRID, 0, 2 * GRID, 0))
-        layout.addLayout(foot)
+        make_column((PageScroller(content), 1), foot, parent=self, margins=(0, 0, 0, GRID), spacing=GRID)
 
 
 def _check_host(entry: HostEntry, stop: threading.Event) -> HostCheck:

@@ -521,8 +521,7 @@ class MonitorView(QWidget):
         self._summary.setMinimumWidth(32 * GRID)
         for hidden in (self.search, self._grouped, self._fold, self._parts):
             hidden.hide()
-        head = make_row(margins=(2 * GRID, GRID // 2, 2 * GRID, GRID // 2))
-        head.addWidget(self._summary, 1)
+        head = make_row((self._summary, 1), margins=(2 * GRID, GRID // 2, 2 * GRID, GRID // 2))
         tools = FlowBar(GRID, GRID // 2, right=True)
         for widget in (
             self.search,
@@ -534,6 +533,4 @@ class MonitorView(QWidget):
         ):
             tools.flow.addWidget(widget)
         head.addWidget(tools)
-        layout = make_column(head, separator(), parent=self, margins=0, spacing=0)
-        layout.addWidget(self._empty, 1)
-        layout.addWidget(self._parts, 1)
+        make_column(head, separator(), (self._empty, 1), (self._parts, 1), parent=self, margins=0, spacing=0)

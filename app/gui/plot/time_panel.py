@@ -447,8 +447,7 @@ class TimePanel(QWidget):
         menu.clicked.connect(lambda: self.show_menu(menu.mapToGlobal(QPoint(0, menu.height()))))
 
     def _build(self) -> None:
-        layout = make_column(self.head, parent=self, margins=0, spacing=GRID // 2)
-        layout.addWidget(self.plot, 1)
+        make_column(self.head, (self.plot, 1), parent=self, margins=0, spacing=GRID // 2)
         self._describe()
         self.plot.behind, self.plot.front = (self._bands,), (self._image, self._letters, self._marks)
         for axis in (self._left, self.axis):

@@ -117,9 +117,7 @@ class FirstStartView(QWidget):
         column.addWidget(self.later_button, 0, Qt.AlignmentFlag.AlignLeft)
         column.addStretch(2)
         around = QWidget()
-        line = make_row(STRETCH, parent=around, margins=0)
-        line.addWidget(middle, 100)
-        line.addStretch(1)
+        make_row(STRETCH, (middle, 100), STRETCH, parent=around, margins=0)
         make_column(Scroller(around, horizontal=False), parent=self, margins=0)
 
 

@@ -349,10 +349,7 @@ class FormView(QWidget):
             grid.setVerticalSpacing(GRID // 2)
             grid.setColumnStretch(1, 1)
             grid.setColumnMinimumWidth(3, SIDE_WIDTH)
-        search_row = make_row(spacing=GRID)
-        search_row.addWidget(self.search, 1)
-        search_row.addWidget(self._all)
-        search_row.addWidget(self.reset_button)
+        search_row = make_row((self.search, 1), self._all, self.reset_button, spacing=GRID)
         for part in (self._essential, search_row, self._unknown, self._others, self._extent_title, self._extent):
             if isinstance(part, QWidget):
                 column.addWidget(part)
@@ -386,9 +383,7 @@ class FormView(QWidget):
         footer.addWidget(self._cures)
         footer.addLayout(self._making)
         footer.addWidget(self.retry_button, 0, left)
-        buttons = make_row(spacing=GRID)
-        buttons.addWidget(self.run_button, 1)
-        buttons.addWidget(self.queue_button, 1)
+        buttons = make_row((self.run_button, 1), (self.queue_button, 1), spacing=GRID)
         footer.addLayout(buttons)
         footer.addLayout(make_row(self.copy_button, STRETCH, self._largest))
         return footer

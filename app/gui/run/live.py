@@ -260,9 +260,7 @@ class LiveView(QWidget):
         figure.addWidget(self._number, 0, bottom)
         figure.addLayout(unit)
         text = make_column(STRETCH, self.name_label, self._status_line(), spacing=GRID // 2)
-        header = make_row(figure)
-        header.addLayout(text, 1)
-        return header
+        return make_row(figure, (text, 1))
 
     def _status_line(self) -> QHBoxLayout:
         return make_row(STRETCH, self.log_button, self.anyway_button, self._title, self._time_left, spacing=GRID)

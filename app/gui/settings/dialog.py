@@ -12,6 +12,7 @@ from app.errors import UserError
 from app.gui.settings.settings import Chosen, SettingsStore, StoredChoice
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import (
+    STRETCH,
     BreakingLabel,
     ElidedComboBox,
     button,
@@ -180,16 +181,13 @@ class SettingsDialog(QDialog):
         self._add_row("&Retention", self.retention_box, _RETENTION)
         self._add_row("&Notifications", self.notice_box, _NOTICE)
         self._add_row("Stand&by", self.standby_box, _STANDBY)
-        column = make_column(self._grid, parent=self._content, margins=(3 * GRID, GRID, 3 * GRID, 2 * GRID))
-        column.addWidget(self._problem)
-        column.addStretch(1)
+        lines = self._grid, self._problem, STRETCH
+        make_column(*lines, parent=self._content, margins=(3 * GRID, GRID, 3 * GRID, 2 * GRID))
         buttons = QDialogButtonBox()
         buttons.addButton(button("&Close", "Close the settings (Escape)"), QDialogButtonBox.ButtonRole.RejectRole)
         buttons.rejected.connect(self.reject)
-        layout = make_column(parent=self, margins=(0, 0, 0, 2 * GRID))
-        layout.addWidget(self._scroller, 1)
         foot = make_row(buttons, margins=(3 * GRID, 0, 3 * GRID, 0))
-        layout.addLayout(foot)
+        make_column((self._scroller, 1), foot, parent=self, margins=(0, 0, 0, 2 * GRID))
 
     def _add_heading(self, text: str) -> None:
         row = self._grid.rowCount()

@@ -196,9 +196,10 @@ class ChecksMenu(QMenu):
         return True
 
 
-Item = QWidget | QLayout | None
+Item = QWidget | QLayout | tuple[QWidget | QLayout, int] | None
+"""What a row or a column takes: a pair has the stretch, by which items share the room that is left."""
 STRETCH: Final = None
-"""An item of a row or a column that takes the room which is left."""
+"""The item that takes the room which is left."""
 Margins = int | tuple[int, int, int, int]
 """All four, or those at the left, the top, the right and the bottom, in pixels."""
 
@@ -223,12 +224,13 @@ def _filled(layout: Box, items: Iterable[Item], margins: Margins | None, spacing
     if spacing is not None:
         layout.setSpacing(spacing)
     for item in items:
-        if item is STRETCH:
+        content, stretch = item if isinstance(item, tuple) else (item, 0)
+        if content is STRETCH:
             layout.addStretch(1)
-        elif isinstance(item, QLayout):
-            layout.addLayout(item)
+        elif isinstance(content, QLayout):
+            layout.addLayout(content, stretch)
         else:
-            layout.addWidget(item)
+            layout.addWidget(content, stretch)
     return layout
 
 
