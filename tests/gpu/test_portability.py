@@ -48,9 +48,9 @@ def trials(services: RunServices, run: StoredRun, into: list[str], gpus: int) ->
     """What came of each implementation."""
     machine = services.host.machine
     weights = weights_file(run.row, services.database, None)
-    wanted = transfer_targets(run.row.spec, into, gpus, machine).possible
-    found = [try_weights(run.row, weights, spec, services.host, print) for spec in wanted]
-    return {trial.result.implementation: trial for trial in found}
+    targets = transfer_targets(run.row.spec, into, gpus, machine).possible
+    results = [try_weights(run.row, weights, spec, services.host, print) for spec in targets]
+    return {trial.result.implementation: trial for trial in results}
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -109,6 +109,6 @@ def test_a_card_is_calibrated_once_and_bounds_what_a_run_reaches(services: RunSe
     assert 0 < utilisation < 1
     assert again.row.summary.peak_flops_per_s == summary.peak_flops_per_s
     with Store.open(services.database) as store:
-        known = store.calibration(run.environment["gpus_used"].rpartition("(")[2].rstrip(")"), "bfloat16")
-    assert known is not None
-    assert known.size == 8192
+        calibration = store.calibration(run.environment["gpus_used"].rpartition("(")[2].rstrip(")"), "bfloat16")
+    assert calibration is not None
+    assert calibration.size == 8192
