@@ -310,9 +310,9 @@ def _refreshed(ended: EndedEntry, services: RunServices) -> EndedEntry:
     if ended.queue_number is None:
         return ended
     with Store.open(services.database) as store:
-        now = next((entry for entry in store.queue.entries() if entry.entry == ended.queue_number), None)
-        if now is not None:
-            return replace(ended, state="running") if now.owned else ended
+        queued = next((entry for entry in store.queue.entries() if entry.entry == ended.queue_number), None)
+        if queued is not None:
+            return replace(ended, state="running") if queued.owned else ended
         host = services.host
         experiment = read_experiment(
             store, ended.experiment.plan, host.inventory(), ended.entry, environment=host.environment()

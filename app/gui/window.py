@@ -44,10 +44,10 @@ def focus_next(window: QWidget, *, forward: bool) -> bool:
     stops = [widget for widget in order if _is_stop(widget)]
     if not stops:
         return False
-    now = QApplication.focusWidget()
-    while now is not None and now not in order:
-        now = now.parentWidget()
-    at = order.index(now) if now is not None else -1
+    focused = QApplication.focusWidget()
+    while focused is not None and focused not in order:
+        focused = focused.parentWidget()
+    at = order.index(focused) if focused is not None else -1
     if forward:
         chosen = next((widget for widget in order[at + 1 :] if _is_stop(widget)), stops[0])
     else:

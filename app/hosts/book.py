@@ -115,7 +115,7 @@ def add_host(entry: HostEntry) -> None:
     _ = entry.full_address
 
     def with_entry(hosts: tuple[HostEntry, ...]) -> tuple[HostEntry, ...]:
-        if any(other.name == entry.name for other in hosts):
+        if any(host.name == entry.name for host in hosts):
             raise UsageError(f"There is a host {entry.name} already: remove it first, or take another name.")
         return (*hosts, entry)
 

@@ -92,8 +92,8 @@ class OffersView(Scroller):
 
     def _take_keyboard(self) -> None:
         """Give the keyboard to the first offer where Qt left it to the page, in which nothing took it yet."""
-        now, first = self.window().focusWidget(), next(iter(self.offers.values()), None)
-        if first is not None and self.isVisible() and now is not None and now.isAncestorOf(first):
+        focused, first = self.window().focusWidget(), next(iter(self.offers.values()), None)
+        if first is not None and self.isVisible() and focused is not None and focused.isAncestorOf(first):
             first.setFocus()
 
     def _offer_row(self, offer: "Offer") -> QWidget:
@@ -194,8 +194,8 @@ class CompareHeader(QWidget):
         self.result.show_model(verdict_result(comparison.verdict, disturbances) if comparison.variants else None)
         is_few = 1 < len(comparison.variants) <= MANY_VARIANTS
         around = self.result.plot.parentWidget()
-        for part in (self.result.plot, *([around] if around is not None else [])):
-            part.setVisible(is_few)
+        for widget in (self.result.plot, *([around] if around is not None else [])):
+            widget.setVisible(is_few)
         self._against.setText(comparison.against)
         self._against.setToolTip(plain_tooltip("\n".join(filter(None, (comparison.against, comparison.baseline_note)))))
         self._lines, self._clipboard_text = header.lines, header.clipboard_text

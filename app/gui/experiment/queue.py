@@ -236,8 +236,8 @@ class QueueView(QWidget):
         self._bar.setAccessibleName("Progress of the queue")
         for label in (self.count, self._time_left):
             label.setFont(tabular_font())
-        parts = self.offer_banner, self.ended_banner, self._header, self.table, self._buttons
-        inside = make_column(*parts, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
+        widgets = self.offer_banner, self.ended_banner, self._header, self.table, self._buttons
+        inside = make_column(*widgets, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
         make_column(separator(), inside, parent=self, margins=0, spacing=0)
         self._fill_header()
         self._fill_buttons()

@@ -65,8 +65,8 @@ class TagDialog(QDialog):
             self._add_typed(typed)
             return
         self._add_typed(typed)
-        before = {tag: _CHECK_STATES[state] for tag, state in self._annotations.tags.items()}
-        turned = {tag: now for tag, now in self.states().items() if now != before.get(tag, Qt.CheckState.Unchecked)}
+        stored = {tag: _CHECK_STATES[state] for tag, state in self._annotations.tags.items()}
+        turned = {tag: now for tag, now in self.states().items() if now != stored.get(tag, Qt.CheckState.Unchecked)}
         self.changed.emit(
             TagChange(
                 runs=self._annotations.runs,

@@ -307,8 +307,8 @@ class DrawnCurves(dict[str, PanelCurve]):
             if line is None:
                 continue
             at = int(share * len(line.low))
-            seen = slice(max(0, at - _REACH_COLUMNS), max(0, at + _REACH_COLUMNS + 1))
-            away = np.fmax(np.fmax(line.low[seen] - value, value - line.high[seen]), 0.0)
+            columns = slice(max(0, at - _REACH_COLUMNS), max(0, at + _REACH_COLUMNS + 1))
+            away = np.fmax(np.fmax(line.low[columns] - value, value - line.high[columns]), 0.0)
             if np.isfinite(away).any():
                 distances[key] = float(np.nanmin(away))
         key = min(distances, key=lambda key: distances[key], default="")

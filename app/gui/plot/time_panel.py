@@ -97,10 +97,10 @@ class ValueScale:
             strokes: What is drawn, in the unit of the axis.
             shrink: Give up room that they do not need.
         """
-        seen = [line for line in strokes if math.isfinite(line.top)]
-        if self._look.values is not None or (self._fixed and self._look.mode == "zero") or not seen:
+        visible = [line for line in strokes if math.isfinite(line.top)]
+        if self._look.values is not None or (self._fixed and self._look.mode == "zero") or not visible:
             return
-        low, high = self._needed(min(line.bottom for line in seen), max(line.top for line in seen))
+        low, high = self._needed(min(line.bottom for line in visible), max(line.top for line in visible))
         if self._data_range is not None and not shrink:
             low, high = min(low, self._data_range[0]), max(high, self._data_range[1])
         if (low, high) != self._data_range:

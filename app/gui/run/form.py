@@ -268,12 +268,12 @@ class FormView(QWidget):
         self.queue_button.setEnabled(state.can_run)
         self._largest.setEnabled(not self._busy and state.can_run and not state.is_experiment)
 
-    def _rebuild(self, state: FormState, before: Mapping[str, object]) -> None:
+    def _rebuild(self, state: FormState, row_keys: Mapping[str, object]) -> None:
         """Make the rows; one that another workload has too is used again, which is quicker than to make it."""
         keys, old = _row_keys(state), self._rows
         self._rows = {}
         for number, field in enumerate(state.fields):
-            same = before.get(field.name) == keys[field.name]
+            same = row_keys.get(field.name) == keys[field.name]
             row = old.pop(field.name) if same else FieldRow(field, self._edit, self.typed.emit)
             self._rows[field.name] = row
             is_extent = field.name.startswith(EXPERIMENT)
@@ -288,11 +288,11 @@ class FormView(QWidget):
         """Return where Tab stops among the rows, in the order seen."""
         fields = self.state.fields if self.state is not None else ()
         essential = [field.name for field in fields if field.essential and not field.name.startswith(EXPERIMENT)]
-        others = [field.name for field in fields if not field.essential]
+        inessential = [field.name for field in fields if not field.essential]
         extent = [field.name for field in fields if field.name.startswith(EXPERIMENT)]
         first, second, third = (
             [stop for name in names if name in self._rows for stop in self._rows[name].stops]
-            for names in (essential, others, extent)
+            for names in (essential, inessential, extent)
         )
         return [*first, self.search, self._all, self.reset_button, *second, *third]
 

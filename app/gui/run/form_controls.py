@@ -337,13 +337,13 @@ class FieldRow:
         if field.options:
             return list(field.options)
         usual = Option(value="", label=field.unset)
-        others = (option for option in field.chosen if option.value not in ("", *field.suggestions))
-        return [usual, *(Option(value=suggestion, label=suggestion) for suggestion in field.suggestions), *others]
+        own_values = (option for option in field.chosen if option.value not in ("", *field.suggestions))
+        return [usual, *(Option(value=suggestion, label=suggestion) for suggestion in field.suggestions), *own_values]
 
     def _tick(self, value: object, *, on: bool) -> None:
         """Add a value or remove it; the last one stays."""
-        now = [option.value for option in self._field.chosen if option.value != value]
-        self._edit(self._field.name, *(([*now, value] if on else now) or [value]))
+        chosen = [option.value for option in self._field.chosen if option.value != value]
+        self._edit(self._field.name, *(([*chosen, value] if on else chosen) or [value]))
 
 
 _NO_HOSTS = host_field("", (), None)

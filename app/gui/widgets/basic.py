@@ -272,10 +272,10 @@ class HtmlPage(QTextBrowser):
 
         Into another one: a document that is shown would be laid out while it is read.
         """
-        read, before = QTextDocument(), self.document()
-        read.setDefaultFont(before.defaultFont())
-        read.setDocumentMargin(before.documentMargin())
-        read.setDefaultTextOption(before.defaultTextOption())
+        read, former = QTextDocument(), self.document()
+        read.setDefaultFont(former.defaultFont())
+        read.setDocumentMargin(former.documentMargin())
+        read.setDefaultTextOption(former.defaultTextOption())
         read.setDefaultStyleSheet(style_sheet)
         read.setHtml(text)
         yield
@@ -283,8 +283,8 @@ class HtmlPage(QTextBrowser):
         self.viewport().setUpdatesEnabled(False)
         read.setParent(self)
         self.setDocument(read)
-        if isValid(before):  # the first one is Qt's, and is gone now
-            before.deleteLater()
+        if isValid(former):  # the first one is Qt's, and is gone now
+            former.deleteLater()
         self.verticalScrollBar().setValue(position)
         yield
         self.viewport().setUpdatesEnabled(True)
