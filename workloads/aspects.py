@@ -176,15 +176,6 @@ def replicas(observation: Observation) -> Aspect:
     return compared("replicas", requested, str(count) if count else None, differs, observation.no_product_reason)
 
 
-def memory_limit(observation: Observation) -> Aspect:
-    """Return the memory that TensorFlow's allocator could take of a GPU at most."""
-    requested = f"{float(observation.variant['memory_limit']):g} GiB"
-    actual = " and ".join(f"{limit / 2**30:.4g} GiB" for limit in sorted(set(observation.memory_limits_bytes)))
-    differs = f"TensorFlow could take {actual} of a GPU, not {requested}."
-    unseen = "TensorFlow told no memory limit of its GPUs."
-    return compared("memory_limit", requested, actual or None, differs, unseen)
-
-
 def all_reduce(observation: Observation) -> Aspect:
     """Return how gradients were exchanged: NCCL by its kernels, copies by the devices that add what they receive."""
     requested = str(observation.variant["all_reduce"])

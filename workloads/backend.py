@@ -47,8 +47,10 @@ class Backend(Protocol):
     def preimport(self) -> None:
         """Import the framework for a run that is not known yet, without touching a GPU; raises `RefusedError`."""
 
-    def import_framework(self, gpu_uuids: Sequence[str]) -> dict[str, str]:
+    def import_framework(self, gpu_uuids: Sequence[str], memory_limit_gib: float = 0.0, /) -> dict[str, str]:
         """Import the framework so that it sees these GPUs only, and return versions, devices and flags.
+
+        A limit of each GPU's memory is for a framework that has to know it as it starts; 0 is none.
 
         Raises:
             RefusedError: It is missing, too old, or sees fewer GPUs.

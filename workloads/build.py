@@ -40,7 +40,7 @@ def approve(spec: RunSpec, gpu_uuids: Sequence[str]) -> RunSpec:
 def import_libraries(spec: RunSpec, gpu_uuids: Sequence[str]) -> dict[str, str]:
     """Import what the workload needs, seeing these GPUs only, and return its environment; raises `RefusedError`."""
     backend = backend_of(spec)
-    return {} if backend is None else backend.import_framework(gpu_uuids)
+    return {} if backend is None else backend.import_framework(gpu_uuids, float(spec.variant["memory_limit"]))
 
 
 def build(spec: RunSpec, source: Source | None = None) -> Task:

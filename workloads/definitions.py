@@ -69,11 +69,12 @@ _RECURRENT_DETAILS = (
     integer_parameter(
         "unroll",
         "Unroll factor",
-        "Time steps per iteration of the loop, for the implementations that loop in this program, and JAX's standard: "
+        "Time steps per iteration of the loop, for the implementations that loop in this program, and JAX's scans: "
         "fewer iterations, a longer program to compile.",
         1,
         1,
         10_000,
+        silent=True,
         same_result=True,
     ),
     integer_parameter(
@@ -84,6 +85,7 @@ _RECURRENT_DETAILS = (
         0,
         10_000,
         unset="all",
+        silent=True,
         same_result=True,
     ),
     *SAVED_WEIGHTS,

@@ -37,6 +37,8 @@ class KnownError:
 
 _COLOURS_AND_LABELS = re.compile(r"\x1b\[[0-9;]*m|\{\{[^{}]*\}\} ")
 _FRAME = re.compile(r'^\s*File "(.+)", line (\d+)', re.MULTILINE)
+_OF_A_REPLICA = re.compile(r"\ACaught \w+ in replica .*?^[\w.]+: ", re.DOTALL | re.MULTILINE)
+"""How `DataParallel` begins what a thread of it raised: with where, and the traceback there, which ends with what."""
 _CONTEXT_LINE = re.compile(
     r'\s*(Exception encountered when calling |Graph execution error:|Detected at node |<stack traces |File ")'
 )
@@ -68,7 +70,8 @@ def describe_error(error: BaseException) -> str:
     """Return the error's kind and the first line of its message that says what is wrong, not where; shortened."""
     # A syntax error without its file and line: they are reported before it.
     message = error.msg if isinstance(error, SyntaxError) else str(error)
-    lines = [line.strip() for line in _COLOURS_AND_LABELS.sub("", message).splitlines() if line.strip()]
+    message = _COLOURS_AND_LABELS.sub("", _OF_A_REPLICA.sub("", message))
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
     text = next((line for line in lines if not _CONTEXT_LINE.match(line)), "".join(lines[:1]))
     if len(text) > _MAX_MESSAGE_LENGTH:
         text = f"{text[:_MAX_MESSAGE_LENGTH]} …"

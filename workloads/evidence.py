@@ -3,12 +3,13 @@
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from workloads.framework import framework_of
 from workloads.kernels import makes_products
-from workloads.protocol import CHOICE, Evidence, Kernel
+from workloads.protocol import CHOICE, Evidence, Kernel, Variant
 from workloads.trace import Trace, step_timeline
 
 Result = TypeVar("Result")
@@ -66,6 +67,16 @@ def compared(
         return Aspect(name=name, requested=requested, reason=unseen)
     reason = None if actual == requested else differs
     return Aspect(name=name, requested=requested, actual=actual, reason=reason, note=note)
+
+
+def memory_limit(variant: Variant, limits_bytes: Iterable[int]) -> Iterator[Aspect]:
+    """Yield the memory that the framework's allocator could take of each GPU at most, if a variant limits that."""
+    if not variant["memory_limit"]:
+        return
+    requested, name = f"{float(variant['memory_limit']):g} GiB", framework_of(variant).name
+    actual = " and ".join(f"{limit / 2**30:.4g} GiB" for limit in sorted(set(limits_bytes))) or None
+    differs = f"{name} could take {actual} of a GPU, not {requested}."
+    yield compared("memory_limit", requested, actual, differs, f"{name} told no memory limit of its GPUs.")
 
 
 def tensor_core_share(kernels: Sequence[Kernel]) -> float | None:

@@ -69,7 +69,7 @@ def recurrent_implementation(observation: Observation) -> Aspect:
     if not patterns:
         return Aspect(name="implementation", requested=requested, reason=observation.no_product_reason)
     if blank := next((pattern for pattern in patterns if not pattern.is_distinctive), None):
-        return Aspect(name="implementation", requested=requested, reason=_blank_reason(blank))
+        return Aspect(name="implementation", requested=requested, reason=blank_reason(blank))
     names = matching_implementations(next(iter(patterns)), observation.spec) if len(patterns) == 1 else ()
     actual_patterns = ", on another device ".join(sorted(map(str, patterns)))
     if requested == CHOICE:
@@ -89,7 +89,7 @@ def recurrent_implementation(observation: Observation) -> Aspect:
     )
 
 
-def _blank_reason(pattern: OpPattern) -> str:
+def blank_reason(pattern: OpPattern) -> str:
     """Return why a pattern without loop and fused call does not say what ran."""
     if pattern.fully_compiled:
         return "XLA compiled the steps without a loop, so its program does not tell implementations apart."

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 
 from workloads.cifar10_copy import ARCHIVE, FOLDER, FOLDER_VARIABLE, URL, has_copy
 from workloads.cnn import has_square_channels
-from workloads.custom.definitions import SOURCE
 from workloads.framework import FRAMEWORK, FRAMEWORKS, ONEDNN_VARIABLE, Framework, framework_of
 from workloads.image_parameters import IMAGE_DATA, IMAGE_TRAINING
 from workloads.interpreter import MISSING_ENVIRONMENT, NO_PYTHON, environment_folder, find_python, lacks_framework
@@ -153,12 +152,12 @@ _GENERAL: tuple[Rule, ...] = (
     Rule(
         parameters=("memory_limit", "gpus"),
         broken=lambda v, _: float(v["memory_limit"]) > 0 and int(v["gpus"]) == 0,
-        reason="TensorFlow can limit the memory of GPUs only, and this run is on the CPU; use memory_limit=0.",
+        reason="Frameworks can limit the memory of GPUs only, and this run is on the CPU; use memory_limit=0.",
     ),
     Rule(
         parameters=("memory_limit",),
         broken=lambda v, _: 0 < float(v["memory_limit"]) < _LEAST_MEMORY_LIMIT_GIB,
-        reason="TensorFlow cannot begin with a memory limit of {memory_limit:g} GiB; "
+        reason="A run cannot begin with a memory limit of {memory_limit:g} GiB; "
         f"use {_LEAST_MEMORY_LIMIT_GIB} or more, or 0 for no limit.",
     ),
     Rule(
@@ -245,7 +244,7 @@ def _scans(variant: Variant) -> bool:
 
 _IMAGE_WORKLOADS = ("cnn10", "wrn28-10")
 _PYTORCH_STACKS = ("standard", "cudnn", "cudnn_stack")
-_JAX_STACKS = ("standard", "cudnn")
+_JAX_STACKS = ("standard", "combined_input", "cudnn")
 
 
 _STACKED_WORKLOADS = tuple(RECURRENT_LAYERS)
@@ -344,12 +343,6 @@ _FRAMEWORKS: tuple[Rule, ...] = (
     ),
     _framework_rule(
         "pytorch",
-        "gpus",
-        lambda v: int(v["gpus"]) > 1 and SOURCE in v,
-        "A custom workload trains on one GPU in PyTorch so far; use gpus=1.",
-    ),
-    _framework_rule(
-        "pytorch",
         "cuda_graph gpus",
         lambda v: bool(v["cuda_graph"]) and int(v["gpus"]) > 1,
         "A step on several GPUs is not captured here; use cuda_graph=false, or gpus=1.",
@@ -387,10 +380,9 @@ _FRAMEWORKS: tuple[Rule, ...] = (
     ),
     _framework_rule(
         "pytorch jax",
-        "layout_optimizer memory_growth memory_limit",
-        lambda v: bool(v["layout_optimizer"]) or not v["memory_growth"] or bool(v["memory_limit"]),
-        "Layout optimizer and memory settings are TensorFlow's; use layout_optimizer=false, memory_growth=true and "
-        "memory_limit=0.",
+        "layout_optimizer memory_growth",
+        lambda v: bool(v["layout_optimizer"]) or not v["memory_growth"],
+        "Layout optimizer and memory growth are TensorFlow's; use layout_optimizer=false and memory_growth=true.",
     ),
     _framework_rule(
         "pytorch jax",
@@ -411,6 +403,13 @@ _FRAMEWORKS: tuple[Rule, ...] = (
         "implementation",
         lambda v: v["implementation"] not in _JAX_STACKS,
         f"JAX has no counterpart of this implementation here; use one of {', '.join(_JAX_STACKS)}.",
+        _STACKED_WORKLOADS,
+    ),
+    _framework_rule(
+        "jax",
+        "input_steps",
+        lambda v: bool(v["input_steps"]),
+        "JAX makes the input products of all steps at once here; use input_steps=0.",
         _STACKED_WORKLOADS,
     ),
     _framework_rule(

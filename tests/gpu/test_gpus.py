@@ -93,16 +93,19 @@ def test_the_same_seed_begins_with_the_same_loss_in_both_layouts(feed: Telemetry
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
-def test_a_memory_limit_plays_a_smaller_gpu(feed: TelemetryFeed, tmp_path: Path) -> None:
-    fits = _run(feed, tmp_path, "cnn10", memory_limit=2, batch_size=64, steps=5)
+@pytest.mark.parametrize("framework", ["tensorflow", "pytorch", "jax"])
+def test_a_memory_limit_plays_a_smaller_gpu(feed: TelemetryFeed, tmp_path: Path, framework: str) -> None:
+    pytest.importorskip({"pytorch": "torch"}.get(framework, framework))
+    settings: dict[str, Value] = {"framework": framework, "memory_limit": 2, "layout": "NHWC", "steps": 5}
+    fits = _run(feed, tmp_path, "cnn10", batch_size=64, **settings)
     assert fits.row.outcome is not None
     assert fits.row.outcome.name == "completed", fits.row.outcome
     assert fits.evidence is not None
     assert fits.evidence.actual["memory_limit"] == "2 GiB"
-    full = _run(feed, tmp_path, "cnn10", memory_limit=2, batch_size=1024, steps=5).row.outcome
+    full = _run(feed, tmp_path, "cnn10", batch_size=4096, **settings).row.outcome
     assert full is not None
     assert full.name == "out_of_memory", full
-    assert "memory_limit=2" in (full.reason or "")
+    assert "under a memory limit of 2 GiB" in (full.reason or "")
 
 
 def test_a_batch_too_large_is_out_of_memory(feed: TelemetryFeed, tmp_path: Path) -> None:

@@ -119,6 +119,7 @@ def test_words_that_stand_for_nothing(name: str, text: str) -> None:
         (TWO_GPUS, "cnn10", {"all_reduce": "hierarchical"}, "nothing to exchange"),
         (FOUR_GPUS, "lstm", {"gpus": 3, "all_reduce": "hierarchical", "batch_size": 3}, "two equal halves"),
         (NO_GPU, "cnn10", {"memory_limit": 4}, "limit the memory of GPUs only"),
+        (NO_GPU, "cnn10", {"memory_limit": 4, "framework": "pytorch"}, "limit the memory of GPUs only"),
         (
             SMALL_GPU,
             "cnn10",

@@ -1,5 +1,6 @@
 """JAX as the backend of workloads, for a worker and for jobs; errors of JAX are known here alone."""
 
+import ctypes
 import os
 import platform
 from collections.abc import Callable, Sequence
@@ -23,10 +24,13 @@ class JaxBackend(PartialBackend):
 
     framework = JAX
 
-    def import_framework(self, gpu_uuids: Sequence[str]) -> dict[str, str]:
-        """Import JAX and check the GPUs that it sees."""
+    def import_framework(self, gpu_uuids: Sequence[str], memory_limit_gib: float = 0.0, /) -> dict[str, str]:
+        """Import JAX, check the GPUs that it sees, and let its allocator take no more of each."""
         users = dict(os.environ)
         self.prepare_environment(gpu_uuids)
+        if memory_limit_gib and (total_bytes := _gpu_memory_bytes()):
+            os.environ.pop("XLA_PYTHON_CLIENT_MEM_FRACTION", None)  # older name; JAX takes one of them
+            os.environ["XLA_CLIENT_MEM_FRACTION"] = str(min(1.0, memory_limit_gib * 2**30 / total_bytes))
         import_modules(JAX)
         import jax
         import jaxlib
@@ -99,3 +103,16 @@ class JaxBackend(PartialBackend):
         if "NCCL" in message:
             return KnownError(outcome="failed", reason=f"GPUs could not exchange gradients: {describe_error(error)}.")
         return None
+
+
+def _gpu_memory_bytes() -> int:
+    """Return the memory of the first GPU in sight, as CUDA tells it before JAX starts; 0 without a driver."""
+    device, total = ctypes.c_int(), ctypes.c_size_t()
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    cuda.cuInit(0)
+    cuda.cuDeviceGet(ctypes.byref(device), 0)
+    cuda.cuDeviceTotalMem_v2(ctypes.byref(total), device)
+    return total.value

@@ -9,12 +9,22 @@ from typing import Any
 import jax
 
 from workloads.aspects import NO_KERNEL, Observation, device, precision, replicas
-from workloads.evidence import Aspect, compared, exchange_note, guarded_trace, run_guarded, summarise, trace_steps
+from workloads.evidence import (
+    Aspect,
+    compared,
+    exchange_note,
+    guarded_trace,
+    memory_limit,
+    run_guarded,
+    summarise,
+    trace_steps,
+)
 from workloads.image_evidence import image_layout
 from workloads.jax.steps import Step
 from workloads.operations import Op
 from workloads.protocol import Evidence, RunSpec
-from workloads.recurrent_evidence import observed_pattern
+from workloads.recurrent import OpPattern
+from workloads.recurrent_evidence import blank_reason, observed_pattern
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
 from workloads.training import Task
 from workloads.xla import STATS, Plane, Profiled, ProfileLine, XlaTrace, profile_steps, program_ops, read_planes
@@ -140,12 +150,19 @@ def recurrent_implementation(observation: Observation) -> Aspect:
     """Return the implementation by what the program's forward pass has: calls of cuDNN, or loops with products."""
     variant = observation.variant
     config, requested = config_of(observation.spec.workload, variant), str(variant["implementation"])
+    if not observation.products:
+        return Aspect(name="implementation", requested=requested, reason=observation.no_product_reason)
     pattern = observed_pattern(observation.programs)
-    actual = "standard" if observation.products else None
-    if pattern.cudnn:
-        actual = "cudnn" if pattern.cudnn == config.layers and not pattern.loops else str(pattern)
+    if not pattern.is_distinctive:  # XLA leaves no loop of what one iteration makes
+        return Aspect(name="implementation", requested=requested, reason=blank_reason(pattern))
+    actual = str(pattern)
+    if pattern == OpPattern(cudnn=config.layers):
+        actual = "cudnn"
+    elif pattern.loops and pattern.products >= config.unroll:
+        # Of the input products of one iteration, XLA may make one.
+        actual = "combined_input" if pattern.products == config.unroll else "standard"
     differs, note = f"What ran is not {requested}: it has {pattern}.", f"XLA's program has {pattern}."
-    return compared("implementation", requested, actual, differs, observation.no_product_reason, note)
+    return compared("implementation", requested, actual, differs, "", note)
 
 
 def image_implementation(observation: Observation) -> Aspect:
@@ -174,6 +191,7 @@ def aspects(observation: Observation) -> Iterator[Aspect]:
     recurrent = observation.spec.workload in RECURRENT_LAYERS
     for aspect_of in (*((recurrent_implementation,) if recurrent else _IMAGE_ASPECTS), *_COMMON_ASPECTS):
         yield aspect_of(observation)
+    yield from memory_limit(observation.variant, observation.memory_limits_bytes)
     if int(observation.variant["gpus"]) > 1 and observation.variant["mode"] == "train":
         yield all_reduce(observation)
 
@@ -208,6 +226,7 @@ class EvidenceCollector:
         no_program: tuple[Op, ...] = ()
         trace = replace(self._trace, programs=run_guarded(lambda: program_of(step), lambda _: no_program))
         sources = tuple(name for name, seen in (("trace", trace.kernels), ("hlo", trace.programs)) if seen)
-        observation = Observation(spec=self._spec, trace=trace)
+        limits = [(gpu.memory_stats() or {}).get("bytes_limit") for gpu in step.mesh.devices.flat]
+        observation = Observation(spec=self._spec, trace=trace, memory_limits_bytes=tuple(filter(None, limits)))
         unseen = (NO_KERNEL,) if observation.on_gpu and trace.steps and not trace.kernels else ()
         return summarise(aspects(observation), trace, sources, (*trace.notes, *unseen))

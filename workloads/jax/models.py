@@ -4,7 +4,7 @@ Weights are lists in the order and the layouts of `workloads.seeding`, float32; 
 inputs, and computes one device's share of a batch.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -40,12 +40,13 @@ class Passed(NamedTuple):
 class RecurrentModel:
     """A stack of recurrent layers and a dense head in float32, on the last output or on all.
 
-    `standard` is `lax.scan` over the time steps, `cudnn` one call of cuDNN a layer.
+    `standard` is `lax.scan` over the time steps, `combined_input` a scan with as few products in its loop as possible,
+    `cudnn` one call of cuDNN a layer.
     """
 
     def __init__(self, workload: str, variant: Variant) -> None:
         config = self._config = config_of(workload, variant)
-        self._by_cudnn = variant["implementation"] == "cudnn"
+        self._implementation = variant["implementation"]
         self._exact = exact(variant)
         self.names = list(recurrent.weight_shapes(config))
         self.weights: list[Weight] = recurrent_weights(config)
@@ -65,10 +66,11 @@ class RecurrentModel:
             keys = [None if key is None else jax.random.fold_in(key, 3 * depth + number) for number in range(3)]
             outputs = _dropped(outputs, (1, *outputs.shape[1:]), config.dropout, keys[0])
             with jax.named_scope(f"layer{depth}"):
-                if self._by_cudnn:
+                if self._implementation == "cudnn":
                     outputs = _cudnn_layer(config, outputs, directions)
                 else:
-                    outputs = _looped_layer(config, outputs, valid, directions, keys[1:])
+                    combined = self._implementation == "combined_input"
+                    outputs = _looped_layer(config, outputs, valid, directions, keys[1:], combined=combined)
         if not config.all_outputs:
             ends = [outputs[-1, :, : config.units]] + ([outputs[0, :, config.units :]] if config.bidirectional else [])
             outputs = jnp.concatenate(ends, -1)
@@ -104,52 +106,114 @@ def _dropped(values: Any, shape: Sequence[int], share: float, key: Key | None) -
 
 
 def _looped_layer(
-    config: RecurrentConfig, inputs: Any, valid: Any | None, directions: Sequence[Arrays], keys: Sequence[Key | None]
+    config: RecurrentConfig,
+    inputs: Any,
+    valid: Any | None,
+    directions: Sequence[Arrays],
+    keys: Sequence[Key | None],
+    *,
+    combined: bool,
 ) -> Any:
     """Return the outputs of one layer, [timesteps, batch, directions * units], each direction by itself."""
     outputs = []
     for number, (weights, key) in enumerate(zip(directions, keys, strict=False)):
         with jax.named_scope(recurrent.DIRECTIONS[number]):  # evidence counts loops by name
-            outputs.append(_loop(config, inputs, valid, weights, key, backwards=bool(number)))
+            outputs.append(_loop(config, inputs, valid, weights, key, backwards=bool(number), combined=combined))
     return jnp.concatenate(outputs, -1)
 
 
 def _loop(
-    config: RecurrentConfig, inputs: Any, valid: Any | None, weights: Arrays, key: Key | None, *, backwards: bool
+    config: RecurrentConfig,
+    inputs: Any,
+    valid: Any | None,
+    weights: Arrays,
+    key: Key | None,
+    *,
+    backwards: bool,
+    combined: bool,
 ) -> Any:
-    """Return the outputs [timesteps, batch, units] of one direction in the order of time; padding changes no state."""
+    """Return the outputs [timesteps, batch, units] of one direction in the order of time; padding changes no state.
+
+    `combined` makes each product that waits for no other step outside the loop, for all steps at once.
+    """
+    kernel, recurrent_kernel, bias = weights
+    input_bias, recurrent_bias = bias if config.bias_count > 1 else (bias, None)
     zeros = jnp.zeros((inputs.shape[1], config.units), inputs.dtype)
     mask = _dropped(jnp.ones_like(zeros), zeros.shape, config.recurrent_dropout, key)
     step = _lstm_step if config.keras_name == "LSTM" else _gru_step
 
-    def cell(state: Arrays, step_inputs: tuple[Any, Any | None]) -> tuple[Arrays, Any]:
-        features, is_valid = step_inputs
-        next_state = step(config, weights, features, state[0] * mask if config.recurrent_dropout else state[0], state)
-        if is_valid is not None:
-            next_state = tuple(jnp.where(is_valid[:, None], *pair) for pair in zip(next_state, state, strict=True))
-        return next_state, next_state[0]
+    def enter(features: Any) -> Any:
+        return features @ kernel + input_bias
 
-    state = (zeros,) * config.state_parts
-    return lax.scan(cell, state, (inputs, valid), reverse=backwards, unroll=config.unroll)[1]
+    def read(outputs: Any) -> Any:
+        return outputs * mask if config.recurrent_dropout else outputs
+
+    def scan(inputs: Any, recurrent_kernel: Any, biases: Any | None) -> Any:
+        def cell(state: Arrays, step_inputs: tuple[Any, Any | None, Any | None]) -> tuple[Arrays, Any]:
+            features, step_bias, step_valid = step_inputs
+            product = read(state[0]) @ recurrent_kernel
+            next_state = step(
+                config,
+                features if combined else enter(features),
+                product if step_bias is None else product + step_bias,
+                state,
+            )
+            if step_valid is not None:
+                next_state = tuple(
+                    jnp.where(step_valid[:, None], *pair) for pair in zip(next_state, state, strict=True)
+                )
+            return next_state, next_state[0]
+
+        state, steps = (zeros,) * config.state_parts, (inputs, biases, valid)
+        return lax.scan(cell, state, steps, reverse=backwards, unroll=config.unroll)[1]
+
+    def lagged(outputs: Any) -> Any:
+        """Return what the recurrent product of each step reads."""
+        return read(jnp.concatenate([outputs[1:], zeros[None]] if backwards else [zeros[None], outputs[:-1]]))
+
+    biases = None
+    if recurrent_bias is not None:
+        biases = jnp.broadcast_to(recurrent_bias, (*inputs.shape[:2], *recurrent_bias.shape))
+    if combined:
+        return _with_combined_gradient(scan, lagged)(enter(inputs), recurrent_kernel, biases)
+    return scan(inputs, recurrent_kernel, biases)
+
+
+def _with_combined_gradient(scan: Callable[..., Any], lagged: Callable[[Any], Any]) -> Any:
+    """Return the scan with the recurrent kernel's gradient as one product after its loop, not a sum of one a step.
+
+    It is the product of what `lagged` returns and the gradients of the recurrent products. Those are the gradients of
+    what each step adds to its product: of the biases, or where there are none, of the input products.
+    """
+
+    def forward(sums: Any, recurrent_kernel: Any, biases: Any | None) -> tuple[Any, tuple[Callable[..., Any], Any]]:
+        outputs, pull_back = jax.vjp(lambda sums, biases: scan(sums, recurrent_kernel, biases), sums, biases)
+        return outputs, (pull_back, outputs)
+
+    def backward(saved: tuple[Callable[..., Any], Any], slopes: Any) -> tuple[Any, Any, Any | None]:
+        pull_back, outputs = saved
+        of_sums, of_biases = pull_back(slopes)
+        of_products = of_sums if of_biases is None else of_biases
+        return of_sums, jnp.einsum("tbu,tbg->ug", lagged(outputs), of_products), of_biases
+
+    combined_scan = jax.custom_vjp(scan)
+    combined_scan.defvjp(forward, backward)
+    return combined_scan
 
 
 def _activation(config: RecurrentConfig, values: Any) -> Any:
     return jax.nn.relu(values) if config.activation == "relu" else jnp.tanh(values)
 
 
-def _lstm_step(config: RecurrentConfig, weights: Arrays, inputs: Any, output: Any, state: Arrays) -> tuple[Any, ...]:
-    """Return output and memory; the recurrent product reads `output`, that of the state or a masked copy."""
-    kernel, recurrent_kernel, bias = weights
-    gates = inputs @ kernel + output @ recurrent_kernel + bias
-    enter, forget, candidate, leave = jnp.split(gates, config.gates, -1)
+def _lstm_step(config: RecurrentConfig, entering: Any, repeated: Any, state: Arrays) -> tuple[Any, ...]:
+    """Return output and memory, from the products of input and last output."""
+    enter, forget, candidate, leave = jnp.split(entering + repeated, config.gates, -1)
     memory = jax.nn.sigmoid(forget) * state[1] + jax.nn.sigmoid(enter) * _activation(config, candidate)
     return jax.nn.sigmoid(leave) * _activation(config, memory), memory
 
 
-def _gru_step(config: RecurrentConfig, weights: Arrays, inputs: Any, output: Any, state: Arrays) -> tuple[Any, ...]:
-    kernel, recurrent_kernel, bias = weights
-    entering = jnp.split(inputs @ kernel + bias[0], config.gates, -1)
-    repeated = jnp.split(output @ recurrent_kernel + bias[1], config.gates, -1)
+def _gru_step(config: RecurrentConfig, entering: Any, repeated: Any, state: Arrays) -> tuple[Any, ...]:
+    entering, repeated = (jnp.split(product, config.gates, -1) for product in (entering, repeated))
     update, reset = (jax.nn.sigmoid(jnp.add(*pair)) for pair in zip(entering[:2], repeated[:2], strict=True))
     return (update * state[0] + (1 - update) * _activation(config, entering[2] + reset * repeated[2]),)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from workloads.calibration import calibrate
 from workloads.catalog import is_custom
-from workloads.errors import KnownError, describe_error
+from workloads.errors import CustomWorkloadError, KnownError, describe_error
 from workloads.framework import PYTORCH
 from workloads.job_protocol import ComputedGradients, ComputeGradients
 from workloads.libraries import PartialBackend, check_gpu_count, import_modules
@@ -30,7 +30,13 @@ class PytorchBackend(PartialBackend):
 
     framework = PYTORCH
 
-    def import_framework(self, gpu_uuids: Sequence[str]) -> dict[str, str]:
+    def preimport(self) -> None:
+        """Import PyTorch for a run that is not known yet; CUDA is asked for no GPU before that is."""
+        super().preimport()
+        # Else the run's optimizer does, for 5 s on some machines. Inductor must wait: its import asks CUDA for GPUs.
+        import torch._dynamo  # noqa: F401
+
+    def import_framework(self, gpu_uuids: Sequence[str], _memory_limit_gib: float = 0.0, /) -> dict[str, str]:
         """Import PyTorch and check the GPUs that it sees."""
         self.prepare_environment(gpu_uuids)
         users = dict(os.environ)
@@ -103,6 +109,8 @@ class PytorchBackend(PartialBackend):
 
     def explain_error(self, error: Exception) -> KnownError | None:
         """Recognise a full device, a broken exchange, and a machine without a compiler for Inductor."""
+        if isinstance(error, CustomWorkloadError) and isinstance(error.__cause__, Exception):
+            error = error.__cause__
         message, name = str(error), type(error).__name__
         if name == "OutOfMemoryError" or any(words in message for words in _FULL):
             return KnownError(outcome="out_of_memory")

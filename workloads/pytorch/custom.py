@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from workloads.custom.evidence import LAYOUTS, checksums, count_distinct, sample_stride
+from workloads.custom.evidence import LAYOUTS, checksums, count_distinct, listed, sample_stride
 from workloads.custom.function import UserFunction, batch_parts
 from workloads.errors import CustomWorkloadError
 from workloads.protocol import RunSpec, Source, Variant
 from workloads.pytorch.models import Model, WeightView
+from workloads.pytorch.ranks import RankedStep, Share, rank_count
 from workloads.pytorch.steps import Batch, DeviceBatches, Step, device_batches, fetch, task_of
 from workloads.pytorch.trace import layout_of
 from workloads.training import Inspection, Layer, Task
@@ -33,6 +34,10 @@ class CustomModel(Model):
             for name, parameter in module.named_parameters()
             if parameter.requires_grad
         ]
+
+    def without_gradient(self) -> list[str]:
+        """Return the names of the trained weights on which the last loss did not depend."""
+        return [view.name for view in self.views if view.parameters[0].grad is None]
 
     def answer(self, inputs: Any) -> Any:
         """Return what the module gives for inputs."""
@@ -136,12 +141,33 @@ def _to_tensor(value: Any) -> Tensor:
 class CustomStep(Step):
     """The step of a custom workload: its errors are those of the user's function, and its last loss is kept."""
 
+    model: CustomModel
+    batches: DeviceBatches
+
     def __init__(self, custom: CustomWorkload, spec: RunSpec, batches: DeviceBatches, device: torch.device) -> None:
         self._function = custom.function
         self._answers = custom.model.answer
         with self._function.attribute_errors():
             super().__init__(spec.workload, spec.variant, custom.model, batches, device)
         self.last = torch.zeros([])
+        self._checks_gradients = False
+
+    def join(self) -> None:
+        """Average gradients over the ranks, whose models have to be alike; raises `CustomWorkloadError`."""
+        with self._function.attribute_errors():
+            super().join()
+        self._checks_gradients = self._trains
+
+    def differentiate(self, inputs: Any, targets: Any) -> Tensor:
+        """Make both passes; raises `CustomWorkloadError` where ranks would wait for a gradient that there is not."""
+        loss = super().differentiate(inputs, targets)
+        if self._checks_gradients and (names := self.model.without_gradient()):
+            raise CustomWorkloadError(
+                f"{self._function.location}: The loss does not depend on {listed(names)}, and DistributedDataParallel "
+                "waits for each gradient; freeze such weights, or use all_reduce=data_parallel."
+            )
+        self._checks_gradients = False
+        return loss
 
     def __call__(self) -> Tensor:
         """Make a step; raises `CustomWorkloadError`."""
@@ -152,20 +178,30 @@ class CustomStep(Step):
     def answers(self, inputs: Any, *, training: bool) -> list[Tensor]:
         """Return each output of the user's module, computed operation by operation."""
         self.model.train(training)
+        for layer in self.model.modules():
+            if isinstance(layer, nn.SyncBatchNorm):
+                layer.eval()  # else it waits for other ranks
         with torch.no_grad(), self._autocast():
             outputs = self._answers(inputs)
         self.model.train(self._trains)
         return _tensors(outputs)
 
 
+def build_custom_step(spec: RunSpec, source: Source | None, device: torch.device, share: Share) -> CustomStep:
+    """Return a rank's part of the step of a user's function; raises like `build_custom_task`."""
+    custom = CustomWorkload(spec, source, device)
+    batches = device_batches(lambda index: share.of(custom.batch(index)), device)
+    return CustomStep(custom, spec, batches, device)
+
+
 def build_custom_task(spec: RunSpec, source: Source | None, device: torch.device) -> Task:
     """Return the task of a user's function; raises `CustomWorkloadError` and whatever the file raises."""
-    custom = CustomWorkload(spec, source, device)
-    batches = device_batches(custom.batch, device)
-    step = CustomStep(custom, spec, batches, device)
-    layers = [_describe(name, module) for name, module in _leaves(custom.model.module)]
-    inspection = _inspection(custom.model, step, batches, spec.variant)
-    return task_of(step, spec.variant, device, layers=tuple(layers), inspection=inspection)
+    ranks = rank_count(spec.variant)
+    ranked = RankedStep(spec, ranks, source) if ranks > 1 else None
+    step = build_custom_step(spec, source, device, Share(0, ranks))
+    layers = [_describe(name, module) for name, module in _leaves(step.model.module)]
+    inspection = _inspection(step, spec.variant)
+    return task_of(step, ranked, spec.variant, layers=tuple(layers), inspection=inspection)
 
 
 def _leaves(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -182,11 +218,12 @@ def _describe(name: str, module: nn.Module, inputs: Sequence[Any] = ()) -> Layer
     return Layer(name=name, kind=type(module).__name__, layout=LAYOUTS.get(layout.lower(), ""), recurrent=recurrent)
 
 
-def _inspection(model: CustomModel, step: CustomStep, batches: DeviceBatches, variant: Variant) -> Inspection:
+def _inspection(step: CustomStep, variant: Variant) -> Inspection:
     layers: dict[str, Layer] = {}
+    model = step.model
 
     def distinct() -> tuple[int, int, int]:
-        inputs, _ = batches.take()
+        inputs, _ = step.batches.take()
         modes = {False, variant["mode"] == "train"}
         with _watched(model.module, layers):
             outputs = [[_sample(output) for output in step.answers(inputs, training=mode)] for mode in modes]
@@ -196,7 +233,7 @@ def _inspection(model: CustomModel, step: CustomStep, batches: DeviceBatches, va
         eager_steps=lambda: 0,
         loss=lambda: fetch(step.last),
         checksums=lambda: checksums((view.name, view.value()) for view in model.views),
-        without_gradient=lambda: [view.name for view in model.views if view.parameters[0].grad is None],
+        without_gradient=model.without_gradient,
         count_distinct=distinct,
         layers=lambda: tuple(layers.values()),
     )

@@ -28,6 +28,7 @@ from workloads.evidence import (
     compared,
     exchange_note,
     guarded_trace,
+    memory_limit,
     share_note,
     summarise,
     tensor_core_share,
@@ -36,7 +37,7 @@ from workloads.evidence import (
 from workloads.protocol import Evidence, RunSpec, Variant
 from workloads.pytorch import ranks
 from workloads.pytorch.ranks import DATA_PARALLEL, RankedStep, RankState
-from workloads.pytorch.steps import Step
+from workloads.pytorch.steps import Step, memory_limit_bytes
 from workloads.pytorch.trace import Op, TorchTrace, read, write_trace
 from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.trace import monotonic_clock
@@ -59,7 +60,8 @@ class Compilation:
 class Observation:
     """A trace of steps as they were measured, what PyTorch's compiler counted, and what each rank had afterwards.
 
-    `layers` are those of a custom module, `findings` what its task told, or why it did not.
+    `layers` are those of a custom module, `findings` what its task told, or why it did not; `memory_limits_bytes` is
+    the most that may be taken of each GPU.
     """
 
     spec: RunSpec
@@ -68,6 +70,7 @@ class Observation:
     states: tuple[RankState, ...] = ()
     layers: tuple[Layer, ...] = ()
     findings: Findings | str = NOT_INSPECTED
+    memory_limits_bytes: tuple[int, ...] = ()
 
     @property
     def variant(self) -> Variant:
@@ -248,6 +251,7 @@ def aspects(observation: Observation) -> Iterator[Aspect]:
         yield aspect_of(observation)
     if observation.variant["gpus"]:
         yield cuda_graph(observation)
+    yield from memory_limit(observation.variant, observation.memory_limits_bytes)
     if ranks.replica_count(observation.variant) > 1 and observation.variant["mode"] == "train":
         yield all_reduce(observation)
 
@@ -273,6 +277,7 @@ class EvidenceCollector:
         self._task = task
         self._trace = TorchTrace()
         self._began = False
+        self._memory_limits_bytes: tuple[int, ...] = ()
         self._inspector = Inspector(task)
 
     def start(self) -> None:
@@ -280,8 +285,10 @@ class EvidenceCollector:
         self._inspector.start()
 
     def first_step_done(self) -> None:
-        """Note that something ran."""
+        """Note that something ran, and what it may take of GPUs."""
         self._began = True
+        if self._spec.variant["memory_limit"]:
+            self._memory_limits_bytes = tuple(map(memory_limit_bytes, ranks.gpus_of(self._spec.variant)))
         self._inspector.record_loss()
 
     def trace(self) -> None:
@@ -303,11 +310,13 @@ class EvidenceCollector:
         """Return what is known so far, or None before the first step was made."""
         if not self._began:
             return None
+        states = self._task.step.states if isinstance(self._task.step, RankedStep) else ()
         observation = Observation(
             spec=self._spec,
             trace=self._trace,
             compilation=_compiled(),
-            states=self._task.step.states if isinstance(self._task.step, RankedStep) else (),
+            states=states,
+            memory_limits_bytes=tuple(state.memory_limit_bytes for state in states) or self._memory_limits_bytes,
             layers=self._task.layers,
             findings=self._inspector.findings,
         )

@@ -3,16 +3,19 @@
 The step is the one that is measured, with precision, layout and compiler; only its optimizer changes nothing.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves
 
 from workloads.catalog import is_custom
 from workloads.job_protocol import ComputedGradients, ComputeGradients
-from workloads.pytorch.custom import CustomWorkload
+from workloads.protocol import RunSpec
+from workloads.pytorch.custom import CustomStep, CustomWorkload
 from workloads.pytorch.models import Model, build_model
 from workloads.pytorch.ranks import RankedStep, Share, rank_count
-from workloads.pytorch.steps import DTYPES, DeviceBatches, Step, host_batch
+from workloads.pytorch.steps import DTYPES, Batch, DeviceBatches, Step, host_batch
 from workloads.seeding import Weight
 from workloads.training import give_up
 from workloads.weights import mean_gradients, moments, read_start, write_gradients
@@ -27,8 +30,8 @@ def compute_gradients(request: ComputeGradients, device: torch.device) -> Comput
     variant = request.spec.variant
     trains = variant["mode"] == "train"
     ranks = rank_count(variant) if trains else 1
-    ranked = RankedStep(request.spec, ranks, request) if ranks > 1 else None
-    step, start = parted_step(request, device, Share(0, ranks))
+    ranked = RankedStep(request.spec, ranks, request.source, request) if ranks > 1 else None
+    step, start, batch = parted_step(request, device, Share(0, ranks))
     if ranked is not None:
         ranked.local = step
         ranked.connect(give_up)
@@ -48,13 +51,11 @@ def compute_gradients(request: ComputeGradients, device: torch.device) -> Comput
     if ranked is not None:
         ranked.close()
     write_gradients(request.path, names, gradients, start)
-    workload = request.spec.workload
-    batch = step.batches.first if is_custom(workload) else host_batch(workload, variant, 0)
-    return ComputedGradients(losses=losses, batch=moments(tensor.cpu().numpy() for tensor in tree_leaves(batch)))
+    return ComputedGradients(losses=losses, batch=moments(tensor.numpy() for tensor in tree_leaves(batch)))
 
 
-def parted_step(request: ComputeGradients, device: torch.device, share: Share) -> tuple[Step, list[Weight]]:
-    """Return a rank's part of the step on the parts of one batch, and the weights of the seed if it starts from these.
+def parted_step(request: ComputeGradients, device: torch.device, share: Share) -> tuple[Step, list[Weight], Batch]:
+    """Return a rank's part of the step on parts of a batch, the seed's weights if it starts from these, and the batch.
 
     Raises:
         RefusedError: The weights are not of the shapes of those to start from.
@@ -62,19 +63,22 @@ def parted_step(request: ComputeGradients, device: torch.device, share: Share) -
     workload, variant = request.spec.workload, request.spec.variant
     size = int(variant["batch_size"]) // request.parts
     part_variant = {**variant, "batch_size": size, "cuda_graph": False}
-    if is_custom(workload):  # on one device, so in one part
+
+    def parts_of(batch: Batch) -> Iterator[Batch]:
+        return (share.of(Share(number, request.parts).of(batch)) for number in range(request.parts))
+
+    if is_custom(workload):
         custom = CustomWorkload(request.spec, request.source, device)
-        start = _start_weights(custom.model, request.start_path)
-        return Step(workload, part_variant, custom.model, DeviceBatches([custom.batch(0)], device), device), start
+        start, batch = _start_weights(custom.model, request.start_path), custom.batch(0)
+        spec = RunSpec(workload=workload, variant=part_variant)
+        return CustomStep(custom, spec, DeviceBatches(parts_of(batch), device), device), start, batch
     model = build_model(workload, part_variant)
-    start = _start_weights(model, request.start_path)
+    start, batch = _start_weights(model, request.start_path), host_batch(workload, variant, 0)
     model.to(device)
     if variant.get("layout") == "NHWC":
         model.to(memory_format=torch.channels_last)
-    batch = host_batch(workload, variant, 0)
-    parts = (share.of(Share(number, request.parts).of(batch)) for number in range(request.parts))
-    batches = DeviceBatches(parts, device, DTYPES[str(variant["precision"])])
-    return Step(workload, part_variant, model, batches, device), start
+    batches = DeviceBatches(parts_of(batch), device, DTYPES[str(variant["precision"])])
+    return Step(workload, part_variant, model, batches, device), start, batch
 
 
 def _start_weights(model: Model, path: str | None) -> list[Weight]:

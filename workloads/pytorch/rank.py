@@ -12,11 +12,13 @@ from typing import BinaryIO
 
 import msgspec
 
+from workloads.catalog import is_custom
 from workloads.cifar10 import stored_data
 from workloads.control import claim_stdout, set_parent_death_signal
 from workloads.errors import outcome_of
 from workloads.protocol import encode
 from workloads.pytorch.backend import PytorchBackend
+from workloads.pytorch.custom import build_custom_step
 from workloads.pytorch.gradients import parted_step
 from workloads.pytorch.ranks import Group, RankOrder, mean_over_ranks, trace_rank
 from workloads.pytorch.steps import Step, build_step, configure, fetch
@@ -61,17 +63,20 @@ def main() -> None:
     group = Group.of(order)
     try:
         device = configure(order.spec.variant, order.share.rank)
-        if order.gradients is None:
-            step = build_step(order.spec, device, group.share, stored_data(order.spec.variant))
+        step: Step
+        if order.gradients is not None:
+            step, *_ = parted_step(order.gradients, device, group.share)
+        elif is_custom(order.spec.workload):
+            step = build_custom_step(order.spec, order.source, device, group.share)
         else:
-            step, _ = parted_step(order.gradients, device, group.share)
+            step = build_step(order.spec, device, group.share, stored_data(order.spec.variant))
         group.connect(step.device)
         step.join()
         _follow(orders, step, group, answers)
     except Exception as error:  # noqa: BLE001 - the process's edge: rank 0 reports it as its own end
         traceback.print_exc(file=sys.stderr)
         cause = PytorchBackend().explain_error(error)
-        answers.write(encode(outcome_of(error, order.spec.variant, None, cause=cause)))
+        answers.write(encode(outcome_of(error, order.spec.variant, None, order.source, cause)))
         answers.flush()
         os._exit(1)
     os._exit(0)

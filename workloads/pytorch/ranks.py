@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map  # PyTorch has no public one
 
 from workloads.job_protocol import ComputeGradients
-from workloads.protocol import MOST_REASON_CHARS, TAG, Finished, RunSpec, Variant, encode
+from workloads.protocol import MOST_REASON_CHARS, TAG, Finished, RunSpec, Source, Variant, encode
 from workloads.pytorch.trace import write_trace
 
 if TYPE_CHECKING:
@@ -53,6 +53,11 @@ def rank_count(variant: Variant) -> int:
     return 1 if variant["all_reduce"] == DATA_PARALLEL else replica_count(variant)
 
 
+def gpus_of(variant: Variant, rank: int = 0) -> range:
+    """Return the GPUs on which a rank computes; none is the CPU."""
+    return range(rank, rank + int(variant["gpus"]) // rank_count(variant))
+
+
 @dataclass(frozen=True, slots=True)
 class Share:
     """The part of each global batch that a rank computes."""
@@ -65,13 +70,14 @@ class Share:
         return tree_map(lambda tensor: tensor.chunk(self.ranks)[self.rank], batch)
 
 
-class RankOrder(msgspec.Struct, frozen=True, kw_only=True):
+class RankOrder(msgspec.Struct, frozen=True):
     """The first line that a rank reads: what to compute, the port of rank 0's store, and its process.
 
-    A job's `gradients` say how its batch is parted and what it starts from.
+    A custom workload has a `source`. A job's `gradients` say how its batch is parted and what it starts from.
     """
 
     spec: RunSpec
+    source: Source | None
     gradients: ComputeGradients | None
     share: Share
     port: int
@@ -79,10 +85,14 @@ class RankOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankState(msgspec.Struct, frozen=True, kw_only=True, tag="state", tag_field=TAG):
-    """What a rank has after a trace: checksums of its weights and of its part of the first batch."""
+    """What a rank has after a trace: checksums of its weights and of its part of the first batch, and a limit.
+
+    That is the most memory that it may take of its GPU.
+    """
 
     weights: int
     batch: int
+    memory_limit_bytes: int
 
 
 _decoder: msgspec.json.Decoder[RankState | Finished] = msgspec.json.Decoder(RankState | Finished)
@@ -136,8 +146,13 @@ def _start(order: RankOrder) -> "subprocess.Popen[bytes]":
     """Start a rank in this process's group; its log is this process's."""
     command = [sys.executable, str(_ENTRY), "workloads.pytorch.rank"]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-    _orders_of(child).write(encode(order))
+    _tell(child, encode(order))
     return child
+
+
+def _tell(child: "subprocess.Popen[bytes]", line: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError):  # its listener knows
+        _orders_of(child).write(line)
 
 
 def _orders_of(child: "subprocess.Popen[bytes]") -> IO[bytes]:
@@ -151,7 +166,9 @@ class RankedStep:
     Thread: one at a time makes steps and traces; a thread a rank reads what that says.
     """
 
-    def __init__(self, spec: RunSpec, ranks: int, gradients: ComputeGradients | None = None) -> None:
+    def __init__(
+        self, spec: RunSpec, ranks: int, source: Source | None, gradients: ComputeGradients | None = None
+    ) -> None:
         """Start the other ranks, which import PyTorch and build their part meanwhile; `local` has to be set then."""
         self.local: Step
         self.states: tuple[RankState, ...] = ()
@@ -161,10 +178,7 @@ class RankedStep:
         store = dist.TCPStore(_HOST, port, is_master=True, wait_for_workers=False, master_listen_fd=server.detach())
         self._group = Group(Share(0, ranks), store)
         shares = (Share(rank, ranks) for rank in range(1, ranks))
-        self._children = [
-            _start(RankOrder(spec=spec, gradients=gradients, share=share, port=port, parent=os.getpid()))
-            for share in shares
-        ]
+        self._children = [_start(RankOrder(spec, source, gradients, share, port, os.getpid())) for share in shares]
         self._listeners: list[threading.Thread] = []
         self._states: queue.SimpleQueue[RankState] = queue.SimpleQueue()
         self._kills = False
@@ -238,8 +252,7 @@ class RankedStep:
 
     def _tell(self, line: bytes) -> None:
         for child in self._children:
-            with contextlib.suppress(BrokenPipeError):  # its listener knows
-                _orders_of(child).write(line)
+            _tell(child, line)
 
     def _listen(self, rank: int, child: "subprocess.Popen[bytes]", finish: Callable[[Finished], object]) -> None:
         assert child.stdout is not None, "it was started with a pipe"

@@ -2,10 +2,10 @@
 
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves, tree_map  # PyTorch has no public one
@@ -15,7 +15,7 @@ from workloads.image_training import MOMENTUM, Schedule, epoch_steps, learning_r
 from workloads.parameters import EAGER_STEPS
 from workloads.protocol import RunSpec, Variant
 from workloads.pytorch.models import Model, build_model
-from workloads.pytorch.ranks import DATA_PARALLEL, RankedStep, RankState, Share, rank_count
+from workloads.pytorch.ranks import DATA_PARALLEL, RankedStep, RankState, Share, gpus_of, rank_count
 from workloads.pytorch.stored_images import EvaluationImages, PrefetchQueue, Preprocessing, training_queue
 from workloads.recurrent import ADAM_EPSILON, ADAM_RATE
 from workloads.recurrent_layers import RECURRENT_LAYERS
@@ -38,11 +38,20 @@ def configure(variant: Variant, rank: int = 0) -> torch.device:
         import torch._inductor.config as inductor
 
         inductor.layout_optimization = False  # else it makes NHWC of NCHW where it thinks that faster
-    torch.manual_seed(int(variant["seed"]) + rank)  # each rank draws dropout of its own
+    torch.manual_seed(int(variant["seed"]))
     if not int(variant["gpus"]):
         return torch.device("cpu")
+    if limit_gib := float(variant["memory_limit"]):
+        for gpu in gpus_of(variant, rank):
+            total_bytes = torch.cuda.mem_get_info(gpu)[1]
+            torch.cuda.set_per_process_memory_fraction(min(1.0, limit_gib * 2**30 / total_bytes), gpu)
     torch.cuda.set_device(rank)
     return torch.device("cuda", rank)
+
+
+def memory_limit_bytes(gpu: int) -> int:
+    """Return the most memory that this process may take of a GPU."""
+    return int(torch.cuda.memory.get_per_process_memory_fraction(gpu) * torch.cuda.mem_get_info(gpu)[1])
 
 
 def set_precision(precision: str) -> None:
@@ -176,6 +185,7 @@ class Step:
         """Average gradients over the ranks of the process group from now on, each batch norm by itself."""
         if not self._trains:
             return
+        torch.manual_seed(torch.initial_seed() + dist.get_rank())  # each rank leaves out others in its dropout
         answer = self._compiled(_Answer(self.model, self._autocast))
         # The statistics of batch norm stay those of a rank, as TensorFlow's replicas have them.
         names = [name for name, _ in answer.named_buffers()]
@@ -185,7 +195,9 @@ class Step:
     def state(self) -> RankState:
         """Return what tells ranks apart, and what all of them have alike."""
         weights = (parameter for view in self.model.views for parameter in view.parameters)
-        return RankState(weights=_checksum(weights), batch=_checksum(tree_leaves(self.batches.first)))
+        batch = tree_leaves(self.batches.first)
+        limit_bytes = 0 if self.device.index is None else memory_limit_bytes(self.device.index)
+        return RankState(weights=_checksum(weights), batch=_checksum(batch), memory_limit_bytes=limit_bytes)
 
     def __call__(self) -> Tensor:
         """Enqueue the next step and return its loss, in inference the mean of its outputs, both on the device."""
@@ -320,12 +332,15 @@ def build_step(spec: RunSpec, device: torch.device, share: Share, stored: ImageD
     return Step(workload, variant, model, batches, device)
 
 
-def task_of(step: Step, variant: Variant, device: torch.device, **more: Any) -> Task:
-    """Return the task of a step; `more` are other attributes of `Task`."""
-    on_gpu = device.type == "cuda"
+def task_of(step: Step, ranked: RankedStep | None, variant: Variant, **more: Any) -> Task:
+    """Return the task of a step, or of all ranks if there are others; `more` are other attributes of `Task`."""
+    on_gpu = step.device.type == "cuda"
+    if ranked is not None:
+        ranked.local = step
+        more |= {"connect": ranked.connect, "close": ranked.close}
     return Task(
-        step=step,
-        fetch=fetch,
+        step=ranked or step,
+        fetch=fetch if ranked is None else lambda result: fetch(ranked.mean(result)),
         examples=int(variant["batch_size"]),
         trains=variant["mode"] == "train",
         allocator_bytes=lambda: torch.cuda.memory_allocated() if on_gpu else None,
@@ -338,19 +353,9 @@ def build_task(spec: RunSpec, device: torch.device) -> Task:
     """Load stored data, and return a built-in workload's variant, ready to step once it is connected."""
     variant, ranks = spec.variant, rank_count(spec.variant)
     stored = stored_data(variant)
-    ranked = RankedStep(spec, ranks) if ranks > 1 else None
+    ranked = RankedStep(spec, ranks, None) if ranks > 1 else None
     step = build_step(spec, device, Share(0, ranks), stored)
-    task = task_of(step, variant, device, **_of_stored(stored, variant, ranked or step))
-    if ranked is None:
-        return task
-    ranked.local = step
-    return replace(
-        task,
-        step=ranked,
-        fetch=lambda result: fetch(ranked.mean(result)),
-        connect=ranked.connect,
-        close=ranked.close,
-    )
+    return task_of(step, ranked, variant, **_of_stored(stored, variant, ranked or step))
 
 
 def _of_stored(stored: ImageData | None, variant: Variant, all_ranks: Step | RankedStep) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class TensorflowBackend:
         self.prepare_environment(())
         _import_libraries()
 
-    def import_framework(self, gpu_uuids: Sequence[str]) -> dict[str, str]:
+    def import_framework(self, gpu_uuids: Sequence[str], _memory_limit_gib: float = 0.0, /) -> dict[str, str]:
         """Import TensorFlow and Keras, check the GPUs that they see, and let memory grow until a variant says no."""
         self.prepare_environment(gpu_uuids)
         set_by_import = _import_libraries()

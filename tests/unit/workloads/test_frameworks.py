@@ -15,7 +15,7 @@ from workloads.catalog import FRAMEWORKS
 from workloads.errors import RefusedError
 from workloads.job_protocol import ComputedGradients, ComputeGradients
 from workloads.jobs import perform
-from workloads.protocol import RunSpec, Value
+from workloads.protocol import RunSpec, Source, Value
 from workloads.tensorflow.backend import recipe_of
 from workloads.tensorflow.gradients import compute_gradients
 from workloads.tensorflow.runtime import Replicas
@@ -58,11 +58,19 @@ def difference_to_tensorflow(spec: RunSpec, reference: RunSpec, replicas: Replic
     return difference(folder / "gradients.npz", folder / "tensorflow.npz")
 
 
-def task_of(spec: RunSpec) -> Task:
+def task_of(spec: RunSpec, source: Source | None = None) -> Task:
     """Return the task of a spec, in its framework."""
     backend = load_backend(str(spec.variant["framework"]))
     backend.import_framework(())
-    return backend.build_task(spec, None)
+    return backend.build_task(spec, source)
+
+
+def assert_loss_falls(spec: RunSpec) -> None:
+    """Train a spec for a few steps."""
+    task = task_of(spec)
+    losses = [task.fetch(task.step()) for _ in range(40)]
+    assert np.mean(losses[-8:]) < 0.8 * np.mean(losses[:4])
+    assert task.allocator_bytes() is None, "on the CPU"
 
 
 @pytest.mark.parametrize("workload", ["gru", "cnn10"])
@@ -107,10 +115,7 @@ def test_sixteen_bits_are_as_near_to_float32_as_tensorflow_s(
     ],
 )
 def test_the_loss_falls(framework: str, workload: str, settings: Settings) -> None:
-    task = task_of(spec_of(workload, framework=framework, **settings))
-    losses = [task.fetch(task.step()) for _ in range(40)]
-    assert np.mean(losses[-8:]) < 0.8 * np.mean(losses[:4])
-    assert task.allocator_bytes() is None, "on the CPU"
+    assert_loss_falls(spec_of(workload, framework=framework, **settings))
 
 
 def test_without_the_framework_the_run_is_refused_with_what_to_install(

@@ -8,7 +8,7 @@ from workloads import aspects, image_evidence
 from workloads.aspects import NO_KERNEL, Observation
 from workloads.catalog import is_custom
 from workloads.custom.evidence import Inspector
-from workloads.evidence import Aspect, guarded_trace, summarise, trace_steps
+from workloads.evidence import Aspect, guarded_trace, memory_limit, summarise, trace_steps
 from workloads.image_evidence import image_layout
 from workloads.operations import Op
 from workloads.protocol import Evidence, RunSpec
@@ -49,8 +49,7 @@ def _aspects(observation: Observation) -> Iterator[Aspect]:
         yield from step_aspects(observation)
         if layout := custom_layout(observation):
             yield layout
-    if spec.variant["memory_limit"]:
-        yield aspects.memory_limit(observation)
+    yield from memory_limit(spec.variant, observation.memory_limits_bytes)
     if int(spec.variant["gpus"]) > 1 and spec.variant["mode"] == "train":
         yield aspects.all_reduce(observation)
 

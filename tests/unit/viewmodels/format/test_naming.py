@@ -124,14 +124,14 @@ def test_frameworks_that_differ_are_all_named() -> None:
         {},
         {"framework": "pytorch"},
         {"framework": "pytorch", "cuda_graph": True},
-        {"framework": "jax", "implementation": "standard"},
+        {"framework": "jax", "implementation": "standard", "unroll": 25},
     ]
     specs = [complete("lstm", {"implementation": "cudnn", **own}, MACHINE) for own in settings]
     assert variant_names(specs) == [
         "TensorFlow · cuDNN",
         "PyTorch · cuDNN",
         "PyTorch · cuDNN · CUDA graph on",
-        "JAX · Standard",
+        "JAX · Standard · Unroll factor 25",
     ]
 
 

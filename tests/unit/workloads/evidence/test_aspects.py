@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from tests.evidence_runs import collect_evidence, spec_of
-from workloads.aspects import Observation, all_reduce, memory_limit
+from workloads.aspects import Observation, all_reduce
 from workloads.catalog import Machine, complete
+from workloads.evidence import memory_limit
 from workloads.operations import Op
 from workloads.protocol import DeviceTime, Kernel, RunSpec, Value
 from workloads.recurrent_layers import RECURRENT_LAYERS
@@ -339,12 +340,13 @@ def products_of(*loops: str, xla: bool = False, device: str = "GPU:0") -> tuple[
 def test_a_memory_limit_is_what_the_allocators_of_the_gpus_say(
     limits_gib: tuple[float, ...], actual: str | None, matches: bool | None
 ) -> None:
-    spec = spec_of("lstm")
-    spec = RunSpec(workload="lstm", variant={**spec.variant, "gpus": 1, "memory_limit": 10.0})
+    variant = spec_of("lstm", framework="pytorch").variant
     bytes_each = tuple(int(limit * 2**30) for limit in limits_gib)
-    aspect = memory_limit(Observation(spec=spec, memory_limits_bytes=bytes_each))
+    assert list(memory_limit(variant, bytes_each)) == [], "none was asked for"
+    (aspect,) = memory_limit({**variant, "gpus": 1, "memory_limit": 10.0}, bytes_each)
     assert (aspect.requested, aspect.actual, aspect.matches) == ("10 GiB", actual, matches)
     assert (aspect.reason is None) == (matches is True)
+    assert (aspect.reason or "PyTorch").startswith("PyTorch")
 
 
 XLA_BLANK = "XLA compiled the steps without a loop, so its program does not tell implementations apart."

@@ -42,6 +42,12 @@ def collected(spec: RunSpec, *, traced: bool = True) -> Evidence:
     [
         ("lstm", {}, "XLA's program has 2 loops of 2 products per iteration."),
         ("gru", {"bidirectional": True, "unroll": 3}, "XLA's program has 4 loops of 6 products per iteration."),
+        (
+            "lstm",
+            {"implementation": "combined_input", "unroll": 3},
+            "XLA's program has 2 loops of 3 products per iteration.",
+        ),
+        ("gru", {"implementation": "combined_input"}, "XLA's program has 2 loops of 1 product per iteration."),
         ("cnn10", {"layout": "NHWC"}, ""),
         ("wrn28-10", {"layout": "NHWC", "mode": "inference"}, ""),
     ],
@@ -97,12 +103,26 @@ def test_a_loop_that_stands_for_cudnn_is_caught(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         models,
         "_cudnn_layer",
-        lambda config, inputs, directions: looped(config, inputs, None, directions, (None, None)),
+        lambda config, inputs, directions: looped(config, inputs, None, directions, (None, None), combined=False),
     )
     spec = in_jax("lstm")
     report = collected(RunSpec(workload="lstm", variant={**spec.variant, "implementation": "cudnn"}))
     assert (report.match, report.actual["implementation"]) == (False, "standard")
     assert report.reason == "What ran is not cudnn: it has 2 loops of 2 products per iteration."
+
+
+def test_a_loop_that_makes_its_input_products_is_not_called_combined(monkeypatch: pytest.MonkeyPatch) -> None:
+    looped = models._looped_layer
+    monkeypatch.setattr(models, "_looped_layer", lambda *layer, combined: looped(*layer, combined=False))
+    evidence = collected(in_jax("lstm", implementation="combined_input"), traced=False)
+    assert evidence.actual["implementation"] == "standard"
+    assert evidence.reason == "What ran is not combined_input: it has 2 loops of 2 products per iteration."
+
+
+def test_a_loop_of_one_iteration_tells_no_implementation() -> None:
+    spec = in_jax("lstm")
+    evidence = collected(in_jax("lstm", unroll=int(spec.variant["timesteps"])), traced=False)
+    assert "no loop over time" in evidence.unverified["implementation"]
 
 
 def test_two_devices_exchange_their_gradients(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,17 @@ import numpy as np
 import pytest
 
 from tests.evidence_runs import spec_of
-from tests.unit.workloads.test_frameworks import computed, difference, difference_to_tensorflow, task_of
+from tests.unit.workloads.test_frameworks import (
+    assert_loss_falls,
+    computed,
+    difference,
+    difference_to_tensorflow,
+    task_of,
+)
 from workloads.catalog import Gpu, Machine, check
 from workloads.custom.source import describe_file
 from workloads.errors import CustomWorkloadError, RefusedError
+from workloads.jax import backend as jax_backend
 from workloads.jax import steps
 from workloads.jax.backend import JaxBackend
 from workloads.job_protocol import ComputeGradients
@@ -40,6 +47,8 @@ def in_jax(workload: str, **settings: Value) -> RunSpec:
         ("lstm", {"bidirectional": True}),
         ("lstm", {"outputs": "all", "unroll": 5}),
         ("lstm", {"activation": "relu"}),
+        ("lstm", {"implementation": "combined_input", "bidirectional": True, "sequence_lengths": "right_padded"}),
+        ("gru", {"implementation": "combined_input", "bidirectional": True, "outputs": "all", "unroll": 3}),
         ("lstm", {"bidirectional": True, "sequence_lengths": "left_padded"}),
         ("gru", {"bidirectional": True, "outputs": "all", "sequence_lengths": "right_padded"}),
         ("gru", {"outputs": "all", "sequence_lengths": "left_padded", "mode": "inference"}),
@@ -75,6 +84,10 @@ def test_later_steps_have_tensorflow_s_losses(replica: Replicas, workload: str, 
     task = task_of(in_jax(workload, **settings))
     expected = [reference.fetch(reference.step()) for _ in range(2)]
     assert [task.fetch(task.step()) for _ in range(2)] == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_loss_falls_with_one_product_of_inputs() -> None:
+    assert_loss_falls(in_jax("lstm", implementation="combined_input", dropout=0.2, recurrent_dropout=0.2))
 
 
 def test_running_statistics_are_keras_s(replica: Replicas) -> None:
@@ -167,6 +180,7 @@ GPUS = tuple(Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA H200", compute_capabilit
         ("lstm", {"implementation": "cudnn", "gpus": 1, "precision": "bfloat16"}, "precision"),
         ("lstm", {"implementation": "cudnn", "gpus": 1, "sequence_lengths": "right_padded"}, "sequence_lengths"),
         ("lstm", {"framework": "tensorflow", "unroll": 5}, "unroll"),
+        ("lstm", {"implementation": "combined_input", "input_steps": 5}, "input_steps"),
         ("gru", {"implementation": "cudnn", "gpus": 1}, "implementation"),
         ("lstm", {"save_weights": True}, "save_weights"),
         ("lstm", {"cpu_threads": 2}, "cpu_threads"),
@@ -187,8 +201,10 @@ def test_what_jax_lacks_is_refused_before_the_run(workload: str, settings: Setti
     ("workload", "settings"),
     [
         ("lstm", {"implementation": "standard", "unroll": 5, "gpus": 2}),
+        ("gru", {"implementation": "combined_input", "unroll": 5}),
         ("lstm", {"implementation": "cudnn", "gpus": 1, "precision": "tf32"}),
         ("cnn10", {"layout": "NCHW", "precision": "bfloat16"}),
+        ("cnn10", {"gpus": 1, "memory_limit": 2.0}),
     ],
 )
 def test_what_jax_has_runs(workload: str, settings: Settings) -> None:
@@ -203,6 +219,19 @@ def test_a_jaxlib_that_does_not_fit_is_refused_with_what_to_install(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(RefusedError, match=r"JAX cannot be imported \(jaxlib version 0\.9 is newer"):
         JaxBackend().import_framework(())
+
+
+def test_a_memory_limit_is_a_share_of_the_gpu_as_jax_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine has no driver to tell a GPU's memory; what XLA's client would start with is jaxlib's own answer."""
+    from jaxlib.xla_client import generate_pjrt_gpu_plugin_options
+
+    monkeypatch.setattr(jax_backend, "_gpu_memory_bytes", lambda: 8 * 2**30)
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.9")  # the user's own, by the older name
+    monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", "")
+    for limit_gib, share in ((2.0, 0.25), (9.0, 1.0)):
+        with pytest.raises(RefusedError):
+            JaxBackend().import_framework(("GPU-0",), limit_gib)
+        assert generate_pjrt_gpu_plugin_options()["memory_fraction"] == share
 
 
 def test_a_users_file_in_jax_is_refused_with_its_line() -> None:

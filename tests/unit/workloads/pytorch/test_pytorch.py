@@ -1,6 +1,7 @@
 """PyTorch computes what TensorFlow does, and its evidence says what really ran."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -311,7 +312,7 @@ def test_what_a_framework_lacks_is_refused_before_the_run(workload: str, setting
 
 def test_two_gpus_run_by_either_exchange() -> None:
     gpus = tuple(Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA H200", compute_capability=(9, 0)) for n in range(2))
-    for settings in ({"compile": True}, {"all_reduce": "data_parallel"}):
+    for settings in ({"compile": True}, {"all_reduce": "data_parallel", "memory_limit": 2.0}):
         assert check(in_pytorch("cnn10", gpus=2, **settings), Machine(gpus=gpus, cpu_count=8)) == ()
 
 
@@ -320,6 +321,16 @@ def test_a_step_is_captured_before_the_measured_part(warmup_steps: int, refused:
     spec = in_pytorch("lstm", gpus=1, implementation="cudnn", cuda_graph=True, warmup_steps=warmup_steps)
     machine = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="NVIDIA H200", compute_capability=(9, 0)),), cpu_count=8)
     assert ["warmup_steps" in refusal.parameters for refusal in check(spec, machine)] == [True] * refused
+
+
+def test_a_standby_imports_what_an_optimizer_needs_and_asks_for_no_gpu() -> None:
+    script = (
+        "import sys, torch; from workloads.pytorch.backend import PytorchBackend; PytorchBackend().preimport(); "
+        "modules = set(sys.modules); torch.optim.SGD([torch.zeros(1, requires_grad=True)], 0.1).step(); "
+        "print(torch.cuda.is_initialized(), *(name for name in set(sys.modules) - modules if 'dynamo' in name))"
+    )
+    printed = subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert printed.split() == ["False"]
 
 
 def test_an_environment_without_pytorch_is_told_before_the_run(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from workloads.protocol import (
     Finished,
     Message,
     RunSpec,
+    Source,
     Start,
     Value,
     decode_message,
@@ -55,9 +56,9 @@ def _two(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def connected(spec: RunSpec) -> Iterator[Task]:
+def connected(spec: RunSpec, source: Source | None = None) -> Iterator[Task]:
     """The task of two ranks, this process and another one."""
-    task, ends = task_of(spec), list[Finished]()
+    task, ends = task_of(spec, source), list[Finished]()
     task.connect(ends.append)
     try:
         yield task
@@ -160,7 +161,7 @@ def test_a_broken_exchange_is_told_as_such() -> None:
 class Running:
     """A worker of two ranks, up to its first measured block."""
 
-    def __init__(self, entry: Path, spec: RunSpec) -> None:
+    def __init__(self, entry: Path, spec: RunSpec, source: Source | None = None) -> None:
         program = (
             "from workloads.pytorch import ranks; import pathlib; ranks.replica_count = lambda variant: 2; "
             f"ranks._ENTRY = pathlib.Path({str(entry)!r}); from workloads.worker import main; main([])"
@@ -168,7 +169,7 @@ class Running:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe, cwd=ROOT)
         assert self.process.stdin is not None
-        self.process.stdin.write(encode(Start(protocol=PROTOCOL_VERSION, spec=spec)))
+        self.process.stdin.write(encode(Start(protocol=PROTOCOL_VERSION, spec=spec, source=source)))
         self.process.stdin.flush()
 
     def messages(self) -> Iterator[Message]:

@@ -1,0 +1,88 @@
+"""PyTorch and JAX on real GPUs: requested settings run, loops compute what cuDNN does, two GPUs exchange gradients."""
+
+from pathlib import Path
+
+import pytest
+
+from app.analysis.equality import largest_difference
+from app.records import StoredRun
+from app.runs.host import Host
+from app.runs.jobs import run_job
+from app.runs.session import RunServices
+from app.telemetry.feed import TelemetryFeed
+from tests.fakes.sessions import run_through
+from tests.unit.workloads.tensorflow.test_gradients import arrays
+from workloads import catalog
+from workloads.job_protocol import ComputedGradients, ComputeGradients
+from workloads.protocol import Value
+
+pytestmark = pytest.mark.gpu
+
+
+def run(feed: TelemetryFeed, folder: Path, framework: str, workload: str, **settings: Value) -> StoredRun:
+    pytest.importorskip({"pytorch": "torch"}.get(framework, framework))
+    complete = {"framework": framework, "seconds": 2.0, **settings}
+    spec = catalog.complete(workload, complete, feed.wait_inventory().machine)
+    _, _, stored = run_through(spec, RunServices(database=folder / "gpu.db", host=Host(telemetry=feed)))
+    assert stored.row.outcome is not None
+    assert stored.row.outcome.name == "completed", stored.row.outcome
+    assert stored.evidence is not None
+    return stored
+
+
+@pytest.mark.parametrize(
+    ("framework", "workload", "settings"),
+    [
+        ("jax", "lstm", {"implementation": "standard", "unroll": 25, "precision": "tf32"}),
+        ("jax", "lstm", {"implementation": "standard", "unroll": 25, "precision": "bfloat16"}),
+        ("jax", "lstm", {"implementation": "combined_input", "unroll": 25, "precision": "tf32"}),
+        ("jax", "lstm", {"implementation": "cudnn", "precision": "float32", "layers": 2, "bidirectional": True}),
+        ("jax", "lstm", {"implementation": "cudnn", "precision": "tf32"}),
+        ("jax", "gru", {"implementation": "standard", "precision": "float32"}),
+        ("jax", "gru", {"implementation": "combined_input", "precision": "float32", "bidirectional": True}),
+        ("jax", "cnn10", {"layout": "NHWC", "precision": "tf32"}),
+        ("jax", "cnn10", {"layout": "NHWC", "precision": "bfloat16"}),
+        ("jax", "cnn10", {"layout": "NHWC", "precision": "float16"}),
+        ("jax", "wrn28-10", {"layout": "NHWC", "precision": "bfloat16", "mode": "inference"}),
+        ("pytorch", "lstm", {"implementation": "cudnn", "precision": "bfloat16"}),
+        ("pytorch", "gru", {"implementation": "cudnn_stack", "layers": 2, "precision": "bfloat16", "cuda_graph": True}),
+        ("pytorch", "cnn10", {"layout": "NHWC", "precision": "float16", "cuda_graph": True}),
+        ("pytorch", "wrn28-10", {"layout": "NHWC", "precision": "bfloat16", "compile": True}),
+    ],
+)
+def test_what_is_asked_for_runs(
+    feed: TelemetryFeed, tmp_path: Path, framework: str, workload: str, settings: dict[str, Value]
+) -> None:
+    stored = run(feed, tmp_path, framework, workload, gpus=1, **settings)
+    assert stored.evidence is not None
+    assert stored.evidence.match, stored.evidence.reason or stored.evidence.unverified
+    (times,) = stored.evidence.devices
+    assert times.host_wait_ns is not None, "launches are in the profile"
+    assert stored.row.summary.allocator_peak_bytes
+
+
+def test_loops_of_jax_compute_what_cudnn_does(feed: TelemetryFeed, tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    machine = feed.wait_inventory().machine
+    sizes: dict[str, Value] = {"units": 64, "features": 32, "timesteps": 20, "layers": 2, "bidirectional": True}
+    for name in ("standard", "combined_input", "cudnn"):
+        spec = catalog.complete("lstm", {"framework": "jax", "gpus": 1, "implementation": name, **sizes}, machine)
+        request = ComputeGradients(spec=spec, gpu_uuids=(machine.gpus[0].uuid,), path=str(tmp_path / f"{name}.npz"))
+        run_job(request, ComputedGradients)
+    cudnn, *loops = (arrays(tmp_path / f"{name}.npz") for name in ("cudnn", "standard", "combined_input"))
+    for loop in loops:
+        assert largest_difference(list(cudnn), cudnn.values(), list(loop.values()))[0] < 1e-4
+
+
+def test_two_gpus_exchange_gradients_of_jax(feed: TelemetryFeed, tmp_path: Path) -> None:
+    if len(feed.wait_inventory().machine.gpus) < 2:
+        pytest.skip("this machine has fewer than two GPUs")
+    stored = run(feed, tmp_path, "jax", "cnn10", gpus=2, layout="NHWC", batch_size=512)
+    assert stored.evidence is not None
+    assert stored.evidence.match, stored.evidence.reason
+    assert (stored.evidence.actual["all_reduce"], stored.evidence.actual["replicas"]) == ("nccl", "2")
+    assert [device.device for device in stored.evidence.devices] == ["GPU:0", "GPU:1"]
+    assert all(device.communication_ns > 0 for device in stored.evidence.devices)
+    assert stored.row.summary.loss_first is not None
+    assert stored.row.summary.loss_last is not None
+    assert stored.row.summary.loss_last < stored.row.summary.loss_first
