@@ -17,18 +17,7 @@ import msgspec
 from app.environments.records import Action, EnvironmentAnswer, EnvironmentRequest
 from app.samples import Inventory
 from workloads.job_protocol import JobRequest, JobResult
-from workloads.protocol import (
-    MOST_TEXT_CHARS,
-    TAG,
-    Bytes,
-    Count,
-    Name,
-    Nanoseconds,
-    Start,
-    Text,
-    TextByName,
-    Texts,
-)
+from workloads.protocol import MOST_TEXT_CHARS, TAG, Bytes, Count, Name, Nanoseconds, Start, Text, TextByName, Texts
 
 AGENT_PROTOCOL = 1
 """Version of these messages. The agent is sent by the program, by the hash of its sources: both have the same one."""

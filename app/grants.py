@@ -10,7 +10,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from app.plain import plain_text
 from workloads.catalog import complete_environments
 from workloads.protocol import Source
 
+Entries = TypeVar("Entries", bound=tuple[msgspec.Struct, ...])
 FILE_VARIABLE = "VARIANTSCOPE_GRANTS"
 """The environment variable that names another file."""
 
@@ -101,11 +102,7 @@ def require(needed: Iterable[Grant], consent: Consent) -> None:
         )
     if not consent(missing):
         raise UserError(f"Nothing was started, for nobody has allowed to {describe(missing)}.")
-    path = grants_path()
-    try:
-        rewrite_private(path, lambda: _encode((*read_grants(), *missing)))
-    except OSError as error:
-        raise write_error(path, error) from None
+    rewrite_list(grants_path(), lambda: (*read_grants(), *missing))
 
 
 def allow_pythons(pythons: Iterable[object], host: str) -> None:
@@ -140,16 +137,24 @@ def grants_path() -> Path:
 
 def read_grants() -> tuple[Grant, ...]:
     """Return what the user has allowed so far; raises `UserError` for a file that is damaged."""
-    path = grants_path()
+    return read_list(grants_path(), tuple[Grant, ...], "grants", "delete it, and what it held is asked again")
+
+
+def read_list(path: Path, list_type: type[Entries], noun: str, remedy: str) -> Entries:
+    """Return the entries of a file of the user's, none where there is no file; raises `UserError`."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=tuple[Grant, ...])
+        return msgspec.json.decode(path.read_bytes(), type=list_type)
     except FileNotFoundError:
-        return ()
+        return list_type()
     except OSError as error:
         raise read_error(path, error) from None
     except msgspec.DecodeError as error:
-        raise UserError(f"{path} is no list of grants ({error}): delete it, and what it held is asked again.") from None
+        raise UserError(f"{path} is no list of {noun} ({error}): {remedy}.") from None
 
 
-def _encode(grants: Sequence[Grant]) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(grants), indent=2)
+def rewrite_list(path: Path, entries: Callable[[], Sequence[msgspec.Struct]]) -> None:
+    """Replace a file of the user's by these entries, while no other program does; raises `UserError`."""
+    try:
+        rewrite_private(path, lambda: msgspec.json.format(msgspec.json.encode(entries()), indent=2))
+    except OSError as error:
+        raise write_error(path, error) from None

@@ -9,14 +9,7 @@ from numpy.typing import NDArray
 
 from app.events import Outcome, Summary
 from app.samples import Device, LogLine
-from workloads.protocol import (
-    Epoch,
-    Evidence,
-    EvidenceState,
-    PhaseName,
-    RunSpec,
-    Variant,
-)
+from workloads.protocol import Epoch, Evidence, EvidenceState, PhaseName, RunSpec, Variant
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

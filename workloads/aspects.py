@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from workloads.catalog import is_custom
 from workloads.custom.evidence import NOT_INSPECTED, Findings
-from workloads.evidence import Aspect, exchange_note, share_note, tensor_core_share
+from workloads.evidence import Aspect, compared, exchange_note, share_note, tensor_core_share
 from workloads.operations import Op, main_products
 from workloads.protocol import RunSpec, Variant
 from workloads.training import Layer
@@ -17,9 +17,9 @@ NO_KERNEL = "The profiler saw no kernel: NVIDIA's libcupti is missing, or its dr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """The first step's graph, and a trace of later steps; each empty where it could not be had.
+    """The first step's graph, and a trace of later steps; each is empty where it could not be observed.
 
-    `layers` are those of a custom model, `findings` what its task told, or why it did not;
+    `layers` and `findings` are a custom model's, `findings` a sentence where its task could not be inspected;
     `memory_limits_bytes` is the most that each GPU's allocator may hold.
     """
 
@@ -63,8 +63,8 @@ class Observation:
         calls = {op.name for op in self.graph if op.in_python}
         if not calls:
             return None
-        what = "1 operation" if len(calls) == 1 else f"{len(calls)} operations"
-        return f"{what} ran in Python (py_function), where nothing shows what is computed."
+        operations = "1 operation" if len(calls) == 1 else f"{len(calls)} operations"
+        return f"{operations} ran in Python (py_function), where nothing shows what is computed."
 
     @property
     def products(self) -> tuple[Op, ...]:
@@ -78,14 +78,13 @@ class Observation:
         return (compiled and self._main_products(self.programs)) or self.products
 
     def _main_products(self, ops: Sequence[Op]) -> tuple[Op, ...]:
-        """Return the products that the workload is about; of a custom one nobody knows, so all."""
+        """Return the products that the workload is about; all those of a custom workload."""
         return tuple(op for op in ops if op.is_product) if is_custom(self.spec.workload) else main_products(ops)
 
 
-_TENSOR_CORE_THRESHOLD = 0.01
+FLOAT32_OR_TF32 = "Without kernels whose names tell it, float32 and TF32 products look the same."
+TENSOR_CORE_THRESHOLD = 0.01
 """The least share of the products' time on tensor cores with which these count as used."""
-
-
 _OTHER_TYPES_LIMIT = 0.05
 """The largest share of the time in products that other types may have: a small last layer is often in float32."""
 
@@ -98,11 +97,9 @@ def precision(observation: Observation) -> Aspect:
     float32 = _float32_or_tf32(observation, tensor_share) if observation.on_gpu else "float32"
     unseen = _unseen_precision(observation, shares, float32)
     named = {str(float32) if dtype == "float32" else dtype: share for dtype, share in shares.items()}
-    if unseen is None and 1 - named.get(requested, 0.0) > _OTHER_TYPES_LIMIT:
-        return _other_precision(requested, named)
-    if reason := unseen or observation.python_reason:
+    if reason := unseen or (_is_mostly(requested, named) and observation.python_reason):
         return Aspect(name="precision", requested=requested, reason=reason)
-    return Aspect(name="precision", requested=requested, actual=requested, note=share_note(tensor_share))
+    return judge_precision(requested, named, share_note(tensor_share))
 
 
 def _unseen_precision(observation: Observation, shares: Mapping[str, float], float32: str | None) -> str | None:
@@ -112,29 +109,35 @@ def _unseen_precision(observation: Observation, shares: Mapping[str, float], flo
     if not any(shares.values()):
         return f"Products are in {' and '.join(shares)}, and no trace shows how long those of each took."
     if "float32" in shares and float32 is None:
-        return "Without kernels whose names tell it, float32 and TF32 products look the same."
+        return FLOAT32_OR_TF32
     return None
 
 
 def _time_shares(observation: Observation) -> dict[str, float]:
-    """Return the types of products with their shares of the traced time in them; 0 of all if that is not known."""
+    """Return the types of products with their shares of the traced time; all 0 if that is unknown."""
     products = {(op.kernel or op.name, op.dtype) for op in observation.executed_products if op.dtype}
     types = sorted({dtype for _, dtype in products})
     if len(types) == 1:
         return dict.fromkeys(types, 1.0)
     times = observation.trace.op_times_ns
-    spent = {dtype: sum(times.get(name, 0) for name, own in products if own == dtype) for dtype in types}
+    spent = {dtype: sum(times.get(name, 0) for name, type_ in products if type_ == dtype) for dtype in types}
     total = sum(spent.values())
     return {dtype: time_ns / total if total else 0.0 for dtype, time_ns in spent.items()}
 
 
-def _other_precision(requested: str, shares: Mapping[str, float]) -> Aspect:
-    """Return the aspect where other types than the requested one take their share of the time."""
+def _is_mostly(requested: str, shares: Mapping[str, float]) -> bool:
+    return 1 - shares.get(requested, 0.0) <= _OTHER_TYPES_LIMIT
+
+
+def judge_precision(requested: str, shares: Mapping[str, float], note: str | None) -> Aspect:
+    """Return the aspect of a run whose products took these shares of their time in each type."""
+    if _is_mostly(requested, shares):
+        return Aspect(name="precision", requested=requested, actual=requested, note=note)
     large = sorted((dtype for dtype in shares if shares[dtype] > _OTHER_TYPES_LIMIT), key=lambda dtype: -shares[dtype])
-    other = next(dtype for dtype in large if dtype != requested)
-    differs = f"{100 * shares[other]:.0f} % of the time in products was in {other}, not in {requested}."
+    other_type = next(dtype for dtype in large if dtype != requested)
+    differs = f"{100 * shares[other_type]:.0f} % of the time in products was in {other_type}, not in {requested}."
     if len(large) == 1:
-        differs = f"The products were computed in {other}, not in {requested}."
+        differs = f"The products were computed in {other_type}, not in {requested}."
     return Aspect(name="precision", requested=requested, actual=" and ".join(large), reason=differs)
 
 
@@ -143,53 +146,43 @@ def _float32_or_tf32(observation: Observation, share: float | None) -> str | Non
     exact = {op.exact for op in main_products(observation.programs)}
     if share is None:
         return {True: "float32", False: "tf32"}.get(exact.pop()) if len(exact) == 1 else None  # type: ignore[arg-type]
-    return "tf32" if share >= _TENSOR_CORE_THRESHOLD else "float32"
+    return "tf32" if share >= TENSOR_CORE_THRESHOLD else "float32"
 
 
 def xla(observation: Observation) -> Aspect:
     """Return whether XLA compiled the products; point-wise kernels that an implementation compiles do not count."""
-    requested = "on" if observation.variant["xla"] else "off"
-    if not observation.products:
-        return Aspect(name="xla", requested=requested, reason=observation.no_product_reason)
+    requested, count = "on" if observation.variant["xla"] else "off", len(observation.products)
     compiled = sum(op.compiled for op in observation.products)
-    actual = "on" if compiled == len(observation.products) else "partly" if compiled else "off"
-    differs = None if actual == requested else f"XLA compiled {compiled} of the {len(observation.products)} products."
-    return Aspect(name="xla", requested=requested, actual=actual, reason=differs)
+    actual = ("on" if compiled == count else "partly" if compiled else "off") if count else None
+    differs = f"XLA compiled {compiled} of the {count} products."
+    return compared("xla", requested, actual, differs, observation.no_product_reason)
 
 
 def device(observation: Observation) -> Aspect:
     """Return whether the products were computed on GPUs or on the CPU."""
     requested = "GPU" if observation.on_gpu else "CPU"
-    kinds = Counter(op.device.partition(":")[0] for op in observation.products if op.device)
-    if not kinds and observation.trace.devices:
-        kinds[requested] = 1
-    if not kinds:
-        return Aspect(name="device", requested=requested, reason=observation.no_product_reason)
-    actual = " and ".join(sorted(kinds))
-    reason = None if actual == requested else f"{kinds['CPU']} of the {kinds.total()} products ran on the CPU."
-    return Aspect(name="device", requested=requested, actual=actual, reason=reason)
+    counts = Counter(op.device.partition(":")[0] for op in observation.products if op.device)
+    if not counts and observation.trace.devices:
+        counts[requested] = 1
+    differs = f"{counts['CPU']} of the {counts.total()} products ran on the CPU."
+    return compared("device", requested, " and ".join(sorted(counts)) or None, differs, observation.no_product_reason)
 
 
 def replicas(observation: Observation) -> Aspect:
     """Return how many devices made the same products."""
     requested = str(max(1, int(observation.variant["gpus"])))
-    actual = len({op.device for op in observation.products if op.device}) or observation.trace.devices
-    if not actual:
-        return Aspect(name="replicas", requested=requested, reason=observation.no_product_reason)
-    reason = None if str(actual) == requested else f"{actual} device(s) made the products, not {requested}."
-    return Aspect(name="replicas", requested=requested, actual=str(actual), reason=reason)
+    count = len({op.device for op in observation.products if op.device}) or observation.trace.devices
+    differs = f"{count} device(s) made the products, not {requested}."
+    return compared("replicas", requested, str(count) if count else None, differs, observation.no_product_reason)
 
 
 def all_reduce(observation: Observation) -> Aspect:
     """Return how gradients were exchanged: NCCL by its kernels, copies by the devices that add what they receive."""
     requested = str(observation.variant["all_reduce"])
     actual = _actual_method(observation)
-    if actual is None:
-        unknown = "How gradients were exchanged is not known: TensorFlow's graph does not say, and no trace shows it."
-        return Aspect(name="all_reduce", requested=requested, reason=unknown)
-    differs = None if actual == requested else f"Gradients were exchanged by {_METHODS[actual]}."
-    note = exchange_note(observation.trace)
-    return Aspect(name="all_reduce", requested=requested, actual=actual, reason=differs, note=note)
+    differs = f"Gradients were exchanged by {_METHODS[actual]}." if actual else ""
+    unseen = "How gradients were exchanged is not known: TensorFlow's graph does not say, and no trace shows it."
+    return compared("all_reduce", requested, actual, differs, unseen, exchange_note(observation.trace))
 
 
 _METHODS = {

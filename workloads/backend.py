@@ -1,8 +1,8 @@
 """The backend: what a worker needs of the framework that computes, and the one place that chooses it.
 
 Worker, training loop, jobs and benchmarks know this interface alone. `workloads.tensorflow`, `workloads.pytorch` and
-`workloads.jax` implement it; another framework would be another package. The workload `dummy`
-computes nothing and has no backend.
+`workloads.jax` implement it; another framework would be another package. The workload `dummy` computes nothing and has
+no backend.
 """
 
 from collections.abc import Sequence

@@ -6,9 +6,11 @@ processor is done within a second. The rate is that of the best of several batch
 """
 
 import math
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from workloads.errors import describe_error
 from workloads.protocol import Calibration
 
 _MIN_SIZE, _MAX_SIZE = 512, 8192
@@ -21,11 +23,24 @@ Products = Callable[[int], None]
 """Makes so many products, one after the other, and waits for them."""
 
 
-def calibrate(make: Callable[[int], Products], device: str, precision: str) -> Calibration:
-    """Measure a device in a precision that the framework is set to.
+def calibrate(
+    make: Callable[[int], Products], gpu_uuids: Sequence[str], precision: str, error_type: type[Exception]
+) -> Calibration | None:
+    """Measure the first GPU, or the CPU without any, in a precision that the framework is set to.
 
-    `make` makes two matrices of a size; `device` is its UUID, or `cpu`.
+    `make` makes two matrices of a size. None, with a line in the log, where the framework raises an `error_type`.
     """
+    device = gpu_uuids[0] if gpu_uuids else "cpu"
+    try:
+        size, flops_per_s = _fastest_rate(make)
+    except error_type as error:
+        print(f"No calibration of {device} in {precision}: {describe_error(error)}", file=sys.stderr)  # noqa: T201
+        return None
+    return Calibration(device=device, precision=precision, size=size, flops_per_s=flops_per_s)
+
+
+def _fastest_rate(make: Callable[[int], Products]) -> tuple[int, float]:
+    """Return the size of the matrices, and the operations a second in the fastest batch of products."""
     size = _MIN_SIZE
     while (one_s := _one_product_s(products := make(size))) < _MIN_PRODUCT_S and size < _MAX_SIZE:
         size *= 2
@@ -35,7 +50,7 @@ def calibrate(make: Callable[[int], Products], device: str, precision: str) -> C
         fastest_s = min(fastest_s, _seconds(products, count) / count)
         if time.monotonic() > end_s:
             break
-    return Calibration(device=device, precision=precision, size=size, flops_per_s=2 * size**3 / fastest_s)
+    return size, 2 * size**3 / fastest_s
 
 
 def _one_product_s(products: Products) -> float:

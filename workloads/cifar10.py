@@ -35,12 +35,12 @@ Labelled = tuple[NDArray[np.uint8], NDArray[np.int64]]
 """Images [n, 3, 32, 32] and their classes [n]."""
 
 
-def stand_in_images(first: int, count: int) -> Labelled:
-    """Return images from number `first` on; the same ones every time."""
+def stand_in_images(start: int, count: int) -> Labelled:
+    """Return images from number `start` on; the same ones every time."""
     views = _views()
-    blocks = [_block(number, views) for number in range(first // _BLOCK, -(-(first + count) // _BLOCK))]
-    start = first % _BLOCK
-    images, classes = (np.concatenate(parts)[start : start + count] for parts in zip(*blocks, strict=True))
+    blocks = [_block(number, views) for number in range(start // _BLOCK, -(-(start + count) // _BLOCK))]
+    offset = start % _BLOCK
+    images, classes = (np.concatenate(arrays)[offset : offset + count] for arrays in zip(*blocks, strict=True))
     return images, classes
 
 
@@ -57,25 +57,25 @@ def _views() -> NDArray[np.float32]:
         weights = share.reshape([-1 if dimension == axis else 1 for dimension in range(4)])
         coarse = coarse.take(low, axis) * (1 - weights) + coarse.take(low + 1, axis) * weights
     patterns = (coarse - coarse.mean((1, 2, 3), keepdims=True)) / coarse.std((1, 2, 3), keepdims=True)
-    both = np.stack([patterns, patterns[..., ::-1]], axis=1).astype(np.float32)
-    windows = np.lib.stride_tricks.sliding_window_view(both, (_SIDE, _SIDE), axis=(3, 4))
+    orientations = np.stack([patterns, patterns[..., ::-1]], axis=1).astype(np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(orientations, (_SIDE, _SIDE), axis=(3, 4))
     return windows.transpose(0, 1, 3, 4, 2, 5, 6)
 
 
 def _block(number: int, views: NDArray[np.float32]) -> Labelled:
     rng = np.random.default_rng((_SEED, number))
     classes = rng.integers(0, _STAND_IN_CLASSES, _BLOCK)
-    others = (classes + rng.integers(1, _STAND_IN_CLASSES, _BLOCK)) % _STAND_IN_CLASSES
+    other_classes = (classes + rng.integers(1, _STAND_IN_CLASSES, _BLOCK)) % _STAND_IN_CLASSES
     strength = rng.uniform(*_STRENGTHS, _BLOCK).astype(np.float32)
     other_strength = strength * rng.uniform(*_OTHER_SHARES, _BLOCK).astype(np.float32)
-    values = _parts(rng, views, classes) * strength[:, None, None, None]
-    values += _parts(rng, views, others) * other_strength[:, None, None, None]
+    values = _windows(rng, views, classes) * strength[:, None, None, None]
+    values += _windows(rng, views, other_classes) * other_strength[:, None, None, None]
     noise = rng.integers(-128, 128, values.shape, dtype=np.int8)
     values += 127.5 + _NOISE * noise
     return np.clip(values, 0, 255, out=values).astype(np.uint8), classes
 
 
-def _parts(rng: np.random.Generator, views: NDArray[np.float32], classes: NDArray[np.int64]) -> NDArray[np.float32]:
+def _windows(rng: np.random.Generator, views: NDArray[np.float32], classes: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return a part of a pattern of each class, chosen, shifted and mirrored by chance."""
     corners = 2 * _MARGIN + 1
     pattern, mirrored, rows, columns = (
@@ -138,7 +138,7 @@ def stored_data(variant: Variant) -> ImageData | None:
     if variant["data"] == "stand_in":
         return ImageData(Split(*stand_in_images(0, count)), Split(*stand_in_images(TRAINING_IMAGES, tested)))
     dataset = load(data_folder(str(variant["data_folder"])))
-    return ImageData(_first(dataset.train, count), _first(dataset.test, tested))
+    return ImageData(_first_images(dataset.train, count), _first_images(dataset.test, tested))
 
 
 def training_images(variant: Variant) -> int:
@@ -146,7 +146,7 @@ def training_images(variant: Variant) -> int:
     return int(variant.get("images") or TRAINING_IMAGES)
 
 
-def _first(split: Split, count: int) -> Split:
+def _first_images(split: Split, count: int) -> Split:
     return Split(split.images[:count], split.classes[:count])
 
 

@@ -4,16 +4,20 @@ Nothing here needs a framework. Images are squares of `IMAGE_SIZE` pixels with t
 it stands.
 """
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 
 from workloads.protocol import Variant
 
 IMAGE_SIZE = 32
 COLOURS = 3
 CLASSES = 10
+NORM_EPSILON, NORM_MOMENTUM = 1e-3, 0.99
+"""Keras's."""
 
+Images = TypeVar("Images")
 Shape = tuple[int, ...]
 PoolMethod = Literal["average", "max"]
 Pooling = Literal["average", "max", "strided"]
@@ -65,7 +69,7 @@ class GlobalPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dense:
-    """A dense layer with bias, in float32 whatever the precision."""
+    """A dense layer with bias, always in float32."""
 
     name: str
     channels_in: int
@@ -88,11 +92,27 @@ Net = tuple[Layer | Sum, ...]
 
 def flatten(net: Net) -> Iterator[Layer]:
     """Yield all layers in order, a sum's shortcut after its body."""
-    for part in net:
-        if isinstance(part, Sum):
-            yield from (*part.body, *part.shortcut)
+    for layer in net:
+        if isinstance(layer, Sum):
+            yield from (*layer.body, *layer.shortcut)
         else:
-            yield part
+            yield layer
+
+
+def evaluate(
+    layers: Iterable[Layer | Sum],
+    images: Images,
+    apply: Callable[[Layer, Images], Images],
+    add: Callable[[Images, Images], Images] = operator.add,
+) -> Images:
+    """Apply each layer in turn; a sum adds what its two chains make of the same images."""
+    for layer in layers:
+        if isinstance(layer, Sum):
+            body = evaluate(layer.body, images, apply, add)
+            images = add(body, evaluate(layer.shortcut, images, apply, add))
+        else:
+            images = apply(layer, images)
+    return images
 
 
 def weight_shapes(layer: Layer) -> tuple[Shape, ...]:
@@ -111,9 +131,9 @@ def weight_shapes(layer: Layer) -> tuple[Shape, ...]:
 def weight_names(net: Net) -> list[str]:
     """Return the names of all trained weights, in their order."""
     return [
-        f"{layer.name}/{part}"
+        f"{layer.name}/{name}"
         for layer in flatten(net)
-        for part, _ in zip(
+        for name, _ in zip(
             ("scale", "offset") if isinstance(layer, Norm) else ("kernel", "bias"), weight_shapes(layer), strict=False
         )
     ]
@@ -124,10 +144,10 @@ def saved_shapes(net: Net) -> dict[str, Shape]:
     layers = list(flatten(net))
     shapes = [shape for layer in layers for shape in weight_shapes(layer)]
     statistics = {
-        f"{layer.name}/{part}": (layer.channels,)
+        f"{layer.name}/{name}": (layer.channels,)
         for layer in layers
         if isinstance(layer, Norm)
-        for part in ("mean", "variance")
+        for name in ("mean", "variance")
     }
     return {**dict(zip(weight_names(net), shapes, strict=True)), **statistics}
 
@@ -154,10 +174,10 @@ def _with_biases(net: Net) -> Net:
         return replace(layer, bias=True) if isinstance(layer, Conv) else layer
 
     return tuple(
-        Sum(body=tuple(map(biased, part.body)), shortcut=tuple(map(biased, part.shortcut)))
-        if isinstance(part, Sum)
-        else biased(part)
-        for part in net
+        Sum(body=tuple(map(biased, layer.body)), shortcut=tuple(map(biased, layer.shortcut)))
+        if isinstance(layer, Sum)
+        else biased(layer)
+        for layer in net
     )
 
 
@@ -211,18 +231,18 @@ def wide_resnet(depth: int, widen: int) -> Net:
 
 def _basic_block(name: str, channels_in: int, channels: int, group: int, stride: int) -> Net:
     side = IMAGE_SIZE >> group
-    before = _norm_relu(name, "1", channels_in)
+    entry = _norm_relu(name, "1", channels_in)
     body = (
         Conv(name=f"{name}/conv1", channels_in=channels_in, channels=channels, side=side, stride=stride),
         *_norm_relu(name, "2", channels),
         Conv(name=f"{name}/conv2", channels_in=channels, channels=channels, side=side),
     )
     if channels_in == channels:
-        return (Sum(body=(*before, *body)),)
+        return (Sum(body=(*entry, *body)),)
     shortcut = Conv(
         name=f"{name}/shortcut", channels_in=channels_in, channels=channels, side=side, kernel=1, stride=stride
     )
-    return (*before, Sum(body=body, shortcut=(shortcut,)))
+    return (*entry, Sum(body=body, shortcut=(shortcut,)))
 
 
 def _norm_relu(prefix: str, suffix: str, channels: int) -> tuple[Layer, ...]:

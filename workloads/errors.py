@@ -8,15 +8,7 @@ from pathlib import PurePath
 from types import FunctionType
 
 from workloads.framework import framework_of
-from workloads.protocol import (
-    MOST_REASON_CHARS,
-    MOST_TRACEBACK_CHARS,
-    Finished,
-    Source,
-    Variant,
-    WorkerOutcome,
-    plain,
-)
+from workloads.protocol import MOST_REASON_CHARS, MOST_TRACEBACK_CHARS, Finished, Source, Variant, WorkerOutcome, plain
 
 
 class RefusedError(Exception):

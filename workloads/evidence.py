@@ -1,4 +1,4 @@
-"""What is said of what really ran, whatever the framework: aspects as requested and as seen, and their summary."""
+"""Evidence of what really ran, for every framework: aspects as requested and as observed, and their summary."""
 
 import sys
 import threading
@@ -29,12 +29,12 @@ def trace_steps(profile: Callable[[int], tuple[AnyTrace, float]]) -> AnyTrace:
 
     `profile` traces so many steps, and returns the trace with the seconds that one of them took under the profiler.
     """
-    first, step_s = profile(1)
-    steps = int(min(_MAX_STEPS, _BUDGET_S / step_s, _BUDGET_EVENTS / max(1, first.events)))
+    first_trace, step_s = profile(1)
+    steps = int(min(_MAX_STEPS, _BUDGET_S / step_s, _BUDGET_EVENTS / max(1, first_trace.events)))
     if steps <= 1:
-        return first
+        return first_trace
     trace, _ = profile(steps)
-    return replace(trace, step=trace.step or first.step)
+    return replace(trace, step=trace.step or first_trace.step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +59,16 @@ class Aspect:
         return None if self.actual is None else self.requested in (self.actual, CHOICE)
 
 
+def compared(
+    name: str, requested: str, actual: str | None, differs: str, unseen: str, note: str | None = None
+) -> Aspect:
+    """Return an aspect with its reason: `unseen` where nothing shows it, `differs` where it is not as requested."""
+    if actual is None:
+        return Aspect(name=name, requested=requested, reason=unseen)
+    reason = None if actual == requested else differs
+    return Aspect(name=name, requested=requested, actual=actual, reason=reason, note=note)
+
+
 def memory_limit(variant: Variant, limits_bytes: Iterable[int]) -> Iterator[Aspect]:
     """Yield the memory that the framework's allocator could take of each GPU at most, if a variant limits that."""
     if not variant["memory_limit"]:
@@ -66,8 +76,7 @@ def memory_limit(variant: Variant, limits_bytes: Iterable[int]) -> Iterator[Aspe
     requested, name = f"{float(variant['memory_limit']):g} GiB", framework_of(variant).name
     actual = " and ".join(f"{limit / 2**30:.4g} GiB" for limit in sorted(set(limits_bytes))) or None
     differs = f"{name} could take {actual} of a GPU, not {requested}."
-    reason = None if actual == requested else differs if actual else f"{name} told no memory limit of its GPUs."
-    yield Aspect(name="memory_limit", requested=requested, actual=actual, reason=reason)
+    yield compared("memory_limit", requested, actual, differs, f"{name} told no memory limit of its GPUs.")
 
 
 def tensor_core_share(kernels: Sequence[Kernel]) -> float | None:
@@ -130,7 +139,7 @@ def run_guarded(
     def run() -> None:
         try:
             done.append(work())
-        except Exception as error:  # noqa: BLE001 - whatever goes wrong in a profiler must not cost the run
+        except Exception as error:  # noqa: BLE001 - a profiler's failure must not cost the run
             traceback.print_exc(file=sys.stderr)
             done.append(failed(f"could not be used: {_first_line(error)}."))
 
@@ -138,6 +147,11 @@ def run_guarded(
     thread.start()
     thread.join(timeout_s)
     return done[0] if done else failed(f"did not answer within {timeout_s:.0f} s.")
+
+
+def guarded_trace(work: Callable[[], AnyTrace], trace_type: type[AnyTrace], timeout_s: float = _TIMEOUT_S) -> AnyTrace:
+    """Return the trace that the work makes; of a profiler that goes wrong an empty one, with a note."""
+    return run_guarded(work, lambda how: trace_type(notes=(f"The profiler {how}",)), timeout_s)
 
 
 def _first_line(error: Exception) -> str:

@@ -6,8 +6,9 @@ Screens, messages and checks take their names, packages and environment keys fro
 
 import ast
 import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 VARIABLES_RECORDED_KEY = "variables_recorded"
@@ -68,6 +69,13 @@ class Framework:
     own_variables: frozenset[str]
     minor_variables: frozenset[str]
 
+    def prepare_environment(self, gpu_uuids: Sequence[str]) -> None:
+        """Set which GPUs the framework may see, in the order of their addresses, and its default variables."""
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu_uuids) or "-1"
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+        for name, value in self.default_variables.items():
+            os.environ.setdefault(name, value)
+
     def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the environment variables that matter as parts of a run's environment, and which were looked for."""
         variables = {
@@ -90,13 +98,13 @@ def _without_secrets(value: str) -> str:
     return value if public == document else json.dumps(public, ensure_ascii=False)
 
 
-def _public(part: object) -> object:
+def _public(value: object) -> object:
     """Return a part of JSON with "…" in place of secrets."""
-    if isinstance(part, dict):
-        return {name: "…" if _SECRET.search(name) else _public(member) for name, member in part.items()}
-    if isinstance(part, list):
-        return [_public(member) for member in part]
-    return _without_secrets(part) if isinstance(part, str) else part
+    if isinstance(value, dict):
+        return {name: "…" if _SECRET.search(name) else _public(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_public(member) for member in value]
+    return _without_secrets(value) if isinstance(value, str) else value
 
 
 def _masked(text: str) -> str:

@@ -17,6 +17,7 @@ from workloads.errors import RefusedError
 from workloads.protocol import Variant
 from workloads.training import plan_of, planned_steps
 
+MOMENTUM = 0.9
 PADDING = 4
 PREFETCHED_BATCHES = 2
 """While a step computes with one batch, the next is on the device, and the one after that on its way."""
@@ -46,42 +47,42 @@ class Images:
         self._images = np.ascontiguousarray(split.images if layout == "NCHW" else split.images.transpose(0, 2, 3, 1))
         self._classes = split.classes
 
-    def shuffled(self, part: BatchSlice, seed: int, first: int, *, augmented: bool) -> Iterator[HostBatch]:
-        """Yield batches in another order for every pass over the images, from batch number `first` on.
+    def shuffled(self, batch_slice: BatchSlice, seed: int, start: int, *, augmented: bool) -> Iterator[HostBatch]:
+        """Yield batches in another order for every pass over the images, from batch number `start` on.
 
         A pass leaves out what does not fill a batch. Batch number and seed decide everything, so that replicas which
         take parts of the same batch agree. `augmented` is whether to crop and mirror.
         """
-        batches_per_pass = self.count // part.batch
-        passes = itertools.count(first // batches_per_pass)
-        skipped = first % batches_per_pass
+        batches_per_pass = self.count // batch_slice.batch
+        passes = itertools.count(start // batches_per_pass)
+        skipped = start % batches_per_pass
         for number in passes:
             order = np.random.default_rng([seed, _ORDER, number]).permutation(self.count)
             for position in range(skipped, batches_per_pass):
-                chosen = order[position * part.batch :][part.start : part.stop]
+                chosen = order[position * batch_slice.batch :][batch_slice.start : batch_slice.stop]
                 batch = number * batches_per_pass + position
-                crops = _random_crops(part, seed, batch) if augmented else _identity_crops(part)
+                crops = _random_crops(batch_slice, seed, batch) if augmented else _identity_crops(batch_slice)
                 yield self._images[chosen], crops, self._classes[chosen]
             skipped = 0
 
-    def in_order(self, part: BatchSlice) -> Iterator[HostBatch]:
+    def in_order(self, batch_slice: BatchSlice) -> Iterator[HostBatch]:
         """Yield batches in the order of the file, repeated; what the last one lacks has the class -1."""
         while True:
-            for start in range(0, self.count, part.batch):
-                positions = start + np.arange(part.start, part.stop)
+            for start in range(0, self.count, batch_slice.batch):
+                positions = start + np.arange(batch_slice.start, batch_slice.stop)
                 chosen = np.minimum(positions, self.count - 1)
                 classes = np.where(positions < self.count, self._classes[chosen], _NO_CLASS)
-                yield self._images[chosen], _identity_crops(part), classes
+                yield self._images[chosen], _identity_crops(batch_slice), classes
 
 
-def _random_crops(part: BatchSlice, seed: int, batch: int) -> NDArray[np.int64]:
+def _random_crops(batch_slice: BatchSlice, seed: int, batch: int) -> NDArray[np.int64]:
     corners = 2 * PADDING + 1
-    drawn = np.random.default_rng([seed, _CROPS, batch]).integers(0, [corners, corners, 2], [part.batch, 3])
-    return drawn[part.start : part.stop]
+    drawn = np.random.default_rng([seed, _CROPS, batch]).integers(0, [corners, corners, 2], [batch_slice.batch, 3])
+    return drawn[batch_slice.start : batch_slice.stop]
 
 
-def _identity_crops(part: BatchSlice) -> NDArray[np.int64]:
-    return np.tile(np.array(_IDENTITY_CROP, np.int64), [part.stop - part.start, 1])
+def _identity_crops(batch_slice: BatchSlice) -> NDArray[np.int64]:
+    return np.tile(np.array(_IDENTITY_CROP, np.int64), [batch_slice.stop - batch_slice.start, 1])
 
 
 def training_batches(stored: ImageData, variant: Variant, replicas: int) -> list[Iterator[HostBatch]]:
@@ -92,24 +93,24 @@ def training_batches(stored: ImageData, variant: Variant, replicas: int) -> list
     Raises:
         RefusedError: The images do not fill a batch.
     """
-    batch, before = int(variant["batch_size"]), 1 + plan_of(variant).warmup_steps
+    batch, steps_before = int(variant["batch_size"]), 1 + plan_of(variant).warmup_steps
     images = Images(stored.train, str(variant["layout"]))
     if batch > images.count:
         raise RefusedError(f"{images.count:,} training images do not fill a batch of {batch:,}; use a smaller one.")
-    first, seed = -before % (images.count // batch), int(variant["seed"])
+    start, seed = -steps_before % (images.count // batch), int(variant["seed"])
     augmented = variant["mode"] == "train" and variant["augmentation"] == "crop_mirror"
-    return [images.shuffled(part, seed, first, augmented=augmented) for part in _slices(batch, replicas)]
+    return [images.shuffled(batch_slice, seed, start, augmented=augmented) for batch_slice in _slices(batch, replicas)]
 
 
 def evaluation_batches(stored: ImageData, variant: Variant, replicas: int) -> list[Iterator[HostBatch]]:
     """Return each replica's batches of test images in their order, not cropped."""
     images = Images(stored.test, str(variant["layout"]))
-    return [images.in_order(part) for part in _slices(int(variant["batch_size"]), replicas)]
+    return [images.in_order(batch_slice) for batch_slice in _slices(int(variant["batch_size"]), replicas)]
 
 
 def _slices(batch: int, replicas: int) -> list[BatchSlice]:
     size = batch // replicas
-    return [BatchSlice(batch, first, first + size) for first in range(0, size * replicas, size)]
+    return [BatchSlice(batch, start, start + size) for start in range(0, size * replicas, size)]
 
 
 def epoch_steps(stored: ImageData, variant: Variant) -> int:

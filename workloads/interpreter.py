@@ -115,7 +115,7 @@ def installed_framework(interpreter: str = "", framework: Framework = FRAMEWORK)
 def lacks_framework(interpreter: str, framework: Framework) -> bool:
     """Return whether the environment of runs that name this interpreter, "" for none, is without a framework.
 
-    A Python that is of no virtual environment does not tell, and is taken to have it.
+    A Python outside any virtual environment does not tell, so it counts as having it.
     """
     chosen = interpreter or default_interpreter(framework)
     folders = _package_folders(chosen)

@@ -5,18 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from workloads.framework import framework_of_file
-from workloads.protocol import (
-    TAG,
-    AtLeastOne,
-    Calibration,
-    Name,
-    RunSpec,
-    Sentence,
-    Source,
-    Text,
-    Texts,
-    decode,
-)
+from workloads.protocol import TAG, AtLeastOne, Calibration, Name, RunSpec, Sentence, Source, Text, Texts, decode
 
 
 class TryWeights(msgspec.Struct, frozen=True, kw_only=True, tag="try_weights", tag_field=TAG):

@@ -1,11 +1,75 @@
-"""The versions of CUDA's libraries that this process has loaded, whichever framework loaded them."""
+"""Imports a framework and checks what it sees, and tells the versions of CUDA's libraries that it has loaded."""
 
 import ctypes
+import importlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workloads.errors import RefusedError
+from workloads.framework import Framework
+from workloads.interpreter import MINIMUM_VERSIONS, install_command, is_older
+from workloads.job_protocol import OutputDifference
+from workloads.processor import ProcessorSupport
+
+if TYPE_CHECKING:
+    from workloads.weights import SavedWeights
 
 _MAPS = Path("/proc/self/maps")
+
+
+def import_modules(framework: Framework, remedy: str = "") -> None:
+    """Import a framework's modules; `remedy` is what to do without them, instead of the usual.
+
+    Raises:
+        RefusedError: One is missing, does not fit, or is too old.
+    """
+    try:
+        modules = {name: importlib.import_module(name) for name in framework.modules}
+    except (ImportError, OSError, RuntimeError) as error:  # a missing library's, and a jaxlib's that does not fit
+        remedy = remedy or f"{install_command(framework.modules)}, or use framework=tensorflow"
+        raise RefusedError(
+            f"{framework.name} cannot be imported ({error}): `env add` makes an environment that has it, or {remedy}."
+        ) from error
+    for name, module in modules.items():
+        if is_older(version := module.__version__, name):
+            raise RefusedError(f"{name} {version} is older than {MINIMUM_VERSIONS[name]}; {install_command([name])}.")
+
+
+def check_gpu_count(framework: Framework, gpu_uuids: Sequence[str], seen: int, cause: str) -> None:
+    """Raise `RefusedError` where a framework sees fewer GPUs than a run was given; `cause` is why, and what to do."""
+    if seen < len(gpu_uuids):
+        raise RefusedError(
+            f"This run was given {len(gpu_uuids)} of the machine's GPUs, and {framework.name} sees {seen}: {cause}."
+        )
+
+
+class PartialBackend:
+    """What PyTorch and JAX have alike: environment and import, and what TensorFlow alone can do here so far."""
+
+    framework: Framework
+
+    def prepare_environment(self, gpu_uuids: Sequence[str]) -> None:
+        """Set the GPUs that the framework may see, and their order."""
+        self.framework.prepare_environment(gpu_uuids)
+
+    def preimport(self) -> None:
+        """Import the framework for a run that is not known yet; neither looks for GPUs before it is asked for one."""
+        self.prepare_environment(())
+        import_modules(self.framework)
+
+    def processor_support(self) -> ProcessorSupport:
+        """Refuse: these compute both layouts in every precision on every processor."""
+        raise self._refusal
+
+    def export_model(self, _saved: "SavedWeights", _paths: Sequence[Path], /) -> OutputDifference:
+        """Refuse: a plain model is Keras's."""
+        raise self._refusal
+
+    @property
+    def _refusal(self) -> RefusedError:
+        return RefusedError(f"{self.framework.name} cannot do this here so far; use framework=tensorflow.")
 
 
 def loaded_versions() -> dict[str, str]:

@@ -69,11 +69,11 @@ def try_processor() -> None:
 def store_support(support: ProcessorSupport) -> None:
     """Store what this Python's environment computes here; a folder that cannot be written only loses the answer."""
     path = _path(Path(sys.prefix))
-    part = path.with_suffix(f".{os.getpid()}")
+    temporary_path = path.with_suffix(f".{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(msgspec.json.encode(support))
-        part.replace(path)
+        temporary_path.write_bytes(msgspec.json.encode(support))
+        temporary_path.replace(path)
     except OSError as error:
         print(f"{path} could not be written: {error.strerror}.", file=sys.stderr)  # noqa: T201
 

@@ -281,7 +281,7 @@ class StepTimeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CHOICE = "auto"
-"""The value of a parameter that leaves the choice to the framework: whatever it takes is as requested."""
+"""The value of a parameter that leaves the choice to the framework: its choice counts as requested."""
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag="evidence", tag_field=TAG):

@@ -10,6 +10,7 @@ from typing import ClassVar
 from workloads.protocol import Variant
 
 DIRECTIONS = ("forward", "backward")
+ADAM_RATE, ADAM_EPSILON, ADAM_BETAS = 0.003, 1e-7, (0.9, 0.999)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,11 +144,11 @@ class OpPattern:
             _format_count(self.cells, "block cell"),
             "a compiled kernel" if self.kernel else "",
         ]
-        content = " and ".join(filter(None, iteration))
-        kind = f"of {content} per iteration" if content else "of another kind"
-        parts = [_format_count(self.cudnn, "cuDNN call"), _format_count(self.blocks, "block-fused call")]
-        parts += [f"{_format_count(self.loops, 'loop')} {kind}" if self.loops else ""]
-        return ", ".join(filter(None, parts)) or "no loop over time, cuDNN call or block-fused call"
+        products = " and ".join(filter(None, iteration))
+        content = f"of {products} per iteration" if products else "of another kind"
+        counts = [_format_count(self.cudnn, "cuDNN call"), _format_count(self.blocks, "block-fused call")]
+        counts += [f"{_format_count(self.loops, 'loop')} {content}" if self.loops else ""]
+        return ", ".join(filter(None, counts)) or "no loop over time, cuDNN call or block-fused call"
 
 
 def _format_count(count: int, noun: str) -> str:

@@ -52,8 +52,8 @@ def matching_implementations(pattern: OpPattern, spec: RunSpec) -> tuple[str, ..
     expected = expected_patterns(spec)
     if pattern.fully_compiled:
         looped = bool(pattern.loops) and not pattern.cudnn and not pattern.blocks
-        return tuple(name for name, known_pattern in expected.items() if known_pattern.loops and looped)
-    return tuple(name for name, known_form in expected.items() if known_form == pattern)
+        return tuple(name for name, pattern_ in expected.items() if pattern_.loops and looped)
+    return tuple(name for name, expected_pattern in expected.items() if expected_pattern == pattern)
 
 
 def recurrent_implementation(observation: Observation) -> Aspect:

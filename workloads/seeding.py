@@ -1,6 +1,6 @@
 """What a seed makes, the same for every framework: a model's initial weights, and synthetic data.
 
-Nothing here needs a framework. Weights depend on the seed and the sizes alone, a batch on the seed and its index.
+Nothing here needs a framework. Weights depend on the seed and the sizes alone, a batch on the seed and its number.
 """
 
 import math
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from workloads import cnn, recurrent
 from workloads.cnn import CLASSES, COLOURS, IMAGE_SIZE, Conv, Dense, Layer, Net, Norm, flatten
+from workloads.protocol import Variant
 from workloads.recurrent import RecurrentConfig
+from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
 
 Weight = NDArray[np.float32]
 
@@ -58,6 +60,24 @@ def image_weights(net: Net, seed: int) -> Iterator[tuple[Layer, list[Weight]]]:
         if isinstance(layer, Norm):
             values[0] += 1
         yield layer, values
+
+
+_MAX_BYTES, _MAX_BATCHES = 256 * 2**20, 64
+
+
+def synthetic_batch(workload: str, variant: Variant, number: int) -> tuple[Any, Any]:
+    """Return a batch of a built-in workload: of the adding problem, or of images in the variant's layout."""
+    seed, size = int(variant["seed"]), int(variant["batch_size"])
+    if workload not in RECURRENT_LAYERS:
+        return synthetic_images(seed, number, size, str(variant["layout"]))
+    config = config_of(workload, variant)
+    sizes = (size, int(variant["timesteps"]), config.features)
+    return adding_problem(seed, number, *sizes, config.sequence_lengths, running=config.all_outputs)
+
+
+def batch_count(size_bytes: int) -> int:
+    """Return how many batches stay on a device, from the size of the inputs of one."""
+    return max(1, min(_MAX_BATCHES, _MAX_BYTES // max(1, size_bytes)))
 
 
 _NOISE_SCALE = np.float32(0.01)

@@ -1,8 +1,9 @@
-"""What ran in some traced steps, whatever the framework: kernels by name, where a device's time went, one step.
+"""What ran in traced steps of any framework: kernels by name, where a device's time went, and one step.
 
 Nothing here needs a framework; each has a reader that makes `Event`s of its profiler's file.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -91,6 +92,12 @@ class Trace:
         return sum(device.busy_ns for device in self.times)
 
 
+def monotonic_clock(begin_ns: int) -> Callable[[int], int]:
+    """Return what converts a time since 1970, which was between `begin_ns` and now, to the monotonic clock."""
+    end_ns, behind_ns = time.monotonic_ns(), time.time_ns() - time.monotonic_ns()
+    return lambda utc_ns: min(max(utc_ns - behind_ns, begin_ns), end_ns)
+
+
 def cut_step(events: Sequence[Event], steps: int) -> tuple[int, int] | None:
     """Return where one of these steps begins and ends, in picoseconds; None where the trace does not tell.
 
@@ -174,11 +181,11 @@ def _ranked_lines(events: Iterable[Event]) -> list[Line]:
 
 def _streams(lines: Iterable[Line]) -> Iterator[Stream]:
     """Yield the lines with names that tell them apart: threads have numbers of twenty digits in the profile."""
-    seen = Counter[tuple[str, str]]()
+    counts = Counter[tuple[str, str]]()
     for line in lines:
         name = plain(line.name.partition("/")[0])[: MOST_NAME_CHARS - 10]
-        seen[line.device, name] += 1
-        number = seen[line.device, name]
+        counts[line.device, name] += 1
+        number = counts[line.device, name]
         yield Stream(device=line.device, name=name if number == 1 else f"{name} {number}")
 
 

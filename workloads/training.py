@@ -25,6 +25,8 @@ from workloads.protocol import (
 
 Report = Callable[[Message], None]
 
+LOSS_SCALE, GOOD_STEPS = 2.0**15, 2000
+"""With float16: the loss's first factor, and how many steps with finite gradients in a row double it."""
 _BLOCK_S = 0.25
 _GROWTH = 4
 _PROGRESS_S = 0.2
@@ -191,10 +193,10 @@ class _Limit:
     def block_steps(self, steps: int, steps_done: int, elapsed_s: float, step_s: float) -> int:
         """Return about so many steps, not far beyond the end; less than half a block is no block of its own."""
         if self.seconds is None:
-            left = self.steps - steps_done
+            steps_left = self.steps - steps_done
         else:
-            left = max(1, math.ceil((self.seconds - elapsed_s) / max(step_s, 1e-9)))
-        return left if left < 1.5 * steps else steps
+            steps_left = max(1, math.ceil((self.seconds - elapsed_s) / max(step_s, 1e-9)))
+        return steps_left if steps_left < 1.5 * steps else steps
 
 
 class Loop:
@@ -266,8 +268,8 @@ class Loop:
             return False
         for number in range(self._plan.epochs):
             start_ns = time.monotonic_ns()
-            last = self._run_blocks("measure", _Limit(passes.steps), number, self._plan.epochs)
-            if last is None or self._stop():
+            last_block = self._run_blocks("measure", _Limit(passes.steps), number, self._plan.epochs)
+            if last_block is None or self._stop():
                 return False
             accuracy = passes.accuracy()
             tested_ns = time.monotonic_ns()
@@ -278,25 +280,25 @@ class Loop:
                     steps=passes.steps,
                     examples=passes.steps * self._task.examples,
                     start_ns=start_ns,
-                    end_ns=last.end_ns,
+                    end_ns=last_block.end_ns,
                     tested_ns=tested_ns,
-                    loss=last.loss,
+                    loss=last_block.loss,
                     accuracy=accuracy,
                 )
             )
         return True
 
-    def _run_blocks(self, phase: TimedPhase, limit: _Limit, part: int = 0, parts: int = 1) -> Block | None:
+    def _run_blocks(self, phase: TimedPhase, limit: _Limit, part_number: int = 0, part_count: int = 1) -> Block | None:
         """Run blocks to a limit, as one of several equal parts of a phase; return the last, or None when stopped."""
         start_ns = time.monotonic_ns()
-        first, fraction, block = self._steps_done, 0.0, None
+        start_step, fraction, block = self._steps_done, 0.0, None
         while fraction < 1.0 and not self._stop():
             elapsed_s = (time.monotonic_ns() - start_ns) / 1e9
-            steps = limit.block_steps(self._block_steps, self._steps_done - first, elapsed_s, self._step_s)
+            steps = limit.block_steps(self._block_steps, self._steps_done - start_step, elapsed_s, self._step_s)
             block = self._run_block(phase, steps)
             block_s = (block.end_ns - block.start_ns) / 1e9
-            fraction = limit.fraction(self._steps_done - first, (block.end_ns - start_ns) / 1e9, block_s)
-            self._report_progress(phase, (part + fraction) / parts, block.end_ns)
+            fraction = limit.fraction(self._steps_done - start_step, (block.end_ns - start_ns) / 1e9, block_s)
+            self._report_progress(phase, (part_number + fraction) / part_count, block.end_ns)
         return block if fraction >= 1.0 else None
 
     def _time_ready_steps(self, reuse_batches: Callable[[bool], None]) -> None:

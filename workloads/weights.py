@@ -140,16 +140,16 @@ def write(saved: SavedWeights, path: Path) -> None:
     if reference.scaling is not None:
         arrays[_MEAN], arrays[_DEVIATION] = reference.scaling
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.part")
+    temporary_path = path.with_name(f"{path.name}.part")
     try:
         # Like the database that it lies next to, it is its user's alone.
-        with open(part, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        with open(temporary_path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             np.savez(file, allow_pickle=False, **arrays)
             file.flush()
             os.fsync(file.fileno())
-        part.replace(path)
+        temporary_path.replace(path)
     finally:
-        part.unlink(missing_ok=True)
+        temporary_path.unlink(missing_ok=True)
 
 
 def read(path: Path, spec: RunSpec) -> SavedWeights:
@@ -160,8 +160,8 @@ def read(path: Path, spec: RunSpec) -> SavedWeights:
     _check_sizes(path, header.variant, spec.variant)
     expected = saved_shapes(spec)
     inputs = _SEQUENCES if recurrent else _IMAGES
-    others = (inputs, _OUTPUTS) if recurrent else (inputs, _OUTPUTS, _MEAN, _DEVIATION)
-    if missing := [name for name in (*expected, *others) if name not in arrays]:
+    reference_names = (inputs, _OUTPUTS) if recurrent else (inputs, _OUTPUTS, _MEAN, _DEVIATION)
+    if missing := [name for name in (*expected, *reference_names) if name not in arrays]:
         raise WeightsError(f"{path} lacks {', '.join(missing)}; {_RERUN_HINT}.")
     of_reference = _reference_shapes(arrays, header.variant) if recurrent else {}
     for name, shape in {**expected, **of_reference}.items():
@@ -355,6 +355,35 @@ def write_gradients(path: str, names: Sequence[str], gradients: Sequence[NDArray
     }
     arrays |= {f"start{number}": weight for number, weight in enumerate(start)}
     np.savez(Path(path), **arrays, names=np.array(names))
+
+
+_MAX_ROUNDS = 16
+"""How often float16 may halve the scale of its loss, from 2^15, until every gradient is finite."""
+
+
+def mean_gradients(
+    differentiate: Callable[[], tuple[float, Sequence[NDArray[Any]]]],
+    parts: int,
+    halve_scale: Callable[[], object],
+) -> tuple[list[NDArray[Any]], tuple[float, ...]]:
+    """Return the mean gradients of the parts of a batch, and their mean loss, computed twice.
+
+    `differentiate` returns loss and gradients of the next part, and after the last one of the first again. While a
+    gradient is not finite, `halve_scale` comes before the next round.
+
+    Raises:
+        RefusedError: A gradient is never finite.
+    """
+    for _ in range(_MAX_ROUNDS):
+        losses, gradients = zip(*(differentiate() for _ in range(parts)), strict=True)
+        if all(np.isfinite(gradient).all() for part in gradients for gradient in part):
+            break
+        halve_scale()
+    else:
+        raise RefusedError("its gradients are not finite")
+    second_losses = [differentiate()[0] for _ in range(parts)]
+    means = [np.mean(weight_gradients, axis=0) for weight_gradients in zip(*gradients, strict=True)]
+    return means, (float(np.mean(losses)), float(np.mean(second_losses)))
 
 
 def moments(tensors: Iterable[NDArray[Any]]) -> tuple[float, ...]:

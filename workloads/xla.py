@@ -1,4 +1,4 @@
-"""What XLA tells of a run, whichever framework it compiles for: its programs, and a profile of some steps.
+"""XLA's programs and profiles, alike for every framework that it compiles for.
 
 A profile is an XSpace. TensorFlow has classes of protobuf for it, JAX a reader of its own; both are read as `Plane`s.
 """
@@ -6,15 +6,20 @@ A profile is an XSpace. TensorFlow has classes of protobuf for it, JAX a reader 
 import itertools
 import math
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from workloads.kernels import makes_products
 from workloads.operations import Op, plain_type
-from workloads.trace import Event, Line, Trace, TracedStep, device_time, rank_kernels, traced_step
+from workloads.trace import Event, Line, Trace, TracedStep, device_time, monotonic_clock, rank_kernels, traced_step
+from workloads.training import Task
 
 _DTYPES = {10: "float16", 11: "float32", 16: "bfloat16"}
 _HIGHEST_PRECISION = 2
@@ -26,7 +31,7 @@ _LIBRARY_CALLS = {"gemm": "MatMul", "matmul": "MatMul", "conv": "Conv2D", "dnn_r
 def program_ops(module: Any) -> tuple[Op, ...]:
     """Return the products and convolutions of a program (HloModuleProto), also those in its fusions and loops.
 
-    After them TensorFlow's fused batch norms that it was made from: no more than their names is left of them.
+    TensorFlow's fused batch norms follow, by name alone: XLA has replaced them by other operations.
     """
     computations = {computation.id: computation for computation in module.computations}
     sources = (instruction.metadata for computation in module.computations for instruction in computation.instructions)
@@ -139,6 +144,27 @@ class XlaTrace(Trace):
 
     programs: tuple[Op, ...] = ()
     op_times_ns: Mapping[str, int] = field(default_factory=dict)
+
+
+def profile_steps(
+    task: Task, steps: int, profiler: Callable[[str], AbstractContextManager[Any]]
+) -> tuple[bytes, Callable[[int], int], float]:
+    """Run some steps of a task under a profiler that writes an XSpace into a folder.
+
+    Returns:
+        The XSpace, what converts its times to the monotonic clock, and the seconds that a step took under the profiler.
+    """
+    with TemporaryDirectory(prefix="variantscope-") as folder:
+        begin_ns = time.monotonic_ns()
+        with profiler(folder):
+            start_s = time.monotonic()
+            for _ in range(steps):
+                result = task.step()
+            task.fetch(result)
+            step_s = (time.monotonic() - start_s) / steps
+        to_monotonic = monotonic_clock(begin_ns)
+        (file,) = Path(folder).rglob("*.xplane.pb")
+        return file.read_bytes(), to_monotonic, step_s
 
 
 def read_planes(
@@ -280,8 +306,8 @@ def _events(line: ProfileLine, device: str, identify: Callable[[Profiled], _Iden
     source = Line(device, line.name, line.number)
     for event in line.events():
         if (kernel := identify(event)) is not None:
-            name, *others = kernel
-            yield Event(name, event.start_ps, event.end_ps, source, *others)
+            name, *attributes = kernel
+            yield Event(name, event.start_ps, event.end_ps, source, *attributes)
 
 
 def _innermost_events(events: Iterable[Event]) -> Iterator[Event]:

@@ -71,12 +71,12 @@ def _wait_for(agent: int) -> int:
     def pass_on(_number: int, _frame: FrameType | None) -> None:
         os.kill(agent, signal.SIGTERM)
 
-    asked = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
-    for number in asked:
+    signals = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
+    for number in signals:
         signal.signal(number, pass_on)
     while (ended := os.waitpid(-1, 0))[0] != agent:
         pass  # an orphan of a worker
-    for number in asked:
+    for number in signals:
         signal.signal(number, signal.SIG_IGN)
     exit_code = os.waitstatus_to_exitcode(ended[1])
     if exit_code < 0:

@@ -241,8 +241,8 @@ class AgentDriver:
         for node in nodes:
             free = self._state.free.get(node, {})
             if free.get("GPU", 0.0) >= gpus and free.get("CPU", 0.0) >= cpus:
-                others = [{"label_selector": anywhere}]
-                return {"label_selector": {"ray.io/node-id": node}, "fallback_strategy": others}
+                fallback = [{"label_selector": anywhere}]
+                return {"label_selector": {"ray.io/node-id": node}, "fallback_strategy": fallback}
         return {"label_selector": anywhere}
 
     def _pass_orders(self, actor: Any) -> None:

@@ -39,11 +39,11 @@ def interpolate_done(t_ns: Ints, blocks: BlockColumns, per_block: Ints) -> Float
     """
     if not len(per_block):
         return np.full(len(t_ns), np.nan)
-    after = np.cumsum(per_block)
-    before = after - per_block
+    done_after = np.cumsum(per_block)
+    done_before = done_after - per_block
     first_measured = int(np.argmax(blocks.measured))
     times = np.column_stack([blocks.start_ns, blocks.end_ns]).ravel()
-    done = np.column_stack([before, after]).ravel() - before[first_measured]
+    done = np.column_stack([done_before, done_after]).ravel() - done_before[first_measured]
     return np.asarray(np.interp(t_ns - times[0], times - times[0], done, left=np.nan, right=np.nan), dtype=np.float64)
 
 
@@ -107,12 +107,12 @@ def running_mean(x: Floats, y: Floats, width: float) -> Floats:
         width: The window, in the unit of `x`.
     """
     is_finite = np.isfinite(y)
-    first = np.searchsorted(x, x - width / 2, side="left")
-    after = np.searchsorted(x, x + width / 2, side="right")
+    starts = np.searchsorted(x, x - width / 2, side="left")
+    ends = np.searchsorted(x, x + width / 2, side="right")
     sums = np.concatenate([[0.0], np.cumsum(np.where(is_finite, y, 0.0))])
     counts = np.concatenate([[0], np.cumsum(is_finite)])
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = (sums[after] - sums[first]) / (counts[after] - counts[first])
+        mean = (sums[ends] - sums[starts]) / (counts[ends] - counts[starts])
     return np.where(is_finite, mean, np.nan)
 
 
@@ -151,10 +151,10 @@ def _latest_values(track: TimeSeries, at_ns: Ints) -> Floats:
     t_ns, y = track.t_ns[is_present], track.y[is_present]
     if len(t_ns) == 0:
         return np.full(len(at_ns), np.nan)
-    before = np.searchsorted(t_ns, at_ns, side="right") - 1
-    age_ns = at_ns - t_ns[np.maximum(before, 0)]
-    is_fresh = (before >= 0) & (age_ns < _gap_threshold_ns(track.t_ns))
-    return np.where(is_fresh, y[np.maximum(before, 0)], np.nan)
+    latest = np.searchsorted(t_ns, at_ns, side="right") - 1
+    age_ns = at_ns - t_ns[np.maximum(latest, 0)]
+    is_fresh = (latest >= 0) & (age_ns < _gap_threshold_ns(track.t_ns))
+    return np.where(is_fresh, y[np.maximum(latest, 0)], np.nan)
 
 
 def _gap_threshold_ns(t_ns: Ints) -> int:

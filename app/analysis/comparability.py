@@ -87,32 +87,32 @@ def known_value(environment: Mapping[str, str], key: str) -> str | None:
     )
 
 
-def is_same_host(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Return whether two environments are of one host, whatever it is called; one without a host is this machine's.
+def is_same_host(first: Mapping[str, str], second: Mapping[str, str]) -> bool:
+    """Return whether two environments are of one host, under any name; one without a host is this machine's.
 
-    Two of this machine are the same, even if they were imported: nothing but what else they say tells them apart.
+    Two environments without a host count as the same host, even if they were imported.
     """
-    if HOST_KEY not in one and HOST_KEY not in other:
+    if HOST_KEY not in first and HOST_KEY not in second:
         return True
-    ids = one.get(HOST_ID_KEY), other.get(HOST_ID_KEY)
-    return one.get(HOST_KEY) == other.get(HOST_KEY) if None in ids else ids[0] == ids[1]
+    ids = first.get(HOST_ID_KEY), second.get(HOST_ID_KEY)
+    return first.get(HOST_KEY) == second.get(HOST_KEY) if None in ids else ids[0] == ids[1]
 
 
-def differing_variables(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+def differing_variables(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:
     """Return the environment variables that change what the framework does and differ between two environments."""
-    keys = [key for key in dict.fromkeys((*one, *other)) if key.startswith(VARIABLE_PREFIX)]
+    keys = [key for key in dict.fromkeys((*first, *second)) if key.startswith(VARIABLE_PREFIX)]
     relevant = (key for key in keys if key not in OWN_VARIABLE_KEYS | MINOR_VARIABLE_KEYS)
-    return [key.removeprefix(VARIABLE_PREFIX) for key in relevant if _differs(one, other, key)]
+    return [key.removeprefix(VARIABLE_PREFIX) for key in relevant if _differs(first, second, key)]
 
 
-def onednn_differs(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Return whether one environment used oneDNN and the other did not; it computes nothing on a GPU."""
-    return _differs(one, other, ONEDNN_KEY)
+def onednn_differs(first: Mapping[str, str], second: Mapping[str, str]) -> bool:
+    """Return whether only one of two environments used oneDNN; it computes nothing on a GPU."""
+    return _differs(first, second, ONEDNN_KEY)
 
 
-def _differs(one: Mapping[str, str], other: Mapping[str, str], key: str) -> bool:
+def _differs(first: Mapping[str, str], second: Mapping[str, str], key: str) -> bool:
     """Return whether both know a value of the key, and not the same."""
-    values = known_value(one, key), known_value(other, key)
+    values = known_value(first, key), known_value(second, key)
     return None not in values and values[0] != values[1]
 
 
@@ -155,13 +155,13 @@ def drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> Estimate | N
     None where there are too few. The environment is the same when all facts that both name are, those of this program's
     own version aside. The variances of one variant's runs are taken to be equal, so that one new run can be judged.
     """
-    newest = [run for run in runs if any(run.row.spec == before.row.spec for before in older)]
+    newest = [run for run in runs if any(run.row.spec == old_run.row.spec for old_run in older)]
     if not newest:
         return None
     shown_uids = {run.row.uid for run in runs}
-    before = [run for run in older if run.row.uid not in shown_uids and _same_environment(run, newest[-1])]
+    older_runs = [run for run in older if run.row.uid not in shown_uids and _same_environment(run, newest[-1])]
     comparable = [run for run in newest if _same_environment(run, newest[-1])]
-    return pooled_ratio(throughputs([run.row for run in comparable]), throughputs([run.row for run in before]))
+    return pooled_ratio(throughputs([run.row for run in comparable]), throughputs([run.row for run in older_runs]))
 
 
 def had_concurrent_runs(run: StoredRun, runs: Sequence[StoredRun]) -> bool:
@@ -169,15 +169,15 @@ def had_concurrent_runs(run: StoredRun, runs: Sequence[StoredRun]) -> bool:
 
     Runs made before that was recorded say nothing.
     """
-    return bool(run.environment.get(CONCURRENT_GPUS_KEY)) or any(_ran_concurrently(run, other) for other in runs)
+    return bool(run.environment.get(CONCURRENT_GPUS_KEY)) or any(_ran_concurrently(run, peer) for peer in runs)
 
 
-def _ran_concurrently(one: StoredRun, other: StoredRun) -> bool:
+def _ran_concurrently(first: StoredRun, second: StoredRun) -> bool:
     """Return whether two runs on different GPUs overlapped in time."""
-    if not used_gpus(one) or not used_gpus(other) or not used_gpus(one).isdisjoint(used_gpus(other)):
+    if not used_gpus(first) or not used_gpus(second) or not used_gpus(first).isdisjoint(used_gpus(second)):
         return False
-    ends = [run.row.ended_utc_ns or run.row.started_utc_ns for run in (one, other)]
-    return max(one.row.started_utc_ns, other.row.started_utc_ns) < min(ends)
+    ends = [run.row.ended_utc_ns or run.row.started_utc_ns for run in (first, second)]
+    return max(first.row.started_utc_ns, second.row.started_utc_ns) < min(ends)
 
 
 def used_gpus(run: StoredRun) -> frozenset[str]:
@@ -190,13 +190,13 @@ def have_separate_gpus(runs: Sequence[StoredRun]) -> bool:
     gpus = {run.row.run: used_gpus(run) for run in runs if used_gpus(run) and throughputs([run.row])}
     groups = group_by_variant([run.row for run in runs if run.row.run in gpus])
     with_gpus = [(group, frozenset[str]().union(*(gpus[row.run] for row in group))) for group in groups]
-    return any(one.isdisjoint(two) and same_work(a, b) for (a, one), (b, two) in combinations(with_gpus, 2))
+    return any(gpus_a.isdisjoint(gpus_b) and same_work(a, b) for (a, gpus_a), (b, gpus_b) in combinations(with_gpus, 2))
 
 
-def _same_environment(one: StoredRun, other: StoredRun) -> bool:
-    keys = (one.environment.keys() | other.environment.keys()) - PROGRAM_KEYS - PER_RUN_KEYS
-    differing = (key for key in keys if key != HOST_KEY and _differs(one.environment, other.environment, key))
-    return is_same_host(one.environment, other.environment) and not any(differing)
+def _same_environment(first: StoredRun, second: StoredRun) -> bool:
+    keys = (first.environment.keys() | second.environment.keys()) - PROGRAM_KEYS - PER_RUN_KEYS
+    differing = (key for key in keys if key != HOST_KEY and _differs(first.environment, second.environment, key))
+    return is_same_host(first.environment, second.environment) and not any(differing)
 
 
 def _share_with_bits(reasons: Floats, bits: int) -> float:

@@ -64,10 +64,10 @@ class Effect:
         return min(ratios), max(ratios)
 
 
-def step_differences(one: RunSpec, other: RunSpec) -> list[str]:
+def step_differences(first: RunSpec, second: RunSpec) -> list[str]:
     """Return the parameters of a step in which two variants differ."""
-    names = dict.fromkeys((*one.variant, *other.variant))
-    return [name for name in names if name not in OUTSIDE_STEP and one.variant.get(name) != other.variant.get(name)]
+    names = dict.fromkeys((*first.variant, *second.variant))
+    return [name for name in names if name not in OUTSIDE_STEP and first.variant.get(name) != second.variant.get(name)]
 
 
 class _Change(NamedTuple):
@@ -170,7 +170,7 @@ def _explaining_parameter(pairs: Sequence[MatchedPair], changed: str) -> str | N
 
 def explained_share(logs: Floats, values: Sequence[object]) -> float:
     """Return the share of the variance of `logs` that the means of groups of equal `values` explain, adjusted."""
-    groups = [logs[[value == other for other in values]] for value in dict.fromkeys(values)]
+    groups = [logs[[distinct == value for value in values]] for distinct in dict.fromkeys(values)]
     degrees = len(logs) - len(groups)
     if not degrees:
         return 0.0

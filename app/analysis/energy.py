@@ -43,14 +43,14 @@ class Energy:
 
 def total_energy(gpus: Sequence[SampleColumns], start_ns: int, end_ns: int) -> Energy | None:
     """Return the energy of all GPUs together over a window; None if one of them has none."""
-    parts = [gpu_energy(gpu, start_ns, end_ns) for gpu in gpus]
-    measured_parts = [part for part in parts if part is not None]
-    if not measured_parts or len(measured_parts) < len(parts):
+    energies = [gpu_energy(gpu, start_ns, end_ns) for gpu in gpus]
+    measured = [energy for energy in energies if energy is not None]
+    if not measured or len(measured) < len(energies):
         return None
-    sources = dict.fromkeys(part.source for part in measured_parts)
+    sources = dict.fromkeys(energy.source for energy in measured)
     return Energy(
-        energy_mj=sum(part.energy_mj for part in measured_parts),
-        error_mj=sum(part.error_mj for part in measured_parts),
+        energy_mj=sum(energy.energy_mj for energy in measured),
+        error_mj=sum(energy.error_mj for energy in measured),
         source=" and ".join(sources),
     )
 
@@ -116,11 +116,11 @@ def _period_ns(gpu: SampleColumns, field: str) -> float:
 
 def _edge_uncertainty(gpu: SampleColumns, t_ns: Ints, edge_ns: int, period_ns: float) -> tuple[float, float]:
     """Return how far (ns) a window's edge is from its nearest reading, and the highest power (mW) sampled around it."""
-    after = min(int(np.searchsorted(t_ns, edge_ns)), len(t_ns) - 1)
-    before = max(int(np.searchsorted(t_ns, edge_ns, side="right")) - 1, 0)
+    next_reading = min(int(np.searchsorted(t_ns, edge_ns)), len(t_ns) - 1)
+    last_reading = max(int(np.searchsorted(t_ns, edge_ns, side="right")) - 1, 0)
     _, power_t_ns, power_mw = gpu.present("power_mw")
-    around = (power_t_ns >= t_ns[before] - period_ns) & (power_t_ns <= t_ns[after] + period_ns)
-    distance_ns = min(abs(edge_ns - t_ns[before]), abs(edge_ns - t_ns[after]))
+    around = (power_t_ns >= t_ns[last_reading] - period_ns) & (power_t_ns <= t_ns[next_reading] + period_ns)
+    distance_ns = min(abs(edge_ns - t_ns[last_reading]), abs(edge_ns - t_ns[next_reading]))
     return float(distance_ns), float(power_mw[around].max(initial=0.0))
 
 
@@ -196,5 +196,5 @@ def _used_gpus(run: StoredRun) -> list[SampleColumns]:
     return [] if run.row.spec.variant.get("gpus") == 0 else gpu_columns(run)
 
 
-def _highest(parts: Sequence[Floats]) -> float | None:
-    return max((float(part.max()) for part in parts if part.size), default=None)
+def _highest(tracks: Sequence[Floats]) -> float | None:
+    return max((float(track.max()) for track in tracks if track.size), default=None)

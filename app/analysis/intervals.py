@@ -153,7 +153,7 @@ def ratio_within_gpus(
 
     Both sides have values of the same GPUs.
     """
-    sides = [[(gpus, value) for gpus, some in side.items() for value in some] for side in (values, baseline)]
+    sides = [[(gpus, value) for gpus, figures in side.items() for value in figures] for side in (values, baseline)]
     counts = [len(side) for side in sides]
     logs = np.log([value for side in sides for _, value in side])
     is_variant = np.arange(len(logs)) < counts[0]

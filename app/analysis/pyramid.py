@@ -107,11 +107,11 @@ class Pyramid:
         if level == 0:
             x, y = _rows_between(self._levels[0].rows(0), start, end)
             return x, y, y
-        parts = [_rows_between(self._levels[level].rows(0), start, end)]
+        levels = [_rows_between(self._levels[level].rows(0), start, end)]
         for finer in reversed(self._levels[:level]):
-            part = _rows_between(finer.rows(finer.folded), start, end)
-            parts.append(part if len(part) == 3 else part[[0, 1, 1]])
-        x, low, high = np.concatenate(parts, axis=1)
+            rows = _rows_between(finer.rows(finer.folded), start, end)
+            levels.append(rows if len(rows) == 3 else rows[[0, 1, 1]])
+        x, low, high = np.concatenate(levels, axis=1)
         return x, low, high
 
     def _fold(self) -> None:
@@ -144,8 +144,8 @@ class _Level:
     def memory_bytes(self) -> int:
         return self._array.nbytes
 
-    def rows(self, first: int) -> Floats:
-        return self._array[:, first : self.count]
+    def rows(self, start: int) -> Floats:
+        return self._array[:, start : self.count]
 
     def reaches(self, start: float) -> bool:
         return not self._dropped or bool(self._array[0, 0] <= start)
@@ -159,38 +159,38 @@ class _Level:
         self.count += 1
 
     def push(self, rows: Floats) -> None:
-        more = rows.shape[1]
-        if not more:
+        count = rows.shape[1]
+        if not count:
             return
-        if self.count + more > self._array.shape[1]:
-            self._ensure_capacity(more)
-        self._array[:, self.count : self.count + more] = rows
+        if self.count + count > self._array.shape[1]:
+            self._ensure_capacity(count)
+        self._array[:, self.count : self.count + count] = rows
         self.newest = float(rows[0, -1])
-        self.count += more
+        self.count += count
 
     def fold(self, width_s: float) -> Floats:
         """Return the complete ranges of `width_s` among the rows not folded yet; the last range is not complete."""
-        before = min(1, self.folded)  # the row before tells how long a gap is
-        rows = self.rows(self.folded - before)
+        rows_before = min(1, self.folded)  # the row before tells how long a gap is
+        rows = self.rows(self.folded - rows_before)
         starts = _group_starts(rows[0], rows[1], width_s)
-        starts = np.append(before, starts[starts > before])
+        starts = np.append(rows_before, starts[starts > rows_before])
         done = int(starts[-1])
         self.fold_at = FOLD_BATCH if len(starts) > 1 else 2 * self.unfolded
-        self.folded += done - before
+        self.folded += done - rows_before
         low = np.fmin.reduceat(rows[1, :done], starts[:-1]) if len(starts) > 1 else rows[1, :0]
         high = np.fmax.reduceat(rows[-1, :done], starts[:-1]) if len(starts) > 1 else rows[-1, :0]
         return np.stack([rows[0, starts[:-1]], low, high])
 
-    def _ensure_capacity(self, more: int) -> None:
+    def _ensure_capacity(self, new_rows: int) -> None:
         """Grow up to twice what to keep; from then on drop old rows that the next level has."""
         surplus = self.count - self._keep
-        if surplus > 0 and self.count + more > 2 * self._keep and (self._last or self.folded >= surplus):
+        if surplus > 0 and self.count + new_rows > 2 * self._keep and (self._last or self.folded >= surplus):
             self._array[:, : self._keep] = self._array[:, surplus : self.count].copy()
             self.count = self._keep
             self.folded = max(0, self.folded - surplus)
             self._dropped = True
         capacity = self._array.shape[1]
-        while capacity < self.count + more:
+        while capacity < self.count + new_rows:
             capacity *= 2
         if capacity > self._array.shape[1]:
             grown = np.empty((len(self._array), capacity))
@@ -206,8 +206,8 @@ def _group_starts(x: Floats, low: Floats, width: float) -> Indices:
     np.not_equal(interval[1:], interval[:-1], out=starts[1:])
     gaps = np.isnan(low)
     if gaps.any():
-        after, before = np.append(x[1:], x[-1]), np.append(x[0], x[:-1])
-        gaps &= after - before > width
+        next_x, previous_x = np.append(x[1:], x[-1]), np.append(x[0], x[:-1])
+        gaps &= next_x - previous_x > width
         starts |= gaps
         starts[1:] |= gaps[:-1]
     return np.flatnonzero(starts)

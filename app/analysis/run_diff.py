@@ -1,6 +1,7 @@
 """What differs between two runs beyond their figures: means of samples, and lines of logs and sources."""
 
 import difflib
+import itertools
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -46,8 +47,8 @@ def line_changes(first: Sequence[str], second: Sequence[str]) -> tuple[LineChang
 
 def _common_start(first: Sequence[str], second: Sequence[str]) -> int:
     """Return how many lines two texts have in common at their start."""
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((number for number, (line, other) in pairs if line != other), min(len(first), len(second)))
+    differs = (line != second_line for line, second_line in zip(first, second, strict=False))
+    return next(itertools.compress(itertools.count(), differs), min(len(first), len(second)))
 
 
 def log_changes(first: Sequence[str], second: Sequence[str]) -> tuple[LineChange, ...]:
@@ -58,8 +59,8 @@ def log_changes(first: Sequence[str], second: Sequence[str]) -> tuple[LineChange
     """
     changes: list[LineChange] = []
     sides: tuple[tuple[Side, Sequence[str], Sequence[str]], ...] = (("first", first, second), ("second", second, first))
-    for side, lines, others in sides:
-        unmatched = Counter(_VARYING.sub("", line) for line in others)
+    for side, lines, other_lines in sides:
+        unmatched = Counter(_VARYING.sub("", line) for line in other_lines)
         for line in lines:
             plain = _VARYING.sub("", line)
             if unmatched[plain] == 0:

@@ -113,7 +113,7 @@ def scalings(runs: Sequence[StoredRun]) -> list[Scaling]:
             )
             if few is not None:
                 pairs.append((kind, few, many))
-    return [_scaling(kind, few, many, [other for _, base, other in pairs if base is few]) for kind, few, many in pairs]
+    return [_scaling(kind, few, many, [side for _, base, side in pairs if base is few]) for kind, few, many in pairs]
 
 
 def _gpu_count_results(runs: Sequence[StoredRun]) -> list[GpuCountResult]:

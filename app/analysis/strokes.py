@@ -46,7 +46,7 @@ def stroke_columns(rows: Rows, start: float, end: float, columns: int) -> Stroke
 
 
 def continued_stroke(
-    before: Stroke | None, window: Callable[[float, float, int], Rows], start: float, end: float, columns: int
+    earlier: Stroke | None, window: Callable[[float, float, int], Rows], start: float, end: float, columns: int
 ) -> Stroke:
     """Return a stroke whose columns are those of an earlier one where they can be, moved: only the newest are made.
 
@@ -56,36 +56,36 @@ def continued_stroke(
     `window` returns the rows between two times and one beyond each end, no finer than so many columns need.
     """
     width = (end - start) / columns
-    if before is None or len(before.low) != columns or not math.isclose(before.width, width, rel_tol=1e-9):
+    if earlier is None or len(earlier.low) != columns or not math.isclose(earlier.width, width, rel_tol=1e-9):
         return stroke_columns(window(start, end, columns), start, end, columns)
-    width = before.width  # the very same, or the right edge moves to and fro by a rounding
-    shift = round((start - before.start) / width)
-    first = _first_open(before, shift)
-    if shift < 0 or first <= 0:
+    width = earlier.width  # the very same, or the right edge moves to and fro by a rounding
+    shift = round((start - earlier.start) / width)
+    column = _first_open(earlier, shift)
+    if shift < 0 or column <= 0:
         return stroke_columns(window(start, end, columns), start, end, columns)
-    start = before.start + shift * width
+    start = earlier.start + shift * width
     end = start + columns * width
-    low, high = _moved(before.low, shift), _moved(before.high, shift)
-    rows = window(before.horizon, end, columns)
+    low, high = _moved(earlier.low, shift), _moved(earlier.high, shift)
+    rows = window(earlier.horizon, end, columns)
     horizon = _horizon(rows, start, end)
-    is_new = horizon != before.horizon
-    if is_new and rows[1] is rows[2] and len(rows[0]) <= _FEW and horizon - before.horizon <= _FEW * width:
-        _add_samples(low, high, _crossings(rows, before.horizon, start, columns, width))
+    is_new = horizon != earlier.horizon
+    if is_new and rows[1] is rows[2] and len(rows[0]) <= _FEW and horizon - earlier.horizon <= _FEW * width:
+        _add_samples(low, high, _crossings(rows, earlier.horizon, start, columns, width))
     elif is_new:
-        left = start + first * width
-        lowest, highest = _columns(window(left, end, columns - first), left, end, columns - first)
-        np.fmin(low[first:], lowest, out=low[first:])
-        np.fmax(high[first:], highest, out=high[first:])
+        edge = start + column * width
+        lowest, highest = _columns(window(edge, end, columns - column), edge, end, columns - column)
+        np.fmin(low[column:], lowest, out=low[column:])
+        np.fmax(high[column:], highest, out=high[column:])
     return Stroke(low, high, *_extent(low, high), start, width, horizon)
 
 
-def _first_open(before: Stroke, shift: int) -> int:
+def _first_open(earlier: Stroke, shift: int) -> int:
     """Return the first column that later rows may still change, after a move by so many columns.
 
     A row stands where its first sample was, up to a column before its last one. What is known up to the border of a
     column, as up to the right edge, ends in the column before it, however the times are rounded.
     """
-    return int((before.horizon - before.start) / before.width - _ON_BORDER) - 1 - shift
+    return int((earlier.horizon - earlier.start) / earlier.width - _ON_BORDER) - 1 - shift
 
 
 def _moved(values: Floats, shift: int) -> Floats:

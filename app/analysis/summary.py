@@ -412,8 +412,8 @@ def _peak_bytes(run: StoredRun) -> int | None:
 
     What comes after the measured part (the profiler, a calibration) uses memory of its own and does not count.
     """
-    after = (phase.start_ns for phase in run.phases if phase.name in ("evidence", "finish"))
-    end_ns = min(after, default=None)
+    starts_ns = (phase.start_ns for phase in run.phases if phase.name in ("evidence", "finish"))
+    end_ns = min(starts_ns, default=None)
     kind, name = ("gpu", "memory_bytes") if gpu_columns(run) else ("host", "worker_memory_bytes")
     values = [
         columns.fields[name] if end_ns is None else columns.fields[name][columns.t_ns < end_ns]

@@ -92,17 +92,17 @@ def group_by_training(runs: Sequence[RunHeader]) -> list[tuple[RunHeader, ...]]:
 
 
 def compare_accuracy(
-    other: Trainings, baseline: Trainings, margin_points: float = ACCURACY_MARGIN_POINTS, level: float = PLANNED_LEVEL
+    group: Trainings, baseline: Trainings, margin_points: float = ACCURACY_MARGIN_POINTS, level: float = PLANNED_LEVEL
 ) -> AccuracyComparison | None:
     """Return whether two trainings reach the same accuracy, by two one-sided tests of the difference of their means.
 
     Schuirmann (1987), as `equivalence` does for throughputs, here with Welch's interval of the difference itself. None
     where a side has no run.
     """
-    if not other.runs or not baseline.runs:
+    if not group.runs or not baseline.runs:
         return None
-    points = difference(other.accuracies_pct, baseline.accuracies_pct, level)
-    tests = difference(other.accuracies_pct, baseline.accuracies_pct, 2 * level - 1).interval
+    points = difference(group.accuracies_pct, baseline.accuracies_pct, level)
+    tests = difference(group.accuracies_pct, baseline.accuracies_pct, 2 * level - 1).interval
     return AccuracyComparison(
         points=points, tests=tests, margin_points=margin_points, decision=_decide(points.interval, tests, margin_points)
     )

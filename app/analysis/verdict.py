@@ -110,14 +110,14 @@ def work_ratio(runs: Sequence[RunRow], baseline: Sequence[RunRow]) -> float | No
     return operations / baseline_operations
 
 
-def same_work(runs: Sequence[RunRow], others: Sequence[RunRow]) -> bool:
+def same_work(runs: Sequence[RunRow], other_runs: Sequence[RunRow]) -> bool:
     """Return whether two variants do the same work per example, as far as that is known."""
-    return same_workload(runs, others) and work_ratio(runs, others) is None
+    return same_workload(runs, other_runs) and work_ratio(runs, other_runs) is None
 
 
-def same_workload(runs: Sequence[RunRow], others: Sequence[RunRow]) -> bool:
+def same_workload(runs: Sequence[RunRow], other_runs: Sequence[RunRow]) -> bool:
     """Return whether two variants are of one workload; an example of another one is something else."""
-    return runs[0].spec.workload == others[0].spec.workload
+    return runs[0].spec.workload == other_runs[0].spec.workload
 
 
 Decision = Literal[
@@ -183,11 +183,11 @@ def group_but_for_seed(runs: Iterable[Run], spec_of: Callable[[Run], RunSpec]) -
     groups: list[tuple[RunSpec, list[Run]]] = []
     for run in runs:
         spec = without_seed(spec_of(run))
-        same = next((group for group_spec, group in groups if group_spec == spec), None)
-        if same is None:
+        matching = next((group for group_spec, group in groups if group_spec == spec), None)
+        if matching is None:
             groups.append((spec, [run]))
         else:
-            same.append(run)
+            matching.append(run)
     return [tuple(group) for _, group in groups]
 
 
@@ -362,10 +362,10 @@ def count_looks(runs: Sequence[RunRow], baseline: Sequence[RunRow]) -> int:
     return max(1, _count_looks_since(runs, baseline), _count_looks_since(baseline, runs))
 
 
-def _count_looks_since(runs: Sequence[RunRow], others: Sequence[RunRow]) -> int:
+def _count_looks_since(runs: Sequence[RunRow], other_runs: Sequence[RunRow]) -> int:
     """Return after how many numbers of runs of a variant there may have been a look, since another had two runs."""
-    counted, compared = (sorted(_with_result(side), key=lambda row: row.started_utc_ns) for side in (runs, others))
-    ends_plan = [row.planned != after.planned for row, after in pairwise(counted)] + [True]
+    counted, compared = (sorted(_with_result(side), key=lambda row: row.started_utc_ns) for side in (runs, other_runs))
+    ends_plan = [row.planned != following.planned for row, following in pairwise(counted)] + [True]
     return len(
         {
             max(n, FIRST_LOOK)

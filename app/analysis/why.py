@@ -332,8 +332,8 @@ def find_cause(difference: StepDifference) -> Cause | None:
         candidates.append(Cause("clock", total_ms * min(slower_ms / total_ms, 1.0), clocks[0], clocks[1]))
     waits = [mean_present(run.row.summary.waiting_pct for run in side) for side in sides]
     if waits[0] is not None and waits[1] is not None:
-        before, after = waits[0] / 100 * difference.step.baseline_ms, waits[1] / 100 * difference.step.other_ms
-        candidates.append(Cause("data", after - before, before, after))
+        baseline_ms, other_ms = waits[0] / 100 * difference.step.baseline_ms, waits[1] / 100 * difference.step.other_ms
+        candidates.append(Cause("data", other_ms - baseline_ms, baseline_ms, other_ms))
     launched = [mean_present(_launches(run, difference.examples) for run in side) for side in sides]
     gpus = {run.row.spec.variant.get("gpus") for side in sides for run in side}
     if idle and idle.is_certain and launched[0] and launched[1] and len(gpus) == 1:

@@ -198,8 +198,8 @@ def _take_value(ctx: click.Context, word: str, option: click.Option, left: list[
 def _full_name(word: str, options: Mapping[str, click.Option]) -> str:
     """Return the word with its option written out where it is the beginning of one alone."""
     name, equals, value = word.partition("=")
-    named = [other for other in options if other.startswith(name)]
-    return f"{named[0]}{equals}{value}" if len(named) == 1 and name.startswith("--") else word
+    options_meant = [option for option in options if option.startswith(name)]
+    return f"{options_meant[0]}{equals}{value}" if len(options_meant) == 1 and name.startswith("--") else word
 
 
 def describe_wrong_use(error: click.UsageError) -> str:

@@ -123,8 +123,8 @@ def candidates(context: click.Context, /, shell: str, line: str) -> int:
     if words is None:
         return 0
     top = context.find_root()
-    *before, word = words
-    completions = ShellComplete(top.command, {"obj": top.obj}, PROGRAM, "").get_completions(before, word)
+    *arguments, word = words
+    completions = ShellComplete(top.command, {"obj": top.obj}, PROGRAM, "").get_completions(arguments, word)
     option = f"{word.partition('=')[0]}=" if word.startswith("-") and "=" in word else ""
     # bash takes what is before = and : for words of their own.
     cut = max(word.rfind("="), word.rfind(":")) + 1 if shell == "bash" else 0

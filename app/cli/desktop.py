@@ -95,15 +95,15 @@ def uninstall_desktop() -> str:
     """Delete what `install_desktop` wrote; return what was done in one line. Raises what that does."""
     _check_system()
     data = _data_folder()
-    there = [path for path in _files(data) if path.exists()]
-    for path in there:
+    existing = [path for path in _files(data) if path.exists()]
+    for path in existing:
         try:
             path.unlink()
         except OSError as error:
             raise UserError(
                 f"{path} cannot be deleted ({error.strerror}); check the permissions of its folder."
             ) from None
-    if not there:
+    if not existing:
         return f"There is no entry in the desktop's menu; `{PROGRAM} --install-desktop` makes one."
     _tell_desktop(data)
     return "VariantScope is no longer in the desktop's menu; its databases and the program itself are untouched."

@@ -174,8 +174,8 @@ class ExperimentOptions:
         """Raise `UsageError` for wrong use."""
         if self.show and self.preset is None:
             raise UsageError(f"--show goes with --preset; `{PROGRAM} compare` shows any stored runs.")
-        for name, (reason, others) in _CONFLICTS.items():
-            wrong = [option_name(other) for other in others if other in self.typed_names]
+        for name, (reason, excluded) in _CONFLICTS.items():
+            wrong = [option_name(option) for option in excluded if option in self.typed_names]
             if name in self.typed_names and wrong:
                 raise UsageError(f"{reason}: leave out {', '.join(wrong)}.")
         if self.budget == 0:

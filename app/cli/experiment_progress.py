@@ -17,14 +17,7 @@ from app.environment_keys import STOOD_STILL_KEY
 from app.errors import DatabaseError, UserError
 from app.paths import PROGRAM
 from app.plan import Plan
-from app.queries import (
-    FINISHED_STATES,
-    INTERRUPTED_STATES,
-    QUEUED_STATES,
-    EntryState,
-    ExperimentProgress,
-    QueueEntry,
-)
+from app.queries import FINISHED_STATES, INTERRUPTED_STATES, QUEUED_STATES, EntryState, ExperimentProgress, QueueEntry
 from app.records import RunHeader
 from app.report.article.tables import MeasuredTable
 from app.report.comparison import ExperimentResult, experiment_result, runs_in_order
@@ -41,12 +34,7 @@ from app.runs.sinks import Sink
 from app.runs.weight_transfer import pending_trials
 from app.storage.reference import is_reference
 from app.storage.store import Store
-from app.viewmodels.experiment.preview import (
-    describe_dates,
-    describe_order,
-    describe_resolution,
-    describe_uncounted,
-)
+from app.viewmodels.experiment.preview import describe_dates, describe_order, describe_resolution, describe_uncounted
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.format.sentences import format_time_left
 from workloads.catalog import Machine, check
@@ -322,9 +310,9 @@ def _refreshed(ended: EndedEntry, services: RunServices) -> EndedEntry:
     if ended.queue_number is None:
         return ended
     with Store.open(services.database) as store:
-        now = next((entry for entry in store.queue.entries() if entry.entry == ended.queue_number), None)
-        if now is not None:
-            return replace(ended, state="running") if now.owned else ended
+        queued = next((entry for entry in store.queue.entries() if entry.entry == ended.queue_number), None)
+        if queued is not None:
+            return replace(ended, state="running") if queued.owned else ended
         host = services.host
         experiment = read_experiment(
             store, ended.experiment.plan, host.inventory(), ended.entry, environment=host.environment()

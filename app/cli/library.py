@@ -224,8 +224,8 @@ def _list_row(row: RunRow, *, with_host: bool) -> tuple[str, ...]:
 
 
 def _format_count(count: int, total: int) -> str:
-    there = f"{total:,} {units.plural('run', total)}"
-    return there if count == total else f"{count:,} of {there}"
+    total_text = f"{total:,} {units.plural('run', total)}"
+    return total_text if count == total else f"{count:,} of {total_text}"
 
 
 def _describe_empty(total: int, query: RunQuery) -> str:

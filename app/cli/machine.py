@@ -56,9 +56,9 @@ def calibrate_devices(database: Path | None, as_json: bool, precisions: Sequence
 
 
 def _calibration_row(measured: CalibrationResult) -> tuple[str, ...]:
-    calibration, before = measured
-    was = units.ABSENT if before is None else units.gflops(before.flops_per_s)
-    return calibration.device, calibration.precision, units.gflops(calibration.flops_per_s), was, f"{calibration.size}³"
+    rates = [units.ABSENT if rate is None else units.gflops(rate.flops_per_s) for rate in measured]
+    calibration = measured.calibration
+    return calibration.device, calibration.precision, *rates, f"{calibration.size}³"
 
 
 def _describe_slowdown(measured: CalibrationResult) -> str:
@@ -80,10 +80,10 @@ _WATCH_MS = 20.0
 def gpus(as_json: bool, on: str) -> int:
     """Print every GPU and the host with one reading of each field, what it costs and how often it is renewed."""
     with opened_host(on, _WATCH_MS) as host:
-        seen = _collect_readings(host.telemetry)
-        inventory = seen.with_reasons(host.inventory())  # with what watching has taught
+        readings = _collect_readings(host.telemetry)
+        inventory = readings.with_reasons(host.inventory())  # with what watching has taught
     if as_json:
-        print_json(gpus_document(inventory, seen.values, seen.processes))
+        print_json(gpus_document(inventory, readings.values, readings.processes))
         return 0
     if inventory.no_gpu_reason:
         print(f"No GPU: {inventory.no_gpu_reason}. Runs use the CPU.")
@@ -94,10 +94,10 @@ def gpus(as_json: bool, on: str) -> int:
             print(f"{inventory.machine.hidden_by}: runs use GPU {usable} alone.")
     cards = [device for device in inventory.devices if device.kind == "gpu"]
     if len(cards) > 1:
-        rows = [_overview_row(card, seen.values.get(card.device, {})) for card in cards]
+        rows = [_overview_row(card, readings.values.get(card.device, {})) for card in cards]
         print_table(("GPU", *(FIELDS[name].label for name in _OVERVIEW)), rows, right=frozenset(range(1, 5)))
     for device in inventory.devices:
-        _print_device(device, seen.values.get(device.device, {}), seen.processes.get(device.device))
+        _print_device(device, readings.values.get(device.device, {}), readings.processes.get(device.device))
     return 0
 
 
@@ -143,20 +143,20 @@ def _collect_readings(feed: TelemetryFeed) -> _Readings:
     """
     inbox: queue.SimpleQueue[SamplerMessage] = queue.SimpleQueue()
     unsubscribe = feed.subscribe(inbox.put)
-    seen, began_s = _Readings(), time.monotonic()
+    readings, began_s = _Readings(), time.monotonic()
     end_s = began_s + _WATCH_S
     try:
         while (now_s := time.monotonic()) < end_s:
             with contextlib.suppress(queue.Empty):
-                seen.take(inbox.get(timeout=end_s - now_s))
+                readings.take(inbox.get(timeout=end_s - now_s))
             inventory = feed.wait_inventory()
-            if not inventory.machine.gpus and all(map(seen.has_all_fields, inventory.devices)):
+            if not inventory.machine.gpus and all(map(readings.has_all_fields, inventory.devices)):
                 break
             if any(map(_unknown_fields, inventory.devices)):
                 end_s = min(now_s + _WATCH_S, began_s + _LONGEST_WATCH_S)
     finally:
         unsubscribe()
-    return seen
+    return readings
 
 
 def _unknown_fields(device: Device) -> list[str]:

@@ -187,12 +187,12 @@ def queue(**values: Any) -> int:
 def _change_entries(queue: Queue, options: _QueueOptions) -> None:
     for entry in options.entries:
         queue.entry(entry)  # all of them are there
-    before = options.before
+    next_entry = options.before
     if options.first:
         staying = (queued.entry for queued in queue.entries() if queued.entry not in options.entries)
-        before = next(staying, None)
+        next_entry = next(staying, None)
     for entry in options.entries:
-        _change(queue, options.action, entry, before)
+        _change(queue, options.action, entry, next_entry)
 
 
 def _change(queue: Queue, action: str, entry: int, before: int | None) -> None:

@@ -115,11 +115,11 @@ def check_equal(database: Path | None, as_json: bool, runs: Sequence[int], on: s
     stop = threading.Event()
     with run_services(database, on=on) as services, Store.open(services.database) as store:
         rows = [store.load_header(number).row for number in dict.fromkeys(runs)]
-        baseline, *others = [group[0].spec for group in group_by_variant(rows)]
-        _refuse_uncheckable([baseline, *others], services.host.machine)
+        baseline, *compared = [group[0].spec for group in group_by_variant(rows)]
+        _refuse_uncheckable([baseline, *compared], services.host.machine)
         checker = EqualityChecker(baseline, services, say, lambda: not stop.is_set())
         with stop_on_interrupt(stop.set):
-            equality_checks = list(checker.check(others))
+            equality_checks = list(checker.check(compared))
         for spec, check in equality_checks:
             for row in rows:
                 if without_seed(row.spec) == without_seed(spec):
@@ -134,7 +134,7 @@ def check_equal(database: Path | None, as_json: bool, runs: Sequence[int], on: s
         for sentence in describe_checks(baseline, equality_checks):
             print(sentence)
     same = [judge_check(check, spec).state == "same" for spec, check in equality_checks]
-    return int(len(same) < len(others) or not all(same))
+    return int(len(same) < len(compared) or not all(same))
 
 
 def _refuse_uncheckable(specs: Sequence[RunSpec], machine: Machine) -> None:

@@ -123,9 +123,9 @@ def stop_on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
     def on_signal(_number: int, _frame: FrameType | None) -> None:
         stop()
 
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    previous = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -151,13 +152,13 @@ class _DeviceTitles:
         return f"{title} gives implausible readings, which are left out: {', '.join(new)}." if new else ""
 
     def _describe_change(self, device: Device, *, is_first: bool) -> str:
-        before = self._devices.get(device.device)
+        last_seen = self._devices.get(device.device)
         title = _device_title(device)
         if device.lost is not None:
-            return f"{title} is lost: {device.lost}" if before is None or before.lost is None else ""
-        if before is None:
+            return f"{title} is lost: {device.lost}" if last_seen is None or last_seen.lost is None else ""
+        if last_seen is None:
             return "" if is_first else f"{title} was found: {device.name}."
-        return "" if before.lost is None else f"{title} answers again."
+        return "" if last_seen.lost is None else f"{title} answers again."
 
 
 def make_printer(output: OutputFormat, origin: Origin) -> Printer:
@@ -190,25 +191,17 @@ def _json_printer(origin: Origin) -> Printer:
 def _csv_printer(origin: Origin) -> Printer:
     """Print a header; return what writes a row per device and reading at once; an absent value is empty."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    devices = _DeviceTitles()
 
     def row(*values: object) -> None:
         writer.writerow(["" if value is None else value for value in values])
         sys.stdout.flush()
 
-    def show(message: TelemetryMessage | Inventory) -> None:
-        if isinstance(message, Inventory | DeviceLost):
-            for sentence in devices.update(message):
-                say(sentence)
-        elif isinstance(message, Sample):
-            if sentence := devices.describe_implausible(message):
-                say(sentence)
-            device = devices[message.device]
-            head = (origin.utc(message.t_ns), _device_title(device), cell_text(device.name), cell_text(device.device))
-            row(*head, *(getattr(message, name) for name in _LOGGED))
+    def print_sample(sample: Sample, device: Device) -> None:
+        head = (origin.utc(sample.t_ns), _device_title(device), cell_text(device.name), cell_text(device.device))
+        row(*head, *(getattr(sample, name) for name in _LOGGED))
 
     row("utc", "device", "name", "uuid", *_LOGGED)
-    return show
+    return _sample_printer(print_sample, say)
 
 
 def _device_title(device: Device) -> str:
@@ -217,16 +210,21 @@ def _device_title(device: Device) -> str:
 
 def _text_printer(origin: Origin) -> Printer:
     """Return what prints a line per reading, and one on each device that is lost, comes back or appears."""
+    return _sample_printer(lambda sample, device: _print_sample(sample, device, origin), partial(print, flush=True))
+
+
+def _sample_printer(print_sample: Callable[[Sample, Device], None], print_change: Callable[[str], object]) -> Printer:
+    """Return what prints the samples, the changes of devices, and on stderr what is implausible."""
     devices = _DeviceTitles()
 
     def show(message: TelemetryMessage | Inventory) -> None:
         if isinstance(message, Inventory | DeviceLost):
             for sentence in devices.update(message):
-                print(sentence, flush=True)
+                print_change(sentence)
         elif isinstance(message, Sample):
             if sentence := devices.describe_implausible(message):
                 say(sentence)
-            _print_sample(message, devices[message.device], origin)
+            print_sample(message, devices[message.device])
 
     return show
 

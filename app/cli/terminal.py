@@ -85,12 +85,12 @@ def drop_output(file: int) -> None:
 @contextlib.contextmanager
 def plain_output() -> Iterator[None]:
     """Make all output plain while the body runs."""
-    before = sys.stdout, sys.stderr
+    streams = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = cast(TextIO, PlainStream(sys.stdout)), cast(TextIO, MessageStream(sys.stderr))
     try:
         yield
     finally:
-        sys.stdout, sys.stderr = before
+        sys.stdout, sys.stderr = streams
 
 
 def unfiltered(stream: TextIO) -> TextIO:

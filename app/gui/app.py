@@ -357,8 +357,8 @@ class Workbench(QObject):
             self._first_start.handle(event)
 
     def _refresh(self) -> None:
-        for part in (self.run, self.hosts, self.queue):
-            part.refresh()
+        for controller in (self.run, self.hosts, self.queue):
+            controller.refresh()
         self._show_title()
 
     def _show_title(self) -> None:

@@ -127,35 +127,35 @@ class DatabaseQuestion(QObject):
     def _ask(self, error: UserError) -> None:
         self._is_open = True
         sentence = error.in_window if isinstance(error, DatabaseError) else str(error)
-        title, consequence, new = "The database cannot be used", "", ""
+        title, consequence, open_text = "The database cannot be used", "", ""
         usual = default_database() if self._database.was_chosen else None
         if isinstance(error, DatabaseMissingError):
-            title, consequence, new = "The database is gone", _NOTHING_MADE, "Start a &new one there"
+            title, consequence, open_text = "The database is gone", _NOTHING_MADE, "Start a &new one there"
             consequence = _CHOSEN + consequence if usual is not None else consequence
         elif isinstance(error, DatabaseReplacedError):
-            title, consequence, new = "The database was replaced", _OTHER_RUNS, "&Open the new one"
+            title, consequence, open_text = "The database was replaced", _OTHER_RUNS, "&Open the new one"
         if (path := self._rescued()) is not None:
             consequence = f"{consequence}\n\n{_RESCUED.format(path)}".strip()
         box = message_box(self._window, self._theme, QMessageBox.Icon.Warning, title, sentence)
         box.setInformativeText(consequence)
-        again = box.addButton("&Try again", QMessageBox.ButtonRole.AcceptRole)
-        other = box.addButton("Choose &another file …", QMessageBox.ButtonRole.ActionRole)
-        fresh = box.addButton(new, QMessageBox.ButtonRole.ActionRole) if new else None
-        back = box.addButton("Open the &usual one", QMessageBox.ButtonRole.ActionRole) if usual is not None else None
+        retry = box.addButton("&Try again", QMessageBox.ButtonRole.AcceptRole)
+        choose = box.addButton("Choose &another file …", QMessageBox.ButtonRole.ActionRole)
+        open_new = box.addButton(open_text, QMessageBox.ButtonRole.ActionRole) if open_text else None
+        reopen = box.addButton("Open the &usual one", QMessageBox.ButtonRole.ActionRole) if usual is not None else None
         quit_button = box.addButton("&Quit", QMessageBox.ButtonRole.RejectRole)
-        box.setDefaultButton(again)
+        box.setDefaultButton(retry)
         box.setEscapeButton(quit_button)
 
         def answer() -> None:
             clicked = box.clickedButton()
-            if clicked is again:
+            if clicked is retry:
                 self._try_again()
-            elif clicked is other:
+            elif clicked is choose:
                 self._choose(error)
-            elif back is not None and clicked is back:
+            elif reopen is not None and clicked is reopen:
                 self._on_answer(usual)
             else:
-                self._on_answer(Path(self._database) if fresh is not None and clicked is fresh else None)
+                self._on_answer(Path(self._database) if open_new is not None and clicked is open_new else None)
             box.deleteLater()
 
         box.finished.connect(answer)

@@ -9,7 +9,6 @@ from PySide6.QtCore import QByteArray, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QIcon, QMoveEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QApplication,
-    QHBoxLayout,
     QLayout,
     QMainWindow,
     QMenu,
@@ -18,12 +17,21 @@ from PySide6.QtWidgets import (
     QSplitter,
     QStackedWidget,
     QTabBar,
-    QVBoxLayout,
     QWidget,
 )
 
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, separator, set_role, text_label
+from app.gui.widgets.basic import (
+    STRETCH,
+    ElidedLabel,
+    button,
+    make_column,
+    make_row,
+    plain_tooltip,
+    separator,
+    set_role,
+    text_label,
+)
 from app.gui.widgets.dialogs import resize_within_screen
 from app.gui.widgets.panes import PageScroller
 from app.gui.window_state import WindowState
@@ -36,10 +44,10 @@ def focus_next(window: QWidget, *, forward: bool) -> bool:
     stops = [widget for widget in order if _is_stop(widget)]
     if not stops:
         return False
-    now = QApplication.focusWidget()
-    while now is not None and now not in order:
-        now = now.parentWidget()
-    at = order.index(now) if now is not None else -1
+    focused = QApplication.focusWidget()
+    while focused is not None and focused not in order:
+        focused = focused.parentWidget()
+    at = order.index(focused) if focused is not None else -1
     if forward:
         chosen = next((widget for widget in order[at + 1 :] if _is_stop(widget)), stops[0])
     else:
@@ -245,25 +253,9 @@ class MainWindow(QMainWindow):
         self._tabs.setAccessibleName("Screens")
         self._dot.setAccessibleName("State of telemetry")
         self._help.setAccessibleName("Help")
-        self._line = line = QHBoxLayout()
-        line.setContentsMargins(GRID, 0, 2 * GRID, 0)
-        line.setSpacing(GRID)
-        line.addWidget(self._tabs)
-        line.addStretch(1)
-        for widget in (self._machine, self._dot, self._settings, self._help):
-            line.addWidget(widget)
-        head = _column(self._head)
-        head.addLayout(line)
-        head.addWidget(separator())
+        widgets = self._tabs, STRETCH, self._machine, self._dot, self._settings, self._help
+        self._line = make_row(*widgets, margins=(GRID, 0, 2 * GRID, 0), spacing=GRID)
+        make_column(self._line, separator(), parent=self._head, margins=0, spacing=0)
         central = QWidget()
-        layout = _column(central)
-        layout.addWidget(self._head)
-        layout.addWidget(self._stack, 1)
+        make_column(self._head, (self._stack, 1), parent=central, margins=0, spacing=0)
         self.setCentralWidget(central)
-
-
-def _column(widget: QWidget) -> QVBoxLayout:
-    layout = QVBoxLayout(widget)
-    layout.setContentsMargins(0, 0, 0, 0)
-    layout.setSpacing(0)
-    return layout

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from app.errors import UserError, read_error, write_error
-from app.grants import Consent, Grant, refuse, require
+from app.grants import Consent, Grant, read_list, refuse, require, rewrite_list
 from app.hosts.address import NEXT_ADDRESS, Address, checked_value, is_address, parse_address
-from app.paths import PROGRAM, config_path, rewrite_private
+from app.paths import PROGRAM, config_path
 from workloads.catalog import UsageError
 
 FILE_VARIABLE = "VARIANTSCOPE_HOSTS"
@@ -55,15 +54,7 @@ def book_path() -> Path:
 
 def read_hosts() -> tuple[HostEntry, ...]:
     """Return the user's hosts in the order in which they were added; raises `UserError` for a file that is damaged."""
-    path = book_path()
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=tuple[HostEntry, ...])
-    except FileNotFoundError:
-        return ()
-    except OSError as error:
-        raise read_error(path, error) from None
-    except msgspec.DecodeError as error:
-        raise UserError(f"{path} is no list of hosts ({error}): correct it, or delete it.") from None
+    return read_list(book_path(), tuple[HostEntry, ...], "hosts", "correct it, or delete it")
 
 
 def find_host(word: str, consent: Consent = refuse) -> HostEntry:
@@ -124,7 +115,7 @@ def add_host(entry: HostEntry) -> None:
     _ = entry.full_address
 
     def with_entry(hosts: tuple[HostEntry, ...]) -> tuple[HostEntry, ...]:
-        if any(other.name == entry.name for other in hosts):
+        if any(host.name == entry.name for host in hosts):
             raise UsageError(f"There is a host {entry.name} already: remove it first, or take another name.")
         return (*hosts, entry)
 
@@ -139,8 +130,4 @@ def remove_host(name: str) -> HostEntry:
 
 
 def _change(change: Callable[[tuple[HostEntry, ...]], tuple[HostEntry, ...]]) -> None:
-    path = book_path()
-    try:
-        rewrite_private(path, lambda: msgspec.json.format(msgspec.json.encode(change(read_hosts())), indent=2))
-    except OSError as error:
-        raise write_error(path, error) from None
+    rewrite_list(book_path(), lambda: change(read_hosts()))

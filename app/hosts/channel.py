@@ -165,9 +165,9 @@ def bounded_lines(pipe: IO[bytes], limit: int) -> Iterator[bytes]:
     """Yield a pipe's lines without their line feed; of a longer one the first `limit` bytes."""
     line = b""
     while read := pipe.read(_READ_BYTES):
-        first, *others = read.split(b"\n")
+        first, *further = read.split(b"\n")
         line = (line + first)[:limit]
-        for other in others:
+        for other in further:
             yield line
             line = other[:limit]
     if line:

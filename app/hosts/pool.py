@@ -85,9 +85,9 @@ class PoolSampler:
         """Yield each inventory."""
         former = None
         while self._changes.get():
-            if (now := self._inventory()) != former:
-                former = now
-                yield now
+            if (inventory := self._inventory()) != former:
+                former = inventory
+                yield inventory
 
     def exit_code(self) -> int:
         """Return 0; raises `TelemetryError` where the pool is lost."""

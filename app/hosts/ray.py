@@ -252,8 +252,8 @@ class RayPool(Pool):
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="ray") as thread:
             line, began_s, missing = thread.submit(next, opened.lines, b""), time.monotonic(), ""
             while not wait([line], _LOOK_S).done:
-                if time.monotonic() - began_s > _PENDING_S and (now := self._missing(gpus, nodes)) != missing:
-                    missing = now
+                if time.monotonic() - began_s > _PENDING_S and (still_missing := self._missing(gpus, nodes)) != missing:
+                    missing = still_missing
                     notify(missing)
                 if wait_for_stop(0.0):
                     opened.channel.cut()

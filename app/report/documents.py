@@ -18,16 +18,7 @@ from app.analysis.summary import epoch_seconds, epoch_testing_seconds, epoch_tot
 from app.fields import FIELDS, Sample, SlowSample, fields_of
 from app.limits import IMPLAUSIBLE
 from app.metrics import METRICS, put_json
-from app.records import (
-    Floats,
-    Phase,
-    PortabilityResult,
-    RunRow,
-    SampleColumns,
-    StoredRun,
-    match_of,
-    worst_state,
-)
+from app.records import Floats, Phase, PortabilityResult, RunRow, SampleColumns, StoredRun, match_of, worst_state
 from app.samples import HOST, Device, DeviceLost, FieldInfo, Inventory, Processes
 from app.viewmodels.format import derived
 from app.viewmodels.format.cells import example_word

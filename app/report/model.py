@@ -14,12 +14,7 @@ from app.viewmodels.compare.comparison import ComparedRuns, Comparison, comparis
 from app.viewmodels.compare.effects import effects_table
 from app.viewmodels.compare.scaling import ScalingView, worst_pairs
 from app.viewmodels.compare.state_warnings import ComparisonWarning
-from app.viewmodels.compare.table import (
-    BASE,
-    RUN,
-    VARIANT,
-    CompareTable,
-)
+from app.viewmodels.compare.table import BASE, RUN, VARIANT, CompareTable
 from app.viewmodels.compare.why import WhyView, largest_differences
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import TextTable

@@ -112,8 +112,8 @@ def load_custom_workloads(path: Path, name: str, database: Path, options: ReadOp
             raise UnreadFileError(f"{path.name} has not been read yet.")
         definitions = [*_describe(source, name, options)]
         names = {definition.name for definition in definitions}
-        others = [other for other in stored.workloads if other.name not in names]
-        updated = _StoredFile(source, (*others, *definitions), whole=stored.whole or not name)
+        other_workloads = [workload for workload in stored.workloads if workload.name not in names]
+        updated = _StoredFile(source, (*other_workloads, *definitions), whole=stored.whole or not name)
     if updated != stored:
         save_setting(database, custom_source(source.sha256), msgspec.json.encode(updated).decode())
     file = CustomFile(path=source.path, sha256=source.sha256)

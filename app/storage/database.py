@@ -12,12 +12,7 @@ from typing import TypeVar
 
 from sqlite_utils import Database
 
-from app.errors import (
-    DatabaseError,
-    DatabaseGoneError,
-    DatabaseLockedError,
-    UserError,
-)
+from app.errors import DatabaseError, DatabaseGoneError, DatabaseLockedError, UserError
 from app.paths import open_private
 from app.storage.files import KnownDatabase, disk_space, log_path, uses_foreign_log
 from app.storage.known_settings import Setting, Value

@@ -8,14 +8,7 @@ from typing import Any
 import msgspec
 from sqlite_utils import Database, Migrations
 
-from app.storage.library_schema import (
-    ESTIMATES,
-    EVIDENCE_STATE,
-    HOSTS,
-    LIBRARY,
-    QUEUE,
-    search_field_statements,
-)
+from app.storage.library_schema import ESTIMATES, EVIDENCE_STATE, HOSTS, LIBRARY, QUEUE, search_field_statements
 
 _DOUBTFUL_NOTES = (
     (

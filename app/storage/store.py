@@ -34,13 +34,7 @@ from app.records import (
 )
 from app.samples import Device, DeviceLost, FieldsUpdated, LogLine
 from app.storage import listing, rows
-from app.storage.database import (
-    BUSY_TIMEOUT_S,
-    is_read_only,
-    open_database,
-    transaction,
-    translate_sqlite_errors,
-)
+from app.storage.database import BUSY_TIMEOUT_S, is_read_only, open_database, transaction, translate_sqlite_errors
 from app.storage.library import Library
 from app.storage.owner import Owner, unfinished_runs
 from app.storage.queue import Queue
@@ -479,8 +473,8 @@ def _count_implausible(db: Database, ids: Mapping[str, int], samples: Iterable[S
         if sample.implausible:
             counts.setdefault(sample.device, Counter()).update(sample.implausible)
     for device, count in counts.items():
-        (before,) = db.execute("SELECT implausible FROM devices WHERE device_id = ?", (ids[device],)).fetchone()
-        total = json.dumps(count + Counter(json.loads(before)))
+        (stored,) = db.execute("SELECT implausible FROM devices WHERE device_id = ?", (ids[device],)).fetchone()
+        total = json.dumps(count + Counter(json.loads(stored)))
         db.execute("UPDATE devices SET implausible = ? WHERE device_id = ?", (total, ids[device]))
 
 

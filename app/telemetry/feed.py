@@ -259,16 +259,16 @@ class TelemetryFeed:
 
     def _take_in(self, message: SamplerMessage) -> list[SamplerMessage]:
         """Note what a message changes; return what listeners get for it."""
-        before = self._inventory
+        former = self._inventory
         if isinstance(message, Inventory):
-            self._inventory = message if before is None else continued_inventory(before, message)
+            self._inventory = message if former is None else continued_inventory(former, message)
             _log.info("inventory: %s", ", ".join(f"{device.name} ({device.device})" for device in message.devices))
             self._changed.notify_all()
-            return [*_newly_lost(before or message, self._inventory, self.now_ns()), self._inventory]
+            return [*_newly_lost(former or message, self._inventory, self.now_ns()), self._inventory]
         if isinstance(message, Processes):
             self._processes[message.device] = message
-        elif isinstance(message, DeviceLost | FieldsUpdated) and before is not None:
-            self._inventory = updated_inventory(before, message)
+        elif isinstance(message, DeviceLost | FieldsUpdated) and former is not None:
+            self._inventory = updated_inventory(former, message)
             if isinstance(message, DeviceLost):
                 _log.warning("device %s lost: %s", message.device, message.reason)
                 return [message, self._inventory]
@@ -276,4 +276,4 @@ class TelemetryFeed:
 
     def _unsubscribe(self, listener: Listener) -> None:
         with self._changed:
-            self._listeners = [other for other in self._listeners if other is not listener]
+            self._listeners = [listening for listening in self._listeners if listening is not listener]

@@ -135,7 +135,7 @@ class GpuList:
                 if not reader.probe.step(time.monotonic()):
                     raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
         with self._changed:
-            twins = [other for other in self._served if other.gpu.uuid == reader.gpu.uuid]
+            twins = [served for served in self._served if served.gpu.uuid == reader.gpu.uuid]
             *_, last = sorted((*twins, reader), key=lambda twin: twin.position)
             refused = last if twins else None
             self._served = _numbered((gpu for gpu in (*self._served, reader) if gpu is not refused), self._count)
@@ -151,7 +151,7 @@ class GpuList:
         with self._changed:
             if not self.serves(reader):
                 return
-            self._served = tuple(other for other in self._served if other is not reader)
+            self._served = tuple(served for served in self._served if served is not reader)
             reason = f"{reader.gpu.name} stopped answering ({error})."
             self._lost[reader.gpu.uuid] = lost_device(reader.device(), reason)
             if self._written is not None:
@@ -176,8 +176,8 @@ class GpuList:
         self._changed.notify_all()
         if self._written is None:
             return
-        before, self._written = self._written, self.inventory()
-        if _without_fields(self._written) != _without_fields(before):
+        written, self._written = self._written, self.inventory()
+        if _without_fields(self._written) != _without_fields(written):
             self.write([self._written])
         self.readers = self._served
 

@@ -74,8 +74,8 @@ class PlausibleReadings:
         """Return whether a counter may follow its reading before: one that was set back counts on from there."""
         if FIELDS[name].kind != "counter":
             return True
-        before, self._counters[name] = self._counters.get(name), (t_ns, value)
-        if before is None:
+        last, self._counters[name] = self._counters.get(name), (t_ns, value)
+        if last is None:
             return True
         fastest = self._limits.get(FIELDS[name].limits.rate, (0.0, math.inf))[1]
-        return 0 <= value - before[1] <= fastest * ((t_ns - before[0]) / 1e9 + SLACK_S)
+        return 0 <= value - last[1] <= fastest * ((t_ns - last[0]) / 1e9 + SLACK_S)

@@ -64,7 +64,7 @@ class RaplPower:
         previous, self._previous = self._previous, now
         if previous is None or now[0] == previous[0]:
             return None
-        used_uj = [after - start for after, start in zip(now[1], previous[1], strict=True)]
+        used_uj = [end_uj - start for end_uj, start in zip(now[1], previous[1], strict=True)]
         return None if min(used_uj) < 0 else int(sum(used_uj) * 1e6 / (now[0] - previous[0]))
 
     def _read(self) -> list[int]:

@@ -5,16 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from PySide6.QtCore import QPoint
-from PySide6.QtWidgets import (
-    QAbstractButton,
-    QComboBox,
-    QLabel,
-    QLineEdit,
-    QSplitter,
-    QTabBar,
-    QTableView,
-    QWidget,
-)
+from PySide6.QtWidgets import QAbstractButton, QComboBox, QLabel, QLineEdit, QSplitter, QTabBar, QTableView, QWidget
 
 from app.gui.window import MainWindow
 from tests.desktop.user import Story, active_window, click, click_tab, drag, fill, press, shown, until, write

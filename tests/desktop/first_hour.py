@@ -12,15 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import (
-    QAbstractButton,
-    QAbstractItemView,
-    QFileDialog,
-    QLabel,
-    QLineEdit,
-    QTabBar,
-    QTableView,
-)
+from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QFileDialog, QLabel, QLineEdit, QTabBar, QTableView
 
 from app.__main__ import main
 from app.gui.shell.palette import Palette

@@ -32,8 +32,8 @@ class Net:
         self.weights.append(tf.Variable(scale * tf.random.normal(shape)))
         return self.weights[-1]
 
-    def conv(self, before: int, after: int, size: int = 3, stride: int = 1) -> Callable[[Any], Any]:
-        kernel = self.weight((size, size, before, after), (2 / (size * size * before)) ** 0.5)
+    def conv(self, width_in: int, width: int, size: int = 3, stride: int = 1) -> Callable[[Any], Any]:
+        kernel = self.weight((size, size, width_in, width), (2 / (size * size * width_in)) ** 0.5)
         return lambda x: tf.nn.conv2d(x, tf.cast(kernel, self.dtype), stride, "SAME", data_format=self.layout)
 
     def norm_relu(self, channels: int) -> Callable[[Any], Any]:
@@ -43,13 +43,13 @@ class Net:
         variance = tf.Variable(tf.ones(channels), trainable=False)
 
         def call(x: Any) -> Any:
-            found = tf.raw_ops.FusedBatchNormV3(
+            normed = tf.raw_ops.FusedBatchNormV3(
                 x=x, scale=scale, offset=offset, mean=mean, variance=variance, epsilon=1e-3,
                 exponential_avg_factor=0.01, data_format=self.layout, is_training=True,
             )  # fmt: skip
-            mean.assign(found.batch_mean)
-            variance.assign(found.batch_variance)
-            return tf.nn.relu(found.y)
+            mean.assign(normed.batch_mean)
+            variance.assign(normed.batch_variance)
+            return tf.nn.relu(normed.y)
 
         return call
 
@@ -61,27 +61,27 @@ class Net:
 
 def cnn10(net: Net) -> Callable[[Any], Any]:
     layers: list[Callable[[Any], Any]] = []
-    for before, after in ((3, 64), (64, 128), (128, 256)):
-        for place in range(3):
-            layers += [net.conv(after if place else before, after), net.norm_relu(after)]
-        if after < 256:
+    for width_in, width in ((3, 64), (64, 128), (128, 256)):
+        for number in range(3):
+            layers += [net.conv(width if number else width_in, width), net.norm_relu(width)]
+        if width < 256:
             layers.append(lambda x: tf.nn.avg_pool2d(x, 2, 2, "SAME", data_format=net.layout))
     return chain([*layers, net.head(256)])
 
 
 def wide_resnet(net: Net) -> Callable[[Any], Any]:
-    layers, before = [net.conv(3, 16)], 16
-    for group, after in enumerate((160, 320, 640)):
-        for place in range(4):
-            layers.append(block(net, before, after, 2 if group and not place else 1))
-            before = after
+    layers, width_in = [net.conv(3, 16)], 16
+    for group, width in enumerate((160, 320, 640)):
+        for number in range(4):
+            layers.append(block(net, width_in, width, 2 if group and not number else 1))
+            width_in = width
     return chain([*layers, net.norm_relu(640), net.head(640)])
 
 
-def block(net: Net, before: int, after: int, stride: int) -> Callable[[Any], Any]:
-    first, into = net.norm_relu(before), net.conv(before, after, 3, stride)
-    second, out = net.norm_relu(after), net.conv(after, after)
-    shortcut = net.conv(before, after, 1, stride) if before != after else None
+def block(net: Net, width_in: int, width: int, stride: int) -> Callable[[Any], Any]:
+    first, into = net.norm_relu(width_in), net.conv(width_in, width, 3, stride)
+    second, out = net.norm_relu(width), net.conv(width, width)
+    shortcut = net.conv(width_in, width, 1, stride) if width_in != width else None
 
     def call(x: Any) -> Any:
         normed = first(x)

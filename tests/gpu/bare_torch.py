@@ -31,48 +31,50 @@ _T_95 = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31
 
 
 def cnn10(nn: Any, channels: int = 64) -> Any:
-    layers, before = [], 3
-    for block, after in enumerate((channels, 2 * channels, 4 * channels)):
+    layers, width_in = [], 3
+    for block, width in enumerate((channels, 2 * channels, 4 * channels)):
         for _ in range(3):
-            layers += [nn.Conv2d(before, after, 3, padding=1, bias=False), _norm(nn, after), nn.ReLU()]
-            before = after
+            layers += [nn.Conv2d(width_in, width, 3, padding=1, bias=False), _norm(nn, width), nn.ReLU()]
+            width_in = width
         layers += [nn.AvgPool2d(2)] if block < 2 else []
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), nn.Linear(before, 10)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), nn.Linear(width_in, 10)
 
 
 def wide_resnet(nn: Any) -> Any:
     class Halved(nn.Module):  # type: ignore[misc]
         """A convolution with stride 2 and zeros at the far sides, as TensorFlow pads."""
 
-        def __init__(self, before: int, after: int, size: int) -> None:
+        def __init__(self, width_in: int, width: int, size: int) -> None:
             super().__init__()
-            self.far, self.conv = size - 2, nn.Conv2d(before, after, size, 2, bias=False)
+            self.far, self.conv = size - 2, nn.Conv2d(width_in, width, size, 2, bias=False)
 
         def forward(self, images: Any) -> Any:
             padded = nn.functional.pad(images, (0, self.far, 0, self.far)) if self.far > 0 else images
             return self.conv(padded)
 
     class Block(nn.Module):  # type: ignore[misc]
-        def __init__(self, before: int, after: int, stride: int) -> None:
+        def __init__(self, width_in: int, width: int, stride: int) -> None:
             super().__init__()
-            self.norm1, self.norm2 = _norm(nn, before), _norm(nn, after)
+            self.norm1, self.norm2 = _norm(nn, width_in), _norm(nn, width)
             is_halved = stride == 2
-            self.conv1 = Halved(before, after, 3) if is_halved else nn.Conv2d(before, after, 3, padding=1, bias=False)
-            self.conv2 = nn.Conv2d(after, after, 3, padding=1, bias=False)
+            self.conv1 = (
+                Halved(width_in, width, 3) if is_halved else nn.Conv2d(width_in, width, 3, padding=1, bias=False)
+            )
+            self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
             self.shortcut = None
-            if before != after:
-                self.shortcut = Halved(before, after, 1) if is_halved else nn.Conv2d(before, after, 1, bias=False)
+            if width_in != width:
+                self.shortcut = Halved(width_in, width, 1) if is_halved else nn.Conv2d(width_in, width, 1, bias=False)
 
         def forward(self, images: Any) -> Any:
             normed = nn.functional.relu(self.norm1(images))
             body = self.conv2(nn.functional.relu(self.norm2(self.conv1(normed))))
             return body + (images if self.shortcut is None else self.shortcut(normed))
 
-    layers, before = [nn.Conv2d(3, 16, 3, padding=1, bias=False)], 16
-    for group, after in enumerate((160, 320, 640)):
+    layers, width_in = [nn.Conv2d(3, 16, 3, padding=1, bias=False)], 16
+    for group, width in enumerate((160, 320, 640)):
         for number in range(4):
-            layers.append(Block(before, after, 2 if group and not number else 1))
-            before = after
+            layers.append(Block(width_in, width, 2 if group and not number else 1))
+            width_in = width
     body = nn.Sequential(*layers, _norm(nn, 640), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     return body, nn.Linear(640, 10)
 

@@ -42,18 +42,18 @@ def main() -> int:
     database, quick = sys.argv[1], "--quick" in sys.argv
     stages = {"bare", "runs"} & set(sys.argv) or {"bare", "runs"}
     stored = Path(database).with_suffix(".json")
-    found = Found.of(json.loads(stored.read_text())) if stored.exists() else Found()
+    results = Found.of(json.loads(stored.read_text())) if stored.exists() else Found()
 
     def keep() -> None:
-        stored.write_text(json.dumps(found.document(), indent=1))
+        stored.write_text(json.dumps(results.document(), indent=1))
 
     if "bare" in stages:
-        _work_off([*_bare_jobs(found, quick), *_torch_jobs(found, quick)], _gpus(quick), keep)
+        _work_off([*_bare_jobs(results, quick), *_torch_jobs(results, quick)], _gpus(quick), keep)
     if "runs" in stages:
-        _work_off(list(_program_jobs(found, database, quick)), _gpus(quick), keep)
-    for line in lstm_tables.lines(found):
+        _work_off(list(_program_jobs(results, database, quick)), _gpus(quick), keep)
+    for line in lstm_tables.lines(results):
         print(line)
-    return int(any(document["outcome"] != "completed" for document in found.runs.values()))
+    return int(any(document["outcome"] != "completed" for document in results.runs.values()))
 
 
 def _gpus(quick: bool) -> list[str]:
@@ -67,7 +67,7 @@ def _gpus(quick: bool) -> list[str]:
 def _work_off(jobs: Sequence[Job], gpus: Sequence[str], keep: Callable[[], None]) -> None:
     """Runs every job on a free GPU, one at a time on each, with processors of its own; keeps what was found."""
     processors = sorted(os.sched_getaffinity(0))
-    shares = [processors[place :: len(gpus)] for place in range(len(gpus))]
+    shares = [processors[number :: len(gpus)] for number in range(len(gpus))]
     free, lock = list(zip(gpus, shares, strict=True)), threading.Lock()
 
     def work(job: Job) -> None:
@@ -84,33 +84,33 @@ def _work_off(jobs: Sequence[Job], gpus: Sequence[str], keep: Callable[[], None]
         list(pool.map(work, jobs))
 
 
-def _bare_jobs(found: Found, quick: bool) -> Iterator[Job]:
+def _bare_jobs(results: Found, quick: bool) -> Iterator[Job]:
     sizes = _QUICK if quick else ()
     precision = "float32" if quick else "tf32"
     layers = ("1", "2") if quick else ("1", "4")
     for names, xla in ((IMPLEMENTATIONS[::2], "false"), (IMPLEMENTATIONS[1::2], "false")):
-        yield _bare_job(found, ",".join(names), ",".join(layers), f"xla={xla}", f"precision={precision}", *sizes)
+        yield _bare_job(results, ",".join(names), ",".join(layers), f"xla={xla}", f"precision={precision}", *sizes)
     compiled = [name for name in IMPLEMENTATIONS if name not in (*_WITHOUT_XLA, "auto")]
     for count in layers:
-        yield _bare_job(found, ",".join(compiled), count, "xla=true", f"precision={precision}", *sizes)
+        yield _bare_job(results, ",".join(compiled), count, "xla=true", f"precision={precision}", *sizes)
     turns = (f"precision={precision}", "xla=true", "unroll=4" if quick else "unroll=5,25", *sizes)
-    yield _bare_job(found, "combined_input", layers[0], *turns)
-    yield _bare_job(found, "wavefront", layers[1], *turns)
+    yield _bare_job(results, "combined_input", layers[0], *turns)
+    yield _bare_job(results, "wavefront", layers[1], *turns)
     if not quick:
-        yield _bare_job(found, "cudnn,cudnn_stack", "1,4", "xla=false", "precision=float32,bfloat16,float16")
+        yield _bare_job(results, "cudnn,cudnn_stack", "1,4", "xla=false", "precision=float32,bfloat16,float16")
 
 
-def _bare_job(found: Found, implementations: str, layers: str, *more: str) -> Job:
+def _bare_job(results: Found, implementations: str, layers: str, *more: str) -> Job:
     settings = (f"implementation={implementations}", f"layers={layers}", "mode=inference,train", *more)
 
     def keep(printed: str) -> None:
         for line in printed.splitlines():
-            found.add_bare(json.loads(line))
+            results.add_bare(json.loads(line))
 
     return Job(lambda gpu: (sys.executable, "-m", "tests.gpu.steps", "lstm", gpu, *settings), keep)
 
 
-def _torch_jobs(found: Found, quick: bool) -> Iterator[Job]:
+def _torch_jobs(results: Found, quick: bool) -> Iterator[Job]:
     if not quick:
 
         def words(gpu: str) -> Sequence[str]:
@@ -124,10 +124,10 @@ def _torch_jobs(found: Found, quick: bool) -> Iterator[Job]:
                 "tf32,float32,bfloat16,float16",
             )
 
-        yield Job(words, lambda printed: found.torch.extend(map(json.loads, printed.splitlines())))
+        yield Job(words, lambda printed: results.torch.extend(map(json.loads, printed.splitlines())))
 
 
-def _program_jobs(found: Found, database: str, quick: bool) -> Iterator[Job]:
+def _program_jobs(results: Found, database: str, quick: bool) -> Iterator[Job]:
     if quick:
         cases = [Case("standard", 2, "train", False), Case("wavefront", 2, "inference", True)]
     else:
@@ -137,10 +137,10 @@ def _program_jobs(found: Found, database: str, quick: bool) -> Iterator[Job]:
         cases += [Case(name, 4, "train", False) for name in ("standard", "cudnn", "cudnn_stack", "block_fused")]
         cases += [Case("wavefront", 4, mode, xla) for mode in _MODES for xla in (False, True)]
     for case in cases:
-        yield _run_job(found, database, case, quick)
+        yield _run_job(results, database, case, quick)
 
 
-def _run_job(found: Found, database: str, case: Case, quick: bool) -> Job:
+def _run_job(results: Found, database: str, case: Case, quick: bool) -> Job:
     settings = {
         "implementation": case.implementation,
         "layers": case.layers,
@@ -158,7 +158,7 @@ def _run_job(found: Found, database: str, case: Case, quick: bool) -> Job:
 
     def keep(printed: str) -> None:
         document: Mapping[str, Any] = json.loads(printed) if printed else {"outcome": "no answer"}
-        found.runs[case] = document
+        results.runs[case] = document
 
     return Job(command, keep)
 

@@ -9,7 +9,7 @@ from workloads.machine import Gpu, Machine
 from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.worker import flops_per_step
 
-IMPLEMENTATIONS = tuple(each.name for each in lstm.IMPLEMENTATIONS)
+IMPLEMENTATIONS = tuple(implementation.name for implementation in lstm.IMPLEMENTATIONS)
 _LADDER = RECURRENT_LAYERS["lstm"].ladder
 _ARTICLE_A = dict(zip(_LADDER, (349, 724, 994, 1942, 2199, 2290, 3898), strict=True))
 """GFLOPS of the forward pass in the article (NVIDIA, cuDNN 5): the last with four layers, the others with one."""
@@ -40,13 +40,13 @@ class Found:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Found":
         """What an earlier call kept."""
-        found = cls(torch=list(document["torch"]))
+        results = cls(torch=list(document["torch"]))
         for line in document["bare"]:
-            found.add_bare(line)
+            results.add_bare(line)
         for run in document["runs"]:
             case = Case(**{name: value for name, value in run.items() if name != "document"})
-            found.runs[case] = run["document"]
-        return found
+            results.runs[case] = run["document"]
+        return results
 
     def add_bare(self, line: dict[str, Any]) -> None:
         """Takes one line of `steps`."""
@@ -70,32 +70,32 @@ class Found:
         }
 
 
-def lines(found: Found) -> Iterator[str]:
+def lines(results: Found) -> Iterator[str]:
     """Both tables, PyTorch's, and the program beside the bare loop."""
-    yield from _ladder(found)
-    yield from _training(found)
-    yield from _torch_lines(found)
-    yield from _program(found)
+    yield from _ladder(results)
+    yield from _training(results)
+    yield from _torch_lines(results)
+    yield from _program(results)
 
 
-def _ladder(found: Found) -> Iterator[str]:
+def _ladder(results: Found) -> Iterator[str]:
     yield ""
     yield "Article A: forward pass, GFLOPS (wavefront: the deeper stack, the others one layer)"
     yield f"{'rung':16}{'article':>8}{'ratio':>7} | {'bare':>8}{'ratio':>7}{'XLA':>9}{'ratio':>7} | evidence"
-    base = _gflops(found, Case("gemm8", 1, "inference", False))
+    base = _gflops(results, Case("gemm8", 1, "inference", False))
     for rung in _LADDER:
-        layers = _deep(found) if rung == "wavefront" else 1
-        plain, compiled = (_gflops(found, Case(rung, layers, "inference", xla)) for xla in (False, True))
+        layers = _deep(results) if rung == "wavefront" else 1
+        plain, compiled = (_gflops(results, Case(rung, layers, "inference", xla)) for xla in (False, True))
         article = _ARTICLE_A[rung]
-        seen = _evidence(found.runs.get(Case(rung, layers, "inference", False)))
+        evidence = _evidence(results.runs.get(Case(rung, layers, "inference", False)))
         yield (
             f"{rung:16}{article:8,}{article / 349:6.1f}x | {_number(plain, 8, 0)}{_ratio(plain, base)}"
-            f"{_number(compiled, 9, 0)}{_ratio(compiled, base)} | {seen}"
+            f"{_number(compiled, 9, 0)}{_ratio(compiled, base)} | {evidence}"
         )
 
 
-def _training(found: Found) -> Iterator[str]:
-    deep = _deep(found)
+def _training(results: Found) -> Iterator[str]:
+    deep = _deep(results)
     yield ""
     yield f"Article B: training, ms a step with 1 and {deep} layers, speed-up over standard"
     heads = "".join(f"{head:>8}{'':7}" for head in ("1", f"{deep}", "1 XLA", f"{deep} XLA"))
@@ -104,22 +104,22 @@ def _training(found: Found) -> Iterator[str]:
         cells = ""
         for xla in (False, True):
             for layers in (1, deep):
-                standard = found.ms(Case("standard", layers, "train", False))
-                ms = found.ms(Case(name, layers, "train", xla))
+                standard = results.ms(Case("standard", layers, "train", False))
+                ms = results.ms(Case(name, layers, "train", xla))
                 cells += f"{_number(ms, 8, 2)}{_ratio(standard, ms)}"
-        seen = _evidence(found.runs.get(Case(name, 1, "train", False)))
-        yield f"{name:16}{_ARTICLE_B.get(name, '–'):>9} | {cells} | {seen}"
+        evidence = _evidence(results.runs.get(Case(name, 1, "train", False)))
+        yield f"{name:16}{_ARTICLE_B.get(name, '–'):>9} | {cells} | {evidence}"
 
 
-def _torch_lines(found: Found) -> Iterator[str]:
+def _torch_lines(results: Found) -> Iterator[str]:
     yield ""
     yield "PyTorch nn.LSTM beside the fastest here, ms (ratio: this program's time over PyTorch's)"
-    for line in found.torch:
+    for line in results.torch:
         for mode in ("train", "inference"):
             best, name = min(
                 (
                     (bare["ms"], _name(case))
-                    for case, bare in found.bare.items()
+                    for case, bare in results.bare.items()
                     if "ms" in bare
                     and (case.layers, case.mode, case.precision) == (line["layers"], mode, line["precision"])
                 ),
@@ -137,11 +137,11 @@ def _name(case: Case) -> str:
     return f"{case.implementation}{' XLA' if case.xla else ''}{turns}"
 
 
-def _program(found: Found) -> Iterator[str]:
+def _program(results: Found) -> Iterator[str]:
     yield ""
     yield "Through the program: ms a step (p50), over the bare loop's (at least 0.95), and what ran"
-    for case, document in found.runs.items():
-        bare_ms = found.ms(case)
+    for case, document in results.runs.items():
+        bare_ms = results.ms(case)
         ms = _rate_ms(document)
         yield (
             f"{case.implementation:16}{case.layers} {case.mode:9} {'XLA' if case.xla else '   '} "
@@ -149,8 +149,8 @@ def _program(found: Found) -> Iterator[str]:
         )
 
 
-def _deep(found: Found) -> int:
-    return max((case.layers for case in found.bare), default=1)
+def _deep(results: Found) -> int:
+    return max((case.layers for case in results.bare), default=1)
 
 
 def _rate_ms(document: Mapping[str, Any]) -> float | None:
@@ -159,13 +159,13 @@ def _rate_ms(document: Mapping[str, Any]) -> float | None:
     return 1e3 * measured["seconds"] / measured["steps"] if measured.get("steps") else None
 
 
-def _gflops(found: Found, case: Case) -> float | None:
-    line, ms = found.line(case), found.ms(case)
+def _gflops(results: Found, case: Case) -> float | None:
+    line, ms = results.line(case), results.ms(case)
     if ms is None:
         return None
     machine = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name=""),))
-    known = {key: value for key, value in line.items() if key not in ("ms", "compile_s")}
-    flops = flops_per_step(catalog.complete("lstm", known, machine))
+    settings = {key: value for key, value in line.items() if key not in ("ms", "compile_s")}
+    flops = flops_per_step(catalog.complete("lstm", settings, machine))
     return flops / ms / 1e6 if flops else None
 
 

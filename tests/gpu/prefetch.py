@@ -46,11 +46,11 @@ def _random(count: int) -> Split:
 
 
 def _timed(variant: Variant, images: ImageData) -> dict[str, Value | None]:
-    made, _ = _images_per_s(variant, None)
+    images_per_s, _ = _images_per_s(variant, None)
     stored, ready_s = _images_per_s(variant, images)
     step_s = int(variant["batch_size"]) / stored
     return {
-        "made_images_per_s": made,
+        "made_images_per_s": images_per_s,
         "stored_images_per_s": stored,
         "waiting_pct": None if ready_s is None else 100 * max(0.0, 1 - ready_s / step_s),
     }

@@ -44,8 +44,8 @@ def main() -> None:
         settings = {name: value_of(workload, name, text) for (name, _), text in zip(lists, values, strict=True)}
         spec = catalog.complete(workload, settings, machine)
         refusals = catalog.check(spec, machine)
-        found = {"refused": refusals[0].reason} if refusals else _timed(spec)
-        sys.stdout.write(json.dumps({**settings, **found}) + "\n")
+        result = {"refused": refusals[0].reason} if refusals else _timed(spec)
+        sys.stdout.write(json.dumps({**settings, **result}) + "\n")
         sys.stdout.flush()
         gc.collect()
 

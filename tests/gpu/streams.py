@@ -61,22 +61,22 @@ def _products(candidate: str, devices: list[str]) -> Callable[[], Any]:
         states, recurrent = tf.identity(inputs), tf.identity(kernels[1])
 
     def run() -> Any:
-        found = []
+        sums = []
         for step in range(STEPS):
             if candidate == "one batched product":
-                found.append(tf.reduce_sum(tf.stack([inputs[step], states[step]]) @ kernels, 0))
+                sums.append(tf.reduce_sum(tf.stack([inputs[step], states[step]]) @ kernels, 0))
                 continue
             with tf.device(first):
-                one = inputs[step] @ kernels[0]
+                product = inputs[step] @ kernels[0]
             with tf.device(second):
                 two = states[step] @ recurrent
             with tf.device(first):
-                found.append(one + two)
+                sums.append(product + two)
         with tf.device(first):
-            return tf.add_n(found)
+            return tf.add_n(sums)
 
-    made: Callable[[], Any] = tf.function(run, jit_compile=candidate.startswith("XLA"), autograph=False)
-    return made
+    function: Callable[[], Any] = tf.function(run, jit_compile=candidate.startswith("XLA"), autograph=False)
+    return function
 
 
 def _spans(profile: bytes, *, gpu: bool) -> Iterator[tuple[int, int, str]]:
@@ -97,12 +97,12 @@ def _spans(profile: bytes, *, gpu: bool) -> Iterator[tuple[int, int, str]]:
 def _overlap(spans: list[tuple[int, int, str]]) -> float:
     """Return the share of the products' time in which more than one ran."""
     turns = sorted([(start, 1) for start, _, _ in spans] + [(end, -1) for _, end, _ in spans])
-    running, before, busy, both = 0, 0, 0, 0
+    running, last_at, busy, overlap = 0, 0, 0, 0
     for at, change in turns:
-        busy += (at - before) * (running > 0)
-        both += (at - before) * (running > 1)
-        running, before = running + change, at
-    return both / busy if busy else 0.0
+        busy += (at - last_at) * (running > 0)
+        overlap += (at - last_at) * (running > 1)
+        running, last_at = running + change, at
+    return overlap / busy if busy else 0.0
 
 
 def _measure(candidate: str) -> str:
@@ -115,7 +115,7 @@ def _measure(candidate: str) -> str:
         tf.config.set_logical_device_configuration(
             device, [tf.config.LogicalDeviceConfiguration(memory_limit=limit) for _ in range(2)]
         )
-    run = _products(candidate, [each.name for each in tf.config.list_logical_devices(device.device_type)])
+    run = _products(candidate, [logical.name for logical in tf.config.list_logical_devices(device.device_type)])
     float(tf.reduce_sum(run()))
     print(READY, flush=True)
     if not sys.stdin.readline():

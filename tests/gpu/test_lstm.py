@@ -12,7 +12,7 @@ from workloads.protocol import Value
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("float32_on_the_gpu")]
 
-IMPLEMENTATIONS = [each.name for each in lstm.IMPLEMENTATIONS]
+IMPLEMENTATIONS = [implementation.name for implementation in lstm.IMPLEMENTATIONS]
 SIZES: dict[str, Value] = {"gpus": 1, "batch_size": 16, "timesteps": 20, "units": 64}
 CASES: dict[str, dict[str, Value]] = {
     "one layer": {"features": 48},
@@ -100,14 +100,14 @@ def second_layer_outputs(seed: int) -> list[np.ndarray[Any, Any]]:
     given: dict[str, Value] = {**SIZES, "features": UNITS, "layers": 2, "outputs": "all", "dropout": DROPPED}
     variant = variant_of(A_GPU, **given, implementation="cudnn_stack", seed=seed)
     assert variant is not None
-    made = model.recurrent_model("lstm", variant)
+    net = model.recurrent_model("lstm", variant)
     identity = np.eye(UNITS, dtype=np.float32)
     kernel = np.concatenate([0 * identity, 0 * identity, identity, 0 * identity], 1)
     bias = np.repeat([20.0, -20.0, 0.0, 20.0], UNITS)
-    made.set_weights([*[kernel, 0 * kernel, bias] * 2, *made.weights[-2:]])
-    step = tf.function(lambda: made.stack(tf.ones([16, 20, UNITS]), None, training=True), autograph=False)
+    net.set_weights([*[kernel, 0 * kernel, bias] * 2, *net.weights[-2:]])
+    step = tf.function(lambda: net.stack(tf.ones([16, 20, UNITS]), None, training=True), autograph=False)
     outputs = [step().numpy() for _ in range(3)]
-    without = made.stack(tf.ones([16, 20, UNITS]), None, training=False).numpy()
+    without = net.stack(tf.ones([16, 20, UNITS]), None, training=False).numpy()
     np.testing.assert_allclose(without, np.tanh(np.tanh(np.tanh(np.tanh(1.0)))), atol=1e-5)
     return outputs
 

@@ -48,9 +48,9 @@ def trials(services: RunServices, run: StoredRun, into: list[str], gpus: int) ->
     """What came of each implementation."""
     machine = services.host.machine
     weights = weights_file(run.row, services.database, None)
-    wanted = transfer_targets(run.row.spec, into, gpus, machine).possible
-    found = [try_weights(run.row, weights, spec, services.host, print) for spec in wanted]
-    return {trial.result.implementation: trial for trial in found}
+    targets = transfer_targets(run.row.spec, into, gpus, machine).possible
+    results = [try_weights(run.row, weights, spec, services.host, print) for spec in targets]
+    return {trial.result.implementation: trial for trial in results}
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -107,8 +107,8 @@ def test_a_coarser_precision_differs_by_its_rounding(services: RunServices, prec
 def test_what_cudnn_trained_becomes_a_plain_model(services: RunServices, tmp_path: Path) -> None:
     run = trained(services, implementation="cudnn_stack", bidirectional=True)
     weights, paths = weights_file(run.row, services.database, None), [tmp_path / "model.keras", tmp_path / "served"]
-    found = export_model(run.row, weights, paths, services.host.leases, print)
-    assert found.max_difference <= 1e-5
+    difference = export_model(run.row, weights, paths, services.host.leases, print)
+    assert difference.max_difference <= 1e-5
     assert all(path.exists() for path in paths)
 
 
@@ -123,6 +123,6 @@ def test_a_card_is_calibrated_once_and_bounds_what_a_run_reaches(services: RunSe
     assert 0 < utilisation < 1
     assert again.row.summary.peak_flops_per_s == summary.peak_flops_per_s
     with Store.open(services.database) as store:
-        known = store.calibration(run.environment["gpus_used"].rpartition("(")[2].rstrip(")"), "bfloat16")
-    assert known is not None
-    assert known.size == 8192
+        calibration = store.calibration(run.environment["gpus_used"].rpartition("(")[2].rstrip(")"), "bfloat16")
+    assert calibration is not None
+    assert calibration.size == 8192

@@ -56,13 +56,13 @@ def test_pytorch_exchanges_gradients_as_asked(
     assert [device.device for device in stored.evidence.devices] == ["GPU:0", "GPU:1"]
     assert all(device.communication_ns > 0 for device in stored.evidence.devices)
     alone = run(feed, tmp_path, gpus=1, compile=compile, **settings)
-    assert next(found.cause for found in scalings([alone, stored])) not in ("not traced", "trace does not fit")
+    assert next(scaling.cause for scaling in scalings([alone, stored])) not in ("not traced", "trace does not fit")
 
 
 def test_a_small_batch_on_two_gpus_says_why_it_is_slow(feed: TelemetryFeed, tmp_path: Path) -> None:
     runs = [run(feed, tmp_path, gpus=gpus, batch_size=128) for gpus in (1, 2, 1, 2)]
-    (found,) = scalings(runs)
-    assert found.efficiency.value < 0.9
-    assert found.cause not in ("nothing lost", "not traced")
-    assert found.lost is not None
-    assert found.many.nvlink_bytes is None or found.many.nvlink_bytes > 0
+    (pair,) = scalings(runs)
+    assert pair.efficiency.value < 0.9
+    assert pair.cause not in ("nothing lost", "not traced")
+    assert pair.lost is not None
+    assert pair.many.nvlink_bytes is None or pair.many.nvlink_bytes > 0

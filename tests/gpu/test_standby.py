@@ -45,6 +45,6 @@ def test_it_uses_the_gpu_that_its_order_names(feed: TelemetryFeed, tmp_path: Pat
     (gpu,) = [columns for columns in warm.samples if columns.device.kind == "gpu"]
     assert gpu.device.index == last
     assert np.nanmax(gpu.fields["load_pct"]) > 50
-    known = catalog.FRAMEWORKS[framework]
-    facts = (known.devices_key, *known.library_keys)
+    framework_facts = catalog.FRAMEWORKS[framework]
+    facts = (framework_facts.devices_key, *framework_facts.library_keys)
     assert [warm.environment.get(fact) for fact in facts] == [cold.environment.get(fact) for fact in facts]

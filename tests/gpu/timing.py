@@ -15,10 +15,10 @@ def median_ms(step: Callable[[], object], wait: Callable[[], object], *, warmup_
     """
     for _ in range(warmup_steps):
         step()
-    return statistics.median(_one(step, wait, burst) for _ in range(_TIMINGS))
+    return statistics.median(_time_burst(step, wait, burst) for _ in range(_TIMINGS))
 
 
-def _one(step: Callable[[], object], wait: Callable[[], object], burst: int) -> float:
+def _time_burst(step: Callable[[], object], wait: Callable[[], object], burst: int) -> float:
     wait()
     started_s, steps = time.monotonic(), 0
     while time.monotonic() - started_s < _SECONDS:

@@ -97,7 +97,7 @@ def _print_stretch(steps: Sequence[Step]) -> None:
     """Print how much longer traced steps are, and how much more idle they look than measured ones."""
     ratios = [step.traced_ms / step.step_ms for step in steps]
     excess = [100 * (step.gpu_ms / step.step_ms - step.gpu_ms / step.traced_ms) for step in steps]
-    longest, false = max(step.gpu_ms / step.step_ms for step in steps), sum(one > 5 for one in excess)
+    longest, false = max(step.gpu_ms / step.step_ms for step in steps), sum(share > 5 for share in excess)
     median, most = statistics.median(ratios), max(ratios)
     print(f"\n{len(steps)} runs: a traced step is {median:.2f} times a measured one, at most {most:.2f}")
     print(f"idle by the traced span is {statistics.median(excess):.1f} points too high, at most {max(excess):.1f};")
@@ -112,9 +112,9 @@ def _print_repeats(steps: Sequence[Step]) -> None:
         f"\n{len(groups)} variants with three runs or more; standard deviation between processes, median and largest:"
     )
     for name, attribute in (("kernels", "gpu_ms"), ("measured step", "step_ms"), ("traced step", "traced_ms")):
-        found = list(_variations(groups, attribute))
-        if found:
-            print(f"{name:14} {statistics.median(found):6.2f} % {max(found):6.2f} %")
+        variations = list(_variations(groups, attribute))
+        if variations:
+            print(f"{name:14} {statistics.median(variations):6.2f} % {max(variations):6.2f} %")
 
 
 def _variations(groups: Sequence[Sequence[Step]], attribute: str) -> Iterator[float]:

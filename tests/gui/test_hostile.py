@@ -5,15 +5,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QAbstractItemModel, QAbstractListModel, Qt
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QComboBox,
-    QLabel,
-    QMessageBox,
-    QPlainTextEdit,
-    QTextEdit,
-    QWidget,
-)
+from PySide6.QtWidgets import QAbstractItemView, QComboBox, QLabel, QMessageBox, QPlainTextEdit, QTextEdit, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench

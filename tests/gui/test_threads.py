@@ -15,15 +15,7 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from app.errors import UserError
-from app.gui.threads import (
-    Background,
-    Bridge,
-    BridgeSink,
-    CancellableJob,
-    GuiGarbageCollector,
-    JobControl,
-    close_jobs,
-)
+from app.gui.threads import Background, Bridge, BridgeSink, CancellableJob, GuiGarbageCollector, JobControl, close_jobs
 from app.samples import LogLine, Waiting
 from app.storage.database import read_only_error
 from tests.unit.viewmodels.events import GPU_INVENTORY, ns, samples, started

@@ -56,18 +56,18 @@ def window_on(
         yield from _opened(qtbot, Workbench(database, theme, hidden_workloads=True), at_once)
 
 
-def _opened(qtbot: QtBot, made: Workbench, at_once: Callable[[Workbench], object]) -> Iterator[Workbench]:
-    made.window.resize(*SIZE)
-    qtbot.addWidget(made.window)
-    made.window.painted.connect(lambda: at_once(made), Qt.ConnectionType.QueuedConnection)
-    made.start()
-    qtbot.waitUntil(made.run_view.form.run_button.isEnabled, timeout=RUN_LIMIT_MS)
+def _opened(qtbot: QtBot, workbench: Workbench, at_once: Callable[[Workbench], object]) -> Iterator[Workbench]:
+    workbench.window.resize(*SIZE)
+    qtbot.addWidget(workbench.window)
+    workbench.window.painted.connect(lambda: at_once(workbench), Qt.ConnectionType.QueuedConnection)
+    workbench.start()
+    qtbot.waitUntil(workbench.run_view.form.run_button.isEnabled, timeout=RUN_LIMIT_MS)
     try:
-        yield made
+        yield workbench
     finally:
-        made.window.allow_close()
-        made.window.close()
-        made.close()
+        workbench.window.allow_close()
+        workbench.window.close()
+        workbench.close()
 
 
 def choose(workbench: Workbench, **values: bool | float | str) -> None:

@@ -47,12 +47,12 @@ def command(tmp_path: Path) -> CommandLine:
 @pytest.mark.tensorflow
 def test_the_example_is_run_stored_with_its_source_and_taken_elsewhere(command: CommandLine, tmp_path: Path) -> None:
     word = f"{EXAMPLE}:mlp"
-    found = command.json("run", word, *SHORT, "-s", "units=16", "-s", "precision=bfloat16")
-    assert (found["workload"], found["outcome"], found["variant"]["units"]) == ("mlp.py:mlp", "completed", 16)
-    assert found["evidence"]["ran"]["precision"] == "bfloat16"
-    assert found["evidence"]["match"] is True
-    assert found["loss"]["last"] < found["loss"]["first"]
-    assert found["environment"]["own_path"] == str(EXAMPLE)
+    document = command.json("run", word, *SHORT, "-s", "units=16", "-s", "precision=bfloat16")
+    assert (document["workload"], document["outcome"], document["variant"]["units"]) == ("mlp.py:mlp", "completed", 16)
+    assert document["evidence"]["ran"]["precision"] == "bfloat16"
+    assert document["evidence"]["match"] is True
+    assert document["loss"]["last"] < document["loss"]["first"]
+    assert document["environment"]["own_path"] == str(EXAMPLE)
     assert command.inside("show", "1", "--source").stdout == EXAMPLE.read_text(encoding="utf-8")
     assert command.read("show", "1", "--source") == {"run": 1, "own_source": EXAMPLE.read_text(encoding="utf-8")}
     assert "own_source" not in command.inside("show", "1").stdout

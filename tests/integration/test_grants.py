@@ -218,9 +218,9 @@ def test_a_host_starts_no_program_that_is_no_python_even_if_it_was_typed(
     command: CommandLine, tmp_path: Path, program: str
 ) -> None:
     words = ("run", "dummy", "-s", "gpus=0", "-s", f"interpreter={program}", "--on", "sh:")
-    found = json.loads(command.inside(*words, "--json").stdout)
-    assert found["outcome"] == "refused"
-    assert f"{program} is neither a virtual environment's folder nor a Python on sh:" in found["reason"]
+    document = json.loads(command.inside(*words, "--json").stdout)
+    assert document["outcome"] == "refused"
+    assert f"{program} is neither a virtual environment's folder nor a Python on sh:" in document["reason"]
 
 
 @pytest.mark.parametrize(("answer", "is_allowed"), [("y", True), ("n", False), ("", False)])

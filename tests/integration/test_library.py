@@ -22,11 +22,11 @@ def test_an_experiment_is_kept_as_a_set_of_runs_and_goes_on_as_the_same(command_
     command_line.read(*words, "--again")
     with Store.open(command_line.database) as store:
         again, first = store.library.experiments()
-        found = store.library.find(RunQuery(experiment=first.experiment))
+        rows = store.library.find(RunQuery(experiment=first.experiment))
         (row,) = store.library.run_rows([1])
     assert (first.name, first.preset) == ("dummy: Step time 1, 2", None)
     assert first.runs == (1, 2, 3, 4), "a run made alone counts, and more repeats go on"
-    assert found == [4, 3, 2, 1]
+    assert rows == [4, 3, 2, 1]
     assert row.experiments == (first.experiment,)
     assert again.runs == (5, 6)
     assert again.uid != first.uid

@@ -87,8 +87,8 @@ def add(
 
 def in_queue(used: RunServices) -> list[tuple[str, str, str]]:
     with Store.open(used.database) as store:
-        found = queue_progress(store, used.host.inventory())
-    return [(each.name, each.state, f"{each.done}/{each.planned}") for each in found]
+        progress = queue_progress(store, used.host.inventory())
+    return [(each.name, each.state, f"{each.done}/{each.planned}") for each in progress]
 
 
 def outcomes(used: RunServices) -> list[str]:

@@ -231,15 +231,15 @@ def test_a_python_that_the_last_eight_runs_did_not_use_has_no_standby(
 def test_a_python_that_is_gone_keeps_no_other_from_its_standby(
     served: RunServices, launcher: StandbyLauncher, tmp_path: Path, libraries: Path
 ) -> None:
-    gone, other = (python_of_another_name(tmp_path / name, libraries) for name in ("gone", "other"))
+    removed, remaining = (python_of_another_name(tmp_path / name, libraries) for name in ("gone", "other"))
     inventory = served.host.inventory()
-    run_through(dummy(inventory, gpus=1, interpreter=str(gone), steps=1), served)
+    run_through(dummy(inventory, gpus=1, interpreter=str(removed), steps=1), served)
     assert launcher.wait_ready()
-    gone.unlink()
+    removed.unlink()
     for process in standing_by():
         process.kill()
         assert has_ended(process.pid)
-    run_through(dummy(inventory, gpus=1, interpreter=str(other), steps=1), served)
+    run_through(dummy(inventory, gpus=1, interpreter=str(remaining), steps=1), served)
     launcher.prepare()
     assert launcher.wait_ready()
     assert len(standing_by()) == 2, "one of the program's own Python, and one of the other"

@@ -144,10 +144,10 @@ def test_words_that_stand_for_nothing(name: str, text: str) -> None:
     ],
 )
 def test_what_cannot_run_says_why(machine: Machine, name: str, given: dict[str, Value], words: str) -> None:
-    found = reasons(machine, name, **given)
-    assert len(found) == 1
-    assert words in found[0]
-    assert "{" not in found[0]
+    reasons_found = reasons(machine, name, **given)
+    assert len(reasons_found) == 1
+    assert words in reasons_found[0]
+    assert "{" not in reasons_found[0]
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,9 @@ def test_what_cannot_run_says_why(machine: Machine, name: str, given: dict[str, 
 def test_what_an_lstm_implementation_cannot_do(
     machine: Machine, implementation: str, given: dict[str, Value], words: str
 ) -> None:
-    (found,) = reasons(machine, "lstm", implementation=implementation, **given)
-    assert words in found
-    assert "{" not in found
+    (reasons_found,) = reasons(machine, "lstm", implementation=implementation, **given)
+    assert words in reasons_found
+    assert "{" not in reasons_found
     assert reasons(TWO_GPUS, "lstm", implementation=implementation) == [], "it is the combination that cannot be"
 
 
@@ -219,9 +219,9 @@ def test_what_an_lstm_implementation_can_do(implementation: str, given: dict[str
     ],
 )
 def test_a_gru_has_limits_of_its_own_implementations(given: dict[str, Value], words: str) -> None:
-    (found,) = reasons(TWO_GPUS, "gru", **given)
-    assert words in found
-    assert "gemm8" not in found
+    (reasons_found,) = reasons(TWO_GPUS, "gru", **given)
+    assert words in reasons_found
+    assert "gemm8" not in reasons_found
 
 
 def test_a_whole_gpu_beside_mig_instances_is_no_hindrance() -> None:

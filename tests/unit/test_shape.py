@@ -25,16 +25,14 @@ SMALL_MODULES = {
     "app/runs/standby_setting.py": "asked before the window's first paint, which waits for no worker",
     "app/telemetry/messages.py": "message types of the sampler's process, imported on both sides",
     "workloads/build.py": "the one place that leads from a spec to a backend",
-    "workloads/calibration.py": "what every framework measures alike",
     "workloads/cifar10_copy.py": "the rules need it, and no package: what reads the copy needs numpy",
     "workloads/gru.py": "the GRU's table, as workloads/lstm.py is the LSTM's",
-    "workloads/libraries.py": "what frameworks load alike",
     "workloads/machine.py": "all that the sampler needs of the workloads, whose tables take a third of its imports",
     "workloads/recurrent_layers.py": "the one table of the kinds of recurrent layers, above both of them",
 }
 """Modules under the least size, each with its reason: a file is a topic, and a helper belongs to its only user."""
 
-BUDGET_LINES, BUDGET_MODULES = 89_920, 373
+BUDGET_LINES, BUDGET_MODULES = 89_420, 373
 """Lines of app and workloads, blank ones and docstrings included, and modules that are not empty. Both only go down; a
 change that needs more raises them in a commit of its own, which says why."""
 BUDGET_SLACK_LINES, BUDGET_SLACK_MODULES = 400, 4

@@ -272,8 +272,8 @@ def test_an_install_cut_short_is_made_anew_by_pip_where_its_own_uv_cannot(checko
     (checkout / ".venv/bin/python").symlink_to(sys.executable)
     (checkout / ".venv/start.json").write_text('{"python": "3.')
     words = with_uv(checkout, status=3)
-    made = started(checkout, checkout, "list")
-    assert made.returncode == 7, made.stderr
+    process = started(checkout, checkout, "list")
+    assert process.returncode == 7, process.stderr
     assert words.exists()
 
 

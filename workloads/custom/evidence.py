@@ -84,14 +84,14 @@ class Inspector:
 
     def _inspect(self, inspection: Inspection) -> Findings:
         self.record_loss()
-        now = inspection.checksums() if self._trains else ()
-        pairs = zip(self._checksums, now, strict=True)
+        checksums = inspection.checksums() if self._trains else ()
+        pairs = zip(self._checksums, checksums, strict=True)
         distinct = run_guarded(inspection.count_distinct, lambda how: f"The check of outputs {how}")
         return Findings(
             eager_steps=inspection.eager_steps(),
             losses=self._losses,
-            weights=tuple(name for name, _ in now),
-            unchanged=tuple(name for (name, before), (_, after) in pairs if before == after),
+            weights=tuple(name for name, _ in checksums),
+            unchanged=tuple(name for (name, first), (_, last) in pairs if first == last),
             without_gradient=tuple(inspection.without_gradient()),
             layers=tuple(inspection.layers()),
             distinct=distinct,
@@ -121,8 +121,8 @@ def _training(findings: Findings) -> Aspect:
     count, without_gradient = len(findings.weights), findings.without_gradient
     unchanged = [name for name in findings.unchanged if name not in without_gradient]
     reasons = [
-        f"{what} {f'{len(names)} of the {count} weights: {listed(names)}' if len(names) < count else 'any weight'}."
-        for what, names in (("The loss does not depend on", without_gradient), ("The steps did not change", unchanged))
+        f"{claim} {f'{len(names)} of the {count} weights: {listed(names)}' if len(names) < count else 'any weight'}."
+        for claim, names in (("The loss does not depend on", without_gradient), ("The steps did not change", unchanged))
         if names
     ]
     trained = len(without_gradient) + len(unchanged) < count

@@ -1,4 +1,4 @@
-"""The user's function of a custom workload, whatever the framework: its call, its batches, and its errors by line."""
+"""The user's function of a custom workload, for every framework: its call, its batches, and its errors by line."""
 
 import contextlib
 import inspect
@@ -69,8 +69,8 @@ class UserFunction:
                 raise ValueError(f"batch gives an array of shape {shape} where batch_size is {size}")
         self._shapes = self._shapes or shapes
         if shapes != self._shapes:
-            now, before = (", ".join(map(str, group)) for group in (shapes, self._shapes))
-            raise ValueError(f"batch gives {now} at step {index} and gave {before} before; all must be alike")
+            sizes, first_sizes = (", ".join(map(str, group)) for group in (shapes, self._shapes))
+            raise ValueError(f"batch gives {sizes} at step {index} and gave {first_sizes} before; all must be alike")
 
     def locate(self, function: Any) -> str:
         """Return the line of the user's file at which a function begins; that of the workload if it is elsewhere."""
@@ -95,5 +95,5 @@ def batch_parts(values: Any, *forms: str) -> tuple[Any, ...]:
     """Return what a user's `batch` gives; raises `TypeError` unless it is a tuple of such a form as `(x, y)`."""
     if isinstance(values, tuple) and len(values) in {form.count(",") + 1 for form in forms}:
         return values
-    kind = f"a tuple of {len(values)}" if isinstance(values, tuple) else type(values).__name__
-    raise TypeError(f"batch gives {kind}, and should give {' or '.join(forms)}")
+    value_type = f"a tuple of {len(values)}" if isinstance(values, tuple) else type(values).__name__
+    raise TypeError(f"batch gives {value_type}, and should give {' or '.join(forms)}")

@@ -76,9 +76,9 @@ def describe_file(source: Source, name: str = "") -> FileDescription:
     """
     imported = imported_frameworks(source.text)
     if len(imported) > 1:
-        (first, _), (second, line), *_ = ((FRAMEWORKS[key].name, line) for key, line in imported.items())
+        (earlier, _), (later, line), *_ = ((FRAMEWORKS[key].name, line) for key, line in imported.items())
         raise CustomWorkloadError(
-            f"{file_name(source)}:{line}: the file imports {second} beside {first}; keep the workloads of each "
+            f"{file_name(source)}:{line}: the file imports {later} beside {earlier}; keep the workloads of each "
             "in a file of its own."
         )
     if "jax" in imported:
@@ -136,8 +136,8 @@ def _is_workload(function: FunctionType) -> bool:
 
 
 def _is_plain(function: FunctionType) -> bool:
-    others = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
-    return not any(is_other(function) for is_other in others)
+    checks = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    return not any(check(function) for check in checks)
 
 
 def _is_valid_batch_size(value: object) -> bool:

@@ -3,19 +3,15 @@
 import ctypes
 import os
 import platform
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workloads.calibration import calibrate
 from workloads.catalog import is_custom
 from workloads.errors import KnownError, RefusedError, describe_error
 from workloads.framework import JAX
-from workloads.interpreter import MINIMUM_VERSIONS, install_command, is_older
-from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
-from workloads.libraries import loaded_versions
-from workloads.processor import ProcessorSupport
+from workloads.job_protocol import ComputedGradients, ComputeGradients
+from workloads.libraries import PartialBackend, check_gpu_count, import_modules, loaded_versions
 from workloads.protocol import Calibration, RunSpec, Source
 from workloads.training import Task
 from workloads.weights import Array, SavedWeights
@@ -23,23 +19,11 @@ from workloads.weights import Array, SavedWeights
 if TYPE_CHECKING:
     from workloads.jax.evidence import EvidenceCollector
 
-_TENSORFLOW_ALONE = "JAX cannot do this here so far; use framework=tensorflow."
 
-
-class JaxBackend:
+class JaxBackend(PartialBackend):
     """JAX in this process; see `Backend` for what each method promises."""
 
-    def prepare_environment(self, gpu_uuids: Sequence[str]) -> None:
-        """Set the GPUs that JAX may see, and their order."""
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu_uuids) or "-1"
-        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-        for name, value in JAX.default_variables.items():
-            os.environ.setdefault(name, value)
-
-    def preimport(self) -> None:
-        """Import JAX for a run that is not known yet; it looks for no device before it is asked for one."""
-        self.prepare_environment(())
-        _import_jax()
+    framework = JAX
 
     def import_framework(self, gpu_uuids: Sequence[str], memory_limit_gib: float = 0.0, /) -> dict[str, str]:
         """Import JAX, check the GPUs that it sees, and let its allocator take no more of each."""
@@ -48,7 +32,7 @@ class JaxBackend:
         if memory_limit_gib and (total_bytes := _gpu_memory_bytes()):
             os.environ.pop("XLA_PYTHON_CLIENT_MEM_FRACTION", None)  # older name; JAX takes one of them
             os.environ["XLA_CLIENT_MEM_FRACTION"] = str(min(1.0, memory_limit_gib * 2**30 / total_bytes))
-        _import_jax()
+        import_modules(JAX)
         import jax
         import jaxlib
 
@@ -58,11 +42,8 @@ class JaxBackend:
             jax.config.update("jax_platforms", "cpu")
         devices = jax.devices()
         gpus = [device for device in devices if device.platform == "gpu"]
-        if len(gpus) < len(gpu_uuids):
-            raise RefusedError(
-                f"This run was given {len(gpu_uuids)} of the machine's GPUs, and JAX sees {len(gpus)}: it has no "
-                "plugin for CUDA, or one for another driver; `env add` makes an environment that fits."
-            )
+        cause = "it has no plugin for CUDA, or one for another driver; `env add` makes an environment that fits"
+        check_gpu_count(JAX, gpu_uuids, len(gpus), cause)
         versions = {
             "python": platform.python_version(),
             JAX.version_key: jax.__version__,
@@ -70,10 +51,6 @@ class JaxBackend:
             JAX.devices_key: ", ".join(gpu.device_kind for gpu in gpus) or "CPU",
         }
         return versions | JAX.variables(users)
-
-    def processor_support(self) -> ProcessorSupport:
-        """XLA computes both layouts in every precision on every processor: nothing is to be tried."""
-        raise RefusedError(_TENSORFLOW_ALONE)
 
     def build_task(self, spec: RunSpec, _source: Source | None, /) -> Task:
         """Configure JAX, and make the model and its step; raises `RefusedError` for a custom workload."""
@@ -100,23 +77,18 @@ class JaxBackend:
         from workloads.jax.steps import DTYPES, set_precision
 
         set_precision(precision)
-        device = gpu_uuids[0] if gpu_uuids else "cpu"
         multiply = jax.jit(jax.numpy.matmul)
 
         def matrices(size: int) -> Callable[[int], None]:
             keys = jax.random.split(jax.random.key(size))
-            first, second = (jax.random.normal(key, (size, size)).astype(DTYPES[precision]) for key in keys)
+            left, right = (jax.random.normal(key, (size, size)).astype(DTYPES[precision]) for key in keys)
 
             def products(count: int) -> None:
-                jax.block_until_ready([multiply(first, second) for _ in range(count)][-1])
+                jax.block_until_ready([multiply(left, right) for _ in range(count)][-1])
 
             return products
 
-        try:
-            return calibrate(matrices, device, precision)
-        except jax.errors.JaxRuntimeError as error:
-            print(f"No calibration of {device} in {precision}: {error}", file=sys.stderr)  # noqa: T201
-            return None
+        return calibrate(matrices, gpu_uuids, precision, jax.errors.JaxRuntimeError)
 
     def infer(self, saved: SavedWeights, spec: RunSpec, /) -> Array:
         """Configure JAX for the variant, load the weights into its model and compute its outputs."""
@@ -129,10 +101,6 @@ class JaxBackend:
         from workloads.jax.steps import compute_gradients, configure
 
         return compute_gradients(request, configure(request.spec.variant))
-
-    def export_model(self, _saved: SavedWeights, _paths: Sequence[Path], /) -> OutputDifference:
-        """Refuse: a plain model is Keras's."""
-        raise RefusedError(_TENSORFLOW_ALONE)
 
     def explain_error(self, error: Exception) -> KnownError | None:
         """Recognise a full device, and GPUs that cannot exchange gradients."""
@@ -155,16 +123,3 @@ def _gpu_memory_bytes() -> int:
     cuda.cuDeviceGet(ctypes.byref(device), 0)
     cuda.cuDeviceTotalMem_v2(ctypes.byref(total), device)
     return total.value
-
-
-def _import_jax() -> None:
-    try:
-        import jax
-    except (ImportError, OSError, RuntimeError) as error:  # a missing library's, and a jaxlib's that does not fit
-        raise RefusedError(
-            f"JAX cannot be imported ({error}): `env add` makes an environment that has it, or "
-            f"{install_command(['jax'])}, or use framework=tensorflow."
-        ) from error
-    if is_older(jax.__version__, "jax"):
-        oldest = MINIMUM_VERSIONS["jax"]
-        raise RefusedError(f"jax {jax.__version__} is older than {oldest}; {install_command(['jax'])}.")

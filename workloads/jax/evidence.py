@@ -1,17 +1,24 @@
-"""What really ran of a variant in JAX: from the program that XLA made of its step, and a profile of more steps."""
+"""What really ran of a variant in JAX, from the program that XLA compiled and a profile of further steps."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import jax
 
 from workloads.aspects import NO_KERNEL, Observation, device, precision, replicas
-from workloads.evidence import Aspect, exchange_note, memory_limit, run_guarded, summarise, trace_steps
+from workloads.evidence import (
+    Aspect,
+    compared,
+    exchange_note,
+    guarded_trace,
+    memory_limit,
+    run_guarded,
+    summarise,
+    trace_steps,
+)
 from workloads.image_evidence import image_layout
 from workloads.jax.steps import Step
 from workloads.operations import Op
@@ -20,12 +27,12 @@ from workloads.recurrent import OpPattern
 from workloads.recurrent_evidence import blank_reason, observed_pattern
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
 from workloads.training import Task
-from workloads.xla import STATS, Plane, Profiled, ProfileLine, XlaTrace, program_ops, read_planes
+from workloads.xla import STATS, Plane, Profiled, ProfileLine, XlaTrace, profile_steps, program_ops, read_planes
 
 _Fields = Mapping[int, tuple[str, "_Fields | type | None"]]
-"""The fields of a message by number: the name, and what it holds: another message, a text, or None for numbers.
+"""The fields of a protobuf message by number: the name, and the type: another message, str, bytes, or None for numbers.
 
-XLA's hlo.proto and xla_data.proto; only what `program_ops` reads. Where JAX alone is installed there is no protobuf.
+They are those of XLA's hlo.proto and xla_data.proto that `program_ops` reads; with JAX alone no protobuf is installed.
 """
 _SHAPE: _Fields = {2: ("element_type", None), 5: ("layout", {1: ("minor_to_major", None)})}
 _INSTRUCTION: _Fields = {
@@ -81,7 +88,7 @@ def _empty(kind: Any) -> Any:
 
 
 def _decoded(value: Any, kind: Any) -> Iterator[Any]:
-    """Yield what a field holds: of packed numbers each."""
+    """Yield the values of a field, packed numbers one by one."""
     if isinstance(kind, dict):
         yield decode_program(value, kind)
     elif kind is str:
@@ -96,7 +103,7 @@ def _decoded(value: Any, kind: Any) -> Iterator[Any]:
 
 
 def _number(data: bytes, position: int) -> tuple[int, int]:
-    """Return the number of variable length at a position, and the position behind it."""
+    """Decode the varint at a position; return the number and the position behind it."""
     number = shift = 0
     while True:
         byte = data[position]
@@ -107,42 +114,32 @@ def _number(data: bytes, position: int) -> tuple[int, int]:
 
 
 def program_of(step: Step) -> tuple[Op, ...]:
-    """Return the products of a step's program; it was compiled as its first step was made."""
+    """Return the products of the program that the first step compiled."""
     modules = step.program.runtime_executable().hlo_modules()
     return tuple(
         op for module in modules for op in program_ops(decode_program(module.as_serialized_hlo_module_proto()))
     )
 
 
-def _profile_steps(task: Task, steps: int, *, gpu: bool) -> tuple[XlaTrace, float]:
-    """Return the trace of some steps, and the seconds that one of them took under the profiler."""
+def _trace_task(task: Task, *, gpu: bool) -> XlaTrace:
+    """Trace a few steps of a task under JAX's profiler."""
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0
-    with TemporaryDirectory(prefix="variantscope-") as folder:
-        begin_ns = time.monotonic_ns()
-        with jax.profiler.trace(folder, profiler_options=options):
-            for _ in range(steps):
-                result = task.step()
-            task.fetch(result)
-            step_s = (time.monotonic_ns() - begin_ns) / 1e9 / steps
-        end_ns, behind_ns = time.monotonic_ns(), time.time_ns() - time.monotonic_ns()
-        (file,) = Path(folder).rglob("*.xplane.pb")
-        profile = jax.profiler.ProfileData.from_serialized_xspace(file.read_bytes())
 
-    def to_monotonic(utc_ns: int) -> int:
-        return min(max(utc_ns - behind_ns, begin_ns), end_ns)
+    def profile(steps: int) -> tuple[XlaTrace, float]:
+        profiler = partial(jax.profiler.trace, profiler_options=options)
+        data, to_monotonic, step_s = profile_steps(task, steps, profiler)
+        planes = list(map(_plane, jax.profiler.ProfileData.from_serialized_xspace(data).planes))
+        return read_planes(planes, steps, gpu=gpu, programs=(), to_monotonic=to_monotonic), step_s
 
-    planes = list(map(_plane, profile.planes))
-    return read_planes(planes, steps, gpu=gpu, programs=(), to_monotonic=to_monotonic), step_s
+    return trace_steps(profile)
 
 
 def _plane(plane: Any) -> Plane:
     def events(line: Any) -> Iterator[Profiled]:
         for event in line.events:
-            start_ps, stats = (
-                round(event.start_ns * 1000),
-                {name: value for name, value in event.stats if name in STATS},
-            )
+            start_ps = round(event.start_ns * 1000)
+            stats = {name: value for name, value in event.stats if name in STATS}
             yield Profiled(event.name, start_ps, start_ps + round(event.duration_ns * 1000), stats)
 
     lines = [ProfileLine(line.name, n, lambda line=line: events(line)) for n, line in enumerate(plane.lines)]  # type: ignore[misc]
@@ -164,35 +161,25 @@ def recurrent_implementation(observation: Observation) -> Aspect:
     elif pattern.loops and pattern.products >= config.unroll:
         # Of the input products of one iteration, XLA may make one.
         actual = "combined_input" if pattern.products == config.unroll else "standard"
-    return Aspect(
-        name="implementation",
-        requested=requested,
-        actual=actual,
-        reason=None if actual == requested else f"What ran is not {requested}: it has {pattern}.",
-        note=f"XLA's program has {pattern}.",
-    )
+    differs, note = f"What ran is not {requested}: it has {pattern}.", f"XLA's program has {pattern}."
+    return compared("implementation", requested, actual, differs, "", note)
 
 
 def image_implementation(observation: Observation) -> Aspect:
-    """Return `native`, which is all that JAX's networks can be here, once a convolution was seen."""
+    """Return `native`, the only implementation of JAX's networks, once a convolution was seen."""
     actual = "native" if any(op.is_spatial for op in observation.programs) else None
-    reason = None if actual else observation.no_product_reason
-    return Aspect(
-        name="implementation", requested=str(observation.variant["implementation"]), actual=actual, reason=reason
-    )
+    requested = str(observation.variant["implementation"])
+    return compared("implementation", requested, actual, "", observation.no_product_reason)
 
 
 def all_reduce(observation: Observation) -> Aspect:
-    """Return how gradients were exchanged, by the kernels that did."""
+    """Return how gradients were exchanged, as the names of kernels tell."""
     requested, trace = str(observation.variant["all_reduce"]), observation.trace
     exchanges = [kernel.name for kernel in trace.kernels if kernel.kind == "communication"]
-    if not trace.steps:
-        return Aspect(name="all_reduce", requested=requested, reason="No trace shows how gradients were exchanged.")
     actual = "nccl" if any("nccl" in name.lower() for name in exchanges) else "xla" if exchanges else "none"
-    reason = {"xla": "XLA exchanged gradients by kernels of its own.", "none": "No kernel exchanged gradients."}
-    return Aspect(
-        name="all_reduce", requested=requested, actual=actual, reason=reason.get(actual), note=exchange_note(trace)
-    )
+    differs = "XLA exchanged gradients by kernels of its own." if exchanges else "No kernel exchanged gradients."
+    unseen = "No trace shows how gradients were exchanged."
+    return compared("all_reduce", requested, actual if trace.steps else None, differs, unseen, exchange_note(trace))
 
 
 _IMAGE_ASPECTS = (image_implementation, image_layout)
@@ -218,20 +205,18 @@ class EvidenceCollector:
         self._trace = XlaTrace()
 
     def start(self) -> None:
-        """Watch nothing: the program is there after the first step."""
+        """Do nothing: the compiled program can be read at any time."""
 
     def first_step_done(self) -> None:
-        """Do nothing: the program stays."""
+        """Do nothing: the step keeps its program."""
 
     def trace(self) -> None:
         """Run a few more steps under the profiler."""
         gpu = int(self._spec.variant["gpus"]) > 0
-        self._trace = run_guarded(
-            lambda: trace_steps(lambda steps: _profile_steps(self._task, steps, gpu=gpu)), _empty_trace
-        )
+        self._trace = guarded_trace(lambda: _trace_task(self._task, gpu=gpu), XlaTrace)
 
     def inspect(self) -> None:
-        """Look at nothing more: there are no custom workloads in JAX."""
+        """Do nothing: there are no custom workloads in JAX."""
 
     def evidence(self) -> Evidence | None:
         """Return what is known so far, or None before the first step was made."""
@@ -245,7 +230,3 @@ class EvidenceCollector:
         observation = Observation(spec=self._spec, trace=trace, memory_limits_bytes=tuple(filter(None, limits)))
         unseen = (NO_KERNEL,) if observation.on_gpu and trace.steps and not trace.kernels else ()
         return summarise(aspects(observation), trace, sources, (*trace.notes, *unseen))
-
-
-def _empty_trace(how: str) -> XlaTrace:
-    return XlaTrace(notes=(f"The profiler {how}",))

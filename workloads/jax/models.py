@@ -1,10 +1,10 @@
 """The built-in workloads as functions of JAX: recurrent stacks and image networks, with the weights of every framework.
 
 Weights are lists in the order and the layouts of `workloads.seeding`, float32; a function casts them to the type of its
-inputs. Each computes on the part of a batch that one device has.
+inputs, and computes one device's share of a batch.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -15,26 +15,23 @@ from jax import lax
 from jax.experimental import rnn
 
 from workloads import cnn, recurrent
-from workloads.cnn import Conv, Dense, GlobalPool, Norm, Pool, Relu, Sum, net_of
+from workloads.cnn import NORM_EPSILON, NORM_MOMENTUM, Conv, Dense, GlobalPool, Norm, Pool, Relu, net_of
 from workloads.protocol import Variant
 from workloads.recurrent import RecurrentConfig
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
 from workloads.seeding import Weight, image_weights, recurrent_weights
-
-_NORM_EPSILON, _NORM_MOMENTUM = 1e-3, 0.99
-"""Keras's."""
 
 Arrays = Sequence[Any]
 Key = Any
 
 
 def exact(variant: Variant) -> lax.Precision | None:
-    """Return the precision of products of float32 that must be of float32; None leaves TF32 to XLA."""
+    """Return the precision that keeps products of float32 in float32; None lets XLA use TF32."""
     return None if variant["precision"] == "tf32" else lax.Precision.HIGHEST
 
 
 class Passed(NamedTuple):
-    """What a forward pass gives: the outputs in float32, and the running statistics after it."""
+    """The outputs of a forward pass in float32, and the running statistics after it."""
 
     outputs: Any
     statistics: Arrays
@@ -62,9 +59,10 @@ class RecurrentModel:
         """
         config, valid = self._config, self._valid(inputs)
         outputs = (inputs if valid is None else inputs[0]).swapaxes(0, 1)  # time first, as a scan has it
-        parts = iter(weights)
+        weights_left = iter(weights)
         for depth in range(config.layers):
-            directions = [[part.astype(outputs.dtype) for part in islice(parts, 3)] for _ in range(config.directions)]
+            cast_weights = (weight.astype(outputs.dtype) for weight in weights_left)
+            directions = [list(islice(cast_weights, 3)) for _ in range(config.directions)]
             keys = [None if key is None else jax.random.fold_in(key, 3 * depth + number) for number in range(3)]
             outputs = _dropped(outputs, (1, *outputs.shape[1:]), config.dropout, keys[0])
             with jax.named_scope(f"layer{depth}"):
@@ -76,7 +74,7 @@ class RecurrentModel:
         if not config.all_outputs:
             ends = [outputs[-1, :, : config.units]] + ([outputs[0, :, config.units :]] if config.bidirectional else [])
             outputs = jnp.concatenate(ends, -1)
-        kernel, bias = parts
+        kernel, bias = weights_left
         answers = jnp.matmul(outputs.astype(jnp.float32), kernel, precision=self._exact) + bias
         if config.all_outputs:
             answers = (answers if valid is None else answers * valid[..., None]).swapaxes(0, 1)
@@ -101,7 +99,7 @@ class RecurrentModel:
 
 
 def _dropped(values: Any, shape: Sequence[int], share: float, key: Key | None) -> Any:
-    """Return values with a share of them left out by a mask of that shape; as they are for no share or no key."""
+    """Return values with a share of them zeroed by a mask of that shape; unchanged without a share or a key."""
     if not share or key is None:
         return values
     return values * (jax.random.bernoulli(key, 1 - share, shape) / (1 - share)).astype(values.dtype)
@@ -154,20 +152,22 @@ def _loop(
         def cell(state: Arrays, step_inputs: tuple[Any, Any | None, Any | None]) -> tuple[Arrays, Any]:
             features, step_bias, step_valid = step_inputs
             product = read(state[0]) @ recurrent_kernel
-            new = step(
+            next_state = step(
                 config,
                 features if combined else enter(features),
                 product if step_bias is None else product + step_bias,
                 state,
             )
             if step_valid is not None:
-                new = tuple(jnp.where(step_valid[:, None], *pair) for pair in zip(new, state, strict=True))
-            return new, new[0]
+                next_state = tuple(
+                    jnp.where(step_valid[:, None], *pair) for pair in zip(next_state, state, strict=True)
+                )
+            return next_state, next_state[0]
 
         state, steps = (zeros,) * config.state_parts, (inputs, biases, valid)
         return lax.scan(cell, state, steps, reverse=backwards, unroll=config.unroll)[1]
 
-    def last(outputs: Any) -> Any:
+    def lagged(outputs: Any) -> Any:
         """Return what the recurrent product of each step reads."""
         return read(jnp.concatenate([outputs[1:], zeros[None]] if backwards else [zeros[None], outputs[:-1]]))
 
@@ -175,15 +175,15 @@ def _loop(
     if recurrent_bias is not None:
         biases = jnp.broadcast_to(recurrent_bias, (*inputs.shape[:2], *recurrent_bias.shape))
     if combined:
-        return _with_combined_gradient(scan, last)(enter(inputs), recurrent_kernel, biases)
+        return _with_combined_gradient(scan, lagged)(enter(inputs), recurrent_kernel, biases)
     return scan(inputs, recurrent_kernel, biases)
 
 
-def _with_combined_gradient(scan: Callable[..., Any], last: Callable[[Any], Any]) -> Any:
+def _with_combined_gradient(scan: Callable[..., Any], lagged: Callable[[Any], Any]) -> Any:
     """Return the scan with the recurrent kernel's gradient as one product after its loop, not a sum of one a step.
 
-    That product is of what `last` returns and the gradients of the recurrent products. Those are the gradients of what
-    each step adds to its product: of the biases, or where there are none, of the input products.
+    It is the product of what `lagged` returns and the gradients of the recurrent products. Those are the gradients of
+    what each step adds to its product: of the biases, or where there are none, of the input products.
     """
 
     def forward(sums: Any, recurrent_kernel: Any, biases: Any | None) -> tuple[Any, tuple[Callable[..., Any], Any]]:
@@ -194,7 +194,7 @@ def _with_combined_gradient(scan: Callable[..., Any], last: Callable[[Any], Any]
         pull_back, outputs = saved
         of_sums, of_biases = pull_back(slopes)
         of_products = of_sums if of_biases is None else of_biases
-        return of_sums, jnp.einsum("tbu,tbg->ug", last(outputs), of_products), of_biases
+        return of_sums, jnp.einsum("tbu,tbg->ug", lagged(outputs), of_products), of_biases
 
     combined_scan = jax.custom_vjp(scan)
     combined_scan.defvjp(forward, backward)
@@ -225,10 +225,10 @@ def _cudnn_layer(config: RecurrentConfig, inputs: Any, directions: Sequence[Arra
     """
     timesteps, batch, features = inputs.shape
     matrices = [matrix.T for kernel, recurrent_kernel, _ in directions for matrix in (kernel, recurrent_kernel)]
-    biases = [part for *_, bias in directions for part in (bias, jnp.zeros_like(bias))]
+    biases = [values for *_, bias in directions for values in (bias, jnp.zeros_like(bias))]
     zeros = jnp.zeros((config.directions, batch, config.units), inputs.dtype)
     outputs, _, _ = rnn.lstm(
-        inputs.swapaxes(0, 1), zeros, zeros, jnp.concatenate([part.ravel() for part in (*matrices, *biases)]),
+        inputs.swapaxes(0, 1), zeros, zeros, jnp.concatenate([values.ravel() for values in (*matrices, *biases)]),
         jnp.full([batch], timesteps, jnp.int32), features, config.units, 1, 0.0, config.bidirectional,
     )  # fmt: skip
     return outputs.swapaxes(0, 1)
@@ -250,24 +250,19 @@ class ImageModel:
                 self.statistics += [np.zeros(layer.channels, np.float32), np.ones(layer.channels, np.float32)]
 
     def forward(self, weights: Arrays, statistics: Arrays, images: Any, key: Key | None) -> Passed:
-        """Return the logits [batch, 10]. With a key it is a pass of training, whose batch norm is of the batch."""
-        training, ours, running = key is not None, iter(weights), iter(statistics)
-        after: list[Any] = []
+        """Return the logits [batch, 10]. With a key it is a pass of training, with the batch's moments in norms."""
+        training, weights_left, running = key is not None, iter(weights), iter(statistics)
+        updated: list[Any] = []
 
-        def run(parts: Iterable[cnn.Layer | Sum], images: Any) -> Any:
-            for part in parts:
-                if isinstance(part, Sum):
-                    images = run(part.body, images) + run(part.shortcut, images)
-                    continue
-                with jax.named_scope(part.name):  # evidence tells layers by name
-                    if isinstance(part, Norm):
-                        images, *moments = self._norm(images, ours, running, training=training)
-                        after.extend(moments)
-                    else:
-                        images = self._layer(part, images, ours)
-            return images
+        def apply(layer: cnn.Layer, images: Any) -> Any:
+            with jax.named_scope(layer.name):  # evidence tells layers by name
+                if not isinstance(layer, Norm):
+                    return self._layer(layer, images, weights_left)
+                images, *moments = self._norm(images, weights_left, running, training=training)
+                updated.extend(moments)
+                return images
 
-        return Passed(run(self._net, images), after)
+        return Passed(cnn.evaluate(self._net, images, apply), updated)
 
     def loss(self, logits: Any, _inputs: Any, classes: Any) -> Any:
         """Return the mean cross entropy."""
@@ -312,19 +307,19 @@ class ImageModel:
         """Return images of mean 0 and variance 1, scaled and shifted, and the running mean and biased variance."""
         scale, offset, mean, variance = next(weights), next(weights), next(running), next(running)
         values = images.astype(jnp.float32)
-        after = mean, variance
+        statistics = mean, variance
         if training:
             axes = self._axes("NHW")
             mean = values.mean(axes)
             variance = jnp.maximum((values**2).mean(axes) - mean**2, 0.0)  # both sums in one pass over the images
-            after = _moved(after[0], mean), _moved(after[1], variance)
-        factor = scale * lax.rsqrt(variance + _NORM_EPSILON)
+            statistics = _moved(statistics[0], mean), _moved(statistics[1], variance)
+        factor = scale * lax.rsqrt(variance + NORM_EPSILON)
         normal = (values - self._by_channel(mean)) * self._by_channel(factor) + self._by_channel(offset)
-        return normal.astype(images.dtype), *after
+        return normal.astype(images.dtype), *statistics
 
 
 def _moved(average: Any, value: Any) -> Any:
-    return _NORM_MOMENTUM * average + (1 - _NORM_MOMENTUM) * value
+    return NORM_MOMENTUM * average + (1 - NORM_MOMENTUM) * value
 
 
 Model = RecurrentModel | ImageModel

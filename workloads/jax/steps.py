@@ -14,22 +14,16 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from workloads.errors import RefusedError
-from workloads.image_training import Schedule, learning_rate
+from workloads.image_training import MOMENTUM, Schedule, learning_rate
 from workloads.jax.models import Arrays, Model, build_model
 from workloads.job_protocol import ComputedGradients, ComputeGradients
 from workloads.protocol import RunSpec, Variant
-from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
-from workloads.seeding import adding_problem, synthetic_images
-from workloads.training import Task, do_nothing
-from workloads.weights import Array, Reference, WeightsKeeper, moments, read_start, write_gradients
+from workloads.recurrent import ADAM_BETAS, ADAM_EPSILON, ADAM_RATE
+from workloads.recurrent_layers import RECURRENT_LAYERS
+from workloads.seeding import batch_count, synthetic_batch
+from workloads.training import GOOD_STEPS, LOSS_SCALE, Task, do_nothing
+from workloads.weights import Array, Reference, WeightsKeeper, mean_gradients, moments, read_start, write_gradients
 
-_MAX_BYTES, _MAX_BATCHES = 256 * 2**20, 64
-_ADAM_RATE, _ADAM_EPSILON, _BETAS = 0.003, 1e-7, (0.9, 0.999)
-_MOMENTUM = 0.9
-_LOSS_SCALE, _GOOD_STEPS = 2.0**15, 2000
-_MAX_ROUNDS = 16
-"""So often float16 may halve the scale of its loss, from 2^15, until every gradient is finite."""
 _REPLICAS = "replicas"
 _SPLIT, _COPIED = PartitionSpec(_REPLICAS), PartitionSpec()
 
@@ -52,37 +46,24 @@ def replica_count(variant: Variant) -> int:
 
 
 def set_precision(precision: str) -> None:
-    """Let float32 be computed as such; by itself XLA computes it in TF32 on GPUs that have it."""
+    """Compute float32 in full; by default XLA computes it in TF32 on GPUs that have it."""
     jax.config.update("jax_default_matmul_precision", "highest" if precision == "float32" else None)
 
 
-def host_batch(workload: str, variant: Variant, index: int) -> Batch:
-    """Return one batch on the host, whole numbers in 32 bits, which is all that JAX has."""
-    seed, size = int(variant["seed"]), int(variant["batch_size"])
-    batch: Batch
-    if workload in RECURRENT_LAYERS:
-        config = config_of(workload, variant)
-        sizes = (size, int(variant["timesteps"]), config.features)
-        batch = adding_problem(seed, index, *sizes, config.sequence_lengths, running=config.all_outputs)
-    else:
-        batch = synthetic_images(seed, index, size, str(variant["layout"]))
-    return tuple(jax.tree.map(lambda part: part.astype(np.int32) if part.dtype.kind == "i" else part, batch))
+def host_batch(workload: str, variant: Variant, number: int) -> Batch:
+    """Return one batch on the host, with integers in the 32 bits that JAX computes in."""
+    batch = synthetic_batch(workload, variant, number)
+    return tuple(jax.tree.map(lambda array: array.astype(np.int32) if array.dtype.kind == "i" else array, batch))
 
 
 def device_batches(batches: Iterable[Batch], mesh: Mesh, precision: str) -> list[Batch]:
-    """Copy batches to the devices, a part to each, inputs in the type of the precision."""
+    """Split each batch over the devices, with inputs in the type of the precision."""
     sharding, dtype = NamedSharding(mesh, _SPLIT), DTYPES[precision]
 
-    def short(part: Any) -> Any:
-        return part.astype(dtype) if part.dtype.kind == "f" else part
+    def cast(array: Any) -> Any:
+        return array.astype(dtype) if array.dtype.kind == "f" else array
 
-    return [jax.device_put((jax.tree.map(short, inputs), targets), sharding) for inputs, targets in batches]
-
-
-def _batch_count(batch: Batch) -> int:
-    """Return for how many batches of this size memory is."""
-    size_bytes: int = sum(part.nbytes for part in jax.tree.leaves(batch[0]))
-    return max(1, min(_MAX_BATCHES, _MAX_BYTES // max(1, size_bytes)))
+    return [jax.device_put((jax.tree.map(cast, inputs), targets), sharding) for inputs, targets in batches]
 
 
 Optimizer = Callable[[Arrays, Any, Arrays, Any], tuple[Arrays, Any]]
@@ -91,39 +72,39 @@ Optimizer = Callable[[Arrays, Any, Arrays, Any], tuple[Arrays, Any]]
 
 def _adam(weights: Arrays, slots: Any, gradients: Arrays, _number: Any) -> tuple[Arrays, Any]:
     """Adam (Kingma and Ba 2015) by TensorFlow's formula, which adds epsilon before the correction."""
-    moments, powers = slots[:2], [power * beta for power, beta in zip(slots[2], _BETAS, strict=True)]
+    moments, powers = slots[:2], [power * beta for power, beta in zip(slots[2], ADAM_BETAS, strict=True)]
     first, second = (
-        [beta * old + (1 - beta) * gradient**order for old, gradient in zip(moment, gradients, strict=True)]
-        for moment, beta, order in zip(moments, _BETAS, (1, 2), strict=True)
+        [beta * average + (1 - beta) * gradient**order for average, gradient in zip(moment, gradients, strict=True)]
+        for moment, beta, order in zip(moments, ADAM_BETAS, (1, 2), strict=True)
     )
-    rate = _ADAM_RATE * jnp.sqrt(1 - powers[1]) / (1 - powers[0])
-    new = [w - rate * m / (jnp.sqrt(v) + _ADAM_EPSILON) for w, m, v in zip(weights, first, second, strict=True)]
-    return new, (first, second, powers)
+    rate = ADAM_RATE * jnp.sqrt(1 - powers[1]) / (1 - powers[0])
+    updated = [w - rate * m / (jnp.sqrt(v) + ADAM_EPSILON) for w, m, v in zip(weights, first, second, strict=True)]
+    return updated, (first, second, powers)
 
 
 def _momentum(
     rate: float | Schedule, decay: float, weights: Arrays, slots: Any, gradients: Arrays, number: Any
 ) -> tuple[Arrays, Any]:
-    """Gradient descent with momentum; weight decay is of kernels alone."""
-    now = rate.rate(number.astype(jnp.float32), jnp) if isinstance(rate, Schedule) else rate
+    """Gradient descent with momentum; only kernels decay."""
+    step_rate = rate.rate(number.astype(jnp.float32), jnp) if isinstance(rate, Schedule) else rate
     slopes = [
         gradient + decay * weight if decay and weight.ndim > 1 else gradient
         for weight, gradient in zip(weights, gradients, strict=True)
     ]
-    sums = [_MOMENTUM * total + slope for total, slope in zip(slots, slopes, strict=True)]
-    return [weight - now * total for weight, total in zip(weights, sums, strict=True)], sums
+    sums = [MOMENTUM * total + slope for total, slope in zip(slots, slopes, strict=True)]
+    return [weight - step_rate * total for weight, total in zip(weights, sums, strict=True)], sums
 
 
 def _optimizer(workload: str, variant: Variant, weights: Arrays) -> tuple[Optimizer, Any]:
     """Return the optimizer of a workload, and its slots before the first step."""
     zeros = list(map(np.zeros_like, weights))
     if workload in RECURRENT_LAYERS:
-        return _adam, (zeros, zeros, [np.float32(1)] * len(_BETAS))
+        return _adam, (zeros, zeros, [np.float32(1)] * len(ADAM_BETAS))
     return partial(_momentum, learning_rate(variant), float(variant["weight_decay"])), zeros
 
 
 class Step:
-    """One step of a variant, compiled as its first one is made; `program` is what was compiled."""
+    """One step of a variant, compiled on its first call into `program`."""
 
     def __init__(self, workload: str, variant: Variant, model: Model, batches: Iterable[Batch], mesh: Mesh) -> None:
         self.model = model
@@ -137,14 +118,14 @@ class Step:
         self._specs = {**dict.fromkeys(("weights", "slots", "number", "scale", "good"), _COPIED), "statistics": _SPLIT}
         state = {
             "weights": model.weights,
-            "statistics": [np.tile(part, mesh.size) for part in model.statistics],
+            "statistics": [np.tile(array, mesh.size) for array in model.statistics],
             "slots": slots if self._trains else [],
             "number": np.int32(0),
-            "scale": np.float32(_LOSS_SCALE if self._scales else 1),
+            "scale": np.float32(LOSS_SCALE if self._scales else 1),
             "good": np.int32(0),
         }
         self.state: State = {
-            name: jax.device_put(part, NamedSharding(mesh, self._specs[name])) for name, part in state.items()
+            name: jax.device_put(array, NamedSharding(mesh, self._specs[name])) for name, array in state.items()
         }
 
     def __call__(self) -> Any:
@@ -183,11 +164,11 @@ class Step:
     def _outputs(self) -> Any:
         return jax.jit(self._on_each(self._answer, _SPLIT))
 
-    def _on_each(self, part: Callable[..., Any], out_specs: Any) -> Any:
-        """Return the function of whole batches that runs `part` on each device."""
+    def _on_each(self, function: Callable[..., Any], out_specs: Any) -> Any:
+        """Return the function of whole batches that runs `function` on each device."""
         # Unchecked, gradients are those of the device's part of the batch, until `_differentiate` exchanges them.
         return jax.shard_map(
-            part, mesh=self.mesh, in_specs=(self._specs, _SPLIT, _SPLIT), out_specs=out_specs, check_vma=False
+            function, mesh=self.mesh, in_specs=(self._specs, _SPLIT, _SPLIT), out_specs=out_specs, check_vma=False
         )
 
     def _answer(self, state: State, inputs: Any, _targets: Any) -> Any:
@@ -200,7 +181,7 @@ class Step:
         return lax.pmean(values, _REPLICAS) if self.mesh.size > 1 else values
 
     def _differentiate(self, state: State, inputs: Any, targets: Any) -> tuple[Any, Arrays, Arrays]:
-        """Return the loss, its gradients and the running statistics; each device leaves out others in its dropout."""
+        """Return the loss, its gradients and the running statistics; each device has a dropout of its own."""
         key = jax.random.fold_in(jax.random.key(self._seed), state["number"])
         key = jax.random.fold_in(key, lax.axis_index(_REPLICAS))
 
@@ -218,27 +199,27 @@ class Step:
     def _train(self, state: State, inputs: Any, targets: Any) -> tuple[State, Any]:
         loss, gradients, statistics = self._differentiate(state, inputs, targets)
         weights, slots = self._update(state["weights"], state["slots"], gradients, state["number"])
-        new = {**state, "weights": weights, "slots": slots, "statistics": statistics, "number": state["number"] + 1}
-        return (_checked(state, new, gradients) if self._scales else new), loss
+        updated = {**state, "weights": weights, "slots": slots, "statistics": statistics, "number": state["number"] + 1}
+        return (_checked(state, updated, gradients) if self._scales else updated), loss
 
 
-def _checked(old: State, new: State, gradients: Arrays) -> State:
+def _checked(state: State, updated: State, gradients: Arrays) -> State:
     """Return the new state where all gradients are finite, else the old weights; with the next scale of the loss.
 
-    That halves then, down to 1, and doubles after 2,000 good steps, as TensorFlow's does.
+    The scale halves after infinite gradients, down to 1, and doubles after 2,000 good steps, as TensorFlow's does.
     """
     finite = jnp.all(jnp.array([jnp.isfinite(gradient).all() for gradient in gradients]))
     unchanged = {
-        name: jax.tree.map(lambda value, current: jnp.where(finite, value, current), new[name], old[name])
+        name: jax.tree.map(lambda value, current: jnp.where(finite, value, current), updated[name], state[name])
         for name in ("weights", "slots")
     }
-    scale, good = old["scale"], old["good"] + 1
-    grown = good >= _GOOD_STEPS
-    after = {
+    scale, good = state["scale"], state["good"] + 1
+    grown = good >= GOOD_STEPS
+    scaling = {
         "scale": jnp.where(finite, jnp.where(grown, scale * 2, scale), jnp.maximum(scale / 2, 1)),
         "good": jnp.where(finite & ~grown, good, 0),
     }
-    return {**new, **unchanged, **after}
+    return {**updated, **unchanged, **scaling}
 
 
 def fetch(result: Any) -> float:
@@ -249,8 +230,9 @@ def fetch(result: Any) -> float:
 def build_task(spec: RunSpec, mesh: Mesh) -> Task:
     """Return a built-in workload's variant, ready to step."""
     workload, variant = spec.workload, spec.variant
-    first = host_batch(workload, variant, 0)
-    batches = (host_batch(workload, variant, index) if index else first for index in range(_batch_count(first)))
+    first_batch = host_batch(workload, variant, 0)
+    count = batch_count(sum(array.nbytes for array in jax.tree.leaves(first_batch[0])))
+    batches = (host_batch(workload, variant, number) if number else first_batch for number in range(count))
     step = Step(workload, variant, build_model(workload, variant), batches, mesh)
 
     def memory(name: str) -> int | None:
@@ -292,9 +274,12 @@ def compute_gradients(request: ComputeGradients, mesh: Mesh) -> ComputedGradient
     start = list(model.weights)
     if request.start_path is not None:
         model.weights, start = read_start(request.start_path, [weight.shape for weight in model.weights]), []
-    step = Step(workload, variant, model, _parts(batch, request.parts), mesh)
+    step = Step(workload, variant, model, _split(batch, request.parts), mesh)
     if variant["mode"] == "train":
-        names, (gradients, losses) = model.names, _gradients(step, request.parts)
+        names = model.names
+        gradients, losses = mean_gradients(
+            lambda: jax.device_get(step.differentiate_next()), request.parts, step.halve_scale
+        )
     else:
         names, losses = ["outputs"], ()
         gradients = [np.concatenate([np.asarray(step.infer_next()) for _ in range(request.parts)])]
@@ -302,19 +287,8 @@ def compute_gradients(request: ComputeGradients, mesh: Mesh) -> ComputedGradient
     return ComputedGradients(losses=losses, batch=moments(jax.tree.leaves(batch)))
 
 
-def _parts(batch: Batch, parts: int) -> list[Batch]:
-    return [jax.tree.map(lambda part, number=number: np.split(part, parts)[number], batch) for number in range(parts)]
-
-
-def _gradients(step: Step, parts: int) -> tuple[Arrays, tuple[float, ...]]:
-    """Return the mean gradients of the parts, and the mean loss twice."""
-    for _ in range(_MAX_ROUNDS):
-        losses, of_parts = zip(*(jax.device_get(step.differentiate_next()) for _ in range(parts)), strict=True)
-        if all(np.isfinite(gradient).all() for gradients in of_parts for gradient in gradients):
-            break
-        step.halve_scale()
-    else:
-        raise RefusedError("its gradients are not finite")
-    again = [float(step.differentiate_next()[0]) for _ in range(parts)]
-    mean = [np.mean(of_weight, axis=0) for of_weight in zip(*of_parts, strict=True)]
-    return mean, (float(np.mean(losses)), float(np.mean(again)))
+def _split(batch: Batch, part_count: int) -> list[Batch]:
+    return [
+        jax.tree.map(lambda array, number=number: np.split(array, part_count)[number], batch)
+        for number in range(part_count)
+    ]

@@ -2,18 +2,15 @@
 
 import os
 import platform
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workloads.calibration import calibrate
 from workloads.catalog import is_custom
-from workloads.errors import CustomWorkloadError, KnownError, RefusedError, describe_error
+from workloads.errors import CustomWorkloadError, KnownError, describe_error
 from workloads.framework import PYTORCH
-from workloads.interpreter import MINIMUM_VERSIONS, install_command, is_older
-from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
-from workloads.processor import ProcessorSupport
+from workloads.job_protocol import ComputedGradients, ComputeGradients
+from workloads.libraries import PartialBackend, check_gpu_count, import_modules
 from workloads.protocol import Calibration, RunSpec, Source
 from workloads.training import Task
 from workloads.weights import Array, SavedWeights
@@ -21,7 +18,6 @@ from workloads.weights import Array, SavedWeights
 if TYPE_CHECKING:
     from workloads.pytorch.evidence import EvidenceCollector
 
-_TENSORFLOW_ALONE = "PyTorch cannot do this here so far; use framework=tensorflow."
 _NO_COMPILER = (
     "PyTorch's Inductor found no working compiler, which it needs: a C++ compiler on the CPU, on GPUs Triton and a C "
     "compiler; install g++ and triton, or use compile=false."
@@ -30,18 +26,14 @@ _FULL = ("out of memory", "ALLOC_FAILED", "can't allocate memory")
 _WITHOUT_COMPILER = ("C compiler", "C++ compiler")
 
 
-class PytorchBackend:
+class PytorchBackend(PartialBackend):
     """PyTorch in this process; see `Backend` for what each method promises."""
 
-    def prepare_environment(self, gpu_uuids: Sequence[str]) -> None:
-        """Set the GPUs that PyTorch may see, and their order."""
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu_uuids) or "-1"
-        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    framework = PYTORCH
 
     def preimport(self) -> None:
         """Import PyTorch for a run that is not known yet; CUDA is asked for no GPU before that is."""
-        self.prepare_environment(())
-        _import_torch()
+        super().preimport()
         # Else the run's optimizer does, for 5 s on some machines. Inductor must wait: its import asks CUDA for GPUs.
         import torch._dynamo  # noqa: F401
 
@@ -49,15 +41,12 @@ class PytorchBackend:
         """Import PyTorch and check the GPUs that it sees."""
         self.prepare_environment(gpu_uuids)
         users = dict(os.environ)
-        _import_torch()
+        import_modules(PYTORCH)
         import torch
 
         count = torch.cuda.device_count()
-        if count < len(gpu_uuids):
-            raise RefusedError(
-                f"This run was given {len(gpu_uuids)} of the machine's GPUs, and PyTorch sees {count}: it was built "
-                "without CUDA, or for another driver; `env add` makes an environment that fits."
-            )
+        cause = "it was built without CUDA, or for another driver; `env add` makes an environment that fits"
+        check_gpu_count(PYTORCH, gpu_uuids, count, cause)
         cudnn = torch.backends.cudnn.version()
         versions = {
             "python": platform.python_version(),
@@ -68,10 +57,6 @@ class PytorchBackend:
             PYTORCH.devices_key: ", ".join(torch.cuda.get_device_name(n) for n in range(count)) or "CPU",
         }
         return {name: str(value) for name, value in versions.items() if value} | PYTORCH.variables(users)
-
-    def processor_support(self) -> ProcessorSupport:
-        """PyTorch computes both layouts in every precision on every processor: nothing is to be tried."""
-        raise RefusedError(_TENSORFLOW_ALONE)
 
     def build_task(self, spec: RunSpec, source: Source | None) -> Task:
         """Configure PyTorch, and make the model and its step."""
@@ -100,25 +85,21 @@ class PytorchBackend:
         from workloads.pytorch.steps import DTYPES, set_precision
 
         set_precision(precision)
-        torch_device, device = ("cuda", gpu_uuids[0]) if gpu_uuids else ("cpu", "cpu")
+        device = "cuda" if gpu_uuids else "cpu"
 
         def matrices(size: int) -> Callable[[int], None]:
             torch.manual_seed(size)
-            first, second = (torch.randn(size, size, device=torch_device).to(DTYPES[precision]) for _ in range(2))
+            left, right = (torch.randn(size, size, device=device).to(DTYPES[precision]) for _ in range(2))
 
             def products(count: int) -> None:
                 for _ in range(count):
-                    torch.matmul(first, second)
+                    torch.matmul(left, right)
                 if gpu_uuids:
                     torch.cuda.synchronize()
 
             return products
 
-        try:
-            return calibrate(matrices, device, precision)
-        except torch.OutOfMemoryError as error:
-            print(f"No calibration of {device} in {precision}: {error}", file=sys.stderr)  # noqa: T201
-            return None
+        return calibrate(matrices, gpu_uuids, precision, torch.OutOfMemoryError)
 
     def infer(self, saved: SavedWeights, spec: RunSpec, /) -> Array:
         """Configure PyTorch for the variant, load the weights into its model and compute its outputs."""
@@ -134,10 +115,6 @@ class PytorchBackend:
 
         return compute_gradients(request, configure(request.spec.variant))
 
-    def export_model(self, _saved: SavedWeights, _paths: Sequence[Path], /) -> OutputDifference:
-        """Refuse: a plain model is Keras's."""
-        raise RefusedError(_TENSORFLOW_ALONE)
-
     def explain_error(self, error: Exception) -> KnownError | None:
         """Recognise a full device, a broken exchange, and a machine without a compiler for Inductor."""
         if isinstance(error, CustomWorkloadError) and isinstance(error.__cause__, Exception):
@@ -150,20 +127,6 @@ class PytorchBackend:
         if name == "TritonMissing" or any(words in message for words in _WITHOUT_COMPILER):
             return KnownError(outcome="refused", reason=_NO_COMPILER)
         return None
-
-
-def _import_torch() -> None:
-    try:
-        import torch
-    except (ImportError, OSError) as error:  # a library that is missing is an OSError
-        raise RefusedError(
-            f"PyTorch cannot be imported ({error}): `env add` makes an environment that has it, or "
-            f"{install_command(['torch'])}, or use framework=tensorflow."
-        ) from error
-    if is_older(torch.__version__, "torch"):
-        raise RefusedError(
-            f"torch {torch.__version__} is older than {MINIMUM_VERSIONS['torch']}; {install_command(['torch'])}."
-        )
 
 
 def _triton_version() -> str | None:

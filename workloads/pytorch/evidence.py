@@ -1,15 +1,17 @@
-"""What really ran of a variant in PyTorch: from the operations and kernels of a few steps after the measured part."""
+"""What really ran of a variant in PyTorch, from the operations and kernels of a few steps after the measured part."""
 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
+from workloads.aspects import FLOAT32_OR_TF32, TENSOR_CORE_THRESHOLD, judge_precision
 from workloads.catalog import is_custom
 from workloads.custom.evidence import (
     LAYOUTS,
@@ -23,9 +25,10 @@ from workloads.custom.evidence import (
 )
 from workloads.evidence import (
     Aspect,
+    compared,
     exchange_note,
+    guarded_trace,
     memory_limit,
-    run_guarded,
     share_note,
     summarise,
     tensor_core_share,
@@ -37,12 +40,9 @@ from workloads.pytorch.ranks import DATA_PARALLEL, RankedStep, RankState
 from workloads.pytorch.steps import Step, memory_limit_bytes
 from workloads.pytorch.trace import Op, TorchTrace, read, write_trace
 from workloads.recurrent_layers import RECURRENT_LAYERS
+from workloads.trace import monotonic_clock
 from workloads.training import Layer, Task
 
-_OTHER_TYPES_LIMIT = 0.05
-"""The largest share of the time in products that other types may have: a small last layer is often in float32."""
-_TENSOR_CORE_THRESHOLD = 0.01
-"""The least share of the products' time on tensor cores with which these count as used."""
 _MOST_BREAKS = 3
 _NO_TRACE = "Only a trace after the measured part shows what PyTorch ran."
 _NO_PRODUCT = "No matrix product was seen in what ran."
@@ -91,11 +91,7 @@ class Observation:
 def _aspect(
     observation: Observation, name: str, requested: str, actual: str | None, differs: str, note: str | None = None
 ) -> Aspect:
-    """Return an aspect; `differs` is the reason where it ran otherwise than requested."""
-    if actual is None:
-        return Aspect(name=name, requested=requested, reason=observation.unseen_reason)
-    reason = None if actual == requested else differs
-    return Aspect(name=name, requested=requested, actual=actual, reason=reason, note=note)
+    return compared(name, requested, actual, differs, observation.unseen_reason, note)
 
 
 def recurrent_implementation(observation: Observation) -> Aspect:
@@ -108,12 +104,12 @@ def recurrent_implementation(observation: Observation) -> Aspect:
         actual = by_cudnn if layers == 1 else "cudnn_stack" if calls == 1 else "cudnn"
     elif observation.products:
         actual = "standard"
-    seen = f"{calls:g} cuDNN calls a step" if calls else "no cuDNN call"
-    return _aspect(observation, "implementation", requested, actual, f"What ran is not {requested}: it has {seen}.")
+    text = f"{calls:g} cuDNN calls a step" if calls else "no cuDNN call"
+    return _aspect(observation, "implementation", requested, actual, f"What ran is not {requested}: it has {text}.")
 
 
 def image_implementation(observation: Observation) -> Aspect:
-    """Return `native`, which is all that PyTorch's networks can be here, once a convolution was seen."""
+    """Return `native`, the only implementation of PyTorch's networks, once a convolution was seen."""
     actual = "native" if any(op.is_spatial for op in observation.trace.ops) else None
     return _aspect(observation, "implementation", str(observation.variant["implementation"]), actual, "")
 
@@ -122,8 +118,8 @@ def layout(observation: Observation) -> Aspect:
     """Return the memory format of the images that convolutions, batch norms and poolings really got."""
     requested = str(observation.variant["layout"])
     layouts = Counter(op.layout for op in observation.trace.ops if op.is_spatial)
-    others = sum(count for name, count in layouts.items() if name != requested)
-    differs = f"{others} of {layouts.total()} operations on images got them in another layout than {requested}."
+    differing = sum(count for name, count in layouts.items() if name != requested)
+    differs = f"{differing} of {layouts.total()} operations on images got them in another layout than {requested}."
     transposes = sum(kernel.count for kernel in observation.trace.kernels if kernel.kind == "transpose")
     note = (
         f"Transposes: {transposes / observation.trace.steps:g} a step among the traced kernels." if transposes else None
@@ -132,24 +128,24 @@ def layout(observation: Observation) -> Aspect:
 
 
 def custom_layout(observation: Observation) -> Iterator[Aspect]:
-    """Yield the layout that operations on images got, if one was requested or they differ; layers that differ by name.
+    """Yield the layout of operations on images, if one was requested or they differ, with the layers that differ.
 
-    Where none was requested and something differs, nobody knows which was meant.
+    Without a request it is unknown which of several was meant.
     """
     requested = requested_layout(observation.variant)
     layouts = Counter(LAYOUTS[op.layout.lower()] for op in observation.trace.ops if op.is_spatial)
     if requested is None and len(layouts) < 2:
         return
     expected = LAYOUTS[requested.lower()] if requested else layouts.most_common(1)[0][0]
-    others = layouts.total() - layouts[expected]
+    differing = layouts.total() - layouts[expected]
     layers = observation.findings.layers if isinstance(observation.findings, Findings) else ()
     names = [f"{layer.name} ({layer.kind})" for layer in layers if layer.layout not in ("", expected)]
     where = f": {listed(names)}" if names else ""
-    reason = f"{others} of {layouts.total()} operations on images got them in another layout than {expected}{where}."
+    reason = f"{differing} of {layouts.total()} operations on images got them in another layout than {expected}{where}."
     if requested is None:
         yield Aspect(name="layout", requested=ONE_LAYOUT, reason=reason)
     else:
-        actual = (" and ".join(sorted(layouts)) if others else requested) if layouts else None
+        actual = (" and ".join(sorted(layouts)) if differing else requested) if layouts else None
         yield _aspect(observation, "layout", requested, actual, reason)
 
 
@@ -172,23 +168,17 @@ def precision(observation: Observation) -> Aspect:
     for op in observation.products:
         times[op.dtype] += op.time_ns
     share = tensor_core_share(observation.trace.kernels) if observation.variant["gpus"] else 0.0
-    if "float32" in times and share is None:
-        return Aspect(
-            name="precision",
-            requested=requested,
-            reason="Without kernels whose names tell it, float32 and TF32 products look the same.",
-        )
-    single = "tf32" if share and share >= _TENSOR_CORE_THRESHOLD else "float32"
     total = times.total()
-    named = {single if dtype == "float32" else dtype: time_ns / total for dtype, time_ns in times.items() if total}
-    large = sorted((name for name in named if named[name] > _OTHER_TYPES_LIMIT), key=lambda name: -named[name])
-    note = share_note(share) if observation.variant["gpus"] else None
-    differs = f"Products were computed in {' and '.join(large)}, not in {requested} alone."
-    return _aspect(observation, "precision", requested, " and ".join(large) or None, differs, note)
+    if not total or ("float32" in times and share is None):
+        reason = FLOAT32_OR_TF32 if total else observation.unseen_reason
+        return Aspect(name="precision", requested=requested, reason=reason)
+    single = "tf32" if share and share >= TENSOR_CORE_THRESHOLD else "float32"
+    shares = {single if dtype == "float32" else dtype: time_ns / total for dtype, time_ns in times.items()}
+    return judge_precision(requested, shares, share_note(share) if observation.variant["gpus"] else None)
 
 
 def compilation(observation: Observation) -> Aspect:
-    """Return whether Inductor compiled the forward and backward pass whole; what is outside of its graphs is told."""
+    """Return whether Inductor compiled the forward and backward pass whole, and what ran outside its graphs."""
     requested = "on" if observation.variant["compile"] else "off"
     compiled, products = observation.compilation, observation.products
     outside = sum(not op.compiled for op in products)
@@ -211,19 +201,19 @@ def cuda_graph(observation: Observation) -> Aspect:
 
 
 def device(observation: Observation) -> Aspect:
-    """Return where what took time ran."""
+    """Return the type of device that the time was spent on."""
     requested = "GPU" if observation.variant["gpus"] else "CPU"
-    kinds = {times.device.partition(":")[0] for times in observation.trace.times}
-    return _aspect(observation, "device", requested, " and ".join(sorted(kinds)) or None, "It ran on another device.")
+    types = {times.device.partition(":")[0] for times in observation.trace.times}
+    return _aspect(observation, "device", requested, " and ".join(sorted(types)) or None, "It ran on another device.")
 
 
 def replicas(observation: Observation) -> Aspect:
-    """Return how many devices computed something that no other did."""
+    """Return how many devices computed a part of the batch of their own."""
     requested = str(ranks.replica_count(observation.variant))
-    devices, parts = observation.trace.devices, len({state.batch for state in observation.states})
-    count = min(devices, parts) if parts else devices
+    devices, batch_parts = observation.trace.devices, len({state.batch for state in observation.states})
+    count = min(devices, batch_parts) if batch_parts else devices
     differs = f"It ran on {devices} devices"
-    differs += f", which computed {parts} different parts of a batch." if parts else "."
+    differs += f", which computed {batch_parts} different parts of a batch." if batch_parts else "."
     return _aspect(observation, "replicas", requested, str(count) if count else None, differs)
 
 
@@ -274,15 +264,9 @@ def profile_steps(step: Callable[[], Any], steps: int, *, gpu: bool) -> tuple[To
             step_s = step.trace(steps, folder)
         else:
             step_s = write_trace(step, steps, folder / "trace.json", gpu=gpu)
-        end_ns = time.monotonic_ns()
-        behind_ns = time.time_ns() - time.monotonic_ns()
-        to_monotonic = lambda utc_ns: min(max(utc_ns - behind_ns, begin_ns), end_ns)  # noqa: E731
+        to_monotonic = monotonic_clock(begin_ns)
         traces = [file.read_bytes() for file in sorted(folder.iterdir())]
         return read(traces, steps, gpu=gpu, to_monotonic=to_monotonic), step_s
-
-
-def _empty_trace(how: str) -> TorchTrace:
-    return TorchTrace(notes=(f"The profiler {how}",))
 
 
 class EvidenceCollector:
@@ -311,9 +295,10 @@ class EvidenceCollector:
         """Run a few more steps under the profiler; of a captured one, also what was captured, by its operations."""
         self._inspector.record_loss()
         gpu, step = bool(self._spec.variant["gpus"]), self._task.step
-        self._trace = run_guarded(lambda: trace_steps(lambda steps: profile_steps(step, steps, gpu=gpu)), _empty_trace)
+        profile = partial(profile_steps, step, gpu=gpu)
+        self._trace = guarded_trace(lambda: trace_steps(profile), TorchTrace)
         if self._trace.steps and self._spec.variant["cuda_graph"] and isinstance(step, Step):
-            captured = run_guarded(lambda: profile_steps(step.captured, 1, gpu=gpu)[0], _empty_trace)
+            captured = guarded_trace(lambda: profile_steps(step.captured, 1, gpu=gpu)[0], TorchTrace)
             notes = (*self._trace.notes, *captured.notes)
             self._trace = replace(self._trace, ops=captured.ops, op_steps=captured.op_steps, notes=notes)
 

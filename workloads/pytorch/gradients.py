@@ -1,4 +1,4 @@
-"""Loss and gradients of a first step in PyTorch, or its outputs: what variants that compute the same agree in.
+"""Loss and gradients of a first step in PyTorch, or its outputs: variants that compute the same agree in them.
 
 The step is the one that is measured, with precision, layout and compiler; only its optimizer changes nothing.
 """
@@ -10,7 +10,6 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from workloads.catalog import is_custom
-from workloads.errors import RefusedError
 from workloads.job_protocol import ComputedGradients, ComputeGradients
 from workloads.protocol import RunSpec
 from workloads.pytorch.custom import CustomStep, CustomWorkload
@@ -19,10 +18,7 @@ from workloads.pytorch.ranks import RankedStep, Share, rank_count
 from workloads.pytorch.steps import DTYPES, Batch, DeviceBatches, Step, host_batch
 from workloads.seeding import Weight
 from workloads.training import give_up
-from workloads.weights import moments, read_start, write_gradients
-
-_MAX_ROUNDS = 16
-"""So often float16 may halve the scale of its loss, from 2^15, until every gradient is finite."""
+from workloads.weights import mean_gradients, moments, read_start, write_gradients
 
 
 def compute_gradients(request: ComputeGradients, device: torch.device) -> ComputedGradients:
@@ -41,7 +37,13 @@ def compute_gradients(request: ComputeGradients, device: torch.device) -> Comput
         ranked.connect(give_up)
     if trains:
         names = [view.name for view in step.model.views]
-        gradients, losses = _gradients(step, ranked or step, request.parts)
+        all_ranks = ranked or step
+
+        def differentiate() -> tuple[float, list[Weight]]:
+            loss, scale = float(all_ranks.differentiate_next()), step.scaler.get_scale()
+            return loss, [view.gradient() / scale for view in step.model.views]
+
+        gradients, losses = mean_gradients(differentiate, request.parts, all_ranks.halve_scale)
     else:
         names, losses = ["outputs"], ()
         outputs = [step.infer(step.batches.take()[0]).float().cpu().numpy() for _ in range(request.parts)]
@@ -49,7 +51,7 @@ def compute_gradients(request: ComputeGradients, device: torch.device) -> Comput
     if ranked is not None:
         ranked.close()
     write_gradients(request.path, names, gradients, start)
-    return ComputedGradients(losses=losses, batch=moments(part.numpy() for part in tree_leaves(batch)))
+    return ComputedGradients(losses=losses, batch=moments(tensor.numpy() for tensor in tree_leaves(batch)))
 
 
 def parted_step(request: ComputeGradients, device: torch.device, share: Share) -> tuple[Step, list[Weight], Batch]:
@@ -60,7 +62,7 @@ def parted_step(request: ComputeGradients, device: torch.device, share: Share) -
     """
     workload, variant = request.spec.workload, request.spec.variant
     size = int(variant["batch_size"]) // request.parts
-    part = {**variant, "batch_size": size, "cuda_graph": False}
+    part_variant = {**variant, "batch_size": size, "cuda_graph": False}
 
     def parts_of(batch: Batch) -> Iterator[Batch]:
         return (share.of(Share(number, request.parts).of(batch)) for number in range(request.parts))
@@ -68,15 +70,15 @@ def parted_step(request: ComputeGradients, device: torch.device, share: Share) -
     if is_custom(workload):
         custom = CustomWorkload(request.spec, request.source, device)
         start, batch = _start_weights(custom.model, request.start_path), custom.batch(0)
-        spec = RunSpec(workload=workload, variant=part)
+        spec = RunSpec(workload=workload, variant=part_variant)
         return CustomStep(custom, spec, DeviceBatches(parts_of(batch), device), device), start, batch
-    model = build_model(workload, part)
+    model = build_model(workload, part_variant)
     start, batch = _start_weights(model, request.start_path), host_batch(workload, variant, 0)
     model.to(device)
     if variant.get("layout") == "NHWC":
         model.to(memory_format=torch.channels_last)
     batches = DeviceBatches(parts_of(batch), device, DTYPES[str(variant["precision"])])
-    return Step(workload, part, model, batches, device), start, batch
+    return Step(workload, part_variant, model, batches, device), start, batch
 
 
 def _start_weights(model: Model, path: str | None) -> list[Weight]:
@@ -87,21 +89,3 @@ def _start_weights(model: Model, path: str | None) -> list[Weight]:
     for view, value in zip(model.views, read_start(path, [value.shape for value in values]), strict=True):
         view.assign(value)
     return []
-
-
-def _gradients(step: Step, all_ranks: Step | RankedStep, parts: int) -> tuple[list[Weight], tuple[float, ...]]:
-    """Return the mean gradients of the parts, and the mean loss twice; `step` is the part of this rank of the whole."""
-    for _ in range(_MAX_ROUNDS):
-        losses, of_parts = [], []
-        for _ in range(parts):
-            losses.append(float(all_ranks.differentiate_next()))
-            scale = step.scaler.get_scale()
-            of_parts.append([view.gradient() / scale for view in step.model.views])
-        if all(np.isfinite(gradient).all() for gradients in of_parts for gradient in gradients):
-            break
-        all_ranks.halve_scale()
-    else:
-        raise RefusedError("its gradients are not finite")
-    again = [float(all_ranks.differentiate_next()) for _ in range(parts)]
-    mean = [np.mean(of_weight, axis=0) for of_weight in zip(*of_parts, strict=True)]
-    return mean, (float(np.mean(losses)), float(np.mean(again)))

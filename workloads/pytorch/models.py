@@ -1,6 +1,6 @@
 """The built-in workloads as PyTorch modules: recurrent stacks and image networks, with the weights of every framework.
 
-Weights begin as `workloads.initial_weights` has them. Modules keep them in PyTorch's layouts; a `WeightView` converts.
+Modules keep the weights of `workloads.seeding` in PyTorch's layouts; a `WeightView` converts them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from workloads import cnn, recurrent
-from workloads.cnn import Conv, Dense, GlobalPool, Norm, Pool, Relu, Sum, flatten, net_of
+from workloads.cnn import NORM_EPSILON, NORM_MOMENTUM, Conv, Dense, GlobalPool, Norm, Pool, Relu, Sum, flatten, net_of
 from workloads.protocol import Variant
 from workloads.recurrent import RecurrentConfig
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
 from workloads.seeding import Weight, image_weights, recurrent_weights
 
-_NORM_EPSILON, _NORM_MOMENTUM = 1e-3, 0.01
-"""Keras's: PyTorch's own are 1e-5 and 0.1, and it writes the complement of Keras's momentum."""
+_NORM_MOMENTUM = 1 - NORM_MOMENTUM
+"""PyTorch writes the complement."""
 
 
 Read = Callable[..., Tensor]
@@ -53,8 +53,8 @@ class WeightView:
     def assign(self, value: Weight) -> None:
         """Set the weight."""
         with torch.no_grad():
-            for parameter, part in zip(self.parameters, self.write(torch.from_numpy(np.array(value))), strict=True):
-                parameter.copy_(part)
+            for parameter, values in zip(self.parameters, self.write(torch.from_numpy(np.array(value))), strict=True):
+                parameter.copy_(values)
 
 
 def _array(tensor: Tensor) -> Weight:
@@ -115,32 +115,33 @@ class CellLoop(nn.Module):  # type: ignore[misc]
         mask = _dropout_mask(output, self._recurrent_dropout) if self.training else None
         outputs = []
         for step in reversed(range(steps)) if backwards else range(steps):
-            last, before = output if mask is None else output * mask, (output, memory)
+            masked, state = output if mask is None else output * mask, (output, memory)
             if self._is_lstm:
-                output, memory = self._lstm_step(cell, inputs[:, step], last, memory)
+                output, memory = self._lstm_step(cell, inputs[:, step], masked, memory)
             else:
-                output = self._gru_step(cell, inputs[:, step], last, output)
+                output = self._gru_step(cell, inputs[:, step], masked, output)
             if valid is not None:
-                states = zip((output, memory), before, strict=True)  # a GRU has no memory, which stays
+                states = zip((output, memory), state, strict=True)  # a GRU has no memory, which stays
                 output, memory = (
-                    new if new is old else torch.where(valid[:, step, None], new, old) for new, old in states
+                    value if value is previous else torch.where(valid[:, step, None], value, previous)
+                    for value, previous in states
                 )
             outputs.append(output)
         return torch.stack(outputs[::-1] if backwards else outputs, 1)
 
-    def _lstm_step(self, cell: nn.Module, inputs: Tensor, last: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+    def _lstm_step(self, cell: nn.Module, inputs: Tensor, output: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         if not self._relu:
-            output, memory = cell(inputs, (last, memory))
+            output, memory = cell(inputs, (output, memory))
             return output, memory
-        gates = functional.linear(inputs, cell.weight_ih, cell.bias_ih) + functional.linear(last, cell.weight_hh)
+        gates = functional.linear(inputs, cell.weight_ih, cell.bias_ih) + functional.linear(output, cell.weight_hh)
         enter, forget, candidate, leave = gates.chunk(4, -1)
         memory = forget.sigmoid() * memory + enter.sigmoid() * candidate.relu()
         return leave.sigmoid() * memory.relu(), memory
 
-    def _gru_step(self, cell: nn.Module, inputs: Tensor, masked: Tensor, last: Tensor) -> Tensor:
+    def _gru_step(self, cell: nn.Module, inputs: Tensor, masked: Tensor, output: Tensor) -> Tensor:
         """Return the next output; the recurrent products read a masked copy of the last one, if any is masked."""
-        if not self._relu and masked is last:
-            return cell(inputs, last)
+        if not self._relu and masked is output:
+            return cell(inputs, output)
         entering = functional.linear(inputs, cell.weight_ih, cell.bias_ih).chunk(3, -1)
         repeated = functional.linear(masked, cell.weight_hh, cell.bias_hh).chunk(3, -1)
         reset, update = (
@@ -148,7 +149,7 @@ class CellLoop(nn.Module):  # type: ignore[misc]
             for entering_gate, repeated_gate in zip(entering[:2], repeated[:2], strict=True)
         )
         activation = torch.relu if self._relu else torch.tanh
-        return update * last + (1 - update) * activation(entering[2] + reset * repeated[2])
+        return update * output + (1 - update) * activation(entering[2] + reset * repeated[2])
 
 
 def _dropout_mask(example: Tensor, share: float) -> Tensor | None:
@@ -165,16 +166,16 @@ class RecurrentModel(Model):
     def __init__(self, workload: str, variant: Variant) -> None:
         super().__init__()
         config = self._config = config_of(workload, variant)
-        kind = nn.LSTM if config.keras_name == "LSTM" else nn.GRU
+        layer_type = nn.LSTM if config.keras_name == "LSTM" else nn.GRU
         options: dict[str, Any] = {"batch_first": True, "bidirectional": config.bidirectional}
         width, units = config.width, config.units
         match variant["implementation"]:
             case "standard":
                 layers: list[nn.Module] = [CellLoop(config, depth) for depth in range(config.layers)]
             case "cudnn":
-                layers = [kind(width(depth), units, **options) for depth in range(config.layers)]
+                layers = [layer_type(width(depth), units, **options) for depth in range(config.layers)]
             case _:
-                layers = [kind(width(0), units, config.layers, dropout=config.dropout, **options)]
+                layers = [layer_type(width(0), units, config.layers, dropout=config.dropout, **options)]
         self.layers = nn.ModuleList(layers)
         self._drops_inputs = config.dropout if variant["implementation"] != "cudnn_stack" else 0.0
         self.head_kernel = nn.Parameter(torch.empty(width(config.layers), 1))
@@ -199,7 +200,7 @@ class RecurrentModel(Model):
             return ordered[0] if len(ordered) == 1 else torch.stack(ordered)
 
         def write_biases(bias: Tensor) -> Sequence[Tensor]:
-            return [_reordered(part, torch_order) for part in bias.reshape(self._config.bias_count, -1)]
+            return [_reordered(gates, torch_order) for gates in bias.reshape(self._config.bias_count, -1)]
 
         for depth in range(self._config.layers):
             for number, direction in enumerate(recurrent.DIRECTIONS[: self._config.directions]):
@@ -319,19 +320,11 @@ class ImageModel(Model):
 
     def forward(self, inputs: Any) -> Tensor:
         """Return the logits [batch, 10] in float32."""
-        return self._run(self._net, self.prepare(inputs))
+        return cnn.evaluate(self._net, self.prepare(inputs), self._layer)
 
     def loss(self, inputs: Any, targets: Tensor) -> Tensor:
         """Return the mean cross entropy."""
         return functional.cross_entropy(self(inputs), targets)
-
-    def _run(self, parts: Iterable[cnn.Layer | Sum], images: Tensor) -> Tensor:
-        for part in parts:
-            if isinstance(part, Sum):
-                images = self._run(part.body, images) + self._run(part.shortcut, images)
-            else:
-                images = self._layer(part, images)
-        return images
 
     def _layer(self, layer: cnn.Layer, images: Tensor) -> Tensor:
         weights = self.parts[_module_name(layer.name)]
@@ -356,27 +349,27 @@ class ImageModel(Model):
         scale, offset = weights[0], weights[1]
         mean, variance = weights.mean, weights.variance
         if self.training:
-            return functional.batch_norm(images, mean, variance, scale, offset, True, _NORM_MOMENTUM, _NORM_EPSILON)
+            return functional.batch_norm(images, mean, variance, scale, offset, True, _NORM_MOMENTUM, NORM_EPSILON)
         if self._trains:
             variance = variance * self._bias(layer)
-        return functional.batch_norm(images, mean, variance, scale, offset, False, 0.0, _NORM_EPSILON)
+        return functional.batch_norm(images, mean, variance, scale, offset, False, 0.0, NORM_EPSILON)
 
 
 def _normalised_values(net: Iterable[cnn.Layer | Sum], batch: int, side: int = cnn.IMAGE_SIZE) -> dict[str, int]:
     """Return over how many values of a batch each norm takes a channel's mean; `side` is the pixels' before the net."""
     sizes: dict[str, int] = {}
-    for part in net:
-        match part:
+    for layer in net:
+        match layer:
             case Sum():
-                for chain in (part.body, part.shortcut):
+                for chain in (layer.body, layer.shortcut):
                     sizes |= _normalised_values(chain, batch, side)
-                side = next(layer.side for layer in reversed(part.body) if isinstance(layer, Conv))
+                side = next(conv.side for conv in reversed(layer.body) if isinstance(conv, Conv))
             case Conv():
-                side = part.side
+                side = layer.side
             case Pool():
                 side //= 2
             case Norm():
-                sizes[part.name] = batch * side**2
+                sizes[layer.name] = batch * side**2
     return sizes
 
 

@@ -53,7 +53,7 @@ def _follow(orders: BinaryIO, step: Step, group: Group, answers: BinaryIO) -> No
 def _trace(step: Step, group: Group, steps: int, folder: Path) -> None:
     try:
         trace_rank(step, group, steps, folder)
-    except Exception:  # noqa: BLE001 - whatever goes wrong in a profiler must not cost the run
+    except Exception:  # noqa: BLE001 - a profiler's failure must not cost the run
         traceback.print_exc(file=sys.stderr)
 
 

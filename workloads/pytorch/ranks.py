@@ -37,9 +37,9 @@ DATA_PARALLEL = "data_parallel"
 """The all-reduce that is no process a GPU: one process with a thread for each, by `nn.DataParallel`."""
 _HOST = "127.0.0.1"
 _TIMEOUT_S, _GRACE_S = 600.0, 30.0
-"""So long ranks wait for each other, rank 0 longer, so that it hears what the others have to say of it."""
+"""How long ranks wait for each other; rank 0 waits longer, so that it hears what the others report."""
 _END_S = 3.0
-"""So long a rank has to end by itself; one that waits for another rank's part of a step never does."""
+"""How long a rank has to end by itself; one that waits for another rank's part of a step never does."""
 _ENTRY = Path(__file__).parents[1] / "entry.py"
 
 

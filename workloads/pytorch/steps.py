@@ -12,21 +12,17 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves, tree_map  # PyTorch has no public one
 
 from workloads.cifar10 import ImageData, stored_data
-from workloads.image_training import Schedule, epoch_steps, learning_rate
+from workloads.image_training import MOMENTUM, Schedule, epoch_steps, learning_rate
 from workloads.parameters import EAGER_STEPS
 from workloads.protocol import RunSpec, Variant
 from workloads.pytorch.models import Model, build_model
 from workloads.pytorch.ranks import DATA_PARALLEL, RankedStep, RankState, Share, gpus_of, rank_count
 from workloads.pytorch.stored_images import EvaluationImages, PrefetchQueue, Preprocessing, training_queue
-from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
-from workloads.seeding import adding_problem, synthetic_images
-from workloads.training import Passes, Task, do_nothing
+from workloads.recurrent import ADAM_EPSILON, ADAM_RATE
+from workloads.recurrent_layers import RECURRENT_LAYERS
+from workloads.seeding import batch_count, synthetic_batch
+from workloads.training import GOOD_STEPS, LOSS_SCALE, Passes, Task, do_nothing
 from workloads.weights import Array, Reference, WeightsKeeper
-
-_MAX_BYTES, _MAX_BATCHES = 256 * 2**20, 64
-_ADAM_RATE, _ADAM_EPSILON = 0.003, 1e-7
-_MOMENTUM = 0.9
-_LOSS_SCALE, _GOOD_STEPS = 2.0**15, 2000
 
 DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 Batch = tuple[Any, Any]
@@ -61,9 +57,9 @@ def memory_limit_bytes(gpu: int) -> int:
 
 
 def set_precision(precision: str) -> None:
-    """Let float32 be computed in TF32 or not at all.
+    """Compute float32 in TF32 everywhere, or nowhere.
 
-    By itself PyTorch computes convolutions and recurrent layers in TF32, and matrix products in float32.
+    By default PyTorch computes convolutions and recurrent layers in TF32, and matrix products in float32.
     """
     value, backends = "tf32" if precision == "tf32" else "ieee", torch.backends
     # In PyTorch 2.11 the first changes nothing for cuDNN's layers, which have TF32 as a value of their own.
@@ -71,32 +67,23 @@ def set_precision(precision: str) -> None:
         level.fp32_precision = value
 
 
-def host_batch(workload: str, variant: Variant, index: int) -> Batch:
+def host_batch(workload: str, variant: Variant, number: int) -> Batch:
     """Return one batch on the host, images [batch, colours, height, width] in the memory format of the layout."""
-    seed, size = int(variant["seed"]), int(variant["batch_size"])
-    if workload in RECURRENT_LAYERS:
-        config = config_of(workload, variant)
-        sizes = (size, int(variant["timesteps"]), config.features)
-        arrays = adding_problem(seed, index, *sizes, config.sequence_lengths, running=config.all_outputs)
-        inputs, targets = tree_map(torch.from_numpy, arrays)
-        return inputs, targets
-    layout = str(variant["layout"])
-    images, classes = synthetic_images(seed, index, size, layout)
-    tensor = torch.from_numpy(images)
-    return (tensor if layout == "NCHW" else tensor.permute(0, 3, 1, 2)), torch.from_numpy(classes)
+    inputs, targets = tree_map(torch.from_numpy, synthetic_batch(workload, variant, number))
+    return (inputs.permute(0, 3, 1, 2) if variant.get("layout") == "NHWC" else inputs), targets
 
 
 class DeviceBatches:
     """Batches that stay on the device, in turn."""
 
     def __init__(self, batches: Iterable[Batch], device: torch.device, dtype: torch.dtype | None = None) -> None:
-        """Copy batches to a device, inputs of floating point in a type; None leaves that as it is."""
+        """Copy batches to a device; `dtype` is the type of floating-point inputs, None keeps theirs."""
 
-        def move(part: Tensor) -> Tensor:
-            return part.to(device, dtype if part.is_floating_point() else None)
+        def cast(tensor: Tensor) -> Tensor:
+            return tensor.to(device, dtype if tensor.is_floating_point() else None)
 
         self._batches = [
-            (tree_map(move, inputs), tree_map(lambda part: part.to(device), targets)) for inputs, targets in batches
+            (tree_map(cast, inputs), tree_map(lambda tensor: tensor.to(device), targets)) for inputs, targets in batches
         ]
         self._next = 0
         self.first = self._batches[0]
@@ -111,11 +98,10 @@ class DeviceBatches:
 def device_batches(
     batch: Callable[[int], Batch], device: torch.device, dtype: torch.dtype | None = None
 ) -> DeviceBatches:
-    """Return as many batches as memory is for; `batch` returns the one of a number, on the host."""
-    first = batch(0)
-    size_bytes = sum(part.numel() * part.element_size() for part in tree_leaves(first[0]))
-    count = max(1, min(_MAX_BATCHES, _MAX_BYTES // max(1, size_bytes)))
-    return DeviceBatches([first, *map(batch, range(1, count))], device, dtype)
+    """Return the batches that stay on the device; `batch` returns the one of a number, on the host."""
+    first_batch = batch(0)
+    size_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tree_leaves(first_batch[0]))
+    return DeviceBatches([first_batch, *map(batch, range(1, batch_count(size_bytes)))], device, dtype)
 
 
 def make_optimizer(
@@ -128,21 +114,21 @@ def make_optimizer(
         return model.optimizer, None
     trained = [parameter for view in model.views for parameter in view.parameters]
     if workload in RECURRENT_LAYERS:
-        return torch.optim.Adam(trained, _ADAM_RATE, eps=_ADAM_EPSILON, fused=True, capturable=captured), None
+        return torch.optim.Adam(trained, ADAM_RATE, eps=ADAM_EPSILON, fused=True, capturable=captured), None
     decay, rate = float(variant["weight_decay"]), learning_rate(variant)
     groups = [
         {"params": [parameter for parameter in trained if parameter.ndim > 1], "weight_decay": decay},
         {"params": [parameter for parameter in trained if parameter.ndim <= 1], "weight_decay": 0.0},
     ]
     if not isinstance(rate, Schedule):
-        return torch.optim.SGD(groups, rate, _MOMENTUM, fused=True), None
+        return torch.optim.SGD(groups, rate, MOMENTUM, fused=True), None
     # A captured step reads it at each replay.
     peak = torch.tensor(rate.peak, device=trained[0].device)
-    return torch.optim.SGD(groups, peak, _MOMENTUM, fused=True), rate
+    return torch.optim.SGD(groups, peak, MOMENTUM, fused=True), rate
 
 
 class _Answer(nn.Module):  # type: ignore[misc] # mypy knows no PyTorch
-    """A model's loss, in inference its outputs, as the module that PyTorch's parallel ones take."""
+    """A model's loss, in inference its outputs, as a module that PyTorch's parallel wrappers take."""
 
     def __init__(self, model: Model, autocast: Callable[[], Any]) -> None:
         super().__init__()
@@ -152,7 +138,7 @@ class _Answer(nn.Module):  # type: ignore[misc] # mypy knows no PyTorch
 
     def forward(self, *batch: Tensor) -> Tensor:
         """Return the loss of a batch, or the outputs."""
-        with self._autocast():  # the threads of DataParallel have float16 otherwise
+        with self._autocast():  # the threads of DataParallel do not inherit it
             return self.model.loss(*batch) if self.training else self.model(*batch)
 
 
@@ -195,7 +181,7 @@ class Step:
             self._optimizer, self._schedule = make_optimizer(workload, model, variant, captured=self._captures)
         self._steps_begun = 0
         scaled = self._trains and variant["precision"] == "float16"
-        self.scaler = torch.amp.GradScaler(device.type, _LOSS_SCALE, growth_interval=_GOOD_STEPS, enabled=scaled)
+        self.scaler = torch.amp.GradScaler(device.type, LOSS_SCALE, growth_interval=GOOD_STEPS, enabled=scaled)
 
     def _compiled(self, answer: Any) -> Any:
         return torch.compile(answer) if self._compiles else answer

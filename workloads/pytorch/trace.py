@@ -104,10 +104,12 @@ def read(
     graph_launches = 0
     for rank, document in enumerate(documents):
         complete = list(document.complete(base_ns))
-        own = [event for event in complete if event.cat == "cpu_op"]
-        kernels += _gpu_events(complete) if gpu else _cpu_events(own, f"CPU:{rank}" if len(documents) > 1 else "CPU")
-        host += own
-        ops += _ops(own, _LaunchedTime(complete) if gpu else None, _calls_of_graphs(complete))
+        operations = [event for event in complete if event.cat == "cpu_op"]
+        kernels += (
+            _gpu_events(complete) if gpu else _cpu_events(operations, f"CPU:{rank}" if len(documents) > 1 else "CPU")
+        )
+        host += operations
+        ops += _ops(operations, _LaunchedTime(complete) if gpu else None, _calls_of_graphs(complete))
         graph_launches += sum(event.name == _GRAPH_LAUNCH for event in complete if event.cat in _LAUNCHES)
     devices: dict[str, list[Event]] = {}
     for kernel in kernels:

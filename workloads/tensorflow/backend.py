@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from workloads import catalog, cifar10
 from workloads.calibration import calibrate
-from workloads.errors import KnownError, RefusedError
+from workloads.errors import KnownError
 from workloads.framework import FRAMEWORK, ONEDNN_KEY
-from workloads.interpreter import MINIMUM_VERSIONS, install_command, installed_framework, is_older
+from workloads.interpreter import installed_framework
 from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
-from workloads.libraries import loaded_versions
+from workloads.libraries import check_gpu_count, import_modules, loaded_versions
 from workloads.processor import ProcessorSupport
 from workloads.protocol import Calibration, RunSpec, Source, Variant
 from workloads.recurrent_layers import RECURRENT_LAYERS
@@ -66,12 +66,9 @@ class TensorflowBackend:
 
     def prepare_environment(self, gpu_uuids: Sequence[str]) -> None:
         """Set the GPUs that TensorFlow may see, their order, Keras's backend, oneDNN and how much is logged."""
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu_uuids) or "-1"
-        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
         os.environ["KERAS_BACKEND"] = "tensorflow"
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-        for name, value in FRAMEWORK.default_variables.items():
-            os.environ.setdefault(name, value)
+        FRAMEWORK.prepare_environment(gpu_uuids)
 
     def preimport(self) -> None:
         """Import TensorFlow and Keras for a run that is not known yet.
@@ -90,12 +87,11 @@ class TensorflowBackend:
         import tensorflow as tf
 
         gpus = tf.config.list_physical_devices("GPU")
-        if len(gpus) < len(gpu_uuids):
-            raise RefusedError(
-                f"This run was given {len(gpu_uuids)} of the machine's GPUs, and TensorFlow sees {len(gpus)}: its CUDA "
-                "libraries are missing or do not fit the driver; install them with "
-                "`pip install 'tensorflow[and-cuda]>=2.21,<2.22'`."
-            )
+        cause = (
+            "its CUDA libraries are missing or do not fit the driver; install them with "
+            "`pip install 'tensorflow[and-cuda]>=2.21,<2.22'`"
+        )
+        check_gpu_count(FRAMEWORK, gpu_uuids, len(gpus), cause)
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)
         users = {name: value for name, value in os.environ.items() if name not in set_by_import}
@@ -135,25 +131,20 @@ class TensorflowBackend:
         import tensorflow as tf
 
         tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
-        tf_device, device = ("GPU:0", gpu_uuids[0]) if gpu_uuids else ("CPU:0", "cpu")
 
         def matrices(size: int) -> Callable[[int], None]:
-            with tf.device(tf_device):
+            with tf.device("GPU:0" if gpu_uuids else "CPU:0"):
                 normal = (tf.random.stateless_normal([size, size], [seed, size]) for seed in (1, 2))
-                first, second = (tf.cast(numbers, runtime.compute_dtype(precision)) for numbers in normal)
+                left, right = (tf.cast(numbers, runtime.compute_dtype(precision)) for numbers in normal)
 
             def products(count: int) -> None:
                 for _ in range(count):
-                    tf.linalg.matmul(first, second)
+                    tf.linalg.matmul(left, right)
                 tf.test.experimental.sync_devices()
 
             return products
 
-        try:
-            return calibrate(matrices, device, precision)
-        except tf.errors.OpError as error:
-            print(f"No calibration of {device} in {precision}: {error.message}", file=sys.stderr)  # noqa: T201
-            return None
+        return calibrate(matrices, gpu_uuids, precision, tf.errors.OpError)
 
     def infer(self, saved: SavedWeights, spec: RunSpec) -> Array:
         """Configure TensorFlow for the variant, load the weights into its model and compute its outputs."""
@@ -211,18 +202,10 @@ def _import_libraries() -> frozenset[str]:
     variables = set(os.environ)
     gc.disable()  # a tenth of the imports' time
     try:
-        import keras
-        import tensorflow as tf
-    except ModuleNotFoundError as error:
-        raise RefusedError(
-            f"TensorFlow cannot be imported ({error}): `env add` makes an environment that has it, or install it with "
-            f"`{sys.executable} -m pip install 'tensorflow>=2.21,<2.22'`, for NVIDIA GPUs 'tensorflow[and-cuda]'."
-        ) from error
+        pip = f"`{sys.executable} -m pip install 'tensorflow>=2.21,<2.22'`"
+        import_modules(FRAMEWORK, f"install it with {pip}, for NVIDIA GPUs 'tensorflow[and-cuda]'")
     finally:
         gc.enable()
-    for name, version in (("tensorflow", tf.__version__), ("keras", keras.__version__)):
-        if is_older(version, name):
-            raise RefusedError(f"{name} {version} is older than {MINIMUM_VERSIONS[name]}; {install_command([name])}.")
     return frozenset(set(os.environ) - variables)
 
 

@@ -51,15 +51,15 @@ def _describe_layer(layer: Any) -> Layer:
 
     Flatten's data format is the order of its outputs only.
     """
-    kind = type(layer).__name__
+    layer_type = type(layer).__name__
     layout = str(getattr(layer, "data_format", "") or "")
     axes = getattr(layer.input_spec, "ndim", None) or 0
-    if kind in _NORMS and axes > 2:
+    if layer_type in _NORMS and axes > 2:
         layout = "channels_last" if layer.axis in (-1, axes - 1) else "channels_first"
     return Layer(
         name=layer.name,
-        kind=kind,
-        layout="" if kind == "Flatten" else layout,
+        kind=layer_type,
+        layout="" if layer_type == "Flatten" else layout,
         recurrent=isinstance(layer, keras.layers.RNN),
     )
 
@@ -127,13 +127,13 @@ class _ReplicaOptimizer:
     def _update(self, gradients: list[tf.Tensor], mask: tf.Tensor) -> None:
         state = [*self._weights, *(variable.value for variable in self._optimizer.variables)] if self._may_skip else []
         with tf.device(self._weights[0].device):
-            before = [variable.read_value() for variable in state]
+            saved = [variable.read_value() for variable in state]
             self._optimizer.apply(gradients, self._weights)
             for weight, constraint in zip(self._weights, self._constraints, strict=True):
                 if constraint is not None:
                     weight.assign(constraint(weight.read_value()))
-            for variable, old in zip(state, before, strict=True):
-                variable.assign(tf.where(mask > 0, variable, old))
+            for variable, value in zip(state, saved, strict=True):
+                variable.assign(tf.where(mask > 0, variable, value))
 
 
 _LEARNING_RATE = 0.001
@@ -354,14 +354,14 @@ def _check_optimizer(optimizer: Any, location: str) -> keras.Optimizer:
             f"{location}: an optimizer needs Keras {needed} or newer; this is {keras.__version__}."
         )
     try:
-        own = keras.optimizers.get(optimizer)
+        resolved = keras.optimizers.get(optimizer)
     except (TypeError, ValueError) as error:
         raise CustomWorkloadError(f"{location}: {optimizer!r} is no optimizer that Keras knows.") from error
-    if isinstance(own, keras.optimizers.LossScaleOptimizer) or own.loss_scale_factor is not None:
+    if isinstance(resolved, keras.optimizers.LossScaleOptimizer) or resolved.loss_scale_factor is not None:
         raise CustomWorkloadError(
             f"{location}: with float16 the program scales the loss; give an optimizer that does not."
         )
-    return own
+    return resolved
 
 
 def _to_tensor(value: Any) -> tf.Tensor:
@@ -382,5 +382,5 @@ def _to_tensor(value: Any) -> tf.Tensor:
     return tf.cast(tensor, tf.int64) if tensor.dtype == tf.int32 else tensor
 
 
-def _none_if_empty(part: Any) -> Any:
-    return part if tf.nest.flatten(part) else None
+def _none_if_empty(values: Any) -> Any:
+    return values if tf.nest.flatten(values) else None

@@ -5,7 +5,6 @@ is another one, which keeps the gradients and changes nothing.
 """
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,17 +12,13 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from workloads.errors import RefusedError
 from workloads.job_protocol import ComputedGradients, ComputeGradients
 from workloads.protocol import RunSpec
 from workloads.tensorflow.recipe import Batch, Model, Recipe, compile_function
 from workloads.tensorflow.runtime import Replicas, compute_dtype
 from workloads.tensorflow.steps import build_task
-from workloads.training import Task
-from workloads.weights import moments, read_start, write_gradients
-
-_MAX_ROUNDS = 16
-"""So often float16 may halve the scale of its loss, from 2^15, until every gradient is finite."""
+from workloads.training import do_nothing
+from workloads.weights import mean_gradients, moments, read_start, write_gradients
 
 Arrays = list[NDArray[np.float64]]
 
@@ -40,15 +35,15 @@ class GradientRecorder:
         for variable, value in zip((*self._gradients, self._mask), (*gradients, mask), strict=True):
             tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
 
-    def gradients(self) -> Arrays | None:
-        """Return the gradients of the last step; None if it would have been skipped."""
+    def gradients(self) -> Arrays:
+        """Return the gradients of the last step; NaN alone if it would have been skipped."""
         mask, *gradients = map(_first_replica, (self._mask, *self._gradients))
-        return gradients if mask else None
+        return gradients if mask else [np.array(np.nan)]
 
 
 def _first_replica(variable: tf.Variable) -> NDArray[np.float64]:
-    first = tf.distribute.get_strategy().experimental_local_results(variable)[0]
-    return np.asarray(first.numpy(), dtype=np.float64)
+    value = tf.distribute.get_strategy().experimental_local_results(variable)[0]
+    return np.asarray(value.numpy(), dtype=np.float64)
 
 
 def compute_gradients(recipe: Recipe, replicas: Replicas, request: ComputeGradients) -> ComputedGradients:
@@ -81,7 +76,11 @@ def compute_gradients(recipe: Recipe, replicas: Replicas, request: ComputeGradie
     if request.spec.variant["mode"] == "train":
         names = model.weight_names
         task = build_task(parted, spec.variant, replicas)
-        gradients, losses = _gradients(task, recorders[0], request.parts)
+        gradients, losses = mean_gradients(
+            lambda: (task.fetch(task.step()), recorders[0].gradients()),
+            request.parts,
+            do_nothing,  # the step itself halves the scale
+        )
     else:
         names, losses = ["outputs"], ()
         gradients = [_outputs(model, parted, spec, replicas, request.parts)]
@@ -102,20 +101,6 @@ def _start_weights(model: Model, path: str | None) -> list[Any]:
 def _part(batch: Batch, start: int, size: int) -> Batch:
     inputs, targets = tf.nest.map_structure(lambda tensor: tensor[start : start + size], batch)
     return inputs, targets
-
-
-def _gradients(task: Task, recorder: GradientRecorder, parts: int) -> tuple[Arrays, tuple[float, ...]]:
-    """Return the mean gradients of the parts, and the mean loss twice."""
-    for _ in range(_MAX_ROUNDS):
-        steps = [(task.fetch(task.step()), recorder.gradients()) for _ in range(parts)]
-        finite = [gradients for _, gradients in steps if gradients is not None]
-        if len(finite) == parts:
-            break
-    else:
-        raise RefusedError("its gradients are not finite")
-    mean = [functools.reduce(np.add, of_weight) / parts for of_weight in zip(*finite, strict=True)]
-    again = [task.fetch(task.step()) for _ in range(parts)]
-    return mean, (float(np.mean([loss for loss, _ in steps])), float(np.mean(again)))
 
 
 def _outputs(model: Model, recipe: Recipe, spec: RunSpec, replicas: Replicas, parts: int) -> NDArray[np.float64]:

@@ -8,7 +8,9 @@ from typing import Protocol
 
 import tensorflow as tf
 
-from workloads.image_training import Schedule
+from workloads.image_training import MOMENTUM, Schedule
+from workloads.recurrent import ADAM_BETAS, ADAM_EPSILON
+from workloads.training import GOOD_STEPS, LOSS_SCALE
 
 
 class Optimizer(Protocol):
@@ -37,16 +39,16 @@ class Adam:
         self._weights = weights
         self._rate = rate
         self._first, self._second = _zeros_like(weights), _zeros_like(weights)
-        self._powers = [tf.Variable(beta, trainable=False) for beta in (0.9, 0.999)]
+        self._powers = [tf.Variable(beta, trainable=False) for beta in ADAM_BETAS]
 
     def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
         """Update each weight by its gradient if `mask` is 1."""
-        betas = [_masked_decay(beta, mask) for beta in (0.9, 0.999)]
+        betas = [_masked_decay(beta, mask) for beta in ADAM_BETAS]
         first, second = (power.read_value() for power in self._powers)
         for weight, m, v, gradient in zip(self._weights, self._first, self._second, gradients, strict=True):
             tf.raw_ops.ResourceApplyAdam(
                 var=weight.handle, m=m.handle, v=v.handle, beta1_power=first, beta2_power=second,
-                lr=self._rate * mask, beta1=betas[0], beta2=betas[1], epsilon=1e-7, grad=gradient,
+                lr=self._rate * mask, beta1=betas[0], beta2=betas[1], epsilon=ADAM_EPSILON, grad=gradient,
             )  # fmt: skip
         for power, value, beta in zip(self._powers, (first, second), betas, strict=True):
             tf.raw_ops.AssignVariableOp(resource=power.handle, value=value * beta)
@@ -70,7 +72,7 @@ class Momentum:
 
     def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
         """Update each weight by its gradient if `mask` is 1; a step without an update counts in the schedule, too."""
-        momentum, rate = _masked_decay(0.9, mask), self._next_rate() * mask
+        momentum, rate = _masked_decay(MOMENTUM, mask), self._next_rate() * mask
         for weight, total, gradient in zip(self._weights, self._sums, gradients, strict=True):
             decays = self._decay and len(weight.shape) > 1
             slope = gradient + self._decay * mask * weight.read_value() if decays else gradient
@@ -93,7 +95,7 @@ class LossScale:
     scale, 2,000 good steps in a row double it.
     """
 
-    def __init__(self, optimizer: Optimizer, initial: float = 2.0**15) -> None:
+    def __init__(self, optimizer: Optimizer, initial: float = LOSS_SCALE) -> None:
         self._optimizer = optimizer
         self._scale = tf.Variable(initial, trainable=False)
         self._good_steps = tf.Variable(0.0, trainable=False)
@@ -110,7 +112,7 @@ class LossScale:
         factor = mask / scale
         unscaled = [tf.math.multiply_no_nan(gradient, tf.cast(factor, gradient.dtype)) for gradient in gradients]
         self._optimizer.apply(unscaled, mask)
-        grown = good_steps >= 1999.0
+        grown = good_steps >= GOOD_STEPS - 1
         up, count = tf.where(grown, scale * 2.0, scale), tf.where(grown, 0.0, good_steps + 1.0)
         down = tf.maximum(scale / 2.0, 1.0)
         tf.raw_ops.AssignVariableOp(resource=self._scale.handle, value=tf.where(finite, up, down))

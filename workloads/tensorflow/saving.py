@@ -85,16 +85,13 @@ def plain_image_model(saved: SavedWeights, mean: weights.Array, deviation: weigh
     scaled = keras.layers.Rescaling((1 / deviation).tolist(), (-mean / deviation).tolist())(inputs)
     layers: dict[str, keras.Layer] = {}
 
-    def run(parts: Iterable[cnn.Layer | cnn.Sum], images: Any) -> Any:
-        for part in parts:
-            if isinstance(part, cnn.Sum):
-                images = keras.layers.Add()([run(part.body, images), run(part.shortcut, images)])
-            else:
-                layers[part.name] = create_keras_layer(part, "NHWC")
-                images = layers[part.name](images)
-        return images
+    def apply(layer: cnn.Layer, images: Any) -> Any:
+        layers[layer.name] = create_keras_layer(layer, "NHWC")
+        return layers[layer.name](images)
 
-    model = keras.Model(inputs, run(cnn.net_of(saved.spec.workload, saved.spec.variant), scaled))
+    net = cnn.net_of(saved.spec.workload, saved.spec.variant)
+    outputs = cnn.evaluate(net, scaled, apply, lambda body, shortcut: keras.layers.Add()([body, shortcut]))
+    model = keras.Model(inputs, outputs)
     for name, layer in layers.items():
         layer.set_weights([value for key, value in saved.weights.items() if key.rpartition("/")[0] == name])
     return model

@@ -11,6 +11,7 @@ from workloads.cifar10 import ImageData
 from workloads.custom.evidence import checksums, count_distinct, sample_stride
 from workloads.image_training import epoch_steps
 from workloads.protocol import Variant
+from workloads.seeding import batch_count
 from workloads.tensorflow import runtime
 from workloads.tensorflow.optimizers import LossScale, Optimizer
 from workloads.tensorflow.recipe import Batch, Batches, Model, Recipe, compile_function, per_replica_variable
@@ -23,16 +24,16 @@ from workloads.training import Inspection, Passes, Task, do_nothing
 def join(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
     """Return the tensors one after another as a vector, matrices first, in the type that holds those of all."""
     dtype = functools.reduce(np.promote_types, (tensor.dtype.as_numpy_dtype for tensor in tensors))
-    parts = [tf.reshape(tf.cast(tensor, dtype), [-1]) for tensor in sorted(tensors, key=_is_vector)]
-    return tf.concat(parts, axis=0)
+    vectors = [tf.reshape(tf.cast(tensor, dtype), [-1]) for tensor in sorted(tensors, key=_is_vector)]
+    return tf.concat(vectors, axis=0)
 
 
 def split(buffer: tf.Tensor, weights: Sequence[tf.Variable]) -> list[tf.Tensor]:
     """Return the tensors of a buffer that `join` made, each in the shape and type of its weight."""
     order = sorted(range(len(weights)), key=lambda number: _is_vector(weights[number]))
-    parts = tf.split(buffer, [weights[number].shape.num_elements() for number in order])
-    by_name = dict(zip(order, parts, strict=True))
-    return [tf.cast(tf.reshape(by_name[number], weight.shape), weight.dtype) for number, weight in enumerate(weights)]
+    vectors = tf.split(buffer, [weights[number].shape.num_elements() for number in order])
+    by_number = dict(zip(order, vectors, strict=True))
+    return [tf.cast(tf.reshape(by_number[number], weight.shape), weight.dtype) for number, weight in enumerate(weights)]
 
 
 def _is_vector(tensor: tf.Tensor | tf.Variable) -> bool:
@@ -125,10 +126,6 @@ def _sample(output: tf.Tensor) -> Any:
     return tf.cast(rows[:, :: sample_stride(rows.shape[1])], tf.float64)
 
 
-_MAX_BYTES = 256 * 2**20
-_MAX_BATCHES = 64
-
-
 class DeviceBatches:
     """Batches that stay on the devices, each replica with its slice of every global batch; one more axis in front."""
 
@@ -159,19 +156,19 @@ class DeviceBatches:
 
 
 def _replica_batches(recipe: Recipe, dtype: str | None, size: int, replica: int) -> Batch:
-    part = slice(replica * size, (replica + 1) * size)
+    share = slice(replica * size, (replica + 1) * size)
 
     def batch(index: int) -> Batch:
-        inputs, targets = tf.nest.map_structure(lambda tensor: tf.convert_to_tensor(tensor[part]), recipe.batch(index))
+        inputs, targets = tf.nest.map_structure(lambda tensor: tf.convert_to_tensor(tensor[share]), recipe.batch(index))
         return tf.nest.map_structure(
             lambda tensor: tf.cast(tensor, dtype) if dtype and tensor.dtype.is_floating else tensor, inputs
         ), targets
 
-    first = batch(0)
-    size_bytes = sum(int(tf.size(tensor)) * tensor.dtype.size for tensor in tf.nest.flatten(first[0]))
-    count = recipe.batches or max(1, min(_MAX_BATCHES, _MAX_BYTES // max(1, size_bytes)))
-    batches = [first, *(batch(index) for index in range(1, count))]
-    inputs, targets = tf.nest.map_structure(lambda *same: tf.stack(same), *batches)
+    first_batch = batch(0)
+    size_bytes = sum(int(tf.size(tensor)) * tensor.dtype.size for tensor in tf.nest.flatten(first_batch[0]))
+    count = recipe.batches or batch_count(size_bytes)
+    batches = [first_batch, *(batch(index) for index in range(1, count))]
+    inputs, targets = tf.nest.map_structure(lambda *tensors: tf.stack(tensors), *batches)
     return inputs, targets
 
 

@@ -145,8 +145,8 @@ class Accuracy:
     def __call__(self) -> float:
         """Return it from 0 to 1, with the weights as they are now."""
         results = [self._count_batch(self._queue.take()) for _ in range(self._batch_count)]
-        parts = (part for result in results for part in self._replicas.strategy.experimental_local_results(result))
-        return sum(float(part) for part in parts) / self._count
+        counts = (count for result in results for count in self._replicas.strategy.experimental_local_results(result))
+        return sum(float(count) for count in counts) / self._count
 
     def _count_correct(self, batch: Any) -> tf.Tensor:
         inputs, classes = self._queue.batch(batch)

@@ -18,12 +18,12 @@ from PySide6.QtGui import (
     QResizeEvent,
 )
 from PySide6.QtSvg import QSvgRenderer
-from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QWidget
 
 from app.gui.actions import Actions
 from app.gui.plot.pictures import add_picture_actions
 from app.gui.theme import DARK, GRID, LIGHT, Theme
-from app.gui.widgets.basic import plain_tooltip
+from app.gui.widgets.basic import make_column, plain_tooltip
 from app.report.charts.canvas import Drawing, HitArea
 from app.report.charts.draw import MIN_WIDTH, WIDTH, draw_chart
 from app.viewmodels.charts.model import Chart
@@ -229,9 +229,7 @@ class ChartsView(QWidget):
         self._widgets: list[ChartWidget] = []
         self.room = 0
         """The width that a chart will have, in pixels, where it is known before it is shown."""
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 2 * GRID)
-        self._column.setSpacing(3 * GRID)
+        self._column = make_column(parent=self, margins=(0, 0, 0, 2 * GRID), spacing=3 * GRID)
         self.hide()
 
     @property

@@ -5,33 +5,26 @@ from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QIcon, QPainter, QPixmap, QResizeEvent
-from PySide6.QtWidgets import (
-    QButtonGroup,
-    QCheckBox,
-    QComboBox,
-    QHBoxLayout,
-    QPushButton,
-    QSizePolicy,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QButtonGroup, QCheckBox, QComboBox, QPushButton, QSizePolicy, QWidget
 
 from app.gui.plot.legend import MARK_PX, paint_mark, paint_swatch, swatch_width
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.plot_window import PlotWindows
-from app.gui.plot.time_bar import STORED_RANGES, Overview, TimeBar
+from app.gui.plot.time_bar import Overview, TimeBar
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import clear_layout, plain_tooltip, show_text, text_label, toggle_button
+from app.gui.widgets.basic import (
+    clear_layout,
+    make_column,
+    make_row,
+    plain_tooltip,
+    show_text,
+    text_label,
+    toggle_button,
+)
 from app.gui.widgets.flow_layout import FlowBar, FlowLayout
 from app.gui.widgets.panes import Scroller
-from app.viewmodels.compare.curves import (
-    ALIGNMENTS,
-    CompareCurves,
-    CurveGroup,
-    format_position,
-    small_multiples,
-)
-from app.viewmodels.plot.model import Panel, Plots, Span
+from app.viewmodels.compare.curves import ALIGNMENTS, CompareCurves, CurveGroup, format_position, small_multiples
+from app.viewmodels.plot.model import RUN_RANGES, Panel, Plots, Span
 
 _MAX_LINES = 3
 _ICON = QSize(28, MARK_PX)
@@ -152,7 +145,7 @@ class CurvesView(QWidget):
         self.means_box = QCheckBox("&Mean per variant")
         self._extent = text_label("", "caption", wrap=True)
         self.legend = VariantLegend(theme)
-        self.time_bar = TimeBar(self.panels, STORED_RANGES)
+        self.time_bar = TimeBar(self.panels, RUN_RANGES)
         self._connect()
         self._build()
 
@@ -172,8 +165,8 @@ class CurvesView(QWidget):
         self.is_waiting = False
         self.align_choice.setCurrentIndex(ALIGNMENTS.index(curves.align))
         self.legend.show_groups(curves.groups)
-        self.time_bar.offer_ranges(_ranges(curves))
         self._show(curves.measured)
+        self.time_bar.offer_ranges(self.panels.offered.ranges)
 
     def hide_runs(self, hidden: frozenset[int]) -> None:
         """Hide the curves of these runs alone."""
@@ -185,10 +178,10 @@ class CurvesView(QWidget):
 
     def _show(self, span: Span) -> None:
         curves, per_run = self._curves, self.side_by_side_button.isChecked()
-        seen = [run for run in self._runs if run not in self._hidden]
+        visible = [run for run in self._runs if run not in self._hidden]
         panels = curves.means if self._shows_means else curves.panels
         if per_run:
-            panels = tuple(map(_with_run_numbers, small_multiples(curves.panels, seen, span)))
+            panels = tuple(map(_with_run_numbers, small_multiples(curves.panels, visible, span)))
         self.means_box.setVisible(bool(curves.means) and not per_run)
         means = _MEANS.format(align=curves.align) if self._shows_means else ""
         show_text(self._extent, " ".join(filter(None, (self._drawn_of_all, means))))
@@ -197,7 +190,8 @@ class CurvesView(QWidget):
                 panels=panels,
                 window=span,
                 bands=curves.bands,
-                ranges=_ranges(curves),
+                measured=curves.measured,
+                extent=curves.full_range,
                 columns=len(curves.panels) if per_run else self._columns(),
                 counts=curves.align != "time",
             )
@@ -232,7 +226,7 @@ class CurvesView(QWidget):
     def _show_range(self, name: str) -> None:
         """Show a range; small panels are scaled to it."""
         if self.side_by_side_button.isChecked():
-            self._show(_ranges(self._curves)[name])
+            self._show(self.panels.offered.ranges[name])
         else:
             self.panels.show_named_range(name)
 
@@ -259,9 +253,7 @@ class CurvesView(QWidget):
 
     def _build(self) -> None:
         group = QButtonGroup(self)
-        bar = QHBoxLayout()
-        bar.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
-        bar.setSpacing(GRID // 2)
+        bar = make_row(margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=GRID // 2)
         switches = FlowBar(GRID // 2, 0)
         for switch in (self._laid_over, self.side_by_side_button):
             group.addButton(switch)
@@ -278,25 +270,12 @@ class CurvesView(QWidget):
         bar.addWidget(self.time_bar, 1)
         bar.addWidget(self.means_box)
         inside = QWidget()
-        column = QVBoxLayout(inside)
-        column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
-        column.addWidget(self.panels)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addLayout(bar)
-        head = QVBoxLayout()
-        head.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, 0)
-        head.setSpacing(GRID // 2)
-        head.addWidget(self.legend)
-        head.addWidget(self._extent)
+        make_column(self.panels, parent=inside, margins=(2 * GRID, GRID, 2 * GRID, GRID))
+        layout = make_column(bar, parent=self, margins=0, spacing=0)
+        head = make_column(self.legend, self._extent, margins=(2 * GRID, GRID // 2, 2 * GRID, 0), spacing=GRID // 2)
         head.addWidget(self._overview)
         layout.addLayout(head)
         layout.addWidget(Scroller(inside), 1)
-
-
-def _ranges(curves: CompareCurves) -> dict[str, Span]:
-    return {"measured": curves.measured, "full run": curves.full_range}
 
 
 def _with_run_numbers(panel: Panel) -> Panel:

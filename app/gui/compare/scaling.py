@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from PySide6.QtCore import QByteArray, QSize
 from PySide6.QtGui import QContextMenuEvent, QPainter, QPaintEvent
 from PySide6.QtSvg import QSvgRenderer
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.gui.plot.pictures import show_picture_menu
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import clear_layout, text_label
+from app.gui.widgets.basic import clear_layout, make_column, make_row, text_label
 from app.report.charts.canvas import Drawing
 from app.report.charts.scaling import HEIGHT, WIDTH, draw_scaling
 from app.viewmodels.compare.scaling import ScalingView, worst_pairs
@@ -57,9 +57,7 @@ class ScalingPanel(QWidget):
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self._theme = theme
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 2 * GRID)
-        self._column.setSpacing(3 * GRID)
+        self._column = make_column(parent=self, margins=(0, 0, 0, 2 * GRID), spacing=3 * GRID)
         self.hide()
 
     def show_views(self, views: Sequence[ScalingView]) -> None:
@@ -73,12 +71,8 @@ class ScalingPanel(QWidget):
 def _pair(theme: Theme, view: ScalingView) -> QWidget:
     pair = QWidget()
     pair.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-    column = QVBoxLayout(pair)
-    column.setContentsMargins(0, 0, 0, 0)
-    column.setSpacing(GRID)
-    header = QHBoxLayout()
-    header.setSpacing(GRID)
-    header.addWidget(text_label(view.efficiency, "figure"))
+    column = make_column(parent=pair, margins=0, spacing=GRID)
+    header = make_row(text_label(view.efficiency, "figure"), spacing=GRID)
     header.addWidget(text_label(f"efficiency, speed-up {view.speedup}; {view.interval}", "caption"), 1)
     column.addWidget(text_label(view.title, "heading"))
     column.addLayout(header)

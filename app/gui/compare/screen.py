@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, Qt, QTimer, QUrl, Signal
 from PySide6.QtGui import QAction, QActionGroup, QDesktopServices, QGuiApplication
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QLabel,
-    QMenu,
-    QProgressBar,
-    QPushButton,
-    QStackedWidget,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QLabel, QMenu, QProgressBar, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from app import units
 from app.analysis.intervals import MIN_REPEATS
@@ -26,9 +17,12 @@ from app.gui.compare.table import CompareTableView, columns_menu, group_menu
 from app.gui.compare.tabs import CompareTabs
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import (
+    STRETCH,
     ElidedLabel,
     button,
     clear_layout,
+    make_column,
+    make_row,
     plain_tooltip,
     separator,
     set_role,
@@ -98,8 +92,8 @@ class OffersView(Scroller):
 
     def _take_keyboard(self) -> None:
         """Give the keyboard to the first offer where Qt left it to the page, in which nothing took it yet."""
-        now, first = self.window().focusWidget(), next(iter(self.offers.values()), None)
-        if first is not None and self.isVisible() and now is not None and now.isAncestorOf(first):
+        focused, first = self.window().focusWidget(), next(iter(self.offers.values()), None)
+        if first is not None and self.isVisible() and focused is not None and focused.isAncestorOf(first):
             first.setFocus()
 
     def _offer_row(self, offer: "Offer") -> QWidget:
@@ -108,15 +102,10 @@ class OffersView(Scroller):
         offer_button.setMinimumWidth(_BUTTON_WIDTH)
         offer_button.clicked.connect(lambda: self.offer_accepted.emit(offer))
         self.offers[offer] = offer_button
-        texts = QVBoxLayout()
-        texts.setSpacing(GRID // 2)
-        texts.addWidget(text_label(offer.title, "heading", wrap=True))
+        texts = make_column(text_label(offer.title, "heading", wrap=True), spacing=GRID // 2)
         texts.addWidget(text_label(offer.detail, "muted", wrap=True))
         row = QWidget()
-        layout = QHBoxLayout(row)
-        layout.setContentsMargins(0, GRID + GRID // 2, 0, GRID + GRID // 2)
-        layout.setSpacing(3 * GRID)
-        layout.addLayout(texts, 1)
+        layout = make_row((texts, 1), parent=row, margins=(0, GRID + GRID // 2, 0, GRID + GRID // 2), spacing=3 * GRID)
         layout.addWidget(offer_button, 0, Qt.AlignmentFlag.AlignVCenter)
         return row
 
@@ -128,9 +117,7 @@ class OffersView(Scroller):
         )
         inside = QWidget()
         inside.setMaximumWidth(_OFFERS_WIDTH)
-        column = QVBoxLayout(inside)
-        column.setContentsMargins(2 * GRID, 10 * GRID, 2 * GRID, 2 * GRID)
-        column.setSpacing(GRID)
+        column = make_column(parent=inside, margins=(2 * GRID, 10 * GRID, 2 * GRID, 2 * GRID), spacing=GRID)
         column.addWidget(text_label("Nothing to compare yet", "title"))
         column.addWidget(hint)
         column.addSpacing(GRID)
@@ -139,11 +126,7 @@ class OffersView(Scroller):
         column.addWidget(self.experiments_button, 0, Qt.AlignmentFlag.AlignLeft)
         column.addStretch(1)
         content = QWidget()
-        middle = QHBoxLayout(content)
-        middle.setContentsMargins(0, 0, 0, 0)
-        middle.addStretch(1)
-        middle.addWidget(inside, 100)
-        middle.addStretch(1)
+        make_row(STRETCH, (inside, 100), STRETCH, parent=content, margins=0)
         self.setWidget(content)
 
 
@@ -211,8 +194,8 @@ class CompareHeader(QWidget):
         self.result.show_model(verdict_result(comparison.verdict, disturbances) if comparison.variants else None)
         is_few = 1 < len(comparison.variants) <= MANY_VARIANTS
         around = self.result.plot.parentWidget()
-        for part in (self.result.plot, *([around] if around is not None else [])):
-            part.setVisible(is_few)
+        for widget in (self.result.plot, *([around] if around is not None else [])):
+            widget.setVisible(is_few)
         self._against.setText(comparison.against)
         self._against.setToolTip(plain_tooltip("\n".join(filter(None, (comparison.against, comparison.baseline_note)))))
         self._lines, self._clipboard_text = header.lines, header.clipboard_text
@@ -279,21 +262,14 @@ class CompareHeader(QWidget):
         self.more_button.setVisible(bool(self._lines or self._long_texts[""].text()))
 
     def _build(self) -> None:
-        lines = QVBoxLayout()
-        lines.setSpacing(GRID // 2)
+        lines = make_column(spacing=GRID // 2)
         widgets: list[QLabel] = [self._against, *self._first, *self._long_texts.values()]
         for widget in widgets:
             lines.addWidget(widget)
-        below = QHBoxLayout()
-        below.setSpacing(2 * GRID)
-        below.addLayout(lines, 1)
+        below = make_row((lines, 1), spacing=2 * GRID)
         below.addWidget(self._interleave, 0, Qt.AlignmentFlag.AlignBottom)
         below.addWidget(self.more_button, 0, Qt.AlignmentFlag.AlignBottom)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
-        column.setSpacing(0)
-        column.addWidget(self.result)
-        column.addLayout(below)
+        make_column(self.result, below, parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=0)
 
 
 def _selectable(role: str) -> QLabel:
@@ -319,18 +295,12 @@ class ReadingView(QWidget):
         cancel.clicked.connect(self.cancelled)
         inside = QWidget()
         inside.setMaximumWidth(_OFFERS_WIDTH)
-        column = QVBoxLayout(inside)
-        column.setContentsMargins(2 * GRID, 10 * GRID, 2 * GRID, 2 * GRID)
-        column.setSpacing(2 * GRID)
+        column = make_column(parent=inside, margins=(2 * GRID, 10 * GRID, 2 * GRID, 2 * GRID), spacing=2 * GRID)
         column.addWidget(self._title)
         column.addWidget(self._bar)
         column.addWidget(cancel, 0, Qt.AlignmentFlag.AlignLeft)
         column.addStretch(1)
-        middle = QHBoxLayout(self)
-        middle.setContentsMargins(0, 0, 0, 0)
-        middle.addStretch(1)
-        middle.addWidget(inside, 100)
-        middle.addStretch(1)
+        make_row(STRETCH, (inside, 100), STRETCH, parent=self, margins=0)
 
     def show_progress(self, done: int, runs: int) -> None:
         """Show how many of the runs are read."""
@@ -491,21 +461,10 @@ class CompareView(QWidget):
     def _build(self) -> None:
         for menu_button in (self._options, self._report):
             self.tabs.tools.addWidget(menu_button)
-        line = QHBoxLayout(self._written)
-        line.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
-        line.addWidget(self._written_path, 1)
+        line = make_row((self._written_path, 1), parent=self._written, margins=(2 * GRID, GRID, 2 * GRID, 0))
         line.addWidget(self._open_report)
         self._written.hide()
-        column = QVBoxLayout(self._page)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(GRID)
-        column.addWidget(self.header)
-        column.addWidget(self.tabs, 1)
+        make_column(self.header, (self.tabs, 1), parent=self._page, margins=0, spacing=GRID)
         for page in (self.offers, self.reading, self._page):
             self._pages.addWidget(page)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self.problem)
-        layout.addWidget(self._written)
-        layout.addWidget(self._pages, 1)
+        make_column(self.problem, self._written, (self._pages, 1), parent=self, margins=0, spacing=0)

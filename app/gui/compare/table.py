@@ -286,15 +286,15 @@ class CompareTableView(CellTable):
         row, is_same = self.current_row(), table is self._model.table
         if not is_same and (not _runs(self._model.table) <= _runs(table) or (row and row.leads)):
             row = None  # another may be the fastest now
-        before = self.currentIndex().row() if is_same else None
+        current = self.currentIndex().row() if is_same else None
         self._model.set_table(table, arrangement, self._model.hidden & _runs(table))
         self.fit(table.widest)
         self.hide_columns(self.hidden_columns)
         if self._model.rows:
             rows = self._model.rows
-            there = (n for n, other in enumerate(rows) if row and _are_alike(other, row) and other.runs[0] in row.runs)
-            first = next((n for n, line in enumerate(rows) if line.leads), 0) if before is None else max(before, 0)
-            self.select_row(next(there, min(first, len(rows) - 1)))
+            alike = (n for n, line in enumerate(rows) if row and _are_alike(line, row) and line.runs[0] in row.runs)
+            leader = next((n for n, line in enumerate(rows) if line.leads), 0)
+            self.select_row(next(alike, min(leader if current is None else max(current, 0), len(rows) - 1)))
         self._update_heights(len(self._model.rows))
 
     def _update_heights(self, rows: int) -> None:
@@ -314,11 +314,11 @@ class CompareTableView(CellTable):
 
     def toggle_fold(self, row: int) -> None:
         """Fold or unfold a variant or a group."""
-        changed, before = self._model.rows[row], self.arrangement
+        changed, arrangement = self._model.rows[row], self.arrangement
         if changed.kind == "group":
-            self.arrange(replace(before, folded=before.folded ^ {changed.title}))
+            self.arrange(replace(arrangement, folded=arrangement.folded ^ {changed.title}))
         else:
-            self.arrange(replace(before, unfolded=before.unfolded ^ {changed.runs[0]}))
+            self.arrange(replace(arrangement, unfolded=arrangement.unfolded ^ {changed.runs[0]}))
 
     def _sort(self, column: int) -> None:
         if self._model.table.keys[column] == BASE:
@@ -359,9 +359,9 @@ class CompareTableView(CellTable):
         menu.popup(self.viewport().mapToGlobal(position))
 
 
-def _are_alike(one: TableRow, other: TableRow) -> bool:
+def _are_alike(first: TableRow, second: TableRow) -> bool:
     """Return whether both rows are heads of groups, or none is."""
-    return (one.kind == "group") == (other.kind == "group")
+    return (first.kind == "group") == (second.kind == "group")
 
 
 def _runs(table: CompareTable) -> set[int]:

@@ -24,8 +24,11 @@ from app.gui.compare.scaling import ScalingPanel
 from app.gui.compare.table import CompareTableView
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import (
+    STRETCH,
     ElidedComboBox,
     clear_layout,
+    make_column,
+    make_row,
     plain_tooltip,
     separator,
     show_text,
@@ -101,18 +104,10 @@ class WhyPanel(QWidget):
         self.table.show_rows(view.head, view.rows)
 
     def _build(self) -> None:
-        chooser = QHBoxLayout()
-        chooser.setSpacing(GRID)
-        chooser.addWidget(self.choice)
-        chooser.addWidget(self._against)
-        chooser.addStretch(1)
+        chooser = make_row(self.choice, self._against, STRETCH, spacing=GRID)
         self.choice.setMinimumWidth(24 * GRID)
         self._gains.setSpacing(GRID // 2)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, GRID, 0, 2 * GRID)
-        column.setSpacing(GRID)
-        column.addLayout(chooser)
-        column.addWidget(self._sentence)
+        column = make_column(chooser, self._sentence, parent=self, margins=(0, GRID, 0, 2 * GRID), spacing=GRID)
         column.addWidget(self._notes)
         column.addWidget(self._charts)
         column.addLayout(self._gains)
@@ -307,10 +302,10 @@ class CompareTabs(QWidget):
         else:
             self._stack.setCurrentWidget(self._result if (tab, section) == (RESULT, _TABLE) else self._scroller)
 
-    def _request(self, part: str) -> None:
-        if part in self._due:
-            self._due.discard(part)
-            (self.curves_requested if part == CURVES else self.article_requested).emit()
+    def _request(self, view: str) -> None:
+        if view in self._due:
+            self._due.discard(view)
+            (self.curves_requested if view == CURVES else self.article_requested).emit()
 
     def _article_view(self) -> "ArticleView":
         from app.gui.compare.article import ArticleView
@@ -332,39 +327,19 @@ class CompareTabs(QWidget):
         self._tabs.setAccessibleName("Views of the comparison")
         self.choice.setAccessibleName("What Result shows")
         self.choice.setMinimumWidth(18 * GRID)
-        result = QVBoxLayout(self._result)
-        result.setContentsMargins(0, 0, 0, 0)
-        result.setSpacing(0)
         around = QWidget()
-        margins = QHBoxLayout(around)
-        margins.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
-        margins.addWidget(plot)
-        result.addWidget(around)
-        result.addWidget(table, 1)
-        result.addStretch()
-        column = QVBoxLayout(self._pictures)
-        column.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
-        column.addWidget(self.charts)
-        column.addWidget(self._scaling)
-        column.addWidget(self.why)
-        column.addStretch(1)
+        make_row(plot, parent=around, margins=(2 * GRID, GRID, 2 * GRID, 0))
+        make_column(around, (table, 1), parent=self._result, margins=0, spacing=0).addStretch()
+        pictures = self.charts, self._scaling, self.why, STRETCH
+        make_column(*pictures, parent=self._pictures, margins=(2 * GRID, GRID, 2 * GRID, GRID))
         for page in (self._result, self._scroller, self.curves):
             self._stack.addWidget(page)
         bar = QWidget()
         bar.setProperty("role", "tabs")
-        top = QHBoxLayout(bar)
-        top.setContentsMargins(0, 0, 2 * GRID, 0)
-        top.setSpacing(GRID)
-        top.addWidget(self._tabs)
-        top.addStretch(1)
-        top.addWidget(self.choice)
+        top = make_row(self._tabs, STRETCH, self.choice, parent=bar, margins=(0, 0, 2 * GRID, 0), spacing=GRID)
         self.tools.setSpacing(GRID)
         top.addLayout(self.tools)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(bar)
-        layout.addWidget(separator())
+        layout = make_column(bar, separator(), parent=self, margins=0, spacing=0)
         self._stack.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         self._stack.setMinimumHeight(16 * GRID)
         layout.addWidget(self._stack, 1)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import structs
 from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QGridLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QGridLayout, QWidget
 
 from app.errors import UserError
 from app.gui.actions import Actions, Services
 from app.gui.run.form_controller import FormController
 from app.gui.theme import GRID
 from app.gui.threads import CancellableJob, JobControl
-from app.gui.widgets.basic import button, clear_layout, plain_tooltip, show_text, text_label
+from app.gui.widgets.basic import STRETCH, button, clear_layout, make_column, plain_tooltip, show_text, text_label
 from app.gui.widgets.dialogs import ask_for_file
 from app.gui.widgets.flow_layout import FlowBar
 from app.gui.widgets.panes import Scroller
@@ -119,24 +119,12 @@ class GalleryView(QWidget):
             head.addWidget(widget, 0, number)
         head.addWidget(text_label(_LEAD, "muted", wrap=True), 1, 0, 1, 3)
         content = QWidget()
-        column = QVBoxLayout(content)
-        column.setContentsMargins(3 * GRID, GRID, 3 * GRID, 3 * GRID)
-        column.setSpacing(0)
         self._grid.setSpacing(2 * GRID)
-        column.addLayout(self._grid)
-        column.addStretch(1)
+        make_column(self._grid, STRETCH, parent=content, margins=(3 * GRID, GRID, 3 * GRID, 3 * GRID), spacing=0)
         self._scroller.setWidget(content)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        top = QVBoxLayout()
-        top.setContentsMargins(3 * GRID, 2 * GRID, 3 * GRID, GRID)
-        top.setSpacing(GRID // 2)
-        top.addWidget(self._head)
-        top.addWidget(self._problem)
+        top = make_column(self._head, self._problem, margins=(3 * GRID, 2 * GRID, 3 * GRID, GRID), spacing=GRID // 2)
         top.addWidget(self._reading)
-        layout.addLayout(top)
-        layout.addWidget(self._scroller, 1)
+        make_column(top, (self._scroller, 1), parent=self, margins=0, spacing=0)
         self._head.hide()
         self._problem.hide()
 
@@ -160,9 +148,7 @@ class QuestionCard(QFrame):
         self.reference.clicked.connect(lambda: owner.reference_requested.emit(key))
         self._remove.clicked.connect(lambda: owner.file_removed.emit(key))
         self._labels = [text_label("", role, wrap=True) for role in _CARD_ROLES]
-        column = QVBoxLayout(self)
-        column.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 2 * GRID)
-        column.setSpacing(GRID)
+        column = make_column(parent=self, margins=2 * GRID, spacing=GRID)
         for label in self._labels:
             column.addWidget(label)
         column.addStretch(1)

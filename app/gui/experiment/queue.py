@@ -4,24 +4,21 @@ import textwrap
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QRectF, Qt, Signal
-from PySide6.QtGui import (
-    QColor,
-    QKeySequence,
-    QPainter,
-    QShortcut,
-)
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QHBoxLayout,
-    QProgressBar,
-    QPushButton,
-    QStyleOptionViewItem,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtGui import QColor, QKeySequence, QPainter, QShortcut
+from PySide6.QtWidgets import QAbstractItemView, QProgressBar, QPushButton, QStyleOptionViewItem, QWidget
 
 from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, separator, set_role, show_text, text_label
+from app.gui.widgets.basic import (
+    ElidedLabel,
+    button,
+    make_column,
+    make_row,
+    plain_tooltip,
+    separator,
+    set_role,
+    show_text,
+    text_label,
+)
 from app.gui.widgets.cell_delegate import ROW_HEIGHT, AnyIndex, CellDelegate, CellModel
 from app.gui.widgets.cell_table import CellTable
 from app.gui.widgets.dialogs import ask_confirmation
@@ -59,13 +56,8 @@ class BannerView(QWidget):
         self._text = text_label("", "", wrap=True)
         self._detail = text_label("", "caption", wrap=True)
         self._banner: Banner | None = None
-        self._line = QHBoxLayout(self)
-        self._line.setContentsMargins(0, 0, 0, 0)
-        self._line.setSpacing(GRID)
-        texts = QVBoxLayout()
-        texts.setSpacing(GRID // 2)
-        texts.addWidget(self._text)
-        texts.addWidget(self._detail)
+        self._line = make_row(parent=self, margins=0, spacing=GRID)
+        texts = make_column(self._text, self._detail, spacing=GRID // 2)
         self._line.addWidget(self._symbol, 0, Qt.AlignmentFlag.AlignTop)
         self._line.addLayout(texts, 1)
         self._buttons: list[QPushButton] = []
@@ -244,26 +236,14 @@ class QueueView(QWidget):
         self._bar.setAccessibleName("Progress of the queue")
         for label in (self.count, self._time_left):
             label.setFont(tabular_font())
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(separator())
-        inside = QVBoxLayout()
-        inside.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
-        inside.setSpacing(GRID)
-        inside.addWidget(self.offer_banner)
-        inside.addWidget(self.ended_banner)
-        inside.addWidget(self._header)
-        inside.addWidget(self.table)
-        inside.addWidget(self._buttons)
+        widgets = self.offer_banner, self.ended_banner, self._header, self.table, self._buttons
+        inside = make_column(*widgets, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
+        make_column(separator(), inside, parent=self, margins=0, spacing=0)
         self._fill_header()
         self._fill_buttons()
-        layout.addLayout(inside)
 
     def _fill_header(self) -> None:
-        header = QHBoxLayout(self._header)
-        header.setContentsMargins(0, 0, 0, 0)
-        header.setSpacing(GRID)
+        header = make_row(parent=self._header, margins=0, spacing=GRID)
         middle = Qt.AlignmentFlag.AlignVCenter
         header.addWidget(self.fold, 0, middle)
         header.addSpacing(GRID)
@@ -274,8 +254,7 @@ class QueueView(QWidget):
             header.addWidget(widget, 0, middle)
 
     def _fill_buttons(self) -> None:
-        line = QHBoxLayout(self._buttons)
-        line.setContentsMargins(0, 0, 0, 0)
+        line = make_row(parent=self._buttons, margins=0)
         of_entry, of_all = FlowBar(GRID // 2, GRID // 2), FlowBar(GRID // 2, GRID // 2, right=True)
         for act in (self.up, self.down, self.pause, self.remove, self.show_verdict):
             of_entry.flow.addWidget(act)
@@ -355,14 +334,14 @@ class QueueTable(CellTable):
 
     def show_rows(self, rows: tuple[QueueRow, ...]) -> None:
         """Show these entries; the selected one stays selected, or if it has ended, the one in its place is."""
-        before, position = self.chosen, max(0, self.currentIndex().row())
+        chosen, position = self.chosen, max(0, self.currentIndex().row())
         entries = [row.entry for row in self._rows.rows]
         self._rows.show_rows(rows, is_alike=[row.entry for row in rows] == entries)
         self.setColumnHidden(HOST_COLUMN, not any(row.cells[HOST_COLUMN].text for row in rows))
         self.setColumnHidden(PYTHON_COLUMN, not any(row.cells[PYTHON_COLUMN].text for row in rows))
-        previous = None if before is None else (before.entry, before.in_queue)
-        same = [n for n, row in enumerate(rows) if (row.entry, row.in_queue) == previous]
-        target = same[0] if same else min(position, len(rows) - 1)
+        chosen_key = None if chosen is None else (chosen.entry, chosen.in_queue)
+        matching = [n for n, row in enumerate(rows) if (row.entry, row.in_queue) == chosen_key]
+        target = matching[0] if matching else min(position, len(rows) - 1)
         if rows and target != self.currentIndex().row():
             self.selectRow(target)
         self.setFixedHeight(min(len(rows), _MAX_ROWS) * ROW_HEIGHT)

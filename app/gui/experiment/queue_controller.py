@@ -400,9 +400,9 @@ class QueueController(QObject):
 
     def move(self, entry: int, by: int) -> None:
         """Move an entry by so many places, up if negative, before the database has it so."""
-        before = self._model.move(entry, by)
+        next_entry = self._model.move(entry, by)
         self._show()
-        self._change(lambda store: store.queue.move(entry, before), name=f"move {self._name(entry)}")
+        self._change(lambda store: store.queue.move(entry, next_entry), name=f"move {self._name(entry)}")
 
     def pause_or_resume(self, entry: int | None, action: str) -> None:
         """Pause an entry or let it go on; None is every entry."""
@@ -416,18 +416,18 @@ class QueueController(QObject):
     def remove(self, *entries: int) -> None:
         """Remove entries; a running one is stopped first, and last, so that no other takes its place."""
         running = [entry for entry in entries if self._model.is_running_here(entry)]
-        others = [entry for entry in entries if entry not in running]
+        waiting = [entry for entry in entries if entry not in running]
         runner = self._runner
         if runner is not None:  # which may be just about to claim one
-            for entry in others:
+            for entry in waiting:
                 runner.cancel(entry)
         for entry in running:
             self._cancel(entry)
-        if others:
-            name = self._name(others[0]) if len(others) == 1 else f"{len(others)} experiments"
-            removed = [row for row in self._model.entries if row.entry in others and row.entry == self._result_entry]
+        if waiting:
+            name = self._name(waiting[0]) if len(waiting) == 1 else f"{len(waiting)} experiments"
+            removed = [row for row in self._model.entries if row.entry in waiting and row.entry == self._result_entry]
             then = partial(self._read_result, removed[0], anew=True) if removed else None  # its variants wait no more
-            self._change(lambda store: list(map(store.queue.remove, others)), then, f"remove {name} from the queue")
+            self._change(lambda store: list(map(store.queue.remove, waiting)), then, f"remove {name} from the queue")
 
     def _cancel(self, entry: int) -> None:
         """Cancel a running entry, once its plan is read, which undoes that: the runner removes both."""
@@ -452,10 +452,10 @@ class QueueController(QObject):
         runner = self._runner
         if runner is not None:
             runner.forget_cancelled()
-        before = {entry.entry for entry in self._model.entries if entry.state != "paused"}
+        unpaused = {entry.entry for entry in self._model.entries if entry.state != "paused"}
 
         def go_on() -> None:
-            if any(entry.state == "waiting" and entry.entry not in before for entry in self._model.entries):
+            if any(entry.state == "waiting" and entry.entry not in unpaused for entry in self._model.entries):
                 self.begin(requested=True)
 
         self._read(go_on)

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID
-from app.gui.widgets.basic import button, plain_tooltip, text_label
+from app.gui.widgets.basic import button, make_column, plain_tooltip, text_label
 from app.viewmodels.history.labels import Annotations, TagChange, parse_tags
 
 _CHECK_STATES = {True: Qt.CheckState.Checked, False: Qt.CheckState.Unchecked, None: Qt.CheckState.PartiallyChecked}
@@ -65,8 +65,8 @@ class TagDialog(QDialog):
             self._add_typed(typed)
             return
         self._add_typed(typed)
-        before = {tag: _CHECK_STATES[state] for tag, state in self._annotations.tags.items()}
-        turned = {tag: now for tag, now in self.states().items() if now != before.get(tag, Qt.CheckState.Unchecked)}
+        stored = {tag: _CHECK_STATES[state] for tag, state in self._annotations.tags.items()}
+        turned = {tag: now for tag, now in self.states().items() if now != stored.get(tag, Qt.CheckState.Unchecked)}
         self.changed.emit(
             TagChange(
                 runs=self._annotations.runs,
@@ -122,10 +122,7 @@ class NoteDialog(QDialog):
 def _layout(dialog: QDialog) -> QVBoxLayout:
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     dialog.resize(48 * GRID, 40 * GRID)
-    layout = QVBoxLayout(dialog)
-    layout.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 2 * GRID)
-    layout.setSpacing(GRID)
-    return layout
+    return make_column(parent=dialog, margins=2 * GRID, spacing=GRID)
 
 
 def _buttons(dialog: QDialog, help: str = "") -> QDialogButtonBox:

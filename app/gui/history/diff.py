@@ -6,10 +6,10 @@ from functools import partial
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QTextBrowser, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLineEdit, QTextBrowser, QWidget
 
 from app.gui.theme import GRID, Colours, Theme
-from app.gui.widgets.basic import HtmlPage, button, separator, text_label, toggle_button
+from app.gui.widgets.basic import HtmlPage, button, make_column, make_row, separator, text_label, toggle_button
 from app.gui.widgets.flow_layout import FlowBar
 from app.gui.window_state import WindowState
 from app.viewmodels.history.run_diff import DiffRow, DiffSection, RunDiff, TextDiff, text_line
@@ -97,20 +97,11 @@ class RunDiffView(QWidget):
         self._search.setClearButtonEnabled(True)
         self._search.setFixedWidth(26 * GRID)
         self._search.returnPressed.connect(self._find_next)
-        top = QHBoxLayout()
-        top.addWidget(self._back)
         tools = FlowBar(GRID, GRID // 2, right=True)
         for widget in (self._search, self._alike, self._swap, self._save, self._compare):
             tools.flow.addWidget(widget)
-        top.addWidget(tools, 1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
-        layout.setSpacing(GRID)
-        layout.addLayout(top)
-        layout.addWidget(self._title)
-        layout.addWidget(self._names)
-        layout.addWidget(separator())
-        layout.addWidget(self._page, 1)
+        lines = make_row(self._back, (tools, 1)), self._title, self._names, separator(), (self._page, 1)
+        make_column(*lines, parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=GRID)
 
 
 def diff_html(diff: RunDiff, colours: Colours, *, everything: bool) -> str:

@@ -1,10 +1,10 @@
 """The bar above the table of runs: search, filters, and saved filters."""
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QInputDialog, QLineEdit, QMenu, QPushButton, QWidget
+from PySide6.QtWidgets import QInputDialog, QLineEdit, QMenu, QPushButton, QWidget
 
 from app.gui.theme import GRID
-from app.gui.widgets.basic import button, toggle_button
+from app.gui.widgets.basic import STRETCH, button, make_row, toggle_button
 from app.queries import RunQuery
 from app.viewmodels.history.facets import with_choice
 from app.viewmodels.history.search import describe_left_out
@@ -121,17 +121,8 @@ class FilterBar(QWidget):
         for opener in (self._filters, self.view):
             opener.setProperty("menu", "true")
         self._filters.setAccessibleName("Saved filters")
-        bar = QHBoxLayout(self)
-        bar.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
-        bar.setSpacing(GRID)
-        bar.addWidget(self._leave)
-        bar.addWidget(self.facets)
-        bar.addWidget(self._clear)
-        bar.addWidget(self.search, 1)
-        bar.addWidget(self._more)
-        bar.addWidget(self._filters)
-        bar.addWidget(self.view)
-        bar.addStretch(1)
+        queries = self._leave, self.facets, self._clear, (self.search, 1), self._more, self._filters
+        make_row(*queries, self.view, STRETCH, parent=self, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
 
 
 def _shortened(name: str) -> str:

@@ -5,31 +5,33 @@ from collections.abc import Callable, Iterator
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QColor, QFontDatabase, QGuiApplication, QKeySequence, QShortcut, QTextCursor, QTextDocument
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QLineEdit,
-    QPlainTextEdit,
-    QSplitter,
-    QStackedWidget,
-    QTextEdit,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QSplitter, QStackedWidget, QTextEdit, QVBoxLayout, QWidget
 
 from app.gui.actions import Actions
 from app.gui.history.annotations import AnnotationView
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.plot_window import PlotWindows
-from app.gui.plot.time_bar import STORED_RANGES, Overview, TimeBar
+from app.gui.plot.time_bar import Overview, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import HtmlPage, button, clear_layout, separator, show_text, text_label
+from app.gui.widgets.basic import (
+    STRETCH,
+    HtmlPage,
+    button,
+    clear_layout,
+    make_column,
+    make_row,
+    separator,
+    show_text,
+    text_label,
+)
 from app.gui.widgets.flow_layout import FlowBar
 from app.gui.widgets.pacing import Slices, WhenSeen
 from app.gui.widgets.panes import Scroller, splitter
 from app.gui.window_state import WindowState
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.run_detail import DetailGroup, RunDetail
+from app.viewmodels.plot.model import RUN_RANGES
 
 _MAX_MATCHES = 500
 
@@ -105,17 +107,8 @@ class LogView(QWidget):
             self._text.find(pattern, flags)
 
     def _build(self) -> None:
-        header = QHBoxLayout()
-        header.setSpacing(GRID)
-        header.addWidget(self._title)
-        header.addStretch(1)
-        header.addWidget(self._match_count)
-        header.addWidget(self._search)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, GRID, 2 * GRID, 2 * GRID)
-        layout.setSpacing(GRID)
-        layout.addLayout(header)
-        layout.addWidget(self._text, 1)
+        header = make_row(self._title, STRETCH, self._match_count, self._search, spacing=GRID)
+        make_column(header, (self._text, 1), parent=self, margins=(0, GRID, 2 * GRID, 2 * GRID), spacing=GRID)
 
 
 def details_html(groups: tuple[DetailGroup, ...], muted: str) -> str:
@@ -181,7 +174,7 @@ class RunPageView(QWidget):
         self.panels = PanelStack(theme, staggered=True)
         self._overview = Overview(self.panels, theme)
         self._windows = PlotWindows(self.panels, theme, "run page")
-        self.time_bar = TimeBar(self.panels, STORED_RANGES)
+        self.time_bar = TimeBar(self.panels, RUN_RANGES)
         self._no_plots = text_label("This run has no measurements: it ended before any were taken.", "muted")
         self.annotations = AnnotationView()
         self._details = HtmlPage(GRID)
@@ -277,54 +270,20 @@ class RunPageView(QWidget):
         self._traceback.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self._traceback.setAccessibleName("Traceback")
         self._details.setAccessibleName("Details of the run")
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(2 * GRID, GRID, 0, 0)
-        layout.setSpacing(GRID)
-        layout.addLayout(self._header())
-        layout.addWidget(separator())
+        layout = make_column(self._header(), separator(), parent=self, margins=(2 * GRID, GRID, 0, 0), spacing=GRID)
         layout.addWidget(self._body(), 1)
 
     def _header(self) -> QVBoxLayout:
-        top = QHBoxLayout()
-        top.addWidget(self._back)
-        top.addStretch(1)
-        top.addWidget(self.replay_button)
-        top.addWidget(self._again)
-        top.addWidget(self._copy)
-        state = QHBoxLayout()
-        state.setSpacing(2 * GRID)
-        state.addWidget(self._outcome)
-        state.addWidget(self._subtitle)
-        state.addStretch(1)
-        text = QVBoxLayout()
-        text.setSpacing(GRID // 2)
-        text.addWidget(self._title)
-        text.addLayout(state)
-        text.addWidget(self._reason)
-        text.addWidget(self._notes)
-        row = QHBoxLayout()
-        row.setSpacing(4 * GRID)
-        row.addLayout(text, 1)
-        row.addWidget(self._figures)
-        header = QVBoxLayout()
-        header.setContentsMargins(0, 0, 2 * GRID, 0)
-        header.setSpacing(GRID)
-        header.addLayout(top)
-        header.addLayout(row)
-        header.addWidget(self.badge)
-        return header
+        top = make_row(self._back, STRETCH, self.replay_button, self._again, self._copy)
+        state = make_row(self._outcome, self._subtitle, STRETCH, spacing=2 * GRID)
+        text = make_column(self._title, state, self._reason, self._notes, spacing=GRID // 2)
+        row = make_row((text, 1), self._figures, spacing=4 * GRID)
+        return make_column(top, row, self.badge, margins=(0, 0, 2 * GRID, 0), spacing=GRID)
 
     def _body(self) -> QSplitter:
         plots = QWidget()
-        column = QVBoxLayout(plots)
-        column.setContentsMargins(0, GRID, 2 * GRID, GRID)
-        column.setSpacing(GRID)
-        column.addWidget(self._traceback)
-        column.addWidget(self._no_plots)
-        column.addWidget(self.time_bar)
-        column.addWidget(self._overview)
-        column.addWidget(self.panels, 1)
-        column.addStretch(0)
+        lines = self._traceback, self._no_plots, self.time_bar, self._overview, (self.panels, 1)
+        make_column(*lines, parent=plots, margins=(0, GRID, 2 * GRID, GRID), spacing=GRID).addStretch(0)
         self._parts.addWidget(Scroller(plots))
         self._parts.addWidget(self.evidence)
         left = splitter(Qt.Orientation.Vertical, self._parts, self._log, (1, 0))
@@ -339,12 +298,7 @@ class RunPageView(QWidget):
     def _side_panel(self) -> QWidget:
         """Make the side panel: annotations, then the environment."""
         about = QWidget()
-        column = QVBoxLayout(about)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.annotations)
-        column.addWidget(separator())
-        column.addWidget(self._details, 1)
+        make_column(self.annotations, separator(), (self._details, 1), parent=about, margins=0, spacing=0)
         return about
 
 
@@ -352,16 +306,10 @@ def _figure(name: str, cell: Cell) -> QWidget:
     """Make a large number with its unit and, above, its name."""
     number = text_label(cell.text, "figure")
     number.setAccessibleName(name)
-    line = QHBoxLayout()
-    line.setSpacing(GRID // 2)
+    line = make_row(spacing=GRID // 2)
     line.addWidget(number, 0, Qt.AlignmentFlag.AlignBottom)
     line.addWidget(text_label(cell.unit, "muted"), 0, Qt.AlignmentFlag.AlignBottom)
     line.addStretch(1)
     figure = QWidget()
-    column = QVBoxLayout(figure)
-    column.setContentsMargins(0, 0, 0, 0)
-    column.setSpacing(0)
-    column.addWidget(text_label(name, "caption"))
-    column.addLayout(line)
-    column.addStretch(1)
+    make_column(text_label(name, "caption"), line, STRETCH, parent=figure, margins=0, spacing=0)
     return figure

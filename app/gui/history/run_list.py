@@ -7,14 +7,12 @@ from PySide6.QtCore import QObject, QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QColor, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import (
     QGridLayout,
-    QHBoxLayout,
     QHeaderView,
     QMenu,
     QSizePolicy,
     QStackedWidget,
     QTreeWidget,
     QTreeWidgetItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -27,6 +25,8 @@ from app.gui.widgets.basic import (
     ElidedLabel,
     EmptyState,
     button,
+    make_column,
+    make_row,
     plain_tooltip,
     separator,
     set_role,
@@ -241,9 +241,7 @@ class FacetPanel(QWidget):
         header.setMinimumSectionSize(3 * GRID)
         header.setSectionResizeMode(_LABEL, QHeaderView.ResizeMode.Stretch)
         header.setSectionResizeMode(_COUNT, QHeaderView.ResizeMode.Fixed)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(GRID, GRID // 2, 0, 0)
-        layout.addWidget(self.tree, 1)
+        make_column((self.tree, 1), parent=self, margins=(GRID, GRID // 2, 0, 0))
         self.setMinimumWidth(20 * GRID)
 
 
@@ -265,11 +263,7 @@ class HistoryHeader(QWidget):
         texts.addWidget(self.answer, 0, 0, 1, 2)
         texts.addWidget(self.agreed, 1, 0)
         texts.addWidget(self._next_step, 1, 1)
-        line = QHBoxLayout(self)
-        line.setContentsMargins(2 * GRID, 0, 2 * GRID, GRID)
-        line.setSpacing(2 * GRID)
-        line.addLayout(texts, 1)
-        line.addWidget(self.restore)
+        line = make_row((texts, 1), self.restore, parent=self, margins=(2 * GRID, 0, 2 * GRID, GRID), spacing=2 * GRID)
         line.addWidget(self.compare)
 
     def show_listing(self, listing: Listing) -> None:
@@ -343,10 +337,7 @@ class HistoryFooter(QWidget):
         self._storage.setToolTip(plain_tooltip(str(line.path)))
 
     def _build(self) -> None:
-        footer = QHBoxLayout(self)
-        footer.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, GRID // 2)
-        footer.setSpacing(GRID)
-        footer.addWidget(self.count)
+        footer = make_row(self.count, parent=self, margins=(2 * GRID, GRID // 2, 2 * GRID, GRID // 2), spacing=GRID)
         footer.addSpacing(2 * GRID)
         footer.addWidget(self._message)
         footer.addWidget(self._undo)
@@ -544,11 +535,7 @@ class HistoryList(QWidget):
     def _build(self) -> None:
         self._pages.addWidget(self.table)
         self._pages.addWidget(self._empty)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self.bar)
-        layout.addWidget(self.header)
+        layout = make_column(self.bar, self.header, parent=self, margins=0, spacing=0)
         body = splitter(Qt.Orientation.Horizontal, self.facets, self._pages, (0, 1))
         body.setSizes([_FACETS_WIDTH, 1000])
         self._state.keep_splitter("facets", body)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
-from PySide6.QtWidgets import QMessageBox, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QMessageBox, QStackedWidget, QWidget
 
 from app.gui.actions import Actions
 from app.gui.history.annotations import NoteDialog, TagDialog
@@ -13,6 +13,7 @@ from app.gui.history.filter_bar import FilterBar
 from app.gui.history.page import RunPageView
 from app.gui.history.run_list import HistoryList
 from app.gui.theme import Theme
+from app.gui.widgets.basic import make_column
 from app.gui.widgets.dialogs import ask_confirmation
 from app.gui.widgets.problem import ProblemLine
 from app.viewmodels.history.labels import Annotations, TagChange, format_run_count
@@ -124,8 +125,4 @@ class HistoryView(QWidget):
         self._pages.addWidget(self.overview)
         self._pages.addWidget(self.detail)
         self._pages.addWidget(self.diff)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self.problem)
-        layout.addWidget(self._pages, 1)
+        make_column(self.problem, (self._pages, 1), parent=self, margins=0, spacing=0)

@@ -13,16 +13,7 @@ from app.gui.widgets.cell_table import CellTable, FrozenColumns
 from app.queries import RunQuery
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.search import marked_terms
-from app.viewmodels.history.table import (
-    COLUMNS,
-    MATCH_COLUMN,
-    ORDERS,
-    Group,
-    HistoryRow,
-    Line,
-    Listing,
-    widest,
-)
+from app.viewmodels.history.table import COLUMNS, MATCH_COLUMN, ORDERS, Group, HistoryRow, Line, Listing, widest
 from app.viewmodels.plot.panels import Sparks
 
 _NEAR_HEIGHTS, _PAGE_HEIGHTS = 0.5, 2.0

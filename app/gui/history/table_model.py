@@ -98,22 +98,22 @@ class HistoryModel(CellModel):
 
     def fill(self, requested: Iterable[int], rows: Mapping[int, HistoryRow]) -> None:
         """Take rows that were read; requested runs that were not found stay blank."""
-        before, shared = self._shared, dict(self._shared) if self._up_to_date else {}
+        former, shared = self._shared, dict(self._shared) if self._up_to_date else {}
         changed = set()
         for run, read in rows.items():
             row = with_sparks(read, self._sparks.get(run, NO_SPARKS))
             if self._rows.pop(run, None) != row:
                 changed.add(run)
             self._rows[run] = row
-            _, *others = row.cells[VARIANT_COLUMN].text.split(SEPARATOR)
-            parts = frozenset(filter(self._may_be_left_out, others))
+            _, *settings = row.cells[VARIANT_COLUMN].text.split(SEPARATOR)
+            parts = frozenset(filter(self._may_be_left_out, settings))
             shared[row.workload] = parts & shared.get(row.workload, parts)
         self._shared = shared
         self._up_to_date.update(requested)
-        fresh = rows if shared == before else self._rows.keys() & self._up_to_date
+        fresh = rows if shared == former else self._rows.keys() & self._up_to_date
         self._differences.update(self._difference(self._rows[run]) for run in fresh)
         self._evict_oldest()
-        self._emit_changed(changed if shared == before else self._rows)
+        self._emit_changed(changed if shared == former else self._rows)
 
     def add_sparks(self, sparks: Mapping[int, Sparks]) -> None:
         """Draw these runs' curves behind their figures."""
@@ -324,14 +324,14 @@ class GroupSelection(QItemSelectionModel):
 
     def count_below(self, top: int, bottom: int) -> int:
         """Return how many lines from below `top` to `bottom` are selected."""
-        parts = self.selection().toList()
-        return sum(max(0, min(part.bottom(), bottom) - max(part.top(), top + 1) + 1) for part in parts)
+        ranges = self.selection().toList()
+        return sum(max(0, min(part.bottom(), bottom) - max(part.top(), top + 1) + 1) for part in ranges)
 
     def _with_group_runs(self, selection: QItemSelection) -> QItemSelection:
-        parts = [(part.top(), part.bottom()) for part in selection.toList()]
+        spans = [(part.top(), part.bottom()) for part in selection.toList()]
         last = self._rows.columnCount() - 1
         for top, bottom in self._rows.group_ranges():
-            if any(first <= top <= end < bottom for first, end in parts):
+            if any(first <= top <= end < bottom for first, end in spans):
                 group = QItemSelection(self._rows.index(top, 0), self._rows.index(bottom, last))
                 selection.merge(group, QItemSelectionModel.SelectionFlag.Select)
         return selection

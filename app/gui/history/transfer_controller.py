@@ -167,10 +167,10 @@ def _set_reference(database: Path, watch: TransferProgress, *, is_adding: bool) 
     from app.runs.undo import ReferenceRuns
     from app.storage.reference import add_reference, remove_reference
 
-    before = ReferenceRuns.of(database)
+    reference = ReferenceRuns.of(database)
     text = (
         describe_reference_added(add_reference(database, watch))
         if is_adding
         else describe_reference_removed(remove_reference(database))
     )
-    return [text], before
+    return [text], reference

@@ -6,17 +6,7 @@ from functools import partial
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFontDatabase
-from PySide6.QtWidgets import (
-    QDialog,
-    QDialogButtonBox,
-    QFormLayout,
-    QHBoxLayout,
-    QLineEdit,
-    QPlainTextEdit,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QFormLayout, QLineEdit, QPlainTextEdit, QPushButton, QWidget
 
 from app.environments.known import newest
 from app.environments.records import Environment, EnvironmentOffer, EnvironmentRequest, Environments, make
@@ -24,7 +14,16 @@ from app.errors import UserError
 from app.gui.hosts.hosts_controller import HostsController
 from app.gui.theme import GRID, Theme
 from app.gui.threads import CancellableJob, JobControl
-from app.gui.widgets.basic import BreakingLabel, button, clear_layout, set_role, text_label
+from app.gui.widgets.basic import (
+    STRETCH,
+    BreakingLabel,
+    button,
+    clear_layout,
+    make_column,
+    make_row,
+    set_role,
+    text_label,
+)
 from app.gui.widgets.cell_delegate import CellDelegate, CellModel
 from app.gui.widgets.cell_table import CellTable
 from app.gui.widgets.dialogs import resize_within_screen
@@ -67,19 +66,13 @@ class AddHostForm(QWidget):
         self.add_button.clicked.connect(lambda: add(self.entry()))
         self.test_button.clicked.connect(self._rest)
         self.test_button.clicked.connect(lambda: test(self.entry()))
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(self.offers)
+        column = make_column(self.offers, parent=self, margins=0)
         form = QFormLayout()
         form.addRow("Na&me", self.name)
         form.addRow("Add&ress", self.address)
         column.addLayout(form)
         column.addWidget(self.meaning)
-        line = QHBoxLayout()
-        line.addWidget(self.test_button)
-        line.addWidget(self.add_button)
-        line.addStretch(1)
-        column.addLayout(line)
+        column.addLayout(make_row(self.test_button, self.add_button, STRETCH))
         self.refresh()
 
     def entry(self) -> HostEntry:
@@ -328,39 +321,26 @@ class HostsDialog(QDialog):
         self._show_text(str(error))
 
     def _build(self) -> None:
-        side = QVBoxLayout()
-        side.setSpacing(GRID)
+        side = make_column(spacing=GRID)
         for push_button in self._buttons:
             side.addWidget(push_button)
         side.addStretch(1)
-        top = QHBoxLayout(self._list)
-        top.setContentsMargins(0, 0, 0, 0)
-        top.setSpacing(2 * GRID)
-        top.addWidget(self.table, 1)
-        top.addLayout(side)
+        make_row((self.table, 1), side, parent=self._list, margins=0, spacing=2 * GRID)
         buttons = QDialogButtonBox()
         buttons.addButton(button("&Close", "Close this window (Escape)"), QDialogButtonBox.ButtonRole.RejectRole)
         buttons.rejected.connect(self.reject)
         for push_button in buttons.findChildren(QPushButton):
             push_button.setAutoDefault(False)  # Enter in a field adds a host
         content = QWidget()
-        column = QVBoxLayout(content)
-        column.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 0)
-        column.setSpacing(GRID + GRID // 2)
+        column = make_column(parent=content, margins=(2 * GRID, 2 * GRID, 2 * GRID, 0), spacing=GRID + GRID // 2)
         column.addWidget(self._list, 3)
         column.addWidget(self.details, 2)
         column.addWidget(self.maker)
         column.addWidget(text_label("Add a host", "heading"))
         column.addWidget(self.form)
         column.addStretch(0)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, GRID)
-        layout.setSpacing(GRID)
-        layout.addWidget(PageScroller(content), 1)
-        foot = QHBoxLayout()
-        foot.setContentsMargins(2 * GRID, 0, 2 * GRID, 0)
-        foot.addWidget(buttons)
-        layout.addLayout(foot)
+        foot = make_row(buttons, margins=(2 * GRID, 0, 2 * GRID, 0))
+        make_column((PageScroller(content), 1), foot, parent=self, margins=(0, 0, 0, GRID), spacing=GRID)
 
 
 def _check_host(entry: HostEntry, stop: threading.Event) -> HostCheck:
@@ -399,16 +379,8 @@ class EnvironmentMaker(QWidget):
         self.cancel_button = button("Canc&el", "Stop; what was downloaded is kept for next time")
         self.accept_button.clicked.connect(self._accept)
         self.cancel_button.clicked.connect(self._job.stop)
-        line = QHBoxLayout()
-        line.setSpacing(GRID)
-        line.addWidget(self.accept_button)
-        line.addWidget(self.cancel_button)
-        line.addStretch(1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(GRID)
-        column.addWidget(self.text)
-        column.addLayout(line)
+        line = make_row(self.accept_button, self.cancel_button, STRETCH, spacing=GRID)
+        make_column(self.text, line, parent=self, margins=0, spacing=GRID)
         self.hide()
 
     @property

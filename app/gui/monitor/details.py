@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
 
 from app import units
 from app.gui.actions import Actions
@@ -17,6 +17,8 @@ from app.gui.widgets.basic import (
     EmptyState,
     button,
     clear_layout,
+    make_column,
+    make_row,
     plain_tooltip,
     set_role,
     show_text,
@@ -86,11 +88,7 @@ class NoGpuView(QWidget):
         self._with_gpu = text_label("", "muted", wrap=True)
         self.reference_button = button("Show re&ference runs", "Copies of runs measured on real GPUs, in the history")
         self.reference_button.clicked.connect(actions.show_reference)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 2 * GRID, 0, 0)
-        layout.setSpacing(GRID)
-        layout.addWidget(self._reason)
-        layout.addWidget(self._with_gpu)
+        layout = make_column(self._reason, self._with_gpu, parent=self, margins=(0, 2 * GRID, 0, 0), spacing=GRID)
         layout.addWidget(self.reference_button, 0, Qt.AlignmentFlag.AlignLeft)
 
     def show_reason(self, reason: str, with_gpu: str) -> None:
@@ -245,10 +243,7 @@ class DetailsView(QWidget):
         column.addStretch(1)
         self._words.setWidget(left)
         self._words.setFixedWidth(_COLUMN)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
-        layout.setSpacing(2 * GRID)
-        layout.addWidget(self._words)
+        layout = make_row(self._words, parent=self, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=2 * GRID)
         self._curves.addWidget(Scroller(self.stack))
         self._curves.addWidget(self._absence)
         self.connect_button.clicked.connect(self._connect)

@@ -7,19 +7,21 @@ from dataclasses import replace
 import numpy as np
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QKeySequence, QMouseEvent, QPainter, QPolygonF, QShortcut
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QHBoxLayout,
-    QLineEdit,
-    QStyleOptionViewItem,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QAbstractItemView, QLineEdit, QStyleOptionViewItem, QWidget
 
 from app.gui.actions import Actions
 from app.gui.monitor.details import DetailsView
 from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.widgets.basic import ElidedLabel, EmptyState, button, plain_tooltip, separator, toggle_button
+from app.gui.widgets.basic import (
+    ElidedLabel,
+    EmptyState,
+    button,
+    make_column,
+    make_row,
+    plain_tooltip,
+    separator,
+    toggle_button,
+)
 from app.gui.widgets.cell_delegate import AnyIndex, CellDelegate, CellModel
 from app.gui.widgets.cell_table import CellTable
 from app.gui.widgets.flow_layout import FlowBar
@@ -519,9 +521,7 @@ class MonitorView(QWidget):
         self._summary.setMinimumWidth(32 * GRID)
         for hidden in (self.search, self._grouped, self._fold, self._parts):
             hidden.hide()
-        head = QHBoxLayout()
-        head.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, GRID // 2)
-        head.addWidget(self._summary, 1)
+        head = make_row((self._summary, 1), margins=(2 * GRID, GRID // 2, 2 * GRID, GRID // 2))
         tools = FlowBar(GRID, GRID // 2, right=True)
         for widget in (
             self.search,
@@ -533,10 +533,4 @@ class MonitorView(QWidget):
         ):
             tools.flow.addWidget(widget)
         head.addWidget(tools)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addLayout(head)
-        layout.addWidget(separator())
-        layout.addWidget(self._empty, 1)
-        layout.addWidget(self._parts, 1)
+        make_column(head, separator(), (self._empty, 1), (self._parts, 1), parent=self, margins=0, spacing=0)

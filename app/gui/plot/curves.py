@@ -211,18 +211,18 @@ class PanelCurve:
         """The line as it was drawn last; None before that."""
         return self.strokes[-1][0] if self.strokes else None
 
-    def take_over(self, before: "PanelCurve") -> None:
+    def take_over(self, shorter: "PanelCurve") -> None:
         """Keep what was drawn of the same curve when it was shorter."""
-        if (_unshifted(before.source), before.spread) == (_unshifted(self.source), None):
-            self.strokes = before.strokes
+        if (_unshifted(shorter.source), shorter.spread) == (_unshifted(self.source), None):
+            self.strokes = shorter.strokes
 
     def draw(self, look: Look, span: Span, columns: int) -> None:
         """Make the strokes of a range of time, as the user wants to see them."""
         source = _unshifted(self.source)
         origin = self.source.origin_s if isinstance(self.source, ShiftedCurve) else 0.0
 
-        def stroke(source: CurveSource, before: Stroke | None = None) -> Stroke:
-            return continued_stroke(before, source.window, span[0] + origin, span[1] + origin, columns)
+        def stroke(source: CurveSource, earlier: Stroke | None = None) -> Stroke:
+            return continued_stroke(earlier, source.window, span[0] + origin, span[1] + origin, columns)
 
         raw = stroke(look.drawn(source), self.strokes[0][0] if len(self.strokes) == 1 else None)
         smoothed = look.smoothed(source)
@@ -307,8 +307,8 @@ class DrawnCurves(dict[str, PanelCurve]):
             if line is None:
                 continue
             at = int(share * len(line.low))
-            seen = slice(max(0, at - _REACH_COLUMNS), max(0, at + _REACH_COLUMNS + 1))
-            away = np.fmax(np.fmax(line.low[seen] - value, value - line.high[seen]), 0.0)
+            columns = slice(max(0, at - _REACH_COLUMNS), max(0, at + _REACH_COLUMNS + 1))
+            away = np.fmax(np.fmax(line.low[columns] - value, value - line.high[columns]), 0.0)
             if np.isfinite(away).any():
                 distances[key] = float(np.nanmin(away))
         key = min(distances, key=lambda key: distances[key], default="")

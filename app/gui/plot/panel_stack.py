@@ -84,8 +84,8 @@ class StackKeys(QObject):
     def _raise_next(self, by: int) -> None:
         """Raise the curve after the one raised now, then none."""
         keys = list(dict.fromkeys(["", *(key for plot in self._stack.visible_plots for key in plot.shown_keys())]))
-        now = keys.index(self._stack.raised) if self._stack.raised in keys else 0
-        self._stack.raise_curve(keys[(now + by) % len(keys)])
+        current = keys.index(self._stack.raised) if self._stack.raised in keys else 0
+        self._stack.raise_curve(keys[(current + by) % len(keys)])
 
     def _choose_plot(self, index: int) -> None:
         self._index = index
@@ -265,8 +265,8 @@ class PanelStack(QWidget):
 
     def move_to(self, start: float, end: float) -> None:
         """Show another range, as the user asks; where the owner of the plots moves the view, tell it."""
-        if self._plots.ranges:
-            self.show_range(limited((start, end), self._plots.full_range))
+        if self._plots.measured is not None:
+            self.show_range(limited((start, end), self._plots.extent))
         else:
             self.range_requested.emit(start, end)
 

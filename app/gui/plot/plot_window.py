@@ -4,10 +4,11 @@ from dataclasses import replace
 
 from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QHideEvent, QKeySequence, QShortcut
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.theme import GRID, Theme
+from app.gui.widgets.basic import make_column
 from app.gui.widgets.dialogs import resize_within_screen
 from app.gui.window_state import WindowState
 
@@ -37,9 +38,7 @@ class PlotWindow(QWidget):
         self._state = state
         self._name = name
         self.plots = PanelStack(theme)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
-        layout.addWidget(self.plots)
+        make_column(self.plots, parent=self, margins=(2 * GRID, GRID, 2 * GRID, GRID))
         resize_within_screen(self, 100 * GRID, 60 * GRID)
         self.restoreGeometry(QByteArray(state.read(f"geometry {key}", b"")))
         self._connect()
@@ -85,7 +84,7 @@ class PlotWindow(QWidget):
         offered = self._source.offered
         panels = tuple(panel for panel in offered.panels if self.key in (ALL_PLOTS, panel.key))
         columns = min(offered.columns, len(panels)) or 1
-        self.plots.show_plots(replace(offered, panels=panels, columns=columns, ranges={}, data_range=offered.extent))
+        self.plots.show_plots(replace(offered, panels=panels, columns=columns, measured=None))
         self.plots.hide_curves(self._source.hidden)
         self.name_source(self._name)
 

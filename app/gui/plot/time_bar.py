@@ -1,7 +1,7 @@
 """The bar above plots: named ranges of time, what is read at the crosshair, and what only plots of a live run need."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,28 +20,18 @@ from PySide6.QtGui import (
     QPolygonF,
     QShortcut,
 )
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app import units
 from app.analysis.strokes import Stroke, stroke_columns
 from app.gui.plot.legend import AXIS_WIDTH
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.widgets.basic import ElidedLabel, button, show_text, text_label, toggle_button
-from app.viewmodels.plot.model import Band, Curve, Panel, Plots, Span
+from app.gui.widgets.basic import ElidedLabel, button, make_row, show_text, text_label, toggle_button
+from app.viewmodels.plot.model import TIME_RANGES, Band, Curve, Panel, Plots, Span
 from app.viewmodels.run.live import LiveState
 
-LIVE_RANGES = {
-    "30 s": "The last 30 seconds (1)",
-    "5 min": "The last 5 minutes (2)",
-    "measured": "The measured part, and everything before it begins (3)",
-    "all": "Everything (4)",
-}
-STORED_RANGES = {
-    "measured": "Show the measured part (1)",
-    "full run": "Show everything from start to end (2). Ctrl+wheel zooms, dragging pans; "
-    "or click the plots and use +, −, Shift and the arrows",
-}
+_ZOOM_HINT = "Ctrl+wheel zooms, dragging pans; or click the plots and use +, −, Shift and the arrows"
 
 
 class TimeBar(QWidget):
@@ -51,7 +41,7 @@ class TimeBar(QWidget):
 
     Args:
         plots: The stack of plots.
-        ranges: The help of each range, by its name.
+        names: The names of the ranges, of `TIME_RANGES`.
 
     Thread: GUI only.
     """
@@ -59,9 +49,12 @@ class TimeBar(QWidget):
     range_requested = Signal(str)
     pause_requested = Signal()
 
-    def __init__(self, plots: PanelStack, ranges: Mapping[str, str]) -> None:
+    def __init__(self, plots: PanelStack, names: Iterable[str] = TIME_RANGES) -> None:
         super().__init__()
-        self.range_buttons = {name: toggle_button(name.capitalize(), text) for name, text in ranges.items()}
+        self.range_buttons = {
+            name: toggle_button(name.capitalize(), f"{TIME_RANGES[name].help} ({number}). {_ZOOM_HINT}.")
+            for number, name in enumerate(names, 1)
+        }
         self._pause = button("Pause", "Freeze the view; data keep arriving (Space)", small=True)
         self.follow_button = button("Follow", "Follow new data again (F or End)", small=True)
         self.per_gpu_button = toggle_button(
@@ -122,9 +115,7 @@ class TimeBar(QWidget):
 
     def _build(self) -> None:
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(GRID // 2)
+        layout = make_row(parent=self, margins=0, spacing=GRID // 2)
         for widget in (*self.range_buttons.values(), self._pause, self.follow_button, self._restore, self.chip):
             layout.addWidget(widget)
         layout.addWidget(self.reading, 1)

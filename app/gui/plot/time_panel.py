@@ -9,7 +9,7 @@ import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor, QContextMenuEvent, QHideEvent, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QToolButton, QWidget
 
 from app.analysis.strokes import Stroke
 from app.gui.plot.canvas import PlotCanvas, TimeAxis, ValueAxis
@@ -17,7 +17,7 @@ from app.gui.plot.curves import Curves, DrawnCurves, PanelCurve
 from app.gui.plot.legend import AXIS_WIDTH, Legend
 from app.gui.plot.overlays import Bands, CurveMarks, Marks
 from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.widgets.basic import plain_tooltip, text_label
+from app.gui.widgets.basic import make_column, plain_tooltip, text_label
 from app.records import Floats
 from app.viewmodels.charts.model import round_step
 from app.viewmodels.plot.model import Band, Look, Marker, Panel, Plots, Span, Strip
@@ -97,10 +97,10 @@ class ValueScale:
             strokes: What is drawn, in the unit of the axis.
             shrink: Give up room that they do not need.
         """
-        seen = [line for line in strokes if math.isfinite(line.top)]
-        if self._look.values is not None or (self._fixed and self._look.mode == "zero") or not seen:
+        visible = [line for line in strokes if math.isfinite(line.top)]
+        if self._look.values is not None or (self._fixed and self._look.mode == "zero") or not visible:
             return
-        low, high = self._needed(min(line.bottom for line in seen), max(line.top for line in seen))
+        low, high = self._needed(min(line.bottom for line in visible), max(line.top for line in visible))
         if self._data_range is not None and not shrink:
             low, high = min(low, self._data_range[0]), max(high, self._data_range[1])
         if (low, high) != self._data_range:
@@ -276,10 +276,10 @@ class TimePanel(QWidget):
         for curve in panel.curves:
             newest_s = min(curve.source.newest_s, end_s)  # what comes after the end of a held view changes nothing
             state = (curve.source, curve.scale, newest_s, plots.origin_s, curve.colour, curve.label, curve.mark)
-            before = self._states.get(curve.key)
-            if before == state:
+            last_state = self._states.get(curve.key)
+            if last_state == state:
                 continue
-            if panel.y_range is None and (before is None or before[:2] != state[:2]):
+            if panel.y_range is None and (last_state is None or last_state[:2] != state[:2]):
                 self.values.release()
             self._states[curve.key] = state
             source, spread = curve.shifted(plots.origin_s), curve.shifted_spread(plots.origin_s)
@@ -447,11 +447,7 @@ class TimePanel(QWidget):
         menu.clicked.connect(lambda: self.show_menu(menu.mapToGlobal(QPoint(0, menu.height()))))
 
     def _build(self) -> None:
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(GRID // 2)
-        layout.addLayout(self.head)
-        layout.addWidget(self.plot, 1)
+        make_column(self.head, (self.plot, 1), parent=self, margins=0, spacing=GRID // 2)
         self._describe()
         self.plot.behind, self.plot.front = (self._bands,), (self._image, self._letters, self._marks)
         for axis in (self._left, self.axis):

@@ -7,20 +7,21 @@ from functools import partial
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QWheelEvent
-from PySide6.QtWidgets import (
-    QGridLayout,
-    QHBoxLayout,
-    QLabel,
-    QLayout,
-    QScrollArea,
-    QSizePolicy,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from app import units
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
-from app.gui.widgets.basic import BreakingLabel, ElidedLabel, button, plain_tooltip, set_role, text_label
+from app.gui.widgets.basic import (
+    STRETCH,
+    BreakingLabel,
+    ElidedLabel,
+    button,
+    make_column,
+    make_row,
+    plain_tooltip,
+    set_role,
+    text_label,
+)
 from app.gui.widgets.pacing import Slices, WhenSeen
 from app.gui.widgets.share_bars import ShareBar, StackedBar, paint_name
 from app.viewmodels.charts.model import linear_ticks
@@ -289,11 +290,7 @@ class StepTimelineWidget(QWidget):
         line = QHBoxLayout()
         line.addWidget(self._reading, 1)
         line.addWidget(self._whole_step, 0, RIGHT)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(GRID // 2)
-        column.addWidget(self.canvas)
-        column.addLayout(line)
+        column = make_column(self.canvas, line, parent=self, margins=0, spacing=GRID // 2)
         column.addWidget(text_label(view.notes, "caption", wrap=True))
         self._describe(-1)
         self._offer_whole()
@@ -327,9 +324,7 @@ class BadgeLine(QWidget):
         self.button.setCheckable(True)
         self.button.toggled.connect(self._toggle)
         theme.follow(self, self._restyle)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(GRID)
+        layout = make_row(parent=self, margins=0, spacing=GRID)
         # As far down as the words of the button stand in it.
         for label in (self._title, self._detail):
             label.setContentsMargins(0, GRID // 2, 0, GRID // 2)
@@ -387,10 +382,7 @@ class EvidencePanel(QScrollArea):
         if self._view is None:
             return
         content = QWidget()
-        column = QVBoxLayout(content)
-        column.setContentsMargins(0, GRID, 2 * GRID, 2 * GRID)
-        column.setSpacing(3 * GRID)
-        column.addStretch(1)
+        column = make_column(STRETCH, parent=content, margins=(0, GRID, 2 * GRID, 2 * GRID), spacing=3 * GRID)
         self.setWidget(content)
         self._filling.start(map(partial(_insert_last, column), self._parts(self._view)))
 
@@ -431,14 +423,12 @@ class EvidencePanel(QScrollArea):
         legend.setTextFormat(Qt.TextFormat.RichText)
         legend.setWordWrap(True)
         self._theme.follow(legend, lambda: legend.setText(self._legend(view)))
-        line = QHBoxLayout()
-        line.setSpacing(4 * GRID)
+        line = make_row(spacing=4 * GRID)
         if view.idle_share:
             idle = text_label("of the measured step\nno kernel runs", "caption")
-            line.addLayout(_column(text_label(view.idle_share, "figure"), idle))
-        line.addLayout(
-            _column(bar, legend, text_label(f"Shares of {view.noun} time. {view.traced}", "caption", wrap=True)), 1
-        )
+            line.addLayout(make_column(text_label(view.idle_share, "figure"), idle, STRETCH, spacing=GRID // 2))
+        caption = text_label(f"Shares of {view.noun} time. {view.traced}", "caption", wrap=True)
+        line.addLayout(make_column(bar, legend, caption, STRETCH, spacing=GRID // 2), 1)
         return line
 
     def _legend(self, view: EvidenceView) -> str:
@@ -483,9 +473,7 @@ def _devices(view: EvidenceView) -> QVBoxLayout:
         for column, text in enumerate(device):
             grid.addWidget(_number(text) if column else text_label(text, "muted"), row, column)
     grid.setColumnStretch(len(DEVICE_COLUMNS), 1)
-    devices = _column(text_label(view.imbalance, "caption"))
-    devices.insertLayout(0, grid)
-    return devices
+    return make_column(grid, text_label(view.imbalance, "caption"), STRETCH, spacing=GRID // 2)
 
 
 def _trials(trials: tuple[PortabilityRow, ...]) -> QGridLayout:
@@ -519,22 +507,6 @@ def _number(text: str) -> QLabel:
     return label
 
 
-def _column(*widgets: QWidget) -> QVBoxLayout:
-    column = QVBoxLayout()
-    column.setSpacing(GRID // 2)
-    for widget in widgets:
-        column.addWidget(widget)
-    column.addStretch(1)
-    return column
-
-
-def _titled(title: str, part: QLayout | QWidget) -> QVBoxLayout:
-    column = QVBoxLayout()
-    column.setSpacing(GRID)
-    if title:
-        column.addWidget(text_label(title, "heading"))
-    if isinstance(part, QLayout):
-        column.addLayout(part)
-    else:
-        column.addWidget(part)
-    return column
+def _titled(title: str, content: QLayout | QWidget) -> QVBoxLayout:
+    heading = [text_label(title, "heading")] if title else []
+    return make_column(*heading, content, spacing=GRID)

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QFileSystemWatcher, QObject, Qt, QTimer, Signal
-from PySide6.QtGui import (
-    QDropEvent,
-)
+from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QFileDialog
 
 from app.errors import UserError

@@ -5,22 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtWidgets import (
-    QBoxLayout,
-    QFrame,
-    QGridLayout,
-    QHBoxLayout,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QBoxLayout, QFrame, QGridLayout, QPushButton, QWidget
 
 from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.run.form_controller import FormController
 from app.gui.settings.settings import SettingsStore
 from app.gui.theme import GRID
-from app.gui.widgets.basic import button, show_text, text_label
+from app.gui.widgets.basic import STRETCH, button, make_column, make_row, show_text, text_label
 from app.gui.widgets.panes import Scroller
 from app.samples import Inventory
 from app.storage.known_settings import ANSWERED, FIRST_START
@@ -45,8 +37,7 @@ class ChoiceCard(QFrame):
         self._title = text_label("", "heading", wrap=True)
         self._text = text_label("", "muted", wrap=True)
         self.action_buttons: list[QPushButton] = []
-        self._buttons = QHBoxLayout()
-        self._buttons.setSpacing(GRID)
+        self._buttons = make_row(spacing=GRID)
         layout = QGridLayout(self)
         layout.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 2 * GRID)
         layout.setHorizontalSpacing(3 * GRID)
@@ -99,8 +90,7 @@ class FirstStartView(QWidget):
 
         self.maker = EnvironmentMaker()
         self.cards: list[ChoiceCard] = []
-        self._column = QVBoxLayout()
-        self._column.setSpacing(GRID)
+        self._column = make_column(spacing=GRID)
         self.later_button = button("Not now", "Settings leads back to this choice", flat=True)
         self._build()
 
@@ -119,11 +109,7 @@ class FirstStartView(QWidget):
     def _build(self) -> None:
         middle = QWidget()
         middle.setMaximumWidth(_WIDTH)
-        column = QVBoxLayout(middle)
-        column.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 2 * GRID)
-        column.setSpacing(GRID)
-        column.addStretch(1)
-        column.addWidget(text_label(TITLE, "title"))
+        column = make_column(STRETCH, text_label(TITLE, "title"), parent=middle, margins=2 * GRID, spacing=GRID)
         column.addWidget(text_label(LEAD, "muted", wrap=True))
         column.addSpacing(GRID)
         column.addLayout(self._column)
@@ -131,14 +117,8 @@ class FirstStartView(QWidget):
         column.addWidget(self.later_button, 0, Qt.AlignmentFlag.AlignLeft)
         column.addStretch(2)
         around = QWidget()
-        line = QHBoxLayout(around)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.addStretch(1)
-        line.addWidget(middle, 100)
-        line.addStretch(1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(Scroller(around, horizontal=False))
+        make_row(STRETCH, (middle, 100), STRETCH, parent=around, margins=0)
+        make_column(Scroller(around, horizontal=False), parent=self, margins=0)
 
 
 class StartFacts(NamedTuple):

@@ -6,21 +6,17 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
-from PySide6.QtWidgets import (
-    QGridLayout,
-    QHBoxLayout,
-    QInputDialog,
-    QLineEdit,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QInputDialog, QLineEdit, QVBoxLayout, QWidget
 
 from app.gui.run.form_controls import SIDE_WIDTH, FieldRow, HostChoice
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import (
+    STRETCH,
     BreakingLabel,
     ElidedComboBox,
     button,
+    make_column,
+    make_row,
     plain_tooltip,
     separator,
     set_role,
@@ -154,11 +150,11 @@ class FormView(QWidget):
             error: Shown above the Run button in place of what keeps it from running.
             warning: Shown above either.
         """
-        before = {} if self.state is None else _row_keys(self.state)
+        row_keys = {} if self.state is None else _row_keys(self.state)
         stops = self._stops()
         self.state, self._busy = state, busy
-        if list(before.items()) != list(_row_keys(state).items()):
-            self._rebuild(state, before)
+        if list(row_keys.items()) != list(_row_keys(state).items()):
+            self._rebuild(state, row_keys)
         self._show_workloads(state)
         show_text(self._help, state.help)
         show_text(self.custom_label, state.custom_file_text)
@@ -272,12 +268,12 @@ class FormView(QWidget):
         self.queue_button.setEnabled(state.can_run)
         self._largest.setEnabled(not self._busy and state.can_run and not state.is_experiment)
 
-    def _rebuild(self, state: FormState, before: Mapping[str, object]) -> None:
+    def _rebuild(self, state: FormState, row_keys: Mapping[str, object]) -> None:
         """Make the rows; one that another workload has too is used again, which is quicker than to make it."""
         keys, old = _row_keys(state), self._rows
         self._rows = {}
         for number, field in enumerate(state.fields):
-            same = before.get(field.name) == keys[field.name]
+            same = row_keys.get(field.name) == keys[field.name]
             row = old.pop(field.name) if same else FieldRow(field, self._edit, self.typed.emit)
             self._rows[field.name] = row
             is_extent = field.name.startswith(EXPERIMENT)
@@ -292,11 +288,11 @@ class FormView(QWidget):
         """Return where Tab stops among the rows, in the order seen."""
         fields = self.state.fields if self.state is not None else ()
         essential = [field.name for field in fields if field.essential and not field.name.startswith(EXPERIMENT)]
-        others = [field.name for field in fields if not field.essential]
+        inessential = [field.name for field in fields if not field.essential]
         extent = [field.name for field in fields if field.name.startswith(EXPERIMENT)]
         first, second, third = (
             [stop for name in names if name in self._rows for stop in self._rows[name].stops]
-            for names in (essential, others, extent)
+            for names in (essential, inessential, extent)
         )
         return [*first, self.search, self._all, self.reset_button, *second, *third]
 
@@ -347,29 +343,20 @@ class FormView(QWidget):
 
     def _build(self) -> None:
         content = QWidget()
-        column = QVBoxLayout(content)
-        column.setContentsMargins(2 * GRID, GRID, GRID // 2, GRID)
-        column.setSpacing(GRID)
+        column = make_column(parent=content, margins=(2 * GRID, GRID, GRID // 2, GRID), spacing=GRID)
         for grid in (self._essential, self._others, self._extent):
             grid.setHorizontalSpacing(GRID // 2)
             grid.setVerticalSpacing(GRID // 2)
             grid.setColumnStretch(1, 1)
             grid.setColumnMinimumWidth(3, SIDE_WIDTH)
-        search_row = QHBoxLayout()
-        search_row.setSpacing(GRID)
-        search_row.addWidget(self.search, 1)
-        search_row.addWidget(self._all)
-        search_row.addWidget(self.reset_button)
+        search_row = make_row((self.search, 1), self._all, self.reset_button, spacing=GRID)
         for part in (self._essential, search_row, self._unknown, self._others, self._extent_title, self._extent):
             if isinstance(part, QWidget):
                 column.addWidget(part)
             else:
                 column.addLayout(part)
         column.addStretch(1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addLayout(self._header())
+        layout = make_column(self._header(), parent=self, margins=0, spacing=0)
         layout.addWidget(Scroller(content, horizontal=False, steady=True), 1)
         layout.addWidget(separator())
         layout.addLayout(self._footer())
@@ -380,10 +367,7 @@ class FormView(QWidget):
         first = QHBoxLayout()
         first.addWidget(label, 1)
         first.addWidget(self.questions_button)
-        header = QVBoxLayout()
-        header.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, GRID)
-        header.setSpacing(GRID)
-        header.addWidget(self.host)
+        header = make_column(self.host, margins=(2 * GRID, 2 * GRID, 2 * GRID, GRID), spacing=GRID)
         header.addSpacing(GRID)
         header.addLayout(first)
         for widget in (self._workload, self._help, self.custom_label):
@@ -391,9 +375,7 @@ class FormView(QWidget):
         return header
 
     def _footer(self) -> QVBoxLayout:
-        footer = QVBoxLayout()
-        footer.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
-        footer.setSpacing(GRID)
+        footer = make_column(margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
         left = Qt.AlignmentFlag.AlignLeft
         for widget in (self.rests, self._warning, self._refusal, self._refused):
             footer.addWidget(widget)
@@ -401,13 +383,7 @@ class FormView(QWidget):
         footer.addWidget(self._cures)
         footer.addLayout(self._making)
         footer.addWidget(self.retry_button, 0, left)
-        first, small = QHBoxLayout(), QHBoxLayout()
-        first.setSpacing(GRID)
-        first.addWidget(self.run_button, 1)
-        first.addWidget(self.queue_button, 1)
-        footer.addLayout(first)
-        small.addWidget(self.copy_button)
-        small.addStretch(1)
-        small.addWidget(self._largest)
-        footer.addLayout(small)
+        buttons = make_row((self.run_button, 1), (self.queue_button, 1), spacing=GRID)
+        footer.addLayout(buttons)
+        footer.addLayout(make_row(self.copy_button, STRETCH, self._largest))
         return footer

@@ -234,10 +234,10 @@ class FormController(QObject):
         self.form.type(name, text)
 
     def _reset(self) -> None:
-        before = self.form.choices
+        choices = self.form.choices
         self._change(self.form.reset)
-        if self.form.choices != before:
-            self._services.record_change("reset the form", _FormReversal(self.form, before))
+        if self.form.choices != choices:
+            self._services.record_change("reset the form", _FormReversal(self.form, choices))
 
     def _make_environment(self, framework: Framework) -> None:
         """Make an environment that has a framework, for runs on this machine that name none."""

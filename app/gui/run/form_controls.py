@@ -23,7 +23,6 @@ from PySide6.QtWidgets import (
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -34,6 +33,7 @@ from app.gui.widgets.basic import (
     ElidedComboBox,
     button,
     clear_layout,
+    make_column,
     plain_tooltip,
     set_role,
     show_text,
@@ -337,13 +337,13 @@ class FieldRow:
         if field.options:
             return list(field.options)
         usual = Option(value="", label=field.unset)
-        others = (option for option in field.chosen if option.value not in ("", *field.suggestions))
-        return [usual, *(Option(value=suggestion, label=suggestion) for suggestion in field.suggestions), *others]
+        own_values = (option for option in field.chosen if option.value not in ("", *field.suggestions))
+        return [usual, *(Option(value=suggestion, label=suggestion) for suggestion in field.suggestions), *own_values]
 
     def _tick(self, value: object, *, on: bool) -> None:
         """Add a value or remove it; the last one stays."""
-        now = [option.value for option in self._field.chosen if option.value != value]
-        self._edit(self._field.name, *(([*now, value] if on else now) or [value]))
+        chosen = [option.value for option in self._field.chosen if option.value != value]
+        self._edit(self._field.name, *(([*chosen, value] if on else chosen) or [value]))
 
 
 _NO_HOSTS = host_field("", (), None)
@@ -368,10 +368,7 @@ class HostChoice(QWidget):
         grid.setVerticalSpacing(GRID // 2)
         grid.setColumnStretch(1, 1)
         self.row.place(grid, 0)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(GRID // 2)
-        column.addLayout(grid)
+        column = make_column(grid, parent=self, margins=0, spacing=GRID // 2)
         column.addWidget(self.retry_button, 0, Qt.AlignmentFlag.AlignLeft)
         self.show_field(_NO_HOSTS, can_retry=False)
 

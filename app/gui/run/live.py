@@ -6,26 +6,30 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, QSize, Qt, Signal
 from PySide6.QtGui import QIcon, QKeySequence, QPainter, QPixmap, QResizeEvent, QShortcut
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QProgressBar,
-    QStackedWidget,
-    QTabBar,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QStackedWidget, QTabBar, QWidget
 
 from app.gui.plot.legend import SWATCH, paint_swatch
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.plot_window import PlotWindows
-from app.gui.plot.time_bar import LIVE_RANGES, Overview, TimeBar
+from app.gui.plot.time_bar import Overview, TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.widgets.basic import ElidedLabel, button, plain_tooltip, set_role, show_text, text_label
+from app.gui.widgets.basic import (
+    STRETCH,
+    ElidedLabel,
+    button,
+    make_column,
+    make_row,
+    plain_tooltip,
+    set_role,
+    show_text,
+    text_label,
+)
 from app.gui.widgets.panes import Scroller
 from app.gui.window_state import WindowState
 from app.viewmodels.history.evidence import EvidenceView
-from app.viewmodels.run.live import WINDOWS, LiveModel, LiveState, RunTab, Status
+from app.viewmodels.plot.model import TIME_RANGES
+from app.viewmodels.run.live import LiveModel, LiveState, RunTab, Status
 
 if TYPE_CHECKING:
     from app.gui.widgets.result import ResultView
@@ -164,7 +168,7 @@ class LiveView(QWidget):
         self._screen = screen.capitalize()
         self._windows = PlotWindows(self.stack, theme, screen)
         self.overview = Overview(self.stack, theme)
-        self.time_bar = TimeBar(self.stack, LIVE_RANGES)
+        self.time_bar = TimeBar(self.stack)
         self._state: LiveState | None = None
         self.status = Status(title="")
         self.stack.crosshair_moved.connect(self._show_reading)
@@ -234,60 +238,32 @@ class LiveView(QWidget):
         self.anyway_button.setVisible(status.can_run_anyway)
 
     def _build(self) -> None:
-        layout = self._column = QVBoxLayout(self)
-        layout.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, GRID)
-        layout.setSpacing(GRID)
-        layout.addWidget(self.runs)
-        layout.addLayout(self._header())
-        layout.addWidget(self._detail)
-        layout.addWidget(self._facts)
-        layout.addWidget(self.badge)
-        layout.addWidget(self._bar)
+        lines = self.runs, self._header(), self._detail, self._facts, self.badge, self._bar
+        self._column = make_column(*lines, parent=self, margins=(2 * GRID, 2 * GRID, 2 * GRID, GRID), spacing=GRID)
         self._parts.addWidget(self._curves())
         self._parts.addWidget(self.evidence)
-        layout.addWidget(self._parts, 1)
+        self._column.addWidget(self._parts, 1)
 
     def _curves(self) -> QWidget:
         area = QWidget()
-        column = QVBoxLayout(area)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(GRID)
-        column.addWidget(self.time_bar)
-        column.addWidget(self.overview)
+        column = make_column(self.time_bar, self.overview, parent=area, margins=0, spacing=GRID)
         column.addWidget(Scroller(self.stack), 1)
         return area
 
     def _header(self) -> QHBoxLayout:
-        figure = QHBoxLayout()
-        figure.setSpacing(GRID)
+        figure = make_row(spacing=GRID)
         bottom = Qt.AlignmentFlag.AlignBottom
-        unit = QVBoxLayout()
-        unit.setSpacing(0)
-        unit.addStretch(1)
-        unit.addWidget(self._unit)
-        unit.addWidget(self._spread)
+        unit = make_column(STRETCH, self._unit, self._spread, spacing=0)
         unit.addSpacing(GRID // 2)
         self._placeholder.setMinimumHeight(self._number.sizeHint().height())
         figure.addWidget(self._placeholder, 0, bottom)
         figure.addWidget(self._number, 0, bottom)
         figure.addLayout(unit)
-        text = QVBoxLayout()
-        text.setSpacing(GRID // 2)
-        text.addStretch(1)
-        text.addWidget(self.name_label)
-        text.addLayout(self._status_line())
-        header = QHBoxLayout()
-        header.addLayout(figure)
-        header.addLayout(text, 1)
-        return header
+        text = make_column(STRETCH, self.name_label, self._status_line(), spacing=GRID // 2)
+        return make_row(figure, (text, 1))
 
     def _status_line(self) -> QHBoxLayout:
-        line = QHBoxLayout()
-        line.setSpacing(GRID)
-        line.addStretch(1)
-        for widget in (self.log_button, self.anyway_button, self._title, self._time_left):
-            line.addWidget(widget)
-        return line
+        return make_row(STRETCH, self.log_button, self.anyway_button, self._title, self._time_left, spacing=GRID)
 
 
 def connect_time_controls(view: LiveView, model: LiveModel, refresh: Callable[[], None]) -> None:
@@ -311,7 +287,7 @@ def connect_time_controls(view: LiveView, model: LiveModel, refresh: Callable[[]
 def remember_time_controls(view: LiveView, model: LiveModel, state: WindowState) -> None:
     """Show the time range and the panels that were chosen last, and remember those that are chosen."""
     bar, chosen = view.time_bar, state.read("range", "measured")
-    model.follow(next((name for name in WINDOWS if name == chosen), "measured"))
+    model.follow(chosen if chosen in TIME_RANGES else "measured")
     model.split_by_gpu(state.read("per gpu", False))
     bar.range_requested.connect(partial(state.keep, "range"))
     bar.per_gpu_button.clicked.connect(partial(state.keep, "per gpu"))

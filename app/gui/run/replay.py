@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtGui import QKeyEvent, QKeySequence, QShortcut
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.gui.plot.time_bar import Recorded
 from app.gui.run.live import LiveView, connect_time_controls
 from app.gui.theme import GRID, Theme, tabular_font
-from app.gui.widgets.basic import button, separator, text_label, toggle_button
+from app.gui.widgets.basic import button, make_column, make_row, separator, text_label, toggle_button
 from app.gui.widgets.flow_layout import FlowLayout
 from app.telemetry.replay import Recording, Replay
 from app.viewmodels.plot.model import Band
@@ -79,12 +79,8 @@ class ReplayView(QWidget):
         flow = FlowLayout(bar, 2 * GRID, GRID // 2)
         flow.addWidget(_row(self.chip, self._position))
         flow.addWidget(_row(*buttons))
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        margins = QVBoxLayout()
-        margins.setContentsMargins(2 * GRID, GRID, 2 * GRID, GRID)
-        margins.addWidget(bar)
+        layout = make_column(parent=self, margins=0, spacing=0)
+        margins = make_column(bar, margins=(2 * GRID, GRID, 2 * GRID, GRID))
         layout.addLayout(margins)
         layout.addWidget(separator())
         layout.addWidget(self.live, 1)
@@ -92,9 +88,7 @@ class ReplayView(QWidget):
 
 def _row(*widgets: QWidget) -> QWidget:
     row_widget = QWidget()
-    row = QHBoxLayout(row_widget)
-    row.setContentsMargins(0, 0, 0, 0)
-    row.setSpacing(GRID)
+    row = make_row(parent=row_widget, margins=0, spacing=GRID)
     for widget in widgets:
         row.addWidget(widget)
     return row_widget

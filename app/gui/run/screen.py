@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
     QScrollArea,
     QSizePolicy,
     QStackedWidget,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -23,7 +22,7 @@ from app.gui.run.form import FormView
 from app.gui.run.live import LiveView
 from app.gui.run.replay import ReplayView
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import button
+from app.gui.widgets.basic import button, make_column
 from app.gui.widgets.dialogs import resize_within_screen
 
 if TYPE_CHECKING:
@@ -65,9 +64,7 @@ class RunView(QWidget):
         self._layout.setSpacing(0)
         self._layout.addWidget(self.form)
         self._layout.addWidget(line)
-        self._column = QVBoxLayout()
-        self._column.setSpacing(0)
-        self._column.addWidget(self._right, 1)
+        self._column = make_column((self._right, 1), spacing=0)
         self._right.currentChanged.connect(self._reveal)
         to_plots = QShortcut(QKeySequence("Ctrl+L"), self)
         to_plots.activated.connect(self._focus_plots)
@@ -189,8 +186,5 @@ class LogDialog(QDialog):
         buttons = QDialogButtonBox()
         buttons.addButton(button("&Close", "Close this window (Escape)"), QDialogButtonBox.ButtonRole.RejectRole)
         buttons.rejected.connect(self.reject)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 2 * GRID)
-        layout.addWidget(self.text)
-        layout.addWidget(buttons)
+        make_column(self.text, buttons, parent=self, margins=2 * GRID)
         self.finished.connect(self.deleteLater)

@@ -6,12 +6,22 @@ from typing import Any
 
 from PySide6.QtCore import QUrl, Signal
 from PySide6.QtGui import QDesktopServices, QShowEvent
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QPushButton, QWidget
 
 from app.errors import UserError
 from app.gui.settings.settings import Chosen, SettingsStore, StoredChoice
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import BreakingLabel, ElidedComboBox, button, plain_tooltip, show_text, text_label
+from app.gui.widgets.basic import (
+    STRETCH,
+    BreakingLabel,
+    ElidedComboBox,
+    button,
+    make_column,
+    make_row,
+    plain_tooltip,
+    show_text,
+    text_label,
+)
 from app.gui.widgets.dialogs import ask_confirmation, ask_for_database, centre_on_screen, resize_within_screen
 from app.gui.widgets.panes import Scroller
 from app.hosts.book import read_hosts
@@ -171,21 +181,13 @@ class SettingsDialog(QDialog):
         self._add_row("&Retention", self.retention_box, _RETENTION)
         self._add_row("&Notifications", self.notice_box, _NOTICE)
         self._add_row("Stand&by", self.standby_box, _STANDBY)
-        column = QVBoxLayout(self._content)
-        column.setContentsMargins(3 * GRID, GRID, 3 * GRID, 2 * GRID)
-        column.addLayout(self._grid)
-        column.addWidget(self._problem)
-        column.addStretch(1)
+        lines = self._grid, self._problem, STRETCH
+        make_column(*lines, parent=self._content, margins=(3 * GRID, GRID, 3 * GRID, 2 * GRID))
         buttons = QDialogButtonBox()
         buttons.addButton(button("&Close", "Close the settings (Escape)"), QDialogButtonBox.ButtonRole.RejectRole)
         buttons.rejected.connect(self.reject)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 2 * GRID)
-        layout.addWidget(self._scroller, 1)
-        foot = QHBoxLayout()
-        foot.setContentsMargins(3 * GRID, 0, 3 * GRID, 0)
-        foot.addWidget(buttons)
-        layout.addLayout(foot)
+        foot = make_row(buttons, margins=(3 * GRID, 0, 3 * GRID, 0))
+        make_column((self._scroller, 1), foot, parent=self, margins=(0, 0, 0, 2 * GRID))
 
     def _add_heading(self, text: str) -> None:
         row = self._grid.rowCount()
@@ -199,8 +201,7 @@ class SettingsDialog(QDialog):
         name = text_label(label, "")
         name.setBuddy(control)
         control.setAccessibleName(label.replace("&", ""))
-        line = QHBoxLayout()
-        line.setSpacing(GRID)
+        line = make_row(spacing=GRID)
         line.addWidget(control, 0 if isinstance(control, QPushButton) else 1)
         if isinstance(control, QPushButton):
             line.addStretch(1)

@@ -13,12 +13,11 @@ from PySide6.QtWidgets import (
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
-    QVBoxLayout,
     QWidget,
 )
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
-from app.gui.widgets.basic import separator, text_label
+from app.gui.widgets.basic import make_column, separator, text_label
 from app.gui.widgets.cell_delegate import AnyIndex
 from app.viewmodels.shell.palette import Entry, Match, search
 
@@ -285,15 +284,8 @@ class Palette(QFrame):
         self.list.setAccessibleName("Matches")
         self.list.setVerticalScrollMode(QListView.ScrollMode.ScrollPerPixel)
         self.line.setProperty("role", "palette")
-        below = QVBoxLayout()  # around a label with a style sheet, which takes margins of its own away
-        below.setContentsMargins(2 * GRID, GRID // 2, 2 * GRID, GRID)
-        below.addWidget(self._hint)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(1, 1, 1, 1)
-        layout.setSpacing(0)
-        for widget in (self.line, separator(), self.list, separator()):
-            layout.addWidget(widget)
-        layout.addLayout(below)
+        below = make_column(self._hint, margins=(2 * GRID, GRID // 2, 2 * GRID, GRID))
+        make_column(self.line, separator(), self.list, separator(), below, parent=self, margins=1, spacing=0)
 
 
 def _group(row: _Row) -> str:

@@ -7,21 +7,16 @@ starts no thread, opens no file and knows no controller.
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import (
-    QAction,
-    QKeyEvent,
-    QMouseEvent,
-    QPainter,
-    QPaintEvent,
-    QResizeEvent,
-    QTextDocument,
-)
+from PySide6.QtGui import QAction, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextDocument
 from PySide6.QtWidgets import (
+    QBoxLayout,
     QComboBox,
     QFrame,
+    QHBoxLayout,
     QLabel,
     QLayout,
     QMenu,
@@ -41,6 +36,7 @@ from app.gui.widgets.pacing import Slices
 from app.gui.widgets.text_widths import SentenceLabel
 from app.plain import plain_text
 
+Box = TypeVar("Box", bound=QBoxLayout)
 _MAX_TOOLTIP_CHARS = 1_000
 _BREAK_HINT = "\N{ZERO WIDTH SPACE}"
 _LONG_WORD = re.compile(r"\S{20,}")
@@ -200,6 +196,44 @@ class ChecksMenu(QMenu):
         return True
 
 
+Item = QWidget | QLayout | tuple[QWidget | QLayout, int] | None
+"""What a row or a column takes: a pair has the stretch, by which items share the room that is left."""
+STRETCH: Final = None
+"""The item that takes the room which is left."""
+Margins = int | tuple[int, int, int, int]
+"""All four, or those at the left, the top, the right and the bottom, in pixels."""
+
+
+def make_column(
+    *items: Item, parent: QWidget | None = None, margins: Margins | None = None, spacing: int | None = None
+) -> QVBoxLayout:
+    """Make a layout of items below each other; None leaves margins and spacing to the style."""
+    return _filled(QVBoxLayout() if parent is None else QVBoxLayout(parent), items, margins, spacing)
+
+
+def make_row(
+    *items: Item, parent: QWidget | None = None, margins: Margins | None = None, spacing: int | None = None
+) -> QHBoxLayout:
+    """Make a layout of items beside each other; None leaves margins and spacing to the style."""
+    return _filled(QHBoxLayout() if parent is None else QHBoxLayout(parent), items, margins, spacing)
+
+
+def _filled(layout: Box, items: Iterable[Item], margins: Margins | None, spacing: int | None) -> Box:
+    if margins is not None:
+        layout.setContentsMargins(*((margins,) * 4 if isinstance(margins, int) else margins))
+    if spacing is not None:
+        layout.setSpacing(spacing)
+    for item in items:
+        content, stretch = item if isinstance(item, tuple) else (item, 0)
+        if content is STRETCH:
+            layout.addStretch(1)
+        elif isinstance(content, QLayout):
+            layout.addLayout(content, stretch)
+        else:
+            layout.addWidget(content, stretch)
+    return layout
+
+
 def clear_layout(layout: QLayout) -> None:
     """Delete every widget of a layout."""
     while (item := layout.takeAt(0)) is not None:
@@ -238,10 +272,10 @@ class HtmlPage(QTextBrowser):
 
         Into another one: a document that is shown would be laid out while it is read.
         """
-        read, before = QTextDocument(), self.document()
-        read.setDefaultFont(before.defaultFont())
-        read.setDocumentMargin(before.documentMargin())
-        read.setDefaultTextOption(before.defaultTextOption())
+        read, former = QTextDocument(), self.document()
+        read.setDefaultFont(former.defaultFont())
+        read.setDocumentMargin(former.documentMargin())
+        read.setDefaultTextOption(former.defaultTextOption())
         read.setDefaultStyleSheet(style_sheet)
         read.setHtml(text)
         yield
@@ -249,8 +283,8 @@ class HtmlPage(QTextBrowser):
         self.viewport().setUpdatesEnabled(False)
         read.setParent(self)
         self.setDocument(read)
-        if isValid(before):  # the first one is Qt's, and is gone now
-            before.deleteLater()
+        if isValid(former):  # the first one is Qt's, and is gone now
+            former.deleteLater()
         self.verticalScrollBar().setValue(position)
         yield
         self.viewport().setUpdatesEnabled(True)

@@ -18,16 +18,7 @@ from PySide6.QtCore import (
     QSize,
     Qt,
 )
-from PySide6.QtGui import (
-    QColor,
-    QFont,
-    QHelpEvent,
-    QPainter,
-    QPalette,
-    QPen,
-    QPixmap,
-    QPolygonF,
-)
+from PySide6.QtGui import QColor, QFont, QHelpEvent, QPainter, QPalette, QPen, QPixmap, QPolygonF
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
@@ -492,7 +483,7 @@ class CellHeader(QHeaderView):
         for share, text in sorted(column.ticks, key=lambda tick: abs(tick[0] - column.reference)):
             x, half = round(area.left() + share * area.width()), painter.fontMetrics().horizontalAdvance(text) // 2 + 1
             label = QRect(x - half, foot - 16, 2 * half, 14)
-            if not any(label.adjusted(-3, 0, 3, 0).intersects(other) for other in labels):
+            if not any(label.adjusted(-3, 0, 3, 0).intersects(painted) for painted in labels):
                 painter.drawText(label, Qt.AlignmentFlag.AlignCenter, text)
                 painter.drawLine(x, foot, x, area.bottom())
                 labels.append(label)

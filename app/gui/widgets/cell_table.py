@@ -249,9 +249,9 @@ class CellTable(RowsView):
                 self._names_px[name] = one_line, width_in_two_lines([name], self.font())
         return [self._names_px[name] for name in self._cells.names()]
 
-    def _choose_width(self, column: int, before: int, width: int) -> None:
+    def _choose_width(self, column: int, former: int, width: int) -> None:
         """Remember the width of a column that the user dragged; hiding one and showing it is a change from or to 0."""
-        if self._state is not None and not self._is_fitting and before and width:
+        if self._state is not None and not self._is_fitting and former and width:
             self._chosen_widths[self._cells.columns[column].title] = width
             self._state.keep("widths", self._chosen_widths)
 

@@ -116,8 +116,8 @@ def ask_for_database(parent: QWidget, folder: Path, on_answer: Callable[[Path | 
         folder: Folder that it starts in; where that is gone, the next one above it, for Qt would propose its name.
         on_answer: Gets the path, None where the user cancels.
     """
-    there = next((ancestor for ancestor in (folder, *folder.parents) if ancestor.is_dir()), Path.home())
-    dialog = QFileDialog(parent, "Database", str(there), "Databases (*.db)")
+    existing = next((ancestor for ancestor in (folder, *folder.parents) if ancestor.is_dir()), Path.home())
+    dialog = QFileDialog(parent, "Database", str(existing), "Databases (*.db)")
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     dialog.setFileMode(QFileDialog.FileMode.AnyFile)
     dialog.setDefaultSuffix("db")

@@ -70,8 +70,8 @@ class _SplitterHandle(QSplitterHandle):
         steps = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1} if across else {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}
         if key in steps:
             line = self.contentsRect().translated(self.pos())  # the handle is wider, to be easy to hit
-            now = line.x() if across else line.y()
-            self.moveSplitter(self.closestLegalPosition(now + steps[key] * 2 * GRID))
+            position = line.x() if across else line.y()
+            self.moveSplitter(self.closestLegalPosition(position + steps[key] * 2 * GRID))
         else:
             super().keyPressEvent(event)
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.errors import UserError
 from app.gui.theme import GRID
-from app.gui.widgets.basic import button, show_text, text_label
+from app.gui.widgets.basic import button, make_row, show_text, text_label
 
 Retry = Callable[[], None]
 
@@ -25,10 +25,7 @@ class ProblemLine(QWidget):
         self._text = text_label("", "bad", wrap=True)
         self._button = button("&Try again", "Read it once more", small=True)
         self._button.clicked.connect(self._try_again)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(2 * GRID, GRID, 2 * GRID, 0)
-        layout.setSpacing(2 * GRID)
-        layout.addWidget(self._text, 1)
+        layout = make_row((self._text, 1), parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=2 * GRID)
         layout.addWidget(self._button, 0, Qt.AlignmentFlag.AlignTop)
         self.hide()
 

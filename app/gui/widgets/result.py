@@ -2,10 +2,10 @@
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
-from app.gui.widgets.basic import BreakingLabel, button, plain_tooltip, set_role, show_text, text_label
+from app.gui.widgets.basic import BreakingLabel, button, make_column, plain_tooltip, set_role, show_text, text_label
 from app.gui.widgets.cell_delegate import paint_whisker
 from app.gui.widgets.flow_layout import FlowBar
 from app.viewmodels.experiment.verdict_text import ExperimentResult, ResultRow
@@ -127,9 +127,7 @@ class ResultView(QWidget):
         self._answer.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._next_step = text_label("", "muted", wrap=True)
         self.plot = ForestPlot(theme)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, GRID)
-        column.setSpacing(GRID)
+        column = make_column(parent=self, margins=(0, 0, 0, GRID), spacing=GRID)
         self._offers = FlowBar(2 * GRID, GRID // 2)
         for widget in (self._lamp, self.quiet_button, self.more_button):
             self.add_offer(widget)

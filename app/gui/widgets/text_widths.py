@@ -228,8 +228,8 @@ class ColumnNeeds:
             case "text":
                 return [self.column.least] * 5
             case "name":
-                one, two = self._name_widths(view)
-                return [self.first, one, one, one, two]
+                on_lines, least = self._name_widths(view)
+                return [self.first, on_lines, on_lines, on_lines, least]
             case "plot":
                 bare = self.content - PLOT_PX["spark"] - PAIR_GAP
                 return [self.content, self.content, bare, bare, bare]
@@ -239,8 +239,8 @@ class ColumnNeeds:
     def _name_widths(self, view: int) -> tuple[int, int]:
         """Return the least widths of names: long ones are set in two lines, which nobody likes to read, then all."""
         most = view * _NAME_PCT // 100
-        one = max([_NAME_MIN, *(one if one <= most else two for one, two in self.names)])
-        return min(one, self.first), min(self.first, max([_NAME_MIN, *(two for _, two in self.names)]))
+        wrapped = max([_NAME_MIN, *(line if line <= most else lines for line, lines in self.names)])
+        return min(wrapped, self.first), min(self.first, max([_NAME_MIN, *(lines for _, lines in self.names)]))
 
 
 def divide_width(needs: Mapping[int, ColumnNeeds], view: int) -> dict[int, int]:

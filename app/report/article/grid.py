@@ -220,9 +220,9 @@ def _ratio(
     if cell.variant is None or baseline is None or speed is None:
         return None
     family = {
-        variant_key(other.variant): other.variant
-        for other in column
-        if other.variant and other.baselines.get(name) == baseline
+        variant_key(family_cell.variant): family_cell.variant
+        for family_cell in column
+        if family_cell.variant and family_cell.baselines.get(name) == baseline
     }
     ratios = family_ratios(
         [runs.runs_of(spec) for spec in family.values()],

@@ -11,15 +11,7 @@ from app.analysis.verdict import decide, family_level
 from app.analysis.why import step_difference
 from app.plan import Plan, WeightTransfer
 from app.records import RunHeader, RunRow
-from app.report.article.grid import (
-    Cell,
-    LoadRun,
-    TableContent,
-    TextColumn,
-    measure_columns,
-    ratio_content,
-    text_table,
-)
+from app.report.article.grid import Cell, LoadRun, TableContent, TextColumn, measure_columns, ratio_content, text_table
 from app.report.documents import combined_state, estimate_document, verification_document
 from app.report.model import ArticleSection
 from app.runs.experiment.article import (
@@ -95,10 +87,10 @@ def layout_content(
 
 def _explain(row: _LayoutRow, load: LoadRun) -> str | None:
     """Return what of a step on the fewest GPUs makes NCHW differ from NHWC; None where that is not known."""
-    base, other = ([load(run.run) for run in cell.runs] for cell in row.cells[:2])
-    if not base or not other:
+    base, compared = ([load(run.run) for run in cell.runs] for cell in row.cells[:2])
+    if not base or not compared:
         return None
-    pair = Pair.of(other, base)
+    pair = Pair.of(compared, base)
     difference = step_difference(pair.other, pair.base)
     if isinstance(difference, str):
         return None

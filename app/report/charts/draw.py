@@ -4,15 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from app.report.charts import labels, svg
-from app.report.charts.canvas import (
-    AXIS_HEIGHT,
-    Canvas,
-    Drawing,
-    PlotFrame,
-    draw_frame,
-    draw_title,
-    tick_labels_width,
-)
+from app.report.charts.canvas import AXIS_HEIGHT, Canvas, Drawing, PlotFrame, draw_frame, draw_title, tick_labels_width
 from app.viewmodels.charts.model import (
     Bar,
     BarChart,

@@ -300,5 +300,5 @@ def _describe_replacement(workload_name: str, name: str, value: Value, missing: 
     workload = find_workload(workload_name)
     parameter = workload.parameter(name) if workload else None
     labels = {choice.value: choice.label for choice in parameter.choices} if parameter else {}
-    label, other = (labels.get(str(setting), str(setting)) for setting in (value, missing))
-    return f"{parameter.label if parameter else name} {label} in place of {other}, which cannot run here."
+    label, missing_label = (labels.get(str(setting), str(setting)) for setting in (value, missing))
+    return f"{parameter.label if parameter else name} {label} in place of {missing_label}, which cannot run here."

@@ -305,7 +305,7 @@ class Concurrency:
         """Return whether a run may begin while others are running."""
         if not running:
             return True
-        counts = [int(other.variant["gpus"]) for other in (spec, *running)]
+        counts = [int(run_spec.variant["gpus"]) for run_spec in (spec, *running)]
         fits = len(running) < self.parallel and all(counts) and sum(counts) <= self.gpus
         return fits and not (self.may_end_early and spec in running)
 

@@ -513,9 +513,9 @@ class ExperimentSession:
     def _registered(self, active: _ActiveRun) -> Iterator[_ActiveRun]:
         """Keep a run where `stop` finds it, and note which GPUs of its host others have meanwhile."""
         with self._active_lock:
-            for other in (run for run in self._active if run.host == active.host):
-                active.other_devices.update(other.devices)
-                other.other_devices.update(active.devices)
+            for concurrent in (run for run in self._active if run.host == active.host):
+                active.other_devices.update(concurrent.devices)
+                concurrent.other_devices.update(active.devices)
             self._active.append(active)
             if self._is_stopped:
                 active.session.stop()

@@ -101,7 +101,7 @@ def open_source(source_file: SourceFile, scratch: Path, progress: TransferProgre
         DatabaseError: SQLite finds the file unusable, or it was written to meanwhile.
         StoppedError: `progress` stopped it.
     """
-    before = _file_state(source_file.path)
+    state_before = _file_state(source_file.path)
     with translate_file_errors(source_file.path):
         connection = _connect(
             _private_copy(source_file, scratch, progress) if source_file.has_log else None, source_file
@@ -111,7 +111,7 @@ def open_source(source_file: SourceFile, scratch: Path, progress: TransferProgre
             yield connection
         finally:
             connection.close()
-    if _file_state(source_file.path) != before:
+    if _file_state(source_file.path) != state_before:
         raise DatabaseError(
             f"{source_file.path} is being written to; import it when the program that does so has ended."
         )

@@ -46,13 +46,7 @@ from app.viewmodels.charts.sweeps import batch_chart, chart_variants, gpu_count_
 from app.viewmodels.compare.curves import Alignment, CompareCurves, compare_curves, curve_groups
 from app.viewmodels.compare.scaling import ScalingView, scaling_views
 from app.viewmodels.compare.state_warnings import ComparisonWarning, Severity
-from app.viewmodels.compare.table import (
-    ComparedVariant,
-    CompareTable,
-    CurveLook,
-    compare_table,
-    compared_variants,
-)
+from app.viewmodels.compare.table import ComparedVariant, CompareTable, CurveLook, compare_table, compared_variants
 from app.viewmodels.compare.verdict import Verdict, compute_verdict, describe_method
 from app.viewmodels.compare.warnings import EVIDENCE, comparison_warnings, describe_disturbance
 from app.viewmodels.compare.why import WhyView, why_views

@@ -8,12 +8,7 @@ from typing import Literal
 import numpy as np
 
 from app import units
-from app.analysis.comparability import (
-    MINOR_VARIABLE_KEYS,
-    THROTTLED_SHARE_LIMIT,
-    is_same_host,
-    throttled_shares,
-)
+from app.analysis.comparability import MINOR_VARIABLE_KEYS, THROTTLED_SHARE_LIMIT, is_same_host, throttled_shares
 from app.analysis.intervals import Estimate
 from app.analysis.run_state import (
     GAP_S,
@@ -30,11 +25,7 @@ from app.environment_keys import COMMIT_KEY, GPUS_USED_KEY, HOST_KEY, SOURCES_KE
 from app.records import StoredRun
 from app.storage.reference import is_reference
 from app.viewmodels.format.cells import THIS_MACHINE
-from app.viewmodels.format.environment import (
-    differing_environment,
-    environment_label,
-    format_values_by_run,
-)
+from app.viewmodels.format.environment import differing_environment, environment_label, format_values_by_run
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.format.sentences import name_few, name_runs, shorten_name
 from workloads.catalog import FRAMEWORKS, ONEDNN_KEY

@@ -11,13 +11,7 @@ from app.plan import Plan, with_random_order
 from app.queries import ExpectedResolution, ExperimentProgress
 from app.records import RunRow
 from app.units import plural, sentence
-from app.viewmodels.format.naming import (
-    differing_parameters,
-    format_setting,
-    gpus_label,
-    short_gpu_name,
-    variant_names,
-)
+from app.viewmodels.format.naming import differing_parameters, format_setting, gpus_label, short_gpu_name, variant_names
 from app.viewmodels.format.ratios import percent_of
 from app.viewmodels.format.sentences import format_time_left, without_advice
 from workloads.catalog import Machine, Refusal, check, runnable

@@ -208,14 +208,14 @@ def format_implausible(run: StoredRun, most: int | None = None) -> str:
 
     `most` is how many fields of a device are named, None for all.
     """
-    parts: list[str] = []
+    devices: list[str] = []
     for device in (columns.device for columns in run.samples):
         fields = [field for field in fields_of(device.kind) if device.implausible.get(field.name)]
         named = [f"{field.label_on(device.kind)} {device.implausible[field.name]:,}" for field in fields[:most]]
         if named:
             more = f" and {len(fields) - len(named)} more fields" if len(fields) > len(named) else ""
-            parts.append(f"{', '.join(named)}{more} of {device_label(device)}")
-    return "; ".join(parts)
+            devices.append(f"{', '.join(named)}{more} of {device_label(device)}")
+    return "; ".join(devices)
 
 
 def implausible_note(run: StoredRun) -> str:

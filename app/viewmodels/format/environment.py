@@ -147,9 +147,9 @@ def shorten_uuids(value: str) -> str:
     return _UUID.sub(r"\1", value)
 
 
-def _join_few(parts: Sequence[str]) -> str:
-    if len(parts) <= _MOST_VALUES:
-        return ", ".join(parts)
-    *first, last = [*parts[: _MOST_VALUES - 2], parts[-1]]
-    left_out = len(parts) - len(first) - 1
+def _join_few(values: Sequence[str]) -> str:
+    if len(values) <= _MOST_VALUES:
+        return ", ".join(values)
+    *first, last = [*values[: _MOST_VALUES - 2], values[-1]]
+    left_out = len(values) - len(first) - 1
     return ", ".join([*first, f"{left_out} other {plural('value', left_out)}", last])

@@ -37,11 +37,11 @@ def short_kernel_names(names: Sequence[str]) -> list[str]:
         short_name + _template_arguments(name) if counts[short_name] > 1 else short_name
         for short_name, name in zip(short, names, strict=True)
     ]
-    repeated, seen = Counter(detailed), Counter[str]()
+    repeated, numbers = Counter(detailed), Counter[str]()
     unique = []
     for kernel_name in detailed:
-        seen[kernel_name] += 1
-        unique.append(f"{kernel_name} #{seen[kernel_name]}" if repeated[kernel_name] > 1 else kernel_name)
+        numbers[kernel_name] += 1
+        unique.append(f"{kernel_name} #{numbers[kernel_name]}" if repeated[kernel_name] > 1 else kernel_name)
     return unique
 
 

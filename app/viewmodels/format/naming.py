@@ -65,14 +65,14 @@ def short_name(spec: RunSpec, *, devices: bool = True) -> str:
             *(choice_label(spec, name, variant[name]) for name in (*framework, *_NAMED_FIRST) if name in variant),
         ]
     )
-    parts = [head, *([gpus_label(variant.get("gpus", 0))] if devices else [])]
+    labels = [head, *([gpus_label(variant.get("gpus", 0))] if devices else [])]
     if "batch_size" in variant:
-        parts.append(f"batch {variant['batch_size']}")
+        labels.append(f"batch {variant['batch_size']}")
     if variant.get("precision", "float32") != "float32":
-        parts.append(choice_label(spec, "precision", variant["precision"]))
+        labels.append(choice_label(spec, "precision", variant["precision"]))
     if variant.get("xla") is True:
-        parts.append("XLA")
-    return " · ".join(parts + _non_default(spec))
+        labels.append("XLA")
+    return " · ".join(labels + _non_default(spec))
 
 
 def parameter_label(spec: RunSpec, name: str) -> str:
@@ -218,10 +218,12 @@ def _differing_by_workload(specs: Sequence[RunSpec]) -> dict[str, list[str]]:
     if len(by_workload) == 1:
         return {specs[0].workload: differing_parameters(specs)}
     everywhere = differing_parameters(specs)
-    among = {workload: {"workload", *_NAMED_FIRST, *differing_parameters(own)} for workload, own in by_workload.items()}
+    among = {
+        workload: {"workload", *_NAMED_FIRST, *differing_parameters(group)} for workload, group in by_workload.items()
+    }
     return {
-        workload: [name for name in everywhere if len(own) == 1 or name in among[workload]]
-        for workload, own in by_workload.items()
+        workload: [name for name in everywhere if len(group) == 1 or name in among[workload]]
+        for workload, group in by_workload.items()
     }
 
 
@@ -237,8 +239,8 @@ def experiment_name(specs: Sequence[RunSpec]) -> str:
         return f"{parameter_label(having[0], name)} {', '.join(dict.fromkeys(texts))}"
 
     workloads = ", ".join(dict.fromkeys(spec.workload for spec in specs))
-    parts = [*map(describe, varied), *_non_default(specs[0], varied)]
-    return f"{workloads}: {SEPARATOR.join(parts)}" if parts else workloads
+    labels = [*map(describe, varied), *_non_default(specs[0], varied)]
+    return f"{workloads}: {SEPARATOR.join(labels)}" if labels else workloads
 
 
 def _step_identity(spec: RunSpec) -> tuple[object, ...]:

@@ -33,8 +33,8 @@ def format_run_numbers(runs: Collection[int]) -> str:
     ranges = list(_run_ranges(sorted(runs)))
     named = ranges if len(ranges) <= _MAX_RANGES else ranges[: _MAX_RANGES - 1]
     more = len(runs) - sum(map(len, named))
-    parts = [*(word for numbers in named for word in _range_labels(numbers)), *([f"{more:,} more"] if more else [])]
-    return f"{plural('run', len(runs))} {join_with_and(parts)}"
+    texts = [*(word for numbers in named for word in _range_labels(numbers)), *([f"{more:,} more"] if more else [])]
+    return f"{plural('run', len(runs))} {join_with_and(texts)}"
 
 
 def name_runs(runs: Collection[int], among: Sequence[RunRow]) -> str:
@@ -119,14 +119,14 @@ def describe_endings(rows: Sequence[RunRow]) -> str:
 
 def describe_group_endings(groups: Sequence[Sequence[RunRow]]) -> str:
     """Return how groups of runs ended: ` (failed)` if all did so, else `: 2 (failed) and 1 (…)`."""
-    (first, count), *others = Counter(map(describe_endings, groups)).most_common()
-    if not others:
-        return f" ({first})"
-    named, rest = [(first, count), *others[: _MAX_WAYS - 1]], others[_MAX_WAYS - 1 :]
-    parts = [f"{count} ({ended})" for ended, count in named]
-    return f": {join_with_and([*parts, *([f'{sum(n for _, n in rest)} for other reasons'] if rest else [])])}"
+    (ending, count), *endings = Counter(map(describe_endings, groups)).most_common()
+    if not endings:
+        return f" ({ending})"
+    named, rest = [(ending, count), *endings[: _MAX_WAYS - 1]], endings[_MAX_WAYS - 1 :]
+    texts = [f"{count} ({ended})" for ended, count in named]
+    return f": {join_with_and([*texts, *([f'{sum(n for _, n in rest)} for other reasons'] if rest else [])])}"
 
 
-def format_time_left(left: TimeLeft) -> str:
+def format_time_left(time_left: TimeLeft) -> str:
     """Return a time as a range: the ends, rounded outwards."""
-    return units.duration_range(left.least_s, left.most_s)
+    return units.duration_range(time_left.least_s, time_left.most_s)

@@ -46,9 +46,9 @@ class _Interval:
 def format_throttle_reasons(reasons: int) -> str:
     """Return NVML's bits in words; idle and a chosen application clock do not throttle."""
     bits = reasons & ~(ClockEvent.IDLE | ClockEvent.CLOCKS_SET)
-    parts = [word for bit, word in _THROTTLE_REASONS.items() if bits & bit]
+    reasons_text = [word for bit, word in _THROTTLE_REASONS.items() if bits & bit]
     unknown = bits & ~sum(_THROTTLE_REASONS)
-    return ", ".join([*parts, *([f"reason 0x{unknown:x}"] if unknown else [])])
+    return ", ".join([*reasons_text, *([f"reason 0x{unknown:x}"] if unknown else [])])
 
 
 class ThrottleTracker:
@@ -125,8 +125,8 @@ def format_field(name: str, value: float | None) -> str:
 
 def format_clock_events(mask: int) -> str:
     """Return a mask of clock event reasons in words, those that do not throttle included."""
-    parts = [*(text for bit, text in _NOT_THROTTLING if mask & bit), format_throttle_reasons(mask)]
-    return ", ".join(filter(None, parts)) or "none"
+    texts = [*(text for bit, text in _NOT_THROTTLING if mask & bit), format_throttle_reasons(mask)]
+    return ", ".join(filter(None, texts)) or "none"
 
 
 def process_parts(process: GpuProcess) -> tuple[str, ...]:

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -228,6 +228,23 @@ class Panel:
     throttles: tuple[ThrottleInterval, ...] = ()
 
 
+class TimeRange(NamedTuple):
+    """A named range of time: so many last seconds, or with None a part of the run."""
+
+    help: str
+    last_s: float | None = None
+
+
+TIME_RANGES = {
+    "30 s": TimeRange("The last 30 seconds", 30.0),
+    "5 min": TimeRange("The last 5 minutes", 300.0),
+    "measured": TimeRange("The measured part, and everything before it begins"),
+    "all": TimeRange("Everything from start to end"),
+}
+"""The ranges of a live run, by their names; a stored run has those that are parts of it."""
+RUN_RANGES = tuple(name for name, time_range in TIME_RANGES.items() if time_range.last_s is None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plots:
     """Panels on one time axis, as a stack of plots shows them.
@@ -238,12 +255,12 @@ class Plots:
         origin_s: The zero of the axis on the clock of the curves.
         bands: Named ranges, shaded in every plot.
         markers: Events, marked in every plot.
-        ranges: Named ranges that a stack offers; the last one is everything, which limits zoom and pan.
-            Without them the owner of the stack moves the view.
+        measured: The measured part, which a stack offers besides everything, and zooms and pans by itself.
+            Without it the owner of the stack moves the view.
         fit: Whether a free y follows the data in view, shrinking too.
         counts: Whether the axis counts steps or examples instead of seconds.
         columns: The number of columns in which the plots stand.
-        data_range: From where to where there are data, where no ranges say it.
+        extent: From where to where there are data.
     """
 
     panels: tuple[Panel, ...] = ()
@@ -251,21 +268,16 @@ class Plots:
     origin_s: float = 0.0
     bands: tuple[Band, ...] = ()
     markers: tuple[Marker, ...] = ()
-    ranges: Mapping[str, Span] = field(default_factory=dict)
+    measured: Span | None = None
     fit: bool = False
     counts: bool = False
     columns: int = 1
-    data_range: Span = (0.0, 0.0)
+    extent: Span = (0.0, 0.0)
 
     @property
-    def extent(self) -> Span:
-        """Everything there is, whether or not ranges are offered."""
-        return self.full_range if self.ranges else self.data_range
-
-    @property
-    def full_range(self) -> Span:
-        """Everything there is: the last of the ranges."""
-        return list(self.ranges.values())[-1]
+    def ranges(self) -> dict[str, Span]:
+        """The named ranges of a stored run; none where the owner of the stack moves the view."""
+        return {} if self.measured is None else {"measured": self.measured, "all": self.extent}
 
     def describe_time(self, time: float, span: Span) -> str:
         """Return what is known of a time on the axis: when it is, the phase, why a GPU was throttled."""

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
-from typing import Literal
 
 from app import units
 from app.events import Outcome, RunEnded, RunEvent, RunStarted
@@ -16,7 +15,7 @@ from app.viewmodels.format.derived import summary_line
 from app.viewmodels.format.naming import differing_parameters, format_gpu_counts, short_name, variant_names
 from app.viewmodels.format.telemetry_fields import ThrottleInterval
 from app.viewmodels.history.evidence import EvidenceView
-from app.viewmodels.plot.model import Marker, Panel, Plots
+from app.viewmodels.plot.model import TIME_RANGES, Marker, Panel, Plots
 from app.viewmodels.plot.panels import (
     HOST_COLOUR,
     TelemetryBuffer,
@@ -44,10 +43,6 @@ def format_position(position_s: float, end_s: float) -> str:
     return f"{units.duration(min(position_s, end_s))} of {units.duration(end_s)}"
 
 
-WindowName = Literal["30 s", "5 min", "measured", "all"]
-WINDOWS: tuple[WindowName, ...] = ("30 s", "5 min", "measured", "all")
-
-_LENGTHS_S: dict[WindowName, float] = {"30 s": 30.0, "5 min": 300.0}
 _ROOM_TO_GROW = 1.1
 """How much longer the axis becomes when growing data reach its end: they fill nine tenths of it or more."""
 _SHORTEST_S = 0.5
@@ -71,7 +66,7 @@ class TimeView:
     """The user's choice. A window that follows counts its times back from now, so its ticks stand still."""
 
     def __init__(self) -> None:
-        self.window: WindowName = "measured"
+        self.window = "measured"
         self._paused: TimeAxis | None = None
 
     @property
@@ -79,7 +74,7 @@ class TimeView:
         """Whether the view stands still while data arrive."""
         return self._paused is not None
 
-    def follow(self, window: WindowName | None = None) -> None:
+    def follow(self, window: str | None = None) -> None:
         """Follow what is new, in the same window or another one."""
         self._paused = None
         self.window = window or self.window
@@ -90,9 +85,8 @@ class TimeView:
 
     def recent_axis(self, now_s: float, elapsed_s: float) -> TimeAxis:
         """Return the view without a run: the window's last seconds, or all `elapsed_s` of them."""
-        return self._paused or TimeAxis(
-            now_s, -_LENGTHS_S.get(self.window, max(_SHORTEST_RECENT_S, _with_room(elapsed_s))), 0.0
-        )
+        length_s = TIME_RANGES[self.window].last_s or max(_SHORTEST_RECENT_S, _with_room(elapsed_s))
+        return self._paused or TimeAxis(now_s, -length_s, 0.0)
 
     def run_axis(self, start_s: float, now_s: float, measured: tuple[float, float] | None, *, ended: bool) -> TimeAxis:
         """Return the view of a run: its last seconds, the `measured` part, or all of it across the whole width.
@@ -101,15 +95,15 @@ class TimeView:
         """
         if self._paused is not None:
             return self._paused
-        length = _LENGTHS_S.get(self.window)
-        if length is not None and now_s - start_s > length:
-            return TimeAxis(now_s, -length, 0.0)
+        length_s = TIME_RANGES[self.window].last_s
+        if length_s is not None and now_s - start_s > length_s:
+            return TimeAxis(now_s, -length_s, 0.0)
         first_s, last_s = measured if self.window == "measured" and measured is not None else (start_s, now_s)
         is_complete = ended or last_s < now_s
         if not is_complete and last_s - first_s < _LEAST_MEASURED_S:
             first_s = start_s
         shown_s = max(last_s - first_s, _SHORTEST_S) if is_complete else _with_room(last_s - first_s)
-        return TimeAxis(start_s, first_s - start_s, first_s - start_s + (length or shown_s))
+        return TimeAxis(start_s, first_s - start_s, first_s - start_s + (length_s or shown_s))
 
 
 def _with_room(elapsed_s: float) -> float:
@@ -175,16 +169,15 @@ class Status:
 class LiveState:
     """Everything the live view shows; times in seconds after `origin_s` of the monotonic clock.
 
-    `held` names a view that stands still and is empty for one that follows; `growing` is false once a run has ended;
-    `apart` is a panel for each GPU, which is no choice with fewer than two of them (`several`). `evidence` is what an
-    ended run left. `runs` are those that go on at the same time, empty where there is only one, and `run` is the
-    number of the one shown.
+    `window` is the name of a time range. `pause_label` names a view that stands still and is "" for one that follows;
+    `growing` is false once a run has ended. `evidence` is what an ended run left. `runs` are those that go on at the
+    same time, empty where there is only one, and `run` is the number of the one shown.
     """
 
     runs: tuple[RunTab, ...]
     run: int | None
     plots: Plots
-    window: WindowName
+    window: str
     pause_label: str
     growing: bool
     has_several_gpus: bool
@@ -267,7 +260,7 @@ class LiveModel:
             self._show(timeline)
             self._chosen_by_user = True
 
-    def follow(self, window: WindowName | None = None) -> None:
+    def follow(self, window: str | None = None) -> None:
         """Follow what is new, in the same window or another one."""
         self._view.follow(window)
 
@@ -320,7 +313,7 @@ class LiveModel:
                 bands=self._timeline.phases.bands(axis.origin_s, self._now_s),
                 markers=tuple(Marker(text, t_s - axis.origin_s) for text, t_s in self._timeline.markers),
                 fit=self._view.is_paused,
-                data_range=self._data_range(axis.origin_s),
+                extent=self._extent(axis.origin_s),
             ),
             window=self._view.window,
             pause_label=pause_label if self._view.is_paused else "",
@@ -403,7 +396,7 @@ class LiveModel:
             start_s, self._now_s, timeline.phases.measured(self._now_s), ended=timeline.ended is not None
         )
 
-    def _data_range(self, origin_s: float) -> tuple[float, float]:
+    def _extent(self, origin_s: float) -> tuple[float, float]:
         started = self._timeline.started
         first_s = self._now_s - self.recent.elapsed_s if started is None else started.t_ns / 1e9
         return first_s - origin_s, self._now_s - origin_s

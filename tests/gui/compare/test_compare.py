@@ -242,10 +242,10 @@ def test_runs_overlay_their_curves_from_the_start_of_measure(screen: ComparePage
 
 def test_b_or_a_click_makes_a_baseline_and_the_verdict_follows(screen: ComparePage) -> None:
     screen.compare(1, 2)
-    before = displayed_text(screen.view)
+    text = displayed_text(screen.view)
     screen.press(Qt.Key.Key_B, row=1)
     screen.qtbot.waitUntil(lambda: screen.column("Speed-up") == ["baseline", "−6.0\xa0%"], timeout=LIMIT_MS)
-    assert "6.0 % slower" in displayed_text(screen.view) != before
+    assert "6.0 % slower" in displayed_text(screen.view) != text
     screen.compare(1, 2, 3)
     assert screen.column("Speed-up") == ["baseline", "−6.0\xa0%", "refused"], "it stays when runs are added"
     screen.click(1, "Base", 20)
@@ -273,14 +273,14 @@ def test_a_margin_is_tested_and_stays_with_other_runs_and_another_baseline(scree
 
 def test_while_the_same_runs_are_compared_in_another_way_no_old_answer_is_seen_or_saved(screen: ComparePage) -> None:
     screen.compare(1, 4, 6, 2, 5, 7)
-    before = displayed_text(screen.view)
+    text = displayed_text(screen.view)
     screen.press(Qt.Key.Key_B, row=1)
     assert "Comparing with run 2 …" in screen.visible_text()
     assert "% faster" not in screen.visible_text()
     save = next(each for each in screen.view.findChildren(QPushButton) if "report" in each.text())
     assert not save.isEnabled()
     screen.qtbot.waitUntil(save.isEnabled, timeout=LIMIT_MS)
-    assert displayed_text(screen.view) != before
+    assert displayed_text(screen.view) != text
     assert "% slower" in screen.visible_text()
 
 
@@ -348,11 +348,11 @@ def test_without_an_interval_nothing_is_written_below_the_axis(screen: ComparePa
     table = screen.view.table
     section, model = screen.titles().index("Speed-up"), table.model()
     assert isinstance(model, CellModel)
-    before = head(table.horizontalHeader(), section)
+    picture = head(table.horizontalHeader(), section)
     columns = list(model.columns)
     columns[section] = replace(columns[section], second="")
     model.columns = columns
-    assert head(table.horizontalHeader(), section) == before
+    assert head(table.horizontalHeader(), section) == picture
 
 
 def test_few_variants_have_a_forest_plot_of_which_more_repeats_are_a_click_away(
@@ -534,7 +534,7 @@ def test_one_crosshair_reads_every_panel_and_all_zoom_together(screen: ComparePa
     start, end = screen.panels.span
     assert before[0] < start < end < before[1]
     assert {tuple(plot.plot.view.viewRange()[0]) for plot in screen.panels.visible_plots} == {(start, end)}
-    screen.view.tabs.curves.time_bar.range_buttons["full run"].click()
+    screen.view.tabs.curves.time_bar.range_buttons["all"].click()
     assert screen.panels.span == pytest.approx((-4.0, 8.0), abs=0.2)
 
 
@@ -727,9 +727,9 @@ def test_no_column_is_cut_and_a_sign_leads_to_those_beyond_the_edge(screen: Comp
     assert min(beyond) >= more.x() - table.frameWidth()
     assert f"{len(beyond)} more columns" in more.toolTip()
     while more.isVisible():
-        before = table.horizontalScrollBar().value()
+        position = table.horizontalScrollBar().value()
         more.click()
-        assert table.horizontalScrollBar().value() > before
+        assert table.horizontalScrollBar().value() > position
 
 
 def test_run_and_variant_stay_while_the_other_columns_scroll(screen: ComparePage) -> None:

@@ -409,7 +409,7 @@ def test_a_traceback_is_open_at_the_users_own_line(qtbot: QtBot, theme: Theme, r
     view = RunPageView(theme, recorded.actions)
     qtbot.addWidget(view)
     view.resize(1400, 860)
-    (traceback,) = (each for each in view.findChildren(QPlainTextEdit) if each.accessibleName() == "Traceback")
+    (traceback,) = (editor for editor in view.findChildren(QPlainTextEdit) if editor.accessibleName() == "Traceback")
     with qtbot.waitExposed(view):
         view.show()
     for frames, line in (([*libraries, own, *libraries], own), (libraries, libraries[-1])):
@@ -570,6 +570,6 @@ def test_the_page_of_a_run_shows_its_measured_part_first_and_the_whole_by_a_clic
     detail = screen.view.detail
     assert detail.panels.span == pytest.approx((3.2, 12.5), abs=0.1)
     assert detail.time_bar.range_buttons["measured"].isChecked()
-    detail.time_bar.range_buttons["full run"].click()
+    detail.time_bar.range_buttons["all"].click()
     assert detail.panels.span == pytest.approx((0.0, 12.5), abs=0.1)
     assert not detail.time_bar.range_buttons["measured"].isChecked()

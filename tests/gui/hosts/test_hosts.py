@@ -107,14 +107,14 @@ def test_hosts_of_the_ssh_configuration_are_a_click_away(
     (tmp_path / "config.ssh").write_text("Host gpu1 gpu2\n")
     dialog.refresh()
     offered = dialog.form.offers.findChildren(QPushButton)
-    assert [each.text() for each in offered] == ["gpu1", "gpu2"]
+    assert [offer.text() for offer in offered] == ["gpu1", "gpu2"]
     offered[1].click()
     assert dialog.form.entry() == HostEntry(name="gpu2", address="ssh://gpu2")
     dialog.form.add_button.click()
     assert dialog.check_button.isVisible()
 
     def names() -> list[str]:
-        return [each.text() for each in dialog.form.offers.findChildren(QPushButton) if each.isVisible()]
+        return [offer.text() for offer in dialog.form.offers.findChildren(QPushButton) if offer.isVisible()]
 
     qtbot.waitUntil(lambda: names() == ["gpu1"])
 

@@ -260,21 +260,21 @@ def test_of_many_hosts_only_what_is_in_sight_is_made(
     qtbot.addWidget(many.table)
     many.table.resize(1200, 600)
     many.table.show()
-    made: list[RowKey] = []
+    made_keys: list[RowKey] = []
     cells = many.model.cells
 
-    def counted(place: RowKey) -> tuple[Cell, ...]:
-        made.append(place)
-        return cells(place)
+    def counted(key: RowKey) -> tuple[Cell, ...]:
+        made_keys.append(key)
+        return cells(key)
 
     monkeypatch.setattr(many.model, "cells", counted)
     many.frame(0)
     assert len(many.model.layout()) == 1601
-    assert 0 < len(set(made)) <= 600 // 28 + 1
+    assert 0 < len(set(made_keys)) <= 600 // 28 + 1
     many.table.verticalScrollBar().setValue(1590)
-    made.clear()
+    made_keys.clear()
     many.table.viewport().repaint()
-    assert {place.host for place in made} <= {place.host for place in many.model.layout()[-30:]}
+    assert {key.host for key in made_keys} <= {key.host for key in many.model.layout()[-30:]}
 
 
 def test_devices_that_appear_and_go_change_the_page(opened: Opened) -> None:

@@ -345,11 +345,11 @@ def test_a_legend_too_narrow_gives_up_values_first_and_then_names(qtbot: QtBot, 
 
 
 def test_a_curve_that_is_alone_in_a_small_plot_has_room_for_its_name(qtbot: QtBot, theme: Theme) -> None:
-    made = panel(qtbot, theme)
-    made.legend.all_or_none = True
-    set_curve(made, "27", np.arange(3.0), np.arange(3.0), colour=0, label="Run 27")
-    made.resize(made.head.minimumSize().width(), 200)
-    assert made.legend.width() > made.legend.fontMetrics().horizontalAdvance("Run 27")
+    time_panel = panel(qtbot, theme)
+    time_panel.legend.all_or_none = True
+    set_curve(time_panel, "27", np.arange(3.0), np.arange(3.0), colour=0, label="Run 27")
+    time_panel.resize(time_panel.head.minimumSize().width(), 200)
+    assert time_panel.legend.width() > time_panel.legend.fontMetrics().horizontalAdvance("Run 27")
 
 
 def test_an_axis_can_count(qtbot: QtBot, theme: Theme) -> None:

@@ -14,10 +14,10 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.plot_window import ALL_PLOTS, PlotWindows
-from app.gui.plot.time_bar import STORED_RANGES, Overview, TimeBar
+from app.gui.plot.time_bar import Overview, TimeBar
 from app.gui.theme import Theme
 from app.gui.window_state import write_states
-from app.viewmodels.plot.model import Band, Curve, Look, Panel, Plots, Points
+from app.viewmodels.plot.model import RUN_RANGES, Band, Curve, Look, Panel, Plots, Points
 
 OFF_SCREEN = pytest.mark.qt_log_ignore("does not support", extend=True)
 TIMES = np.arange(61.0)
@@ -39,7 +39,8 @@ def plots(*keys: str) -> Plots:
             for key in keys
         ),
         window=(0.0, 60.0),
-        ranges={"measured": (10.0, 50.0), "full run": (0.0, 60.0)},
+        measured=(10.0, 50.0),
+        extent=(0.0, 60.0),
     )
 
 
@@ -50,7 +51,7 @@ class Shown:
         self.window = QMainWindow()
         qtbot.addWidget(self.window)
         self.stack = PanelStack(theme)
-        self.bar = TimeBar(self.stack, STORED_RANGES)
+        self.bar = TimeBar(self.stack, RUN_RANGES)
         self.windows = PlotWindows(self.stack, theme, "test")
         self.window.setCentralWidget(self.stack)
         self.window.resize(900, 600)
@@ -234,12 +235,9 @@ def test_another_theme_is_painted_at_once_and_not_in_turns(qtbot: QtBot, theme: 
 
 
 def test_a_run_that_measured_nothing_offers_no_measured_part(made: Shown) -> None:
-    for ranges, offered in (
-        ({"measured": (10.0, 50.0), "full run": (0.0, 60.0)}, True),
-        ({"full run": (0, 60)}, False),
-    ):
-        made.bar.offer_ranges(ranges)
-        assert [not made.bar.range_buttons[name].isHidden() for name in STORED_RANGES] == [offered, offered]
+    for measured, offered in (((10.0, 50.0), True), ((0.0, 60.0), False)):
+        made.bar.offer_ranges(Plots(measured=measured, extent=(0.0, 60.0)).ranges)
+        assert [not range_button.isHidden() for range_button in made.bar.range_buttons.values()] == [offered, offered]
 
 
 @pytest.mark.parametrize("staggered", [True, False])

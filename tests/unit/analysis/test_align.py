@@ -185,9 +185,9 @@ def test_steps_never_go_back_and_do_not_depend_on_where_the_clock_started(origin
 def test_a_mean_is_where_all_curves_are_between_the_lowest_and_the_highest() -> None:
     short = np.array([0.0, 1.0, 2.0]), np.array([10.0, 10.0, 10.0])
     long = np.array([-1.0, 0.5, 3.0]), np.array([20.0, 20.0, 20.0])
-    found = mean_and_range([short, long], 100)
-    assert found is not None
-    x, mean, low, high = found
+    envelope = mean_and_range([short, long], 100)
+    assert envelope is not None
+    x, mean, low, high = envelope
     assert x.tolist() == [0.0, 0.5, 1.0, 2.0]
     assert (set(mean), set(low), set(high)) == ({15.0}, {10.0}, {20.0})
     gap = np.array([0.0, 1.0, 2.0]), np.array([10.0, np.nan, 10.0])

@@ -29,29 +29,29 @@ def sampled(
 
 
 def test_a_perfect_sampler() -> None:
-    found = audit_telemetry((sampled(np.arange(0.0, 10_000, 50)),))
-    assert found.hz == pytest.approx(20)
-    assert (found.jitter_ms_p50, found.jitter_ms_p99, found.missed, found.sampler_cpu_pct) == (0, 0, 0, None)
+    audited = audit_telemetry((sampled(np.arange(0.0, 10_000, 50)),))
+    assert audited.hz == pytest.approx(20)
+    assert (audited.jitter_ms_p50, audited.jitter_ms_p99, audited.missed, audited.sampler_cpu_pct) == (0, 0, 0, None)
 
 
 def test_known_jitter() -> None:
     """Every tenth sample comes 4 ms late: of ten intervals one is 4 ms too long and the next as much too short."""
     at_ms = np.arange(0.0, 50_000, 50.0)
     at_ms[5::10] += 4
-    found = audit_telemetry((sampled(at_ms),))
-    assert found.jitter_ms_p50 == pytest.approx(0)
-    assert found.jitter_ms_p99 == pytest.approx(4)
-    assert found.hz == pytest.approx(20)
-    assert found.missed == 0
+    audited = audit_telemetry((sampled(at_ms),))
+    assert audited.jitter_ms_p50 == pytest.approx(0)
+    assert audited.jitter_ms_p99 == pytest.approx(4)
+    assert audited.hz == pytest.approx(20)
+    assert audited.missed == 0
 
 
 def test_missed_ticks_are_counted_and_lower_the_rate() -> None:
     """Of 201 ticks one is missing here and three in a row there."""
     at_ms = np.delete(np.arange(0.0, 10_001, 50.0), [40, 100, 101, 102])
-    found = audit_telemetry((sampled(at_ms),))
-    assert found.missed == 4
-    assert found.hz == pytest.approx(196 / 10)
-    assert found.jitter_ms_p50 == pytest.approx(0)
+    audited = audit_telemetry((sampled(at_ms),))
+    assert audited.missed == 4
+    assert audited.hz == pytest.approx(196 / 10)
+    assert audited.jitter_ms_p50 == pytest.approx(0)
 
 
 def test_a_lost_card_s_readings_and_those_that_gave_nothing_are_missed() -> None:
@@ -78,8 +78,8 @@ def test_the_device_sampled_most_often_is_judged() -> None:
 
 def test_the_sampler_s_own_processor_time_is_a_share_of_one_processor() -> None:
     host = sampled(np.arange(0.0, 10_000, 200), HOST, cpu=([0.5, 1.5, 2.5, 10.5], [0.30, np.nan, 0.32, 0.37]))
-    found = audit_telemetry((sampled(np.arange(0.0, 10_000, 50)), host))
-    assert found.sampler_cpu_pct == pytest.approx(0.7)
+    audited = audit_telemetry((sampled(np.arange(0.0, 10_000, 50)), host))
+    assert audited.sampler_cpu_pct == pytest.approx(0.7)
 
 
 @pytest.mark.parametrize("samples", [(), (sampled([]),), (sampled([0, 50]),)])

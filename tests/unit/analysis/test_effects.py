@@ -47,8 +47,8 @@ FACTORIAL: tuple[Given, ...] = tuple(
 
 
 def test_every_pair_that_differs_in_one_setting_alone_counts_and_no_other() -> None:
-    found = effects_of(*FACTORIAL, ({"layout": "NCHW", "xla": True, "precision": "tf32"}, [9e9, 9e9]))
-    layout, xla, precision = found["layout", "NCHW"], found["xla", True], found["precision", "tf32"]
+    effects = effects_of(*FACTORIAL, ({"layout": "NCHW", "xla": True, "precision": "tf32"}, [9e9, 9e9]))
+    layout, xla, precision = effects["layout", "NCHW"], effects["xla", True], effects["precision", "tf32"]
     assert [effect.ratio.value for effect in (layout, xla)] == pytest.approx([1.1, 3.0])
     assert [len(effect.pairs) for effect in (layout, xla, precision)] == [2, 2, 1]
     assert (layout.before, layout.differs, layout.depends_on) == ("NHWC", False, None)
@@ -89,10 +89,10 @@ def test_intervals_cover_the_true_mean_as_often_as_they_say(pairs: int, runs: in
     for _ in range(1000):
         logs = random.normal(0.0, noise[:, None], (2 * pairs, runs))
         logs[::2] += truth[:, None]
-        found = mean_ratio([(np.exp(logs[n]), np.exp(logs[n + 1])) for n in range(0, 2 * pairs, 2)], LEVEL)
-        assert found.low is not None
-        assert found.high is not None
-        covered += math.log(found.low) <= truth.mean() <= math.log(found.high)
+        estimate = mean_ratio([(np.exp(logs[n]), np.exp(logs[n + 1])) for n in range(0, 2 * pairs, 2)], LEVEL)
+        assert estimate.low is not None
+        assert estimate.high is not None
+        covered += math.log(estimate.low) <= truth.mean() <= math.log(estimate.high)
     assert covered >= 930
 
 
@@ -118,8 +118,8 @@ def test_where_pairs_differ_by_more_than_noise_it_is_said_and_on_what_it_depends
 
 def test_pairs_with_too_few_runs_are_left_out_where_others_have_repeats() -> None:
     single: list[Given] = [(settings, rates[:2] if settings["xla"] else rates) for settings, rates in FACTORIAL]
-    found = effects_of(*single)
-    layout, xla = found["layout", "NCHW"], found["xla", True]
+    effects = effects_of(*single)
+    layout, xla = effects["layout", "NCHW"], effects["xla", True]
     assert (len(layout.pairs), layout.single_run_pairs) == (1, 1)
     assert layout.ratio.interval is not None
     assert (len(xla.pairs), xla.single_run_pairs, xla.ratio.interval, xla.differs) == (2, 0, None, None)

@@ -133,9 +133,9 @@ def test_the_newest_check_counts_in_both_directions() -> None:
     runs = [stored(1, NHWC, check(BASE, difference=0.5, at=2)), stored(2, NHWC, check(BASE, difference=1e-3, at=3))]
     known = known_checks([*runs, stored(3, KERAS)])
     for pair in ((NHWC, BASE), (BASE, NHWC)):
-        found = find_equality(*pair, known)
-        assert found is not None
-        assert (found.state, found.difference) == ("same", 1e-3)
+        equality = find_equality(*pair, known)
+        assert equality is not None
+        assert (equality.state, equality.difference) == ("same", 1e-3)
     assert find_equality(KERAS, BASE, known) is None
 
 
@@ -146,8 +146,8 @@ def test_two_checks_against_a_third_show_that_two_are_the_same_but_not_that_they
         stored(3, OLDER, check(BASE, 1e-7, 0.049)),
     ]
     known = known_checks(runs)
-    found = find_equality(NHWC, KERAS, known)
-    assert found is not None
-    assert (found.state, found.tensor) == ("same", "conv1/kernel")
-    assert (found.loss_difference, found.difference) == pytest.approx((3e-7, 3e-3))
+    equality = find_equality(NHWC, KERAS, known)
+    assert equality is not None
+    assert (equality.state, equality.tensor) == ("same", "conv1/kernel")
+    assert (equality.loss_difference, equality.difference) == pytest.approx((3e-7, 3e-3))
     assert find_equality(OLDER, KERAS, known) is None

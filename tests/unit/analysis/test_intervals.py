@@ -270,11 +270,11 @@ def test_as_many_repeats_as_foreseen_narrow_the_interval_and_one_less_does_not(
 @pytest.mark.parametrize(("spread", "within"), [(0.001, 0.002), (0.01, 0.02), (0.02, 0.02), (0.04, 0.05)])
 def test_the_next_rounder_figure_is_foreseen_at_the_level_of_the_next_look(spread: float, within: float) -> None:
     values = [100 * (1 - spread), 100.0, 100 * (1 + spread)]
-    found = required_repeats(values, values)
-    assert found is not None
-    assert found.half_width == pytest.approx(within)
-    assert found.repeats == additional_repeats(values, values, within, level_at(2)) > 0
-    assert found.fewest < found.repeats < found.most
+    repeats = required_repeats(values, values)
+    assert repeats is not None
+    assert repeats.half_width == pytest.approx(within)
+    assert repeats.repeats == additional_repeats(values, values, within, level_at(2)) > 0
+    assert repeats.fewest < repeats.repeats < repeats.most
 
 
 def test_the_repeats_that_it_takes_are_within_the_range_foreseen_in_most_cases() -> None:
@@ -282,18 +282,18 @@ def test_the_repeats_that_it_takes_are_within_the_range_foreseen_in_most_cases()
     true_more = {n: half_width_of_sum([(1e-4 / n, n)] * 2, level_at(2)) for n in range(5, 400)}
     for _ in range(400):
         a, b = np.exp(random.normal(0, 0.01, (2, 5))).tolist()
-        found = required_repeats(a, b)
-        assert found is not None
-        needed = next(n for n, half in true_more.items() if half <= math.log1p(found.half_width)) - 5
-        within += found.fewest <= needed <= found.most
+        repeats = required_repeats(a, b)
+        assert repeats is not None
+        needed = next(n for n, half in true_more.items() if half <= math.log1p(repeats.half_width)) - 5
+        within += repeats.fewest <= needed <= repeats.most
     assert 0.7 <= within / 400 <= 0.9
 
 
 def test_of_many_comparisons_an_interval_as_wide_as_numbers_go_has_repeats_to_narrow_it() -> None:
-    found = required_repeats([100.0, 101.0, 100.0], [100.0, 1e6, 100.0], comparisons=240)
-    assert found is not None
-    assert found.repeats > 0
-    assert found.half_width == 0.5, "what is not known at all is first to be known at all"
+    repeats = required_repeats([100.0, 101.0, 100.0], [100.0, 1e6, 100.0], comparisons=240)
+    assert repeats is not None
+    assert repeats.repeats > 0
+    assert repeats.half_width == 0.5, "what is not known at all is first to be known at all"
 
 
 def test_nothing_is_foreseen_of_two_processes_or_where_it_is_known_well_enough() -> None:

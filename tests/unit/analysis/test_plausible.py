@@ -153,9 +153,9 @@ def test_no_integral_is_formed_where_too_much_power_is_implausible() -> None:
     for garbage, is_known in ((5, True), (8, False), (121, False)):
         power_w = np.full(121, 265.0)
         power_w[10 : 10 + garbage] = 4_294_967.295
-        found = energy_j(columns(6, power_w, energy_j=[]), 6)
-        assert (found is not None) is is_known, garbage
-        assert found is None or found == pytest.approx(6 * 265)
+        joules = energy_j(columns(6, power_w, energy_j=[]), 6)
+        assert (joules is not None) is is_known, garbage
+        assert joules is None or joules == pytest.approx(6 * 265)
 
 
 def test_the_counter_is_not_judged_by_power_that_is_missing() -> None:

@@ -6,13 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from app.analysis.pyramid import (
-    FACTOR,
-    FOLD_BATCH,
-    KEEP_ROWS,
-    LEVELS,
-    Pyramid,
-)
+from app.analysis.pyramid import FACTOR, FOLD_BATCH, KEEP_ROWS, LEVELS, Pyramid
 from app.analysis.strokes import Stroke, continued_stroke, stroke_columns
 from app.records import Floats
 
@@ -246,10 +240,10 @@ def test_every_column_holds_its_points(points: list[tuple[float, float]], column
         assert (drawn.bottom, drawn.top) == (np.nanmin(y), np.nanmax(y))
 
 
-def is_continued(before: Stroke, after: Stroke) -> bool:
+def is_continued(earlier: Stroke, later: Stroke) -> bool:
     """Whether a stroke has the columns of an earlier one, moved."""
-    shift = round((after.start - before.start) / before.width)
-    return (after.start, after.width) == (before.start + shift * before.width, before.width)
+    shift = round((later.start - earlier.start) / earlier.width)
+    return (later.start, later.width) == (earlier.start + shift * earlier.width, earlier.width)
 
 
 @settings(max_examples=15, deadline=None)

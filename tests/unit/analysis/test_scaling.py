@@ -25,11 +25,11 @@ Runs = tuple[StoredRun, ...]
 def test_the_cause_is_the_part_that_takes_most_of_what_is_lost(
     two: Runs, kind: str, efficiency: float, cause: Cause
 ) -> None:
-    (found,) = scalings([*ONE, *two])
-    assert (found.kind, found.cause) == (kind, cause)
-    assert found.efficiency.value == pytest.approx(efficiency, rel=1e-3)
-    assert found.speedup.value == pytest.approx(2 * efficiency, rel=1e-3)
-    assert (found.efficiency.interval, found.comparisons) == (None, 0), "of two runs each"
+    (pair,) = scalings([*ONE, *two])
+    assert (pair.kind, pair.cause) == (kind, cause)
+    assert pair.efficiency.value == pytest.approx(efficiency, rel=1e-3)
+    assert pair.speedup.value == pytest.approx(2 * efficiency, rel=1e-3)
+    assert (pair.efficiency.interval, pair.comparisons) == (None, 0), "of two runs each"
 
 
 def again(runs: Runs, by: int) -> Runs:
@@ -50,49 +50,49 @@ def test_all_numbers_of_gpus_over_the_same_few_are_one_family() -> None:
 
 
 def test_waiting_for_a_slow_gpu_is_not_taken_for_communication() -> None:
-    (found,) = scalings([*ONE, *LIMPING])
-    assert found.cause == "imbalance"
-    assert found.many.imbalance == pytest.approx(6 / 23)
-    assert found.many.straggler_ms == pytest.approx(6.0, rel=1e-2)
-    assert found.many.parts is not None
-    assert found.many.parts.communication_ms == pytest.approx(3.5, rel=1e-2), "it looks like communication"
+    (pair,) = scalings([*ONE, *LIMPING])
+    assert pair.cause == "imbalance"
+    assert pair.many.imbalance == pytest.approx(6 / 23)
+    assert pair.many.straggler_ms == pytest.approx(6.0, rel=1e-2)
+    assert pair.many.parts is not None
+    assert pair.many.parts.communication_ms == pytest.approx(3.5, rel=1e-2), "it looks like communication"
 
 
 def test_waiting_for_data_is_not_taken_for_launching() -> None:
     def waiting(run: StoredRun, pct: float) -> StoredRun:
         return replace(run, row=replace(run.row, summary=replace(run.row.summary, waiting_pct=pct)))
 
-    (found,) = scalings([*(waiting(run, 1.0) for run in ONE), *(waiting(run, 40.0) for run in LAUNCHING)])
-    assert found.cause == "data"
-    assert found.many.data_ms == pytest.approx(8.0, rel=1e-2)
-    (found,) = scalings([*(waiting(run, 1.0) for run in ONE), *(waiting(run, 2.0) for run in LAUNCHING)])
-    assert found.cause == "launching"
-    assert "waiting for training data" not in describe_cause(found)
+    (pair,) = scalings([*(waiting(run, 1.0) for run in ONE), *(waiting(run, 40.0) for run in LAUNCHING)])
+    assert pair.cause == "data"
+    assert pair.many.data_ms == pytest.approx(8.0, rel=1e-2)
+    (pair,) = scalings([*(waiting(run, 1.0) for run in ONE), *(waiting(run, 2.0) for run in LAUNCHING)])
+    assert pair.cause == "launching"
+    assert "waiting for training data" not in describe_cause(pair)
 
 
 def test_what_is_lost_adds_up_to_the_longer_step() -> None:
-    (found,) = scalings([*ONE, *LAUNCHING])
-    assert found.lost is not None
-    assert found.lost.step_ms == pytest.approx(found.many.step_ms - found.few.step_ms / 2)
-    assert found.lost.idle_ms == pytest.approx(8.5, rel=1e-2)
-    assert found.many.traced is not None
-    assert found.many.traced.kernels == 900
-    assert found.many.gap_us == pytest.approx(10.0, rel=1e-2)
+    (pair,) = scalings([*ONE, *LAUNCHING])
+    assert pair.lost is not None
+    assert pair.lost.step_ms == pytest.approx(pair.many.step_ms - pair.few.step_ms / 2)
+    assert pair.lost.idle_ms == pytest.approx(8.5, rel=1e-2)
+    assert pair.many.traced is not None
+    assert pair.many.traced.kernels == 900
+    assert pair.many.gap_us == pytest.approx(10.0, rel=1e-2)
 
 
 def test_links_count_in_the_measured_part_alone_by_the_step() -> None:
-    (found,) = scalings([*ONE, *TALKING])
-    assert found.many.nvlink_bytes == pytest.approx(4.5e6, rel=1e-2)
-    assert found.many.communication_share == pytest.approx(5 / 25)
-    assert found.many.pcie_bytes is None
+    (pair,) = scalings([*ONE, *TALKING])
+    assert pair.many.nvlink_bytes == pytest.approx(4.5e6, rel=1e-2)
+    assert pair.many.communication_share == pytest.approx(5 / 25)
+    assert pair.many.pcie_bytes is None
 
 
 def test_one_run_each_has_no_interval_and_no_trace_no_cause() -> None:
-    (found,) = scalings([ONE[0], TALKING[0]])
-    assert (found.efficiency.interval, found.cause) == (None, "communication")
+    (pair,) = scalings([ONE[0], TALKING[0]])
+    assert (pair.efficiency.interval, pair.cause) == (None, "communication")
     blind = run_of(9, gpus=2, batch=2048, compute_ms=(20.0, 20.0), communication_ms=9.0, traced=False)
-    (found,) = scalings([ONE[0], blind])
-    assert (found.lost, found.cause) == (None, "not traced")
+    (pair,) = scalings([ONE[0], blind])
+    assert (pair.lost, pair.cause) == (None, "not traced")
 
 
 def test_only_runs_that_differ_in_gpus_alone_make_a_pair() -> None:

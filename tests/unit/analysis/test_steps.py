@@ -94,32 +94,32 @@ def run_with(run: int, gpus: int, batch: int, parts: Parts) -> StoredRun:
 
 @given(st.tuples(MS, MS, MS, LUCK), st.tuples(MS, MS, MS, LUCK), st.sampled_from([1024, 2048]))
 def test_no_sentence_says_that_a_part_is_more_than_the_whole(few: Parts, many: Parts, batch: int) -> None:
-    (found,) = scalings([run_with(1, 1, 1024, few), run_with(2, 2, batch, many)])
-    said = describe_cause(found).replace(NBSP, " ").replace(",", "")
+    (pair,) = scalings([run_with(1, 1, 1024, few), run_with(2, 2, batch, many)])
+    said = describe_cause(pair).replace(NBSP, " ").replace(",", "")
     for part, whole in re.findall(r"([\d.]+) ms of the ([\d.]+) ms", said):
         assert float(part) <= float(whole), said
-    if found.cause == "trace does not fit":
-        assert found.lost is None
+    if pair.cause == "trace does not fit":
+        assert pair.lost is None
         assert "longer than the measured step" in said
-    if found.lost is not None:
+    if pair.lost is not None:
         ideal = 0.5 if batch == 1024 else 1.0
-        assert found.lost.step_ms == pytest.approx(found.many.step_ms - ideal * found.few.step_ms, abs=1e-6)
+        assert pair.lost.step_ms == pytest.approx(pair.many.step_ms - ideal * pair.few.step_ms, abs=1e-6)
 
 
 def test_what_other_parts_save_is_said_beside_the_loss() -> None:
     few = run_of(1, gpus=1, batch=1024, compute_ms=(20.0,), idle_ms=1.0)
     many = run_of(2, gpus=2, batch=2048, compute_ms=(19.0, 19.0), idle_ms=5.0)
-    (found,) = scalings([few, many])
-    said = describe_cause(found).replace(NBSP, " ")
+    (pair,) = scalings([few, many])
+    said = describe_cause(pair).replace(NBSP, " ")
     assert said.startswith("Most likely launching: a step takes 3.00 ms too long, all of that ")
     assert said.endswith(" Other parts save 1.00 ms.")
 
 
 def test_a_trace_that_does_not_fit_names_no_cause() -> None:
     odd = run_of(9, gpus=2, batch=2048, compute_ms=(40.0, 40.0), luck=0.7)
-    (found,) = scalings([*ONE, odd])
-    assert (found.cause, found.lost, found.many.parts) == ("trace does not fit", None, None)
-    assert describe_cause(found).replace(NBSP, " ") == (
+    (pair,) = scalings([*ONE, odd])
+    assert (pair.cause, pair.lost, pair.many.parts) == ("trace does not fit", None, None)
+    assert describe_cause(pair).replace(NBSP, " ") == (
         "Why is not known: by the trace on 2 GPUs kernels run for 40.0 ms a step, longer than the measured step of "
         "28.0 ms. Run that side again."
     )
@@ -159,9 +159,9 @@ def test_kernels_of_every_reference_run_fit_its_step_and_the_parts_add_up(refere
 def test_no_sentence_on_the_reference_runs_says_more_of_a_part_than_of_the_whole(reference: list[StoredRun]) -> None:
     pairs = scalings(reference)
     said = [describe_cause(pair).replace(NBSP, " ") for pair in pairs]
-    found = [re.search(r"takes ([\d.]+) ms too long, ([\d.]+) ms of that", sentence) for sentence in said]
-    assert (len(pairs), sum(match is not None for match in found)) == (51, 42)
-    assert all(float(match[2]) <= float(match[1]) for match in found if match)
+    matches = [re.search(r"takes ([\d.]+) ms too long, ([\d.]+) ms of that", sentence) for sentence in said]
+    assert (len(pairs), sum(match is not None for match in matches)) == (51, 42)
+    assert all(float(match[2]) <= float(match[1]) for match in matches if match)
 
 
 def test_the_ladder_by_the_time_of_its_kernels(reference: list[StoredRun]) -> None:

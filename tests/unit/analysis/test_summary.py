@@ -218,11 +218,11 @@ def test_what_is_left_of_a_warm_up_is_cut_and_counted() -> None:
     slow = [(True, 1, 50, float(at), float(at + 1), np.nan) for at in range(2)]
     steady = [(True, 1, 100, float(at), float(at + 1), np.nan) for at in range(2, 12)]
     power = samples(np.arange(0.0, 12.5, 0.5), [100_000.0] * 4 + [300_000.0] * 21)
-    found = summarise(run(blocks(*slow, *steady), power))
-    assert (found.throughput, found.blocks, found.blocks_cut) == (100.0, 10, 2)
-    assert (found.measured_steps, found.measured_examples, found.measured_s) == (10, 1000, 10.0)
-    assert found.mean_power_mw == pytest.approx(300_000.0)
-    assert found.step_ms_p99 == pytest.approx(1000.0)
+    summary = summarise(run(blocks(*slow, *steady), power))
+    assert (summary.throughput, summary.blocks, summary.blocks_cut) == (100.0, 10, 2)
+    assert (summary.measured_steps, summary.measured_examples, summary.measured_s) == (10, 1000, 10.0)
+    assert summary.mean_power_mw == pytest.approx(300_000.0)
+    assert summary.step_ms_p99 == pytest.approx(1000.0)
     alone = summarise(run(blocks(*steady), power))
     assert (alone.throughput, alone.blocks, alone.blocks_cut) == (100.0, 10, 0)
 

@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from app.analysis.intervals import PLANNED_LEVEL
-from app.analysis.why import (
-    MAX_KERNELS,
-    Part,
-    PartKind,
-    StepDifference,
-    find_cause,
-    step_difference,
-    what_if,
-)
+from app.analysis.why import MAX_KERNELS, Part, PartKind, StepDifference, find_cause, step_difference, what_if
 from app.records import StoredRun
 from tests.fakes.reference import load_reference, runs_with
 from tests.fakes.traces import CONV, POOL, SLOW_GEMM, TRANSPOSE, traced_run, with_clock
@@ -32,9 +24,9 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> list[StoredRun]:
 
 
 def explained(runs: Sequence[StoredRun], baseline: Sequence[StoredRun]) -> StepDifference:
-    found = step_difference(runs, baseline)
-    assert isinstance(found, StepDifference)
-    return found
+    difference = step_difference(runs, baseline)
+    assert isinstance(difference, StepDifference)
+    return difference
 
 
 def changes(found: StepDifference) -> dict[PartKind, float]:
@@ -49,26 +41,26 @@ def test_channels_first_gains_in_average_pooling_and_not_in_convolutions(referen
     """cnn10 at batch 1,024 on one H200, three runs each."""
     nhwc, nchw = (runs_with(reference, "cnn10", batch_size=1024, layout=layout) for layout in ("NHWC", "NCHW"))
     assert (len(nhwc), len(nchw)) == (3, 3)
-    found = explained(nchw, nhwc)
-    by_kind = changes(found)
-    assert found.step.difference.value == pytest.approx(-1.70, abs=0.005)
+    why = explained(nchw, nhwc)
+    by_kind = changes(why)
+    assert why.step.difference.value == pytest.approx(-1.70, abs=0.005)
     assert by_kind["pooling"] == pytest.approx(-1.31, abs=0.005)
-    assert by_kind["pooling"] / found.step.difference.value == pytest.approx(0.77, abs=0.005)
+    assert by_kind["pooling"] / why.step.difference.value == pytest.approx(0.77, abs=0.005)
     assert by_kind["convolution"] == pytest.approx(-0.13, abs=0.005)
-    assert found.parts[0].kind == "pooling"
-    assert part_of(found, "pooling").change.is_certain
-    assert not part_of(found, "convolution").change.is_certain
+    assert why.parts[0].kind == "pooling"
+    assert part_of(why, "pooling").change.is_certain
+    assert not part_of(why, "convolution").change.is_certain
 
 
 def test_equal_speed_hides_faster_convolutions_and_a_product_without_tensor_cores(reference: list[StoredRun]) -> None:
     """wrn28-10 at batch 128 on one H200, three runs each."""
     nhwc, nchw = (runs_with(reference, "wrn28-10", batch_size=128, layout=layout) for layout in ("NHWC", "NCHW"))
     assert (len(nhwc), len(nchw)) == (3, 3)
-    found = explained(nchw, nhwc)
-    assert abs(found.step.difference.value) < 0.01 * found.step.baseline_ms
-    assert not found.step.is_certain
-    assert changes(found)["convolution"] == pytest.approx(-3.17, abs=0.005)
-    kernel = part_of(found, "gemm").kernels[0]
+    why = explained(nchw, nhwc)
+    assert abs(why.step.difference.value) < 0.01 * why.step.baseline_ms
+    assert not why.step.is_certain
+    assert changes(why)["convolution"] == pytest.approx(-3.17, abs=0.005)
+    kernel = part_of(why, "gemm").kernels[0]
     assert kernel.kernel.tensor_cores is False
     assert kernel.change.difference.value == pytest.approx(2.54, abs=0.005)
 
@@ -76,9 +68,9 @@ def test_equal_speed_hides_faster_convolutions_and_a_product_without_tensor_core
 def test_parts_of_all_reference_runs_add_up_without_a_remainder(reference: list[StoredRun]) -> None:
     first = {run.row.spec.workload: run for run in reversed(reference)}
     for run in reference:
-        found = explained([run], [first[run.row.spec.workload]])
-        assert sum(changes(found).values()) == pytest.approx(found.step.difference.value, abs=1e-9)
-        assert "unexplained" not in changes(found), f"run {run.row.run}"
+        why = explained([run], [first[run.row.spec.workload]])
+        assert sum(changes(why).values()) == pytest.approx(why.step.difference.value, abs=1e-9)
+        assert "unexplained" not in changes(why), f"run {run.row.run}"
     assert (len(reference), len(first)) == (127, 2)
 
 
@@ -103,17 +95,17 @@ def test_parts_and_kernels_add_up_whatever_was_traced(
         ]
         for side in (baseline, other)
     ]
-    found = explained(sides[1], sides[0])
+    why = explained(sides[1], sides[0])
     for side in ("baseline_ms", "other_ms"):
-        of_parts = sum(getattr(part.change, side) for part in found.parts)
-        assert of_parts == pytest.approx(getattr(found.step, side), abs=1e-6)
-    assert sum(changes(found).values()) == pytest.approx(found.step.difference.value, abs=1e-6)
-    for part in found.parts:
+        of_parts = sum(getattr(part.change, side) for part in why.parts)
+        assert of_parts == pytest.approx(getattr(why.step, side), abs=1e-6)
+    assert sum(changes(why).values()) == pytest.approx(why.step.difference.value, abs=1e-6)
+    for part in why.parts:
         assert len(part.kernels) <= MAX_KERNELS
         if part.kernels or part.more:
             of_kernels = sum(each.change.difference.value for each in part.kernels) + part.more_ms
             assert of_kernels == pytest.approx(part.change.difference.value, abs=1e-6)
-    assert all(part.change.baseline_ms >= 0 for part in found.parts if part.kind not in ("overlap", "unexplained"))
+    assert all(part.change.baseline_ms >= 0 for part in why.parts if part.kind not in ("overlap", "unexplained"))
 
 
 def test_idle_time_is_of_the_measured_step_and_overlap_and_excess_have_parts_of_their_own() -> None:
@@ -146,9 +138,9 @@ def test_times_of_several_gpus_are_the_mean_of_one() -> None:
 def test_of_one_batch_on_more_gpus_times_are_per_example_of_each() -> None:
     """Half the batch takes half the time in kernels, which is no gain; what is left is waiting."""
     one, two = traced_run(1, 10.0, {CONV: 9.0}), traced_run(2, 6.5, {CONV: 4.5}, gpus=2)
-    found = explained([two], [one])
-    assert found.examples == 1000
-    assert changes(found) == pytest.approx({"convolution": 0.0, "idle": 30.0})
+    why = explained([two], [one])
+    assert why.examples == 1000
+    assert changes(why) == pytest.approx({"convolution": 0.0, "idle": 30.0})
 
 
 def test_single_runs_of_one_variant_hardly_ever_differ_by_more_than_their_noise(reference: list[StoredRun]) -> None:
@@ -221,18 +213,18 @@ def test_a_tenth_more_kernels_is_a_cause(more: int, is_cause: bool) -> None:
 
 def test_times_are_per_example_where_batches_differ() -> None:
     small, large = traced_run(1, 10.0, {CONV: 6.0}, batch=100), traced_run(2, 30.0, {CONV: 24.0}, batch=400)
-    found = explained([large], [small])
-    assert found.examples == 1000
-    assert found.step.difference.value == pytest.approx(75.0 - 100.0)
-    assert changes(found) == pytest.approx({"convolution": 0.0, "idle": -25.0})
+    why = explained([large], [small])
+    assert why.examples == 1000
+    assert why.step.difference.value == pytest.approx(75.0 - 100.0)
+    assert changes(why) == pytest.approx({"convolution": 0.0, "idle": -25.0})
 
 
 def test_on_the_cpu_operations_are_listed_but_do_not_add_up() -> None:
     baseline, other = (traced_run(n, step, {"MatMul": step, "Mul": 3.0}, gpus=0) for n, step in ((1, 9.0), (2, 5.0)))
-    found = explained([other], [baseline])
-    assert not found.on_gpu
-    assert set(changes(found)) == {"gemm", "pointwise"}
-    assert what_if(found) == ()
+    why = explained([other], [baseline])
+    assert not why.on_gpu
+    assert set(changes(why)) == {"gemm", "pointwise"}
+    assert what_if(why) == ()
     assert find_cause(explained([waiting(other, 0.0)], [waiting(baseline, 50.0)])) is None
 
 

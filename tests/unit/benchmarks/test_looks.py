@@ -22,12 +22,12 @@ def results() -> dict[str, Result]:
 @pytest.mark.parametrize("sizes", [(3, 3), (3, 8), (4, 3), (7, 7)])
 def test_simulated_intervals_are_the_program_s_own(sizes: tuple[int, int]) -> None:
     a, b = draw(random(), NOISY_PAIRS["normal 5 % against 1 %"], 20, sizes)
-    found = welch(a, b)
-    half = found.half_width(PLANNED_LEVEL)
+    interval = welch(a, b)
+    half = interval.half_width(PLANNED_LEVEL)
     for case in range(20):
         estimate = ratio(np.exp(a[case]).tolist(), np.exp(b[case]).tolist())
         assert estimate is not None
-        assert np.log(estimate.value) == pytest.approx(found.difference[case])
+        assert np.log(estimate.value) == pytest.approx(interval.difference[case])
         assert estimate.half_width == pytest.approx(half[case])
 
 

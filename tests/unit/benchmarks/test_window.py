@@ -14,8 +14,8 @@ def test_the_memory_after_each_tour_is_held_to_the_limit_and_growth_is_found_ove
 ) -> None:
     turn = {"ms": 40.0, "step": "open a run", "under_way": ""}
     feedback = {"feedback_step": "open a run", "feedback_ms": 101.0}
-    found = {"start_mb": 158.0, "tours_mb": TOURS_MB, "turns": [turn], "over": 0, "clock_ms": 60.0, **feedback}
-    monkeypatch.setattr(window, "module_output", lambda *_: json.dumps(found))
+    figures = {"start_mb": 158.0, "tours_mb": TOURS_MB, "turns": [turn], "over": 0, "clock_ms": 60.0, **feedback}
+    monkeypatch.setattr(window, "module_output", lambda *_: json.dumps(figures))
     monkeypatch.setattr(window, "add_reference", lambda _: [])
     results = {result.name: result for result in window.measure_use()}
     after = [results[f"memory after tour {number}"] for number in range(1, 9)]

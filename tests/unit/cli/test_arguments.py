@@ -20,8 +20,8 @@ from workloads.catalog import Machine, UsageError, workload
 
 
 def test_no_interpreter_is_a_value_too() -> None:
-    found = several_variants(workload("cnn10"), ["interpreter=,/envs/tf216"], Machine())
-    assert [spec.variant["interpreter"] for spec in found] == ["", "/envs/tf216"]
+    variants = several_variants(workload("cnn10"), ["interpreter=,/envs/tf216"], Machine())
+    assert [spec.variant["interpreter"] for spec in variants] == ["", "/envs/tf216"]
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_a_setting_is_read_as_its_parameter_s_kind() -> None:
 
 
 def test_several_values_make_every_combination_the_last_fastest() -> None:
-    found = several_variants(workload("cnn10"), ["layout=NHWC,NCHW", "batch_size=8,16"], CPU)
-    assert [(spec.variant["layout"], spec.variant["batch_size"]) for spec in found] == [
+    variants = several_variants(workload("cnn10"), ["layout=NHWC,NCHW", "batch_size=8,16"], CPU)
+    assert [(spec.variant["layout"], spec.variant["batch_size"]) for spec in variants] == [
         ("NHWC", 8),
         ("NHWC", 16),
         ("NCHW", 8),
@@ -76,8 +76,8 @@ def test_a_value_given_twice_in_whatever_spelling_is_one_variant(setting: str) -
 
 
 def test_no_interpreter_is_a_value_next_to_another() -> None:
-    found = several_variants(CNN10, ["interpreter=,/usr/bin/python3"], CPU)
-    assert [spec.variant["interpreter"] for spec in found] == ["", "/usr/bin/python3"]
+    variants = several_variants(CNN10, ["interpreter=,/usr/bin/python3"], CPU)
+    assert [spec.variant["interpreter"] for spec in variants] == ["", "/usr/bin/python3"]
 
 
 @pytest.mark.parametrize(
@@ -370,5 +370,5 @@ def test_the_examples_of_a_command_s_help_are_true(name: str, capsys: pytest.Cap
 
 
 def test_commas_separate_on_the_command_line() -> None:
-    found = several_variants(workload("dummy"), ["step_ms=1,2"], Machine())
-    assert [spec.variant["step_ms"] for spec in found] == [1.0, 2.0]
+    variants = several_variants(workload("dummy"), ["step_ms=1,2"], Machine())
+    assert [spec.variant["step_ms"] for spec in variants] == [1.0, 2.0]

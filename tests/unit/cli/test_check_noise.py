@@ -49,8 +49,8 @@ def test_each_gpu_has_as_many_runs_of_both_sides(gpus: str) -> None:
 
 def test_independent_runs_are_said_to_differ_as_often_as_the_interval_says() -> None:
     random = np.random.default_rng(20_261_122)
-    found = analyse(runs(np.exp(random.normal(0, 0.03, 900)).tolist()))
-    tallies = {tally.name: tally for tally in found.tallies}
+    analysis = analyse(runs(np.exp(random.normal(0, 0.03, 900)).tolist()))
+    tallies = {tally.name: tally for tally in analysis.tallies}
     assert list(tallies) == [
         "3 against 3, interleaved",
         "5 against 5, interleaved",
@@ -59,15 +59,15 @@ def test_independent_runs_are_said_to_differ_as_often_as_the_interval_says() -> 
         "3, then 3, not interleaved",
         "3 against 3, drawn at random",
     ]
-    assert [tally.count for tally in found.tallies] == [150, 90, 45, 1, 150, 2000]
+    assert [tally.count for tally in analysis.tallies] == [150, 90, 45, 1, 150, 2000]
     for name in ("3 against 3, interleaved", "5 against 5, interleaved", "3, then 3, not interleaved"):
         low, high = tallies[name].share_interval
         assert low <= 0.03 <= high
-    assert found.sd == pytest.approx(0.03, rel=0.1)
-    assert found.successive_sd == pytest.approx(found.sd, rel=0.1)
-    assert abs(found.lag1) < 0.1
-    assert found.seconds == 4.0
-    shown = found.resolutions[5]
+    assert analysis.sd == pytest.approx(0.03, rel=0.1)
+    assert analysis.successive_sd == pytest.approx(analysis.sd, rel=0.1)
+    assert abs(analysis.lag1) < 0.1
+    assert analysis.seconds == 4.0
+    shown = analysis.resolutions[5]
     assert shown is not None
     assert shown.repeats == 37
 

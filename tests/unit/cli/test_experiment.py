@@ -107,21 +107,21 @@ def test_how_small_a_difference_can_be_shown_is_said_by_the_spread_of_stored_run
     other = [replace(run.row, spec=replace_layout(run.row.spec)) for run in STEADY]
     _, said = plan_lines(Experiment.from_runs(PLAN, "stopped", (), CPU), other)
     assert said.endswith("from the spread of 8 stored runs of other variants).")
-    shown = describe_ending(begun, show=True)
-    assert shown.startswith("8 of 10 runs done.")
-    assert "5 repeats can show a difference of about 0.2\xa0%" in shown
+    ending = describe_ending(begun, show=True)
+    assert ending.startswith("8 of 10 runs done.")
+    assert "5 repeats can show a difference of about 0.2\xa0%" in ending
     _, said = plan_lines(Experiment.from_runs(structs.replace(PLAN, repeats=1), "stopped", (), CPU), other)
     assert said == "Fewer than 3 repeats have no interval, so they show no difference."
 
 
 def test_the_end_says_after_how_many_repeats_and_how_narrowly() -> None:
-    found = Experiment.from_runs(structs.replace(PLAN, repeats=9, until_pct=0.5), "stopped", HEADERS, CPU)
+    experiment = Experiment.from_runs(structs.replace(PLAN, repeats=9, until_pct=0.5), "stopped", HEADERS, CPU)
     pattern = (
         r"Target precision reached after 4 repeats: 8 runs done\."
         r" Speed-ups are known to ±\xa00\.\d+\xa0%; ±\xa00\.5\xa0% was asked for\."
     )
-    assert re.fullmatch(pattern, describe_ending(found))
-    (ahead,) = plan_lines(found)
+    assert re.fullmatch(pattern, describe_ending(experiment))
+    (ahead,) = plan_lines(experiment)
     assert re.fullmatch(f"{pattern} Nothing is left to run; --again makes every run anew\\.", ahead)
     wide = Experiment.from_runs(structs.replace(PLAN, repeats=4, until_pct=0.01), "stopped", HEADERS, CPU)
     assert re.fullmatch(
@@ -156,12 +156,12 @@ def test_of_one_run_is_not_spoken_as_of_many() -> None:
 
 
 def test_more_stored_runs_than_are_planned_are_told_of_as_the_table_counts_them() -> None:
-    found = Experiment.from_runs(PLAN, "stopped", HEADERS, CPU)
-    assert len(runs_in_order(found, load)) == 8
-    assert plan_lines(found) == [
+    experiment = Experiment.from_runs(PLAN, "stopped", HEADERS, CPU)
+    assert len(runs_in_order(experiment, load)) == 8
+    assert plan_lines(experiment) == [
         "All 6 runs are stored (2 more stored runs count too): nothing is left to run. --again makes them anew."
     ]
-    assert describe_ending(found) == "Complete: 6 of 6 runs done (2 more stored runs count too)."
+    assert describe_ending(experiment) == "Complete: 6 of 6 runs done (2 more stored runs count too)."
     begun = Experiment.from_runs(PLAN, "stopped", HEADERS[:4], CPU)
     assert plan_lines(begun)[0].startswith("6 runs planned, 3 done (1 more stored run counts too), ")
     assert describe_ending(begun).startswith("Stopped: 3 of 6 runs done (1 more stored run counts too). ")

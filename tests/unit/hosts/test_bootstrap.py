@@ -112,8 +112,8 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_what_goes_wrong_there_is_a_sentence(error: str, sentence: str) -> None:
-    found = HostFacts(error=error, detail="failed to map segment", folder="/u/me/.cache")
-    assert bootstrap._sentence(found, "gpu1").startswith(sentence)
+    facts = HostFacts(error=error, detail="failed to map segment", folder="/u/me/.cache")
+    assert bootstrap._sentence(facts, "gpu1").startswith(sentence)
 
 
 def test_the_archive_is_the_same_each_time() -> None:
@@ -150,6 +150,6 @@ def test_other_systems_get_wheels_of_their_own(tag: str, platform: str) -> None:
 def test_where_nothing_can_be_fetched_the_host_can_be_helped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(bootstrap, "_installer", lambda _: ["false"])
-    other = HostFacts(python="3.12.1", executable="/usr/bin/python3.12", tag=".cpython-312-other-linux-gnu.so other")
+    facts = HostFacts(python="3.12.1", executable="/usr/bin/python3.12", tag=".cpython-312-other-linux-gnu.so other")
     with pytest.raises(UserError, match=r"with /usr/bin/python3\.12 -m pip install --user msgspec=="):
-        bootstrap._libraries_for(other, "gpu1", lambda _: None)
+        bootstrap._libraries_for(facts, "gpu1", lambda _: None)

@@ -18,8 +18,8 @@ def inspected(**versions: str | None) -> HostInspected:
 
 
 def test_each_framework_has_a_line_with_its_version_or_the_command_that_makes_it() -> None:
-    found = inspected(tensorflow=None, pytorch="2.13.0")
-    lines = dict(check_lines(HostCheck(entry=ENTRY, inventory=CPU_INVENTORY, inspected=found)))
+    facts = inspected(tensorflow=None, pytorch="2.13.0")
+    lines = dict(check_lines(HostCheck(entry=ENTRY, inventory=CPU_INVENTORY, inspected=facts)))
     assert lines["PyTorch"] == "2.13.0  /usr/bin/python3"
     assert lines["TensorFlow"].startswith("none: /usr/bin/python3 has no TensorFlow: `")
     assert " env add tf221 --on lab` (" in lines["TensorFlow"]

@@ -88,8 +88,8 @@ def as_csv(table: Table) -> Table:
 
 
 def read_json(path: Path) -> Table:
-    found = json.loads(path.read_text(encoding="utf-8"))
-    return found["columns"], found["data"]
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return document["columns"], document["data"]
 
 
 def read_parquet(path: Path) -> Table:
@@ -202,9 +202,9 @@ def test_times_are_since_the_start_of_the_run_and_as_utc(stored: Path) -> None:
 
 def test_documents_are_what_show_prints(stored: Path, tmp_path: Path) -> None:
     export_files(stored, [1, 2], tmp_path / "out", "json")
-    found = json.loads((tmp_path / "out" / "documents.json").read_text(encoding="utf-8"))
+    document = json.loads((tmp_path / "out" / "documents.json").read_text(encoding="utf-8"))
     with Store.open(stored) as store:
-        assert found == {"runs": [json.loads(json.dumps(run_document(store.load(run)))) for run in (1, 2)]}
+        assert document == {"runs": [json.loads(json.dumps(run_document(store.load(run)))) for run in (1, 2)]}
 
 
 @pytest.mark.parametrize("format", TABLE_WRITERS)
@@ -346,8 +346,8 @@ def test_an_import_says_what_came_and_why_the_rest_did_not(done: Imported, words
 
 
 def test_the_hint_on_many_runs_in_the_trash_does_not_claim_to_name_them_all() -> None:
-    found = describe_import(imported(already=tuple(ExistingRun(n, in_trash=True) for n in range(10, 20))))
-    assert found[-1] == (
+    sentence = describe_import(imported(already=tuple(ExistingRun(n, in_trash=True) for n in range(10, 20))))
+    assert sentence[-1] == (
         "In the trash here: runs 10–19; `python -m app restore 10 11 12 13 14 15 16 17 …` takes them out."
     )
 

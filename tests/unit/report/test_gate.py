@@ -47,9 +47,9 @@ def scaled(factor: float, spread: float = 1.0) -> list[float]:
     ],
 )
 def test_only_what_is_certain_passes_or_fails(factor: float, spread: float, outcome: str, status: int) -> None:
-    found = gate(2.0, *runs(STEADY, scaled(factor, spread)))
-    assert (found.outcome, found.exit_status) == (outcome, status)
-    assert bool(found.reasons) == (outcome != "passed")
+    verdict = gate(2.0, *runs(STEADY, scaled(factor, spread)))
+    assert (verdict.outcome, verdict.exit_status) == (outcome, status)
+    assert bool(verdict.reasons) == (outcome != "passed")
 
 
 def test_each_outcome_is_a_sentence() -> None:
@@ -72,9 +72,9 @@ def test_one_that_is_slower_fails_whatever_else_is_missing() -> None:
 
 
 def test_runs_that_did_not_run_as_requested_tell_nothing() -> None:
-    found = gate(2.0, *runs(STEADY, scaled(0.5), match=False))
-    assert (found.outcome, found.exit_status) == ("cannot tell", 4)
-    assert "did not run what was requested" in found.sentence
+    verdict = gate(2.0, *runs(STEADY, scaled(0.5), match=False))
+    assert (verdict.outcome, verdict.exit_status) == ("cannot tell", 4)
+    assert "did not run what was requested" in verdict.sentence
 
 
 def test_a_gate_that_measured_nothing_fails() -> None:

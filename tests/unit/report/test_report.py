@@ -332,13 +332,13 @@ def test_of_many_pairs_no_more_than_a_few_are_drawn() -> None:
         for gpus in (1, 2)
     ]
     runs = [_with(run, weight_decay=n) for n, run in pairs]
-    found = build_report(compare(prepare_comparison(runs), 11), UTC_NS)
-    assert len(found.pairs.rows) == 6
-    shares = [view.scaling.efficiency.value for view in found.scaling]
+    report = build_report(compare(prepare_comparison(runs), 11), UTC_NS)
+    assert len(report.pairs.rows) == 6
+    shares = [view.scaling.efficiency.value for view in report.scaling]
     assert len(shares) == 4
     assert shares == sorted(shares, reverse=True), "in the order of the table"
     assert min(shares) == min(view.scaling.efficiency.value for view in scaling_views(runs))
-    text = html_report(found)
+    text = html_report(report)
     section = text[text.index("<h2>Where scaling is lost</h2>") :]
     assert section.index("All pairs that differ") < section.index("<h3>"), "the table before the pictures"
 
@@ -379,14 +379,14 @@ def test_the_report_says_why_with_a_waterfall_and_the_kernels() -> None:
     hostile = "<img src=x>|pooling"
     nhwc = traced_run(1, 20.0, {hostile: 4.0, CONV: 14.0}, layout="NHWC")
     nchw = traced_run(2, 18.0, {hostile: 1.0, CONV: 14.5}, layout="NCHW")
-    found = build_report(compare(prepare_comparison([nhwc, nchw]), 1), UTC_NS)
-    page = html_report(found)
+    report = build_report(compare(prepare_comparison([nhwc, nchw]), 1), UTC_NS)
+    page = html_report(report)
     section = page[page.index("<h2>Why</h2>") :]
     assert "NCHW takes 2.00\N{NO-BREAK SPACE}ms less per step than NHWC" in section
     assert 'aria-label="From NHWC to NCHW"' in section
     assert "NHWC with the pooling of NCHW" in section
     assert "<img" not in page
-    rendered = markdown_report(found, "found")
+    rendered = markdown_report(report, "found")
     assert "<img" not in rendered.text.replace("\\<", "")
     assert "![NCHW against NHWC](<found-why-1.svg>)" in rendered.text
     ElementTree.fromstring(rendered.files["found-why-1.svg"])

@@ -61,9 +61,9 @@ def events_of(database: Path, runs: Sequence[int], target: Path) -> list[Event]:
     def refuse(word: str) -> None:
         pytest.fail(f"{word} is no JSON")
 
-    found = json.loads(target.read_text(encoding="utf-8"), parse_constant=refuse)
-    assert found["displayTimeUnit"] == "ms"
-    events: list[Event] = found["traceEvents"]
+    document = json.loads(target.read_text(encoding="utf-8"), parse_constant=refuse)
+    assert document["displayTimeUnit"] == "ms"
+    events: list[Event] = document["traceEvents"]
     return events
 
 

@@ -72,10 +72,10 @@ def test_the_file_is_imported_by_another_process_and_once(
     file: Path, database_path: Path, reading: ReadOptions
 ) -> None:
     before = set(sys.modules)
-    found = load_custom_workloads(file, "", database_path, reading)
-    assert names(found) == ["mine.py:small", "mine.py:other"]
-    assert load_custom_workloads(file, "", database_path, reading) == found
-    assert load_custom_workloads(file, "small", database_path, reading) == found[:1]
+    workloads = load_custom_workloads(file, "", database_path, reading)
+    assert names(workloads) == ["mine.py:small", "mine.py:other"]
+    assert load_custom_workloads(file, "", database_path, reading) == workloads
+    assert load_custom_workloads(file, "small", database_path, reading) == workloads[:1]
     (reader,) = readers(file)
     assert reader != os.getpid()
     assert not {name for name in set(sys.modules) - before if "own_workload" in name or name == "mine"}

@@ -52,10 +52,10 @@ def test_a_file_is_known_by_what_is_in_it(
 ) -> None:
     database(database_path)
     make(tmp_path / name)
-    (found,) = sort_files([tmp_path / name], database_path, busy=False)
-    assert found.kind == kind
-    assert words in found.refusal
-    assert bool(found.refusal) == (kind is None)
+    (dropped,) = sort_files([tmp_path / name], database_path, busy=False)
+    assert dropped.kind == kind
+    assert words in dropped.refusal
+    assert bool(dropped.refusal) == (kind is None)
 
 
 def test_while_something_runs_only_what_disturbs_nothing_is_taken(tmp_path: Path, database_path: Path) -> None:
@@ -63,8 +63,8 @@ def test_while_something_runs_only_what_disturbs_nothing_is_taken(tmp_path: Path
     database(tmp_path / "runs.db")
     (tmp_path / "night.vtrace").write_text(TRACE)
     (tmp_path / "model.py").write_text("")
-    found = sort_files([tmp_path / n for n in ("runs.db", "night.vtrace", "model.py")], database_path, busy=True)
-    assert [file.kind for file in found] == [None, None, "workload"]
+    dropped = sort_files([tmp_path / n for n in ("runs.db", "night.vtrace", "model.py")], database_path, busy=True)
+    assert [file.kind for file in dropped] == [None, None, "workload"]
 
 
 def test_the_window_s_own_database_two_traces_and_too_many_files_are_refused(

@@ -28,9 +28,9 @@ def test_known_things_are_named_and_unknown_ones_left_out() -> None:
 def test_gpus_come_with_their_uuids() -> None:
     machine = Machine(gpus=(Gpu(index=0, uuid="GPU-a", name="H200"), Gpu(index=1, uuid="GPU-b", name="H200")))
     inventory = Inventory(machine=machine, devices=(HOST_DEVICE,), driver="580", cuda_driver="13.0")
-    found = environment_info(inventory)
-    assert found["gpus_present"] == "H200 (GPU-a), H200 (GPU-b)"
-    assert (found["driver"], found["cuda_driver"]) == ("580", "13.0")
+    environment = environment_info(inventory)
+    assert environment["gpus_present"] == "H200 (GPU-a), H200 (GPU-b)"
+    assert (environment["driver"], environment["cuda_driver"]) == ("580", "13.0")
 
 
 def test_the_version_is_the_project_s_own() -> None:
@@ -93,9 +93,9 @@ def test_the_state_of_processors_is_read_as_far_as_there_is_one(tmp_path: Path) 
     (tmp_path / "intel_pstate").mkdir()
     (tmp_path / "intel_pstate" / "no_turbo").write_text("1\n")
     (tmp_path / "cpu.max").write_text("150000 100000\n")
-    found = processor_state(tmp_path, tmp_path)
-    found.pop("cpu_affinity", None)
-    assert found == {"cpu_quota": "1.5", "cpu_governor": "performance, powersave", "cpu_turbo": "off"}
+    state = processor_state(tmp_path, tmp_path)
+    state.pop("cpu_affinity", None)
+    assert state == {"cpu_quota": "1.5", "cpu_governor": "performance, powersave", "cpu_turbo": "off"}
     assert format_ranges({0, 1, 2, 5, 8, 7}) == "0-2,5,7-8"
 
 

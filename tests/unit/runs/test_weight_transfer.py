@@ -109,8 +109,8 @@ def test_weights_of_an_image_network_are_tried_without_what_only_training_has() 
     given: dict[str, Value] = {"epochs": 3, "data": "cifar10", "data_folder": "/elsewhere", "schedule": "cosine"}
     saving: dict[str, Value] = {"save_weights": True, "weights_from": "best", "augmentation": "none"}
     trained = complete("cnn10", {**given, **saving, "layout": "NHWC", "channels": 8}, CPU)
-    found = transfer_targets(trained, (), 0, CPU)
-    assert [spec.variant["implementation"] for spec in found.possible] == ["native", "keras"]
-    assert not found.excluded
+    targets = transfer_targets(trained, (), 0, CPU)
+    assert [spec.variant["implementation"] for spec in targets.possible] == ["native", "keras"]
+    assert not targets.excluded
     same: dict[str, Value] = {"mode": "inference", "layout": "NHWC", "channels": 8, "epochs": 0}
-    assert found.possible[0].variant.items() >= same.items()
+    assert targets.possible[0].variant.items() >= same.items()

@@ -325,9 +325,9 @@ def test_a_wider_search_looks_into_the_best_free_text_that_holds_the_word(store:
     by_variant, by_note = (_begin_lstm(store, name) for name in ("cudnn", "standard"))
     store.library.set_note(by_note, "no cudnn here")
     store.finish(by_note, outcome=Outcome(name="failed", reason="No cuDNN."), summary=Summary(), t_ns=2 * S, utc_ns=S)
-    found = store.library.search(RunQuery(text="cudnn"))
-    assert (list(found.runs), found.left_out, found.wider) == ([by_variant], 1, "note:cudnn")
-    assert store.library.find(RunQuery(text=found.wider)) == [by_note]
+    matches = store.library.search(RunQuery(text="cudnn"))
+    assert (list(matches.runs), matches.left_out, matches.wider) == ([by_variant], 1, "note:cudnn")
+    assert store.library.find(RunQuery(text=matches.wider)) == [by_note]
 
 
 @given(text=st.text(max_size=20))
@@ -353,18 +353,18 @@ def test_a_page_pasted_into_the_search_is_told_plainly(many: Store) -> None:
 @pytest.mark.parametrize("text", ["", "lstm", "outcome:completed", "host:gpu1 layout"])
 def test_what_runs_agree_in_is_what_a_plain_look_at_their_rows_says(many: Store, text: str) -> None:
     query = RunQuery(text=text)
-    found = many.library.search(query)
-    common, rows = many.library.common_values(query, found), many.library.run_rows(found.runs)
+    matches = many.library.search(query)
+    common, rows = many.library.common_values(query, matches), many.library.run_rows(matches.runs)
     values: dict[str, set[str | None]] = {
         "workload": {row.spec.workload for row in rows},
         "outcome": {row.outcome.name if row.outcome else "running" for row in rows},
         "host": {row.host for row in rows},
         "evidence": {row.evidence_state for row in rows},
     }
-    assert common.agreed & values.keys() == {order for order, each in values.items() if len(each) == 1 < len(rows)}
+    assert common.agreed & values.keys() == {order for order, keys in values.items() if len(keys) == 1 < len(rows)}
     for workload, largest in common.largest.items():
         of_workload = [row.summary for row in rows if row.spec.workload == workload]
-        assert largest["throughput"] == max((each.throughput or 0.0 for each in of_workload), default=0.0) or None
+        assert largest["throughput"] == max((row.throughput or 0.0 for row in of_workload), default=0.0) or None
 
 
 def test_one_run_agrees_with_no_other(many: Store) -> None:

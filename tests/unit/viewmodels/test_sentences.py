@@ -60,6 +60,6 @@ def banners() -> Iterator[str]:
 
 @pytest.mark.parametrize("texts", [refusals, questions, details, banners])
 def test_a_sentence_takes_one_breath_and_no_command(texts: Callable[[], Iterator[str]]) -> None:
-    found = list(texts())
-    assert len(found) > 5
-    assert [fault for text in found for fault in sentence_faults(text)] == []
+    sentences = list(texts())
+    assert len(sentences) > 5
+    assert [fault for text in sentences for fault in sentence_faults(text)] == []

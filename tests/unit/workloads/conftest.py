@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from workloads import seeding
 from workloads.tensorflow.backend import TensorflowBackend
 from workloads.tensorflow.runtime import Replicas, replicas_on
 
@@ -28,12 +29,17 @@ def tensorflow_on_cpu() -> Iterator[None]:
     os.environ.pop("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
-    from workloads.tensorflow import steps
-
     gc.freeze()  # a collection while a graph is traced would go through all of TensorFlow
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steps, "_MAX_BATCHES", 4)  # 64 take a quarter of the time of a test of a few steps
+        patch.setattr(seeding, "_MAX_BATCHES", 4)  # 64 take a quarter of the time of a test of a few steps
         yield
+
+
+@pytest.fixture
+def restored_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a task or a job sets in the environment of its process is as before after the test."""
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "XLA_PYTHON_CLIENT_PREALLOCATE"):
+        monkeypatch.setenv(name, "-1")
 
 
 @pytest.fixture
@@ -47,7 +53,7 @@ def unoptimized() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def one() -> Replicas:
+def replica() -> Replicas:
     """One replica on the CPU."""
     return replicas_on(["CPU:0"])
 

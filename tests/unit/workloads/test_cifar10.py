@@ -138,18 +138,18 @@ def variant(**given: Value) -> Variant:
 
 
 def test_the_stand_in_is_as_large_and_the_same_every_time_and_its_first_images_are_those_of_few() -> None:
-    found = stored_data(variant(data="stand_in", images=1_500))
-    assert found is not None
-    assert (found.train.images.shape, found.test.images.shape) == ((1_500, 3, 32, 32), (300, 3, 32, 32))
+    data = stored_data(variant(data="stand_in", images=1_500))
+    assert data is not None
+    assert (data.train.images.shape, data.test.images.shape) == ((1_500, 3, 32, 32), (300, 3, 32, 32))
     fewer = stored_data(variant(data="stand_in", images=40, seed=2))
     assert fewer is not None
-    np.testing.assert_array_equal(fewer.train.images, found.train.images[:40])
-    assert found.train.images.dtype == np.dtype(np.uint8)
-    assert found.train.classes.dtype == np.dtype(np.int64)
-    assert np.bincount(found.train.classes, minlength=10).min() > 100
-    assert not {image.tobytes() for image in found.test.images} & {image.tobytes() for image in found.train.images}
+    np.testing.assert_array_equal(fewer.train.images, data.train.images[:40])
+    assert data.train.images.dtype == np.dtype(np.uint8)
+    assert data.train.classes.dtype == np.dtype(np.int64)
+    assert np.bincount(data.train.classes, minlength=10).min() > 100
+    assert not {image.tobytes() for image in data.test.images} & {image.tobytes() for image in data.train.images}
     assert training_images(variant(data="stand_in")) == 50_000
-    train, test = ((split.images.reshape(-1, 3072) / 255, split.classes) for split in (found.train, found.test))
+    train, test = ((split.images.reshape(-1, 3072) / 255, split.classes) for split in (data.train, data.test))
     means = np.stack([train[0][train[1] == each].mean(axis=0) for each in range(10)])
     nearest = np.square(test[0][:, None] - means).sum(axis=2).argmin(axis=1)
     assert 0.2 < (nearest == test[1]).mean() < 0.7, "the nearest mean image says something, and not all"
@@ -158,10 +158,10 @@ def test_the_stand_in_is_as_large_and_the_same_every_time_and_its_first_images_a
 def test_a_variant_may_take_a_part_of_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fakes.write_archive(tmp_path, CONTENT)
     monkeypatch.setattr(cifar10.load, "__defaults__", (fakes.checksums(tmp_path, CONTENT),))
-    found = stored_data(variant(data="cifar10", data_folder=str(tmp_path), images=30))
-    assert found is not None
-    np.testing.assert_array_equal(found.train.images, DATA.train.images[:30])
-    np.testing.assert_array_equal(found.test.classes, DATA.test.classes[:6])
+    data = stored_data(variant(data="cifar10", data_folder=str(tmp_path), images=30))
+    assert data is not None
+    np.testing.assert_array_equal(data.train.images, DATA.train.images[:30])
+    np.testing.assert_array_equal(data.test.classes, DATA.test.classes[:6])
 
 
 def test_a_variant_takes_a_published_copy_or_none(tmp_path: Path) -> None:

@@ -101,9 +101,9 @@ def reason_of(given: Source, work: Callable[[], object]) -> str:
 
 def test_a_signature_and_its_docstring_are_the_parameters() -> None:
     assert [workload.name for workload in describe_file(example()).workloads] == ["mlp", "words"]
-    found = describe_file(example(), "mlp")
-    (mlp,) = found.workloads
-    assert found == FileDescription(workloads=(mlp,))
+    description = describe_file(example(), "mlp")
+    (mlp,) = description.workloads
+    assert description == FileDescription(workloads=(mlp,))
     assert (mlp.batch_size, mlp.help) == (256, "Dense layers classify synthetic 28 x 28 images into ten classes.")
     assert mlp.parameters == (
         CustomParameter(name="units", kind="integer", default=256, help="Units of each hidden layer."),
@@ -188,13 +188,13 @@ def test_every_common_parameter_applies_and_says_which_state_of_the_file_is_mean
 
 
 @pytest.mark.parametrize("given", [{}, {"xla": True}, {"precision": "float16"}])
-def test_the_example_s_texts_are_learnt(one: Replicas, given: dict[str, Value]) -> None:
+def test_the_example_s_texts_are_learnt(replica: Replicas, given: dict[str, Value]) -> None:
     import keras
 
     spec = spec_of(example(), "words", batch_size=16, length=6, **given)
     keras.config.set_dtype_policy("mixed_float16" if given.get("precision") else "float32")
     try:
-        _, losses = trained(example(), spec, one, 60)
+        _, losses = trained(example(), spec, replica, 60)
     finally:
         keras.config.set_dtype_policy("float32")
     assert losses[0] == pytest.approx(np.log(2), abs=0.02)
@@ -202,13 +202,13 @@ def test_the_example_s_texts_are_learnt(one: Replicas, given: dict[str, Value]) 
 
 
 def test_xla_gets_no_layer_that_would_choose_cudnn_and_a_word_says_so(
-    one: Replicas, capsys: pytest.CaptureFixture[str]
+    replica: Replicas, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given: dict[str, Value] = {"batch_size": 4, "length": 3, "bidirectional": True}
-    compiled, _ = trained(example(), spec_of(example(), "words", xla=True, **given), one, 0)
+    compiled, _ = trained(example(), spec_of(example(), "words", xla=True, **given), replica, 0)
     assert [layer.use_cudnn for layer in _lstms(compiled)] == [False, False]
     assert re.search(r"so (\w+_lstm\w* \(LSTM\)(, | )){2}ran with use_cudnn=False", capsys.readouterr().out)
-    plain, _ = trained(example(), spec_of(example(), "words", **given), one, 0)
+    plain, _ = trained(example(), spec_of(example(), "words", **given), replica, 0)
     assert [layer.use_cudnn for layer in _lstms(plain)] == ["auto", "auto"]
     assert not capsys.readouterr().out
 
@@ -218,22 +218,22 @@ def _lstms(model: Any) -> list[Any]:
     return [bidirectional.forward_layer, bidirectional.backward_layer]
 
 
-def test_layers_that_xla_cannot_compile_are_named_before_it_tries(one: Replicas) -> None:
+def test_layers_that_xla_cannot_compile_are_named_before_it_tries(replica: Replicas) -> None:
     given = source(DENSE.replace("def batch", "model.layers[-1].supports_jit = False\n        def batch"))
-    reason = reason_of(given, lambda: trained(given, spec_of(given, "dense", xla=True), one, 1))
+    reason = reason_of(given, lambda: trained(given, spec_of(given, "dense", xla=True), replica, 1))
     assert re.match(r"mine.py:5: XLA cannot compile dense\w* \(Dense\); choose xla=false", reason), reason
 
 
-def test_two_replicas_make_the_step_of_one_and_regularizers_count(one: Replicas, pair: Replicas) -> None:
+def test_two_replicas_make_the_step_of_one_and_regularizers_count(replica: Replicas, pair: Replicas) -> None:
     text = textwrap.dedent(DENSE).replace("keras.layers.BatchNormalization()(inputs)", "inputs")
     spec = spec_of(source(text), "dense")
-    single, losses_of_one = trained(source(text), spec, one, 3)
+    single, losses_of_one = trained(source(text), spec, replica, 3)
     double, losses_of_two = trained(source(text), spec, pair, 3)
     assert losses_of_two == pytest.approx(losses_of_one, rel=1e-5)
     for a, b in zip(single.weights, double.weights, strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4)
     plain = source(text.replace('kernel_regularizer="l2"', ""))
-    _, without = trained(plain, spec_of(plain, "dense"), one, 1)
+    _, without = trained(plain, spec_of(plain, "dense"), replica, 1)
     assert without[0] < losses_of_one[0]
 
 
@@ -251,14 +251,14 @@ def with_optimizer(words: str) -> Source:
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("given", [{}, {"xla": True}, {"precision": "float16"}])
 def test_an_optimizer_of_keras_makes_the_steps_of_the_programs_own(
-    one: Replicas, pair: Replicas, given: dict[str, Value], several: bool
+    replica: Replicas, pair: Replicas, given: dict[str, Value], several: bool
 ) -> None:
     import keras
 
     from workloads.tensorflow.optimizers import Momentum
 
     mine = with_optimizer("keras.optimizers.SGD(0.05, momentum=0.9)")
-    spec, replicas = spec_of(mine, "dense", **given), pair if several else one
+    spec, replicas = spec_of(mine, "dense", **given), pair if several else replica
     keras.config.set_dtype_policy("mixed_float16" if given.get("precision") else "float32")
     try:
         keras_s, losses = trained(mine, spec, replicas, 4)
@@ -272,7 +272,7 @@ def test_an_optimizer_of_keras_makes_the_steps_of_the_programs_own(
 
 @pytest.mark.parametrize("several", [False, True])
 def test_a_step_that_float16_skips_leaves_weights_and_the_optimizers_state(
-    one: Replicas, pair: Replicas, several: bool
+    replica: Replicas, pair: Replicas, several: bool
 ) -> None:
     import keras
     import tensorflow as tf
@@ -281,7 +281,7 @@ def test_a_step_that_float16_skips_leaves_weights_and_the_optimizers_state(
     from workloads.tensorflow.optimizers import LossScale
     from workloads.tensorflow.recipe import compile_function
 
-    replicas = pair if several else one
+    replicas = pair if several else replica
     with replicas.strategy.scope():
         weight = tf.Variable([1.0, 2.0])
         scaled = LossScale(KerasOptimizer(keras.optimizers.Adam(0.1), [weight], [None], may_skip=True), initial=4.0)
@@ -297,32 +297,32 @@ def test_a_step_that_float16_skips_leaves_weights_and_the_optimizers_state(
     np.testing.assert_allclose(weight.numpy(), [0.9, 1.9], rtol=1e-4)
 
 
-def test_an_optimizer_may_be_named_and_have_a_schedule_and_a_state_of_its_own(one: Replicas) -> None:
+def test_an_optimizer_may_be_named_and_have_a_schedule_and_a_state_of_its_own(replica: Replicas) -> None:
     named, sgd = with_optimizer('"sgd"'), with_optimizer("keras.optimizers.SGD(0.01)")
-    _, losses = trained(named, spec_of(named, "dense"), one, 3)
-    assert losses == pytest.approx(trained(sgd, spec_of(sgd, "dense"), one, 3)[1])
+    _, losses = trained(named, spec_of(named, "dense"), replica, 3)
+    assert losses == pytest.approx(trained(sgd, spec_of(sgd, "dense"), replica, 3)[1])
     falling = "keras.optimizers.schedules.PiecewiseConstantDecay([1], [0.1, 0.0])"
     more = with_optimizer(f"keras.optimizers.AdamW({falling}, weight_decay=0.1, clipnorm=1.0, use_ema=True)")
-    model, losses = trained(more, spec_of(more, "dense"), one, 3)
-    again, _ = trained(more, spec_of(more, "dense"), one, 6)
+    model, losses = trained(more, spec_of(more, "dense"), replica, 3)
+    again, _ = trained(more, spec_of(more, "dense"), replica, 6)
     assert losses[1] != losses[0]
     # Its rate is 0 from the third step on.
     np.testing.assert_array_equal(model.weights[0].numpy(), again.weights[0].numpy())
 
 
-def test_an_optimizer_is_refused_by_a_keras_that_is_too_old(one: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_optimizer_is_refused_by_a_keras_that_is_too_old(replica: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
     import keras
 
     monkeypatch.setattr(keras, "__version__", "3.3.3")
     given = with_optimizer('"sgd"')
-    reason = reason_of(given, lambda: trained(given, spec_of(given, "dense"), one, 1))
+    reason = reason_of(given, lambda: trained(given, spec_of(given, "dense"), replica, 1))
     assert reason == "mine.py:5: an optimizer needs Keras 3.4 or newer; this is 3.3.3."
 
 
-def test_a_model_that_waits_for_its_inputs_is_built_by_them(one: Replicas) -> None:
+def test_a_model_that_waits_for_its_inputs_is_built_by_them(replica: Replicas) -> None:
     text = textwrap.dedent(DENSE).replace("keras.Model(inputs,", "keras.Sequential([").replace("(normal))", "])")
     spec = spec_of(source(text), "dense", mode="inference")
-    model, _ = trained(source(text), spec, one, 1)
+    model, _ = trained(source(text), spec, replica, 1)
     assert [tuple(weight.shape) for weight in model.weights] == [(4, 1), (1,)]
 
 
@@ -360,19 +360,19 @@ def test_a_model_that_waits_for_its_inputs_is_built_by_them(one: Replicas) -> No
     ],
 )
 def test_what_a_function_gives_is_looked_at_before_it_is_trained(
-    one: Replicas, old: str, new: str, sentence: str
+    replica: Replicas, old: str, new: str, sentence: str
 ) -> None:
     text = textwrap.dedent(DENSE)
     assert old in text
     given = source(text.replace(old, new))
-    reason = reason_of(given, lambda: trained(given, spec_of(given, "dense"), one, 1))
+    reason = reason_of(given, lambda: trained(given, spec_of(given, "dense"), replica, 1))
     assert re.match(sentence, reason), reason
 
 
-def test_batches_of_several_shapes_are_told_with_both(one: Replicas) -> None:
+def test_batches_of_several_shapes_are_told_with_both(replica: Replicas) -> None:
     text = textwrap.dedent(DENSE).replace("(4,)", "(None, 4)").replace("(batch_size, 4)", "(batch_size, 2 + step, 4)")
     given = source(text)
-    reason = reason_of(given, lambda: trained(given, spec_of(given, "dense"), one, 1))
+    reason = reason_of(given, lambda: trained(given, spec_of(given, "dense"), replica, 1))
     assert reason.startswith(
         "mine.py:5: ValueError: batch gives (8, 3, 4), (8, 1, 4) at step 1 and gave (8, 2, 4), (8, 1"
     )
@@ -412,11 +412,11 @@ def test_a_loss_that_is_lost_names_the_file() -> None:
     assert ending.reason == "mlp.py: The loss was nan after step 3."
 
 
-def test_a_file_that_changed_since_is_not_trained(one: Replicas) -> None:
+def test_a_file_that_changed_since_is_not_trained(replica: Replicas) -> None:
     spec = spec_of(source(DENSE), "dense")
     changed = source(DENSE + "\n    # a word more\n")
     with pytest.raises(CustomWorkloadError, match="not the one this run is of"):
-        trained(changed, spec, one, 1)
+        trained(changed, spec, replica, 1)
 
 
 EXAMPLES = sorted(EXAMPLE.parent.glob("*.py"))

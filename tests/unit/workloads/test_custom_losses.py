@@ -173,10 +173,10 @@ def test_a_loss_is_that_of_keras_in_every_precision(kind: str, by: str) -> None:
         ("constrained", "name", False),
     ],
 )
-def test_a_step_is_that_of_keras(one: Replicas, kind: str, by: str, xla: bool) -> None:
+def test_a_step_is_that_of_keras(replica: Replicas, kind: str, by: str, xla: bool) -> None:
     given = source(GRID)
     spec = spec_of(given, "grid", kind=kind, by=by, xla=xla)
-    ours, losses = trained(given, spec, one, 1, batches=1)
+    ours, losses = trained(given, spec, replica, 1, batches=1)
     expected, theirs = fit(given, spec)
     assert losses[0] == pytest.approx(expected, rel=1e-5)
     for a, b in zip(ours.weights, theirs.trainable_variables, strict=True):
@@ -188,10 +188,10 @@ def test_a_step_is_that_of_keras(one: Replicas, kind: str, by: str, xla: bool) -
     ("kind", "by"),
     [("dict", "compiled"), ("frozen", "sum"), ("dict", "number"), ("float64", "name"), ("constrained", "name")],
 )
-def test_two_replicas_make_the_step_of_one(one: Replicas, pair: Replicas, kind: str, by: str) -> None:
+def test_two_replicas_make_the_step_of_one(replica: Replicas, pair: Replicas, kind: str, by: str) -> None:
     given = source(GRID)
     spec = spec_of(given, "grid", kind=kind, by=by)
-    single, losses_of_one = trained(given, spec, one, 1, batches=1)
+    single, losses_of_one = trained(given, spec, replica, 1, batches=1)
     double, losses_of_two = trained(given, spec, pair, 1, batches=1)
     assert losses_of_two == pytest.approx(losses_of_one, rel=1e-5)
     for a, b in zip(single.weights, double.weights, strict=True):
@@ -200,32 +200,32 @@ def test_two_replicas_make_the_step_of_one(one: Replicas, pair: Replicas, kind: 
 
 @pytest.mark.usefixtures("unoptimized")
 @pytest.mark.parametrize("kind", ["float64", "float16", "bfloat16"])
-def test_weights_of_any_type_are_trained_by_adam_and_with_a_scaled_loss(one: Replicas, kind: str) -> None:
+def test_weights_of_any_type_are_trained_by_adam_and_with_a_scaled_loss(replica: Replicas, kind: str) -> None:
     given = source(GRID.replace('else "sgd"', "else None"))
     with precision_of("float16"):
         spec = spec_of(given, "grid", kind=kind, by="name", precision="float16")
-        _, losses = trained(given, spec, one, 12, batches=1)
+        _, losses = trained(given, spec, replica, 12, batches=1)
     # In bfloat16 Keras's Adam changes nothing: the 0.999 of its average is 1 there.
     assert losses[-1] < losses[0] or (kind == "bfloat16" and losses[-1] == losses[0])
 
 
 @pytest.mark.usefixtures("unoptimized")
-def test_constraints_hold_with_the_default_optimizer_and_in_float16(one: Replicas) -> None:
+def test_constraints_hold_with_the_default_optimizer_and_in_float16(replica: Replicas) -> None:
     given = source(GRID.replace('else "sgd"', "else None"))
     for precision in ("float32", "float16"):
         with precision_of(precision):
             spec = spec_of(given, "grid", kind="constrained", by="name", precision=precision)
-            model, _ = trained(given, spec, one, 2, batches=1)
+            model, _ = trained(given, spec, replica, 2, batches=1)
         kernel = next(weight for weight in model.weights if weight.shape == (4, 3))
         np.testing.assert_allclose(np.linalg.norm(kernel.numpy(), axis=0), 1.0, rtol=1e-5)
 
 
 @pytest.mark.usefixtures("unoptimized")
-def test_codes_of_words_in_floating_point_are_not_rounded_to_the_precision(one: Replicas) -> None:
+def test_codes_of_words_in_floating_point_are_not_rounded_to_the_precision(replica: Replicas) -> None:
     given = source(GRID)
     spec = spec_of(given, "grid", kind="codes", by="name", precision="bfloat16")
     with precision_of("bfloat16"):
-        _, losses = trained(given, spec, one, 1, batches=1)
+        _, losses = trained(given, spec, replica, 1, batches=1)
     assert losses[0] == pytest.approx(fit(given, spec)[0], rel=ROUNDING["bfloat16"])
 
 
@@ -310,20 +310,20 @@ SMALL = """
         ),
     ],
 )
-def test_what_is_not_supported_is_refused_in_one_sentence(one: Replicas, old: str, new: str, sentence: str) -> None:
+def test_what_is_not_supported_is_refused_in_one_sentence(replica: Replicas, old: str, new: str, sentence: str) -> None:
     given = source(SMALL.replace(old, new))
-    assert reason_of(given, lambda: trained(given, spec_of(given, "small"), one, 1)) == sentence
+    assert reason_of(given, lambda: trained(given, spec_of(given, "small"), replica, 1)) == sentence
 
 
-def test_a_model_without_trainable_weights_can_be_measured_in_inference(one: Replicas) -> None:
+def test_a_model_without_trainable_weights_can_be_measured_in_inference(replica: Replicas) -> None:
     given = source(SMALL.replace("return model", "model.trainable = False; return model"))
-    model, outputs = trained(given, spec_of(given, "small", mode="inference"), one, 1, batches=1)
+    model, outputs = trained(given, spec_of(given, "small", mode="inference"), replica, 1, batches=1)
     assert not model.weights
     assert np.isfinite(outputs).all()
 
 
-def test_a_compiled_model_keeps_its_optimizer(one: Replicas) -> None:
+def test_a_compiled_model_keeps_its_optimizer(replica: Replicas) -> None:
     compiled = "model.compile(keras.optimizers.SGD(0.0)); return model"
     given = source(SMALL.replace("return model", compiled))
-    _, losses = trained(given, spec_of(given, "small"), one, 3, batches=1)
+    _, losses = trained(given, spec_of(given, "small"), replica, 3, batches=1)
     assert losses[0] == losses[2]

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -107,12 +108,17 @@ def test_other_ends() -> None:
     assert "KeyError" in (bug.traceback or "")
 
 
-def test_without_tensorflow_a_run_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("code", ["raise ModuleNotFoundError('tensorflow')", "raise OSError('libz.so: no such file')"])
+def test_without_a_sound_tensorflow_a_run_is_refused_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str
+) -> None:
     for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
         monkeypatch.setenv(name, "before")
-    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    (tmp_path / "tensorflow.py").write_text(code)
+    monkeypatch.delitem(sys.modules, "tensorflow")
+    monkeypatch.syspath_prepend(tmp_path)
     _import_libraries.cache_clear()
-    with pytest.raises(RefusedError, match="pip install 'tensorflow"):
+    with pytest.raises(RefusedError, match=r"TensorFlow cannot be imported.*pip install 'tensorflow"):
         TensorflowBackend().import_framework(())
 
 

@@ -13,8 +13,8 @@ HOST = Images(IMAGES, "NCHW")
 
 def numbers(batches: list[HostBatch]) -> list[int]:
     """Which of the images they are."""
-    known = {image.tobytes(): number for number, image in enumerate(IMAGES.images)}
-    return [known[image.tobytes()] for batch in batches for image in batch[0]]
+    numbers_by_bytes = {image.tobytes(): number for number, image in enumerate(IMAGES.images)}
+    return [numbers_by_bytes[image.tobytes()] for batch in batches for image in batch[0]]
 
 
 def test_a_pass_has_every_image_once_and_the_next_another_order() -> None:
@@ -24,8 +24,8 @@ def test_a_pass_has_every_image_once_and_the_next_another_order() -> None:
     assert first != second != sorted(second)
     for batch in batches:
         assert [IMAGES.classes[number] for number in numbers([batch])] == batch[2].tolist()
-    other = list(islice(HOST.shuffled(BatchSlice(8, 0, 8), 2, 0, augmented=True), 5))
-    assert numbers(other) != first
+    other_seed = list(islice(HOST.shuffled(BatchSlice(8, 0, 8), 2, 0, augmented=True), 5))
+    assert numbers(other_seed) != first
 
 
 def test_what_does_not_fill_a_batch_is_left_out_of_a_pass() -> None:

@@ -56,8 +56,8 @@ def test_a_layout_without_kernels_is_refused_before_the_run(
 ) -> None:
     if support:
         store_support(support)
-    found = reasons(given)
-    assert [words in reason for reason in found] == [True] * bool(words), found
+    reasons_found = reasons(given)
+    assert [words in reason for reason in reasons_found] == [True] * bool(words), reasons_found
 
 
 def test_a_host_answers_for_its_own_processor() -> None:

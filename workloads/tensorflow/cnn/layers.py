@@ -15,6 +15,7 @@ import keras
 import tensorflow as tf
 
 from workloads import cnn
+from workloads.cnn import NORM_EPSILON, NORM_MOMENTUM
 from workloads.tensorflow.recipe import per_replica_variable
 
 
@@ -103,10 +104,6 @@ class _KerasLayer:
         return self._layer(images, training=training)
 
 
-_EPSILON = 1e-3
-_MOMENTUM = 0.99
-
-
 def native_layer(spec: cnn.Layer, initial: Sequence[tf.Tensor], layout: str) -> Layer:
     """Return the layer of TensorFlow's own operations of a description, as `keras_layer` does."""
     match spec:
@@ -192,8 +189,8 @@ class BatchNorm:
     def _fused(self, images: tf.Tensor, variance: tf.Tensor, *, training: bool) -> Any:
         scale, offset = self.weights
         return tf.raw_ops.FusedBatchNormV3(
-            x=images, scale=scale, offset=offset, mean=self.mean.read_value(), variance=variance, epsilon=_EPSILON,
-            exponential_avg_factor=1.0 - _MOMENTUM, data_format=self._layout, is_training=training,
+            x=images, scale=scale, offset=offset, mean=self.mean.read_value(), variance=variance, epsilon=NORM_EPSILON,
+            exponential_avg_factor=1.0 - NORM_MOMENTUM, data_format=self._layout, is_training=training,
         )  # fmt: skip
 
 

@@ -3,16 +3,17 @@
 Convolution kernels are [height, width, in, out] in both layouts.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
 from workloads import cnn
-from workloads.cnn import Conv, Layer, Net, Norm, Pool, Relu, Sum, net_of, weight_shapes
+from workloads.cnn import Conv, Layer, Net, Norm, Pool, Relu, net_of, weight_shapes
 from workloads.image_training import learning_rate
 from workloads.protocol import Variant
-from workloads.seeding import image_weights, synthetic_images
+from workloads.seeding import image_weights, synthetic_batch
 from workloads.tensorflow.cnn import layers
 from workloads.tensorflow.cnn.layers import MakeLayer
 from workloads.tensorflow.optimizers import Momentum
@@ -47,22 +48,19 @@ class Cnn:
 
     def loss(self, inputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
         """Return the mean cross entropy."""
-        logits = self._run(self._net, inputs, training=True)
+        logits = self._logits(inputs, training=True)
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits))
 
     def outputs(self, inputs: tf.Tensor) -> tf.Tensor:
         """Return the logits, [batch, 10], with the running statistics."""
-        return self._run(self._net, inputs, training=False)
+        return self._logits(inputs, training=False)
 
-    def _run(self, parts: Iterable[cnn.Layer | Sum], images: tf.Tensor, *, training: bool) -> tf.Tensor:
-        for part in parts:
-            if isinstance(part, Sum):
-                body = self._run(part.body, images, training=training)
-                images = body + self._run(part.shortcut, images, training=training)
-            else:
-                with tf.name_scope(part.name):
-                    images = self.layers[part.name](images, training)
-        return images
+    def _logits(self, images: tf.Tensor, *, training: bool) -> tf.Tensor:
+        def apply(layer: Layer, images: tf.Tensor) -> tf.Tensor:
+            with tf.name_scope(layer.name):
+                return self.layers[layer.name](images, training)
+
+        return cnn.evaluate(self._net, images, apply)
 
 
 def build_cnn(workload: str, variant: Variant) -> Cnn:
@@ -75,12 +73,11 @@ def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
     """Return the function that gives an image workload's recipe for a variant."""
 
     def recipe(variant: Variant) -> Recipe:
-        seed, layout = int(variant["seed"]), str(variant["layout"])
         return Recipe(
             model=lambda: build_cnn(workload, variant),
             optimizer=lambda weights: Momentum(weights, learning_rate(variant), float(variant["weight_decay"])),
             elementwise=True,
-            batch=lambda index: synthetic_images(seed, index, int(variant["batch_size"]), layout),
+            batch=partial(synthetic_batch, workload, variant),
         )
 
     return recipe

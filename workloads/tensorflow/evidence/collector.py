@@ -1,9 +1,6 @@
 """Collect a run's evidence: the graph of its first step, and a trace of a few more after its measured part."""
 
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import tensorflow as tf
 
@@ -11,7 +8,7 @@ from workloads import aspects, image_evidence
 from workloads.aspects import NO_KERNEL, Observation
 from workloads.catalog import is_custom
 from workloads.custom.evidence import Inspector
-from workloads.evidence import Aspect, memory_limit, run_guarded, summarise, trace_steps
+from workloads.evidence import Aspect, guarded_trace, memory_limit, summarise, trace_steps
 from workloads.image_evidence import image_layout
 from workloads.operations import Op
 from workloads.protocol import Evidence, RunSpec
@@ -21,41 +18,17 @@ from workloads.tensorflow.evidence import graph, xplane
 from workloads.tensorflow.evidence.custom import custom_layout, layer_notes, step_aspects
 from workloads.tensorflow.runtime import gpu_limits_bytes
 from workloads.training import Task
-from workloads.xla import XlaTrace
+from workloads.xla import XlaTrace, profile_steps
 
 
 def trace_task(task: Task, *, gpu: bool) -> XlaTrace:
     """Trace a few steps of a task under TensorFlow's profiler."""
-    return trace_steps(lambda steps: _profile_steps(task, steps, gpu=gpu))
 
+    def profile(steps: int) -> tuple[XlaTrace, float]:
+        data, to_monotonic, step_s = profile_steps(task, steps, tf.profiler.experimental.Profile)
+        return xplane.read(data, steps, gpu=gpu, to_monotonic=to_monotonic), step_s
 
-def _profile_steps(task: Task, steps: int, *, gpu: bool) -> tuple[XlaTrace, float]:
-    """Return the trace of some steps, and the seconds that one of them took under the profiler."""
-    with TemporaryDirectory(prefix="variantscope-") as folder:
-        begin_ns = time.monotonic_ns()
-        tf.profiler.experimental.start(folder)
-        try:
-            start_s = time.monotonic()
-            for _ in range(steps):
-                result = task.step()
-            task.fetch(result)
-            step_s = (time.monotonic() - start_s) / steps
-        finally:
-            tf.profiler.experimental.stop()
-        (file,) = Path(folder).rglob("*.xplane.pb")
-        to_monotonic = _monotonic_clock(begin_ns, time.monotonic_ns())
-        return xplane.read(file.read_bytes(), steps, gpu=gpu, to_monotonic=to_monotonic), step_s
-
-
-def _monotonic_clock(begin_ns: int, end_ns: int) -> Callable[[int], int]:
-    """Return what converts a time since 1970, which was between these two times, to the monotonic clock."""
-    behind_ns = time.time_ns() - time.monotonic_ns()
-    return lambda utc_ns: min(max(utc_ns - behind_ns, begin_ns), end_ns)
-
-
-def empty_trace(how: str) -> XlaTrace:
-    """Return the trace of a profiler that went wrong."""
-    return XlaTrace(notes=(f"The profiler {how}",))
+    return trace_steps(profile)
 
 
 _CNN_ASPECTS = (image_evidence.cnn_implementation, image_layout)
@@ -135,7 +108,7 @@ class EvidenceCollector:
         """Run a few more steps under the profiler."""
         self._inspector.record_loss()
         on_gpu = int(self._spec.variant["gpus"]) > 0
-        self._trace = run_guarded(lambda: trace_task(self._task, gpu=on_gpu), empty_trace)
+        self._trace = guarded_trace(lambda: trace_task(self._task, gpu=on_gpu), XlaTrace)
 
     def inspect(self) -> None:
         """Compare a custom workload's weights and losses with those of its first step, and its outputs."""

@@ -59,15 +59,15 @@ def _misplaced_biases(observation: Observation) -> list[str]:
     return layers_of([op for op in observation.graph if op.type in BIASES and op.layout == "NHWC"], names)
 
 
-def _operations_reason(observation: Observation, operations: Sequence[Op], other: Sequence[Op]) -> str:
-    names = layers_of(other, [layer.name for layer in observation.layers])
+def _operations_reason(observation: Observation, operations: Sequence[Op], mismatches: Sequence[Op]) -> str:
+    names = layers_of(mismatches, [layer.name for layer in observation.layers])
     where = f" ({listed(names)})" if names else ""
     cause = "Keras transposes there and back"
-    if other[0].compiled:
+    if mismatches[0].compiled:
         cause = "XLA chooses the layout itself"
     elif observation.variant["layout_optimizer"]:
         cause = "TensorFlow's graph optimizer changes layouts; use layout_optimizer=false"
-    return f"{len(other)} of {len(operations)} operations on images ran in {other[0].layout}{where}: {cause}."
+    return f"{len(mismatches)} of {len(operations)} operations on images ran in {mismatches[0].layout}{where}: {cause}."
 
 
 _GRAPH = "as a graph"
@@ -96,8 +96,8 @@ def _execution(observation: Observation, findings: Findings) -> Aspect:
     loops = [op for op in ops if op.is_product and op.loop and not layers_of([op], recurrent)]
     layers = [layer.name for layer in observation.layers]
     where = [
-        " of ".join(filter(None, (what, listed(layers_of(group, layers)))))
-        for what, group in (("branches (tf.cond)", branches), ("loops", loops))
+        " of ".join(filter(None, (noun, listed(layers_of(group, layers)))))
+        for noun, group in (("branches (tf.cond)", branches), ("loops", loops))
         if group
     ]
     if not where:

@@ -37,8 +37,8 @@ def _plane(plane: Any) -> Plane:
         base_ps = line.timestamp_ns * 1000
         for event in line.events:
             start_ps = base_ps + event.offset_ps
-            own = (stat for stat in event.stats if stat.metadata_id in stat_names)
-            stats = {stat_names[stat.metadata_id]: _value(plane, stat) for stat in own}
+            readable = (stat for stat in event.stats if stat.metadata_id in stat_names)
+            stats = {stat_names[stat.metadata_id]: _value(plane, stat) for stat in readable}
             yield Profiled(names.get(event.metadata_id, ""), start_ps, start_ps + event.duration_ps, stats)
 
     return Plane(
@@ -49,8 +49,8 @@ def _plane(plane: Any) -> Plane:
 
 
 def _value(plane: Any, stat: Any) -> Any:
-    kind = stat.WhichOneof("value")
-    return plane.stat_metadata[stat.ref_value].name if kind == "ref_value" else getattr(stat, kind)
+    field = stat.WhichOneof("value")
+    return plane.stat_metadata[stat.ref_value].name if field == "ref_value" else getattr(stat, field)
 
 
 def _programs(space: Any) -> Iterator[Any]:

@@ -126,8 +126,8 @@ def _wave_gates(sums: tf.Tensor, products: tf.Tensor, biases: tf.Tensor, active:
     """Return the state of all layers after a wave; `WaveGates` says what it is made from."""
     layers = output.shape[0]
     inputs = tf.concat([sums[tf.newaxis], products[layers:]], 0) + biases[0]
-    (after,) = state_from_sums(inputs, products[:layers] + biases[1], output)
-    return (tf.where(active, after, output),)
+    (updated,) = state_from_sums(inputs, products[:layers] + biases[1], output)
+    return (tf.where(active, updated, output),)
 
 
 def wavefront_stack(config: GruConfig, initial: Sequence[tf.Tensor]) -> Wavefront:

@@ -101,8 +101,8 @@ def block_cell(weights: Weights) -> Cell:
     cell = tf.custom_gradient(_lstm_block_cell)
 
     def step(inputs: tf.Tensor, state: State) -> State:
-        after: State = cell(inputs, *state, matrix, bias)
-        return after
+        next_state: State = cell(inputs, *state, matrix, bias)
+        return next_state
 
     return Cell(step)
 

@@ -84,9 +84,9 @@ def gemm2_cell(weights: Weights) -> Cell:
     return Cell(step)
 
 
-def _batched_gates(products: tf.Tensor, bias: tf.Tensor, before: tf.Tensor) -> State:
+def _batched_gates(products: tf.Tensor, bias: tf.Tensor, memory: tf.Tensor) -> State:
     """Return the state after a step; `products` are [2, batch, 4 units]."""
-    return state_from_sums(products[0] + products[1] + bias, before, axis=1)
+    return state_from_sums(products[0] + products[1] + bias, memory, axis=1)
 
 
 _fused_batched_gates = compile_pointwise(_batched_gates)
@@ -103,22 +103,22 @@ def fused_cell(weights: Weights) -> Cell:
 
 
 @compile_pointwise
-def _transposed_gates(products: tf.Tensor, bias: tf.Tensor, before: tf.Tensor) -> State:
-    return state_from_sums(products[0] + products[1] + bias, before, axis=0)
+def _transposed_gates(products: tf.Tensor, bias: tf.Tensor, memory: tf.Tensor) -> State:
+    return state_from_sums(products[0] + products[1] + bias, memory, axis=0)
 
 
 def transposed_cell(weights: Weights) -> Cell:
     """Return rung 5: state and sums transposed, so that each product has to read the weights transposed."""
     width = max(weights.kernel.shape[0], weights.recurrent.shape[0])
-    both = tf.stack([zero_padded(weights.kernel, 0, width), zero_padded(weights.recurrent, 0, width)])
-    return _transposed_cell(weights, width, lambda read: tf.matmul(both, read, transpose_a=True))
+    matrices = tf.stack([zero_padded(weights.kernel, 0, width), zero_padded(weights.recurrent, 0, width)])
+    return _transposed_cell(weights, width, lambda read: tf.matmul(matrices, read, transpose_a=True))
 
 
 def pretransposed_cell(weights: Weights) -> Cell:
     """Return rung 6: one batched product, [2, 4 units, width] x [2, width, batch], and one kernel per step."""
     width = max(weights.kernel.shape[0], weights.recurrent.shape[0])
-    both = tf.stack([zero_padded(tf.transpose(part), 1, width) for part in (weights.kernel, weights.recurrent)])
-    return _transposed_cell(weights, width, lambda read: both @ read)
+    matrices = tf.stack([zero_padded(tf.transpose(matrix), 1, width) for matrix in (weights.kernel, weights.recurrent)])
+    return _transposed_cell(weights, width, lambda read: matrices @ read)
 
 
 def _transposed_cell(weights: Weights, width: int, product: Callable[[tf.Tensor], tf.Tensor]) -> Cell:
@@ -131,8 +131,8 @@ def _transposed_cell(weights: Weights, width: int, product: Callable[[tf.Tensor]
 
 
 @compile_pointwise
-def _combined_input_gates(sums: tf.Tensor, product: tf.Tensor, before: tf.Tensor) -> State:
-    return state_from_sums(sums + product, before, axis=0)
+def _combined_input_gates(sums: tf.Tensor, product: tf.Tensor, memory: tf.Tensor) -> State:
+    return state_from_sums(sums + product, memory, axis=0)
 
 
 def _transposed_matrices(weights: Weights) -> tuple[tf.Tensor, tf.Tensor]:
@@ -171,13 +171,13 @@ def combined_input_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> Lo
 
 @compile_pointwise
 def _wave_gates(
-    sums: tf.Tensor, products: tf.Tensor, biases: tf.Tensor, active: tf.Tensor, output: tf.Tensor, before: tf.Tensor
+    sums: tf.Tensor, products: tf.Tensor, biases: tf.Tensor, active: tf.Tensor, output: tf.Tensor, memory: tf.Tensor
 ) -> State:
     """Return the state of all layers after a wave; `WaveGates` says what it is made from."""
     layers = output.shape[0]
     sums = tf.concat([sums[tf.newaxis], products[layers:]], 0) + products[:layers] + biases
-    state = state_from_sums(sums, before, axis=1)
-    return tf.where(active, state[0], output), tf.where(active, state[1], before)
+    state = state_from_sums(sums, memory, axis=1)
+    return tf.where(active, state[0], output), tf.where(active, state[1], memory)
 
 
 def wavefront_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> Wavefront:

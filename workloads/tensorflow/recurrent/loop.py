@@ -26,8 +26,8 @@ class Weights(NamedTuple):
 def group_by_layer(flat: Sequence[tf.Tensor], config: RecurrentConfig) -> list[list[Weights]]:
     """Return a stack's weights, layer by layer, direction by direction."""
     per_direction = len(Weights._fields)
-    parts = [Weights(*flat[start : start + per_direction]) for start in range(0, len(flat), per_direction)]
-    return [parts[at : at + config.directions] for at in range(0, len(parts), config.directions)]
+    directions = [Weights(*flat[start : start + per_direction]) for start in range(0, len(flat), per_direction)]
+    return [directions[start : start + config.directions] for start in range(0, len(directions), config.directions)]
 
 
 class Stack(Protocol):
@@ -140,7 +140,7 @@ def run_loop(
     arrays = tf.nest.map_structure(lambda tensor: tf.TensorArray(tensor.dtype, steps).unstack(tensor), inputs)
     shape = output(state).shape
     outputs = (tf.TensorArray(state[0].dtype, steps, element_shape=shape),) if sequence else ()
-    first, direction = (steps - 1, -1) if backwards else (0, 1)
+    start_time, direction = (steps - 1, -1) if backwards else (0, 1)
 
     def iteration(time: tf.Tensor, state: State, outputs: tuple[tf.TensorArray, ...]) -> tuple[Any, ...]:
         for _ in range(unroll):
@@ -151,7 +151,7 @@ def run_loop(
 
     iterations = steps // unroll
     _, state, outputs = tf.while_loop(
-        lambda *_: True, iteration, (tf.constant(first), state, outputs), maximum_iterations=iterations
+        lambda *_: True, iteration, (tf.constant(start_time), state, outputs), maximum_iterations=iterations
     )
     times = range(steps)[::direction][iterations * unroll :]
     for time, slices in zip(times, _slices(inputs, times), strict=True):
@@ -167,16 +167,16 @@ def _slices(inputs: Any, times: range) -> list[Any]:
     """
     if not times:
         return []
-    parts = [tf.unstack(tensor[min(times) : max(times) + 1])[:: times.step] for tensor in tf.nest.flatten(inputs)]
-    return [tf.nest.pack_sequence_as(inputs, slices) for slices in zip(*parts, strict=True)]
+    unstacked = [tf.unstack(tensor[min(times) : max(times) + 1])[:: times.step] for tensor in tf.nest.flatten(inputs)]
+    return [tf.nest.pack_sequence_as(inputs, slices) for slices in zip(*unstacked, strict=True)]
 
 
 def padded_step(step: Step) -> Step:
     """Return a step that reads (inputs, valid) and leaves the state unchanged at padding."""
 
     def masked(inputs: tuple[Any, tf.Tensor], state: State) -> State:
-        after = step(inputs[0], state)
-        return tuple(tf.where(inputs[1], new, old) for new, old in zip(after, state, strict=True))
+        updated = step(inputs[0], state)
+        return tuple(tf.where(inputs[1], value, previous) for value, previous in zip(updated, state, strict=True))
 
     return masked
 
@@ -196,9 +196,9 @@ def dropout_step(step: Step, mask: tf.Tensor) -> Step:
 def in_groups(product: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor, steps: int) -> tf.Tensor:
     """Return what a product makes of inputs [timesteps, ...], so many steps at a time; 0 is all."""
     timesteps = inputs.shape[0]
-    sizes = [min(steps, timesteps - first) for first in range(0, timesteps, steps)] if steps else [timesteps]
-    parts = [product(part) for part in (tf.split(inputs, sizes) if len(sizes) > 1 else [inputs])]
-    return tf.concat(parts, 0) if len(parts) > 1 else parts[0]
+    sizes = [min(steps, timesteps - start) for start in range(0, timesteps, steps)] if steps else [timesteps]
+    products = [product(group) for group in (tf.split(inputs, sizes) if len(sizes) > 1 else [inputs])]
+    return tf.concat(products, 0) if len(products) > 1 else products[0]
 
 
 def zero_padded(tensor: tf.Tensor, axis: int, width: int) -> tf.Tensor:
@@ -215,21 +215,21 @@ def batched_cell(weights: Weights, bias: tf.Tensor, gates: Callable[[tf.Tensor, 
     `gates` returns the state from the products, the bias, and what the state before the step has last.
     """
     width = max(weights.kernel.shape[0], weights.recurrent.shape[0])
-    both = tf.stack([zero_padded(weights.kernel, 0, width), zero_padded(weights.recurrent, 0, width)])
+    matrices = tf.stack([zero_padded(weights.kernel, 0, width), zero_padded(weights.recurrent, 0, width)])
 
     def step(inputs: tf.Tensor, state: State) -> State:
-        return gates(tf.stack([inputs, zero_padded(state[0], 1, width)]) @ both, bias, state[-1])
+        return gates(tf.stack([inputs, zero_padded(state[0], 1, width)]) @ matrices, bias, state[-1])
 
     return Cell(step, prepare=lambda inputs: zero_padded(inputs, 2, width))
 
 
-def valid_steps(lengths: tf.Tensor, timesteps: int, *, left: bool) -> tf.Tensor:
+def valid_steps(lengths: tf.Tensor, timesteps: int, *, left_padded: bool) -> tf.Tensor:
     """Return which steps are true ones, not padding, as [batch, timesteps].
 
     `lengths` are the true steps of each sequence, [batch]. With `left` the padding comes first.
     """
     positions = tf.range(timesteps, dtype=lengths.dtype)
-    return (positions >= timesteps - lengths[:, tf.newaxis]) if left else (positions < lengths[:, tf.newaxis])
+    return (positions >= timesteps - lengths[:, tf.newaxis]) if left_padded else (positions < lengths[:, tf.newaxis])
 
 
 class LoopStack(BaseStack):
@@ -258,8 +258,8 @@ class LoopStack(BaseStack):
                 sequence = tf.concat([outputs for _, outputs in ends], features_axis)
         if self._config.all_outputs:
             return tf.transpose(sequence, [2, 0, 1] if self._transposed else [1, 0, 2])
-        last = tf.concat([output for (output, *_), _ in ends], features_axis - 1)
-        return tf.transpose(last) if self._transposed else last
+        output = tf.concat([direction_output for (direction_output, *_), _ in ends], features_axis - 1)
+        return tf.transpose(output) if self._transposed else output
 
     def _direction(
         self,

@@ -8,21 +8,14 @@ import keras
 import tensorflow as tf
 
 from workloads.protocol import Variant
-from workloads.recurrent import RecurrentConfig, weight_shapes
+from workloads.recurrent import ADAM_RATE, RecurrentConfig, weight_shapes
 from workloads.recurrent_layers import config_of
-from workloads.seeding import adding_problem, recurrent_weights
+from workloads.seeding import recurrent_weights, synthetic_batch
 from workloads.tensorflow.gru import ladder as gru_ladder
 from workloads.tensorflow.lstm import block_ops, ladder
 from workloads.tensorflow.optimizers import Adam
 from workloads.tensorflow.recipe import Recipe
-from workloads.tensorflow.recurrent.loop import (
-    BaseStack,
-    LoopStack,
-    MakeStack,
-    Stack,
-    Weights,
-    valid_steps,
-)
+from workloads.tensorflow.recurrent.loop import BaseStack, LoopStack, MakeStack, Stack, Weights, valid_steps
 
 
 class CudnnStack(BaseStack):
@@ -63,12 +56,12 @@ def _sequence_lengths(valid: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.reduce_sum(tf.cast(valid, tf.int64), 1), tf.int32)
 
 
-def _packed_parameters(parts: Sequence[Weights], order: Sequence[int]) -> tf.Tensor:
-    """Return the buffer for cuDNN: the matrices of all parts, each gate transposed, then two biases per part.
+def _packed_parameters(directions: Sequence[Weights], order: Sequence[int]) -> tf.Tensor:
+    """Return the buffer for cuDNN: the matrices of all directions, each gate transposed, then two biases a direction.
 
     cuDNN adds a bias to the input's and to the recurrent product; of a cell with one bias the first is zero.
 
-    Parts are the weights of all directions, layer by layer. `order` has the places of cuDNN's gates among the cell's
+    Directions are in the order of layers. `order` has the positions of cuDNN's gates among the cell's
     (cudnnGetRNNWeightParams: an LSTM's are input, forget, cell, output; a GRU's reset, update, candidate).
     """
 
@@ -76,10 +69,10 @@ def _packed_parameters(parts: Sequence[Weights], order: Sequence[int]) -> tf.Ten
         gates = tf.split(tensor, len(order), -1)
         return tf.concat([gates[gate] for gate in order], -1)
 
-    matrices = [tf.transpose(ordered(matrix)) for part in parts for matrix in (part.kernel, part.recurrent)]
+    matrices = [tf.transpose(ordered(matrix)) for weights in directions for matrix in weights[:2]]
     biases = [
-        ordered(part.bias) if part.bias.shape.rank == 2 else tf.stack([tf.zeros_like(part.bias), ordered(part.bias)])
-        for part in parts
+        ordered(bias) if bias.shape.rank == 2 else tf.stack([tf.zeros_like(bias), ordered(bias)])
+        for *_, bias in directions
     ]
     return tf.concat([tf.reshape(piece, [-1]) for piece in (*matrices, *biases)], 0)
 
@@ -110,8 +103,8 @@ class KerasStack:
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
         """Return the outputs of the top layer."""
         for directions in self.layers:
-            parts = [_restore_time_order(layer, layer(inputs, mask=valid, training=training)) for layer in directions]
-            inputs = tf.concat(parts, axis=-1) if len(parts) > 1 else parts[0]
+            outputs = [_restore_time_order(layer, layer(inputs, mask=valid, training=training)) for layer in directions]
+            inputs = tf.concat(outputs, axis=-1) if len(outputs) > 1 else outputs[0]
         return inputs
 
     def _all_layers(self) -> list[keras.layers.RNN]:
@@ -187,7 +180,7 @@ class RecurrentModel:
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        """Return the trained variables in the layout of `recurrent.loop`, whatever the implementation."""
+        """Return the trained variables in the layout of `recurrent.loop`, for every implementation."""
         return [*self.stack.weights, self._kernel, self._bias]
 
     def set_weights(self, values: Sequence[Any]) -> None:
@@ -216,7 +209,7 @@ class RecurrentModel:
         sequences, lengths = inputs if isinstance(inputs, tuple) else (inputs, None)
         valid = None
         if lengths is not None:
-            valid = valid_steps(lengths, sequences.shape[1], left=self._config.left_padded)
+            valid = valid_steps(lengths, sequences.shape[1], left_padded=self._config.left_padded)
         outputs = self.stack(sequences, valid, training=training)
         return tf.tensordot(tf.cast(outputs, tf.float32), self._kernel, 1) + self._bias, valid
 
@@ -233,15 +226,11 @@ def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
     """Return the function that gives the recipe of a variant of a recurrent workload on the adding problem."""
 
     def recipe(variant: Variant) -> Recipe:
-        sizes = (int(variant["batch_size"]), int(variant["timesteps"]), int(variant["features"]))
-        seed, config = int(variant["seed"]), config_of(workload, variant)
         return Recipe(
             model=lambda: recurrent_model(workload, variant),
-            optimizer=lambda weights: Adam(weights, 0.003),
+            optimizer=lambda weights: Adam(weights, ADAM_RATE),
             elementwise=True,
-            batch=lambda index: adding_problem(
-                seed, index, *sizes, padding=config.sequence_lengths, running=config.all_outputs
-            ),
+            batch=partial(synthetic_batch, workload, variant),
         )
 
     return recipe

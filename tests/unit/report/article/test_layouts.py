@@ -96,18 +96,18 @@ def test_precisions_implementations_and_poolings_have_rows_of_their_own(tables: 
 def test_two_gpus_of_dataparallel_are_compared_with_one_that_exchanges_nothing() -> None:
     assert NAMED.preset.article is not None
     pytorch = [
-        each for each in PLAN.variants if (each.variant["framework"], each.variant["precision"]) == ("pytorch", "tf32")
+        spec for spec in PLAN.variants if (spec.variant["framework"], spec.variant["precision"]) == ("pytorch", "tf32")
     ]
     rates: dict[tuple[Value, Value], float] = {(1, "nccl"): 2000.0, (2, "nccl"): 1300.0, (2, "data_parallel"): 140.0}
-    chosen = [each for each in pytorch if each.variant["layout"] == "NCHW"]
-    found = [
-        result(3 * number + turn, each, rates[each.variant["gpus"], each.variant["all_reduce"]]).header
-        for number, each in enumerate(chosen, 1)
+    chosen = [spec for spec in pytorch if spec.variant["layout"] == "NCHW"]
+    results = [
+        result(3 * number + turn, spec, rates[spec.variant["gpus"], spec.variant["all_reduce"]]).header
+        for number, spec in enumerate(chosen, 1)
         for turn in range(3)
     ]
-    table, _ = measured_tables(NAMED.preset.article, PLAN, found)
+    table, _ = measured_tables(NAMED.preset.article, PLAN, results)
     scaling = {row["variant"]: row["scaling"][1] for row in table.document["rows"]}
-    assert {name: (each["layout"], round(each["value"], 3)) for name, each in scaling.items()} == {
+    assert {name: (spec["layout"], round(spec["value"], 3)) for name, spec in scaling.items()} == {
         "PyTorch · Native · TF32": ("NCHW", 0.65),
         "PyTorch · Native · TF32 · DataParallel": ("NCHW", 0.07),
     }
@@ -220,8 +220,8 @@ def test_below_a_table_stands_why_its_layouts_differ(tmp_path: Path) -> None:
     reference = load_reference(tmp_path)
     pair = [runs_with(reference, "cnn10", batch_size=1024, layout=layout) for layout in ("NHWC", "NCHW")]
     small = runs_with(reference, "cnn10", batch_size=128, layout="NHWC", gpus=1)
-    found = replicated_articles([*pair[0], *pair[1], *small])
-    (section,) = sections_with_runs(next(each for each in found if each.plan.preset == "article-c"))
+    articles = replicated_articles([*pair[0], *pair[1], *small])
+    (section,) = sections_with_runs(next(each for each in articles if each.plan.preset == "article-c"))
     (reason,) = section.reasons
     words = reason.replace("\N{NO-BREAK SPACE}", " ")
     assert words.startswith("TensorFlow · Native · TF32, batch 1,024: NCHW takes 1.70 ms less per step than NHWC (")

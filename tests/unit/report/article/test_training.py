@@ -104,9 +104,9 @@ def decided(one: list[float], other: list[float]) -> AccuracyDecision:
         trainings([replace(result(n, variant("NHWC", 1)), epochs=epochs([one / 100], 1.0)).header for n, one in side])
         for side in (enumerate(one, 1), enumerate(other, 50))
     )
-    found = compare_accuracy(mine, theirs)
-    assert found is not None
-    return found.decision
+    comparison = compare_accuracy(mine, theirs)
+    assert comparison is not None
+    return comparison.decision
 
 
 def test_equal_is_shown_by_the_test_and_never_taken_from_a_missing_difference() -> None:
@@ -125,6 +125,6 @@ def test_trainings_that_differ_by_the_margin_are_called_equal_in_at_most_one_of_
         mine, theirs = (
             replace(base, accuracies_pct=tuple(rng.normal(centre, 0.2, 5).tolist())) for centre in (93.5, 93.0)
         )
-        found = compare_accuracy(mine, theirs)
-        equal += found is not None and found.decision == "equal"
+        comparison = compare_accuracy(mine, theirs)
+        equal += comparison is not None and comparison.decision == "equal"
     assert equal <= 0.05 * 600

@@ -72,5 +72,5 @@ def test_a_preset_of_the_users_counts_too_and_a_broken_one_is_passed_by(tmp_path
     broken.write_text("[gpu]\n", encoding="utf-8")
     runs = made(load_preset(str(own)).all_plans()[-1].variants)
     assert replicated_articles(runs) == ()
-    found = replicated_articles(runs, [str(broken), str(own)])
-    assert [each.article.title for each in found] == ["Mine"]
+    articles = replicated_articles(runs, [str(broken), str(own)])
+    assert [each.article.title for each in articles] == ["Mine"]

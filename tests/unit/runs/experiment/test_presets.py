@@ -40,8 +40,8 @@ def test_nothing_of_a_preset_is_refused_on_any_machine(name: str, machine: Machi
     refusals = [refusal for spec in plan.specs for refusal in check(spec, machine)]
     assert [each for each in refusals if each.parameters != ("interpreter",)] == []
     for transfer in plan.weight_transfers:
-        found = transfer_targets(transfer.spec, transfer.into, transfer.gpus, machine)
-        assert len(found.possible) == len(transfer.into)
+        targets = transfer_targets(transfer.spec, transfer.into, transfer.gpus, machine)
+        assert len(targets.possible) == len(transfer.into)
 
 
 def test_two_versions_of_a_library_are_two_environments_that_a_refusal_says_how_to_make(
@@ -65,7 +65,7 @@ def test_the_article_on_two_gpus_is_its_whole_matrix_with_layouts_side_by_side()
     assert cells[:3] == [("cnn10", 128, 1, "NHWC"), ("cnn10", 128, 1, "NCHW"), ("cnn10", 128, 2, "NHWC")]
     assert (len(theirs), len(usual)) == (66, 40), "the rest is float32, Keras's layers and the poolings"
     exchanges = [(s.variant["gpus"], s.variant["all_reduce"]) for s in plan.variants if s not in theirs]
-    assert {each: exchanges.count(each) for each in exchanges} == {
+    assert {exchange: exchanges.count(exchange) for exchange in exchanges} == {
         (1, "nccl"): 4,
         (2, "nccl"): 4,
         (2, "data_parallel"): 4,

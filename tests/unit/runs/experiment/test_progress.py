@@ -56,34 +56,34 @@ def test_what_it_can_show_is_judged_by_runs_that_count_else_by_others_of_the_wor
 
 def test_what_is_stored_counts_and_tells_how_long_the_rest_takes(store: Store) -> None:
     keep(store, result(1, NCHW, seconds=30.0, environment=HERE))
-    found = estimate_remaining(store, PLAN, GPU_INVENTORY)
-    assert (found.planned, found.done, found.timing_runs, found.from_other_workloads) == (4, 1, 1, False)
-    assert found.left.least_s > 3 * 10.0, "what a run takes beside measuring is known now"
+    ahead = estimate_remaining(store, PLAN, GPU_INVENTORY)
+    assert (ahead.planned, ahead.done, ahead.timing_runs, ahead.from_other_workloads) == (4, 1, 1, False)
+    assert ahead.left.least_s > 3 * 10.0, "what a run takes beside measuring is known now"
     again = estimate_remaining(store, structs.replace(PLAN, again=True), GPU_INVENTORY)
     assert (again.planned, again.done) == (4, 0)
-    assert again.left.likely_s > found.left.likely_s
+    assert again.left.likely_s > ahead.left.likely_s
 
 
 def test_an_estimate_counts_what_the_unfinished_entry_of_the_same_plan_has_made(store: Store) -> None:
     plan = structs.replace(PLAN, reuse=False)
     run = keep(store, aged(result(1, NCHW, environment=HERE), 2 * RECENT_S))
     keep(store, aged(result(2, NCHW, environment=HERE), 2 * RECENT_S))
-    found = estimate_remaining(store, plan, GPU_INVENTORY)
-    assert (found.done, len(found.counted_utc_ns), len(found.older_utc_ns)) == (0, 0, 2)
+    ahead = estimate_remaining(store, plan, GPU_INVENTORY)
+    assert (ahead.done, len(ahead.counted_utc_ns), len(ahead.older_utc_ns)) == (0, 0, 2)
     entry, _ = enqueue(store, plan)
     store.queue.add_runs(entry.entry, [run])
-    found = estimate_remaining(store, plan, GPU_INVENTORY)
-    assert (found.done, len(found.counted_utc_ns), len(found.older_utc_ns)) == (1, 1, 1)
+    ahead = estimate_remaining(store, plan, GPU_INVENTORY)
+    assert (ahead.done, len(ahead.counted_utc_ns), len(ahead.older_utc_ns)) == (1, 1, 1)
 
 
 def test_runs_of_another_driver_are_named_and_only_tell_the_time(store: Store) -> None:
     keep(store, result(1, NCHW, seconds=30.0, environment={**HERE, "driver": "470.1"}))
-    found = estimate_remaining(store, PLAN, GPU_INVENTORY)
-    assert (found.done, found.excluded, found.excluded_due_to, found.timing_runs) == (0, 1, ("driver",), 1)
+    ahead = estimate_remaining(store, PLAN, GPU_INVENTORY)
+    assert (ahead.done, ahead.excluded, ahead.excluded_due_to, ahead.timing_runs) == (0, 1, ("driver",), 1)
 
 
 def test_what_is_refused_here_takes_no_time(store: Store) -> None:
     plan = structs.replace(PLAN, variants=(NCHW, THREE_GPUS))
-    found = estimate_remaining(store, plan, GPU_INVENTORY)
-    assert found.planned == 3
-    assert found.left == estimate_remaining(store, structs.replace(PLAN, variants=(NCHW,)), GPU_INVENTORY).left
+    ahead = estimate_remaining(store, plan, GPU_INVENTORY)
+    assert ahead.planned == 3
+    assert ahead.left == estimate_remaining(store, structs.replace(PLAN, variants=(NCHW,)), GPU_INVENTORY).left

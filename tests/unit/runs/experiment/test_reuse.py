@@ -104,9 +104,9 @@ def test_on_a_host_only_its_own_runs_count_under_any_of_its_names(database_path:
     with Store.open(database_path) as store:
         for number, name in enumerate(names, 1):
             keep(store, on_one_gpu(number, **name))
-        found = reusable_runs(store, PLAN, there, ONE)
+        reusable = reusable_runs(store, PLAN, there, ONE)
         here = reusable_runs(store, PLAN, replace(HERE, host={HOST_ID_KEY: "one"}), ONE)
-    assert ([run.row.run for run in found.runs], found.excluded_due_to) == ([2, 3, 4], ("host",))
+    assert ([run.row.run for run in reusable.runs], reusable.excluded_due_to) == ([2, 3, 4], ("host",))
     assert [run.row.run for run in here.runs] == [1, 2, 3], "this machine, reached as a host"
 
 
@@ -118,9 +118,9 @@ def test_runs_of_others_count_for_an_hour_unless_older_ones_are_asked_for(databa
         numbers, older = {}, {}
         for reuse in (False, True):
             for again in (False, True):
-                found = reusable_runs(store, structs.replace(PLAN, reuse=reuse, again=again), HERE, ONE)
-                numbers[reuse, again] = [run.row.run for run in found.runs]
-                older[reuse, again] = found.older_utc_ns
+                reusable = reusable_runs(store, structs.replace(PLAN, reuse=reuse, again=again), HERE, ONE)
+                numbers[reuse, again] = [run.row.run for run in reusable.runs]
+                older[reuse, again] = reusable.older_utc_ns
     assert numbers == {(False, False): [2], (True, False): [1, 2], (False, True): [], (True, True): []}
     assert older == {**dict.fromkeys(older, ()), (False, False): (runs[0].row.started_utc_ns,)}
 
@@ -134,9 +134,9 @@ def test_an_unfinished_experiment_goes_on_with_its_own_runs_however_old_they_are
         store.queue.add_runs(entry.entry, [1])
         same = unfinished_entry(store, structs.replace(plan, repeats=5))
         assert same is not None
-        found = reusable_runs(store, plan, HERE, ONE, same)
-        assert [run.row.run for run in found.runs] == [1, 3]
-        assert len(found.older_utc_ns) == 1
+        reusable = reusable_runs(store, plan, HERE, ONE, same)
+        assert [run.row.run for run in reusable.runs] == [1, 3]
+        assert len(reusable.older_utc_ns) == 1
 
 
 def test_another_card_does_not_count_and_an_unknown_fact_is_no_difference(database_path: Path) -> None:
@@ -234,8 +234,8 @@ def test_a_run_on_the_cpu_counts_if_onednn_was_as_it_would_be_now(
     with Store.open(database_path) as store:
         for number, fact in enumerate(facts, 1):
             keep(store, result(number, SMALL, environment=fact))
-        found = reusable_runs(store, plan, here, CPU_MACHINE)
-    assert ([run.row.run for run in found.runs], found.excluded_due_to) == ([1, 4], ("oneDNN",))
+        reusable = reusable_runs(store, plan, here, CPU_MACHINE)
+    assert ([run.row.run for run in reusable.runs], reusable.excluded_due_to) == ([1, 4], ("oneDNN",))
 
 
 def made(number: int, pct: float, *, large: bool = False, outcome: OutcomeName = "completed") -> StoredRun:
@@ -283,9 +283,9 @@ def test_an_experiment_that_goes_on_knows_what_is_still_to_be_repeated(database_
     with Store.open(database_path) as store:
         for run in (made(1, 0), made(2, 30, large=True)):
             keep(store, run)
-        found = reusable_runs(store, plan, run_fingerprint(made(1, 0).header), CPU_MACHINE, throttle_filter=repeated)
-    assert [run.row.run for run in found.runs] == [1]
-    assert found.excluded == 0
+        reusable = reusable_runs(store, plan, run_fingerprint(made(1, 0).header), CPU_MACHINE, throttle_filter=repeated)
+    assert [run.row.run for run in reusable.runs] == [1]
+    assert reusable.excluded == 0
     assert repeated.accepts(made(3, 30, large=True).header)
 
 

@@ -85,10 +85,10 @@ def test_what_ran_out_of_memory_is_not_waited_for() -> None:
 
 
 def test_each_workload_has_a_baseline_of_its_own() -> None:
-    found = StoppingRule.from_runs([rows(spec, STEADY, 1) for spec in (SMALL, OTHER, LARGE, ANOTHER)])
-    specs = [[made[0].spec for made in variants] for variants in found.by_workload]
+    rule = StoppingRule.from_runs([rows(spec, STEADY, 1) for spec in (SMALL, OTHER, LARGE, ANOTHER)])
+    specs = [[made[0].spec for made in variants] for variants in rule.by_workload]
     assert specs == [[SMALL, LARGE], [OTHER, ANOTHER]]
-    assert len(found.half_widths_pct()) == 2
+    assert len(rule.half_widths_pct()) == 2
     assert not StoppingRule.from_runs([rows(SMALL, STEADY, 1), rows(OTHER, STEADY, 1)]).is_met(0.5), (
         "nothing to compare"
     )

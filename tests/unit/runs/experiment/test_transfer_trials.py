@@ -35,9 +35,9 @@ def tried(number: int, *trials: PortabilityResult) -> RunHeader:
 
 def test_it_is_the_newest_completed_run_of_the_variant() -> None:
     runs = [header(1, SPEC), header(2, SPEC), header(3, SPEC, outcome="failed"), header(4, OTHER)]
-    found = run_to_transfer(TRANSFER, runs)
-    assert found is not None
-    assert found.row.run == 2
+    run = run_to_transfer(TRANSFER, runs)
+    assert run is not None
+    assert run.row.run == 2
     assert run_to_transfer(TRANSFER, runs[2:]) is None
 
 

@@ -36,28 +36,28 @@ from workloads.protocol import RunSpec, Value
 
 
 @pytest.fixture(scope="module")
-def found() -> tuple[Chart, ...]:
+def chart_list() -> tuple[Chart, ...]:
     return charts_of([with_memory_traffic(run) for run in grid()], baseline=1)
 
 
-def picture(found: tuple[Chart, ...], key: str) -> Chart:
-    return next(each for each in found if each.key == key)
+def picture(chart_list: tuple[Chart, ...], key: str) -> Chart:
+    return next(chart for chart in chart_list if chart.key == key)
 
 
-def charts(found: tuple[Chart, ...], key: str) -> PointChart:
-    shown = picture(found, key)
+def charts(chart_list: tuple[Chart, ...], key: str) -> PointChart:
+    shown = picture(chart_list, key)
     assert isinstance(shown, PointChart)
     return shown
 
 
-def bars(found: tuple[Chart, ...], key: str) -> BarChart:
-    shown = picture(found, key)
+def bars(chart_list: tuple[Chart, ...], key: str) -> BarChart:
+    shown = picture(chart_list, key)
     assert isinstance(shown, BarChart)
     return shown
 
 
-def test_speed_up_bars_are_the_verdicts_numbers(found: tuple[Chart, ...]) -> None:
-    shown = bars(found, "speed-up")
+def test_speed_up_bars_are_the_verdicts_numbers(chart_list: tuple[Chart, ...]) -> None:
+    shown = bars(chart_list, "speed-up")
     results = {result.runs[0].run: result for result in judge([run.row for run in grid()], 1)}
     base, *others = shown.bars
     assert (base.runs[0], base.value, base.text) == (1, None, "baseline")
@@ -76,11 +76,11 @@ def test_speed_up_bars_are_the_verdicts_numbers(found: tuple[Chart, ...]) -> Non
 
 def test_no_bar_is_drawn_against_another_workload() -> None:
     runs = [*grid()[:2], result(90, spec_of("NHWC", 1, 256, "wrn28-10"), 100.0)]
-    shown = bars(charts_of(runs, 1), "speed-up")
-    assert [bar.runs for bar in shown.bars] == [(1,), (2,)]
-    assert shown.title.startswith("Speed-up against cnn10 · ")
-    assert not any("cnn10" in bar.label for bar in shown.bars), "all bars are of it"
-    assert shown.caption.endswith("1 variant of other workloads has no ratio.")
+    speed_ups = bars(charts_of(runs, 1), "speed-up")
+    assert [bar.runs for bar in speed_ups.bars] == [(1,), (2,)]
+    assert speed_ups.title.startswith("Speed-up against cnn10 · ")
+    assert not any("cnn10" in bar.label for bar in speed_ups.bars), "all bars are of it"
+    assert speed_ups.caption.endswith("1 variant of other workloads has no ratio.")
 
 
 def test_bars_of_other_work_stand_last() -> None:
@@ -90,9 +90,9 @@ def test_bars_of_other_work_stand_last() -> None:
         return replace(run, row=replace(run.row, summary=replace(run.row.summary, flops_per_step=depth * 10**9)))
 
     base, deep, nchw, flat = working(1, 100.0, 2), working(2, 90.0, 4), working(3, 110.0, 2, "NCHW"), working(4, 300, 1)
-    shown = bars(charts_of([base, deep, nchw, flat], 1), "speed-up")
-    assert [bar.runs for bar in shown.bars] == [(1,), (3,), (4,), (2,)]
-    assert shown.caption.endswith("The last 2 do other work for an example than the baseline.")
+    speed_ups = bars(charts_of([base, deep, nchw, flat], 1), "speed-up")
+    assert [bar.runs for bar in speed_ups.bars] == [(1,), (3,), (4,), (2,)]
+    assert speed_ups.caption.endswith("The last 2 do other work for an example than the baseline.")
     assert "other work" not in bars(charts_of([base, deep], 1), "speed-up").caption, "nothing to tell it from"
 
 
@@ -117,14 +117,14 @@ def test_a_narrow_axis_does_not_make_noise_look_like_news() -> None:
     assert axis.high > 1.015
 
 
-def test_energy_bars_begin_with_the_least(found: tuple[Chart, ...]) -> None:
-    shown = bars(found, "energy-ratio")
+def test_energy_bars_begin_with_the_least(chart_list: tuple[Chart, ...]) -> None:
+    shown = bars(chart_list, "energy-ratio")
     values = [bar.value for bar in shown.bars if bar.value is not None]
     assert values == sorted(values)
 
 
-def test_batches_are_points_of_one_line_a_variant_with_the_edge_of_memory(found: tuple[Chart, ...]) -> None:
-    (chart,) = charts(found, "batch").plots
+def test_batches_are_points_of_one_line_a_variant_with_the_edge_of_memory(chart_list: tuple[Chart, ...]) -> None:
+    (chart,) = charts(chart_list, "batch").plots
     assert [series.label for series in chart.series] == [
         f"{layout} · {gpus} GPU{'s' if gpus > 1 else ''}" for gpus in GPUS for layout in LAYOUTS
     ]
@@ -153,8 +153,8 @@ def test_a_line_alone_is_named_without_a_batch() -> None:
     assert [series.label for series in chart.series] == ["Native · NCHW · 1 GPU · TF32"]
 
 
-def test_the_frontier_joins_what_nothing_beats_in_both(found: tuple[Chart, ...]) -> None:
-    (chart,) = charts(found, "frontier").plots
+def test_the_frontier_joins_what_nothing_beats_in_both(chart_list: tuple[Chart, ...]) -> None:
+    (chart,) = charts(chart_list, "frontier").plots
     points = [point for series in chart.series for point in series.points]
     front = [point for point in points if point.mark == "full"]
     assert len(front) >= 2
@@ -167,8 +167,8 @@ def test_of_equal_variants_one_is_best() -> None:
     assert pareto_front([3.0, 2.0, 1.0, 2.0], [9.0, 5.0, 6.0, 5.0]) == [0, 1]
 
 
-def test_scaling_is_held_against_the_fewest_gpus(found: tuple[Chart, ...]) -> None:
-    rates, shares, weak, _ = charts(found, "gpus").plots
+def test_scaling_is_held_against_the_fewest_gpus(chart_list: tuple[Chart, ...]) -> None:
+    rates, shares, weak, _ = charts(chart_list, "gpus").plots
     assert rates.title == "CNN · 10 layers, 32×32 images, one batch in all"
     assert weak.title == "CNN · 10 layers, 32×32 images, one batch per GPU"
     names = [series.label for series in rates.series]
@@ -227,8 +227,8 @@ def test_a_picture_with_nothing_to_say_is_left_out() -> None:
 
 def test_a_run_keeps_the_colour_it_is_given() -> None:
     runs = grid()[:2]
-    shown = bars(charts_of(runs, 1, {1: 5, 2: 3}), "speed-up")
-    assert [bar.colour for bar in shown.bars] == [5, 3]
+    speed_ups = bars(charts_of(runs, 1, {1: 5, 2: 3}), "speed-up")
+    assert [bar.colour for bar in speed_ups.bars] == [5, 3]
 
 
 def test_colours_are_apart_as_long_as_there_are_some() -> None:
@@ -282,17 +282,17 @@ def test_a_workload_unknown_here_is_drawn_as_far_as_it_goes() -> None:
     ],
 )
 def test_equal_factors_have_round_numbers(low: float, high: float, words: list[str]) -> None:
-    found = [word for _, word in model.log_ticks(low, high)]
-    assert found == words
+    chart_list = [word for _, word in model.log_ticks(low, high)]
+    assert chart_list == words
 
 
 @given(st.floats(1e-3, 1e9), st.floats(1.05, 1e6))
 def test_numbers_lie_on_the_axis_and_differ(low: float, factor: float) -> None:
-    for found in (model.log_ticks(low, low * factor), model.linear_ticks(0.0, low)):
-        values, words = zip(*found, strict=True) if found else ((), ())
+    for chart_list in (model.log_ticks(low, low * factor), model.linear_ticks(0.0, low)):
+        values, words = zip(*chart_list, strict=True) if chart_list else ((), ())
         assert len(set(words)) == len(words) <= 9
         assert list(values) == sorted(values)
-        for value, word in found:
+        for value, word in chart_list:
             assert float(word.replace(",", "")) == pytest.approx(value, rel=1e-6, abs=1e-9)
     assert all(
         low * (1 - 1e-9) <= value <= low * factor * (1 + 1e-9) for value, _ in model.log_ticks(low, low * factor)
@@ -331,5 +331,5 @@ def test_an_axis_around_close_values_does_not_begin_at_zero_but_one_around_dista
     ],
 )
 def test_the_bandwidth_is_that_of_the_card_named(names: list[str], tb_per_s: float | None) -> None:
-    found = memory_bandwidth(names)
-    assert found == (None if tb_per_s is None else pytest.approx(tb_per_s * 1e12))
+    chart_list = memory_bandwidth(names)
+    assert chart_list == (None if tb_per_s is None else pytest.approx(tb_per_s * 1e12))

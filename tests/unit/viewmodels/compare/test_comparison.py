@@ -116,10 +116,10 @@ def test_the_axis_ends_at_what_is_ranked_and_at_intervals_that_tell_something() 
             replace(row, summary=replace(row.summary, flops_per_step=flops if row.run >= 30 else 10)) for row in rows
         ]
         table = of(worked, 10).table
-        second, other = (variant.summary.cells[table.keys.index("speedup")].whisker for variant in table.variants[1:])
+        second, last = (variant.summary.cells[table.keys.index("speedup")].whisker for variant in table.variants[1:])
         assert second is not None
-        assert other is not None
-        return second.value, other.value, second.high
+        assert last is not None
+        return second.value, last.value, second.high
 
     plain = speeds((1200.0, 1200.0, 1200.0))
     assert plain[0] < plain[2] < 1
@@ -422,17 +422,17 @@ def test_small_multiples_have_a_row_a_run_and_one_scale_a_column() -> None:
 
 def test_a_run_that_never_measured_is_named_with_the_reason_and_starts_at_its_start() -> None:
     failed = stored_run(run_row(9, outcome="failed", reason="out of luck", throughput=None), measured=False)
-    found = prepare_comparison([stored_run(run_row(1, units=128)), failed])
-    assert "The run of units 64 (failed) never reached its measured part. Out of luck." in compare(found, 1).notes
+    comparison = prepare_comparison([stored_run(run_row(1, units=128)), failed])
+    assert "The run of units 64 (failed) never reached its measured part. Out of luck." in compare(comparison, 1).notes
     again = replace(failed, row=replace(failed.row, run=10))
-    assert compare(prepare_comparison([*found.runs, again]), 1).notes[0] == (
+    assert compare(prepare_comparison([*comparison.runs, again]), 1).notes[0] == (
         "Both runs of units 64 (failed) never reached their measured part. Out of luck."
     )
     late = stored_run(replace(failed.row, run=11))
-    assert compare(prepare_comparison([*found.runs, late]), 1).notes[1] == (
+    assert compare(prepare_comparison([*comparison.runs, late]), 1).notes[1] == (
         "1 of 2 runs of units 64 (failed) did not get through its measured part. Out of luck."
     )
-    load = next(panel for panel in comparison_curves(found, "time").panels if panel.key == "cpu load_pct")
+    load = next(panel for panel in comparison_curves(comparison, "time").panels if panel.key == "cpu load_pct")
     assert load.curves[1].x[0] == pytest.approx(0.0)
 
 
@@ -514,8 +514,8 @@ def test_of_more_runs_than_can_be_told_apart_every_variant_s_first_are_drawn() -
 
 def test_of_too_many_variants_the_fastest_of_the_baseline_s_workload_are_drawn() -> None:
     slow = [run_row(n, units=n, throughput=100.0 * n) for n in range(1, 31)]
-    other = [run_row(n, workload="cnn10", throughput=1e6) for n in range(31, 41)]
-    assert set(of([*slow, *other]).styles) == set(range(11, 31))
+    images = [run_row(n, workload="cnn10", throughput=1e6) for n in range(31, 41)]
+    assert set(of([*slow, *images]).styles) == set(range(11, 31))
 
 
 def test_runs_too_many_to_read_are_said() -> None:

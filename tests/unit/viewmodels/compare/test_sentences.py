@@ -37,6 +37,6 @@ def test_whatever_is_compared(runs: list[StoredRun], seed: int) -> None:
     specs = [run.row.spec for run in choice.sample(pool, (2, 4, 9, 18)[seed % 4])]
     chosen = [run for run in pool if run.row.spec in specs]
     comparison = compare(prepare_comparison(chosen), default_baseline([run.row for run in chosen]), (), 2.0)
-    found = list(texts(comparison))
-    assert sum(len(sentences_of(text)) for text in found) > 10
-    assert [fault for text in found for fault in sentence_faults(text)] == []
+    sentences = list(texts(comparison))
+    assert sum(len(sentences_of(text)) for text in sentences) > 10
+    assert [fault for text in sentences for fault in sentence_faults(text)] == []

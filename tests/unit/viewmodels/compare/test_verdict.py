@@ -97,7 +97,7 @@ def test_of_two_that_are_too_noisy_nothing_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "other", "amount"),
+    ("base", "compared", "amount"),
     [
         ((1000.0, 1049.0), (500.0, 500.0), ""),
         ((1000.0, 1050.0), (500.0, 500.0), "5.0\xa0%"),
@@ -107,13 +107,13 @@ def test_of_two_that_are_too_noisy_nothing_is_known() -> None:
     ],
 )
 def test_a_baseline_noisier_than_the_others_is_what_makes_intervals_wide(
-    base: tuple[float, float], other: tuple[float, float], amount: str
+    base: tuple[float, float], compared: tuple[float, float], amount: str
 ) -> None:
-    found = said(variant(1, [base[0], *base], layout="NHWC"), variant(6, [other[0], *other]))
+    sentence = said(variant(1, [base[0], *base], layout="NHWC"), variant(6, [compared[0], *compared]))
     says = "Runs of the baseline differ by"
-    assert found.next_step.startswith(f"{says} {amount}, which") if amount else says not in found.next_step
-    assert found.steadier == (6 if amount else 0)
-    few = said(variant(1, list(base), layout="NHWC"), variant(6, list(other)))
+    assert sentence.next_step.startswith(f"{says} {amount}, which") if amount else says not in sentence.next_step
+    assert sentence.steadier == (6 if amount else 0)
+    few = said(variant(1, list(base), layout="NHWC"), variant(6, list(compared)))
     assert says not in few.next_step, "two runs have no interval"
 
 
@@ -146,19 +146,19 @@ def test_of_more_the_leader_is_called_the_fastest_where_it_is(
 
 def test_repeats_that_would_tell_which_is_fastest_are_of_those_that_may_be() -> None:
     rows = [*NHWC, *three(6, 1100.0, 0.002, xla=True), *three(11, 1101.0, 0.002), *three(16, 500.0, batch_size=2)]
-    found = compute_verdict(rows, 1)
-    assert found.next_step == "More repeats of these 2 would tell which of them is fastest."
-    assert [spec.variant["xla"] for spec in found.repeated] == [False, True], "not the baseline, nor the slow one"
-    assert 0 < found.more_repeats <= 100
+    verdict = compute_verdict(rows, 1)
+    assert verdict.next_step == "More repeats of these 2 would tell which of them is fastest."
+    assert [spec.variant["xla"] for spec in verdict.repeated] == [False, True], "not the baseline, nor the slow one"
+    assert 0 < verdict.more_repeats <= 100
     decided = said(NHWC, three(6, 2000.0), three(11, 500.0, batch_size=2))
     assert (decided.more_repeats, decided.repeated) == (0, ())
 
 
 def test_of_two_known_narrowly_that_are_as_fast_no_repeats_are_promised() -> None:
     pair = three(6, 2000.0, 0.0001), three(11, 2000.1, 0.0001, xla=True)
-    found = said(NHWC, *pair)
-    assert found.answer.endswith("; NCHW may be as fast.")
-    assert (found.next_step, found.more_repeats, found.repeated) == (HOW_SURE, 0, ())
+    text = said(NHWC, *pair)
+    assert text.answer.endswith("; NCHW may be as fast.")
+    assert (text.next_step, text.more_repeats, text.repeated) == (HOW_SURE, 0, ())
 
 
 def test_where_none_is_known_to_be_faster_that_is_the_answer() -> None:
@@ -184,11 +184,11 @@ def test_few_runs_are_not_sure_and_say_how_many_it_takes() -> None:
 
 def test_the_best_with_an_interval_is_the_answer_where_the_leader_has_none() -> None:
     lone = variant(20, [3000.0], layout="NHWC", xla=True)
-    found = said(NHWC, lone, three(6, 1100.0), three(11, 1300.0, batch_size=512))
+    text = said(NHWC, lone, three(6, 1100.0), three(11, 1300.0, batch_size=512))
     assert re.fullmatch(
         r"NCHW · Batch size 512 leads 3 variants with enough runs: 30\.0 % faster than the baseline "
         r"\(\+29\.\d to \+30\.\d %\); another measured faster in 1 run\.",
-        found.answer.replace("\xa0", " "),
+        text.answer.replace("\xa0", " "),
     )
     slower = said(NHWC, lone, three(6, 900.0))
     assert slower.answer.endswith("; not yet sure."), "the baseline leads those with enough runs"
@@ -210,8 +210,8 @@ def test_a_long_name_of_the_fastest_leaves_out_what_the_baseline_has_too() -> No
     alike: dict[str, Any] = {"implementation": "native", "layout": "NCHW", "channels": 32}
     base = three(1, 1000.0, **alike, batch_size=64)
     fastest = three(6, 3700.0, **alike, batch_size=1024, precision="bfloat16", xla=True)
-    other = three(11, 900.0, implementation="keras", layout="NHWC", channels=64, batch_size=64)
-    answer = said(base, fastest, other).answer
+    slowest = three(11, 900.0, implementation="keras", layout="NHWC", channels=64, batch_size=64)
+    answer = said(base, fastest, slowest).answer
     assert answer.startswith(
         "Native · NCHW · … · Batch size 1024 · bfloat16 · XLA on is the fastest of 3 variants: 3.70×"
     )

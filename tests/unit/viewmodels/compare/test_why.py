@@ -48,23 +48,23 @@ def layouts(**kernels: tuple[float, float]) -> tuple[StoredRun, StoredRun]:
 
 def test_the_sentence_of_the_reference_runs_names_pooling_and_what_is_not_the_cause(reference: list[StoredRun]) -> None:
     nhwc, nchw = (runs_with(reference, "cnn10", batch_size=1024, layout=layout) for layout in ("NHWC", "NCHW"))
-    found = view(nhwc, nchw)
-    assert plain(found.sentence) == (
+    page = view(nhwc, nchw)
+    assert plain(page.sentence) == (
         "NCHW takes 1.70 ms less per step than NHWC (1.55–1.85 ms). "
         "Of that, 77 % is in pooling and 20 % in transposes. Hardly any of it is in batch norm."
     )
-    assert plain(found.gains[0]).startswith("NHWC with the pooling of NCHW: 5.4 % faster (+5.4 to +5.4 %)")
+    assert plain(page.gains[0]).startswith("NHWC with the pooling of NCHW: 5.4 % faster (+5.4 to +5.4 %)")
 
 
 def test_of_equally_fast_variants_the_sentence_says_what_their_speed_hides(reference: list[StoredRun]) -> None:
     nhwc, nchw = (runs_with(reference, "wrn28-10", batch_size=128, layout=layout) for layout in ("NHWC", "NCHW"))
-    found = view(nhwc, nchw)
-    assert plain(found.sentence) == (
+    page = view(nhwc, nchw)
+    assert plain(page.sentence) == (
         "NCHW and NHWC do not differ significantly. Yet the first saves 3.17 ms in convolutions. "
         "It loses 2.55 ms in GEMM and 1.11 ms in transposes. "
         "Nearly all of that in GEMM is one kernel without tensor cores."
     )
-    assert any("sm80_xmma_gemm" in row.label and row.label.endswith("no tensor cores") for row in found.rows)
+    assert any("sm80_xmma_gemm" in row.label and row.label.endswith("no tensor cores") for row in page.rows)
 
 
 def test_beside_a_large_change_of_the_step_small_parts_keep_their_figures() -> None:
@@ -76,12 +76,12 @@ def test_beside_a_large_change_of_the_step_small_parts_keep_their_figures() -> N
 
 
 def test_a_balance_names_both_sides() -> None:
-    found = view(*([run] for run in layouts(conv=(18.0, 9.0), gemm=(0.0, 5.0))))
-    assert plain(found.sentence) == (
+    page = view(*([run] for run in layouts(conv=(18.0, 9.0), gemm=(0.0, 5.0))))
+    assert plain(page.sentence) == (
         "NCHW takes 4.00 ms less per step than NHWC. It saves 9.00 ms in convolutions. It loses 5.00 ms in GEMM. "
         "Nearly all of that in GEMM is one kernel without tensor cores."
     )
-    assert found.notes == ("No intervals: they take two traced runs or more of each variant.",)
+    assert page.notes == ("No intervals: they take two traced runs or more of each variant.",)
 
 
 @pytest.mark.parametrize(("host", "is_named"), [(0.8, True), (0.79, False)])
@@ -90,15 +90,15 @@ def test_idle_time_has_its_causes_and_the_sentence_the_one_of_nearly_all_of_it(h
         traced_run(n, step_ms, {CONV: 10.0}, waits=(host, 0.1), implementation=name)
         for n, step_ms, name in ((1, 20.0, "native"), (2, 40.0, "keras"))
     ]
-    found = view(runs[:1], runs[1:])
-    assert ("that in idle time is waiting for the host to launch." in plain(found.sentence)) is is_named
-    assert [(row.label, row.kind) for row in found.rows][:2] == [
+    page = view(runs[:1], runs[1:])
+    assert ("that in idle time is waiting for the host to launch." in plain(page.sentence)) is is_named
+    assert [(row.label, row.kind) for row in page.rows][:2] == [
         ("idle", "part"),
         ("waiting for the host to launch", "cause"),
     ]
-    assert any("only their shares count" in note for note in found.notes)
-    assert found.chart is not None
-    assert f"+{20 * host:.2f} ms  waiting for the host to launch" in plain(found.chart.bars[1].tooltip)
+    assert any("only their shares count" in note for note in page.notes)
+    assert page.chart is not None
+    assert f"+{20 * host:.2f} ms  waiting for the host to launch" in plain(page.chart.bars[1].tooltip)
     older = view(runs[:1], [traced_run(2, 40.0, {CONV: 10.0}, implementation="keras")])
     assert not [row for row in older.rows if row.kind == "cause"], "older runs have no launches"
     assert not any("shares" in note for note in older.notes)
@@ -119,18 +119,18 @@ def test_where_only_small_parts_surely_differ_the_sentence_names_the_largest_as_
         return traced_run(number, step_ms, {CONV: conv, POOL: pool}, layout=layout)
 
     runs = [step(1, "NHWC", 20.0, 9.0, 0.5), step(2, "NHWC", 20.1, 4.0, 0.5), step(3, "NHWC", 20.1, 6.5, 0.5)]
-    found = view(
+    page = view(
         runs, [step(4, "NCHW", 15.0, 3.0, 0.4), step(5, "NCHW", 15.1, 8.0, 0.4), step(6, "NCHW", 15.1, 5.5, 0.4)]
     )
-    assert plain(found.sentence).endswith(" Of that, 78 % is in idle time (not certain).")
+    assert plain(page.sentence).endswith(" Of that, 78 % is in idle time (not certain).")
 
 
 def test_runs_that_are_equal_in_everything_can_be_drawn() -> None:
-    found = view([traced_run(1, 20.0, {CONV: 9.0}, layout="NHWC")], [traced_run(2, 20.0, {CONV: 9.0}, layout="NCHW")])
-    assert found.chart is not None
-    assert found.chart.bars[-1].end == 20.0
-    assert draw_chart(found.chart, LIGHT).hit_areas
-    assert found.gains == ()
+    page = view([traced_run(1, 20.0, {CONV: 9.0}, layout="NHWC")], [traced_run(2, 20.0, {CONV: 9.0}, layout="NCHW")])
+    assert page.chart is not None
+    assert page.chart.bars[-1].end == 20.0
+    assert draw_chart(page.chart, LIGHT).hit_areas
+    assert page.gains == ()
 
 
 @pytest.mark.parametrize(
@@ -149,8 +149,8 @@ def test_without_a_trace_one_sentence_says_what_to_do(change: dict[str, None], s
         nchw = replace(nchw, evidence=None)
     else:
         nchw = replace(nchw, row=replace(nchw.row, summary=replace(nchw.row.summary, throughput=None)))
-    found = view([nhwc], [nchw])
-    assert (found.sentence, found.difference, found.chart, found.rows, found.gains) == (sentence, None, None, (), ())
+    page = view([nhwc], [nchw])
+    assert (page.sentence, page.difference, page.chart, page.rows, page.gains) == (sentence, None, None, (), ())
 
 
 def test_on_the_cpu_there_is_a_table_but_no_waterfall() -> None:
@@ -158,10 +158,10 @@ def test_on_the_cpu_there_is_a_table_but_no_waterfall() -> None:
         traced_run(n, 9.0, {"MatMul": 5.0 + n}, gpus=0, implementation=name)
         for n, name in enumerate(("native", "keras"))
     ]
-    found = view(runs[:1], runs[1:])
-    assert "on the CPU several run at once" in found.sentence
-    assert found.chart is None
-    assert [row.label for row in found.rows if row.kind == "part"] == ["GEMM"]
+    page = view(runs[:1], runs[1:])
+    assert "on the CPU several run at once" in page.sentence
+    assert page.chart is None
+    assert [row.label for row in page.rows if row.kind == "part"] == ["GEMM"]
 
 
 def test_notes_say_what_the_figures_are_of() -> None:
@@ -201,28 +201,30 @@ def test_of_all_pairs_the_largest_part_is_named_and_shares_are_of_the_whole(tmp_
         groups.setdefault(repr(run.row.spec), []).append(run)
     pairs = 0
     for base, other in combinations(groups.values(), 2):
-        found = step_difference(other, base)
-        if isinstance(found, str):
+        difference = step_difference(other, base)
+        if isinstance(difference, str):
             continue
-        pair, largest = Pair.of(other, base), found.parts[0]
-        text = plain(describe_difference(found, pair, Figures.of(found, pair.example)))
+        pair, largest = Pair.of(other, base), difference.parts[0]
+        text = plain(describe_difference(difference, pair, Figures.of(difference, pair.example)))
         named = rf"in {NOUNS[largest.kind]}( \(not certain)?"
         matches = list(re.finditer(named, text))
         assert matches, text
         assert bool(matches[0][1]) is not largest.change.is_certain, text
         shares = [int(share) for share in re.findall(r"(\d+) % (?:is )?in", text)]
         assert sum(shares) <= 102 or "Some of it is " in text, text
-        assert found.step.is_certain or not shares, f"no cause: {text}"
-        is_other_work = found.examples is not None or work_ratio(*([run.row for run in side] for side in (other, base)))
+        assert difference.step.is_certain or not shares, f"no cause: {text}"
+        is_other_work = difference.examples is not None or work_ratio(
+            *([run.row for run in side] for side in (other, base))
+        )
         assert bool(is_other_work) is ("so times are per" in text.split(". ")[0] or "the operations per" in text), text
         pairs += 1
     assert pairs > 5
 
 
 def test_the_waterfall_leads_from_one_step_to_the_other() -> None:
-    found = view(*([run] for run in layouts(pool=(4.0, 1.0), conv=(8.0, 7.0), transpose=(1.0, 1.5), gemm=(0.5, 0.51))))
-    assert found.chart is not None
-    first, *changes, last = found.chart.bars
+    page = view(*([run] for run in layouts(pool=(4.0, 1.0), conv=(8.0, 7.0), transpose=(1.0, 1.5), gemm=(0.5, 0.51))))
+    assert page.chart is not None
+    first, *changes, last = page.chart.bars
     assert (first.label, first.end, last.label) == ("NHWC", 20.0, "NCHW")
     assert last.end == pytest.approx(20.0 - 3.49)
     assert [bar.label for bar in changes] == ["pooling", "convolution", "transpose", "2 smaller parts"]
@@ -235,23 +237,23 @@ def test_the_waterfall_leads_from_one_step_to_the_other() -> None:
 
 def test_small_changes_share_a_bar() -> None:
     pool, conv, transpose, gemm = (5.0, 1.0), (8.0, 7.99), (1.0, 1.02), (0.5, 0.51)
-    found = view(*([run] for run in layouts(pool=pool, conv=conv, transpose=transpose, gemm=gemm)))
-    assert found.chart is not None
-    assert [bar.label for bar in found.chart.bars] == ["NHWC", "pooling", "4 smaller parts", "NCHW"]
-    assert "convolution" in found.chart.bars[2].tooltip
-    assert found.chart.bars[2].end == pytest.approx(found.chart.bars[3].end)
+    page = view(*([run] for run in layouts(pool=pool, conv=conv, transpose=transpose, gemm=gemm)))
+    assert page.chart is not None
+    assert [bar.label for bar in page.chart.bars] == ["NHWC", "pooling", "4 smaller parts", "NCHW"]
+    assert "convolution" in page.chart.bars[2].tooltip
+    assert page.chart.bars[2].end == pytest.approx(page.chart.bars[3].end)
 
 
 def test_the_table_ends_with_the_step_and_has_intervals_only_if_there_are_some() -> None:
     nhwc, nchw = layouts(pool=(4.0, 1.0))
-    found = view([nhwc], [nchw])
-    assert found.head == ("NHWC", "NCHW", "Change", "Of the step")
-    assert [plain(cell) for cell in found.rows[-1].cells] == ["20.00 ms", "17.00 ms", "−3.00 ms", "−15.0 %"]
-    assert {len(row.cells) for row in found.rows} == {4}
+    page = view([nhwc], [nchw])
+    assert page.head == ("NHWC", "NCHW", "Change", "Of the step")
+    assert [plain(cell) for cell in page.rows[-1].cells] == ["20.00 ms", "17.00 ms", "−3.00 ms", "−15.0 %"]
+    assert {len(row.cells) for row in page.rows} == {4}
     again = [[replace(run, row=replace(run.row, run=run.row.run + 2 * n)) for n in range(3)] for run in (nhwc, nchw)]
-    found = view(*again)
-    assert plain(found.head[3]) == "95 % CI"
-    assert {len(row.cells) for row in found.rows} == {5}
+    page = view(*again)
+    assert plain(page.head[3]) == "95 % CI"
+    assert {len(row.cells) for row in page.rows} == {5}
 
 
 def test_a_report_has_the_largest_differences_in_the_order_of_the_verdict() -> None:

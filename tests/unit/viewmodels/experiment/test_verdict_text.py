@@ -33,9 +33,9 @@ def test_the_title_is_the_verdict_in_one_line(throughputs: Sequence[Sequence[flo
 
 
 def test_the_first_sentence_is_whole_and_the_others_come_after_it() -> None:
-    found = compute_verdict(runs((1000, 1001), (2000, 2001), (4000, 4001)), 1)
-    text = verdict_text(found)
-    assert (text.sentence, text.rest) == (found.sentences[0], " ".join(found.sentences[1:]))
+    verdict = compute_verdict(runs((1000, 1001), (2000, 2001), (4000, 4001)), 1)
+    text = verdict_text(verdict)
+    assert (text.sentence, text.rest) == (verdict.sentences[0], " ".join(verdict.sentences[1:]))
 
 
 def test_where_nothing_was_measured_the_experiment_keeps_its_name() -> None:
@@ -46,20 +46,20 @@ def test_where_nothing_was_measured_the_experiment_keeps_its_name() -> None:
 def test_a_result_has_the_baseline_first_then_the_fastest_and_what_waits_last() -> None:
     rows = runs((1000, 1001, 999), (900, 901, 899), (2500, 2501, 2499), (1,))
     specs = [row.spec for row in rows]
-    found = experiment_result(specs, rows[:-1], {})
-    assert found is not None
-    assert found.answer == compute_verdict(rows[:-1], 1).answer
+    result = experiment_result(specs, rows[:-1], {})
+    assert result is not None
+    assert result.answer == compute_verdict(rows[:-1], 1).answer
     first = experiment_result(specs, rows[:1], {})
     assert first is not None
     assert first.answer == "No answer yet", "the others are still to come"
-    assert (bool(found.axis.ticks), first.axis.ticks) == (True, ())
-    assert [(row.name, row.change, row.runs, row.is_fastest) for row in found.rows] == [
+    assert (bool(result.axis.ticks), first.axis.ticks) == (True, ())
+    assert [(row.name, row.change, row.runs, row.is_fastest) for row in result.rows] == [
         ("Batch size 32", "baseline", "3 runs", False),
         ("Batch size 128", "2.50×", "3 runs", True),
         ("Batch size 64", "\N{MINUS SIGN}10.0\xa0%", "3 runs", False),
         ("Batch size 256", "waiting", "", False),
     ]
-    base, fastest, slowest, waiting = found.rows
+    base, fastest, slowest, waiting = result.rows
     assert (base.low, waiting.ratio) == (None, None)
     assert fastest.low is not None
     assert fastest.ratio is not None
@@ -67,8 +67,8 @@ def test_a_result_has_the_baseline_first_then_the_fastest_and_what_waits_last() 
     assert fastest.low < fastest.ratio < fastest.high
     assert slowest.ratio is not None
     assert slowest.ratio == pytest.approx(0.9, rel=1e-3)
-    assert 0 < found.axis.share(slowest.ratio) < found.axis.share(1.0) < found.axis.share(fastest.high) < 1
-    assert found.next_step == "The intervals hold at 95\xa0%, however often you look."
+    assert 0 < result.axis.share(slowest.ratio) < result.axis.share(1.0) < result.axis.share(fastest.high) < 1
+    assert result.next_step == "The intervals hold at 95\xa0%, however often you look."
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_a_result_has_the_baseline_first_then_the_fastest_and_what_waits_last() 
 )
 def test_a_result_says_what_it_lacks(throughputs: Sequence[Sequence[float]], next_step: str) -> None:
     rows = runs(*throughputs)
-    found = experiment_result([row.spec for row in rows], rows, {})
-    assert found is not None
-    assert found.next_step == next_step
+    result = experiment_result([row.spec for row in rows], rows, {})
+    assert result is not None
+    assert result.next_step == next_step
 
 
 def test_more_repeats_are_named_where_no_difference_is_seen_and_offered_where_they_are_few(
@@ -112,38 +112,38 @@ def test_the_fastest_is_named_where_it_is_faster_than_all_others(
     throughputs: Sequence[Sequence[float]], fastest: str | None
 ) -> None:
     rows = runs(*throughputs)
-    found = experiment_result([row.spec for row in rows], rows, {})
-    assert found is not None
-    assert [row.name for row in found.rows if row.is_fastest] == ([fastest] if fastest else [])
+    result = experiment_result([row.spec for row in rows], rows, {})
+    assert result is not None
+    assert [row.name for row in result.rows if row.is_fastest] == ([fastest] if fastest else [])
 
 
 def test_seeds_of_a_variant_are_one_row() -> None:
     rows = [
         run_row(number, batch_size=32 * (1 + number % 2), seed=number // 2, throughput=1000.0) for number in range(6)
     ]
-    found = experiment_result([row.spec for row in rows], rows, {})
-    assert found is not None
-    assert [(row.name, row.runs) for row in found.rows] == [("Batch size 32", "3 runs"), ("Batch size 64", "3 runs")]
+    result = experiment_result([row.spec for row in rows], rows, {})
+    assert result is not None
+    assert [(row.name, row.runs) for row in result.rows] == [("Batch size 32", "3 runs"), ("Batch size 64", "3 runs")]
 
 
 def test_an_interval_far_beyond_the_ratios_leaves_the_axis() -> None:
     rows = runs((1000, 9000, 200), (1100, 8000, 150))
-    found = experiment_result([row.spec for row in rows], rows, {})
-    assert found is not None
-    wide = found.rows[1]
+    result = experiment_result([row.spec for row in rows], rows, {})
+    assert result is not None
+    wide = result.rows[1]
     assert wide.high is not None
     assert wide.ratio is not None
-    assert not any(row.is_fastest for row in found.rows), "nobody knows"
-    assert found.axis.share(wide.high) > 1 > found.axis.share(wide.ratio)
+    assert not any(row.is_fastest for row in result.rows), "nobody knows"
+    assert result.axis.share(wide.high) > 1 > result.axis.share(wide.ratio)
 
 
 def test_one_variant_has_no_result_and_none_is_needed_yet() -> None:
     (row,) = runs((1000,))
     assert experiment_result([row.spec], [row], {}) is None
     specs = [row.spec for row in runs((1,), (1,))]
-    found = experiment_result(specs, [], {})
-    assert found is not None
-    assert [row.change for row in found.rows] == ["waiting", "waiting"]
+    result = experiment_result(specs, [], {})
+    assert result is not None
+    assert [row.change for row in result.rows] == ["waiting", "waiting"]
 
 
 def test_the_lamp_says_in_how_many_runs_the_machine_was_busy_and_by_what() -> None:

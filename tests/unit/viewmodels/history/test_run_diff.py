@@ -36,18 +36,18 @@ def rows(found: RunDiff, key: str) -> dict[str, DiffRow]:
 
 
 def test_each_section_lists_what_differs_and_counts_what_is_alike(runs: tuple[StoredRun, StoredRun]) -> None:
-    found = run_diff(*runs, UTC)
-    assert rows(found, "parameters") == {"XLA": DiffRow("XLA", "off", "on", help="xla")}
-    assert {name: row[1:3] for name, row in rows(found, "environment").items()} == {"cuDNN loaded": ("9.1.0", "9.2.0")}
-    assert {name: row[1:3] for name, row in rows(found, "conditions").items()} == {
+    diff = run_diff(*runs, UTC)
+    assert rows(diff, "parameters") == {"XLA": DiffRow("XLA", "off", "on", help="xla")}
+    assert {name: row[1:3] for name, row in rows(diff, "environment").items()} == {"cuDNN loaded": ("9.1.0", "9.2.0")}
+    assert {name: row[1:3] for name, row in rows(diff, "conditions").items()} == {
         "Waited before the run": ("0 s", "2 s")
     }
-    figures = rows(found, "figures")
+    figures = rows(diff, "figures")
     assert figures["Throughput"].change.replace("\N{NO-BREAK SPACE}", " ") == "+10.0 %"
     assert figures["Energy"].change == "2.50×"
-    (environment,) = (section for section in found.sections if section.key == "environment")
+    (environment,) = (section for section in diff.sections if section.key == "environment")
     assert environment.counts == "1 differs, 2 alike"
-    assert rows(found, "evidence")["Precision"][1:3] == ("TF32", "float32")
+    assert rows(diff, "evidence")["Precision"][1:3] == ("TF32", "float32")
 
 
 def test_kernels_are_compared_by_class_and_name_and_one_that_a_run_lacks_has_no_time(
@@ -79,9 +79,9 @@ def test_samples_are_means_of_the_measured_part_device_by_device(runs: tuple[Sto
 def test_runs_of_one_variant_and_runs_without_measurements_have_a_diff_too(runs: tuple[StoredRun, StoredRun]) -> None:
     first, _ = runs
     repeat = replace(first, row=replace(first.row, run=3))
-    found = run_diff(first, repeat, UTC)
-    assert not any(section.rows for section in found.sections if section.key not in ("kernels", "run"))
-    assert found.texts[-1].counts == "no line differs"
+    diff = run_diff(first, repeat, UTC)
+    assert not any(section.rows for section in diff.sections if section.key not in ("kernels", "run"))
+    assert diff.texts[-1].counts == "no line differs"
     failed = stored_run(run_row(4, outcome="failed", throughput=None), measured=False)
     without = run_diff(first, failed, UTC)
     assert rows(without, "figures")["Throughput"].second == "–"

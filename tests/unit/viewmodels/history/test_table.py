@@ -254,7 +254,7 @@ def test_a_run_on_the_cpu_shows_the_host() -> None:
     assert [panel.title for panel in detail.plots.panels] == ["CPU load", "Memory", "Throughput", "Loss"]
     assert detail.plots.panels[2].curves[0].y[0] == pytest.approx(1600.0)
     assert [band.name for band in detail.plots.bands if band.strong] == ["measure"]
-    assert detail.plots.ranges["full run"] == pytest.approx((0.0, 12.0))
+    assert detail.plots.ranges["all"] == pytest.approx((0.0, 12.0))
     assert detail.plots.ranges["measured"] == pytest.approx((3.2, 12.0))
 
 

@@ -33,10 +33,10 @@ def sample(device: str, load_pct: float = 50.0, **values: int) -> Sample:
     return Sample(t_ns=1, device=device, load_pct=load_pct, memory_bytes=2**30, **values)  # type: ignore[arg-type]
 
 
-def row(model: MonitorModel, place: RowKey) -> dict[str, str]:
+def row(model: MonitorModel, key: RowKey) -> dict[str, str]:
     """The text of each column of a row, in a frame of now."""
     model.read()
-    texts = (" ".join(filter(None, (cell.symbol, cell.text, cell.unit))) for cell in model.cells(place))
+    texts = (" ".join(filter(None, (cell.symbol, cell.text, cell.unit))) for cell in model.cells(key))
     return dict(zip(TABLE_COLUMNS, texts, strict=True))
 
 
@@ -89,7 +89,7 @@ def test_each_state_has_a_mark_of_its_own_and_the_worst_is_told_first() -> None:
     assert len({state[0] for state in states.values()}) == 6
     assert row(model, RowKey(""))["state"] == "✖ 1 lost · 1 not read · 1 throttled · 1 shared"
     assert model.summary() == "7 GPUs · 1 lost · 1 not read · 1 throttled · 1 shared"
-    assert [model.reason(place) for place in (RowKey("", "GPU-4"), RowKey("", "GPU-5"))] == ["", "it fell off the bus"]
+    assert [model.reason(key) for key in (RowKey("", "GPU-4"), RowKey("", "GPU-5"))] == ["", "it fell off the bus"]
 
 
 def test_processors_that_do_next_to_nothing_are_idle() -> None:
@@ -353,8 +353,8 @@ def test_a_row_that_goes_between_two_frames_is_there_until_the_next() -> None:
     model.handle(machine(1))
     model.update([])
     model.fold("gpu0", folded=True)
-    before = [*(RowKey("", device) for device in (None, "GPU-0", "GPU-1", HOST)), RowKey("gpu0")]
-    assert [place for place in model.layout() if model.cells(place)] == before
+    keys = [*(RowKey("", device) for device in (None, "GPU-0", "GPU-1", HOST)), RowKey("gpu0")]
+    assert [place for place in model.layout() if model.cells(place)] == keys
     assert row(model, RowKey("", "GPU-0"))["device"] == "GPU 0 · H200"
     assert model.layout() == [RowKey("", "GPU-0"), RowKey("", HOST)]
 

@@ -31,7 +31,7 @@ def test_without_a_gpu_there_is_one_to_watch_and_the_cpu_says_why() -> None:
 
 
 def test_gpus_come_first_and_one_that_is_lost_does_not_count() -> None:
-    assert [each.target for each in first_choices(with_gpus("H200", lost="gone"), None, 1)] == [
+    assert [choice.target for choice in first_choices(with_gpus("H200", lost="gone"), None, 1)] == [
         "reference",
         "cpu",
         "host",

@@ -37,8 +37,8 @@ def float32() -> Any:
         ("wavefront", "inference"),
     ],
 )
-def test_every_implementation_is_told_by_its_graph(one: Replicas, implementation: str, mode: str) -> None:
-    evidence = collect_evidence(spec_of("lstm", implementation=implementation, mode=mode), one)
+def test_every_implementation_is_told_by_its_graph(replica: Replicas, implementation: str, mode: str) -> None:
+    evidence = collect_evidence(spec_of("lstm", implementation=implementation, mode=mode), replica)
     alike = next((names for names in ALIKE if implementation in names), ())
     seen = {"precision": "float32", "xla": "off", "device": "CPU", "replicas": "1"}
     reason = f"The executed graph looks the same for {' and '.join(alike)}." if alike else None
@@ -62,9 +62,9 @@ def test_every_implementation_is_told_by_its_graph(one: Replicas, implementation
         ("cudnn", "standard", "2 loops of 2 products per iteration"),
     ],
 )
-def test_a_wrong_label_is_found(one: Replicas, requested: str, really: str, words: str) -> None:
+def test_a_wrong_label_is_found(replica: Replicas, requested: str, really: str, words: str) -> None:
     spec = spec_of("lstm", implementation=requested)
-    evidence = collect_evidence(spec, one, really={"implementation": really})
+    evidence = collect_evidence(spec, replica, really={"implementation": really})
     assert evidence.match is False
     assert evidence.reason == f"What ran is not {requested}: it has {words}."
     assert evidence.requested["implementation"] == requested
@@ -72,10 +72,10 @@ def test_a_wrong_label_is_found(one: Replicas, requested: str, really: str, word
 
 
 @pytest.mark.parametrize("implementation", ["standard", "gemm_batched"])
-def test_directions_dropout_and_padding_change_no_label(one: Replicas, implementation: str) -> None:
+def test_directions_dropout_and_padding_change_no_label(replica: Replicas, implementation: str) -> None:
     more: dict[str, Value] = {"dropout": 0.2, "recurrent_dropout": 0.1, "sequence_lengths": "left_padded"}
     evidence = collect_evidence(
-        spec_of("lstm", implementation=implementation, bidirectional=True, layers=1, **more), one
+        spec_of("lstm", implementation=implementation, bidirectional=True, layers=1, **more), replica
     )
     gates_apart = "The executed graph looks the same for standard and gemm8."
     assert evidence.unverified == ({"implementation": gates_apart} if implementation == "standard" else {})
@@ -83,14 +83,14 @@ def test_directions_dropout_and_padding_change_no_label(one: Replicas, implement
 
 
 @pytest.mark.parametrize("implementation", ["gemm8", "wavefront"])
-def test_several_steps_a_turn_change_no_label(one: Replicas, implementation: str) -> None:
-    evidence = collect_evidence(spec_of("lstm", implementation=implementation, unroll=3), one)
+def test_several_steps_a_turn_change_no_label(replica: Replicas, implementation: str) -> None:
+    evidence = collect_evidence(spec_of("lstm", implementation=implementation, unroll=3), replica)
     assert evidence.state == "verified"
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
-def test_what_keras_was_left_to_choose_is_named_with_the_reason(one: Replicas, dropout: float) -> None:
-    evidence = collect_evidence(spec_of("lstm", implementation="auto", recurrent_dropout=dropout), one)
+def test_what_keras_was_left_to_choose_is_named_with_the_reason(replica: Replicas, dropout: float) -> None:
+    evidence = collect_evidence(spec_of("lstm", implementation="auto", recurrent_dropout=dropout), replica)
     assert (evidence.requested["implementation"], evidence.actual["implementation"]) == ("auto", "standard")
     assert evidence.state == "verified"
     assert evidence.reason == (
@@ -115,21 +115,21 @@ def test_keras_has_a_reason_on_a_gpu_too(given: dict[str, Value], words: str) ->
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_the_type_is_that_of_the_layers_not_of_the_head(one: Replicas, precision: str) -> None:
-    lstm = collect_evidence(spec_of("lstm", implementation="gemm2", precision=precision), one)
-    cnn = collect_evidence(spec_of("cnn10", layout="NHWC", precision=precision), one)
+def test_the_type_is_that_of_the_layers_not_of_the_head(replica: Replicas, precision: str) -> None:
+    lstm = collect_evidence(spec_of("lstm", implementation="gemm2", precision=precision), replica)
+    cnn = collect_evidence(spec_of("cnn10", layout="NHWC", precision=precision), replica)
     assert lstm.actual["precision"] == cnn.actual["precision"] == precision
     assert (lstm.state, cnn.state) == ("verified in part", "verified"), "gemm2 looks like standard"
 
 
-def test_a_wrong_type_is_found(one: Replicas) -> None:
-    evidence = collect_evidence(spec_of("lstm", precision="bfloat16"), one, really={"precision": "float32"})
+def test_a_wrong_type_is_found(replica: Replicas) -> None:
+    evidence = collect_evidence(spec_of("lstm", precision="bfloat16"), replica, really={"precision": "float32"})
     assert (evidence.match, evidence.actual["precision"]) == (False, "float32")
     assert evidence.reason == "The products were computed in float32, not in bfloat16."
 
 
-def test_xlas_program_stands_for_the_graph_it_leaves_none_of(one: Replicas, float32: None) -> None:
-    evidence = collect_evidence(spec_of("lstm", implementation="standard", xla=True), one, steps=True)
+def test_xlas_program_stands_for_the_graph_it_leaves_none_of(replica: Replicas, float32: None) -> None:
+    evidence = collect_evidence(spec_of("lstm", implementation="standard", xla=True), replica, steps=True)
     assert evidence.actual == {"precision": "float32", "xla": "on", "device": "CPU", "replicas": "1"}
     assert (evidence.state, evidence.sources) == ("verified in part", ("trace", "hlo"))
     assert "XLA compiled the loop over time" in evidence.unverified["implementation"]
@@ -138,16 +138,16 @@ def test_xlas_program_stands_for_the_graph_it_leaves_none_of(one: Replicas, floa
     assert any(kernel.kind == "gemm" for kernel in evidence.kernels)
 
 
-def test_xla_without_a_trace_is_not_known(one: Replicas) -> None:
-    evidence = collect_evidence(spec_of("lstm", implementation="standard", xla=True), one)
+def test_xla_without_a_trace_is_not_known(replica: Replicas) -> None:
+    evidence = collect_evidence(spec_of("lstm", implementation="standard", xla=True), replica)
     assert (evidence.match, evidence.actual, evidence.sources) == (None, {}, ())
     assert evidence.reason == (
         "XLA compiled the step as a whole, so only a trace after the measured part can show what ran."
     )
 
 
-def test_xla_that_was_not_used_is_found(one: Replicas) -> None:
-    evidence = collect_evidence(spec_of("lstm", xla=True), one, really={"xla": False})
+def test_xla_that_was_not_used_is_found(replica: Replicas) -> None:
+    evidence = collect_evidence(spec_of("lstm", xla=True), replica, really={"xla": False})
     assert (evidence.match, evidence.actual["xla"]) == (False, "off")
     assert (evidence.reason or "").startswith("XLA compiled 0 of the ")
 
@@ -161,8 +161,8 @@ def test_two_replicas_are_seen_on_their_devices(pair: Replicas, xla: bool) -> No
     assert evidence.reason == "2 device(s) made the products, not 1."
 
 
-def test_a_trace_of_the_cpu_is_part_of_the_evidence(one: Replicas) -> None:
-    evidence = collect_evidence(spec_of("cnn10", layout="NHWC"), one, steps=True)
+def test_a_trace_of_the_cpu_is_part_of_the_evidence(replica: Replicas) -> None:
+    evidence = collect_evidence(spec_of("cnn10", layout="NHWC"), replica, steps=True)
     assert (evidence.match, evidence.sources) == (True, ("graph", "trace"))
     times = [kernel.time_ns for kernel in evidence.kernels]
     assert times == sorted(times, reverse=True)
@@ -197,8 +197,8 @@ def test_on_a_gpu_kernels_tell_tf32_from_float32(
 ) -> None:
     from workloads.aspects import precision
 
-    found = precision(seen_on_gpu(requested, kernels=kernels))
-    assert (found.actual, found.matches) == (ran, match)
+    aspect = precision(seen_on_gpu(requested, kernels=kernels))
+    assert (aspect.actual, aspect.matches) == (ran, match)
 
 
 @pytest.mark.parametrize(("exact", "ran"), [(True, "float32"), (False, "tf32")])
@@ -208,8 +208,8 @@ def test_where_no_kernels_name_tells_xlas_program_does(exact: bool, ran: str) ->
 
     dot = Op(type="MatMul", name="dot", dtype="float32", loop="while", compiled=True, exact=exact)
     seen = seen_on_gpu("float32", kernels=(SILENT,))
-    found = precision(replace(seen, graph=(), trace=replace(seen.trace, programs=(dot,))))
-    assert (found.actual, found.matches) == (ran, exact)
+    aspect = precision(replace(seen, graph=(), trace=replace(seen.trace, programs=(dot,))))
+    assert (aspect.actual, aspect.matches) == (ran, exact)
 
 
 def seen_on_gpu(requested: str, kernels: tuple[Kernel, ...]) -> Any:
@@ -244,10 +244,10 @@ def test_a_type_counts_by_its_time(
     seen = seen_on_gpu("bfloat16", (CUDA,))
     small = replace(seen.graph[0], name="small", dtype="bfloat16")
     graph = (small, replace(small, name="big", dtype="float32"))
-    found = precision(replace(seen, graph=graph, trace=replace(seen.trace, op_times_ns=times)))
-    assert (found.actual, found.matches) == (ran, state)
-    assert (found.reason or "").startswith(reason or "")
-    assert (found.reason is None) is (reason is None)
+    aspect = precision(replace(seen, graph=graph, trace=replace(seen.trace, op_times_ns=times)))
+    assert (aspect.actual, aspect.matches) == (ran, state)
+    assert (aspect.reason or "").startswith(reason or "")
+    assert (aspect.reason is None) is (reason is None)
 
 
 def test_where_no_product_was_seen_the_device_has_a_reason() -> None:
@@ -261,9 +261,9 @@ def test_products_that_fell_back_to_the_cpu_are_found() -> None:
     from workloads.aspects import device
 
     seen = seen_on_gpu("float32", ())
-    found = device(replace(seen, graph=(*seen.graph, replace(seen.graph[0], device="CPU:0"))))
-    assert (found.actual, found.matches) == ("CPU and GPU", False)
-    assert found.reason == "1 of the 2 products ran on the CPU."
+    aspect = device(replace(seen, graph=(*seen.graph, replace(seen.graph[0], device="CPU:0"))))
+    assert (aspect.actual, aspect.matches) == ("CPU and GPU", False)
+    assert aspect.reason == "1 of the 2 products ran on the CPU."
 
 
 @pytest.mark.parametrize(("gpus", "word"), [(1, "libcupti"), (0, "on the CPU")])
@@ -308,9 +308,9 @@ def test_cudnn_layer_by_layer_and_the_stack_in_one_call(
     from workloads.recurrent_evidence import recurrent_implementation
 
     spec = spec_of("lstm", implementation=requested, layers=layers)
-    found = recurrent_implementation(Observation(spec=spec, graph=cudnn_calls(calls)))
-    assert found.actual == ran
-    assert found.matches is (None if ran is None else ran == requested or requested == "auto")
+    aspect = recurrent_implementation(Observation(spec=spec, graph=cudnn_calls(calls)))
+    assert aspect.actual == ran
+    assert aspect.matches is (None if ran is None else ran == requested or requested == "auto")
 
 
 def products_of(*loops: str, xla: bool = False, device: str = "GPU:0") -> tuple[Op, ...]:
@@ -343,10 +343,10 @@ def test_a_memory_limit_is_what_the_allocators_of_the_gpus_say(
     variant = spec_of("lstm", framework="pytorch").variant
     bytes_each = tuple(int(limit * 2**30) for limit in limits_gib)
     assert list(memory_limit(variant, bytes_each)) == [], "none was asked for"
-    (found,) = memory_limit({**variant, "gpus": 1, "memory_limit": 10.0}, bytes_each)
-    assert (found.requested, found.actual, found.matches) == ("10 GiB", actual, matches)
-    assert (found.reason is None) == (matches is True)
-    assert (found.reason or "PyTorch").startswith("PyTorch")
+    (aspect,) = memory_limit({**variant, "gpus": 1, "memory_limit": 10.0}, bytes_each)
+    assert (aspect.requested, aspect.actual, aspect.matches) == ("10 GiB", actual, matches)
+    assert (aspect.reason is None) == (matches is True)
+    assert (aspect.reason or "PyTorch").startswith("PyTorch")
 
 
 XLA_BLANK = "XLA compiled the steps without a loop, so its program does not tell implementations apart."
@@ -389,14 +389,14 @@ def test_without_a_loop_the_implementation_is_not_known(requested: str, on_gpu: 
 def test_no_sentence_ends_in_an_empty_list(graph: tuple[Op, ...], shown: str | None) -> None:
     from workloads.recurrent_evidence import recurrent_implementation
 
-    found = recurrent_implementation(Observation(spec=spec_of("lstm", implementation="combined_input"), graph=graph))
+    aspect = recurrent_implementation(Observation(spec=spec_of("lstm", implementation="combined_input"), graph=graph))
     reason = f"What ran is not combined_input: it has {shown}." if shown else GRAPH_BLANK
-    assert (found.actual, found.reason) == (shown, reason)
+    assert (aspect.actual, aspect.reason) == (shown, reason)
 
 
-def test_xla_leaves_no_loop_of_a_single_iteration(one: Replicas, float32: None) -> None:
+def test_xla_leaves_no_loop_of_a_single_iteration(replica: Replicas, float32: None) -> None:
     spec = spec_of("lstm", implementation="combined_input", xla=True, unroll=4, layers=1, mode="inference")
-    evidence = collect_evidence(spec, one, steps=True)
+    evidence = collect_evidence(spec, replica, steps=True)
     assert (evidence.state, evidence.unverified) == ("verified in part", {"implementation": XLA_BLANK})
 
 
@@ -429,7 +429,7 @@ def two_gpus(requested: str = "nccl", **more: str) -> RunSpec:
 
 
 @pytest.mark.parametrize("requested", ["hierarchical", "one_device"])
-def test_copies_are_told_by_who_adds(one: Replicas, requested: str) -> None:
+def test_copies_are_told_by_who_adds(replica: Replicas, requested: str) -> None:
     pair = replicas_on(["CPU:0", "CPU:1"], requested)
     evidence = collect_evidence(two_gpus(requested), pair)
     assert (evidence.requested["all_reduce"], evidence.actual["all_reduce"]) == (requested, requested)
@@ -444,9 +444,9 @@ def test_a_collective_says_what_it_used_only_in_a_trace(pair: Replicas) -> None:
     assert "all_reduce" in evidence.requested
 
 
-def test_one_device_and_inference_exchange_nothing(one: Replicas) -> None:
-    assert "all_reduce" not in collect_evidence(spec_of("cnn10"), one).requested
-    assert "all_reduce" not in collect_evidence(two_gpus(mode="inference"), one).requested
+def test_one_device_and_inference_exchange_nothing(replica: Replicas) -> None:
+    assert "all_reduce" not in collect_evidence(spec_of("cnn10"), replica).requested
+    assert "all_reduce" not in collect_evidence(two_gpus(mode="inference"), replica).requested
 
 
 @pytest.mark.parametrize(
@@ -463,7 +463,9 @@ def test_nccl_is_told_by_its_kernels(
     graph: tuple[Op, ...], kernels: tuple[Kernel, ...], ran: str | None, fits: bool | None
 ) -> None:
     times = (ONE_GPU, msgspec.structs.replace(ONE_GPU, device="GPU:1"))
-    found = all_reduce(Observation(spec=two_gpus(), graph=graph, trace=XlaTrace(steps=2, times=times, kernels=kernels)))
-    assert (found.actual, found.matches) == (ran, fits)
+    aspect = all_reduce(
+        Observation(spec=two_gpus(), graph=graph, trace=XlaTrace(steps=2, times=times, kernels=kernels))
+    )
+    assert (aspect.actual, aspect.matches) == (ran, fits)
     if NCCL in kernels:
-        assert found.note == "Kernels or copies that exchange gradients: 1 per step on each device."
+        assert aspect.note == "Kernels or copies that exchange gradients: 1 per step on each device."

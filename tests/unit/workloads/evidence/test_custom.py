@@ -38,7 +38,7 @@ def this_process_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("own_workload", None)
 
 
-def evidence_of(name: str, one: Replicas, *, steps: bool = False, **values: Value) -> Evidence:
+def evidence_of(name: str, replica: Replicas, *, steps: bool = False, **values: Value) -> Evidence:
     import keras
 
     source = Source(path=str(MISLABELLED), text=MISLABELLED.read_text(encoding="utf-8"))
@@ -47,34 +47,34 @@ def evidence_of(name: str, one: Replicas, *, steps: bool = False, **values: Valu
     spec = fill_defaults(workload, {"gpus": 0, **values}, Machine(cpu_count=2))
     precision = spec.variant["precision"]
     keras.config.set_dtype_policy("mixed_bfloat16" if precision == "bfloat16" else str(precision))
-    return collect_evidence(spec, one, steps=steps, source=source)
+    return collect_evidence(spec, replica, steps=steps, source=source)
 
 
-def test_the_layers_of_another_layout_are_named(one: Replicas) -> None:
-    forgotten = evidence_of("layouts", one, layout="channels_first", norm_axis=1)
+def test_the_layers_of_another_layout_are_named(replica: Replicas) -> None:
+    forgotten = evidence_of("layouts", replica, layout="channels_first", norm_axis=1)
     assert (forgotten.state, forgotten.actual["layout"]) == ("mismatch", "channels_first and channels_last")
     assert forgotten.reason == ("2 of 4 layers are channels_last: conv (Conv2D), global_pool (GlobalAveragePooling2D).")
-    alike = evidence_of("layouts", one)
+    alike = evidence_of("layouts", replica)
     assert (alike.state, alike.actual["layout"]) == ("verified", "channels_last")
 
 
-def test_where_no_layout_is_requested_layers_that_differ_leave_the_run_verified_in_part(one: Replicas) -> None:
-    found = evidence_of("formats", one)
-    assert (found.state, found.unverified) == (
+def test_where_no_layout_is_requested_layers_that_differ_leave_the_run_verified_in_part(replica: Replicas) -> None:
+    evidence = evidence_of("formats", replica)
+    assert (evidence.state, evidence.unverified) == (
         "verified in part",
         {"layout": "1 of 4 layers are channels_first: norm (BatchNormalization)."},
     )
 
 
-def test_what_the_articles_author_forgot_is_named(one: Replicas) -> None:
+def test_what_the_articles_author_forgot_is_named(replica: Replicas) -> None:
     """Norm and global pooling left as they were; with as many filters as pixels Keras errs, too."""
     names = "2 of 4 layers are channels_last: norm (BatchNormalization), global_pool (GlobalAveragePooling2D)."
-    found = evidence_of("forgotten", one, filters=8)
-    assert (found.state, found.requested["layout"]) == ("verified in part", "the same in all layers")
-    assert found.reason == (
+    evidence = evidence_of("forgotten", replica, filters=8)
+    assert (evidence.state, evidence.requested["layout"]) == ("verified in part", "the same in all layers")
+    assert evidence.reason == (
         f"{names} Keras puts the bias of conv along the width: images are as wide there as they have channels."
     )
-    assert evidence_of("forgotten", one, filters=4).reason == names
+    assert evidence_of("forgotten", replica, filters=4).reason == names
 
 
 def test_a_misplaced_bias_alone_is_a_mismatch_where_channels_first_was_requested() -> None:
@@ -84,43 +84,43 @@ def test_a_misplaced_bias_alone_is_a_mismatch_where_channels_first_was_requested
         Op(type="BiasAdd", name=f"model/{name}_1/BiasAdd", layout=layout)
         for name, layout in (("good", "NCHW"), ("bad", "NHWC"), ("head", "NHWC"))
     )
-    found = custom_layout(
+    aspect = custom_layout(
         Observation(spec=RunSpec(workload="own.py:net", variant=variant), layers=layers, graph=biases)
     )
-    assert found is not None
-    assert (found.actual, found.matches) == ("channels_first and channels_last", False)
-    assert (found.reason or "").startswith("Keras puts the bias of bad along the width:")
+    assert aspect is not None
+    assert (aspect.actual, aspect.matches) == ("channels_first and channels_last", False)
+    assert (aspect.reason or "").startswith("Keras puts the bias of bad along the width:")
 
 
-def test_a_type_is_weighed_by_its_time_and_not_by_its_number_of_products(one: Replicas) -> None:
-    found = evidence_of("types", one, steps=True, precision="bfloat16")
-    assert found.state == "mismatch"
-    assert found.reason is not None
-    assert "in float32, not in bfloat16." in found.reason
-    assert evidence_of("types", one, precision="bfloat16", large="as requested").state == "verified"
+def test_a_type_is_weighed_by_its_time_and_not_by_its_number_of_products(replica: Replicas) -> None:
+    evidence = evidence_of("types", replica, steps=True, precision="bfloat16")
+    assert evidence.state == "mismatch"
+    assert evidence.reason is not None
+    assert "in float32, not in bfloat16." in evidence.reason
+    assert evidence_of("types", replica, precision="bfloat16", large="as requested").state == "verified"
 
 
-def test_without_a_trace_nobody_knows_which_type_did_the_work(one: Replicas) -> None:
-    found = evidence_of("types", one, precision="bfloat16")
-    assert (found.state, list(found.unverified)) == ("verified in part", ["precision"])
-    assert found.reason == "Products are in bfloat16 and float32, and no trace shows how long those of each took."
+def test_without_a_trace_nobody_knows_which_type_did_the_work(replica: Replicas) -> None:
+    evidence = evidence_of("types", replica, precision="bfloat16")
+    assert (evidence.state, list(evidence.unverified)) == ("verified in part", ["precision"])
+    assert evidence.reason == "Products are in bfloat16 and float32, and no trace shows how long those of each took."
 
 
-def test_work_in_python_is_out_of_sight(one: Replicas) -> None:
-    found = evidence_of("python_calls", one)
-    assert (found.state, list(found.unverified)) == ("verified in part", ["precision"])
-    assert found.reason == "2 operations ran in Python (py_function), where nothing shows what is computed."
+def test_work_in_python_is_out_of_sight(replica: Replicas) -> None:
+    evidence = evidence_of("python_calls", replica)
+    assert (evidence.state, list(evidence.unverified)) == ("verified in part", ["precision"])
+    assert evidence.reason == "2 operations ran in Python (py_function), where nothing shows what is computed."
 
 
-def test_a_layer_that_asks_for_xla_by_itself_is_found(one: Replicas) -> None:
-    found = evidence_of("compiled_inside", one)
-    assert (found.state, found.actual["xla"]) == ("mismatch", "partly")
-    assert (found.reason or "").startswith("XLA compiled ")
+def test_a_layer_that_asks_for_xla_by_itself_is_found(replica: Replicas) -> None:
+    evidence = evidence_of("compiled_inside", replica)
+    assert (evidence.state, evidence.actual["xla"]) == ("mismatch", "partly")
+    assert (evidence.reason or "").startswith("XLA compiled ")
 
 
-def test_recurrent_layers_say_how_they_ran(one: Replicas) -> None:
-    found = evidence_of("recurrent", one)
-    assert found.notes == ("Recurrent layers ran: backward_both, forward_both, last as a loop.",)
+def test_recurrent_layers_say_how_they_ran(replica: Replicas) -> None:
+    evidence = evidence_of("recurrent", replica)
+    assert evidence.notes == ("Recurrent layers ran: backward_both, forward_both, last as a loop.",)
     graph = (
         Op(type="CudnnRNNV3", name="sequential/forward_both_1/CudnnRNNV3", device="GPU:0"),
         Op(
@@ -154,10 +154,10 @@ def test_operations_of_another_layout_than_their_layers_are_named(compiled: bool
         graph=() if compiled else ops,
         trace=XlaTrace(programs=ops if compiled else ()),
     )
-    found = custom_layout(seen)
-    assert found is not None
-    assert (found.actual, found.matches) == ("channels_first and channels_last", False)
-    assert found.reason == f"1 of 2 operations on images ran in NHWC (second): {cause}."
+    aspect = custom_layout(seen)
+    assert aspect is not None
+    assert (aspect.actual, aspect.matches) == ("channels_first and channels_last", False)
+    assert aspect.reason == f"1 of 2 operations on images ran in NHWC (second): {cause}."
 
 
 @pytest.mark.parametrize(
@@ -192,33 +192,33 @@ def test_operations_of_another_layout_than_their_layers_are_named(compiled: bool
     ],
 )
 def test_a_step_that_does_less_than_it_seems_is_not_verified(
-    one: Replicas, how: str, aspect: str, actual: str | None, reason: str
+    replica: Replicas, how: str, aspect: str, actual: str | None, reason: str
 ) -> None:
     precision = "bfloat16" if how == "bfloat16 weights" else "float32"
-    found = evidence_of("shortcuts", one, how=how, precision=precision)
-    assert found.state == ("mismatch" if actual else "verified in part")
-    assert (found.actual.get(aspect), found.reason) == (actual, reason)
-    assert {name for name, value in found.requested.items() if found.actual.get(name) != value} == {aspect}
+    evidence = evidence_of("shortcuts", replica, how=how, precision=precision)
+    assert evidence.state == ("mismatch" if actual else "verified in part")
+    assert (evidence.actual.get(aspect), evidence.reason) == (actual, reason)
+    assert {name for name, value in evidence.requested.items() if evidence.actual.get(name) != value} == {aspect}
 
 
 @pytest.mark.parametrize("mode", ["train", "inference"])
-def test_a_step_that_does_all_of_it_is_verified(one: Replicas, mode: str) -> None:
-    found = evidence_of("shortcuts", one, mode=mode)
-    assert (found.state, found.reason) == ("verified", None)
+def test_a_step_that_does_all_of_it_is_verified(replica: Replicas, mode: str) -> None:
+    evidence = evidence_of("shortcuts", replica, mode=mode)
+    assert (evidence.state, evidence.reason) == ("verified", None)
     trained = {"training": "all weights trained"} if mode == "train" else {}
-    assert found.actual.items() >= {"execution": "as a graph", **trained, "examples": "different examples"}.items()
+    assert evidence.actual.items() >= {"execution": "as a graph", **trained, "examples": "different examples"}.items()
 
 
-def test_branches_and_loops_are_seen_in_what_xla_compiled(one: Replicas) -> None:
-    branch = evidence_of("shortcuts", one, how="branch", xla=True, steps=True)
+def test_branches_and_loops_are_seen_in_what_xla_compiled(replica: Replicas) -> None:
+    branch = evidence_of("shortcuts", replica, how="branch", xla=True, steps=True)
     assert (branch.state, list(branch.unverified)) == ("verified in part", ["execution"])
     assert "in branches" in branch.unverified["execution"]
 
 
 def test_two_replicas_are_looked_at_as_one_is(pair: Replicas) -> None:
-    found = evidence_of("shortcuts", pair, how="one answer")
-    assert found.unverified["examples"] == "Different outputs for 8 different examples: 1."
-    assert found.actual["training"] == "all weights trained"
+    evidence = evidence_of("shortcuts", pair, how="one answer")
+    assert evidence.unverified["examples"] == "Different outputs for 8 different examples: 1."
+    assert evidence.actual["training"] == "all weights trained"
 
 
 CUSTOM = RunSpec(workload="own.py:net", variant={**spec_of("lstm").variant})
@@ -237,9 +237,9 @@ def step_aspect(name: str, *more: Op, layers: tuple[Layer, ...] = (), **findings
      ((2, 1, 1), None), ((4, 4, 1), None), ("The check of outputs could not be used: no.", None)],
 )  # fmt: skip
 def test_examples_and_outputs_are_told_where_at_most_an_eighth_differ(distinct: Any, verified: bool | None) -> None:
-    found = step_aspect("examples", distinct=distinct)
-    assert found is not None
-    assert found.matches is verified
+    aspect = step_aspect("examples", distinct=distinct)
+    assert aspect is not None
+    assert aspect.matches is verified
 
 
 def test_of_a_single_example_nothing_can_differ() -> None:
@@ -258,9 +258,9 @@ def test_of_a_single_example_nothing_can_differ() -> None:
     ],
 )
 def test_training_is_what_changes_every_weight_and_the_loss(findings: Any, matches: bool | None) -> None:
-    found = step_aspect("training", **findings)
-    assert found is not None
-    assert found.matches is matches
+    aspect = step_aspect("training", **findings)
+    assert aspect is not None
+    assert aspect.matches is matches
 
 
 def test_a_loop_of_a_recurrent_layer_is_none_of_the_models_own() -> None:
@@ -298,7 +298,7 @@ def test_a_run_that_ended_early_was_not_looked_at() -> None:
 
 
 @pytest.mark.parametrize(("difference", "distinct"), [(0.0, 1), (0.9e-5, 1), (1.2e-5, 2)])
-def test_outputs_are_alike_but_for_rounding(one: Replicas, difference: float, distinct: int) -> None:
+def test_outputs_are_alike_but_for_rounding(replica: Replicas, difference: float, distinct: int) -> None:
     import tensorflow as tf
 
     from workloads.tensorflow.steps import inspection_of
@@ -311,7 +311,7 @@ def test_outputs_are_alike_but_for_rounding(one: Replicas, difference: float, di
         cast(Any, None),
         lambda inputs, _: [tf.constant([[1.0], [1.0], [1.0], [1.0 + difference]]), tf.reduce_sum(inputs)],
         cast(Any, Ready()),
-        one,
+        replica,
         trains=False,
         eager_steps=lambda: 0,
         loss=lambda: 0.0,

@@ -174,15 +174,15 @@ def test_one_step_of_several_is_from_their_middle_with_all_streams() -> None:
     add_line(plane, "Stream #14(MemcpyH2D)", [("MemcpyH2D", 150, 190), ("MemcpyH2D", 1150, 1190)], base_ns=500)
     add_line(plane, "Stream #13(Compute)", [*compute, ("MemcpyD2H", 2900, 2910)], base_ns=500)
     trace = read(profile.SerializeToString(), 3, gpu=True, to_monotonic=lambda utc_ns: utc_ns + 7)
-    found = step_timeline(trace.step, trace.kernels)
-    assert found is not None
-    assert (found.start_ns, found.duration_ns, found.left_out) == (1_001_507, 1000, 0)
-    assert found.streams == (
+    timeline = step_timeline(trace.step, trace.kernels)
+    assert timeline is not None
+    assert (timeline.start_ns, timeline.duration_ns, timeline.left_out) == (1_001_507, 1000, 0)
+    assert timeline.streams == (
         Stream(device="GPU:0", name="Stream #13(Compute)"),
         Stream(device="GPU:0", name="Stream #14(MemcpyH2D)"),
     )
     names = [kernel.name for kernel in trace.kernels]
-    assert found.kernels == (
+    assert timeline.kernels == (
         StepKernel(0, names.index("gemm"), 0, 100),
         StepKernel(1, names.index("MemcpyH2D"), 150, 40),
         StepKernel(0, names.index("Mul"), 300, 100),
@@ -202,11 +202,11 @@ def test_a_long_step_is_cut_to_what_a_message_takes() -> None:
     count = MOST_STEP_KERNELS + 5
     add_line(plane, "Stream #13(Compute)", [(f"gemm{n % 40}", 3_000 * n, 3_000 * n + 2_345) for n in range(count)])
     trace = read(profile.SerializeToString(), 1, gpu=True)
-    found = step_timeline(trace.step, trace.kernels)
-    assert found is not None
-    assert (len(found.kernels), found.left_out) == (MOST_STEP_KERNELS, 5)
-    assert found.duration_ns == 3_000 * (count - 1) + 2_345
-    evidence = Evidence(requested={}, actual={}, match=None, kernels=trace.kernels, timeline=found)
+    timeline = step_timeline(trace.step, trace.kernels)
+    assert timeline is not None
+    assert (len(timeline.kernels), timeline.left_out) == (MOST_STEP_KERNELS, 5)
+    assert timeline.duration_ns == 3_000 * (count - 1) + 2_345
+    evidence = Evidence(requested={}, actual={}, match=None, kernels=trace.kernels, timeline=timeline)
     line = encode(evidence)
     assert len(line) < MOST_MESSAGE_BYTES / 8
     assert decode_message(line) == evidence
@@ -301,14 +301,15 @@ def test_a_profiler_in_use_is_a_note_and_leaves_the_other_alone(
 ) -> None:
     import tensorflow as tf
 
-    from workloads.evidence import run_guarded
-    from workloads.tensorflow.evidence.collector import empty_trace, trace_task
+    from workloads.evidence import guarded_trace
+    from workloads.tensorflow.evidence.collector import trace_task
     from workloads.training import Task
+    from workloads.xla import XlaTrace
 
     task = Task(step=lambda: 1, fetch=float, examples=1)
     tf.profiler.experimental.start(str(tmp_path))
     try:
-        trace = run_guarded(lambda: trace_task(task, gpu=False), empty_trace)
+        trace = guarded_trace(lambda: trace_task(task, gpu=False), XlaTrace)
     finally:
         tf.profiler.experimental.stop()
     assert trace.notes == ("The profiler could not be used: Another profiler is running.",)
@@ -319,8 +320,7 @@ def test_a_profiler_in_use_is_a_note_and_leaves_the_other_alone(
 def test_a_profiler_that_hangs_is_left_behind() -> None:
     import threading
 
-    from workloads.evidence import run_guarded
-    from workloads.tensorflow.evidence.collector import empty_trace
+    from workloads.evidence import guarded_trace
     from workloads.xla import XlaTrace
 
     answered = threading.Event()
@@ -329,6 +329,6 @@ def test_a_profiler_that_hangs_is_left_behind() -> None:
         answered.wait(30)
         return XlaTrace()
 
-    trace = run_guarded(hang, empty_trace, timeout_s=0.05)
+    trace = guarded_trace(hang, XlaTrace, timeout_s=0.05)
     answered.set()
     assert trace.notes == ("The profiler did not answer within 0 s.",)

@@ -125,10 +125,10 @@ def test_cudnn_reads_each_gate_where_it_expects_it(workload: str, monkeypatch: p
     np.testing.assert_allclose(made.outputs(inputs), random_model(given, workload).outputs(inputs), atol=1e-5)
 
 
-def test_evidence_tells_what_ran(one: Replicas) -> None:
+def test_evidence_tells_what_ran(replica: Replicas) -> None:
     requested = spec_of("gru", implementation="combined_input")
-    found = collect_evidence(requested, one, really={"implementation": "gemm6"})
-    assert (found.actual["implementation"], found.match) == ("gemm6", False)
+    evidence = collect_evidence(requested, replica, really={"implementation": "gemm6"})
+    assert (evidence.actual["implementation"], evidence.match) == ("gemm6", False)
 
 
 @pytest.mark.parametrize("name", [each.name for each in GRU.implementations])
@@ -144,13 +144,13 @@ def test_one_seed_gives_every_implementation_the_same_weights(name: str) -> None
     assert not made.weights[2].numpy().any()
 
 
-def test_saved_weights_become_a_plain_keras_model(one: Replicas, tmp_path: Path) -> None:
+def test_saved_weights_become_a_plain_keras_model(replica: Replicas, tmp_path: Path) -> None:
     from workloads import weights
     from workloads.tensorflow.saving import export_model, make_keeper
 
     given = variant(implementation="combined_input", sequence_lengths="right_padded", **BOTH)
     spec = RunSpec(workload="gru", variant=given)
-    make_keeper(random_model(given, "gru"), one, None).save(spec, tmp_path / "run.npz")
+    make_keeper(random_model(given, "gru"), replica, None).save(spec, tmp_path / "run.npz")
     saved = weights.read(tmp_path / "run.npz", spec)
     assert np.abs(saved.outputs).max() > 0.1
     assert export_model(saved, []).max_difference < 1e-5

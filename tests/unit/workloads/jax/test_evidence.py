@@ -6,32 +6,20 @@ import pytest
 from tensorflow.compiler.xla.service import hlo_pb2
 
 from tests.evidence_runs import spec_of
+from tests.unit.workloads.test_frameworks import task_of
 from workloads.jax import evidence, models, steps
 from workloads.jax.backend import JaxBackend
 from workloads.jax.evidence import decode_program
 from workloads.operations import Op
 from workloads.protocol import Evidence, RunSpec, Value
-from workloads.training import Task
 from workloads.xla import program_ops
 
 Settings = Mapping[str, Value]
-
-
-@pytest.fixture(autouse=True)
-def _few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "_MAX_BATCHES", 2)
-    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "XLA_PYTHON_CLIENT_PREALLOCATE"):
-        monkeypatch.setenv(name, "-1")
+pytestmark = pytest.mark.usefixtures("restored_variables")
 
 
 def in_jax(workload: str, **settings: Value) -> RunSpec:
     return spec_of(workload, framework="jax", **settings)
-
-
-def task_of(spec: RunSpec) -> Task:
-    backend = JaxBackend()
-    backend.import_framework(())
-    return backend.build_task(spec, None)
 
 
 def collected(spec: RunSpec, *, traced: bool = True) -> Evidence:
@@ -44,9 +32,9 @@ def collected(spec: RunSpec, *, traced: bool = True) -> Evidence:
     if traced:
         collector.trace()
     collector.inspect()
-    found = collector.evidence()
-    assert found is not None
-    return found
+    report = collector.evidence()
+    assert report is not None
+    return report
 
 
 @pytest.mark.parametrize(
@@ -65,46 +53,49 @@ def collected(spec: RunSpec, *, traced: bool = True) -> Evidence:
     ],
 )
 def test_what_ran_as_requested_is_verified(workload: str, settings: Settings, note: str) -> None:
-    found = collected(in_jax(workload, **settings))
-    assert (found.match, found.reason, found.unverified) == (True, None, {})
-    assert found.actual == found.requested
-    assert found.sources == ("trace", "hlo")
-    assert note in (*found.notes, "")
-    assert found.timeline is not None
-    (times,) = found.devices
+    report = collected(in_jax(workload, **settings))
+    assert (report.match, report.reason, report.unverified) == (True, None, {})
+    assert report.actual == report.requested
+    assert report.sources == ("trace", "hlo")
+    assert note in (*report.notes, "")
+    assert report.timeline is not None
+    (times,) = report.devices
     assert 0 < times.busy_ns <= times.span_ns
-    assert {kernel.kind for kernel in found.kernels} >= {"pointwise", "convolution" if "layout" in settings else "gemm"}
-    assert not any(kernel.name.startswith("end: ") for kernel in found.kernels)
+    assert {kernel.kind for kernel in report.kernels} >= {
+        "pointwise",
+        "convolution" if "layout" in settings else "gemm",
+    }
+    assert not any(kernel.name.startswith("end: ") for kernel in report.kernels)
 
 
 def test_without_a_trace_the_program_tells_what_it_can() -> None:
-    found = collected(in_jax("cnn10", layout="NHWC"), traced=False)
-    assert found.actual == {"implementation": "native", "layout": "NHWC", "precision": "float32"}
-    assert set(found.unverified) == {"device", "replicas"}
-    assert (found.match, found.sources) == (None, ("hlo",))
-    assert "only a trace" in str(found.reason)
+    report = collected(in_jax("cnn10", layout="NHWC"), traced=False)
+    assert report.actual == {"implementation": "native", "layout": "NHWC", "precision": "float32"}
+    assert set(report.unverified) == {"device", "replicas"}
+    assert (report.match, report.sources) == (None, ("hlo",))
+    assert "only a trace" in str(report.reason)
 
 
 def test_a_program_that_cannot_be_read_costs_no_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(evidence, "_number", lambda data, position: data[len(data)])
-    found = collected(in_jax("lstm"), traced=False)
-    assert (found.match, found.actual) == (None, {})
+    report = collected(in_jax("lstm"), traced=False)
+    assert (report.match, report.actual) == (None, {})
     assert "IndexError" in capsys.readouterr().err
 
 
 def test_a_layout_that_xla_does_not_keep_is_told() -> None:
     """XLA's convolutions on the CPU are in NHWC."""
-    found = collected(in_jax("cnn10", layout="NCHW"))
-    assert (found.match, found.actual["layout"]) == (False, "NHWC")
-    assert "block1/conv1" in str(found.reason)
+    report = collected(in_jax("cnn10", layout="NCHW"))
+    assert (report.match, report.actual["layout"]) == (False, "NHWC")
+    assert "block1/conv1" in str(report.reason)
 
 
 def test_sixteen_bits_that_are_computed_in_float32_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(steps.DTYPES, "bfloat16", steps.DTYPES["float32"])
-    found = collected(in_jax("lstm", precision="bfloat16"))
-    assert (found.match, found.actual["precision"]) == (False, "float32")
+    report = collected(in_jax("lstm", precision="bfloat16"))
+    assert (report.match, report.actual["precision"]) == (False, "float32")
 
 
 def test_a_loop_that_stands_for_cudnn_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,9 +106,9 @@ def test_a_loop_that_stands_for_cudnn_is_caught(monkeypatch: pytest.MonkeyPatch)
         lambda config, inputs, directions: looped(config, inputs, None, directions, (None, None), combined=False),
     )
     spec = in_jax("lstm")
-    found = collected(RunSpec(workload="lstm", variant={**spec.variant, "implementation": "cudnn"}))
-    assert (found.match, found.actual["implementation"]) == (False, "standard")
-    assert found.reason == "What ran is not cudnn: it has 2 loops of 2 products per iteration."
+    report = collected(RunSpec(workload="lstm", variant={**spec.variant, "implementation": "cudnn"}))
+    assert (report.match, report.actual["implementation"]) == (False, "standard")
+    assert report.reason == "What ran is not cudnn: it has 2 loops of 2 products per iteration."
 
 
 def test_a_loop_that_makes_its_input_products_is_not_called_combined(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,9 +127,9 @@ def test_a_loop_of_one_iteration_tells_no_implementation() -> None:
 
 def test_two_devices_exchange_their_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "replica_count", lambda variant: 2)
-    found = collected(in_jax("lstm"))
-    exchanges = [kernel for kernel in found.kernels if kernel.kind == "communication"]
-    assert sum(kernel.count for kernel in exchanges) >= 2 * found.steps
+    report = collected(in_jax("lstm"))
+    exchanges = [kernel for kernel in report.kernels if kernel.kind == "communication"]
+    assert sum(kernel.count for kernel in exchanges) >= 2 * report.steps
 
 
 @pytest.mark.parametrize("workload", ["lstm", "cnn10"])

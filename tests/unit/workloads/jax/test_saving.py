@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from app.runs.weight_transfer import transfer_targets
-from tests.unit.workloads.jax.test_jax import in_jax, task_of
+from tests.unit.workloads.jax.test_jax import in_jax
+from tests.unit.workloads.test_frameworks import task_of
 from workloads import weights
 from workloads.catalog import Machine
 from workloads.jax import steps

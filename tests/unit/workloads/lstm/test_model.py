@@ -98,7 +98,7 @@ SIZES: dict[str, Value] = {"gpus": 0, "units": 16, "timesteps": 6, "features": 3
 
 
 @pytest.mark.parametrize(("name", "outputs"), [("standard", "last"), ("block_fused", "all")])
-def test_the_adding_problem_is_learnt(one: Replicas, name: str, outputs: str) -> None:
+def test_the_adding_problem_is_learnt(replica: Replicas, name: str, outputs: str) -> None:
     """One with TensorFlow's gradient and one with its own; the others compute the same, as other tests show."""
     import tensorflow as tf
 
@@ -109,7 +109,7 @@ def test_the_adding_problem_is_learnt(one: Replicas, name: str, outputs: str) ->
     variant = variant_of(CPU, **SIZES, implementation=name, outputs=outputs)
     assert variant is not None
     recipe, lstm = model.recipe_of("lstm")(variant), model.recurrent_model("lstm", variant)
-    task = build_task(Recipe(model=lambda: lstm, optimizer=recipe.optimizer, batch=recipe.batch), variant, one)
+    task = build_task(Recipe(model=lambda: lstm, optimizer=recipe.optimizer, batch=recipe.batch), variant, replica)
     for _ in range(650):
         task.step()
     inputs, targets = recipe.batch(1000)

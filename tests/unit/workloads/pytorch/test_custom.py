@@ -12,6 +12,7 @@ import pytest
 
 from tests.unit.workloads.pytorch.test_pytorch import collected
 from tests.unit.workloads.tensorflow.test_gradients import arrays
+from workloads import seeding
 from workloads.catalog import CustomFile, Machine, check, custom_workload, fill_defaults
 from workloads.custom.source import describe_file
 from workloads.errors import CustomWorkloadError, outcome_of
@@ -62,10 +63,8 @@ def _this_process_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     import torch
     from torch._dynamo.utils import counters
 
-    from workloads.pytorch import steps
-
     torch.set_num_threads(1)
-    monkeypatch.setattr(steps, "_MAX_BATCHES", 2)
+    monkeypatch.setattr(seeding, "_MAX_BATCHES", 2)
     monkeypatch.setattr(sys, "stdin", sys.stdin)
     for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
         monkeypatch.setenv(name, "-1")
@@ -209,11 +208,11 @@ def test_outputs_that_are_no_tensors_are_told_in_inference() -> None:
 
 
 def test_a_file_has_the_framework_that_it_imports() -> None:
-    assert {each.framework for each in describe_file(source()).workloads} == {"pytorch"}
+    assert {workload.framework for workload in describe_file(source()).workloads} == {"pytorch"}
     keras = "def net(batch_size=8):\n    import keras\n"
     assert describe_file(source(keras)).workloads[0].framework == "tensorflow"
-    both = source(NET, ("from torch import nn", "from torch import nn\nfrom keras.layers import Dense"))
-    failed = perform(DescribeFile(source=both))
+    mixed = source(NET, ("from torch import nn", "from torch import nn\nfrom keras.layers import Dense"))
+    failed = perform(DescribeFile(source=mixed))
     assert isinstance(failed, JobFailed)
     assert failed.reason == (
         "mine.py:5: the file imports TensorFlow beside PyTorch; keep the workloads of each in a file of its own."
@@ -221,10 +220,10 @@ def test_a_file_has_the_framework_that_it_imports() -> None:
 
 
 def test_a_model_that_does_what_it_says_is_verified() -> None:
-    found = evidence_of(source(), precision="bfloat16")
-    assert (found.match, found.reason, found.unverified) == (True, None, {})
-    assert (found.actual["layout"], found.actual["precision"]) == ("channels_last", "bfloat16")
-    assert (found.actual["training"], found.actual["examples"]) == ("all weights trained", "different examples")
+    evidence = evidence_of(source(), precision="bfloat16")
+    assert (evidence.match, evidence.reason, evidence.unverified) == (True, None, {})
+    assert (evidence.actual["layout"], evidence.actual["precision"]) == ("channels_last", "bfloat16")
+    assert (evidence.actual["training"], evidence.actual["examples"]) == ("all weights trained", "different examples")
 
 
 FROZEN = ("Linear(8, 4)", "Linear(8, 4); self.more = nn.Linear(2, 2)")
@@ -243,10 +242,10 @@ UNTRAINED = ("batch\n", "batch, torch.optim.SGD(model.parameters(), lr=0.0)\n")
     ids=["layout lost", "without gradient", "nothing trained", "one example"],
 )
 def test_what_ran_otherwise_is_caught(change: tuple[str, str], aspect: str, actual: str | None, reason: str) -> None:
-    found = evidence_of(source(NET, change))
-    assert found.match is (None if actual is None else False)
-    assert found.actual.get(aspect) == actual
-    assert reason in (found.reason or "")
+    evidence = evidence_of(source(NET, change))
+    assert evidence.match is (None if actual is None else False)
+    assert evidence.actual.get(aspect) == actual
+    assert reason in (evidence.reason or "")
 
 
 DENSE = """
@@ -291,9 +290,9 @@ def test_what_inductor_did_not_compile_is_caught(line: str, actual: str, reason:
     unused = ("self.odd = not self.odd", "") if "odd" not in line else ("numbers)\n    ", "numbers)\n    ")
     given = source(DENSE, ("return self.last", f"{line}\n        return self.last"), unused)
     with torch._dynamo.config.patch(recompile_limit=1):
-        found = evidence_of(given, compile=True, mode="inference")
-    assert (found.actual["compile"], found.match) == (actual, actual == "on")
-    assert reason in (found.reason or "")
+        evidence = evidence_of(given, compile=True, mode="inference")
+    assert (evidence.actual["compile"], evidence.match) == (actual, actual == "on")
+    assert reason in (evidence.reason or "")
 
 
 def example(name: str) -> Source:

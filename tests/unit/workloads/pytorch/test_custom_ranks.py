@@ -13,8 +13,10 @@ from app.analysis.equality import largest_difference
 from tests.fakes.processes import has_ended
 from tests.unit.workloads.pytorch.test_custom import NET, example, source, spec_of
 from tests.unit.workloads.pytorch.test_pytorch import collected
-from tests.unit.workloads.pytorch.test_ranks import Running, connected, planted, task_of
+from tests.unit.workloads.pytorch.test_ranks import Running, connected, planted
 from tests.unit.workloads.tensorflow.test_gradients import arrays
+from tests.unit.workloads.test_frameworks import task_of
+from workloads import seeding
 from workloads.catalog import CustomFile, Gpu, Machine, check, custom_workload, fill_defaults
 from workloads.custom.source import describe_file
 from workloads.errors import CustomWorkloadError, outcome_of
@@ -39,6 +41,7 @@ BUFFER = (
 def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "-1")
+    monkeypatch.setattr(seeding, "_MAX_BATCHES", 64)  # as many as in the process of the other rank
     torch.set_num_threads(1)
     yield
     if torch.distributed.is_initialized():

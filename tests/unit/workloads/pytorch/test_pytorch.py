@@ -10,45 +10,29 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.analysis.equality import largest_difference
 from tests.evidence_runs import spec_of
-from tests.unit.workloads.tensorflow.test_gradients import arrays
-from workloads.catalog import FRAMEWORKS, Gpu, Machine, check
-from workloads.errors import RefusedError
-from workloads.job_protocol import ComputedGradients, ComputeGradients
-from workloads.jobs import perform
+from tests.unit.workloads.test_frameworks import computed, difference, difference_to_tensorflow, task_of
+from workloads.catalog import Gpu, Machine, check
 from workloads.protocol import Evidence, RunSpec, Value
 from workloads.pytorch.backend import PytorchBackend
 from workloads.tensorflow.backend import recipe_of
-from workloads.tensorflow.gradients import compute_gradients
 from workloads.tensorflow.runtime import Replicas
 from workloads.training import Task
 
 Settings = Mapping[str, Value]
-pytestmark = pytest.mark.usefixtures("unoptimized")
+pytestmark = pytest.mark.usefixtures("unoptimized", "restored_variables")
 
 
 @pytest.fixture(autouse=True)
-def _one_thread_and_few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def _one_thread() -> None:
     """These models are tiny, and other tests need the other core."""
     import torch
 
-    from workloads.pytorch import steps
-
     torch.set_num_threads(1)
-    monkeypatch.setattr(steps, "_MAX_BATCHES", 2)
-    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
-        monkeypatch.setenv(name, "-1")  # a job sets them in its process
 
 
 def in_pytorch(workload: str, **settings: Value) -> RunSpec:
     return spec_of(workload, framework="pytorch", **settings)
-
-
-def computed(spec: RunSpec, path: Path, parts: int = 1) -> ComputedGradients:
-    found = perform(ComputeGradients(spec=spec, parts=parts, path=str(path)))
-    assert isinstance(found, ComputedGradients), found
-    return found
 
 
 @pytest.mark.parametrize(
@@ -71,84 +55,19 @@ def computed(spec: RunSpec, path: Path, parts: int = 1) -> ComputedGradients:
     ],
 )
 def test_loss_gradients_and_outputs_of_a_seed_are_tensorflow_s(
-    one: Replicas, workload: str, settings: Settings, tmp_path: Path
+    replica: Replicas, workload: str, settings: Settings, tmp_path: Path
 ) -> None:
-    theirs = ComputeGradients(spec=spec_of(workload, **settings), path=str(tmp_path / "tensorflow.npz"))
-    expected = compute_gradients(recipe_of(workload)(theirs.spec.variant), one, theirs)
-    found = computed(in_pytorch(workload, **settings), tmp_path / "pytorch.npz")
-    assert found.losses == pytest.approx(expected.losses, rel=1e-6)
-    assert found.batch == pytest.approx(expected.batch)
-    ours, reference = arrays(tmp_path / "pytorch.npz"), arrays(tmp_path / "tensorflow.npz")
-    assert list(ours) == list(reference)
-    assert largest_difference(list(ours), ours.values(), list(reference.values()))[0] < 3e-5
-
-
-@pytest.mark.parametrize("workload", ["gru", "cnn10"])
-def test_it_goes_on_from_weights_of_another_variant_part_by_part(workload: str, tmp_path: Path) -> None:
-    whole = computed(in_pytorch(workload, mode="train", seed=1), tmp_path / "whole.npz")
-    request = ComputeGradients(
-        spec=in_pytorch(workload, seed=2), path=str(tmp_path / "from.npz"), start_path=str(tmp_path / "whole.npz")
-    )
-    perform(request)
-    other = computed(in_pytorch(workload, seed=2), tmp_path / "other.npz")
-    with np.load(tmp_path / "whole.npz") as first, np.load(tmp_path / "other.npz") as second:
-        assert not np.array_equal(first["start0"], second["start0"])
-    assert other.losses != whole.losses
-    wrong = {"units": 9} if workload == "gru" else {"channels": 5}
-    answer = perform(
-        ComputeGradients(
-            spec=in_pytorch(workload, **wrong), path=str(tmp_path / "x.npz"), start_path=str(tmp_path / "whole.npz")
-        )
-    )
-    assert "other shapes" in str(answer)
+    spec, reference = in_pytorch(workload, **settings), spec_of(workload, **settings)
+    assert difference_to_tensorflow(spec, reference, replica, tmp_path) < 3e-5
 
 
 def test_parts_of_a_batch_have_its_gradients_on_average(tmp_path: Path) -> None:
     computed(in_pytorch("gru"), tmp_path / "whole.npz")
     computed(in_pytorch("gru"), tmp_path / "parts.npz", parts=2)
-    whole, parts = arrays(tmp_path / "whole.npz"), arrays(tmp_path / "parts.npz")
-    assert largest_difference(list(parts), parts.values(), list(whole.values()))[0] < 1e-5
+    assert difference(tmp_path / "parts.npz", tmp_path / "whole.npz") < 1e-5
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_sixteen_bits_are_as_near_to_float32_as_tensorflow_s(one: Replicas, precision: str, tmp_path: Path) -> None:
-    def difference(name: str) -> float:
-        short, exact = (arrays(tmp_path / f"{name}-{kind}.npz") for kind in (precision, "float32"))
-        return largest_difference(list(short), short.values(), list(exact.values()))[0]
-
-    for kind in (precision, "float32"):
-        computed(in_pytorch("cnn10", layout="NHWC", precision=kind), tmp_path / f"pytorch-{kind}.npz")
-        spec = spec_of("cnn10", layout="NHWC", precision=kind)
-        request = ComputeGradients(spec=spec, path=str(tmp_path / f"tensorflow-{kind}.npz"))
-        compute_gradients(recipe_of("cnn10")(spec.variant), one, request)
-        computed(in_pytorch("lstm", precision=kind), tmp_path / f"lstm-{kind}.npz")
-    assert 1e-5 < difference("pytorch") < 2 * difference("tensorflow")
-    assert 1e-5 < difference("lstm") < 0.02
-
-
-def task_of(spec: RunSpec) -> Task:
-    backend = PytorchBackend()
-    backend.import_framework(())
-    return backend.build_task(spec, None)
-
-
-@pytest.mark.parametrize(
-    ("workload", "settings"),
-    [
-        ("lstm", {"dropout": 0.2, "recurrent_dropout": 0.2}),
-        ("gru", {"recurrent_dropout": 0.2}),
-        ("lstm", {"activation": "relu", "precision": "float16"}),
-        ("cnn10", {"layout": "NHWC", "weight_decay": 1e-4, "batch_size": 16}),
-    ],
-)
-def test_the_loss_falls(workload: str, settings: Settings) -> None:
-    task = task_of(in_pytorch(workload, **settings))
-    losses = [task.fetch(task.step()) for _ in range(40)]
-    assert np.mean(losses[-8:]) < 0.8 * np.mean(losses[:4])
-    assert task.allocator_bytes() is None, "on the CPU"
-
-
-def test_running_statistics_are_keras_s(one: Replicas) -> None:
+def test_running_statistics_are_keras_s(replica: Replicas) -> None:
     """PyTorch keeps the unbiased variance; in inference it is the one that Keras keeps."""
     import torch
 
@@ -156,15 +75,15 @@ def test_running_statistics_are_keras_s(one: Replicas) -> None:
     from workloads.tensorflow.cnn.model import build_cnn
 
     spec = spec_of("cnn10", layout="NHWC")
-    theirs, ours = build_cnn("cnn10", spec.variant), ImageModel("cnn10", spec.variant)
+    keras_net, net = build_cnn("cnn10", spec.variant), ImageModel("cnn10", spec.variant)
     batch = recipe_of("cnn10")(spec.variant).batch(0)
     images = torch.from_numpy(batch[0]).permute(0, 3, 1, 2)
-    theirs.loss(*batch)
-    ours.train()
-    ours.loss(images, torch.from_numpy(batch[1]))
-    ours.eval()
+    keras_net.loss(*batch)
+    net.train()
+    net.loss(images, torch.from_numpy(batch[1]))
+    net.eval()
     with torch.no_grad():
-        np.testing.assert_allclose(ours(images).numpy(), theirs.outputs(batch[0]).numpy(), atol=1e-4)
+        np.testing.assert_allclose(net(images).numpy(), keras_net.outputs(batch[0]).numpy(), atol=1e-4)
 
 
 def collected(spec: RunSpec, task: Task) -> Evidence:
@@ -175,9 +94,9 @@ def collected(spec: RunSpec, task: Task) -> Evidence:
     collector.first_step_done()
     collector.trace()
     collector.inspect()
-    found = collector.evidence()
-    assert found is not None
-    return found
+    evidence = collector.evidence()
+    assert evidence is not None
+    return evidence
 
 
 @pytest.mark.parametrize(
@@ -186,15 +105,18 @@ def collected(spec: RunSpec, task: Task) -> Evidence:
 )
 def test_what_ran_as_requested_is_verified(workload: str, settings: Settings) -> None:
     spec = in_pytorch(workload, **settings)
-    found = collected(spec, task_of(spec))
-    assert (found.match, found.reason, found.unverified) == (True, None, {})
-    assert found.actual == found.requested
-    assert found.actual["precision"] == spec.variant["precision"]
-    assert found.kernels
-    assert found.timeline is not None
-    (times,) = found.devices
+    evidence = collected(spec, task_of(spec))
+    assert (evidence.match, evidence.reason, evidence.unverified) == (True, None, {})
+    assert evidence.actual == evidence.requested
+    assert evidence.actual["precision"] == spec.variant["precision"]
+    assert evidence.kernels
+    assert evidence.timeline is not None
+    (times,) = evidence.devices
     assert 0 < times.busy_ns <= times.span_ns
-    assert {kernel.kind for kernel in found.kernels} >= {"pointwise", "convolution" if "layout" in settings else "gemm"}
+    assert {kernel.kind for kernel in evidence.kernels} >= {
+        "pointwise",
+        "convolution" if "layout" in settings else "gemm",
+    }
 
 
 def _loses_channels_last(model: Any) -> None:
@@ -237,18 +159,18 @@ def test_what_ran_otherwise_is_caught(
 
     monkeypatch.setattr(steps, "build_model", spoilt)
     spec = in_pytorch("cnn10", **settings)
-    found = collected(spec, task_of(spec))
-    assert found.match is False
-    assert found.actual[aspect] == actual
-    assert [name for name in found.actual if found.actual[name] != found.requested[name]] == [aspect]
+    evidence = collected(spec, task_of(spec))
+    assert evidence.match is False
+    assert evidence.actual[aspect] == actual
+    assert [name for name in evidence.actual if evidence.actual[name] != evidence.requested[name]] == [aspect]
 
 
 def test_an_lstm_that_falls_back_from_cudnn_is_caught() -> None:
     """On the CPU there is no cuDNN: what runs is what GPUs compute with `torch.backends.cudnn.enabled=False`."""
     spec = in_pytorch("lstm", implementation="cudnn")
-    found = collected(spec, task_of(spec))
-    assert (found.match, found.actual["implementation"]) == (False, "standard")
-    assert found.reason == "What ran is not cudnn: it has no cuDNN call."
+    evidence = collected(spec, task_of(spec))
+    assert (evidence.match, evidence.actual["implementation"]) == (False, "standard")
+    assert evidence.reason == "What ran is not cudnn: it has no cuDNN call."
 
 
 def test_without_a_trace_nothing_is_claimed() -> None:
@@ -256,9 +178,9 @@ def test_without_a_trace_nothing_is_claimed() -> None:
     task = task_of(spec)
     collector = PytorchBackend().make_collector(spec, task)
     collector.first_step_done()
-    found = collector.evidence()
-    assert found is not None
-    assert (found.match, found.actual) == (None, {"compile": "off"})
+    evidence = collector.evidence()
+    assert evidence is not None
+    assert (evidence.match, evidence.actual) == (None, {"compile": "off"})
 
 
 def _event(name: str, cat: str, ts: float, dur: float, **arguments: object) -> dict[str, object]:
@@ -345,17 +267,17 @@ def test_the_traces_of_two_processes_are_one_of_two_gpus() -> None:
         ]
         return json.dumps({"traceEvents": events, "baseTimeNanoseconds": base_ns}).encode()
 
-    found = read([trace(0, 5_000, 0.0), trace(1, 2_000, 8.0)], 1, gpu=True)
-    assert [(kernel.name, kernel.kind, kernel.count) for kernel in found.kernels] == [
+    joint = read([trace(0, 5_000, 0.0), trace(1, 2_000, 8.0)], 1, gpu=True)
+    assert [(kernel.name, kernel.kind, kernel.count) for kernel in joint.kernels] == [
         ("sm80_gemm", "gemm", 2), (exchange, "communication", 2),
     ]  # fmt: skip
-    assert [(one.device, one.busy_ns, one.compute_ns, one.communication_ns) for one in found.times] == [
+    assert [(times.device, times.busy_ns, times.compute_ns, times.communication_ns) for times in joint.times] == [
         ("GPU:0", 60_000, 40_000, 30_000), ("GPU:1", 60_000, 40_000, 30_000),
     ]  # fmt: skip
-    assert found.step is not None
-    assert (found.step.start_ns, len(found.step.events)) == (25_000, 4)
-    assert found.step.end_ps - found.step.start_ps == 65_000_000, "the second begins 5 microseconds later"
-    assert [(op.dtype, op.time_ns) for op in found.ops] == [("float32", 40_000)] * 2
+    assert joint.step is not None
+    assert (joint.step.start_ns, len(joint.step.events)) == (25_000, 4)
+    assert joint.step.end_ps - joint.step.start_ps == 65_000_000, "the second begins 5 microseconds later"
+    assert [(op.dtype, op.time_ns) for op in joint.ops] == [("float32", 40_000)] * 2
 
 
 @pytest.mark.parametrize(
@@ -400,12 +322,6 @@ def test_a_step_is_captured_before_the_measured_part(warmup_steps: int, refused:
     assert ["warmup_steps" in refusal.parameters for refusal in check(spec, machine)] == [True] * refused
 
 
-def test_without_pytorch_the_run_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(RefusedError, match="PyTorch cannot be imported"):
-        PytorchBackend().import_framework(())
-
-
 @pytest.mark.parametrize(("precision", "value"), [("float32", "ieee"), ("tf32", "tf32"), ("bfloat16", "ieee")])
 def test_every_level_of_cuda_s_precision_is_set_by_itself(
     monkeypatch: pytest.MonkeyPatch, precision: str, value: str
@@ -442,16 +358,6 @@ def test_a_standby_imports_what_an_optimizer_needs_and_asks_for_no_gpu() -> None
     )
     printed = subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.PIPE, text=True).stdout
     assert printed.split() == ["False"]
-
-
-def test_the_environment_names_the_version_and_no_library_twice() -> None:
-    found = PytorchBackend().import_framework(())
-    assert found["pytorch"][0].isdigit()
-    assert found["pytorch_devices"] == "CPU"
-    assert FRAMEWORKS["tensorflow"].version_key not in found
-    calibration = PytorchBackend().calibrate("float32", ())
-    assert calibration is not None
-    assert calibration.flops_per_s > 1e8
 
 
 def test_an_environment_without_pytorch_is_told_before_the_run(tmp_path: Path) -> None:

@@ -6,18 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
 import psutil
 import pytest
 import torch
 import torch.distributed
 
-from app.analysis.equality import largest_difference
 from tests.evidence_runs import spec_of
 from tests.fakes.processes import has_ended
-from tests.unit.workloads.tensorflow.test_gradients import arrays
-from workloads.job_protocol import ComputedGradients, ComputeGradients
-from workloads.jobs import perform
+from tests.unit.workloads.test_frameworks import computed, difference, task_of
+from workloads import seeding
 from workloads.protocol import (
     PROTOCOL_VERSION,
     Block,
@@ -38,6 +35,7 @@ from workloads.tensorflow.runtime import Replicas
 from workloads.tensorflow.steps import build_task
 from workloads.training import Task
 
+pytestmark = pytest.mark.usefixtures("restored_variables")
 ROOT = Path(__file__).parents[4]
 
 
@@ -45,17 +43,10 @@ def in_pytorch(workload: str, **settings: Value) -> RunSpec:
     return spec_of(workload, framework="pytorch", cpu_threads=1, **settings)
 
 
-def task_of(spec: RunSpec, source: Source | None = None) -> Task:
-    backend = PytorchBackend()
-    backend.import_framework(())
-    return backend.build_task(spec, source)
-
-
 @pytest.fixture(autouse=True)
-def _restored_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task or a job sets them in its process."""
-    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
-        monkeypatch.setenv(name, "-1")
+def _all_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process has as many as the one of the other rank."""
+    monkeypatch.setattr(seeding, "_MAX_BATCHES", 64)
 
 
 @pytest.fixture
@@ -81,9 +72,9 @@ def collected(spec: RunSpec, task: Task) -> Evidence:
     collector = PytorchBackend().make_collector(spec, task)
     collector.first_step_done()
     collector.trace()
-    found = collector.evidence()
-    assert found is not None
-    return found
+    evidence = collector.evidence()
+    assert evidence is not None
+    return evidence
 
 
 def planted(path: Path, plant: str) -> Path:
@@ -107,16 +98,16 @@ def test_two_ranks_train_as_one_device_does(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(ranks, "replica_count", lambda variant: 2)
     with connected(spec) as task:
         assert [task.fetch(task.step()) for _ in range(6)] == pytest.approx(expected, rel=1e-5)
-        found = collected(spec, task)
-    assert found.actual == {**found.requested, "all_reduce": "gloo"}, "there is no NCCL on the CPU"
-    assert [device.device for device in found.devices] == ["CPU:0", "CPU:1"]
-    assert [kernel.name for kernel in found.kernels if kernel.kind == "communication"] == ["c10d::allreduce_"]
+        evidence = collected(spec, task)
+    assert evidence.actual == {**evidence.requested, "all_reduce": "gloo"}, "there is no NCCL on the CPU"
+    assert [device.device for device in evidence.devices] == ["CPU:0", "CPU:1"]
+    assert [kernel.name for kernel in evidence.kernels if kernel.kind == "communication"] == ["c10d::allreduce_"]
 
 
 @pytest.mark.usefixtures("_two", "unoptimized")
 def test_batch_norm_is_of_each_rank_as_of_tensorflow_s_replicas(pair: Replicas) -> None:
-    theirs = spec_of("cnn10", layout="NHWC")
-    reference = build_task(recipe_of("cnn10")(theirs.variant), theirs.variant, pair)
+    tensorflow_spec = spec_of("cnn10", layout="NHWC")
+    reference = build_task(recipe_of("cnn10")(tensorflow_spec.variant), tensorflow_spec.variant, pair)
     expected = [reference.fetch(reference.step()) for _ in range(3)]
     with connected(in_pytorch("cnn10", layout="NHWC")) as task:
         assert [task.fetch(task.step()) for _ in range(3)] == pytest.approx(expected, rel=1e-4)
@@ -125,19 +116,14 @@ def test_batch_norm_is_of_each_rank_as_of_tensorflow_s_replicas(pair: Replicas) 
 def test_gradients_of_two_ranks_are_those_of_two_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Batch norm is of a part, and of a rank; the weights come from another seed."""
     start = tmp_path / "start.npz"
-    perform(ComputeGradients(spec=in_pytorch("cnn10", seed=2), path=str(start)))
-    request = ComputeGradients(
-        spec=in_pytorch("cnn10", precision="float16"), path=str(tmp_path / "parts.npz"), start_path=str(start), parts=2
-    )
-    expected = perform(request)
+    spec = in_pytorch("cnn10", precision="float16")
+    computed(in_pytorch("cnn10", seed=2), start)
+    of_parts = computed(spec, tmp_path / "parts.npz", parts=2, start=start)
     monkeypatch.setattr(ranks, "replica_count", lambda variant: 2)
-    found = perform(msgspec.structs.replace(request, path=str(tmp_path / "ranks.npz"), parts=1))
+    of_ranks = computed(spec, tmp_path / "ranks.npz", start=start)
     torch.distributed.destroy_process_group()
-    assert isinstance(found, ComputedGradients), found
-    assert isinstance(expected, ComputedGradients), expected
-    assert found.losses == pytest.approx(expected.losses, rel=1e-6)
-    ours, reference = arrays(tmp_path / "ranks.npz"), arrays(tmp_path / "parts.npz")
-    assert largest_difference(list(ours), ours.values(), list(reference.values()))[0] < 1e-5
+    assert of_ranks.losses == pytest.approx(of_parts.losses, rel=1e-6)
+    assert difference(tmp_path / "ranks.npz", tmp_path / "parts.npz") < 1e-5
 
 
 @pytest.mark.usefixtures("_two")
@@ -146,10 +132,10 @@ def test_an_idle_rank_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     spec = in_pytorch("gru")
     with connected(spec) as task:
         task.step()
-        found = collected(spec, task)
-    assert found.match is False
-    assert (found.requested["replicas"], found.actual["replicas"]) == ("2", "1")
-    assert "computed 1 different parts" in (found.reason or "")
+        evidence = collected(spec, task)
+    assert evidence.match is False
+    assert (evidence.requested["replicas"], evidence.actual["replicas"]) == ("2", "1")
+    assert "computed 1 different parts" in (evidence.reason or "")
 
 
 @pytest.mark.usefixtures("_two")
@@ -159,17 +145,17 @@ def test_ranks_that_train_alone_are_found(monkeypatch: pytest.MonkeyPatch, tmp_p
     spec = in_pytorch("gru")
     with connected(spec) as task:
         task.step()
-        found = collected(spec, task)
-    assert found.actual["replicas"] == "2"
-    assert (found.requested["all_reduce"], found.actual["all_reduce"]) == ("nccl", "none")
-    assert "each trained alone" in (found.reason or "")
+        evidence = collected(spec, task)
+    assert evidence.actual["replicas"] == "2"
+    assert (evidence.requested["all_reduce"], evidence.actual["all_reduce"]) == ("nccl", "none")
+    assert "each trained alone" in (evidence.reason or "")
 
 
 def test_a_broken_exchange_is_told_as_such() -> None:
-    known = PytorchBackend().explain_error(torch.distributed.DistBackendError("NCCL error: unhandled system error"))
-    assert known is not None
-    assert known.outcome == "failed"
-    assert known.reason == "GPUs could not exchange gradients: DistBackendError: NCCL error: unhandled system error."
+    cause = PytorchBackend().explain_error(torch.distributed.DistBackendError("NCCL error: unhandled system error"))
+    assert cause is not None
+    assert cause.outcome == "failed"
+    assert cause.reason == "GPUs could not exchange gradients: DistBackendError: NCCL error: unhandled system error."
 
 
 class Running:

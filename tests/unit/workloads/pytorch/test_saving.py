@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from app.runs.weight_transfer import transfer_targets
-from tests.unit.workloads.pytorch.test_ranks import connected, in_pytorch, task_of
+from tests.unit.workloads.pytorch.test_ranks import connected, in_pytorch
+from tests.unit.workloads.test_frameworks import task_of
 from workloads import weights
 from workloads.catalog import Machine
 from workloads.job_protocol import ExportModel, OutputDifference, TryWeights

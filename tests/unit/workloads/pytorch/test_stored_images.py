@@ -10,7 +10,8 @@ import torch
 
 from tests.evidence_runs import spec_of
 from tests.fakes import cifar10 as fakes
-from tests.unit.workloads.pytorch.test_ranks import collected, connected, in_pytorch, task_of
+from tests.unit.workloads.pytorch.test_ranks import collected, connected, in_pytorch
+from tests.unit.workloads.test_frameworks import task_of
 from workloads.catalog import Machine, check
 from workloads.cifar10 import ImageData, stored_data
 from workloads.errors import RefusedError
@@ -24,16 +25,9 @@ from workloads.tensorflow.runtime import Replicas
 from workloads.tensorflow.steps import build_task
 from workloads.training import Loop, Task, plan_of
 
-pytestmark = pytest.mark.usefixtures("unoptimized", "_restored_variables")
+pytestmark = pytest.mark.usefixtures("unoptimized", "restored_variables")
 STORED: dict[str, Value] = {"data": "stand_in", "images": 400, "batch_size": 40, "epochs": 2, "layout": "NHWC"}
 CPU = torch.device("cpu")
-
-
-@pytest.fixture
-def _restored_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task sets them in its process."""
-    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
-        monkeypatch.setenv(name, "-1")
 
 
 def trained(spec: RunSpec, task: Task) -> tuple[list[float], list[Any]]:
@@ -67,8 +61,8 @@ def by_tensorflow(settings: dict[str, Value], replicas: Replicas) -> tuple[list[
         {"schedule": "cosine", "augmentation": "none", "scaling": "unit"},
     ],
 )
-def test_both_frameworks_train_alike(settings: dict[str, Value], one: Replicas) -> None:
-    expected, their_messages = by_tensorflow(settings, one)
+def test_both_frameworks_train_alike(settings: dict[str, Value], replica: Replicas) -> None:
+    expected, their_messages = by_tensorflow(settings, replica)
     spec = in_pytorch("cnn10", **STORED, **settings)
     assert check(spec, Machine(cpu_count=2)) == ()
     losses, messages = trained(spec, task_of(spec))
@@ -90,8 +84,8 @@ def test_two_ranks_train_as_tensorflow_s_replicas_do(monkeypatch: pytest.MonkeyP
         losses, messages = trained(spec, task)
         evidence = collected(spec, task)
     assert losses == pytest.approx(expected, rel=1e-4)
-    theirs, ours = ([epoch.accuracy for epoch in epochs_of(each)] for each in (their_messages, messages))
-    assert ours == pytest.approx(theirs, abs=2.5 / 80)  # two images of 80 near a border
+    reference, accuracy = ([epoch.accuracy for epoch in epochs_of(run)] for run in (their_messages, messages))
+    assert accuracy == pytest.approx(reference, abs=2.5 / 80)  # two images of 80 near a border
     assert evidence.actual == {**evidence.requested, "all_reduce": "gloo"}, "each rank has its part of a batch"
 
 
@@ -100,9 +94,9 @@ def test_the_rate_is_0_after_the_last_step() -> None:
     task = task_of(spec)
     trained(spec, task)
     step: Any = task.step
-    before = step.state().weights
+    weights = step.state().weights
     task.fetch(task.step())
-    assert step.state().weights == before
+    assert step.state().weights == weights
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])

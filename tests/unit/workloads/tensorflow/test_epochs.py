@@ -86,8 +86,8 @@ def no_batch(index: int) -> NoReturn:
 
 
 @pytest.mark.parametrize(("layout", "xla"), [("NCHW", False), ("NHWC", True)])
-def test_it_learns_over_epochs(data: ImageData, one: Replicas, layout: str, xla: bool) -> None:
-    epochs, messages = linear_epochs(data, one, layout=layout, xla=xla)
+def test_it_learns_over_epochs(data: ImageData, replica: Replicas, layout: str, xla: bool) -> None:
+    epochs, messages = linear_epochs(data, replica, layout=layout, xla=xla)
     assert [epoch.epoch for epoch in epochs] == [1, 2, 3, 4]
     assert epochs[-1].accuracy > 8 * CHANCE
     losses = [epoch.loss for epoch in epochs if epoch.loss is not None]
@@ -104,23 +104,23 @@ def test_it_learns_over_epochs(data: ImageData, one: Replicas, layout: str, xla:
     assert progress[-1] == 1.0
 
 
-def test_two_replicas_learn_what_one_does(data: ImageData, one: Replicas, pair: Replicas) -> None:
-    alone, together = (linear_epochs(data, replicas)[0] for replicas in (one, pair))
+def test_two_replicas_learn_what_one_does(data: ImageData, replica: Replicas, pair: Replicas) -> None:
+    alone, together = (linear_epochs(data, replicas)[0] for replicas in (replica, pair))
     assert [epoch.loss for epoch in together] == pytest.approx([epoch.loss for epoch in alone], rel=1e-4)
     assert [epoch.accuracy for epoch in together] == pytest.approx([epoch.accuracy for epoch in alone], abs=1 / 90)
 
 
-def test_the_cnn_learns_from_stored_images(data: ImageData, one: Replicas) -> None:
+def test_the_cnn_learns_from_stored_images(data: ImageData, replica: Replicas) -> None:
     """And stays as it is after the last step of a schedule."""
     from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.cnn.model import build_cnn
     from workloads.tensorflow.steps import build_task
 
     spec = spec_of(epochs=5, batch_size=50, images=500, schedule="cosine", learning_rate=0.1, seed=2)
-    with one.strategy.scope():
+    with replica.strategy.scope():
         model = build_cnn("cnn10", spec.variant)
     recipe = dataclasses.replace(recipe_of("cnn10")(spec.variant), model=lambda: model)
-    task = build_task(recipe, spec.variant, one, data)
+    task = build_task(recipe, spec.variant, replica, data)
     epochs = of_kind(trained(spec, task), Epoch)
     assert min(epoch.loss for epoch in epochs) < 0.4 * math.log(10), "chance is log 10"
     before = [weight.numpy() for weight in model.weights]
@@ -131,12 +131,12 @@ def test_the_cnn_learns_from_stored_images(data: ImageData, one: Replicas) -> No
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_what_prepares_images_does_not_touch_the_evidence_of_their_layout(
-    data: ImageData, one: Replicas, layout: str
+    data: ImageData, replica: Replicas, layout: str
 ) -> None:
     from workloads.tensorflow.evidence.collector import EvidenceCollector
 
     spec = spec_of(layout=layout)
-    task = task_of(spec, data, one)
+    task = task_of(spec, data, replica)
     collector = EvidenceCollector(spec, task)
     collector.start()
     task.fetch(task.step())
@@ -162,21 +162,21 @@ def test_every_test_image_is_tried_once_also_where_batches_do_not_divide_them(da
     assert [accuracy(), accuracy()] == [pytest.approx(9 / 90)] * 2
 
 
-def test_steps_on_stored_images_can_be_timed_with_their_data_ready(data: ImageData, one: Replicas) -> None:
+def test_steps_on_stored_images_can_be_timed_with_their_data_ready(data: ImageData, replica: Replicas) -> None:
     spec = spec_of(steps=3, warmup_steps=1)
-    (ready,) = of_kind(trained(spec, task_of(spec, data, one)), DataReady)
+    (ready,) = of_kind(trained(spec, task_of(spec, data, replica)), DataReady)
     assert ready.steps > 0
     assert ready.time_ns > 0
 
 
-def test_a_held_feed_repeats_what_is_there_and_then_goes_on(data: ImageData, one: Replicas) -> None:
+def test_a_held_feed_repeats_what_is_there_and_then_goes_on(data: ImageData, replica: Replicas) -> None:
     from workloads.tensorflow.stored_images import evaluation_queue
 
     def classes() -> list[int]:
-        found: list[int] = feed.take()[2].numpy().tolist()
-        return found
+        numbers: list[int] = feed.take()[2].numpy().tolist()
+        return numbers
 
-    feed = evaluation_queue(data, spec_of().variant, one)
+    feed = evaluation_queue(data, spec_of().variant, replica)
     first = classes()
     feed.reuse_batches(True)
     held = [classes() for _ in range(4)]
@@ -189,9 +189,9 @@ def test_a_held_feed_repeats_what_is_there_and_then_goes_on(data: ImageData, one
     assert classes() == (known + [-1] * 10)[60:80]
 
 
-def test_a_batch_that_the_images_do_not_fill_is_refused(data: ImageData, one: Replicas) -> None:
+def test_a_batch_that_the_images_do_not_fill_is_refused(data: ImageData, replica: Replicas) -> None:
     with pytest.raises(RefusedError, match=r"500 training images do not fill a batch of 501"):
-        task_of(spec_of(batch_size=501), data, one)
+        task_of(spec_of(batch_size=501), data, replica)
 
 
 def test_a_worker_refuses_before_it_imports_anything_where_there_is_no_copy(tmp_path: Path) -> None:

@@ -47,11 +47,13 @@ def apart(path: Path, other: Path) -> float:
 
 
 @pytest.mark.parametrize("workload", ["lstm", "cnn10"])
-def test_they_are_the_gradients_of_the_loss_on_the_first_batch(one: Replicas, workload: str, tmp_path: Path) -> None:
+def test_they_are_the_gradients_of_the_loss_on_the_first_batch(
+    replica: Replicas, workload: str, tmp_path: Path
+) -> None:
     import tensorflow as tf
 
     found = spec(workload)
-    computed = compute(found, one, path := tmp_path / "found.npz")
+    computed = compute(found, replica, path := tmp_path / "found.npz")
     recipe = recipe_of(workload)(found.variant)
     model, (inputs, targets) = recipe.model(), recipe.batch(0)
     with tf.GradientTape() as tape:
@@ -63,18 +65,18 @@ def test_they_are_the_gradients_of_the_loss_on_the_first_batch(one: Replicas, wo
         np.testing.assert_allclose(mine, theirs.numpy(), atol=1e-6)
 
 
-def test_two_replicas_compute_what_one_does_of_two_parts(one: Replicas, pair: Replicas, tmp_path: Path) -> None:
+def test_two_replicas_compute_what_one_does_of_two_parts(replica: Replicas, pair: Replicas, tmp_path: Path) -> None:
     """Batch norm takes each replica's own statistics, so that the whole batch at once is something else."""
     found = spec("cnn10")
-    compute(found, one, in_parts := tmp_path / "in_parts.npz", parts=2)
+    compute(found, replica, in_parts := tmp_path / "in_parts.npz", parts=2)
     compute(found, pair, both := tmp_path / "both.npz", in_parts)
-    compute(found, one, whole := tmp_path / "whole.npz", in_parts)
+    compute(found, replica, whole := tmp_path / "whole.npz", in_parts)
     assert apart(in_parts, both) < 1e-4
     assert apart(in_parts, whole) > 1e-2
 
 
-def test_every_variant_starts_from_the_weights_it_is_given(one: Replicas, tmp_path: Path) -> None:
-    compute(spec("lstm"), one, start := tmp_path / "start.npz")
+def test_every_variant_starts_from_the_weights_it_is_given(replica: Replicas, tmp_path: Path) -> None:
+    compute(spec("lstm"), replica, start := tmp_path / "start.npz")
     other_seed = spec("lstm", seed=2, implementation="wavefront")
     recipe = recipe_of("lstm")
     from workloads.tensorflow.gradients import compute_gradients
@@ -83,30 +85,30 @@ def test_every_variant_starts_from_the_weights_it_is_given(one: Replicas, tmp_pa
     same_batch = recipe(spec("lstm").variant).batch
     mixed = recipe(other_seed.variant)
     mixed = type(mixed)(model=mixed.model, optimizer=mixed.optimizer, batch=same_batch)
-    compute_gradients(mixed, one, request)
+    compute_gradients(mixed, replica, request)
     assert apart(start, tmp_path / "found.npz") < 1e-5
     with pytest.raises(RefusedError, match="its weights are of other shapes"):
-        compute(spec("lstm", units=5), one, tmp_path / "other.npz", start)
+        compute(spec("lstm", units=5), replica, tmp_path / "other.npz", start)
 
 
-def test_float16_undoes_the_scale_of_its_loss(one: Replicas, tmp_path: Path) -> None:
-    compute(spec("lstm"), one, exact := tmp_path / "exact.npz")
-    compute(spec("lstm", precision="float16"), one, rounded := tmp_path / "rounded.npz", exact)
+def test_float16_undoes_the_scale_of_its_loss(replica: Replicas, tmp_path: Path) -> None:
+    compute(spec("lstm"), replica, exact := tmp_path / "exact.npz")
+    compute(spec("lstm", precision="float16"), replica, rounded := tmp_path / "rounded.npz", exact)
     assert 1e-6 < apart(exact, rounded) < 1e-2
 
 
-def test_in_inference_it_is_the_outputs(one: Replicas, tmp_path: Path) -> None:
+def test_in_inference_it_is_the_outputs(replica: Replicas, tmp_path: Path) -> None:
     found = spec("lstm", mode="inference")
-    computed = compute(found, one, path := tmp_path / "found.npz", parts=2)
+    computed = compute(found, replica, path := tmp_path / "found.npz", parts=2)
     recipe = recipe_of("lstm")(found.variant)
     outputs = recipe.model().outputs(recipe.batch(0)[0])
     assert (computed.losses, list(arrays(path))) == ((), ["outputs"])
     np.testing.assert_allclose(arrays(path)["outputs"], outputs.numpy(), atol=1e-6)
 
 
-def test_a_batch_is_told_from_another_whatever_the_order_of_its_axes(one: Replicas, tmp_path: Path) -> None:
+def test_a_batch_is_told_from_another_whatever_the_order_of_its_axes(replica: Replicas, tmp_path: Path) -> None:
     nhwc, nchw, other = (
-        compute(spec("cnn10", mode="inference", **given), one, tmp_path / "found.npz").batch
+        compute(spec("cnn10", mode="inference", **given), replica, tmp_path / "found.npz").batch
         for given in ({"layout": "NHWC"}, {"layout": "NCHW"}, {"layout": "NCHW", "seed": 2})
     )
     assert nhwc == pytest.approx(nchw, rel=1e-9)

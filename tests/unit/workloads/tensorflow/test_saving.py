@@ -50,31 +50,31 @@ def loaded_difference(saved: SavedWeights, replicas: Replicas, **given: Value) -
     return compare_outputs(saved, model_outputs(model, saved.reference, variant, replicas)).max_difference
 
 
-def test_what_is_kept_is_the_model_and_its_answers(one: Replicas, tmp_path: Path) -> None:
+def test_what_is_kept_is_the_model_and_its_answers(replica: Replicas, tmp_path: Path) -> None:
     from workloads.seeding import adding_problem
 
-    saved = saved_by(variant_of(), one, tmp_path / "run.npz")
+    saved = saved_by(variant_of(), replica, tmp_path / "run.npz")
     assert saved.reference.inputs.shape == (8, 6, 3)
     assert saved.outputs.shape == (8, 1)
     seen = adding_problem(1, 0, 16, 6, 3)[0]
     assert not np.isin(saved.reference.inputs[..., 0], seen[..., 0]).any(), "sequences that it was not trained on"
-    assert loaded_difference(saved, one) == 0.0, "the same implementation on the same device"
+    assert loaded_difference(saved, replica) == 0.0, "the same implementation on the same device"
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("implementation", ["block_fused", "combined_input"])
 def test_the_same_weights_answer_the_same_elsewhere(
-    one: Replicas, tmp_path: Path, implementation: str, bidirectional: bool
+    replica: Replicas, tmp_path: Path, implementation: str, bidirectional: bool
 ) -> None:
-    saved = saved_by(variant_of(bidirectional=bidirectional), one, tmp_path / "run.npz")
+    saved = saved_by(variant_of(bidirectional=bidirectional), replica, tmp_path / "run.npz")
     assert np.abs(saved.outputs).max() > 0.01
-    assert loaded_difference(saved, one, implementation=implementation) < 1e-6
+    assert loaded_difference(saved, replica, implementation=implementation) < 1e-6
 
 
-def test_answers_at_padding_count_for_nothing(one: Replicas, tmp_path: Path) -> None:
+def test_answers_at_padding_count_for_nothing(replica: Replicas, tmp_path: Path) -> None:
     from workloads.weights import compare_outputs
 
-    saved = saved_by(variant_of(outputs="all", sequence_lengths="left_padded"), one, tmp_path / "run.npz")
+    saved = saved_by(variant_of(outputs="all", sequence_lengths="left_padded"), replica, tmp_path / "run.npz")
     assert saved.reference.lengths is not None
     assert saved.outputs.shape == (8, 6, 1)
     at_padding = np.arange(6) < 6 - saved.reference.lengths[:, None]
@@ -85,23 +85,23 @@ def test_answers_at_padding_count_for_nothing(one: Replicas, tmp_path: Path) -> 
         assert found.max_difference == pytest.approx(difference, abs=1e-6)
 
 
-def test_weights_given_to_the_wrong_direction_are_noticed(one: Replicas, tmp_path: Path) -> None:
-    saved = saved_by(variant_of(bidirectional=True), one, tmp_path / "run.npz")
+def test_weights_given_to_the_wrong_direction_are_noticed(replica: Replicas, tmp_path: Path) -> None:
+    saved = saved_by(variant_of(bidirectional=True), replica, tmp_path / "run.npz")
     names = list(saved.weights)
     turned = [name.replace("forward", "x").replace("backward", "forward").replace("x", "backward") for name in names]
     swapped = replace(saved, weights={name: saved.weights[other] for name, other in zip(names, turned, strict=True)})
-    assert loaded_difference(swapped, one) > 1e-3
+    assert loaded_difference(swapped, replica) > 1e-3
 
 
-def test_replicas_save_what_one_device_would(one: Replicas, pair: Replicas, tmp_path: Path) -> None:
-    single = saved_by(variant_of(), one, tmp_path / "one.npz")
+def test_replicas_save_what_one_device_would(replica: Replicas, pair: Replicas, tmp_path: Path) -> None:
+    single = saved_by(variant_of(), replica, tmp_path / "one.npz")
     double = saved_by(variant_of(), pair, tmp_path / "two.npz")
     np.testing.assert_allclose(double.outputs, single.outputs, atol=1e-6)
 
 
-def test_long_sequences_are_few(one: Replicas, tmp_path: Path) -> None:
+def test_long_sequences_are_few(replica: Replicas, tmp_path: Path) -> None:
     variant = variant_of(timesteps=2000, features=700, units=2, layers=1, batch_size=4)
-    assert saved_by(variant, one, tmp_path / "run.npz").reference.inputs.shape == (2, 2000, 700), "16 MiB at most"
+    assert saved_by(variant, replica, tmp_path / "run.npz").reference.inputs.shape == (2, 2000, 700), "16 MiB at most"
 
 
 @pytest.mark.parametrize(
@@ -118,14 +118,14 @@ def test_long_sequences_are_few(one: Replicas, tmp_path: Path) -> None:
     ],
 )
 def test_the_plain_keras_model_answers_as_the_trained_one(
-    one: Replicas, tmp_path: Path, given: dict[str, Value]
+    replica: Replicas, tmp_path: Path, given: dict[str, Value]
 ) -> None:
     from workloads.tensorflow.saving import export_model
 
-    saved = saved_by(variant_of(**given), one, tmp_path / "run.npz")
-    found = export_model(saved, [])
-    assert found.max_difference < (0.02 if "precision" in given else 1e-5)
-    assert found.max_output == np.abs(saved.outputs).max()
+    saved = saved_by(variant_of(**given), replica, tmp_path / "run.npz")
+    difference = export_model(saved, [])
+    assert difference.max_difference < (0.02 if "precision" in given else 1e-5)
+    assert difference.max_output == np.abs(saved.outputs).max()
 
 
 @pytest.mark.parametrize(
@@ -151,18 +151,18 @@ def test_no_model_needs_cudnn(padding: str, use_cudnn: str | bool) -> None:
     ],
 )
 def test_a_model_that_answers_otherwise_is_not_written(
-    one: Replicas, tmp_path: Path, value: float, sentence: str
+    replica: Replicas, tmp_path: Path, value: float, sentence: str
 ) -> None:
     from workloads.tensorflow.saving import export_model
 
-    saved = saved_by(variant_of(), one, tmp_path / "run.npz")
+    saved = saved_by(variant_of(), replica, tmp_path / "run.npz")
     changed = replace(saved, weights={**saved.weights, "head/bias": np.array([value], np.float32)})
     with pytest.raises(RefusedError, match=sentence):
         export_model(changed, [tmp_path / "model.keras"])
     assert not (tmp_path / "model.keras").exists()
 
 
-def test_weights_that_cannot_be_written_fail_the_run_in_words(one: Replicas, tmp_path: Path) -> None:
+def test_weights_that_cannot_be_written_fail_the_run_in_words(replica: Replicas, tmp_path: Path) -> None:
     from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.steps import build_task
 
@@ -174,17 +174,17 @@ def test_weights_that_cannot_be_written_fail_the_run_in_words(one: Replicas, tmp
         weights_path=str(tmp_path / "taken" / "run.npz"),
     )
     worker = Worker(order, lambda _: None, lambda: False, lambda _: None, order_ns=0, environment={})
-    worker._task = build_task(recipe_of("lstm")(variant), variant, one)
+    worker._task = build_task(recipe_of("lstm")(variant), variant, replica)
     with pytest.raises(TrainingError, match=r"could not be saved at .*run.npz .*; what was measured is kept"):
         worker._save_weights()
 
 
 def test_a_place_that_cannot_be_written_is_named(
-    one: Replicas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    replica: Replicas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL"):
         monkeypatch.setenv(name, "before")
-    saved = saved_by(variant_of(), one, tmp_path / "run.npz")
+    saved = saved_by(variant_of(), replica, tmp_path / "run.npz")
     taken = tmp_path / "run.npz" / "model.keras"
     job = ExportModel(weights_path=str(tmp_path / "run.npz"), trained=saved.spec, model_paths=(str(taken),))
     answer = perform(job)
@@ -207,7 +207,7 @@ def image_task(spec: RunSpec, replicas: Replicas, stored: ImageData | None = Non
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras's own, as it saves
 def test_an_image_network_answers_the_same_everywhere_with_its_running_statistics(
-    pair: Replicas, one: Replicas, tmp_path: Path
+    pair: Replicas, replica: Replicas, tmp_path: Path
 ) -> None:
     """Trained on two replicas, whose running statistics differ: the mean of both is saved."""
     from workloads.tensorflow.saving import export_model
@@ -228,7 +228,7 @@ def test_an_image_network_answers_the_same_everywhere_with_its_running_statistic
     means = [saved.weights[f"block1/norm{number}/mean"] for number in (1, 2, 3)]
     assert all(np.abs(mean).max() > 1e-3 for mean in means)
     other: dict[str, Value] = {"implementation": "keras", "layout": "NHWC"}
-    assert loaded_difference(saved, one, **other) < 1e-5
+    assert loaded_difference(saved, replica, **other) < 1e-5
     exported = export_model(saved, [tmp_path / "net.keras", tmp_path / "served"])
     assert exported.max_difference < 1e-5
     forgotten = {name: value * 0 if name.endswith("/mean") else value for name, value in saved.weights.items()}
@@ -248,11 +248,11 @@ def test_an_image_network_answers_the_same_everywhere_with_its_running_statistic
         np.testing.assert_allclose(answers, saved.outputs, atol=1e-5)
 
 
-def test_a_wide_network_becomes_a_plain_model_too(one: Replicas, tmp_path: Path) -> None:
+def test_a_wide_network_becomes_a_plain_model_too(replica: Replicas, tmp_path: Path) -> None:
     from workloads.tensorflow.saving import export_model
 
     sizes: dict[str, Value] = {"gpus": 0, "depth": 10, "widen": 1, "batch_size": 8}
-    saved = saved_by(complete("wrn28-10", sizes, Machine()).variant, one, tmp_path / "run.npz", "wrn28-10")
+    saved = saved_by(complete("wrn28-10", sizes, Machine()).variant, replica, tmp_path / "run.npz", "wrn28-10")
     exported = export_model(saved, [])
     # Its outputs are above 10, and processors round differently.
     assert exported.max_difference < 2e-6 * exported.max_output

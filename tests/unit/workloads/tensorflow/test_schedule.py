@@ -35,14 +35,14 @@ def expected(kind: str, start: float, gradients: list[float], decay: float) -> l
 @pytest.mark.parametrize("kind", ["cosine", "one_cycle"])
 @pytest.mark.parametrize(("xla", "count"), [(False, 2), (True, 1)])
 def test_every_step_has_its_rate_and_kernels_decay(
-    kind: Any, xla: bool, count: int, one: Replicas, pair: Replicas
+    kind: Any, xla: bool, count: int, replica: Replicas, pair: Replicas
 ) -> None:
     import tensorflow as tf
 
     from workloads.tensorflow.optimizers import LossScale, Momentum
     from workloads.tensorflow.recipe import compile_function
 
-    replicas = pair if count == 2 else one
+    replicas = pair if count == 2 else replica
     with replicas.strategy.scope():
         weights = [tf.Variable([[1.5]]), tf.Variable([1.5])]
         schedule = Schedule(kind=kind, peak=PEAK, steps=STEPS)
@@ -63,7 +63,7 @@ def test_every_step_has_its_rate_and_kernels_decay(
     assert found[-1] == found[STEPS - 1], "after the last step nothing changes"
 
 
-def test_a_skipped_step_counts(one: Replicas) -> None:
+def test_a_skipped_step_counts(replica: Replicas) -> None:
     import tensorflow as tf
 
     from workloads.tensorflow.optimizers import LossScale, Momentum

@@ -62,9 +62,9 @@ def weights_of(model: Any) -> list[np.ndarray[Any, Any]]:
         {"implementation": "block_fused"},
     ],
 )
-def test_two_replicas_make_the_step_of_one(one: Replicas, pair: Replicas, given: dict[str, Value]) -> None:
+def test_two_replicas_make_the_step_of_one(replica: Replicas, pair: Replicas, given: dict[str, Value]) -> None:
     variant = small("lstm", **given)
-    single, losses_of_one = trained("lstm", variant, one, 3)
+    single, losses_of_one = trained("lstm", variant, replica, 3)
     double, losses_of_two = trained("lstm", variant, pair, 3)
     assert losses_of_two == pytest.approx(losses_of_one, rel=1e-5)
     for a, b in zip(weights_of(single), weights_of(double), strict=True):
@@ -73,16 +73,16 @@ def test_two_replicas_make_the_step_of_one(one: Replicas, pair: Replicas, given:
 
 @UNOPTIMIZED
 @pytest.mark.parametrize("all_reduce", ["hierarchical", "one_device"])
-def test_gradients_are_exchanged_by_copies_too(one: Replicas, all_reduce: str) -> None:
+def test_gradients_are_exchanged_by_copies_too(replica: Replicas, all_reduce: str) -> None:
     variant = small("lstm", implementation="gemm2")
-    single, losses_of_one = trained("lstm", variant, one, 3)
+    single, losses_of_one = trained("lstm", variant, replica, 3)
     double, losses_of_two = trained("lstm", variant, replicas_on(["CPU:0", "CPU:1"], all_reduce), 3)
     assert losses_of_two == pytest.approx(losses_of_one, rel=1e-5)
     for a, b in zip(weights_of(single), weights_of(double), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
 
 
-def test_nccl_is_refused_where_it_cannot_be(one: Replicas) -> None:
+def test_nccl_is_refused_where_it_cannot_be(replica: Replicas) -> None:
     with pytest.raises(RefusedError, match="NVIDIA GPUs only; use all_reduce=hierarchical"):
         replicas_on(["CPU:0", "CPU:1"], "nccl")
 
@@ -105,8 +105,8 @@ def operations(workload: str, replicas: Replicas, **given: Value) -> list[Any]:
 
 @pytest.mark.parametrize("mode", ["train", "inference"])
 def test_replicas_send_gradients_and_nothing_else(pair: Replicas, mode: str) -> None:
-    found = operations("cnn10", replicas_on(["CPU:0", "CPU:1"], "hierarchical"), mode=mode)
-    sent = [node.attr["tensor_name"].s.decode() for node in found if node.op == "_Send"]
+    ops = operations("cnn10", replicas_on(["CPU:0", "CPU:1"], "hierarchical"), mode=mode)
+    sent = [node.attr["tensor_name"].s.decode() for node in ops if node.op == "_Send"]
     if mode == "inference":
         assert not sent
     else:
@@ -181,10 +181,10 @@ def test_replicas_with_batch_normalization_stay_equal(pair: Replicas) -> None:
 
 
 @UNOPTIMIZED
-def test_one_seed_is_one_start(one: Replicas) -> None:
-    first, losses = trained("lstm", small("lstm"), one, 2)
-    again, losses_again = trained("lstm", small("lstm"), one, 2)
-    other, losses_of_other = trained("lstm", small("lstm", seed=2), one, 2)
+def test_one_seed_is_one_start(replica: Replicas) -> None:
+    first, losses = trained("lstm", small("lstm"), replica, 2)
+    again, losses_again = trained("lstm", small("lstm"), replica, 2)
+    other, losses_of_other = trained("lstm", small("lstm", seed=2), replica, 2)
     assert losses == losses_again
     assert losses[0] != losses_of_other[0]
     for a, b in zip(weights_of(first), weights_of(again), strict=True):
@@ -202,15 +202,15 @@ def test_one_seed_is_one_start(one: Replicas) -> None:
         ("wrn28-10", {}),
     ],
 )
-def test_loss_falls(one: Replicas, workload: str, given: dict[str, Value]) -> None:
-    _, losses = trained(workload, small(workload, batch_size=16, **given), one, 30)
+def test_loss_falls(replica: Replicas, workload: str, given: dict[str, Value]) -> None:
+    _, losses = trained(workload, small(workload, batch_size=16, **given), replica, 30)
     assert np.mean(losses[-5:]) < 0.7 * losses[0]
 
 
 @UNOPTIMIZED
-def test_inference_leaves_the_weights_alone(one: Replicas) -> None:
-    model, outputs = trained("cnn10", small("cnn10", mode="inference"), one, 2)
-    fresh, _ = trained("cnn10", small("cnn10", mode="inference"), one, 0)
+def test_inference_leaves_the_weights_alone(replica: Replicas) -> None:
+    model, outputs = trained("cnn10", small("cnn10", mode="inference"), replica, 2)
+    fresh, _ = trained("cnn10", small("cnn10", mode="inference"), replica, 0)
     assert outputs[0] != outputs[1], "each step takes the next batch"
     for a, b in zip(weights_of(model), weights_of(fresh), strict=True):
         np.testing.assert_array_equal(a, b)

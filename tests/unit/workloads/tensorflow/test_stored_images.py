@@ -30,9 +30,9 @@ def test_crops_are_cut_from_normalised_images_with_zeros_around(layout: str) -> 
     mean = IMAGES.images.mean(axis=(0, 2, 3)).reshape(1, 3, 1, 1)
     deviation = IMAGES.images.std(axis=(0, 2, 3)).reshape(1, 3, 1, 1)
     padded = np.pad((pixels - mean) / deviation, ((0, 0), (0, 0), (4, 4), (4, 4)))
-    for image, found, (row, column, mirrored) in zip(padded, prepared, crops, strict=True):
+    for image, crop, (row, column, mirrored) in zip(padded, prepared, crops, strict=True):
         wanted = image[:, row : row + 32, column : column + 32]
-        np.testing.assert_allclose(found, wanted[:, :, ::-1] if mirrored else wanted, atol=1e-4)
+        np.testing.assert_allclose(crop, wanted[:, :, ::-1] if mirrored else wanted, atol=1e-4)
     assert {tuple(crop) for crop in crops[:, :2]} > {tuple(crop) for crop in crops[:1, :2]}
     assert set(crops[:, 2]) == {0, 1}
     assert crops[:, :2].min() >= 0

@@ -1,0 +1,142 @@
+"""PyTorch and JAX compute what TensorFlow does; `pytorch/` and `jax/` test what each does in its own way."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.analysis.equality import largest_difference
+from tests.evidence_runs import spec_of
+from tests.unit.workloads.tensorflow.test_gradients import arrays
+from workloads.backend import load_backend
+from workloads.catalog import FRAMEWORKS
+from workloads.errors import RefusedError
+from workloads.job_protocol import ComputedGradients, ComputeGradients
+from workloads.jobs import perform
+from workloads.protocol import RunSpec, Source, Value
+from workloads.tensorflow.backend import recipe_of
+from workloads.tensorflow.gradients import compute_gradients
+from workloads.tensorflow.runtime import Replicas
+from workloads.training import Task
+
+Settings = Mapping[str, Value]
+pytestmark = pytest.mark.usefixtures("unoptimized", "restored_variables")
+
+
+@pytest.fixture(params=["pytorch", "jax"])
+def framework(request: pytest.FixtureRequest) -> str:
+    import torch
+
+    torch.set_num_threads(1)
+    return str(request.param)
+
+
+def computed(spec: RunSpec, path: Path, parts: int = 1, start: Path | None = None) -> ComputedGradients:
+    """Compute the gradients of a spec as a job does, from the weights of `start` or those of its seed."""
+    start_path = None if start is None else str(start)
+    answer = perform(ComputeGradients(spec=spec, parts=parts, path=str(path), start_path=start_path))
+    assert isinstance(answer, ComputedGradients), answer
+    return answer
+
+
+def difference(path: Path, reference_path: Path) -> float:
+    """Return the largest difference between the gradients in two files."""
+    gradients, reference = arrays(path), arrays(reference_path)
+    assert list(gradients) == list(reference)
+    return largest_difference(list(gradients), gradients.values(), list(reference.values()))[0]
+
+
+def difference_to_tensorflow(spec: RunSpec, reference: RunSpec, replicas: Replicas, folder: Path) -> float:
+    """Return the largest difference to the gradients of TensorFlow, of the same batch with the same loss."""
+    request = ComputeGradients(spec=reference, path=str(folder / "tensorflow.npz"))
+    expected = compute_gradients(recipe_of(reference.workload)(reference.variant), replicas, request)
+    answer = computed(spec, folder / "gradients.npz")
+    assert answer.losses == pytest.approx(expected.losses, rel=1e-6)
+    assert answer.batch == pytest.approx(expected.batch)
+    return difference(folder / "gradients.npz", folder / "tensorflow.npz")
+
+
+def task_of(spec: RunSpec, source: Source | None = None) -> Task:
+    """Return the task of a spec, in its framework."""
+    backend = load_backend(str(spec.variant["framework"]))
+    backend.import_framework(())
+    return backend.build_task(spec, source)
+
+
+def assert_loss_falls(spec: RunSpec) -> None:
+    """Train a spec for a few steps."""
+    task = task_of(spec)
+    losses = [task.fetch(task.step()) for _ in range(40)]
+    assert np.mean(losses[-8:]) < 0.8 * np.mean(losses[:4])
+    assert task.allocator_bytes() is None, "on the CPU"
+
+
+@pytest.mark.parametrize("workload", ["gru", "cnn10"])
+def test_it_goes_on_from_weights_of_another_variant(framework: str, workload: str, tmp_path: Path) -> None:
+    start = tmp_path / "start.npz"
+    first_seed = computed(spec_of(workload, framework=framework, seed=1), start)
+    computed(spec_of(workload, framework=framework, seed=2), tmp_path / "from.npz", start=start)
+    second_seed = computed(spec_of(workload, framework=framework, seed=2), tmp_path / "second.npz")
+    assert difference(tmp_path / "from.npz", tmp_path / "second.npz") > 1e-3
+    assert second_seed.losses != first_seed.losses
+    wider = spec_of(workload, framework=framework, **({"units": 9} if workload == "gru" else {"channels": 5}))
+    answer = perform(ComputeGradients(spec=wider, path=str(tmp_path / "wider.npz"), start_path=str(start)))
+    assert "other shapes" in str(answer)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_sixteen_bits_are_as_near_to_float32_as_tensorflow_s(
+    framework: str, replica: Replicas, precision: str, tmp_path: Path
+) -> None:
+    for dtype in (precision, "float32"):
+        spec = spec_of("cnn10", layout="NHWC", precision=dtype)
+        request = ComputeGradients(spec=spec, path=str(tmp_path / f"tensorflow-{dtype}.npz"))
+        compute_gradients(recipe_of("cnn10")(spec.variant), replica, request)
+        for workload, settings in (("cnn10", {"layout": "NHWC"}), ("lstm", {})):
+            spec = spec_of(workload, framework=framework, precision=dtype, **settings)
+            computed(spec, tmp_path / f"{workload}-{dtype}.npz")
+    images, tensorflow, lstm = (
+        difference(tmp_path / f"{name}-{precision}.npz", tmp_path / f"{name}-float32.npz")
+        for name in ("cnn10", "tensorflow", "lstm")
+    )
+    assert 1e-5 < images < 2 * tensorflow
+    assert 1e-5 < lstm < 0.02
+
+
+@pytest.mark.parametrize(
+    ("workload", "settings"),
+    [
+        ("lstm", {"dropout": 0.2, "recurrent_dropout": 0.2}),
+        ("gru", {"recurrent_dropout": 0.2}),
+        ("lstm", {"activation": "relu", "precision": "float16"}),
+        ("cnn10", {"layout": "NHWC", "weight_decay": 1e-4, "batch_size": 16}),
+    ],
+)
+def test_the_loss_falls(framework: str, workload: str, settings: Settings) -> None:
+    assert_loss_falls(spec_of(workload, framework=framework, **settings))
+
+
+def test_without_the_framework_the_run_is_refused_with_what_to_install(
+    framework: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (module,) = FRAMEWORKS[framework].modules
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(RefusedError, match=f"{FRAMEWORKS[framework].name} cannot be imported.*'{module}>="):
+        load_backend(framework).import_framework(())
+
+
+def test_gpus_that_the_framework_does_not_see_are_reported(framework: str) -> None:
+    with pytest.raises(RefusedError, match=f"given 1 of the machine's GPUs, and {FRAMEWORKS[framework].name} sees 0"):
+        load_backend(framework).import_framework(("GPU-0",))
+
+
+def test_the_environment_names_the_version_and_no_library_twice(framework: str) -> None:
+    environment = load_backend(framework).import_framework(())
+    assert environment[FRAMEWORKS[framework].version_key][0].isdigit()
+    assert environment[FRAMEWORKS[framework].devices_key] == "CPU"
+    assert FRAMEWORKS["tensorflow"].version_key not in environment
+    calibration = load_backend(framework).calibrate("float32", ())
+    assert calibration is not None
+    assert calibration.flops_per_s > 1e8
