@@ -8,11 +8,12 @@ from app.analysis.intervals import Resolution
 from app.metrics import METRICS
 from workloads.protocol import RunSpec
 
-TEXT_ORDERS = frozenset(("workload", "variant", "tags", "host", "devices", "outcome", "evidence"))
+TEXT_ORDERS = frozenset(("workload", "framework", "variant", "tags", "host", "devices", "outcome", "evidence"))
 """Orders that go from A to Z at first; all others go from the highest down."""
 
 RUN_ORDERS: tuple[str, ...] = (
-    *("run", "started", "workload", "variant", "tags", "match", "host", "devices", "outcome", "evidence"),
+    *("run", "started", "workload", "framework", "variant", "tags", "match"),
+    *("host", "devices", "outcome", "evidence"),
     *(metric.list_column.order for metric in METRICS if metric.list_column),
 )
 """What a list of runs can be ordered by; `match` is how well they match a search, the newest first without one."""
@@ -78,7 +79,7 @@ class Common:
 
 
 FACETS: tuple[str, ...] = (
-    *("workload", "implementation", "layout", "precision", "batch_size", "gpus", "xla"),
+    *("workload", "framework", "implementation", "layout", "precision", "batch_size", "gpus", "xla"),
     *("card", "host", "outcome", "day", "tag", "experiment"),
 )
 """What runs can be narrowed down by, several values of each at once. A month, `2026-11`, is a value of `day` too."""

@@ -298,7 +298,6 @@ class RunPageView(QWidget):
         state.addStretch(1)
         text = QVBoxLayout()
         text.setSpacing(GRID // 2)
-        text.addWidget(self._title)
         text.addLayout(state)
         text.addWidget(self._reason)
         text.addWidget(self._notes)
@@ -310,6 +309,7 @@ class RunPageView(QWidget):
         header.setContentsMargins(0, 0, 2 * GRID, 0)
         header.setSpacing(GRID)
         header.addLayout(top)
+        header.addWidget(self._title)
         header.addLayout(row)
         header.addWidget(self.badge)
         return header

@@ -55,24 +55,24 @@ _NOT_NAMED_IF_CHANGED = (
 )
 
 
-def short_name(spec: RunSpec, *, devices: bool = True) -> str:
-    """Return the variant in a few words: `cnn10 Native NCHW · 2 GPUs · batch 1024`, GPUs only with `devices`."""
+def short_name(spec: RunSpec) -> str:
+    """Return the variant in a few words: `cnn10 TensorFlow Native NCHW · 2 GPUs · batch 1024`."""
+    first, *others = variant_parts(spec)
+    head = f"{spec.workload} {catalog.framework_of(spec.variant).name} {first}".rstrip()
+    return SEPARATOR.join((head, gpus_label(spec.variant.get("gpus", 0)), *others))
+
+
+def variant_parts(spec: RunSpec) -> list[str]:
+    """Return the parts of a short name without workload, framework and devices; the first may be ""."""
     variant = spec.variant
-    framework = ("framework",) if catalog.framework_of(variant) is not catalog.FRAMEWORK else ()
-    head = " ".join(
-        [
-            spec.workload,
-            *(choice_label(spec, name, variant[name]) for name in (*framework, *_NAMED_FIRST) if name in variant),
-        ]
-    )
-    parts = [head, *([gpus_label(variant.get("gpus", 0))] if devices else [])]
+    parts = [" ".join(choice_label(spec, name, variant[name]) for name in _NAMED_FIRST if name in variant)]
     if "batch_size" in variant:
         parts.append(f"batch {variant['batch_size']}")
     if variant.get("precision", "float32") != "float32":
         parts.append(choice_label(spec, "precision", variant["precision"]))
     if variant.get("xla") is True:
         parts.append("XLA")
-    return " · ".join(parts + _non_default(spec))
+    return parts + _non_default(spec)
 
 
 def parameter_label(spec: RunSpec, name: str) -> str:
