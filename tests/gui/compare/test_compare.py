@@ -625,7 +625,7 @@ def test_a_run_that_was_going_on_is_read_again_and_others_are_not(screen: Compar
     with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
         screen.controller.refresh()
     assert screen.column("Outcome") == ["completed", "completed"]
-    assert screen.column("Speed-up") == ["baseline", "−50.0\xa0%"]
+    assert screen.column("Speed-up") == ["baseline", "0.500×"]
     with screen.qtbot.assertNotEmitted(screen.view.painted, wait=100):
         screen.controller.refresh()
 
