@@ -394,9 +394,9 @@ _FRAMEWORKS: tuple[Rule, ...] = (
     ),
     _framework_rule(
         "pytorch jax",
-        "save_weights",
-        lambda v: bool(v["save_weights"]),
-        "Only TensorFlow's runs save weights so far; use save_weights=false.",
+        "save_weights weights_from",
+        lambda v: bool(v["save_weights"]) or v["weights_from"] == "best",
+        "Only TensorFlow's runs save weights so far; use save_weights=false and weights_from=last.",
         _BOTH,
     ),
     _framework_rule(
@@ -503,7 +503,11 @@ def _misplaced_bias_rule(workload: str) -> Rule:
 _BEST_WEIGHTS: tuple[Rule, ...] = (
     Rule(
         parameters=("weights_from", "save_weights", "mode"),
-        broken=lambda v, _: v["weights_from"] == "best" and not (v["save_weights"] and v["mode"] == "train"),
+        broken=lambda v, _: (
+            v["weights_from"] == "best"
+            and not (v["save_weights"] and v["mode"] == "train")
+            and framework_of(v) is FRAMEWORK
+        ),
         reason="There are no best weights to save; use save_weights=true and mode=train, or weights_from=last.",
         workloads=(*RECURRENT_LAYERS, *_IMAGE_WORKLOADS),
     ),

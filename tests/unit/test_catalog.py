@@ -149,6 +149,15 @@ def test_what_cannot_run_says_why(machine: Machine, name: str, given: dict[str, 
     assert "{" not in found[0]
 
 
+@pytest.mark.parametrize("framework", ["pytorch", "jax"])
+@pytest.mark.parametrize("given", [{"weights_from": "best"}, {"weights_from": "best", "save_weights": True}])
+def test_where_no_weights_are_saved_none_are_proposed(framework: str, given: dict[str, Value]) -> None:
+    broken = [reason for reason in reasons(NO_GPU, "lstm", framework=framework, **given) if "weights" in reason]
+    assert broken == ["Only TensorFlow's runs save weights so far; use save_weights=false and weights_from=last."]
+    (own,) = reasons(NO_GPU, "lstm", weights_from="best")
+    assert "use save_weights=true" in own
+
+
 @pytest.mark.parametrize(
     ("machine", "implementation", "given", "words"),
     [
