@@ -210,6 +210,30 @@ def test_presets_that_the_window_was_given_are_listed_by_their_files(
     assert err == f"{gone} cannot be read (No such file or directory); put it back, or name another file.\n"
 
 
+def test_a_preset_that_cannot_run_here_has_no_time_but_what_it_needs(
+    database_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    form = (
+        'question = "?"\nrepeats = 2\nmatrix = [{workload = "cnn10", settings = {gpus = [16], batch_size = [16, 32]}}]'
+    )
+    for name, text in (("gpu.toml", f"[gpu]\n{form}\n"), ("both.toml", f"[gpu]\n{form}\n[cpu]\n{form}\n")):
+        (tmp_path / name).write_text(text)
+        list_user_preset_file(database_path, str(tmp_path / name))
+    assert main(["experiment", "--presets", "--json", "--db", str(database_path)]) == 0
+    listed = {Path(each["preset"]).name: each for each in json.loads(capsys.readouterr().out)["presets"]}
+    assert main(["experiment", "--presets", "--db", str(database_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert main(["gpus", "--json"]) == 0
+    has_gpus = bool(json.loads(capsys.readouterr().out)["gpus"])
+    for name, words in (
+        ("gpu.toml", "cannot run here" if has_gpus else "needs a GPU"),
+        ("both.toml", "cannot run here"),
+    ):
+        assert listed[name]["left_s"] is listed[name]["left_range_s"] is None
+        assert "2 variants cannot run here" in listed[name]["notes"][-1]
+        assert any(name in line and words in line for line in lines)
+
+
 def test_where_runs_never_go_on_at_the_same_time_the_reason_is_said() -> None:
     two = GPU_INVENTORY.machine
     one = Machine(gpus=two.gpus[:1], cpu_count=two.cpu_count)
