@@ -28,6 +28,7 @@ from app.gui.widgets.flow_layout import FlowBar
 from app.gui.widgets.pacing import Slices, WhenSeen
 from app.gui.widgets.panes import Scroller, splitter
 from app.gui.window_state import WindowState
+from app.plain import plain_text
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.run_detail import DetailGroup, RunDetail
 
@@ -63,7 +64,7 @@ class LogView(QWidget):
     def show_log(self, title: str, text: str) -> None:
         """Show a log at its end."""
         self._title.setText(title)
-        self._text.setPlainText(text)
+        self._text.setPlainText(plain_text(text))
         self._text.moveCursor(QTextCursor.MoveOperation.End)
         self._text.moveCursor(QTextCursor.MoveOperation.StartOfLine)
         self._search.clear()
@@ -216,7 +217,7 @@ class RunPageView(QWidget):
         self.evidence.show_view(detail.evidence)
         self.replay_button.setEnabled(bool(detail.plots.panels))
         self.annotations.show_annotations(detail.run, detail.tags, detail.note)
-        self._traceback.setPlainText(detail.traceback.rstrip())
+        self._traceback.setPlainText(plain_text(detail.traceback.rstrip()))
         self._traceback.setVisible(bool(detail.traceback))
         lines = min(self._traceback.blockCount(), _TRACEBACK_LINES) + 2
         self._traceback.setFixedHeight(lines * self._traceback.fontMetrics().lineSpacing())
