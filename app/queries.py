@@ -19,11 +19,11 @@ RUN_ORDERS: tuple[str, ...] = (
 """What a list of runs can be ordered by; `match` is how well they match a search, the newest first without one."""
 
 SEARCH_FIELDS: tuple[str, ...] = (
-    *("variant", "workload", "tag", "note", "experiment", "card", "host", "outcome", "evidence", "started", "reason"),
+    *("variant", "workload", "tag", "note", "card", "host", "outcome", "evidence", "started", "experiment", "reason"),
 )
 """Where a search looks, the best place first; each is a column of `run_words`, and can be named: `note:cudnn`."""
 
-FREE_TEXT = frozenset({"note", "reason"})
+FREE_TEXT = frozenset({"note", "experiment", "reason"})
 """Fields in which a plain word counts only where no field before them holds it."""
 
 _ALIASES = {"tags": "tag", "gpu": "card", "device": "card"}

@@ -98,12 +98,12 @@ def fields_of(row: RunRow) -> dict[str, str]:
         "workload": row.spec.workload,
         "tag": "\n".join(row.tags),
         "note": row.note,
-        "experiment": "layouts of June" if row.experiments else "",
         "card": "\n".join(gpus),
         "host": row.host or "",
         "outcome": row.outcome.name.replace("_", " ") if row.outcome else "running",
         "evidence": row.evidence_state or "",
         "started": datetime.fromtimestamp(row.started_utc_ns / S, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "experiment": "layouts of June" if row.experiments else "",
         "reason": f"{(row.outcome.reason if row.outcome else None) or ''}\n{mismatch}",
     }
     return {name: text.lower() for name, text in fields.items()}
@@ -137,7 +137,7 @@ def positions_of(row: RunRow, word: str) -> list[int]:
 def is_outdone(position: int, found: list[list[int]], word: str) -> bool:
     """Return whether a position is free text, and a better position of some run holds the word."""
     named = word.partition(":")[0] in SEARCH_FIELDS
-    free = position >= 0 and SEARCH_FIELDS[position] in ("note", "reason")
+    free = position >= 0 and SEARCH_FIELDS[position] in ("note", "experiment", "reason")
     return free and not named and any(0 <= other < position for positions in found for other in positions)
 
 
@@ -371,6 +371,17 @@ def test_what_runs_agree_in_is_what_a_plain_look_at_their_rows_says(many: Store,
     for workload, largest in common.largest.items():
         figures = (row.summary.throughput for row in rows if row.spec.workload == workload)
         assert largest["throughput"] == max((figure for figure in figures if figure is not None), default=None)
+
+
+def test_a_value_that_an_experiment_names_finds_the_runs_that_have_it(database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        names = ("tensorflow", "jax")
+        specs = [RunSpec(workload=SPEC.workload, variant={**SPEC.variant, "framework": name}) for name in names]
+        runs = [begin(store, uid=name, spec=spec) for name, spec in zip(names, specs, strict=True)]
+        store.library.save_experiment(runs, name="lstm: Framework TensorFlow, JAX", preset=None, plan=PLAN)
+        found = {text: store.library.search(RunQuery(text=text)) for text in ("jax", "experiment:jax", "lstm:")}
+    assert [[*result.runs] for result in found.values()] == [[runs[1]], runs[::-1], runs[::-1]]
+    assert (found["jax"].left_out, found["jax"].wider) == (1, "experiment:jax")
 
 
 def test_one_run_agrees_with_no_other(many: Store) -> None:
