@@ -60,6 +60,10 @@ def weights_file(run: RunRow, database: Path, path: Path | None) -> Path:
     if run.spec.workload not in savers:
         names = f"{', '.join(savers[:-1])} and {savers[-1]}"
         raise UserError(f"Run {run.run} is one of {run.spec.workload}; only {names} runs save their weights.")
+    if (framework := catalog.framework_of(run.spec.variant)) is not catalog.FRAMEWORK:
+        raise UserError(
+            f"Run {run.run} is one in {framework.name}; only runs in {catalog.FRAMEWORK.name} save weights."
+        )
     if path is not None:
         return path
     if not run.spec.variant.get("save_weights", False):

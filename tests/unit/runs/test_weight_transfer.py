@@ -49,6 +49,10 @@ def test_weights_lie_beside_the_database_unless_they_were_moved() -> None:
             row(spec_of(save_weights=False)),
             "Run 3 did not save its weights: run the variant again with -s save_weights",
         ),
+        (
+            row(spec_of(framework="jax", save_weights=False)),
+            "Run 3 is one in JAX; only runs in TensorFlow save weights",
+        ),
         (row(spec_of(), "out_of_memory"), "Run 3 is out of memory, and weights are saved when a run completes"),
         (row(spec_of(), None), "Run 3 is still running"),
         (
