@@ -82,6 +82,8 @@ def test_the_count_and_the_time_are_said_before_anything_runs() -> None:
     assert said == "6 runs planned, 1 done, 5 left (1 to 2 min), within 1:00."
     mixed = Experiment.from_runs(MIXED, "stopped", (), CPU)
     assert plan_lines(mixed) == ["4 runs planned, 0 done, 4 left (45 to 60 s)."], "a refusal is quick"
+    refused = Experiment.from_runs(structs.replace(MIXED, variants=(ON_GPUS,)), "stopped", (), CPU)
+    assert plan_lines(refused) == ["1 run planned, 0 done, 1 left (a moment)."]
     until = Experiment.from_runs(structs.replace(PLAN, until_pct=0.5), "stopped", (), CPU)
     assert plan_lines(until) == [
         "6 runs planned at most, 0 done, 6 left (1 to 2 min).",
