@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from workloads.calibration import calibrate
 from workloads.catalog import is_custom
-from workloads.errors import KnownError, RefusedError, describe_error
+from workloads.errors import BROKEN_PACKAGE, KnownError, RefusedError, describe_error
 from workloads.framework import JAX
 from workloads.interpreter import MINIMUM_VERSIONS, install_command, is_older
 from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
@@ -141,7 +141,7 @@ class JaxBackend:
 def _import_jax() -> None:
     try:
         import jax
-    except (ImportError, OSError, RuntimeError) as error:  # a missing library's, and a jaxlib's that does not fit
+    except BROKEN_PACKAGE as error:
         raise RefusedError(
             f"JAX cannot be imported ({error}): `env add` makes an environment that has it, or "
             f"{install_command(['jax'])}, or use framework=tensorflow."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from workloads.calibration import calibrate
 from workloads.catalog import is_custom
-from workloads.errors import KnownError, RefusedError, describe_error
+from workloads.errors import BROKEN_PACKAGE, KnownError, RefusedError, describe_error
 from workloads.framework import PYTORCH
 from workloads.interpreter import MINIMUM_VERSIONS, install_command, is_older
 from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
@@ -148,7 +148,7 @@ class PytorchBackend:
 def _import_torch() -> None:
     try:
         import torch
-    except (ImportError, OSError) as error:  # a library that is missing is an OSError
+    except BROKEN_PACKAGE as error:
         raise RefusedError(
             f"PyTorch cannot be imported ({error}): `env add` makes an environment that has it, or "
             f"{install_command(['torch'])}, or use framework=tensorflow."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from workloads import catalog, cifar10
 from workloads.calibration import calibrate
-from workloads.errors import KnownError, RefusedError
+from workloads.errors import BROKEN_PACKAGE, KnownError, RefusedError
 from workloads.framework import FRAMEWORK, ONEDNN_KEY
 from workloads.interpreter import MINIMUM_VERSIONS, install_command, installed_framework, is_older
 from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
@@ -216,7 +216,7 @@ def _import_libraries() -> frozenset[str]:
     try:
         import keras
         import tensorflow as tf
-    except ModuleNotFoundError as error:
+    except BROKEN_PACKAGE as error:
         raise RefusedError(
             f"TensorFlow cannot be imported ({error}): `env add` makes an environment that has it, or install it with "
             f"`{sys.executable} -m pip install 'tensorflow>=2.21,<2.22'`, for NVIDIA GPUs 'tensorflow[and-cuda]'."

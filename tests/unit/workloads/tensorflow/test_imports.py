@@ -1,4 +1,4 @@
-"""What TensorFlow's import may and may not do; with libraries that import at once."""
+"""What the import of a framework may and may not do; with libraries that import at once, or not at all."""
 
 import os
 import subprocess
@@ -33,13 +33,40 @@ def test_tensorflow_does_without_jax_which_a_file_may_still_import(tmp_path: Pat
     libraries = empty_libraries(tmp_path)
     (libraries / "tensorflow.py").write_text(LOOKS_FOR_JAX)
     (libraries / "jax.py").write_text(jax)
-    paths = os.pathsep.join((str(libraries), *sys.path))
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_script(SCRIPT, libraries)
     assert done.stdout == printed, done.stderr
     assert ("no jaxlib" in done.stderr) == ("no jaxlib" in jax)
+
+
+ERRORS = ("ImportError", "OSError", "RuntimeError", "AttributeError", "TypeError", "ValueError")
+BROKEN = "import builtins, os; raise getattr(builtins, os.environ['ERROR'])('parts that do not fit')"
+REFUSALS = f"""
+import os
+from workloads.errors import RefusedError
+from workloads.jax.backend import JaxBackend
+from workloads.pytorch.backend import PytorchBackend
+from workloads.tensorflow.backend import TensorflowBackend
+for error in {ERRORS}:
+    os.environ["ERROR"] = error
+    for backend in (JaxBackend(), PytorchBackend(), TensorflowBackend()):
+        try:
+            backend.import_framework(())
+        except RefusedError as refused:
+            print(str(refused).partition(": ")[0])
+"""
+
+
+def test_a_framework_whose_parts_do_not_fit_is_refused_by_its_name(tmp_path: Path) -> None:
+    for module in ("jax", "torch", "keras", "tensorflow"):
+        (tmp_path / f"{module}.py").write_text(BROKEN)
+    done = run_script(REFUSALS, tmp_path)
+    names = ["JAX", "PyTorch", "TensorFlow"] * len(ERRORS)
+    assert done.stdout.splitlines() == [f"{name} cannot be imported (parts that do not fit)" for name in names], (
+        done.stderr
+    )
+
+
+def run_script(script: str, libraries: Path) -> subprocess.CompletedProcess[str]:
+    """Run a script that imports from these libraries first."""
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join((str(libraries), *sys.path))}
+    return subprocess.run([sys.executable, "-c", script], env=variables, capture_output=True, text=True, check=False)
