@@ -1,8 +1,8 @@
 """Strings from outside made plain: of cards, workers, imported runs, and files that somebody gave us.
 
-Each kind of output has one function: terminal and log `plain_text`, spreadsheets `cell_text`, the names of files
-`file_name`; in `app.report` HTML and SVG `escape_xml`, Markdown `escape_markdown`; in `app.gui` `text_label` and
-`plain_tooltip`.
+Each kind of output has one function: terminal and log `plain_text`, names `plain_line`, spreadsheets `cell_text`, the
+names of files `file_name`; in `app.report` HTML and SVG `escape_xml`, Markdown `escape_markdown`; in `app.gui` labels
+and the `Face` of what is painted do it, and `plain_tooltip`.
 """
 
 import re
@@ -29,6 +29,11 @@ def plain_text(text: str) -> str:
     JSON means the same afterwards: there such a character can only be in a string, where that is how it is escaped.
     """
     return _NOT_PLAIN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def plain_line(text: str) -> str:
+    """Return the text as one plain line, its spaces as they are."""
+    return plain_text(" ".join(text.replace("\t", " ").splitlines()))
 
 
 def one_line(text: str, max_chars: int = 200) -> str:

@@ -8,21 +8,22 @@ from app.analysis.intervals import Resolution
 from app.metrics import METRICS
 from workloads.protocol import RunSpec
 
-TEXT_ORDERS = frozenset(("workload", "variant", "tags", "host", "devices", "outcome", "evidence"))
+TEXT_ORDERS = frozenset(("workload", "framework", "variant", "tags", "host", "devices", "outcome", "evidence"))
 """Orders that go from A to Z at first; all others go from the highest down."""
 
 RUN_ORDERS: tuple[str, ...] = (
-    *("run", "started", "workload", "variant", "tags", "match", "host", "devices", "outcome", "evidence"),
+    *("run", "started", "workload", "framework", "variant", "tags", "match"),
+    *("host", "devices", "outcome", "evidence"),
     *(metric.list_column.order for metric in METRICS if metric.list_column),
 )
 """What a list of runs can be ordered by; `match` is how well they match a search, the newest first without one."""
 
 SEARCH_FIELDS: tuple[str, ...] = (
-    *("variant", "workload", "tag", "note", "experiment", "card", "host", "outcome", "evidence", "started", "reason"),
+    *("variant", "workload", "tag", "note", "card", "host", "outcome", "evidence", "started", "experiment", "reason"),
 )
 """Where a search looks, the best place first; each is a column of `run_words`, and can be named: `note:cudnn`."""
 
-FREE_TEXT = frozenset({"note", "reason"})
+FREE_TEXT = frozenset({"note", "experiment", "reason"})
 """Fields in which a plain word counts only where no field before them holds it."""
 
 _ALIASES = {"tags": "tag", "gpu": "card", "device": "card"}
@@ -78,7 +79,7 @@ class Common:
 
 
 FACETS: tuple[str, ...] = (
-    *("workload", "implementation", "layout", "precision", "batch_size", "gpus", "xla"),
+    *("workload", "framework", "implementation", "layout", "precision", "batch_size", "gpus", "xla"),
     *("card", "host", "outcome", "day", "tag", "experiment"),
 )
 """What runs can be narrowed down by, several values of each at once. A month, `2026-11`, is a value of `day` too."""

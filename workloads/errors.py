@@ -15,6 +15,10 @@ class RefusedError(Exception):
     """The variant cannot run here; the message says what would."""
 
 
+BROKEN_PACKAGE = (ImportError, OSError, RuntimeError, AttributeError, TypeError, ValueError)
+"""What the import of a package raises whose parts are missing, or do not fit: libraries, NumPy, protobuf."""
+
+
 class OutOfMemoryError(Exception):
     """A device or the host has not enough memory."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workloads.errors import RefusedError
+from workloads.errors import BROKEN_PACKAGE, RefusedError
 from workloads.framework import Framework
 from workloads.interpreter import MINIMUM_VERSIONS, install_command, is_older
 from workloads.job_protocol import OutputDifference
@@ -27,7 +27,7 @@ def import_modules(framework: Framework, remedy: str = "") -> None:
     """
     try:
         modules = {name: importlib.import_module(name) for name in framework.modules}
-    except (ImportError, OSError, RuntimeError) as error:  # a missing library's, and a jaxlib's that does not fit
+    except BROKEN_PACKAGE as error:
         remedy = remedy or f"{install_command(framework.modules)}, or use framework=tensorflow"
         raise RefusedError(
             f"{framework.name} cannot be imported ({error}): `env add` makes an environment that has it, or {remedy}."

@@ -70,6 +70,7 @@ from app.viewmodels.experiment.preview import (
     describe_resolution,
     describe_uncounted,
     interleaved_plan,
+    refused_notes,
     sequential_reason,
 )
 from app.viewmodels.format.naming import experiment_name
@@ -94,18 +95,20 @@ def list_presets(database: Path | None, *, as_json: bool) -> int:
                 say(str(error))
                 continue
             question = preset.experiment_for(inventory.machine).question
-            takes = format_time_left(ahead.left) if ahead.done < ahead.planned else "nothing"
+            can_start = bool(catalog.runnable(plan.variants, inventory.machine))
+            needs = "cannot run here" if inventory.machine.gpus or preset.preset.cpu else "needs a GPU"
+            takes = "nothing" if ahead.done == ahead.planned else format_time_left(ahead.left) if can_start else needs
             rows.append((preset.key, str(ahead.planned), str(ahead.done), takes, question))
             documents.append(
                 {
                     "preset": preset.key,
                     "question": question,
-                    "notes": list(plan.notes),
+                    "notes": [*plan.notes, *refused_notes(plan.variants, inventory.machine)],
                     "runs": ahead.planned,
                     "done": ahead.done,
                     "older": len(ahead.older_utc_ns),
-                    "left_s": ahead.left.likely_s,
-                    "left_range_s": [ahead.left.least_s, ahead.left.most_s],
+                    "left_s": ahead.left.likely_s if can_start else None,
+                    "left_range_s": [ahead.left.least_s, ahead.left.most_s] if can_start else None,
                 }
             )
     if as_json:

@@ -18,7 +18,7 @@ from typing import Any, TextIO, cast
 
 from app.errors import UserError
 from app.grants import Grant, describe
-from app.plain import plain_text
+from app.plain import plain_line, plain_text
 
 _log = logging.getLogger("variantscope.run")
 
@@ -198,7 +198,7 @@ def print_table(
     if not rows and not any(header):
         return
     columns = [
-        _Column(head, tuple(_plain_cell(row[index]) for row in rows), index in right)
+        _Column(head, tuple(plain_line(row[index]) for row in rows), index in right)
         for index, head in enumerate(header)
     ]
     width = _terminal_width()
@@ -217,11 +217,6 @@ def print_table(
 def is_terminal() -> bool:
     """Return whether a person reads what is printed."""
     return _terminal_width() is not None
-
-
-def _plain_cell(text: str) -> str:
-    """Return the text in one line: it must not look like another row, and has its width only when it is plain."""
-    return plain_text(text.replace("\n", " ").replace("\t", " "))
 
 
 def _print_plain(columns: Sequence[_Column]) -> None:

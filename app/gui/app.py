@@ -375,7 +375,11 @@ class Workbench(QObject):
 
     def _cannot_run(self, variants: Sequence[RunSpec]) -> bool:
         inventory = self.hosts.hosts.inventory(self.hosts.hosts.chosen)
-        return inventory is None or any(check(with_defaults(spec), inventory.machine) for spec in variants)
+        if inventory is None or any(check(with_defaults(spec), inventory.machine) for spec in variants):
+            return True
+        from app.runs.custom import lacks_source
+
+        return lacks_source(variants, self.database)
 
     def _open_questions(self) -> None:
         self.questions.open()

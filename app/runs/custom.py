@@ -151,6 +151,16 @@ def stored_source(spec: RunSpec, database: Path) -> Source | None:
     )
 
 
+def lacks_source(specs: Iterable[RunSpec], database: Path) -> bool:
+    """Return whether one of these variants cannot run for want of the text that it was made from."""
+    try:
+        for spec in {spec.variant.get(catalog.SOURCE): spec for spec in specs}.values():
+            stored_source(spec, database)
+    except UserError:
+        return True
+    return False
+
+
 def is_source_changed(spec: RunSpec, database: Path) -> bool:
     """Return whether the file of a custom variant has another text now than when it was read."""
     try:

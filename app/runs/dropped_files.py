@@ -10,14 +10,13 @@ from app.recording import is_recording
 from app.runs.experiment.presets import load_preset
 from app.storage.files import database_application
 from app.storage.migrations import APPLICATION_ID
-from app.telemetry.trace import is_trace
+from app.telemetry.trace import is_trace, refuse_timeline
 from workloads.catalog import UsageError
 
 DropKind = Literal["database", "trace", "workload", "preset"]
 
 _TAKEN = "Supported: databases (.vscope, .db), traces (.vtrace, .jsonl), workloads (.py) and presets (.toml)."
 _TABLES = (".csv", ".parquet", ".json")
-_PEEK_BYTES = 4_096
 _MAX_FILES = 6
 
 
@@ -77,14 +76,7 @@ def _kind(path: Path, database: Path, *, busy: bool) -> DropKind:
         if busy:
             raise UserError("A run is active. Replay this trace when it has ended.")
         return "trace"
-    if _is_timeline(path):
-        raise UserError("This is a timeline for Perfetto; open it at ui.perfetto.dev.")
+    refuse_timeline(path)
     if path.suffix.lower() in _TABLES:
         raise UserError("Exported tables cannot be added: export the runs as a recording, a .vscope file.")
     raise UserError(f"This is not a file of this program. {_TAKEN}")
-
-
-def _is_timeline(path: Path) -> bool:
-    """Return whether a file begins as the timelines that an export writes."""
-    with path.open("rb") as file:
-        return b'"traceEvents"' in file.read(_PEEK_BYTES)

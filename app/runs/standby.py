@@ -54,9 +54,9 @@ Kind = tuple[str, str]
 class StandbyLauncher:
     """Gives a run a standby worker if one fits, else starts one as `LocalLauncher` does; then it starts the next.
 
-    Of the last run's kind there are as many as runs go on at the same time, at least one, if they are wanted; of each
-    other kind that runs used lately at least one, for experiments that compare frameworks or Pythons. One fits only a
-    run whose own process would be started in exactly the same way.
+    If they are wanted, there is one of each kind that runs used lately, for experiments that compare frameworks or
+    Pythons. Where runs go on at the same time, there are more of the last run's kind: in all as many as there are runs
+    and other kinds. One fits only a run whose own process would be started in exactly the same way.
 
     Thread: any; `launch` as of `Launcher`.
     """
@@ -141,25 +141,25 @@ class StandbyLauncher:
         # Held while workers start: `launch` then waits for the one being started, and takes it.
         with self._lock:
             self._standbys = [standby for standby in self._standbys if standby.is_alive]
-            for kind in dict.fromkeys(reversed(self._recent)):
-                ready = sum(standby.kind == kind for standby in self._standbys)
-                for _ in range(ready, max(1, self._running) if kind == self._recent[-1] else 1):
-                    if not self._start(kind):
-                        break
+            kinds, last = set(self._recent), self._recent[-1]
+            missing = kinds - {standby.kind for standby in self._standbys}
+            most = max(1, self._running) + len(kinds) - 1
+            of_last = sum(standby.kind == last for standby in self._standbys)
+            further = min(most - len(self._standbys) - len(missing), self._running - max(1, of_last))
+            for kind in (*missing, *[last] * further):
+                self._start(kind)
 
-    def _start(self, kind: Kind) -> bool:
-        """Start one more; return False where none of this kind can be started now."""
+    def _start(self, kind: Kind) -> None:
+        """Start one more, unless none of this kind can be started now."""
         if not self._importing.begin():
             _log.info("no standby worker now: a run uses the processor")
-            return False
+            return
         try:
             self._standbys.append(_StandbyWorker(kind, self._process_spec(kind), self._importing.end))
         except (OSError, UserError) as error:
             _log.warning("no standby worker: %s", error)
             # The next run meets the same error, and reports it.
             self._importing.end()
-            return False
-        return True
 
     def _process_spec(self, kind: Kind) -> ProcessSpec:
         framework, interpreter = kind

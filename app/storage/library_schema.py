@@ -83,6 +83,15 @@ HOSTS = (
 )
 """The statements that make the host of a run a column, and a key to sort by."""
 
+_FRAMEWORK = "ifnull(json_extract(variant, '$.framework'), 'tensorflow')"
+FRAMEWORKS = (
+    f"ALTER TABLE runs ADD COLUMN framework TEXT AS ({_FRAMEWORK}) VIRTUAL",
+    "DROP INDEX runs_listed",
+    _RUNS_LISTED.format(more=", host, framework"),
+    "UPDATE settings SET value = value || ' framework' WHERE name = 'shown_columns'",
+)
+"""The statements that make the framework of a run a column, and a key to sort by."""
+
 _MISMATCH_REASON = "SELECT reason FROM evidence WHERE evidence.run = runs.run AND match = 0"
 _SEARCH_FIELDS: Mapping[str, str] = {
     "variant": """

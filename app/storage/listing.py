@@ -202,7 +202,7 @@ _MONTH_LETTERS = len("2026-11")
 _MOST_DAYS = 12
 """With more days than this, runs are counted by month."""
 
-_VARIANT = ("implementation", "layout", "precision", "batch_size", "gpus", "xla")
+_VARIANT = ("framework", "implementation", "layout", "precision", "batch_size", "gpus", "xla")
 _OF_RUN: Mapping[str, str] = {
     "workload": "workload",
     **{name: f"CAST({name} AS TEXT)" for name in _VARIANT},
@@ -318,6 +318,7 @@ _ORDERS: Mapping[str, Sequence[str]] = {
     "match": ("started_utc_ns",),
     "started": ("started_utc_ns",),
     "workload": ("workload",),
+    "framework": ("framework",),
     "variant": ("implementation", "layout", "gpus", "batch_size", "precision", "xla"),
     "tags": ("(SELECT group_concat(tag, ', ') FROM tags WHERE tags.run = runs.run)",),
     "host": ("host",),
@@ -335,7 +336,7 @@ assert set(_ORDERS) == set(RUN_ORDERS), "every order is known"
 
 _MEASURED = ("throughput", "energy")
 _LARGEST_SQL = ", ".join(f"max({_ORDERS[order][0]})" for order in _MEASURED)
-_FOLDING = ("workload", "outcome", "evidence", "host", "devices", "energy", "mean_power")
+_FOLDING = ("workload", "framework", "outcome", "evidence", "host", "devices", "energy", "mean_power")
 """Orders by which a list of runs need not be told apart where all have the same."""
 
 

@@ -8,7 +8,15 @@ from typing import Any
 import msgspec
 from sqlite_utils import Database, Migrations
 
-from app.storage.library_schema import ESTIMATES, EVIDENCE_STATE, HOSTS, LIBRARY, QUEUE, search_field_statements
+from app.storage.library_schema import (
+    ESTIMATES,
+    EVIDENCE_STATE,
+    FRAMEWORKS,
+    HOSTS,
+    LIBRARY,
+    QUEUE,
+    search_field_statements,
+)
 
 _DOUBTFUL_NOTES = (
     (
@@ -562,3 +570,10 @@ def m017_idle_causes(db: Database) -> None:
 def m018_estimates(db: Database) -> None:
     """How long experiments were expected to take, and took."""
     db.execute(ESTIMATES)
+
+
+@migrations()
+def m019_frameworks(db: Database) -> None:
+    """In which framework a run trained; runs from before there was a choice trained in TensorFlow."""
+    for statement in FRAMEWORKS:
+        db.execute(statement)

@@ -58,6 +58,7 @@ class _Line(NamedTuple):
 
 
 _MAX_LINE_BYTES = 100_000
+_PEEK_BYTES = 4_096
 
 
 def is_trace(path: Path) -> bool:
@@ -71,6 +72,13 @@ def is_trace(path: Path) -> bool:
     return True
 
 
+def refuse_timeline(path: Path) -> None:
+    """Raise `UserError` for a file that begins as an exported timeline, `OSError` where it cannot be read."""
+    with path.open("rb") as file:
+        if b'"traceEvents"' in file.read(_PEEK_BYTES):
+            raise UserError("This is a timeline for Perfetto; open it at ui.perfetto.dev.")
+
+
 def read_trace(path: Path) -> Recording:
     """Read a trace and check every line; a last line that was cut off while it was written does not count.
 
@@ -79,6 +87,7 @@ def read_trace(path: Path) -> Recording:
     Raises `UserError` for a file that cannot be read, is something else, or holds more than one recording.
     """
     try:
+        refuse_timeline(path)
         text = path.read_bytes()
     except OSError as error:
         raise read_error(path, error) from error

@@ -83,7 +83,7 @@ def test_a_tray_shows_which_run_ended_and_how(
     monkeypatch.setattr(QSystemTrayIcon, "show", lambda _tray: notices.append("shown"))
     monkeypatch.setattr(QSystemTrayIcon, "showMessage", lambda _tray, *words: notices.extend(words))
     end_of_a_run(workbench.settings.notifier, 75.0)
-    assert notices == ["shown", "Run 7: out of memory", "dummy train · CPU · batch 8, after 1:15"]
+    assert notices == ["shown", "Run 7: out of memory", "dummy TensorFlow train · CPU · batch 8, after 1:15"]
 
 
 def test_a_desktop_without_a_tray_is_told_by_its_own_program(
@@ -100,7 +100,7 @@ def test_a_desktop_without_a_tray_is_told_by_its_own_program(
     assert message.read_text().splitlines()[-3:] == [
         "--",
         "Run 7: out of memory",
-        "dummy train · CPU · batch 8, after 1:15",
+        "dummy TensorFlow train · CPU · batch 8, after 1:15",
     ]
     assert notices == []
 

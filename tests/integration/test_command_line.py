@@ -121,7 +121,7 @@ def test_a_variable_that_jax_cannot_run_with_is_named(
 def test_a_completed_run_without_json_says_its_throughput(command_line: CommandLine) -> None:
     done = command_line("run", *dummy_arguments(steps=7))
     assert done.returncode == 0
-    assert done.stdout.startswith("run 1  dummy train · CPU · batch 8")
+    assert done.stdout.startswith("run 1  dummy TensorFlow train · CPU · batch 8")
     assert "completed\n" in done.stdout
     assert "examples/s, 7 steps in" in done.stdout, "of so few blocks none is cut as a warm-up"
     assert [line for line in done.stderr.splitlines() if line == "measure"], "progress is on stderr"

@@ -205,7 +205,7 @@ def python_of_another_name(folder: Path, libraries: Path) -> Path:
     """Make a Python that imports those libraries, which no other's runs can use."""
     folder.mkdir()
     python = folder / "python"
-    python.write_text(f'#!/bin/sh\nPYTHONPATH={libraries} exec {sys.executable} "$@"\n')
+    python.write_text(f'#!/bin/sh\nKIND={folder.name} PYTHONPATH={libraries} exec {sys.executable} "$@"\n')
     python.chmod(0o755)
     return python
 
@@ -226,6 +226,23 @@ def test_a_python_that_the_last_eight_runs_did_not_use_has_no_standby(
     assert launcher.wait_ready()
     assert own not in standing_by()
     assert len(standing_by()) == 1
+
+
+def test_runs_beside_each_other_of_three_kinds_have_one_worker_of_each_and_one_more(
+    served: RunServices, launcher: StandbyLauncher, tmp_path: Path, libraries: Path
+) -> None:
+    pythons = ["", *(str(python_of_another_name(tmp_path / name, libraries)) for name in ("one", "other"))]
+    counts, kinds = [], []
+    for python in pythons * 2:
+        spec = dummy(served.host.inventory(), gpus=1, interpreter=python, steps=0, seconds=600.0)
+        with going(spec, served) as first, going(spec, served) as second:
+            for run in (first, second):
+                run.recorder.wait(Block)
+            assert launcher.wait_ready()
+        counts.append(len(standing_by()))
+        kinds.append(len({process.environ().get("KIND") for process in standing_by()}))
+    assert counts == [2, 3, 4, 4, 4, 4]
+    assert kinds == [1, 2, 3, 3, 3, 3]
 
 
 def test_a_python_that_is_gone_keeps_no_other_from_its_standby(

@@ -34,6 +34,7 @@ from app.gui.widgets.panes import Scroller
 from app.gui.widgets.problem import ProblemLine
 from app.gui.widgets.result import ResultView
 from app.gui.window_state import WindowState
+from app.plain import plain_line
 from app.viewmodels.compare.arrangement import Arrangement
 from app.viewmodels.compare.comparison import Comparison, HeaderLine, comparison_header
 from app.viewmodels.compare.curves import CompareCurves
@@ -402,7 +403,7 @@ class CompareView(QWidget):
         """Open a menu of experiments, given as numbers with labels."""
         menu = QMenu(self)
         for experiment, label in choices:
-            action = menu.addAction(label.replace("&", "&&"))
+            action = menu.addAction(plain_line(label).replace("&", "&&"))
             action.triggered.connect(lambda _=False, n=experiment: self.experiment_requested.emit(n))
         if not choices:
             menu.addAction(_NO_EXPERIMENT).setEnabled(False)

@@ -5,6 +5,7 @@ from PySide6.QtWidgets import QInputDialog, QLineEdit, QMenu, QPushButton, QWidg
 
 from app.gui.theme import GRID
 from app.gui.widgets.basic import STRETCH, button, make_row, toggle_button
+from app.plain import one_line
 from app.queries import RunQuery
 from app.viewmodels.history.facets import with_choice
 from app.viewmodels.history.search import describe_left_out
@@ -45,7 +46,7 @@ class FilterBar(QWidget):
         self.search.setPlaceholderText("Search deleted runs (Ctrl+F)" if query.deleted else "Search runs (Ctrl+F)")
         self._more.setText(describe_left_out(listing.matches))
         self._more.setVisible(listing.matches.left_out > 0)
-        self._filters.setText(_shortened(listing.filter_name) or "Filters")
+        self._filters.setText(one_line(listing.filter_name, _NAME_LENGTH) or "Filters")
         self._filters.setVisible(bool(listing.options.filters or listing.options.totals.total))
         self._leave.setVisible(query.deleted)
 
@@ -79,7 +80,7 @@ class FilterBar(QWidget):
         menu.clear()
         in_force = self._listing.filter_name
         for name, query in self._listing.options.filters.items():
-            entry = menu.addAction(_shortened(name).replace("&", "&&"))
+            entry = menu.addAction(one_line(name, _NAME_LENGTH).replace("&", "&&"))
             entry.setCheckable(True)
             entry.setChecked(name == in_force)
             entry.triggered.connect(lambda _checked, query=query: self.change_query(query))
@@ -123,7 +124,3 @@ class FilterBar(QWidget):
         self._filters.setAccessibleName("Saved filters")
         queries = self._leave, self.facets, self._clear, (self.search, 1), self._more, self._filters
         make_row(*queries, self.view, STRETCH, parent=self, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _NAME_LENGTH else f"{name[: _NAME_LENGTH - 1]}…"

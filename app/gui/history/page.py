@@ -29,6 +29,7 @@ from app.gui.widgets.flow_layout import FlowBar
 from app.gui.widgets.pacing import Slices, WhenSeen
 from app.gui.widgets.panes import Scroller, splitter
 from app.gui.window_state import WindowState
+from app.plain import plain_text
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.run_detail import DetailGroup, RunDetail
 from app.viewmodels.plot.model import RUN_RANGES
@@ -65,7 +66,7 @@ class LogView(QWidget):
     def show_log(self, title: str, text: str) -> None:
         """Show a log at its end."""
         self._title.setText(title)
-        self._text.setPlainText(text)
+        self._text.setPlainText(plain_text(text))
         self._text.moveCursor(QTextCursor.MoveOperation.End)
         self._text.moveCursor(QTextCursor.MoveOperation.StartOfLine)
         self._search.clear()
@@ -209,7 +210,7 @@ class RunPageView(QWidget):
         self.evidence.show_view(detail.evidence)
         self.replay_button.setEnabled(bool(detail.plots.panels))
         self.annotations.show_annotations(detail.run, detail.tags, detail.note)
-        self._traceback.setPlainText(detail.traceback.rstrip())
+        self._traceback.setPlainText(plain_text(detail.traceback.rstrip()))
         self._traceback.setVisible(bool(detail.traceback))
         lines = min(self._traceback.blockCount(), _TRACEBACK_LINES) + 2
         self._traceback.setFixedHeight(lines * self._traceback.fontMetrics().lineSpacing())
@@ -276,9 +277,9 @@ class RunPageView(QWidget):
     def _header(self) -> QVBoxLayout:
         top = make_row(self._back, STRETCH, self.replay_button, self._again, self._copy)
         state = make_row(self._outcome, self._subtitle, STRETCH, spacing=2 * GRID)
-        text = make_column(self._title, state, self._reason, self._notes, spacing=GRID // 2)
+        text = make_column(state, self._reason, self._notes, spacing=GRID // 2)
         row = make_row((text, 1), self._figures, spacing=4 * GRID)
-        return make_column(top, row, self.badge, margins=(0, 0, 2 * GRID, 0), spacing=GRID)
+        return make_column(top, self._title, row, self.badge, margins=(0, 0, 2 * GRID, 0), spacing=GRID)
 
     def _body(self) -> QSplitter:
         plots = QWidget()

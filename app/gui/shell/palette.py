@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import make_column, separator, text_label
 from app.gui.widgets.cell_delegate import AnyIndex
+from app.plain import plain_line
 from app.viewmodels.shell.palette import Entry, Match, search
 
 _WIDTH = 90 * GRID
@@ -109,7 +110,8 @@ class _Delegate(QStyledItemDelegate):
             area.setLeft(_paint_title(painter, area, row) + 2 * GRID)
             painter.setPen(QColor(quiet))
             painter.setFont(tabular_font())
-            detail = painter.fontMetrics().elidedText(row.entry.detail, Qt.TextElideMode.ElideRight, area.width())
+            detail = plain_line(row.entry.detail)
+            detail = painter.fontMetrics().elidedText(detail, Qt.TextElideMode.ElideRight, area.width())
             painter.drawText(area, LEFT, detail if area.width() > 4 * GRID else "")
         painter.restore()
 

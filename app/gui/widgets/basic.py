@@ -34,7 +34,7 @@ from shiboken6 import delete, isValid
 from app.gui.theme import GRID, tabular_font
 from app.gui.widgets.pacing import Slices
 from app.gui.widgets.text_widths import SentenceLabel
-from app.plain import plain_text
+from app.plain import plain_line, plain_text
 
 Box = TypeVar("Box", bound=QBoxLayout)
 _MAX_TOOLTIP_CHARS = 1_000
@@ -55,12 +55,21 @@ def plain_tooltip(text: str, *, wrap: bool = True) -> str:
     return f'<p style="white-space: {space}">{html.escape(plain_text(excerpt), quote=False)}</p>'
 
 
+class _PlainLabel(QLabel):
+    """A text of as many lines as it has."""
+
+    def setText(self, text: str) -> None:
+        """Show a text."""
+        super().setText(plain_text(text))
+
+
 def text_label(text: str, role: str = "", *, wrap: bool = False) -> QLabel:
     """Make a label of plain text.
 
     Its role in the style sheet is heading, title, figure, big, muted, caption, problem, good, warning or bad.
     """
-    label = SentenceLabel(text) if wrap else QLabel(text)
+    label = SentenceLabel() if wrap else _PlainLabel()
+    label.setText(text)
     label.setTextFormat(Qt.TextFormat.PlainText)
     label.setProperty("role", role)
     return label
@@ -115,6 +124,7 @@ class BreakingLabel(QLabel):
 
     def setText(self, text: str) -> None:
         """Show a text, with invisible break points in long words."""
+        text = plain_text(text)
         super().setText(_LONG_WORD.sub(lambda word: _NAME_BREAKS.sub(rf"\g<0>{_BREAK_HINT}", word[0]), text))
 
     def minimumSizeHint(self) -> QSize:
@@ -150,6 +160,10 @@ class ElidedLabel(QLabel):
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setProperty("role", role)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+
+    def setText(self, text: str) -> None:
+        """Show a text."""
+        super().setText(plain_line(text))
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         """Paint the elided text, aligned."""
@@ -263,7 +277,7 @@ class HtmlPage(QTextBrowser):
 
     def show_html(self, text: str, style_sheet: str = "") -> None:
         """Show HTML in these styles soon, none at once; the page stays where it was scrolled to."""
-        self._replacing.start(self._replace(text, style_sheet))
+        self._replacing.start(self._replace(plain_text(text), style_sheet))
         if not text:
             self._replacing.finish()
 

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMainWindow, QM
 
 from app.grants import Grant
 from app.gui.theme import DARK, GRID, LIGHT, Theme, tabular_font
+from app.plain import plain_text
 
 _ICON_PX = 32
 _LOOK_S = 0.2
@@ -42,7 +43,7 @@ def ask_confirmation(
     """
     box = message_box(parent, theme, QMessageBox.Icon.Question, title, question)
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    box.setInformativeText(consequence)
+    box.setInformativeText(plain_text(consequence))
     box.addButton(yes, QMessageBox.ButtonRole.AcceptRole)
     box.setDefaultButton(box.addButton(no, QMessageBox.ButtonRole.RejectRole))
     box.open()
@@ -197,7 +198,7 @@ def warn(parent: QWidget, title: str, text: str) -> None:
 
 
 def _plain_box(icon: QMessageBox.Icon, title: str, text: str) -> QMessageBox:
-    box = QMessageBox(icon, title, text)
+    box = QMessageBox(icon, title, plain_text(text))
     box.setIconPixmap(_icon_picture(icon))
     picture = box.findChild(QLabel, "qt_msgboxex_icon_label")
     assert isinstance(picture, QLabel), "Qt made it for the icon"

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QLabel
 
 from app import units
 from app.gui.theme import GRID
+from app.plain import plain_line, plain_text
 from app.viewmodels.format.cells import Cell, Column
 from app.viewmodels.format.naming import SEPARATOR
 
@@ -43,7 +44,7 @@ class SentenceLabel(QLabel):
     def setText(self, text: str) -> None:
         """Show a text."""
         self._full_text = text
-        super().setText(units.bound(text))
+        super().setText(units.bound(plain_text(text)))
 
     def text(self) -> str:
         """Return the text as it was set."""
@@ -94,7 +95,7 @@ class Face:
         """Return the width of a text in pixels."""
         width = self._widths.get(text)
         if width is None:
-            width = _cache(self._widths, text, self.metrics.horizontalAdvance(text))
+            width = _cache(self._widths, text, self.metrics.horizontalAdvance(plain_line(text)))
         return width
 
     def elided(self, text: str, mode: Qt.TextElideMode, width: int) -> str:
@@ -102,7 +103,8 @@ class Face:
         if self.width(text) <= width:
             return text
         key = text, mode, width
-        return self._elided.get(key) or _cache(self._elided, key, self.metrics.elidedText(text, mode, width))
+        fitting = self._elided.get(key)
+        return fitting or _cache(self._elided, key, self.metrics.elidedText(plain_line(text), mode, width))
 
     def write(self, painter: QPainter, area: QRect, text: str, *, at_right: bool = False) -> None:
         """Write a text in the middle of an area's height.
@@ -117,7 +119,7 @@ class Face:
         painter.drawStaticText(QPointF(left, area.top() + (area.height() - size.height()) / 2), laid_out)
 
     def _lay_out(self, text: str) -> tuple[QStaticText, QSizeF]:
-        laid_out = QStaticText(text)
+        laid_out = QStaticText(plain_line(text))
         laid_out.setTextFormat(Qt.TextFormat.PlainText)
         laid_out.prepare(font=self.font)
         return laid_out, laid_out.size()

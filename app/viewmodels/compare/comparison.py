@@ -295,7 +295,11 @@ def compare(
     drawn_styles = {run: compared_runs.styles[run] for run in compared_runs.drawn}
     equality = _compared_equality(verdict.results, compared_runs.runs)
     accuracy = tuple(_accuracy_notes(compared_runs, baseline))
-    warnings = [*_equality_warnings(equality), *comparison_warnings(compared_runs.runs, older, baseline)]
+    warnings = [
+        *_left_out_warnings(compared_runs.left_out),
+        *_equality_warnings(equality),
+        *comparison_warnings(compared_runs.runs, older, baseline),
+    ]
     return Comparison(
         compared_runs=compared_runs,
         baseline=baseline,
@@ -309,7 +313,7 @@ def compare(
         notes=(
             *filter(None, [why_baseline]),
             *_seed_notes(compared_runs),
-            *_omission_notes(compared_runs),
+            *_undrawn_notes(compared_runs),
             *_unmeasured_notes(compared_runs),
             *accuracy,
         ),
@@ -435,16 +439,19 @@ def _seed_notes(compared_runs: ComparedRuns) -> list[str]:
     return [f"Runs that differ in their seed alone ({named}) are repeats of one variant."]
 
 
-def _omission_notes(compared_runs: ComparedRuns) -> list[str]:
-    """Return what is left out of the choice, and where."""
-    sentences = []
-    if compared_runs.too_many:
-        drawn = len(compared_runs.drawn)
-        sentences.append(f"Curves show {drawn} of {drawn + compared_runs.too_many} runs; table and verdict use all.")
-    if compared_runs.left_out:
-        runs = "chosen run is" if compared_runs.left_out == 1 else "chosen runs are"
-        sentences.append(f"{compared_runs.left_out:,} {runs} left out: at most {MAX_COMPARED} are compared at once.")
-    return sentences
+def _left_out_warnings(count: int) -> list[ComparisonWarning]:
+    """Return that so many of the chosen runs are left out."""
+    runs = "chosen run is" if count == 1 else "chosen runs are"
+    sentence = f"{count:,} {runs} left out: at most {MAX_COMPARED} are compared."
+    return [ComparisonWarning(key="left out", sentence=sentence, values={})] if count else []
+
+
+def _undrawn_notes(compared_runs: ComparedRuns) -> list[str]:
+    """Return that not all runs have curves."""
+    if not compared_runs.too_many:
+        return []
+    drawn = len(compared_runs.drawn)
+    return [f"Curves show {drawn} of {drawn + compared_runs.too_many} runs; table and verdict use all."]
 
 
 def _unmeasured_notes(compared_runs: ComparedRuns) -> list[str]:

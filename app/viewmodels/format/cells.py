@@ -170,10 +170,9 @@ def workload(row: RunRow) -> Cell:
 
 
 def variant(spec: RunSpec, purpose: str | None = None) -> Cell:
-    """Return the variant in short without workload and devices, and the purpose; all parameters in the tooltip."""
+    """Return what no other column has of the variant in short, and the purpose; all parameters in the tooltip."""
     full = "\n".join(f"{name} = {naming.value_text(value)}" for name, value in spec.variant.items())
-    name = naming.short_name(spec, devices=False).removeprefix(spec.workload).lstrip(" ·")
-    return text_cell(" · ".join(filter(None, (name, purpose))), full)
+    return text_cell(naming.SEPARATOR.join(filter(None, (*naming.variant_parts(spec), purpose))), full)
 
 
 def host(row: RunRow) -> Cell:
@@ -231,7 +230,14 @@ def ratio(value: float | None) -> Cell:
     return Cell(text=format_ratio(value), key=value if units.is_known(value) else None)
 
 
-_AGREED = {"host": "on {}", "devices": "on {}", "outcome": "all {}", "evidence": "all {}", "workload": "{}"}
+_AGREED = {
+    "host": "on {}",
+    "devices": "on {}",
+    "outcome": "all {}",
+    "evidence": "all {}",
+    "workload": "{}",
+    "framework": "{}",
+}
 
 
 def agreed_text(key: str, column: Column, cell: Cell) -> str:

@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from app.environment_keys import CUSTOM_PATH_KEY
 from app.paths import PROGRAM
+from app.plain import plain_line
 from app.records import StoredRun
 from app.units import ABSENT
 from workloads import catalog
@@ -55,24 +56,24 @@ _NOT_NAMED_IF_CHANGED = (
 )
 
 
-def short_name(spec: RunSpec, *, devices: bool = True) -> str:
-    """Return the variant in a few words: `cnn10 Native NCHW · 2 GPUs · batch 1024`, GPUs only with `devices`."""
+def short_name(spec: RunSpec) -> str:
+    """Return the variant in a few words: `cnn10 TensorFlow Native NCHW · 2 GPUs · batch 1024`."""
+    first, *others = variant_parts(spec)
+    head = f"{plain_line(spec.workload)} {catalog.framework_of(spec.variant).name} {first}".rstrip()
+    return SEPARATOR.join((head, gpus_label(spec.variant.get("gpus", 0)), *others))
+
+
+def variant_parts(spec: RunSpec) -> list[str]:
+    """Return the parts of a short name without workload, framework and devices; the first may be ""."""
     variant = spec.variant
-    framework = ("framework",) if catalog.framework_of(variant) is not catalog.FRAMEWORK else ()
-    head = " ".join(
-        [
-            spec.workload,
-            *(choice_label(spec, name, variant[name]) for name in (*framework, *_NAMED_FIRST) if name in variant),
-        ]
-    )
-    labels = [head, *([gpus_label(variant.get("gpus", 0))] if devices else [])]
+    labels = [" ".join(choice_label(spec, name, variant[name]) for name in _NAMED_FIRST if name in variant)]
     if "batch_size" in variant:
         labels.append(f"batch {variant['batch_size']}")
     if variant.get("precision", "float32") != "float32":
         labels.append(choice_label(spec, "precision", variant["precision"]))
     if variant.get("xla") is True:
         labels.append("XLA")
-    return " · ".join(labels + _non_default(spec))
+    return labels + _non_default(spec)
 
 
 def parameter_label(spec: RunSpec, name: str) -> str:
@@ -108,7 +109,7 @@ def choice_label(spec: RunSpec, name: str, value: Value) -> str:
     if parameter is not None and parameter.kind == "path":
         return path_name(str(value))
     choices = parameter.choices if parameter else ()
-    return next((choice.label for choice in choices if choice.value == value), value_text(value))
+    return next((choice.label for choice in choices if choice.value == value), plain_line(value_text(value)))
 
 
 def path_name(path: str) -> str:
@@ -120,7 +121,7 @@ def path_name(path: str) -> str:
     if folder.name in ("python", "python3") and folder.parent.name == "bin":
         folder = folder.parents[1]
     is_generic = folder.name.lstrip(".") in ("venv", "env")
-    name = f"{folder.parent.name}/{folder.name}" if is_generic else folder.name
+    name = plain_line(f"{folder.parent.name}/{folder.name}" if is_generic else folder.name)
     return f"…/{name}" if "/" in path else name
 
 
@@ -238,7 +239,7 @@ def experiment_name(specs: Sequence[RunSpec]) -> str:
         )
         return f"{parameter_label(having[0], name)} {', '.join(dict.fromkeys(texts))}"
 
-    workloads = ", ".join(dict.fromkeys(spec.workload for spec in specs))
+    workloads = ", ".join(dict.fromkeys(plain_line(spec.workload) for spec in specs))
     labels = [*map(describe, varied), *_non_default(specs[0], varied)]
     return f"{workloads}: {SEPARATOR.join(labels)}" if labels else workloads
 
@@ -261,13 +262,13 @@ def shared_settings(specs: Sequence[RunSpec]) -> str:
         for name in first.variant
         if name not in names and (name in _IDENTIFYING or is_non_default(first, name, parameters.get(name)))
     ]
-    return " · ".join([first.workload, *(format_setting(first, name) for name in shared)])
+    return " · ".join(format_setting(first, name) for name in ("workload", *shared))
 
 
 def format_setting(spec: RunSpec, name: str, *, in_sentence: bool = False) -> str:
     """Return one parameter with its value in a few words: `NCHW`, `2 GPUs`, `Batch size 64`, `XLA on`."""
     if name == "workload":
-        return spec.workload
+        return plain_line(spec.workload)
     value = spec.variant[name]
     parameter = parameters_by_name(spec).get(name)
     label = label_in_sentence(spec, name) if in_sentence else parameter_label(spec, name)
@@ -312,7 +313,7 @@ def label_in_sentence(spec: RunSpec, name: str) -> str:
 
 
 def _value_with_unit(parameter: catalog.Parameter | None, value: Value) -> str:
-    text = value_text(value) or ABSENT
+    text = plain_line(value_text(value)) or ABSENT
     return f"{text} {parameter.unit}" if parameter and parameter.unit else text
 
 

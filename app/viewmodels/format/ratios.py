@@ -22,8 +22,9 @@ _PLURAL_VERBS = {"is": "are", "has": "have", "takes": "take", "differs": "differ
 
 
 def is_far_from_one(ratio: float) -> bool:
-    """Return whether a ratio is better said as a factor than as a percentage."""
-    return ratio >= _TIMES or ratio <= 1 / _TIMES
+    """Return whether a ratio is better said as a factor than as a percentage, by the percentage that would be read."""
+    change_pct = round(100 * (ratio - 1), 1)
+    return change_pct >= 100 * (_TIMES - 1) or change_pct <= 100 * (1 / _TIMES - 1)
 
 
 def format_percent(share: float) -> str:

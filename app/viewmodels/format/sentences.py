@@ -128,5 +128,5 @@ def describe_group_endings(groups: Sequence[Sequence[RunRow]]) -> str:
 
 
 def format_time_left(time_left: TimeLeft) -> str:
-    """Return a time as a range: the ends, rounded outwards."""
-    return units.duration_range(time_left.least_s, time_left.most_s)
+    """Return a time as a range: the ends, rounded outwards. Runs that are all refused take a moment."""
+    return units.duration_range(time_left.least_s, time_left.most_s) if time_left.most_s else "a moment"

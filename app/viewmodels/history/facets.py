@@ -12,6 +12,7 @@ from workloads.catalog import WORKLOADS
 
 _TITLES: Mapping[str, str] = {
     "workload": "Workload",
+    "framework": "Framework",
     "implementation": "Implementation",
     "layout": "Layout",
     "precision": "Precision",

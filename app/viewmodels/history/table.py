@@ -16,6 +16,7 @@ from app.viewmodels.format import cells
 from app.viewmodels.format.cells import Bar, Cell, Column
 from app.viewmodels.history.search import match_cell
 from app.viewmodels.plot.panels import Sparks
+from workloads.catalog import framework_of
 
 NO_EXPERIMENT = 0
 """The group of the runs that belong to no experiment: experiments are numbered from 1."""
@@ -141,6 +142,12 @@ _LISTED: tuple[HistoryColumn, ...] = (
         lambda run, _view: cells.workload(run),
     ),
     HistoryColumn(
+        Column("Framework", "What trained it", numeric=False),
+        "framework",
+        Cell(text="TensorFlow"),
+        lambda run, _view: cells.text_cell(framework_of(run.spec.variant).name),
+    ),
+    HistoryColumn(
         Column("Variant", "What differs from the workload's defaults", numeric=False, shrink="name"),
         "variant",
         Cell(text=""),
@@ -210,7 +217,7 @@ DEFAULT_COLUMNS: tuple[str, ...] = tuple(listed.order for listed in _LISTED if l
 
 _CHIP_ROOM = " " * 5
 
-VARIANT_COLUMN, MATCH_COLUMN, OUTCOME_COLUMN, EVIDENCE_COLUMN = 3, 4, 5, 6
+VARIANT_COLUMN, MATCH_COLUMN, OUTCOME_COLUMN, EVIDENCE_COLUMN = 4, 5, 6, 7
 HOST_COLUMN, DEVICES_COLUMN, ANNOTATIONS_COLUMN = len(ORDERS) - 3, len(ORDERS) - 2, len(ORDERS) - 1
 _THROUGHPUT_COLUMN, _POWER_COLUMN = ORDERS.index("throughput"), ORDERS.index(_POWER)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from app import units
 from app.analysis.largest_batch import LargestBatch
+from app.plain import plain_line
 from app.units import sentence
 from app.viewmodels.run.fields import BASELINE, EXPERIMENT, Fields, FormState, find_parameter
 from app.viewmodels.run.selection import Selection, Values, describe_invalid, parse_values
@@ -247,7 +248,7 @@ class VariantForm:
         problem = self._files.refusal(selection.workload) or fields.problem()
         return FormState(
             workload=selection.workload.name,
-            workloads=tuple((workload.name, workload.title) for workload in self._workloads.values()),
+            workloads=tuple((workload.name, plain_line(workload.title)) for workload in self._workloads.values()),
             help=selection.workload.help,
             fields=(*fields.of_workload(), *(fields.of_experiment(has_stored=has_stored) if is_experiment else ())),
             problem=problem,

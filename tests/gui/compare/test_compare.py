@@ -33,6 +33,7 @@ from app.storage.reference import TAG
 from app.storage.store import Store
 from app.viewmodels.charts.model import Bar, Chart
 from app.viewmodels.charts.palette import MAX_DRAWN, Palette
+from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.compare.table import TableRow
 from app.viewmodels.experiment.preview import QUIET_WAIT_S
 from tests.gui.actions import RecordedActions
@@ -173,6 +174,14 @@ def test_many_doubts_are_folded_and_unfold(screen: ComparePage, database: Path, 
     screen.view.header.more_button.click()
     assert screen.visible_text().count("differs") == 4
     qtbot.waitUntil(lambda: screen.view.header.height() > folded)
+
+
+def test_that_runs_are_left_out_is_in_sight_whatever_else_is_said(screen: ComparePage) -> None:
+    facts = [dict.fromkeys(("driver", "keras", "cudnn_loaded", "cpu"), name) for name in "ab"]
+    runs = [stored_run(run_row(10 + n, units=32 + n), environment=facts[n]) for n in range(2)]
+    screen.view.header.show_model(compare(prepare_comparison(runs, left_out=1), 10))
+    assert screen.view.header.more_button.text() == "3 more"
+    assert "1 chosen run is left out" in displayed_text(screen.view.header)
 
 
 def test_charts_are_drawn_ahead_of_their_tabs_in_the_background(
@@ -625,7 +634,7 @@ def test_a_run_that_was_going_on_is_read_again_and_others_are_not(screen: Compar
     with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
         screen.controller.refresh()
     assert screen.column("Outcome") == ["completed", "completed"]
-    assert screen.column("Speed-up") == ["baseline", "−50.0\xa0%"]
+    assert screen.column("Speed-up") == ["baseline", "0.500×"]
     with screen.qtbot.assertNotEmitted(screen.view.painted, wait=100):
         screen.controller.refresh()
 

@@ -83,13 +83,35 @@ def test_words_give_way_to_symbols_and_titles_go_last(screen: HistoryPage) -> No
 
 def test_a_column_in_which_all_runs_agree_is_said_once_above_the_table(screen: HistoryPage) -> None:
     agreed, outcome = screen.view.overview.header.agreed, TITLES.index("Outcome")
-    assert (agreed.text(), screen.view.table.isColumnHidden(outcome)) == ("", False)
+    assert (agreed.text(), screen.view.table.isColumnHidden(outcome)) == ("TensorFlow", False)
     screen.search("outcome:completed")
     screen.qtbot.waitUntil(lambda: "all completed" in agreed.text())
     assert screen.view.table.isColumnHidden(outcome)
     screen.search("")
     screen.qtbot.waitUntil(lambda: not screen.view.table.isColumnHidden(outcome))
-    assert agreed.text() == ""
+    assert agreed.text() == "TensorFlow"
+
+
+def test_runs_of_several_frameworks_each_name_theirs(screen: HistoryPage, database: Path) -> None:
+    header, framework = screen.view.overview.header, TITLES.index("Framework")
+    assert screen.view.table.isColumnHidden(framework)
+    with Store.open(database) as store:
+        for number, name in enumerate(("pytorch", "jax"), 4):
+            keep(store, stored_run(run_row(number, framework=name)))
+    screen.refresh()
+    assert screen.column("Framework") == ["JAX", "PyTorch", "TensorFlow", "TensorFlow", "TensorFlow"]
+    assert not screen.view.table.isColumnHidden(framework)
+    screen.search("framework=jax")
+    screen.qtbot.waitUntil(lambda: screen.column("Framework") == ["JAX"])
+    assert "TensorFlow" not in header.agreed.text()
+    screen.search("")
+    screen.filter("Framework", "PyTorch")
+    screen.qtbot.waitUntil(lambda: screen.column("Framework") == ["PyTorch"])
+
+
+@pytest.mark.parametrize(("name", "title"), [("tensorflow", "TensorFlow"), ("pytorch", "PyTorch"), ("jax", "JAX")])
+def test_the_page_of_a_run_names_its_framework(name: str, title: str) -> None:
+    assert run_detail(stored_run(run_row(1, framework=name)), UTC).title.startswith(f"Run 1 · lstm {title} ")
 
 
 def test_in_a_narrow_window_the_answer_ends_in_how_sure_it_is(screen: HistoryPage) -> None:

@@ -11,8 +11,10 @@ from pytestqt.qtbot import QtBot
 from app.gui.app import Workbench
 from app.gui.theme import Theme
 from app.gui.threads import close_jobs
+from app.runs.custom import read_source
 from app.viewmodels.run.fields import FormState
 from tests.gui.windows import window_on
+from workloads.protocol import RunSpec, Value
 
 LIMIT_MS = 120_000
 TEXT = "def small(batch_size: int = 4, units: int = 8):\n    'A small one.'\n"
@@ -57,6 +59,19 @@ def test_a_file_is_chosen_followed_and_remembered(qtbot: QtBot, workbench: Workb
     assert form.run_button.isEnabled()
     with window_on(qtbot, workbench.database, theme) as again:
         until(qtbot, again, lambda state: ("mine.py:small", "small · mine.py") in state.workloads)
+
+
+def test_runs_of_a_file_are_offered_again_only_once_it_was_read_here(
+    qtbot: QtBot, workbench: Workbench, file: Path
+) -> None:
+    variant: dict[str, Value] = {"gpus": 0, "batch_size": 4, "units": 8, "source": read_source(file).sha256}
+    imported = RunSpec(workload="mine.py:small", variant=variant)
+    assert workbench.actions.cannot_run([imported])
+    workbench.custom_workloads.open(file)
+    until(qtbot, workbench, lambda state: state.workload == "mine.py:small")
+    assert not workbench.actions.cannot_run([imported])
+    changed = RunSpec(workload="mine.py:small", variant={**variant, "source": "0" * 64})
+    assert workbench.actions.cannot_run([imported, changed])
 
 
 def test_a_window_that_closes_gives_up_what_it_reads(qtbot: QtBot, workbench: Workbench, file: Path) -> None:

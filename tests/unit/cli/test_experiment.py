@@ -82,6 +82,8 @@ def test_the_count_and_the_time_are_said_before_anything_runs() -> None:
     assert said == "6 runs planned, 1 done, 5 left (1 to 2 min), within 1:00."
     mixed = Experiment.from_runs(MIXED, "stopped", (), CPU)
     assert plan_lines(mixed) == ["4 runs planned, 0 done, 4 left (45 to 60 s)."], "a refusal is quick"
+    refused = Experiment.from_runs(structs.replace(MIXED, variants=(ON_GPUS,)), "stopped", (), CPU)
+    assert plan_lines(refused) == ["1 run planned, 0 done, 1 left (a moment)."]
     until = Experiment.from_runs(structs.replace(PLAN, until_pct=0.5), "stopped", (), CPU)
     assert plan_lines(until) == [
         "6 runs planned at most, 0 done, 6 left (1 to 2 min).",
@@ -208,6 +210,30 @@ def test_presets_that_the_window_was_given_are_listed_by_their_files(
     *_, last = json.loads(out)["presets"]
     assert (last["preset"], last["runs"]) == (str(own), 4)
     assert err == f"{gone} cannot be read (No such file or directory); put it back, or name another file.\n"
+
+
+def test_a_preset_that_cannot_run_here_has_no_time_but_what_it_needs(
+    database_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    form = (
+        'question = "?"\nrepeats = 2\nmatrix = [{workload = "cnn10", settings = {gpus = [16], batch_size = [16, 32]}}]'
+    )
+    for name, text in (("gpu.toml", f"[gpu]\n{form}\n"), ("both.toml", f"[gpu]\n{form}\n[cpu]\n{form}\n")):
+        (tmp_path / name).write_text(text)
+        list_user_preset_file(database_path, str(tmp_path / name))
+    assert main(["experiment", "--presets", "--json", "--db", str(database_path)]) == 0
+    listed = {Path(each["preset"]).name: each for each in json.loads(capsys.readouterr().out)["presets"]}
+    assert main(["experiment", "--presets", "--db", str(database_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert main(["gpus", "--json"]) == 0
+    has_gpus = bool(json.loads(capsys.readouterr().out)["gpus"])
+    for name, words in (
+        ("gpu.toml", "cannot run here" if has_gpus else "needs a GPU"),
+        ("both.toml", "cannot run here"),
+    ):
+        assert listed[name]["left_s"] is listed[name]["left_range_s"] is None
+        assert "2 variants cannot run here" in listed[name]["notes"][-1]
+        assert any(name in line and words in line for line in lines)
 
 
 def test_where_runs_never_go_on_at_the_same_time_the_reason_is_said() -> None:

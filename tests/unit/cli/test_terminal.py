@@ -121,7 +121,7 @@ def test_progress_is_a_line_per_phase_where_stderr_is_no_terminal(capsys: pytest
     assert out == ""
     first, second, third, fourth = err.splitlines()
     assert first == "[1/2] Another run uses this device."
-    assert second.startswith("[1/2] run 7: cnn10 Native NCHW")
+    assert second.startswith("[1/2] run 7: cnn10 TensorFlow Native NCHW")
     assert (third, fourth) == ("[1/2] measure", "[1/2] completed"), "of several runs the other phases are left out"
 
 
@@ -135,7 +135,7 @@ def test_progress_is_painted_over_on_a_terminal(
         sink.handle(event)
     painted = capsys.readouterr().err
     above, below = screen(painted)[-2:]
-    assert above.startswith("run 7: cnn10 Native NCHW")
+    assert above.startswith("run 7: cnn10 TensorFlow Native NCHW")
     assert below.split()[0] == "measure"
     sink.handle(EVENTS[-1])
     assert screen(painted + capsys.readouterr().err)[-1] == above, "the last painting is taken away"

@@ -101,7 +101,7 @@ def test_a_run_is_a_process_with_phases_and_blocks_within_it(stored: Path, tmp_p
     events = events_of(stored, [2], tmp_path / "one.json")
     check_viewable(events)
     process, _ = named(events, "process_name", "M")
-    assert process["args"] == {"name": "run 2 · cnn10 Native NCHW · 1 GPU · batch 1024 · TF32 · XLA"}
+    assert process["args"] == {"name": "run 2 · cnn10 TensorFlow Native NCHW · 1 GPU · batch 1024 · TF32 · XLA"}
     main = [event for event in events if event["ph"] == "X" and event["tid"] == 2]
     assert [(event["name"], event["ts"], event["ts"] + event["dur"]) for event in main] == [
         ("run 2", 0, 5_500_000),

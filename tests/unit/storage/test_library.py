@@ -25,6 +25,7 @@ from app.storage.listing import MAX_SEARCH_TERMS
 from app.storage.owner import this_process
 from app.storage.store import Store
 from tests.fakes.runs import EVIDENCE, GPU, HOST_DEVICE, OUTCOME, SPEC, SUMMARY, UTC_NS, S, begin, keep
+from workloads.framework import framework_of
 from workloads.protocol import RunSpec
 
 PLAN = '{"variants": [{"workload": "dummy"}], "repeats": 3}'
@@ -57,6 +58,8 @@ def _keep_one(store: Store, number: int) -> None:
         "layout": ("NCHW", "NHWC")[number % 2],
         "batch_size": 2 ** (number % 7),
         "xla": number % 5 == 0,
+        # As in older databases, every fourth run names no framework.
+        **({"framework": ("tensorflow", "pytorch", "jax")[number // 3 % 4]} if number // 3 % 4 < 3 else {}),
     }
     spec = RunSpec(workload=("lstm", "cnn10", "dummy")[number % 3], variant=variant)
     gpus = tuple(msgspec.structs.replace(GPU, device=f"GPU-{n}", index=n) for n in range(number % 3))
@@ -95,12 +98,12 @@ def fields_of(row: RunRow) -> dict[str, str]:
         "workload": row.spec.workload,
         "tag": "\n".join(row.tags),
         "note": row.note,
-        "experiment": "layouts of June" if row.experiments else "",
         "card": "\n".join(gpus),
         "host": row.host or "",
         "outcome": row.outcome.name.replace("_", " ") if row.outcome else "running",
         "evidence": row.evidence_state or "",
         "started": datetime.fromtimestamp(row.started_utc_ns / S, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "experiment": "layouts of June" if row.experiments else "",
         "reason": f"{(row.outcome.reason if row.outcome else None) or ''}\n{mismatch}",
     }
     return {name: text.lower() for name, text in fields.items()}
@@ -134,7 +137,7 @@ def positions_of(row: RunRow, word: str) -> list[int]:
 def is_outdone(position: int, found: list[list[int]], word: str) -> bool:
     """Return whether a position is free text, and a better position of some run holds the word."""
     named = word.partition(":")[0] in SEARCH_FIELDS
-    free = position >= 0 and SEARCH_FIELDS[position] in ("note", "reason")
+    free = position >= 0 and SEARCH_FIELDS[position] in ("note", "experiment", "reason")
     return free and not named and any(0 <= other < position for positions in found for other in positions)
 
 
@@ -147,6 +150,7 @@ def key_of(row: RunRow, order: str) -> Any:
         "run": row.run,
         "started": row.started_utc_ns,
         "workload": row.spec.workload,
+        "framework": variant.get("framework", "tensorflow"),
         "variant": of_variant,
         "tags": ", ".join(row.tags) or None,
         "match": row.started_utc_ns,
@@ -170,6 +174,7 @@ def facets_of(row: RunRow) -> dict[str, tuple[str, ...]]:
     cards = row.gpu_names or (("CPU",) if variant["gpus"] == 0 else ("GPU",))
     return {
         "workload": (row.spec.workload,),
+        "framework": (str(variant.get("framework", "tensorflow")),),
         "layout": (str(variant["layout"]),),
         "batch_size": (str(variant["batch_size"]),),
         "xla": (str(int(variant["xla"])),),
@@ -183,10 +188,10 @@ def facets_of(row: RunRow) -> dict[str, tuple[str, ...]]:
 
 
 CHOICES = st.dictionaries(
-    st.sampled_from(("workload", "layout", "xla", "card", "host", "outcome", "day", "tag", "experiment")),
+    st.sampled_from(("workload", "framework", "layout", "xla", "card", "host", "outcome", "day", "tag", "experiment")),
     st.lists(
         st.sampled_from(
-            ("cnn10", "lstm", "NCHW", "1", "0", "CPU", "", "gpu2", "completed", "running", "2025-10", "night")
+            ("cnn10", "lstm", "jax", "NCHW", "1", "0", "CPU", "", "gpu2", "completed", "running", "2025-10", "night")
         ),
         min_size=1,
         max_size=4,
@@ -350,21 +355,33 @@ def test_a_page_pasted_into_the_search_is_told_plainly(many: Store) -> None:
         many.library.find(RunQuery(text=f"{as_many} more"))
 
 
-@pytest.mark.parametrize("text", ["", "lstm", "outcome:completed", "host:gpu1 layout"])
+@pytest.mark.parametrize("text", ["", "lstm", "outcome:completed", "host:gpu1 layout", "framework=jax"])
 def test_what_runs_agree_in_is_what_a_plain_look_at_their_rows_says(many: Store, text: str) -> None:
     query = RunQuery(text=text)
     matches = many.library.search(query)
     common, rows = many.library.common_values(query, matches), many.library.run_rows(matches.runs)
     values: dict[str, set[str | None]] = {
         "workload": {row.spec.workload for row in rows},
+        "framework": {framework_of(row.spec.variant).name for row in rows},
         "outcome": {row.outcome.name if row.outcome else "running" for row in rows},
         "host": {row.host for row in rows},
         "evidence": {row.evidence_state for row in rows},
     }
     assert common.agreed & values.keys() == {order for order, keys in values.items() if len(keys) == 1 < len(rows)}
     for workload, largest in common.largest.items():
-        of_workload = [row.summary for row in rows if row.spec.workload == workload]
-        assert largest["throughput"] == max((row.throughput or 0.0 for row in of_workload), default=0.0) or None
+        figures = (row.summary.throughput for row in rows if row.spec.workload == workload)
+        assert largest["throughput"] == max((figure for figure in figures if figure is not None), default=None)
+
+
+def test_a_value_that_an_experiment_names_finds_the_runs_that_have_it(database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        names = ("tensorflow", "jax")
+        specs = [RunSpec(workload=SPEC.workload, variant={**SPEC.variant, "framework": name}) for name in names]
+        runs = [begin(store, uid=name, spec=spec) for name, spec in zip(names, specs, strict=True)]
+        store.library.save_experiment(runs, name="lstm: Framework TensorFlow, JAX", preset=None, plan=PLAN)
+        found = {text: store.library.search(RunQuery(text=text)) for text in ("jax", "experiment:jax", "lstm:")}
+    assert [[*result.runs] for result in found.values()] == [[runs[1]], runs[::-1], runs[::-1]]
+    assert (found["jax"].left_out, found["jax"].wider) == (1, "experiment:jax")
 
 
 def test_one_run_agrees_with_no_other(many: Store) -> None:

@@ -121,6 +121,12 @@ def test_a_file_that_is_no_trace_is_one_sentence(tmp_path: Path, lines: list[obj
     assert str(caught.value).startswith(sentence)
 
 
+def test_an_exported_timeline_is_said_to_be_one(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text('{"displayTimeUnit": "ms", "traceEvents": [\n{"name": "run 3"}\n]}')
+    with pytest.raises(UserError, match=r"^This is a timeline for Perfetto; open it at ui\.perfetto\.dev\.$"):
+        read_trace(tmp_path / "t.json")
+
+
 def test_brackets_without_end_are_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "deep.jsonl").write_text(f'{{"t_ns": 1, "x": {"[" * 100_000}{"]" * 100_000}}}\n')
     with pytest.raises(UserError, match=r"^Line 1 of deep.jsonl is no event of a trace"):

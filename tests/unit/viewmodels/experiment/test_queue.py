@@ -41,7 +41,7 @@ def test_one_line_counts_the_runs_of_all_entries_and_names_the_one_that_goes_on(
     queue.handle(RUNNING, now_s=10.0)
     state = queue.state(40.0)
     assert (state.count, state.fraction) == ("2/10", 0.2)
-    assert state.activity == "dummy train · CPU · batch 8"
+    assert state.activity == "dummy TensorFlow train · CPU · batch 8"
     assert state.time_left == "1 to 3 min left"
     assert [row.cells[STATE_COLUMN].text for row in state.rows] == ["running", "waiting"]
     assert [(row.can_move_up, row.can_move_down) for row in state.rows] == [(False, True), (True, False)]

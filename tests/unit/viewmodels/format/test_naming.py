@@ -40,19 +40,19 @@ MACHINE = Machine(gpus=(Gpu(index=0, uuid="a", name="H200"), Gpu(index=1, uuid="
 
 def test_a_name_says_what_runs_where() -> None:
     spec = complete("cnn10", {"gpus": 2, "precision": "bfloat16", "xla": True}, MACHINE)
-    assert short_name(spec) == "cnn10 Native NCHW · 2 GPUs · batch 1024 · bfloat16 · XLA"
+    assert short_name(spec) == "cnn10 TensorFlow Native NCHW · 2 GPUs · batch 1024 · bfloat16 · XLA"
 
 
 def test_defaults_of_the_cpu_are_not_named() -> None:
-    assert short_name(complete("lstm", {}, Machine())) == "lstm Standard · CPU · batch 32"
+    assert short_name(complete("lstm", {}, Machine())) == "lstm TensorFlow Standard · CPU · batch 32"
 
 
 def test_what_is_unusual_is_named() -> None:
-    assert short_name(complete("lstm", {"layers": 4}, MACHINE)) == "lstm cuDNN · 1 GPU · batch 64 · layers 4"
+    assert short_name(complete("lstm", {"layers": 4}, MACHINE)) == "lstm TensorFlow cuDNN · 1 GPU · batch 64 · layers 4"
 
 
 def test_an_unknown_workload_still_has_a_name() -> None:
-    assert short_name(RunSpec(workload="mine", variant={"gpus": 1, "depth": 3})) == "mine · 1 GPU · depth 3"
+    assert short_name(RunSpec(workload="mine", variant={"gpus": 1, "depth": 3})) == "mine TensorFlow · 1 GPU · depth 3"
 
 
 def test_another_python_is_named_by_its_folder() -> None:
@@ -67,17 +67,18 @@ def test_another_python_is_named_by_its_folder() -> None:
         "Python tf219",
     ]
     assert variant_names(specs) == names
-    assert short_name(specs[1]) == "lstm Standard · CPU · batch 32 · python …/TF216"
+    assert short_name(specs[1]) == "lstm TensorFlow Standard · CPU · batch 32 · python …/TF216"
 
 
 def test_what_is_measured_and_kept_is_no_part_of_a_name() -> None:
-    assert short_name(complete("lstm", {"seconds": 3, "seed": 7}, Machine())) == "lstm Standard · CPU · batch 32"
+    spec = complete("lstm", {"seconds": 3, "seed": 7}, Machine())
+    assert short_name(spec) == "lstm TensorFlow Standard · CPU · batch 32"
 
 
 def test_a_run_older_than_a_parameter_is_named_and_told_apart_as_if_it_had_its_default() -> None:
     new = complete("lstm", {"gpus": 1, "bidirectional": True}, MACHINE)
     old = with_defaults(RunSpec(workload="lstm", variant={"gpus": 1, "batch_size": 64}))
-    assert short_name(old) == "lstm cuDNN · 1 GPU · batch 64"
+    assert short_name(old) == "lstm TensorFlow cuDNN · 1 GPU · batch 64"
     assert differing_parameters([old, new]) == ["bidirectional"]
     assert variant_names([old, new]) == ["Bidirectional off", "Bidirectional on"]
     assert shared_settings([old, new]) == "lstm · cuDNN · 1 GPU · Batch size 64 · float32"
@@ -151,7 +152,7 @@ def test_a_workload_of_the_user_s_own_is_named_by_what_its_file_adds_and_by_the_
     del variant["behaviour"], variant["step_ms"], variant["fitting_batch_size"], variant["data"]
     before = RunSpec(workload="mlp.py:mlp", variant=variant)
     after = RunSpec(workload="mlp.py:mlp", variant={**variant, "source": "cd" * 32})
-    assert short_name(before) == "mlp.py:mlp · CPU · batch 8 · units 8"
+    assert short_name(before) == "mlp.py:mlp TensorFlow · CPU · batch 8 · units 8"
     assert differing_parameters([before, after]) == ["source"]
     assert variant_names([before, after]) == ["source abababab", "source cdcdcdcd"]
 

@@ -28,6 +28,7 @@ from app.viewmodels.history.table import (
     ORDERS,
     OUTCOME_COLUMN,
     PAGE,
+    VARIANT_COLUMN,
     HistoryOptions,
     HistoryRow,
     Listing,
@@ -79,6 +80,7 @@ def test_a_row_shows_every_figure_with_its_unit() -> None:
         "Run": "7",
         "Started": "2025-10-09 09:00",
         "Workload": "cnn10",
+        "Framework": "TensorFlow",
         "Variant": "Native NCHW · batch 1024",
         "Tags, note": "",
         "Match": "",
@@ -93,7 +95,7 @@ def test_a_row_shows_every_figure_with_its_unit() -> None:
         "Duration": "0:12",
     }
     assert "2025-10-09 09:00:20 UTC" in row.cells[1].tooltip
-    assert "layout = NCHW" in row.cells[3].tooltip
+    assert "layout = NCHW" in row.cells[VARIANT_COLUMN].tooltip
 
 
 def test_the_column_of_hosts_is_there_where_a_run_was_made_elsewhere() -> None:
