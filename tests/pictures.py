@@ -102,14 +102,14 @@ def click(workbench: Workbench, text: str) -> None:
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
-def reference_rows(workbench: Workbench) -> list[RunRow]:
-    """Return the articles' reference runs in their order, without those that compare frameworks."""
+def reference_rows(workbench: Workbench, *, frameworks: bool = False) -> list[RunRow]:
+    """Return the articles' reference runs in their order, or those that compare frameworks."""
     with Store.open(workbench.database) as store:
-        frameworks = {
+        compared = {
             run for stored in store.library.experiments() if "frameworks" in stored.name for run in stored.runs
         }
         numbers = store.library.find(RunQuery(order="run", descending=False, tag="reference"))
-        return store.library.run_rows([number for number in numbers if number not in frameworks])
+        return store.library.run_rows([number for number in numbers if (number in compared) is frameworks])
 
 
 def is_variant(row: RunRow, workload: str, **settings: object) -> bool:
@@ -166,7 +166,9 @@ def explain_layouts(workbench: Workbench) -> None:
 
 def explain_verdict(workbench: Workbench) -> QImage:
     """Show README's example down to the end of the chart that says why."""
-    compare(workbench, cnn_runs(workbench, batch_size=1024, gpus=1, precision="float32"), "Why")
+    settings = {"precision": "tf32", "layout": "NHWC", "gpus": 1, "batch_size": 1024}
+    rows = [row for row in reference_rows(workbench, frameworks=True) if is_variant(row, "cnn10", **settings)]
+    compare(workbench, rows, "Why")
     return workbench.window.grab().toImage().copy(0, 0, SIZE[0], 650)
 
 

@@ -29,7 +29,7 @@ def test_the_example_and_its_reason_are_what_the_commands_print_now(
     add, compare = (shlex.split(command)[2:] for command in re.findall(r"^\$ (.+)$", EXAMPLE, re.MULTILINE))
     assert re.sub(r"^\$ .+\n", "", EXAMPLE, flags=re.MULTILINE) == printed(*add) + printed(*compare)
     total, part = re.findall(r"[\d.]+ ms|\d+ %", REST.partition("* **Why.**")[2])[:2]
-    reason = rf"^NCHW takes {total} less per step than NHWC .* {part} is in transposes"
+    reason = rf"^JAX takes {total} less per step than TensorFlow .* {part} is in batch norm"
     assert re.search(reason, printed(*compare, "--why"), re.MULTILINE)
 
 
