@@ -151,7 +151,7 @@ def _non_default(spec: RunSpec, without: Collection[str] = ()) -> list[str]:
 
 
 def _parameter_text(spec: RunSpec, name: str, parameter: catalog.Parameter | None) -> str:
-    label, value = parameter_label(spec, name).lower(), spec.variant[name]
+    label, value = label_in_sentence(spec, name), spec.variant[name]
     if isinstance(value, bool):
         return label if value else f"{label} off"
     text = choice_label(spec, name, value)

@@ -67,7 +67,7 @@ def test_another_python_is_named_by_its_folder() -> None:
         "Python tf219",
     ]
     assert variant_names(specs) == names
-    assert short_name(specs[1]) == "lstm TensorFlow Standard · CPU · batch 32 · python …/TF216"
+    assert short_name(specs[1]) == "lstm TensorFlow Standard · CPU · batch 32 · Python …/TF216"
 
 
 def test_what_is_measured_and_kept_is_no_part_of_a_name() -> None:
@@ -185,3 +185,8 @@ def test_a_parameter_without_a_label_has_one_made_of_its_name() -> None:
     spec = RunSpec(workload="no_longer_known", variant={"hidden_units": 64, "_": 1})
     assert parameter_label(spec, "hidden_units") == "Hidden units"
     assert parameter_label(spec, "_") == "_"
+
+
+def test_a_setting_that_has_a_name_keeps_its_capitals() -> None:
+    spec = complete("cnn10", {"framework": "pytorch", "gpus": 1, "layout": "NHWC", "cuda_graph": True}, MACHINE)
+    assert short_name(spec).endswith(" · CUDA graph")
