@@ -316,8 +316,9 @@ def fetch(result: Tensor) -> float:
 def _checksum(tensors: Iterable[Tensor]) -> int:
     checksum = 0
     for tensor in tensors:
-        # Flattened: in NHWC the kernel of a 1x1 convolution counts as contiguous, whatever its last stride.
-        checksum = zlib.crc32(tensor.detach().cpu().flatten().view(torch.uint8).numpy(), checksum)
+        # A copy has stride 1: a dimension of size 1 counts as contiguous with any other, which `view` refuses.
+        flat = tensor.detach().cpu().flatten().clone(memory_format=torch.contiguous_format)
+        checksum = zlib.crc32(flat.view(torch.uint8).numpy(), checksum)
     return checksum
 
 
