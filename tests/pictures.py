@@ -105,9 +105,7 @@ def click(workbench: Workbench, text: str) -> None:
 def reference_rows(workbench: Workbench, *, frameworks: bool = False) -> list[RunRow]:
     """Return the articles' reference runs in their order, or those that compare frameworks."""
     with Store.open(workbench.database) as store:
-        compared = {
-            run for stored in store.library.experiments() if "frameworks" in stored.name for run in stored.runs
-        }
+        compared = {run for stored in store.library.experiments() if "frameworks" in stored.name for run in stored.runs}
         numbers = store.library.find(RunQuery(order="run", descending=False, tag="reference"))
         return store.library.run_rows([number for number in numbers if (number in compared) is frameworks])
 
