@@ -246,17 +246,27 @@ def _is_judged(result: VariantResult) -> bool:
 def may_be_as_fast(ranked: Sequence[VariantResult]) -> list[VariantResult]:
     """Return those of ranked variants that the first is not certainly faster than, by their ratios to the first.
 
-    Not by ratios to the baseline: one whose runs differ widely would hide what the others' own runs tell apart. The
-    family is that of the first alone although it was chosen after the runs, since only an error about the variant that
-    is really the fastest counts: Hsu (1984), "Constrained simultaneous confidence intervals for multiple comparisons
-    with the best", Annals of Statistics 12.
+    Only the baseline is judged by the ratio to it. One whose runs differ widely would hide what the others' own runs
+    tell apart. The family is that of the first alone although it was chosen after the runs, since only an error about
+    the variant that is really the fastest counts: Hsu (1984), "Constrained simultaneous confidence intervals for
+    multiple comparisons with the best", Annals of Statistics 12.
     """
-    ratios = family_ratios([result.runs for result in ranked], ranked[0].runs, throughputs)
+    first = ranked[0]
+    if first.is_baseline:
+        return [result for result in ranked[1:] if not _is_above_one(result.speedup, inverted=True)]
+    ratios = family_ratios([result.runs for result in ranked], first.runs, throughputs)
     return [
         result
-        for result, speed in zip(ranked[1:], ratios[1:], strict=True)
-        if speed is None or speed.interval is None or speed.interval[1] >= 1
+        for result, ratio_to_first in zip(ranked[1:], ratios[1:], strict=True)
+        if not (_is_above_one(first.speedup) if result.is_baseline else _is_above_one(ratio_to_first, inverted=True))
     ]
+
+
+def _is_above_one(speed: Estimate | None, *, inverted: bool = False) -> bool:
+    """Return whether a ratio is certainly above 1; `inverted` whether its inverse is."""
+    if speed is None or speed.interval is None:
+        return False
+    return speed.interval[1] < 1 if inverted else speed.interval[0] > 1
 
 
 def _with_equivalence(result: VariantResult, baseline: Sequence[RunRow], margin_pct: float) -> VariantResult:
