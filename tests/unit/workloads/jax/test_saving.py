@@ -16,12 +16,7 @@ from workloads.jobs import perform
 from workloads.protocol import RunSpec, Value
 from workloads.weights import SavedWeights
 
-
-@pytest.fixture(autouse=True)
-def _few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "_MAX_BATCHES", 2)
-    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "XLA_PYTHON_CLIENT_PREALLOCATE"):
-        monkeypatch.setenv(name, "-1")  # a job sets them in its process
+pytestmark = pytest.mark.usefixtures("restored_variables")
 
 
 def saved_after(count: int, spec: RunSpec, path: Path) -> SavedWeights:

@@ -9,7 +9,7 @@ import torch
 from app.runs.weight_transfer import transfer_targets
 from tests.unit.workloads.pytorch.test_ranks import connected, in_pytorch
 from tests.unit.workloads.test_frameworks import task_of
-from workloads import weights
+from workloads import seeding, weights
 from workloads.catalog import Machine
 from workloads.job_protocol import ExportModel, OutputDifference, TryWeights
 from workloads.jobs import perform
@@ -18,13 +18,14 @@ from workloads.pytorch import ranks
 from workloads.training import Task
 from workloads.weights import SavedWeights
 
+pytestmark = pytest.mark.usefixtures("restored_variables")
+
 
 @pytest.fixture(autouse=True)
-def _restored_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task or a job sets them in its process."""
+def _all_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process has as many as the one of the other rank."""
     torch.set_num_threads(1)
-    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
-        monkeypatch.setenv(name, "-1")
+    monkeypatch.setattr(seeding, "_MAX_BATCHES", 64)
 
 
 def saved_by(task: Task, spec: RunSpec, path: Path) -> SavedWeights:
