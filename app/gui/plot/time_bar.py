@@ -11,7 +11,6 @@ from PySide6.QtGui import (
     QColor,
     QImage,
     QKeyEvent,
-    QKeySequence,
     QMouseEvent,
     QPainter,
     QPaintEvent,
@@ -104,9 +103,7 @@ class TimeBar(QWidget):
             **{f"{number}": range_button.click for number, range_button in enumerate(self.range_buttons.values(), 1)},
         }
         for keys, act in acts.items():
-            shortcut = QShortcut(QKeySequence(keys), plots)
-            shortcut.setContext(Qt.ShortcutContext.WidgetShortcut)
-            shortcut.activated.connect(act)
+            QShortcut(keys, plots, context=Qt.ShortcutContext.WidgetShortcut).activated.connect(act)
 
     def _request_pause(self) -> None:
         """Ask for a pause; after a run nothing arrives, so there is nothing to pause, only a part to leave."""
