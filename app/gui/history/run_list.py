@@ -528,11 +528,8 @@ class HistoryList(QWidget):
     def _build(self) -> None:
         self._pages.addWidget(self.table)
         self._pages.addWidget(self._empty)
-        layout = make_column(self.bar, self.header, parent=self, margins=0, spacing=0)
         body = splitter(Qt.Orientation.Horizontal, self.facets, self._pages, (0, 1))
         body.setSizes([_FACETS_WIDTH, 1000])
         self._state.keep_splitter("facets", body)
         self.table.remember_widths(self._state)
-        layout.addWidget(body, 1)
-        layout.addWidget(separator())
-        layout.addWidget(self.footer)
+        make_column(self.bar, self.header, (body, 1), separator(), self.footer, parent=self, margins=0, spacing=0)

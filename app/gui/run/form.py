@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QInputDialog, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QInputDialog, QLineEdit, QVBoxLayout, QWidget
 
 from app.gui.run.form_controls import SIDE_WIDTH, FieldRow, HostChoice
 from app.gui.theme import GRID, Theme
@@ -339,33 +339,23 @@ class FormView(QWidget):
 
     def _build(self) -> None:
         content = QWidget()
-        column = make_column(parent=content, margins=(2 * GRID, GRID, GRID // 2, GRID), spacing=GRID)
         for grid in (self._essential, self._others, self._extent):
             grid.setHorizontalSpacing(GRID // 2)
             grid.setVerticalSpacing(GRID // 2)
             grid.setColumnStretch(1, 1)
             grid.setColumnMinimumWidth(3, SIDE_WIDTH)
         search_row = make_row((self.search, 1), self._all, self.reset_button, spacing=GRID)
-        for part in (self._essential, search_row, self._unknown, self._others, self._extent_title, self._extent):
-            if isinstance(part, QWidget):
-                column.addWidget(part)
-            else:
-                column.addLayout(part)
-        column.addStretch(1)
-        layout = make_column(self._header(), parent=self, margins=0, spacing=0)
-        layout.addWidget(Scroller(content, horizontal=False, steady=True), 1)
-        layout.addWidget(separator())
-        layout.addLayout(self._footer())
+        parts = self._essential, search_row, self._unknown, self._others, self._extent_title, self._extent, STRETCH
+        make_column(*parts, parent=content, margins=(2 * GRID, GRID, GRID // 2, GRID), spacing=GRID)
+        scroller = Scroller(content, horizontal=False, steady=True)
+        make_column(self._header(), (scroller, 1), separator(), self._footer(), parent=self, margins=0, spacing=0)
 
     def _header(self) -> QVBoxLayout:
         label = text_label("&Workload", "heading")
         label.setBuddy(self._workload)
-        first = QHBoxLayout()
-        first.addWidget(label, 1)
-        first.addWidget(self.questions_button)
         header = make_column(self.host, margins=(2 * GRID, 2 * GRID, 2 * GRID, GRID), spacing=GRID)
         header.addSpacing(GRID)
-        header.addLayout(first)
+        header.addLayout(make_row((label, 1), self.questions_button))
         for widget in (self._workload, self._help, self.custom_label):
             header.addWidget(widget)
         return header
