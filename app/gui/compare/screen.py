@@ -263,10 +263,7 @@ class CompareHeader(QWidget):
         self.more_button.setVisible(bool(self._lines or self._long_texts[""].text()))
 
     def _build(self) -> None:
-        lines = make_column(spacing=GRID // 2)
-        widgets: list[QLabel] = [self._against, *self._first, *self._long_texts.values()]
-        for widget in widgets:
-            lines.addWidget(widget)
+        lines = make_column(self._against, *self._first, *self._long_texts.values(), spacing=GRID // 2)
         below = make_row((lines, 1), spacing=2 * GRID)
         below.addWidget(self._interleave, 0, Qt.AlignmentFlag.AlignBottom)
         below.addWidget(self.more_button, 0, Qt.AlignmentFlag.AlignBottom)

@@ -148,10 +148,8 @@ class QuestionCard(QFrame):
         self.reference.clicked.connect(lambda: owner.reference_requested.emit(key))
         self._remove.clicked.connect(lambda: owner.file_removed.emit(key))
         self._labels = [text_label("", role, wrap=True) for role in _CARD_ROLES]
-        self._bar = FlowBar(2 * GRID, GRID // 2)
-        for action_button in (self.start, self.verdict, self.reference, self._remove):
-            self._bar.flow.addWidget(action_button)
-        make_column(*self._labels, STRETCH, self._bar, parent=self, margins=2 * GRID, spacing=GRID)
+        bar = FlowBar(2 * GRID, GRID // 2, self.start, self.verdict, self.reference, self._remove)
+        make_column(*self._labels, STRETCH, bar, parent=self, margins=2 * GRID, spacing=GRID)
 
     @property
     def _is_complete(self) -> bool:

@@ -245,10 +245,9 @@ class QueueView(QWidget):
 
     def _fill_buttons(self) -> None:
         line = make_row(parent=self._buttons, margins=0)
-        of_entry, of_all = FlowBar(GRID // 2, GRID // 2), FlowBar(GRID // 2, GRID // 2, right=True)
-        for act in (self.up, self.down, self.pause, self.remove, self.show_verdict):
-            of_entry.flow.addWidget(act)
-        of_all.flow.addWidget(self.cancel_all)
+        buttons = self.up, self.down, self.pause, self.remove, self.show_verdict
+        of_entry = FlowBar(GRID // 2, GRID // 2, *buttons)
+        of_all = FlowBar(GRID // 2, GRID // 2, self.cancel_all, right=True)
         line.addWidget(of_entry, 1)
         line.addWidget(of_all)
 

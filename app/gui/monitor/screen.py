@@ -516,16 +516,7 @@ class MonitorView(QWidget):
         self._summary.setMinimumWidth(32 * GRID)
         for hidden in (self.search, self._grouped, self._fold, self._parts):
             hidden.hide()
-        head = make_row((self._summary, 1), margins=(2 * GRID, GRID // 2, 2 * GRID, GRID // 2))
-        tools = FlowBar(GRID, GRID // 2, right=True)
-        for widget in (
-            self.search,
-            self._grouped,
-            self._fold,
-            *self.range_buttons.values(),
-            self._hosts,
-            self.trace_button,
-        ):
-            tools.flow.addWidget(widget)
-        head.addWidget(tools)
+        filters = self.search, self._grouped, self._fold, *self.range_buttons.values()
+        tools = FlowBar(GRID, GRID // 2, *filters, self._hosts, self.trace_button, right=True)
+        head = make_row((self._summary, 1), tools, margins=(2 * GRID, GRID // 2, 2 * GRID, GRID // 2))
         make_column(head, separator(), (self._empty, 1), (self._parts, 1), parent=self, margins=0, spacing=0)
