@@ -4,15 +4,14 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QUrl
-from PySide6.QtGui import QDesktopServices
+from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QMainWindow, QMessageBox
 
 from app import crash, log
 from app.errors import DatabaseError, DatabaseGoneError, DatabaseMissingError, DatabaseReplacedError, UserError
 from app.gui.theme import Theme
 from app.gui.threads import Background
-from app.gui.widgets.dialogs import ask_for_database, message_box
+from app.gui.widgets.dialogs import ask_for_database, message_box, open_on_desktop
 from app.gui.window import MainWindow
 from app.paths import default_database
 from app.storage.files import KnownDatabase
@@ -56,7 +55,7 @@ class Diagnostics(QObject):
 
         def close() -> None:
             if box.clickedButton() is open_folder:
-                QDesktopServices.openUrl(QUrl.fromLocalFile(str(reports[-1].parent)))
+                open_on_desktop(reports[-1].parent)
             crash.dismiss_reports(reports)
 
         box.finished.connect(close)
@@ -66,7 +65,7 @@ class Diagnostics(QObject):
 def show_log() -> None:
     """Open this process's log in the desktop's viewer of text files."""
     if (path := log.log_file()) is not None:
-        QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))
+        open_on_desktop(path)
 
 
 _NOTHING_MADE = "No new database was made in its place. If you put the file back, try again."

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtWidgets import QWidget
@@ -25,6 +26,9 @@ from app.gui.widgets.pacing import CalmTurn
 from app.samples import Inventory, Processes
 from app.telemetry.messages import SamplerMessage
 from workloads.catalog import UsageError
+
+if TYPE_CHECKING:
+    from app.storage.store import Store
 
 Result = TypeVar("Result")
 Progress = TypeVar("Progress")
@@ -72,6 +76,23 @@ class Background(QObject):
             return
         future = self._executor.submit(work)
         future.add_done_callback(lambda ended: self._ended.emit(ended, done, failed))
+
+    def ask(
+        self,
+        database: Path,
+        question: Callable[["Store"], Result],
+        done: Callable[[Result], None],
+        failed: Callable[[UserError], None],
+    ) -> None:
+        """Call `question` on the worker thread with an open database; else as `run` does."""
+
+        def work() -> Result:
+            from app.storage.store import Store  # here: the window opens without it
+
+            with Store.open(database) as store:
+                return question(store)
+
+        self.run(work, done, failed)
 
     def close(self) -> None:
         """Drop what has not started and wait for what has; nothing is delivered afterwards."""

@@ -43,9 +43,9 @@ def test_a_click_on_run_fills_the_plots_and_ends_in_words(qtbot: QtBot, workbenc
     view = workbench.run_view.live
     assert "Completed" in displayed_text(view)
     assert "examples/s" in displayed_text(view)
-    assert len(view.stack.panel("throughput").points("run")[0]) > 0
-    assert len(view.stack.panel("loss").points("run")[0]) > 0
-    assert len(view.stack.panel("load_pct").points("host")[0]) > 0
+    assert len(view.stack.panel("throughput").curves["run"].source.points()[0]) > 0
+    assert len(view.stack.panel("loss").curves["run"].source.points()[0]) > 0
+    assert len(view.stack.panel("load_pct").curves["host"].source.points()[0]) > 0
     with Store.open(workbench.database) as store:
         (row,) = store.list_runs()
     assert row.outcome is not None

@@ -155,7 +155,7 @@ SCREENS: Mapping[str, Callable[[Workbench], object]] = {
     "palette": lambda workbench: workbench.shell.open_palette(),
     "hosts": lambda workbench: workbench.hosts.manage(),
     "tags": lambda workbench: _history(workbench).edit_tags(_NOTED, lambda _: None),
-    "note": lambda workbench: _history(workbench).edit_note(_NOTED, lambda _: None),
+    "note": lambda workbench: _history(workbench).edit_note(_NOTED, lambda *_: None),
     "question before deleting": _trash,
     "log": lambda workbench: workbench.run_view.show_log("A line."),
     "largest batch": _largest_batch,

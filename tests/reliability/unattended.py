@@ -63,7 +63,7 @@ class UnattendedWindow(QObject):
     def _go_on(self) -> None:
         for view in self.workbench.window.findChildren(QueueView):
             if view.offer_banner.isVisibleTo(view):
-                view.offer_banner.button("go on").click()
+                view.offer_banner.buttons["go on"].click()
 
     def _close_after(self, running: bool) -> None:
         if not running:

@@ -226,16 +226,11 @@ class ChartsView(QWidget):
         super().__init__()
         self._theme = theme
         self._actions = actions
-        self._widgets: list[ChartWidget] = []
+        self.widgets: list[ChartWidget] = []
         self.room = 0
         """The width that a chart will have, in pixels, where it is known before it is shown."""
         self._column = make_column(parent=self, margins=(0, 0, 0, 2 * GRID), spacing=3 * GRID)
         self.hide()
-
-    @property
-    def widgets(self) -> tuple[ChartWidget, ...]:
-        """One per chart, in order."""
-        return tuple(self._widgets)
 
     def draw_ahead(self, charts: Sequence[Chart]) -> Callable[[], None]:
         """Return what draws charts, in both schemes, on any thread: to show them is quick then."""
@@ -250,10 +245,10 @@ class ChartsView(QWidget):
 
     def show_charts(self, charts: Sequence[Chart]) -> None:
         """Show these charts."""
-        for widget in self._widgets:
+        for widget in self.widgets:
             widget.hide()
             widget.deleteLater()
-        self._widgets = [ChartWidget(self._theme, chart, self._actions, self.room or self.width()) for chart in charts]
-        for widget in self._widgets:
+        self.widgets = [ChartWidget(self._theme, chart, self._actions, self.room or self.width()) for chart in charts]
+        for widget in self.widgets:
             self._column.addWidget(widget)
-        self.setVisible(bool(self._widgets))
+        self.setVisible(bool(self.widgets))

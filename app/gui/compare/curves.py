@@ -143,16 +143,11 @@ class CurvesView(QWidget):
             "Side by side", "A row of small panels for each run, all on the same scales"
         )
         self.means_box = QCheckBox("&Mean per variant")
-        self._extent = text_label("", "caption", wrap=True)
+        self.extent = text_label("", "caption", wrap=True)
         self.legend = VariantLegend(theme)
         self.time_bar = TimeBar(self.panels, RUN_RANGES)
         self._connect()
         self._build()
-
-    @property
-    def extent(self) -> str:
-        """What is drawn of all runs, and what a mean and its band are."""
-        return self._extent.text()
 
     def clear(self) -> None:
         """Show no curves: those of other runs are read."""
@@ -184,7 +179,7 @@ class CurvesView(QWidget):
             panels = tuple(map(_with_run_numbers, small_multiples(curves.panels, visible, span)))
         self.means_box.setVisible(bool(curves.means) and not per_run)
         means = _MEANS.format(align=curves.align) if self._shows_means else ""
-        show_text(self._extent, " ".join(filter(None, (self._drawn_of_all, means))))
+        show_text(self.extent, " ".join(filter(None, (self._drawn_of_all, means))))
         self.panels.show_plots(
             Plots(
                 panels=panels,
@@ -272,7 +267,7 @@ class CurvesView(QWidget):
         inside = QWidget()
         make_column(self.panels, parent=inside, margins=(2 * GRID, GRID, 2 * GRID, GRID))
         layout = make_column(bar, parent=self, margins=0, spacing=0)
-        head = make_column(self.legend, self._extent, margins=(2 * GRID, GRID // 2, 2 * GRID, 0), spacing=GRID // 2)
+        head = make_column(self.legend, self.extent, margins=(2 * GRID, GRID // 2, 2 * GRID, 0), spacing=GRID // 2)
         head.addWidget(self._overview)
         layout.addLayout(head)
         layout.addWidget(Scroller(inside), 1)

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QByteArray, QSize
-from PySide6.QtGui import QContextMenuEvent, QPainter, QPaintEvent
-from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtCore import QByteArray
+from PySide6.QtGui import QContextMenuEvent
+from PySide6.QtSvgWidgets import QSvgWidget
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.gui.plot.pictures import show_picture_menu
@@ -15,14 +15,13 @@ from app.report.charts.scaling import HEIGHT, WIDTH, draw_scaling
 from app.viewmodels.compare.scaling import ScalingView, worst_pairs
 
 
-class ScalingChart(QWidget):
+class ScalingChart(QSvgWidget):
     """The chart of one pair in the theme's colours, as in a report."""
 
     def __init__(self, theme: Theme, view: ScalingView) -> None:
         super().__init__()
         self._theme = theme
         self._view = view
-        self._renderer = QSvgRenderer(self)
         self.setFixedSize(WIDTH, HEIGHT)
         self.setAccessibleName(f"{view.title}: {view.efficiency}")
         theme.follow(self, self._draw)
@@ -36,19 +35,8 @@ class ScalingChart(QWidget):
         """Offer to save the chart."""
         show_picture_menu(self, self.drawing, event.globalPos())
 
-    def sizeHint(self) -> QSize:
-        """Return the size of the drawing."""
-        return QSize(WIDTH, HEIGHT)
-
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        """Paint the drawing."""
-        painter = QPainter(self)
-        self._renderer.render(painter)
-        painter.end()
-
     def _draw(self) -> None:
-        self._renderer.load(QByteArray(self.drawing().svg().encode()))
-        self.update()
+        self.load(QByteArray(self.drawing().svg().encode()))
 
 
 class ScalingPanel(QWidget):

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPoint, Qt, QTimer, QUrl, Signal
-from PySide6.QtGui import QAction, QActionGroup, QDesktopServices, QGuiApplication
+from PySide6.QtCore import QPoint, Qt, QTimer, Signal
+from PySide6.QtGui import QAction, QActionGroup, QGuiApplication
 from PySide6.QtWidgets import QLabel, QMenu, QProgressBar, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from app import units
@@ -29,7 +29,7 @@ from app.gui.widgets.basic import (
     show_text,
     text_label,
 )
-from app.gui.widgets.dialogs import ask_save_path
+from app.gui.widgets.dialogs import ask_save_path, open_on_desktop
 from app.gui.widgets.panes import Scroller
 from app.gui.widgets.problem import ProblemLine
 from app.gui.widgets.result import ResultView
@@ -263,10 +263,7 @@ class CompareHeader(QWidget):
         self.more_button.setVisible(bool(self._lines or self._long_texts[""].text()))
 
     def _build(self) -> None:
-        lines = make_column(spacing=GRID // 2)
-        widgets: list[QLabel] = [self._against, *self._first, *self._long_texts.values()]
-        for widget in widgets:
-            lines.addWidget(widget)
+        lines = make_column(self._against, *self._first, *self._long_texts.values(), spacing=GRID // 2)
         below = make_row((lines, 1), spacing=2 * GRID)
         below.addWidget(self._interleave, 0, Qt.AlignmentFlag.AlignBottom)
         below.addWidget(self.more_button, 0, Qt.AlignmentFlag.AlignBottom)
@@ -452,7 +449,7 @@ class CompareView(QWidget):
         self.tabs.curves.toggled.connect(self.table.toggle_runs)
         self.tabs.curves.panels.drawn.connect(lambda: QTimer.singleShot(0, self, self._tell_painted))
         self._report.clicked.connect(self._ask_report)
-        self._open_report.clicked.connect(lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._report_path))))
+        self._open_report.clicked.connect(lambda: open_on_desktop(self._report_path))
         self.offers.experiments_button.clicked.connect(self.experiments_requested)
 
     def _tell_painted(self) -> None:

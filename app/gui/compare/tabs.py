@@ -107,12 +107,8 @@ class WhyPanel(QWidget):
         chooser = make_row(self.choice, self._against, STRETCH, spacing=GRID)
         self.choice.setMinimumWidth(24 * GRID)
         self._gains.setSpacing(GRID // 2)
-        column = make_column(chooser, self._sentence, parent=self, margins=(0, GRID, 0, 2 * GRID), spacing=GRID)
-        column.addWidget(self._notes)
-        column.addWidget(self._charts)
-        column.addLayout(self._gains)
-        column.addWidget(self._table_title)
-        column.addWidget(self.table)
+        parts = chooser, self._sentence, self._notes, self._charts, self._gains, self._table_title, self.table
+        make_column(*parts, parent=self, margins=(0, GRID, 0, 2 * GRID), spacing=GRID)
         self.setMaximumWidth(_MAX_WIDTH)
 
 

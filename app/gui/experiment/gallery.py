@@ -122,8 +122,8 @@ class GalleryView(QWidget):
         self._grid.setSpacing(2 * GRID)
         make_column(self._grid, STRETCH, parent=content, margins=(3 * GRID, GRID, 3 * GRID, 3 * GRID), spacing=0)
         self._scroller.setWidget(content)
-        top = make_column(self._head, self._problem, margins=(3 * GRID, 2 * GRID, 3 * GRID, GRID), spacing=GRID // 2)
-        top.addWidget(self._reading)
+        above = self._head, self._problem, self._reading
+        top = make_column(*above, margins=(3 * GRID, 2 * GRID, 3 * GRID, GRID), spacing=GRID // 2)
         make_column(top, (self._scroller, 1), parent=self, margins=0, spacing=0)
         self._head.hide()
         self._problem.hide()
@@ -148,14 +148,8 @@ class QuestionCard(QFrame):
         self.reference.clicked.connect(lambda: owner.reference_requested.emit(key))
         self._remove.clicked.connect(lambda: owner.file_removed.emit(key))
         self._labels = [text_label("", role, wrap=True) for role in _CARD_ROLES]
-        column = make_column(parent=self, margins=2 * GRID, spacing=GRID)
-        for label in self._labels:
-            column.addWidget(label)
-        column.addStretch(1)
-        self._bar = FlowBar(2 * GRID, GRID // 2)
-        for action_button in (self.start, self.verdict, self.reference, self._remove):
-            self._bar.flow.addWidget(action_button)
-        column.addWidget(self._bar)
+        bar = FlowBar(2 * GRID, GRID // 2, self.start, self.verdict, self.reference, self._remove)
+        make_column(*self._labels, STRETCH, bar, parent=self, margins=2 * GRID, spacing=GRID)
 
     @property
     def _is_complete(self) -> bool:

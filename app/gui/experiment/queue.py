@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QKeySequence, QPainter, QShortcut
+from PySide6.QtGui import QColor, QPainter, QShortcut
 from PySide6.QtWidgets import QAbstractItemView, QProgressBar, QPushButton, QStyleOptionViewItem, QWidget
 
 from app.gui.theme import GRID, Theme, tabular_font
@@ -60,13 +60,7 @@ class BannerView(QWidget):
         texts = make_column(self._text, self._detail, spacing=GRID // 2)
         self._line.addWidget(self._symbol, 0, Qt.AlignmentFlag.AlignTop)
         self._line.addLayout(texts, 1)
-        self._buttons: list[QPushButton] = []
-
-    def button(self, action: BannerAction) -> QPushButton:
-        """Return the button of an answer."""
-        banner = self._banner
-        assert banner is not None, "an answer is to something told"
-        return self._buttons[[act for act, _ in banner.actions].index(action)]
+        self.buttons: dict[BannerAction, QPushButton] = {}
 
     def show_banner(self, banner: Banner | None) -> None:
         """Show a banner, or hide for None."""
@@ -86,13 +80,11 @@ class BannerView(QWidget):
         set_role(self._symbol, _ROLES[banner.tone])
 
     def _make_buttons(self, banner: Banner) -> None:
-        for old in self._buttons:
+        for old in self.buttons.values():
             old.hide()
             old.deleteLater()
-        self._buttons = [
-            button(label, primary=n == 0 and act == "go on") for n, (act, label) in enumerate(banner.actions)
-        ]
-        for answer_button, (act, _) in zip(self._buttons, banner.actions, strict=True):
+        self.buttons = {act: button(label, primary=act == "go on") for act, label in banner.actions}
+        for act, answer_button in self.buttons.items():
             answer_button.clicked.connect(lambda _=False, act=act: self.answered.emit(act))
             self._line.addWidget(answer_button, 0, Qt.AlignmentFlag.AlignVCenter)
 
@@ -151,7 +143,6 @@ class QueueView(QWidget):
         self.count.setText(state.count)
         self._bar.setValue(round(state.fraction * _STEPS))
         self._now.setText(state.activity)
-        self._now.setToolTip(plain_tooltip(state.activity))
         self._time_left.setText(state.time_left)
         self.skip.setVisible(state.can_skip_wait)
         self.pause_all.setVisible(bool(state.pause_action))
@@ -207,23 +198,22 @@ class QueueView(QWidget):
         for banner in (self.offer_banner, self.ended_banner):
             banner.answered.connect(self.answered)
         self.fold.toggled.connect(self._unfold)
-        QShortcut(QKeySequence("Ctrl+J"), self).activated.connect(self._toggle_entries)
+        QShortcut("Ctrl+J", self, self._toggle_entries)
         self.pause_all.clicked.connect(lambda: self.pause_all_requested.emit(self._state.pause_action))
         self.cancel_all.clicked.connect(self._ask_to_cancel_all)
         self.table.chosen_changed.connect(self._update_buttons)
         self.table.opened.connect(self.show_verdict.click)
-        of_entry: tuple[tuple[QPushButton, tuple[str, ...], Callable[[QueueRow], None]], ...] = (
-            (self.up, ("Alt+Up",), lambda row: self.move_requested.emit(row.entry, -1)),
-            (self.down, ("Alt+Down",), lambda row: self.move_requested.emit(row.entry, 1)),
-            (self.pause, ("Space",), lambda row: self.pause_requested.emit(row.entry, row.pause_action)),
-            (self.remove, ("Del",), lambda row: self.remove_requested.emit(row.entry)),
-            (self.show_verdict, (), lambda row: self.verdict_requested.emit(row.entry)),
+        of_entry: tuple[tuple[QPushButton, str, Callable[[QueueRow], None]], ...] = (
+            (self.up, "Alt+Up", lambda row: self.move_requested.emit(row.entry, -1)),
+            (self.down, "Alt+Down", lambda row: self.move_requested.emit(row.entry, 1)),
+            (self.pause, "Space", lambda row: self.pause_requested.emit(row.entry, row.pause_action)),
+            (self.remove, "Del", lambda row: self.remove_requested.emit(row.entry)),
+            (self.show_verdict, "", lambda row: self.verdict_requested.emit(row.entry)),
         )
         for widget, keys, act in of_entry:
             widget.clicked.connect(lambda _=False, act=act: self._act_on_chosen(act))
-            shortcut = QShortcut(QKeySequence(), self.table, context=Qt.ShortcutContext.WidgetShortcut)
-            shortcut.setKeys([QKeySequence(key) for key in keys])
-            shortcut.activated.connect(widget.click)  # which does nothing where the button is off
+            # A click does nothing where the button is off.
+            QShortcut(keys, self.table, context=Qt.ShortcutContext.WidgetShortcut).activated.connect(widget.click)
 
     def _act_on_chosen(self, act: Callable[[QueueRow], None]) -> None:
         if (row := self.table.chosen) is not None:
@@ -255,10 +245,9 @@ class QueueView(QWidget):
 
     def _fill_buttons(self) -> None:
         line = make_row(parent=self._buttons, margins=0)
-        of_entry, of_all = FlowBar(GRID // 2, GRID // 2), FlowBar(GRID // 2, GRID // 2, right=True)
-        for act in (self.up, self.down, self.pause, self.remove, self.show_verdict):
-            of_entry.flow.addWidget(act)
-        of_all.flow.addWidget(self.cancel_all)
+        buttons = self.up, self.down, self.pause, self.remove, self.show_verdict
+        of_entry = FlowBar(GRID // 2, GRID // 2, *buttons)
+        of_all = FlowBar(GRID // 2, GRID // 2, self.cancel_all, right=True)
         line.addWidget(of_entry, 1)
         line.addWidget(of_all)
 

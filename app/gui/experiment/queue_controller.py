@@ -277,14 +277,7 @@ class QueueController(QObject):
 
     def _query(self, ask: Callable[["Store"], Result], done: Callable[[Result], None]) -> None:
         """Ask the database in the background; `done` gets the answer."""
-
-        def work() -> Result:
-            from app.storage.store import Store
-
-            with Store.open(self._services.database) as store:
-                return ask(store)
-
-        self._services.reads.run(work, done, self._run.show_error)
+        self._services.reads.ask(self._services.database, ask, done, self._run.show_error)
 
     def _show(self) -> None:
         now_s = time.monotonic()

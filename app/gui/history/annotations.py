@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtGui import QShortcut
 from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
@@ -61,10 +61,11 @@ class TagDialog(QDialog):
     def accept(self) -> None:
         """Add the tags typed in the focused line, else save the changes and close."""
         typed = parse_tags(self.line.text())
+        self.line.clear()
+        for tag in typed:
+            self.tick(tag, Qt.CheckState.Checked)
         if typed and self.line.hasFocus():
-            self._add_typed(typed)
             return
-        self._add_typed(typed)
         stored = {tag: _CHECK_STATES[state] for tag, state in self._annotations.tags.items()}
         turned = {tag: now for tag, now in self.states().items() if now != stored.get(tag, Qt.CheckState.Unchecked)}
         self.changed.emit(
@@ -76,11 +77,6 @@ class TagDialog(QDialog):
         )
         super().accept()
 
-    def _add_typed(self, typed: tuple[str, ...]) -> None:
-        self.line.clear()
-        for tag in typed:
-            self.tick(tag, Qt.CheckState.Checked)
-
     def _add(self, tag: str) -> QListWidgetItem:
         item = QListWidgetItem(tag, self._tags)
         item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemIsUserCheckable)
@@ -88,12 +84,13 @@ class TagDialog(QDialog):
 
 
 class NoteDialog(QDialog):
-    """Edits the note of one run, or one note for several."""
+    """Edits the note of one run, or one note for several; `changed` has the runs and the note."""
 
-    changed = Signal(str)
+    changed = Signal(tuple, str)
 
     def __init__(self, annotations: Annotations, parent: QWidget) -> None:
         super().__init__(parent)
+        self._runs = annotations.runs
         self.editor = QPlainTextEdit(annotations.note or "")
         self.setWindowTitle(f"Note on {annotations.runs_label}")
         self.editor.setAccessibleName("Note")
@@ -108,14 +105,14 @@ class NoteDialog(QDialog):
         layout.addWidget(self.editor, 1)
         layout.addWidget(_buttons(self, "Save (Ctrl+Enter)"))
         for keys in ("Ctrl+Return", "Ctrl+Enter"):
-            QShortcut(QKeySequence(keys), self).activated.connect(self.accept)
+            QShortcut(keys, self, self.accept)
         self.editor.moveCursor(self.editor.textCursor().MoveOperation.End)
         self.editor.setFocus()
 
     def accept(self) -> None:
         """Save the note if it was changed."""
         if self.editor.document().isModified():
-            self.changed.emit(self.editor.toPlainText())
+            self.changed.emit(self._runs, self.editor.toPlainText())
         super().accept()
 
 

@@ -97,9 +97,8 @@ class RunDiffView(QWidget):
         self._search.setClearButtonEnabled(True)
         self._search.setFixedWidth(26 * GRID)
         self._search.returnPressed.connect(self._find_next)
-        tools = FlowBar(GRID, GRID // 2, right=True)
-        for widget in (self._search, self._alike, self._swap, self._save, self._compare):
-            tools.flow.addWidget(widget)
+        parts = self._search, self._alike, self._swap, self._save, self._compare
+        tools = FlowBar(GRID, GRID // 2, *parts, right=True)
         lines = make_row(self._back, (tools, 1)), self._title, self._names, separator(), (self._page, 1)
         make_column(*lines, parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=GRID)
 

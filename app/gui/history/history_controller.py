@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from PySide6.QtCore import QObject, QTimer, QUrl, Signal
-from PySide6.QtGui import QDesktopServices, QGuiApplication
+from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtGui import QGuiApplication
 
 from app.errors import UserError
 from app.gui.actions import Actions
@@ -15,7 +15,7 @@ from app.gui.history.screen import HistoryView
 from app.gui.history.transfer_controller import TransferController
 from app.gui.settings.dialog import read_storage
 from app.gui.threads import Background, Result
-from app.gui.widgets.dialogs import ask_for_new_file
+from app.gui.widgets.dialogs import ask_for_new_file, open_on_desktop
 from app.gui.window_state import WindowState
 from app.paths import weights_path
 from app.queries import FacetCounts, RunQuery
@@ -43,9 +43,7 @@ from app.viewmodels.history.run_diff import RunDiff, run_diff
 from app.viewmodels.history.table import (
     DEFAULT_COLUMNS,
     HistoryOptions,
-    HistoryRow,
     Listing,
-    RowView,
     group_by_experiment,
     history_rows,
     visible_page,
@@ -107,26 +105,19 @@ class HistoryEdits(QObject):
         self._background.run(work, ended, self._show_error)
 
     def _with_library(self, work: Callable[[Library], Result], done: Callable[[Result], None]) -> None:
-        def open_and_work() -> Result:
-            with Store.open(self._database) as store:
-                return work(store.library)
-
-        self._background.run(open_and_work, done, self._show_error)
+        self._background.ask(self._database, lambda store: work(store.library), done, self._show_error)
 
     def _show_error(self, error: UserError) -> None:
         self._view.problem.show_sentence(str(error))
 
     def _edit_tags(self, runs: Sequence[int]) -> None:
-        self._with_library(lambda library: _read_annotations(library, runs), self._open_tag_editor)
+        self._read_annotations(runs, lambda annotations: self._view.edit_tags(annotations, self._change_tags))
 
     def _edit_note(self, runs: Sequence[int]) -> None:
-        self._with_library(lambda library: _read_annotations(library, runs), self._open_note_editor)
+        self._read_annotations(runs, lambda annotations: self._view.edit_note(annotations, self._change_note))
 
-    def _open_tag_editor(self, annotations: Annotations) -> None:
-        self._view.edit_tags(annotations, self._change_tags)
-
-    def _open_note_editor(self, annotations: Annotations) -> None:
-        self._view.edit_note(annotations, lambda note: self._change_note(annotations.runs, note))
+    def _read_annotations(self, runs: Sequence[int], done: Callable[[Annotations], None]) -> None:
+        self._with_library(lambda library: collect_annotations(library.run_rows(runs), library.totals().tags), done)
 
     def _change_tags(self, change: TagChange) -> None:
         if change.added or change.removed:
@@ -154,9 +145,6 @@ class HistoryEdits(QObject):
             f"restore {runs_label(runs)}", lambda library: library.restore(runs), lambda _: self._show_deleted([])
         )
 
-    def _ask_to_purge(self, runs: Sequence[int]) -> None:
-        self._view.ask_to_purge(runs, lambda: self._purge(runs))
-
     def _purge(self, runs: Sequence[int]) -> None:
         def purged(_: None) -> None:
             self._show_deleted([])
@@ -181,15 +169,11 @@ class HistoryEdits(QObject):
             source.note_requested.connect(self._edit_note)
         menu.delete_requested.connect(self._delete)
         menu.restore_requested.connect(self._restore)
-        menu.purge_requested.connect(self._ask_to_purge)
+        menu.purge_requested.connect(lambda runs: view.ask_to_purge(runs, lambda: self._purge(runs)))
         view.overview.footer.undo_requested.connect(self._actions.undo)
         view.overview.bar.filter_saved.connect(self._save_filter)
         view.overview.bar.filter_deleted.connect(self._delete_filter)
         view.overview.columns_chosen.connect(self._show_columns)
-
-
-def _read_annotations(library: Library, runs: Sequence[int]) -> Annotations:
-    return collect_annotations(library.run_rows(runs), library.totals().tags)
 
 
 def _write_note(library: Library, runs: Sequence[int], note: str) -> None:
@@ -259,13 +243,9 @@ class RunMenuController(QObject):
         self._read(lambda store: [run_command(store.load(run, ())) for run in runs], copy)
 
     def _show_files(self, runs: Sequence[int]) -> None:
-        self._read(lambda store: folder_of(store.library, runs[0]), open_folder)
+        self._read(lambda store: folder_of(store.library, runs[0]), open_on_desktop)
 
     def _read(self, work: Callable[[Store], Answer], done: Callable[[Answer], object]) -> None:
-        def open_and_work() -> Answer:
-            with Store.open(self._database) as store:
-                return work(store)
-
         def show(answer: Answer) -> None:
             self._view.problem.show_sentence("")
             done(answer)
@@ -273,7 +253,7 @@ class RunMenuController(QObject):
         def fail(error: UserError) -> None:
             self._view.problem.show_failed_read(error, partial(self._read, work, done))
 
-        self._background.run(open_and_work, show, fail)
+        self._background.ask(self._database, work, show, fail)
 
 
 def _write(diff: RunDiff, path: Path) -> None:
@@ -312,11 +292,6 @@ def folder_of(library: Library, run: int) -> Path:
     return weights.parent if weights.exists() else library.path.parent
 
 
-def open_folder(folder: Path) -> None:
-    """Show a folder in the desktop's file manager."""
-    QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))
-
-
 _POLL_MS = 2_000
 _ANSWER_DELAY_MS = 40
 """After the last check: somebody who drags over runs checks one after another."""
@@ -340,8 +315,7 @@ class HistoryController(QObject):
         self._reading = False
         self._read_pending = False
         self._outdated = True
-        self._reading_rows = False
-        self._reading_sparks = False
+        self._under_way: set[str] = set()
         self._compare_state = WindowState("compare", view, database)
         self._requested_run: int | None = None
         self._edits = HistoryEdits(view, database, background, actions, self)
@@ -377,7 +351,10 @@ class HistoryController(QObject):
             if run == self._requested_run:
                 self._show_error(error, partial(self.open_run, run, at_log=at_log))
 
-        self._background.run(lambda: _read_run(self._database, run), show, fail)
+        def read(store: Store) -> RunDetail:
+            return run_detail(store.load(run), None, pruned_utc_ns=retention.pruned_utc_ns(self._database, run))
+
+        self._background.ask(self._database, read, show, fail)
 
     def _read(self) -> None:
         """Read the runs of the query; a change while reading is read once afterwards."""
@@ -390,16 +367,15 @@ class HistoryController(QObject):
         near = overview.table.runs_near() if query == before else ()
         # The filters' choices take half the time, and do not change with a new query of the same runs.
         offered = None if self._outdated or query.deleted != before.deleted else overview.listing.options
-        self._background.run(
-            lambda: _read_listing(self._database, query, near, offered, in_groups=in_groups),
-            self._show_listing,
-            self._fail_read,
-        )
+        read = partial(_read_listing, query=query, near=near, offered=offered, in_groups=in_groups)
+        self._background.ask(self._database, read, self._show_listing, self._fail_read)
 
     def _poll(self) -> None:
         """Look for runs that another program started or ended."""
         if self._view.isVisible() and not self._reading:
-            self._background.run(lambda: _read_census(self._database), self._compare_census, self._show_error)
+            self._background.ask(
+                self._database, lambda store: store.library.census(), self._compare_census, self._show_error
+            )
 
     def _compare_census(self, census: tuple[int, ...]) -> None:
         if census != self._view.overview.listing.options.census:
@@ -422,9 +398,8 @@ class HistoryController(QObject):
             if query == self._query:
                 overview.show_facets(facet_groups(counts, query, overview.listing.options.experiments))
 
-        self._background.run(
-            lambda: _count_facets(self._database, query, found_none=found_none), show, self._show_error
-        )
+        count = partial(_count_facets, query=query, found_none=found_none)
+        self._background.ask(self._database, count, show, self._show_error)
 
     def _show_listing(self, listing: Listing) -> None:
         if listing.query == self._query:
@@ -445,33 +420,31 @@ class HistoryController(QObject):
             self._read()
 
     def _read_rows(self, runs: tuple[int, ...]) -> None:
-        """Read rows, one request at a time: the table repeats a request that came meanwhile."""
-        if self._reading_rows:
-            return
-        self._reading_rows = True
-
-        def show(rows: dict[int, HistoryRow]) -> None:
-            self._reading_rows = False
-            self._view.table.add_rows(runs, rows)
-
-        view = self._view.overview.listing.row_view
-        self._background.run(lambda: _read_rows(self._database, runs, view), show, self._fail_rows)
+        view, table = self._view.overview.listing.row_view, self._view.table
+        self._read_for_table(
+            "rows",
+            lambda store: history_rows(store.library.run_rows(runs), view),
+            lambda rows: table.add_rows(runs, rows),
+        )
 
     def _read_sparks(self, runs: tuple[int, ...]) -> None:
-        """Read curves, one request at a time: the table requests those still missing afterwards."""
-        if self._reading_sparks:
-            return
-        self._reading_sparks = True
+        self._read_for_table("sparks", lambda store: _read_sparks(store, runs), self._view.table.add_sparks)
 
-        def show(sparks: dict[int, Sparks]) -> None:
-            self._reading_sparks = False
-            self._view.table.add_sparks(sparks)
+    def _read_for_table(self, kind: str, question: Callable[[Store], Answer], show: Callable[[Answer], None]) -> None:
+        """Read what the table requests, one request of a kind at a time: it requests what it still lacks afterwards."""
+        if kind in self._under_way:
+            return
+        self._under_way.add(kind)
+
+        def done(answer: Answer) -> None:
+            self._under_way.discard(kind)
+            show(answer)
 
         def fail(error: UserError) -> None:
-            self._reading_sparks = False
+            self._under_way.discard(kind)
             self._show_error(error)
 
-        self._background.run(lambda: _read_sparks(self._database, runs), show, fail)
+        self._background.ask(self._database, question, done, fail)
 
     def _withdraw_answer(self) -> None:
         """Let no answer come that was asked for before; the header has withdrawn the one that it had."""
@@ -492,11 +465,8 @@ class HistoryController(QObject):
             if number == self._answers and result is not None:
                 overview.header.show_answer(result)
 
-        self._background.run(lambda: _read_answer(self._database, runs, baseline, margin_pct), show, self._show_error)
-
-    def _fail_rows(self, error: UserError) -> None:
-        self._reading_rows = False
-        self._show_error(error)
+        read = partial(_read_answer, runs=runs, baseline=baseline, margin_pct=margin_pct)
+        self._background.ask(self._database, read, show, self._show_error)
 
     def _show_error(self, error: UserError, retry: Callable[[], None] | None = None) -> None:
         self._view.problem.show_failed_read(error, retry or self.refresh)
@@ -518,22 +488,21 @@ class HistoryController(QObject):
 
 
 def _read_listing(
-    database: Path, query: RunQuery, near: tuple[int, ...], offered: HistoryOptions | None, *, in_groups: bool
+    store: Store, query: RunQuery, near: tuple[int, ...], offered: HistoryOptions | None, *, in_groups: bool
 ) -> Listing:
     """Return the runs of a query, with the rows around those of `near`.
 
     `near` are runs in view; the choices of the filters are read too where they were not `offered`.
     """
-    with Store.open(database) as store:
-        library = store.library
-        offered = offered or _read_offered(store, deleted=query.deleted)
-        matches = library.search(query)
-        common = library.common_values(query, matches)
-        groups = group_by_experiment(matches.runs, offered.experiments, None)
-        ordered = [run for group in groups for run in group.runs] if in_groups else matches.runs
-        listing = Listing(query=query, options=offered, matches=matches, common=common, groups=groups)
-        rows = history_rows(library.run_rows(visible_page(ordered, near)), listing.row_view)
-        return replace(listing, rows=rows)
+    library = store.library
+    offered = offered or _read_offered(store, deleted=query.deleted)
+    matches = library.search(query)
+    common = library.common_values(query, matches)
+    groups = group_by_experiment(matches.runs, offered.experiments, None)
+    ordered = [run for group in groups for run in group.runs] if in_groups else matches.runs
+    listing = Listing(query=query, options=offered, matches=matches, common=common, groups=groups)
+    rows = history_rows(library.run_rows(visible_page(ordered, near)), listing.row_view)
+    return replace(listing, rows=rows)
 
 
 def _read_offered(store: Store, *, deleted: bool) -> HistoryOptions:
@@ -548,44 +517,23 @@ def _read_offered(store: Store, *, deleted: bool) -> HistoryOptions:
     )
 
 
-def _count_facets(database: Path, query: RunQuery, *, found_none: bool) -> FacetCounts:
+def _count_facets(store: Store, query: RunQuery, *, found_none: bool) -> FacetCounts:
     """Count the facets; where nothing is found, those without a count have the values of all runs, with 0 each."""
-    with Store.open(database) as store:
-        counts = store.library.count_facets(query)
-        if not found_none:
-            return counts
-        every = store.library.count_facets(RunQuery(deleted=query.deleted))
-        return {name: counts[name] or dict.fromkeys(values, 0) for name, values in every.items()}
+    counts = store.library.count_facets(query)
+    if not found_none:
+        return counts
+    every = store.library.count_facets(RunQuery(deleted=query.deleted))
+    return {name: counts[name] or dict.fromkeys(values, 0) for name, values in every.items()}
 
 
-def _read_census(database: Path) -> tuple[int, ...]:
-    with Store.open(database) as store:
-        return store.library.census()
-
-
-def _read_rows(database: Path, runs: tuple[int, ...], view: RowView) -> dict[int, HistoryRow]:
-    with Store.open(database) as store:
-        return history_rows(store.library.run_rows(runs), view)
-
-
-def _read_sparks(database: Path, runs: Sequence[int]) -> dict[int, Sparks]:
+def _read_sparks(store: Store, runs: Sequence[int]) -> dict[int, Sparks]:
     """Return the curves of runs, none of one that was purged meanwhile."""
-    with Store.open(database) as store:
-        rows = store.library.run_rows(runs)
-        curves = {row.run: run_sparks(store.load(row.run, SPARK_FIELDS)) for row in rows}
-        return {run: curves.get(run, NO_SPARKS) for run in runs}
+    curves = {row.run: run_sparks(store.load(row.run, SPARK_FIELDS)) for row in store.library.run_rows(runs)}
+    return {run: curves.get(run, NO_SPARKS) for run in runs}
 
 
-def _read_answer(
-    database: Path, runs: Sequence[int], baseline: int, margin_pct: float | None
-) -> ExperimentResult | None:
+def _read_answer(store: Store, runs: Sequence[int], baseline: int, margin_pct: float | None) -> ExperimentResult | None:
     from app.viewmodels.experiment.verdict_text import answer_on  # here: the first paint needs none of its statistics
 
-    with Store.open(database) as store:
-        rows = store.library.run_rows(runs)
+    rows = store.library.run_rows(runs)
     return answer_on(rows, baseline, margin_pct) if len(rows) == len(runs) else None
-
-
-def _read_run(database: Path, run: int) -> RunDetail:
-    with Store.open(database) as store:
-        return run_detail(store.load(run), None, pruned_utc_ns=retention.pruned_utc_ns(database, run))

@@ -4,7 +4,7 @@ import html
 from collections.abc import Callable, Iterator
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QColor, QFontDatabase, QGuiApplication, QKeySequence, QShortcut, QTextCursor, QTextDocument
+from PySide6.QtGui import QColor, QFontDatabase, QGuiApplication, QShortcut, QTextCursor, QTextDocument
 from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QSplitter, QStackedWidget, QTextEdit, QVBoxLayout, QWidget
 
 from app.gui.actions import Actions
@@ -57,8 +57,7 @@ class LogView(QWidget):
         self._text.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         self._text.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self._text.setAccessibleName("Log of the run")
-        back = QShortcut(QKeySequence("Shift+Return"), self._search)
-        back.setContext(Qt.ShortcutContext.WidgetShortcut)
+        back = QShortcut("Shift+Return", self._search, context=Qt.ShortcutContext.WidgetShortcut)
         back.activated.connect(self._previous)
         theme.follow(self, self._highlight_matches)
         self._build()

@@ -269,7 +269,6 @@ class HistoryHeader(QWidget):
     def show_listing(self, listing: Listing) -> None:
         """Show what the runs have in common, and what can be done with them."""
         self.agreed.setText(listing.agreed)
-        self.agreed.setToolTip(plain_tooltip(listing.agreed))
         self.compare.setVisible(not listing.query.deleted)
         self.restore.setVisible(listing.query.deleted)
 
@@ -287,10 +286,8 @@ class HistoryHeader(QWidget):
 
     def _show(self, text: str, next_step: str, role: str) -> None:
         self.answer.setText(text)
-        self.answer.setToolTip(plain_tooltip(text))
         set_role(self.answer, role)
         self._next_step.setText(next_step)
-        self._next_step.setToolTip(plain_tooltip(next_step))
 
 
 _WIDE, _FACETS_WIDTH = 1400, 35 * GRID
@@ -320,7 +317,6 @@ class HistoryFooter(QWidget):
     def show_message(self, text: str, *, can_undo: bool = False) -> None:
         """Show a message; "" hides it."""
         self._message.setText(text)
-        self._message.setToolTip(plain_tooltip(text))
         self._message.setVisible(bool(text))
         self._undo.setVisible(can_undo)
 
@@ -473,9 +469,6 @@ class HistoryList(QWidget):
         self._show_columns(replace(self.listing, options=options))
         self.columns_chosen.emit(chosen)
 
-    def _ask_deleted(self) -> None:
-        self.bar.show_deleted(self._deleted.isChecked())
-
     def _ask_reference(self, is_checked: bool) -> None:
         """Request reference runs, or their removal; the check mark changes when that is done."""
         self._reference.setChecked(not is_checked)
@@ -497,7 +490,7 @@ class HistoryList(QWidget):
         self.facets.value_toggled.connect(
             lambda name, value, chosen: self.bar.change_query(choose(self.bar.query, name, value, chosen=chosen))
         )
-        self._deleted.triggered.connect(self._ask_deleted)
+        self._deleted.triggered.connect(self.bar.show_deleted)
         self._reference.triggered.connect(self._ask_reference)
         self._show_all.clicked.connect(self.escape)
         self._show_reference.clicked.connect(lambda: self.reference_requested.emit(True))
@@ -535,11 +528,8 @@ class HistoryList(QWidget):
     def _build(self) -> None:
         self._pages.addWidget(self.table)
         self._pages.addWidget(self._empty)
-        layout = make_column(self.bar, self.header, parent=self, margins=0, spacing=0)
         body = splitter(Qt.Orientation.Horizontal, self.facets, self._pages, (0, 1))
         body.setSizes([_FACETS_WIDTH, 1000])
         self._state.keep_splitter("facets", body)
         self.table.remember_widths(self._state)
-        layout.addWidget(body, 1)
-        layout.addWidget(separator())
-        layout.addWidget(self.footer)
+        make_column(self.bar, self.header, (body, 1), separator(), self.footer, parent=self, margins=0, spacing=0)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
+from PySide6.QtGui import QShortcut, QShowEvent
 from PySide6.QtWidgets import QMessageBox, QStackedWidget, QWidget
 
 from app.gui.actions import Actions
@@ -72,8 +72,8 @@ class HistoryView(QWidget):
         dialog.changed.connect(changed)
         dialog.open()
 
-    def edit_note(self, annotations: Annotations, changed: Callable[[str], None]) -> None:
-        """Let the user write one note on these runs; `changed` gets it."""
+    def edit_note(self, annotations: Annotations, changed: Callable[[Sequence[int], str], None]) -> None:
+        """Let the user write one note on these runs; `changed` gets both."""
         dialog = NoteDialog(annotations, self)
         dialog.changed.connect(changed)
         dialog.open()
@@ -81,14 +81,9 @@ class HistoryView(QWidget):
     def ask_to_purge(self, runs: Sequence[int], agreed: Callable[[], None]) -> None:
         """Ask before runs are deleted for good; `agreed` is called when the user agrees."""
         question = f"Delete {format_run_count(len(runs))} for good?"
-        box = self._ask_to_delete(
-            "Deleted runs", question, "Their samples and saved weights are deleted too. This cannot be undone."
-        )
+        loss = "Their samples and saved weights are deleted too. This cannot be undone."
+        box = ask_confirmation(self, self._theme, "Deleted runs", question, loss, "&Delete", "&Keep them")
         box.accepted.connect(agreed)
-
-    def _ask_to_delete(self, title: str, question: str, consequence: str) -> QMessageBox:
-        """Ask before something is deleted; the box's signals have the answer."""
-        return ask_confirmation(self, self._theme, title, question, consequence, "&Delete", "&Keep them")
 
     def ask_to_import(self, name: str) -> QMessageBox:
         """Ask whether to add the runs of a file that the user opened; return the open box."""
@@ -113,13 +108,8 @@ class HistoryView(QWidget):
     def _connect(self) -> None:
         self.detail.back_requested.connect(self.show_list)
         self.diff.back_requested.connect(self.show_list)
-        for keys, act in (
-            ("Ctrl+F", self._focus_search),
-            ("Escape", self._escape),
-        ):
-            shortcut = QShortcut(QKeySequence(keys), self)
-            shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-            shortcut.activated.connect(act)
+        for keys, act in (("Ctrl+F", self._focus_search), ("Escape", self._escape)):
+            QShortcut(keys, self, context=Qt.ShortcutContext.WidgetWithChildrenShortcut).activated.connect(act)
 
     def _build(self) -> None:
         self._pages.addWidget(self.overview)

@@ -66,13 +66,11 @@ class AddHostForm(QWidget):
         self.add_button.clicked.connect(lambda: add(self.entry()))
         self.test_button.clicked.connect(self._rest)
         self.test_button.clicked.connect(lambda: test(self.entry()))
-        column = make_column(self.offers, parent=self, margins=0)
         form = QFormLayout()
         form.addRow("Na&me", self.name)
         form.addRow("Add&ress", self.address)
-        column.addLayout(form)
-        column.addWidget(self.meaning)
-        column.addLayout(make_row(self.test_button, self.add_button, STRETCH))
+        buttons = make_row(self.test_button, self.add_button, STRETCH)
+        make_column(self.offers, form, self.meaning, buttons, parent=self, margins=0)
         self.refresh()
 
     def entry(self) -> HostEntry:
@@ -321,10 +319,7 @@ class HostsDialog(QDialog):
         self._show_text(str(error))
 
     def _build(self) -> None:
-        side = make_column(spacing=GRID)
-        for push_button in self._buttons:
-            side.addWidget(push_button)
-        side.addStretch(1)
+        side = make_column(*self._buttons, STRETCH, spacing=GRID)
         make_row((self.table, 1), side, parent=self._list, margins=0, spacing=2 * GRID)
         buttons = QDialogButtonBox()
         buttons.addButton(button("&Close", "Close this window (Escape)"), QDialogButtonBox.ButtonRole.RejectRole)
@@ -332,12 +327,10 @@ class HostsDialog(QDialog):
         for push_button in buttons.findChildren(QPushButton):
             push_button.setAutoDefault(False)  # Enter in a field adds a host
         content = QWidget()
-        column = make_column(parent=content, margins=(2 * GRID, 2 * GRID, 2 * GRID, 0), spacing=GRID + GRID // 2)
-        column.addWidget(self._list, 3)
-        column.addWidget(self.details, 2)
-        column.addWidget(self.maker)
-        column.addWidget(text_label("Add a host", "heading"))
-        column.addWidget(self.form)
+        parts = (self._list, 3), (self.details, 2), self.maker, text_label("Add a host", "heading"), self.form
+        column = make_column(
+            *parts, parent=content, margins=(2 * GRID, 2 * GRID, 2 * GRID, 0), spacing=GRID + GRID // 2
+        )
         column.addStretch(0)
         foot = make_row(buttons, margins=(2 * GRID, 0, 2 * GRID, 0))
         make_column((PageScroller(content), 1), foot, parent=self, margins=(0, 0, 0, GRID), spacing=GRID)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QPointF, QRect, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QKeySequence, QMouseEvent, QPainter, QPolygonF, QShortcut
+from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPolygonF, QShortcut
 from PySide6.QtWidgets import QAbstractItemView, QLineEdit, QStyleOptionViewItem, QWidget
 
 from app.gui.actions import Actions
@@ -438,9 +438,7 @@ class MonitorView(QWidget):
 
     def _show_summary(self) -> None:
         """Show how all devices are, or what is known of the time under the pointer."""
-        text = self.details.describe_time() or self._model.summary()
-        self._summary.setText(text)
-        self._summary.setToolTip(plain_tooltip(text))
+        self._summary.setText(self.details.describe_time() or self._model.summary())
 
     def show_chosen(self, *, words: bool) -> None:
         """Show the curves of the selected rows as they are now, with `words` their figures too.
@@ -498,18 +496,15 @@ class MonitorView(QWidget):
         self.search.textChanged.connect(self._search)
         self._grouped.clicked.connect(lambda grouped: self._change(grouped=grouped))
         self._fold.clicked.connect(self._fold_all)
+        acts: dict[str, Callable[[], object]] = {"Ctrl+F": self.search.setFocus}
         for number, (name, range_button) in enumerate(self.range_buttons.items(), 1):
             range_button.clicked.connect(lambda _=False, name=name: self._change(range=name))
-            self._shortcut(f"{number}", range_button.click)
-        self._shortcut("Ctrl+F", self.search.setFocus)
-        leave = QShortcut(QKeySequence("Escape"), self.search, context=Qt.ShortcutContext.WidgetShortcut)
+            acts[f"{number}"] = range_button.click
+        for keys, act in acts.items():
+            QShortcut(keys, self, context=Qt.ShortcutContext.WidgetWithChildrenShortcut).activated.connect(act)
+        leave = QShortcut("Escape", self.search, context=Qt.ShortcutContext.WidgetShortcut)
         leave.activated.connect(self._leave_search)
         self._parts.splitterMoved.connect(self._note_sized)
-
-    def _shortcut(self, keys: str, act: Callable[[], object]) -> None:
-        shortcut = QShortcut(QKeySequence(keys), self)
-        shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        shortcut.activated.connect(act)
 
     def _build(self) -> None:
         self.search.setPlaceholderText("Host, state, user …")
@@ -521,16 +516,7 @@ class MonitorView(QWidget):
         self._summary.setMinimumWidth(32 * GRID)
         for hidden in (self.search, self._grouped, self._fold, self._parts):
             hidden.hide()
-        head = make_row((self._summary, 1), margins=(2 * GRID, GRID // 2, 2 * GRID, GRID // 2))
-        tools = FlowBar(GRID, GRID // 2, right=True)
-        for widget in (
-            self.search,
-            self._grouped,
-            self._fold,
-            *self.range_buttons.values(),
-            self._hosts,
-            self.trace_button,
-        ):
-            tools.flow.addWidget(widget)
-        head.addWidget(tools)
+        filters = self.search, self._grouped, self._fold, *self.range_buttons.values()
+        tools = FlowBar(GRID, GRID // 2, *filters, self._hosts, self.trace_button, right=True)
+        head = make_row((self._summary, 1), tools, margins=(2 * GRID, GRID // 2, 2 * GRID, GRID // 2))
         make_column(head, separator(), (self._empty, 1), (self._parts, 1), parent=self, margins=0, spacing=0)

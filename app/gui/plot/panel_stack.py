@@ -300,7 +300,7 @@ class PanelStack(QWidget):
         self.crosshair = position
         self.readout.show_readings((), QPoint())
         for plot, panel in zip(self._panels, self._plots.panels, strict=False):
-            plot.set_crosshair(position)
+            plot.marks.set_crosshair(position)
             self._show_values(plot, panel)
         self.crosshair_moved.emit(position)
 
@@ -385,7 +385,7 @@ class PanelStack(QWidget):
         plot.set_x_range(*self.span, fit=self._fit)
         plot.show_panel(panel, self._plots, self.hidden)
         plot.name_bands(named=index == 0)
-        plot.set_crosshair(self.crosshair)
+        plot.marks.set_crosshair(self.crosshair)
         plot.raise_curve(self.raised)
         self._show_values(plot, panel)
         plot.setVisible(True)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QCloseEvent, QHideEvent, QKeySequence, QShortcut
+from PySide6.QtGui import QCloseEvent, QHideEvent, QShortcut
 from PySide6.QtWidgets import QWidget
 
 from app.gui.plot.panel_stack import PanelStack
@@ -71,8 +71,8 @@ class PlotWindow(QWidget):
     def _connect(self) -> None:
         source, plots = self._source, self.plots
         for keys in ("Ctrl+W", "Escape"):
-            QShortcut(QKeySequence(keys), self).activated.connect(self.close)
-        QShortcut(QKeySequence("Ctrl+Q"), self).activated.connect(lambda: source.window().close())
+            QShortcut(keys, self, self.close)
+        QShortcut("Ctrl+Q", self, lambda: source.window().close())
         source.window().installEventFilter(self)
         source.changed.connect(self._update)
         source.crosshair_moved.connect(lambda time: _set_crosshair(plots, time))

@@ -11,7 +11,6 @@ from PySide6.QtGui import (
     QColor,
     QImage,
     QKeyEvent,
-    QKeySequence,
     QMouseEvent,
     QPainter,
     QPaintEvent,
@@ -104,9 +103,7 @@ class TimeBar(QWidget):
             **{f"{number}": range_button.click for number, range_button in enumerate(self.range_buttons.values(), 1)},
         }
         for keys, act in acts.items():
-            shortcut = QShortcut(QKeySequence(keys), plots)
-            shortcut.setContext(Qt.ShortcutContext.WidgetShortcut)
-            shortcut.activated.connect(act)
+            QShortcut(keys, plots, context=Qt.ShortcutContext.WidgetShortcut).activated.connect(act)
 
     def _request_pause(self) -> None:
         """Ask for a pause; after a run nothing arrives, so there is nothing to pause, only a part to leave."""
@@ -115,10 +112,8 @@ class TimeBar(QWidget):
 
     def _build(self) -> None:
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
-        layout = make_row(parent=self, margins=0, spacing=GRID // 2)
-        for widget in (*self.range_buttons.values(), self._pause, self.follow_button, self._restore, self.chip):
-            layout.addWidget(widget)
-        layout.addWidget(self.reading, 1)
+        buttons = *self.range_buttons.values(), self._pause, self.follow_button, self._restore
+        layout = make_row(*buttons, self.chip, (self.reading, 1), parent=self, margins=0, spacing=GRID // 2)
         layout.addSpacing(2 * GRID)
         layout.addWidget(self.per_gpu_button)
         for widget in (self._pause, self.follow_button, self._restore, self.chip, self.per_gpu_button):

@@ -18,9 +18,8 @@ from app.gui.plot.legend import AXIS_WIDTH, Legend
 from app.gui.plot.overlays import Bands, CurveMarks, Marks
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import make_column, plain_tooltip, text_label
-from app.records import Floats
 from app.viewmodels.charts.model import round_step
-from app.viewmodels.plot.model import Band, Look, Marker, Panel, Plots, Span, Strip
+from app.viewmodels.plot.model import Look, Panel, Plots, Span, Strip
 
 if TYPE_CHECKING:
     from app.report.charts.canvas import Drawing
@@ -178,7 +177,8 @@ class TimePanel(QWidget):
     A stack gives it a whole `Panel`; nothing is drawn before `refresh`, then only curves that changed, and only where
     someone can see them. The range of time is set by `set_x_range`, that of `values` follows the data, from 0, unless
     it is fixed. What the user wants instead is the `look`. `plot` is the pyqtgraph widget itself, for the pointer's
-    signals, `axis` that of time, `span` its range; the `head` is the line above.
+    signals, `axis` that of time, `span` its range; the `head` is the line above. `curves`, `bands` and `marks` are what
+    is painted on it: `marks` has events, ranges at the foot and the crosshair.
     """
 
     def __init__(self, title: str, unit: str, theme: Theme, looks: dict[str, Look] | None = None) -> None:
@@ -190,7 +190,7 @@ class TimePanel(QWidget):
         self._looks = {} if looks is None else looks
         self._states: dict[str, tuple[object, ...]] = {}
         self._has_fixed_y = False
-        self._curves = DrawnCurves(theme)
+        self.curves = DrawnCurves(theme)
         self._fit = self._dirty = False
         self.span = (0.0, 60.0)
         self.head = PanelHead(theme)
@@ -199,7 +199,7 @@ class TimePanel(QWidget):
         self.plot = PlotCanvas(self._left, self.axis, margin=GRID)
         view = self._view = self.plot.view
         self.values = ValueScale(view, self._left)
-        self._bands, self._image, self._marks = Bands(theme, self.plot), Curves(view), Marks(theme, self.plot)
+        self.bands, self._image, self.marks = Bands(theme, self.plot), Curves(view), Marks(theme, self.plot)
         self._letters = CurveMarks(theme, self.plot)
         self._build()
         self._connect()
@@ -209,19 +209,15 @@ class TimePanel(QWidget):
     @property
     def look(self) -> Look:
         """How the user wants to see it."""
-        return self._curves.look
+        return self.curves.look
 
     def shown_keys(self) -> tuple[str, ...]:
         """Return the keys of the curves that are not hidden."""
-        return self._curves.shown_keys()
-
-    def points(self, key: str) -> tuple[Floats, Floats]:
-        """Return the data last given for a curve, whole."""
-        return self._curves[key].source.points()
+        return self.curves.shown_keys()
 
     def columns_drawn(self, key: str) -> int:
         """Return how many pixel columns of a curve were painted last."""
-        drawn = self._curves[key].line
+        drawn = self.curves[key].line
         return 0 if drawn is None else int(np.isfinite(drawn.low).sum())
 
     def show_times(self, is_visible: bool) -> None:
@@ -239,7 +235,7 @@ class TimePanel(QWidget):
         """Draw it as the user wants it."""
         if look != self.look:
             rescaled = (look.mode, look.values) != (self.look.mode, self.look.values)
-            self._curves.look = look
+            self.curves.look = look
             if rescaled:
                 self.values.set_look(look)
             self._describe()
@@ -263,8 +259,8 @@ class TimePanel(QWidget):
         elif self._has_fixed_y:
             self.values.release()
         self._has_fixed_y = panel.y_range is not None
-        self.set_bands(plots.bands)
-        self.set_marks(plots.markers, _strips(panel, plots.origin_s))
+        self.bands.set_bands(plots.bands)
+        self.marks.set_marks(plots.markers, _strips(panel, plots.origin_s))
         self._give_curves(panel, plots)
         self.hide_curves(hidden)
 
@@ -295,62 +291,50 @@ class TimePanel(QWidget):
 
     def give(self, key: str, curve: PanelCurve) -> None:
         """Set one curve, or report that its data have changed; one without a label is not in the legend."""
-        self._curves[key] = curve
+        self.curves[key] = curve
         self._dirty = True
         self.legend.set_entry(key, curve.label, curve.colour, curve.mark)
 
     def remove_curve(self, key: str) -> None:
         """Forget one curve."""
-        del self._curves[key]
+        del self.curves[key]
         self._dirty = True
         self.legend.remove(key)
 
     def hide_curves(self, keys: Collection[str]) -> None:
         """Draw every curve but these, whose names stay in the legend; a free y follows what is left."""
-        if self._curves.hidden == frozenset(keys):
+        if self.curves.hidden == frozenset(keys):
             return
-        self._curves.hidden = frozenset(keys)
+        self.curves.hidden = frozenset(keys)
         self.legend.set_dimmed(keys)
         self.values.release_range()
         self._repaint()
 
     def raise_curve(self, key: str) -> None:
         """Let one curve stand out from the others, which become faint; "" for none."""
-        if key != self._curves.raised:
-            self._curves.raised = key
+        if key != self.curves.raised:
+            self.curves.raised = key
             self._repaint()
 
     def curve_at(self, time: float, value: float) -> str:
         """Return the key of the curve nearest to a position in the plot, as it is drawn; "" where none is near."""
         (start, end), (bottom, top) = self._view.viewRange()
         reach = _REACH_PX * (top - bottom) / max(1.0, self._view.height())
-        return self._curves.nearest((time - start) / ((end - start) or 1.0), value, reach)
+        return self.curves.nearest((time - start) / ((end - start) or 1.0), value, reach)
 
     def clear(self) -> None:
         """Forget all curves, shades and marks."""
-        for key in list(self._curves):
+        for key in list(self.curves):
             self.remove_curve(key)
-        self._bands.set_bands(())
-        self._marks.set_marks((), ())
+        self.bands.set_bands(())
+        self.marks.set_marks((), ())
         self.values.release()
-
-    def set_bands(self, bands: Sequence[Band]) -> None:
-        """Shade and name ranges of time, such as a run's phases."""
-        self._bands.set_bands(bands)
 
     def name_bands(self, *, named: bool) -> None:
         """Write the bands' names into the plot, or say them where the pointer rests: plots above have them."""
-        if named != self._bands.named:
-            self._bands.named = named
+        if named != self.bands.named:
+            self.bands.named = named
             self.plot.renew()
-
-    def set_marks(self, moments: Sequence[Marker], strips: Sequence[Strip] = ()) -> None:
-        """Mark events, such as running out of memory, and ranges at the foot, such as throttling."""
-        self._marks.set_marks(moments, strips)
-
-    def set_crosshair(self, time: float | None) -> None:
-        """Draw a line at one time, or none."""
-        self._marks.set_crosshair(time)
 
     def set_x_range(self, start: float, end: float, *, fit: bool = False) -> None:
         """Set the range of time; with `fit`, a y that is not fixed follows the data in view, shrinking too."""
@@ -375,9 +359,9 @@ class TimePanel(QWidget):
         for axis in self.plot.axes:
             axis.set_colours(self._theme.colours.line, self._theme.colours.muted)
         columns = max(_MIN_COLUMNS, round(self._view.width() * self.devicePixelRatioF()))
-        strokes = self._curves.draw(self.span, columns)
+        strokes = self.curves.draw(self.span, columns)
         self._image.set_strokes(strokes)
-        self._letters.set_lines(self._curves.marked())
+        self._letters.set_lines(self.curves.marked())
         self.plot.update_all()
         self.values.follow([stroke for stroke, _, _ in strokes], shrink=self._fit)
 
@@ -385,10 +369,10 @@ class TimePanel(QWidget):
         """Return what is shown now, as a value to save a picture of."""
         from app.gui.plot.pictures import drawn_curves, make_curve_plot, value_axis
 
-        visible = [self._curves[key] for key in self.shown_keys()]
+        visible = [self.curves[key] for key in self.shown_keys()]
         curves = [drawn for curve in visible for drawn in drawn_curves(curve, self.look, self.span)]
         y_axis = value_axis(self.head.unit.text(), self.values.span, log=self.look.mode == "log")
-        return make_curve_plot(self.title, self.span, y_axis, self.axis, curves, self._bands.bands)
+        return make_curve_plot(self.title, self.span, y_axis, self.axis, curves, self.bands.bands)
 
     def drawing(self) -> "Drawing":
         """Draw what is shown now, in the current colours."""
@@ -419,7 +403,7 @@ class TimePanel(QWidget):
         self._image.release()
 
     def _redraw(self, *, moved: bool = False) -> None:
-        self._curves.redraw(moved=moved)
+        self.curves.redraw(moved=moved)
         self._repaint()
 
     def _repaint(self) -> None:
@@ -434,13 +418,10 @@ class TimePanel(QWidget):
         for part in (self.plot, self.plot.viewport()):  # a screen reader meets both
             part.setAccessibleName(f"{self.title} over time, {self.head.unit.text()}")
 
-    def _show_band_name(self, time: float) -> None:
-        self.plot.setToolTip(plain_tooltip(self._bands.unnamed_at(time)))
-
     def _connect(self) -> None:
         canvas, menu = self.plot, self.head.menu
         canvas.painting.connect(self.refresh)
-        canvas.hovered.connect(lambda time, _: self._show_band_name(time))
+        canvas.hovered.connect(lambda time, _: canvas.setToolTip(plain_tooltip(self.bands.unnamed_at(time))))
         canvas.value_zoomed.connect(lambda factor, at: self._set_values(self.values.zoomed(factor, at)))
         canvas.value_dragged.connect(lambda by: self._set_values(self.values.moved(by)))
         canvas.value_reset.connect(lambda: self._set_values(None))
@@ -449,7 +430,7 @@ class TimePanel(QWidget):
     def _build(self) -> None:
         make_column(self.head, (self.plot, 1), parent=self, margins=0, spacing=GRID // 2)
         self._describe()
-        self.plot.behind, self.plot.front = (self._bands,), (self._image, self._letters, self._marks)
+        self.plot.behind, self.plot.front = (self.bands,), (self._image, self._letters, self.marks)
         for axis in (self._left, self.axis):
             axis.setStyle(tickFont=tabular_font(_TICK_PX), tickLength=0, tickTextOffset=6, maxTickLevel=0, tickAlpha=0)
         self._left.setWidth(AXIS_WIDTH)

@@ -282,27 +282,23 @@ class StepTimelineWidget(QWidget):
         super().__init__()
         self._view = view
         self.canvas = StepCanvas(theme, view)
-        self._reading = ElidedLabel(side=Qt.AlignmentFlag.AlignLeft)
+        self.reading = ElidedLabel(side=Qt.AlignmentFlag.AlignLeft)
         self._whole_step = button("Whole step", "Show the whole step (0, or a double click)", flat=True)
         self._whole_step.clicked.connect(lambda: self.canvas.show_range(0.0, view.step_us))
         self.canvas.described.connect(self._describe)
         self.canvas.zoomed.connect(self._offer_whole)
         line = QHBoxLayout()
-        line.addWidget(self._reading, 1)
+        line.addWidget(self.reading, 1)
         line.addWidget(self._whole_step, 0, RIGHT)
         column = make_column(self.canvas, line, parent=self, margins=0, spacing=GRID // 2)
         column.addWidget(text_label(view.notes, "caption", wrap=True))
         self._describe(-1)
         self._offer_whole()
 
-    def reading(self) -> str:
-        """Return what is said of the kernel pointed at or selected."""
-        return self._reading.text()
-
     def _describe(self, index: int) -> None:
         hint = "Ctrl+wheel or + and − zoom, dragging or Page Up and Page Down pan, the arrow keys select."
-        self._reading.setText(self._view.describe(index) if index >= 0 else hint)
-        set_role(self._reading, "" if index >= 0 else "muted")
+        self.reading.setText(self._view.describe(index) if index >= 0 else hint)
+        set_role(self.reading, "" if index >= 0 else "muted")
 
     def _offer_whole(self) -> None:
         self._whole_step.setEnabled(self.canvas.range_us != (0.0, self._view.step_us))

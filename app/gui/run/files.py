@@ -23,7 +23,6 @@ from app.paths import TRACE_SUFFIX
 from app.recording import is_recording
 from app.storage.files import is_database
 from workloads.catalog import Workload
-from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
     from app.runs.dropped_files import DropKind, DroppedFile
@@ -75,18 +74,12 @@ class FileOpener:
     def run_again(self, run: int) -> None:
         """Put the variant of a stored run into the form."""
         self._services.window.show_page(RUN)
-        self._services.reads.run(
-            lambda: _read_spec(self._services.database, run),
+        self._services.reads.ask(
+            self._services.database,
+            lambda store: store.load(run, ()).row.spec,
             self._form.fill,
             partial(self._form.messages.show_failed_read, lambda: self.run_again(run)),
         )
-
-
-def _read_spec(database: Path, run: int) -> RunSpec:
-    from app.storage.store import Store
-
-    with Store.open(database) as store:
-        return store.load(run, ()).row.spec
 
 
 def _read_recording(database: Path, source: int | Path) -> "Recording":
@@ -167,11 +160,11 @@ class CustomWorkloads(QObject):
 
     def _read(self, path: Path, consent: Consent, *, chosen: bool) -> None:
         def failed(error: UserError) -> None:
-            self._form.mark_file_failed(path, str(error))
+            self._form.files.set_message(path, str(error), invalid=True)
             self._show_form()
 
         def show_progress(text: str) -> None:
-            self._form.mark_file_loading(path, text)
+            self._form.files.set_message(path, text, invalid=False)
             self._show_form()
 
         self._watch(path)

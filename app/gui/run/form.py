@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QInputDialog, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QInputDialog, QLineEdit, QVBoxLayout, QWidget
 
 from app.gui.run.form_controls import SIDE_WIDTH, FieldRow, HostChoice
 from app.gui.theme import GRID, Theme
@@ -82,7 +82,7 @@ class FormView(QWidget):
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self._theme = theme
-        self._rows: dict[str, FieldRow] = {}
+        self.rows: dict[str, FieldRow] = {}
         self.state: FormState | None = None
         self._busy = False
         self.host = HostChoice()
@@ -121,10 +121,6 @@ class FormView(QWidget):
         self._largest = button("Find the &largest batch …", "Find it with short runs until memory runs out", flat=True)
         self._connect()
         self._build()
-
-    def row(self, name: str) -> FieldRow:
-        """Return the row of a field."""
-        return self._rows[name]
 
     def show_model(
         self,
@@ -177,7 +173,7 @@ class FormView(QWidget):
         """Give the keyboard to the first field with several values; return whether there is one."""
         several = [field.name for field in (self.state.fields if self.state else ()) if len(field.chosen) > 1]
         if several:
-            self._rows[several[0]].control.setFocus()
+            self.rows[several[0]].control.setFocus()
         return bool(several)
 
     def _ask_limit(self) -> None:
@@ -225,7 +221,7 @@ class FormView(QWidget):
         if self.state is None:
             return
         for field in self.state.fields:
-            self._rows[field.name].show_field(field, visible=self._is_in_sight(field))
+            self.rows[field.name].show_field(field, visible=self._is_in_sight(field))
         self._extent_title.setVisible(self.state.is_experiment)
         query, fields = self.search.text().strip(), self.state.fields
         is_unknown = bool(query) and not any(field.matches(query) for field in fields)
@@ -270,12 +266,12 @@ class FormView(QWidget):
 
     def _rebuild(self, state: FormState, row_keys: Mapping[str, object]) -> None:
         """Make the rows; one that another workload has too is used again, which is quicker than to make it."""
-        keys, old = _row_keys(state), self._rows
-        self._rows = {}
+        keys, old = _row_keys(state), self.rows
+        self.rows = {}
         for number, field in enumerate(state.fields):
             same = row_keys.get(field.name) == keys[field.name]
             row = old.pop(field.name) if same else FieldRow(field, self._edit, self.typed.emit)
-            self._rows[field.name] = row
+            self.rows[field.name] = row
             is_extent = field.name.startswith(EXPERIMENT)
             row.place(self._extent if is_extent else self._essential if field.essential else self._others, 3 * number)
         for row in old.values():
@@ -291,7 +287,7 @@ class FormView(QWidget):
         inessential = [field.name for field in fields if not field.essential]
         extent = [field.name for field in fields if field.name.startswith(EXPERIMENT)]
         first, second, third = (
-            [stop for name in names if name in self._rows for stop in self._rows[name].stops]
+            [stop for name in names if name in self.rows for stop in self.rows[name].stops]
             for names in (essential, inessential, extent)
         )
         return [*first, self.search, self._all, self.reset_button, *second, *third]
@@ -343,33 +339,23 @@ class FormView(QWidget):
 
     def _build(self) -> None:
         content = QWidget()
-        column = make_column(parent=content, margins=(2 * GRID, GRID, GRID // 2, GRID), spacing=GRID)
         for grid in (self._essential, self._others, self._extent):
             grid.setHorizontalSpacing(GRID // 2)
             grid.setVerticalSpacing(GRID // 2)
             grid.setColumnStretch(1, 1)
             grid.setColumnMinimumWidth(3, SIDE_WIDTH)
         search_row = make_row((self.search, 1), self._all, self.reset_button, spacing=GRID)
-        for part in (self._essential, search_row, self._unknown, self._others, self._extent_title, self._extent):
-            if isinstance(part, QWidget):
-                column.addWidget(part)
-            else:
-                column.addLayout(part)
-        column.addStretch(1)
-        layout = make_column(self._header(), parent=self, margins=0, spacing=0)
-        layout.addWidget(Scroller(content, horizontal=False, steady=True), 1)
-        layout.addWidget(separator())
-        layout.addLayout(self._footer())
+        parts = self._essential, search_row, self._unknown, self._others, self._extent_title, self._extent, STRETCH
+        make_column(*parts, parent=content, margins=(2 * GRID, GRID, GRID // 2, GRID), spacing=GRID)
+        scroller = Scroller(content, horizontal=False, steady=True)
+        make_column(self._header(), (scroller, 1), separator(), self._footer(), parent=self, margins=0, spacing=0)
 
     def _header(self) -> QVBoxLayout:
         label = text_label("&Workload", "heading")
         label.setBuddy(self._workload)
-        first = QHBoxLayout()
-        first.addWidget(label, 1)
-        first.addWidget(self.questions_button)
         header = make_column(self.host, margins=(2 * GRID, 2 * GRID, 2 * GRID, GRID), spacing=GRID)
         header.addSpacing(GRID)
-        header.addLayout(first)
+        header.addLayout(make_row((label, 1), self.questions_button))
         for widget in (self._workload, self._help, self.custom_label):
             header.addWidget(widget)
         return header

@@ -230,7 +230,6 @@ class LiveView(QWidget):
         other.hide()
         self.name_label.setText(status.name)
         self._windows.name_source(f"{self._screen}: {status.name}" if status.name else self._screen)
-        self.name_label.setToolTip(plain_tooltip(status.name))
         show_text(self._time_left, status.left)
         show_text(self._detail, status.detail)
         self._bar.setValue(round((status.fraction or 0.0) * _PROGRESS_STEPS))

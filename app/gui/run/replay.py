@@ -68,30 +68,19 @@ class ReplayView(QWidget):
             speed_button.setChecked(value == speed)
 
     def _build(self) -> None:
-        buttons = (
-            self.pause_button,
-            *self.speed_buttons.values(),
-            self.restart_button,
-            self.measured_button,
-            self.stop_button,
-        )
         bar = QWidget()
         flow = FlowLayout(bar, 2 * GRID, GRID // 2)
         flow.addWidget(_row(self.chip, self._position))
-        flow.addWidget(_row(*buttons))
-        layout = make_column(parent=self, margins=0, spacing=0)
-        margins = make_column(bar, margins=(2 * GRID, GRID, 2 * GRID, GRID))
-        layout.addLayout(margins)
-        layout.addWidget(separator())
-        layout.addWidget(self.live, 1)
+        speeds = self.speed_buttons.values()
+        flow.addWidget(_row(self.pause_button, *speeds, self.restart_button, self.measured_button, self.stop_button))
+        around = make_column(bar, margins=(2 * GRID, GRID, 2 * GRID, GRID))
+        make_column(around, separator(), (self.live, 1), parent=self, margins=0, spacing=0)
 
 
 def _row(*widgets: QWidget) -> QWidget:
-    row_widget = QWidget()
-    row = make_row(parent=row_widget, margins=0, spacing=GRID)
-    for widget in widgets:
-        row.addWidget(widget)
-    return row_widget
+    row = QWidget()
+    make_row(*widgets, parent=row, margins=0, spacing=GRID)
+    return row
 
 
 _TICK_MS = 33

@@ -158,9 +158,9 @@ class RunController(QObject):
                 self.plan_requested.emit(self._form.selection.plan())
                 return
             if self._busy:
-                self.queue_requested.emit(self._form.spec())
+                self.queue_requested.emit(self._form.selection.spec)
                 return
-            spec = self._form.spec()
+            spec = self._form.selection.spec
             session = self._make_session(spec, self._form.host)
         except UserError as error:
             self.show_error(error)
@@ -181,7 +181,7 @@ class RunController(QObject):
 
     def find_largest_batch(self, limit: int) -> None:
         """Search from the form's batch size up to `limit`; the result is shown above the Run button."""
-        state, spec = self._form.state(), self._form.spec()
+        state, spec = self._form.state(), self._form.selection.spec
         if self._busy or not state.can_run or state.is_experiment:
             return
         try:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QSize, QTimer, Signal
-from PySide6.QtGui import QFontDatabase, QKeySequence, QShortcut
+from PySide6.QtGui import QFontDatabase, QShortcut
 from PySide6.QtWidgets import (
     QApplication,
     QBoxLayout,
@@ -66,8 +66,7 @@ class RunView(QWidget):
         self._layout.addWidget(line)
         self._column = make_column((self._right, 1), spacing=0)
         self._right.currentChanged.connect(self._reveal)
-        to_plots = QShortcut(QKeySequence("Ctrl+L"), self)
-        to_plots.activated.connect(self._focus_plots)
+        QShortcut("Ctrl+L", self, self._focus_plots)
         self._layout.addLayout(self._column, 1)
         self._arrange()
 

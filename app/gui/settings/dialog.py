@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QUrl, Signal
-from PySide6.QtGui import QDesktopServices, QShowEvent
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QPushButton, QWidget
 
 from app.errors import UserError
@@ -22,7 +22,13 @@ from app.gui.widgets.basic import (
     show_text,
     text_label,
 )
-from app.gui.widgets.dialogs import ask_confirmation, ask_for_database, centre_on_screen, resize_within_screen
+from app.gui.widgets.dialogs import (
+    ask_confirmation,
+    ask_for_database,
+    centre_on_screen,
+    open_on_desktop,
+    resize_within_screen,
+)
 from app.gui.widgets.panes import Scroller
 from app.hosts.book import read_hosts
 from app.storage import retention
@@ -163,7 +169,7 @@ class SettingsDialog(QDialog):
         self.sampling_box.chosen.connect(self._set_sampling)
         self.database_box.chosen.connect(self._choose_database)
         self.retention_box.chosen.connect(self._set_retention)
-        self.folder_button.clicked.connect(self._open_folder)
+        self.folder_button.clicked.connect(lambda: open_on_desktop(self._store.database.parent))
 
     def _build(self) -> None:
         self.setWindowTitle("Settings")
@@ -261,9 +267,6 @@ class SettingsDialog(QDialog):
         self._chosen.keep("databases", [str(database) for database in dict.fromkeys((path, *former))])
         self._chosen.keep("database", str(path))
         self._switch_database(path)
-
-    def _open_folder(self) -> None:
-        QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._store.database.parent)))
 
     def _set_retention(self, days: int | None) -> None:
         """Keep samples for so many days; where that deletes any, ask first."""

@@ -4,7 +4,6 @@ import html
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt, QTimer, Signal
@@ -28,6 +27,7 @@ from app.viewmodels.shell.palette import Entry, run_entries
 
 if TYPE_CHECKING:
     from app.runs.undo import Reversal
+    from app.storage.store import Store
 
     _Step = tuple[str, Reversal]
 
@@ -366,7 +366,7 @@ class Shell(QObject):
             if answer is not None and self.palette.isVisible():
                 self.palette.show_entries((*listed, *self._runs))
 
-        self._services.reads.run(lambda: _read_runs(self._services.database, census), show, self._ignore)
+        self._services.reads.ask(self._services.database, lambda store: _read_runs(store, census), show, self._ignore)
 
     def _forget_runs(self) -> None:
         """Read the runs again next time: the user has changed their tags, or others of their texts."""
@@ -462,12 +462,9 @@ def _plain(label: str) -> str:
     return label.partition("\t")[0].replace("&", "").strip(" ▾▸…")
 
 
-def _read_runs(database: Path, last_census: tuple[int, ...]) -> tuple[tuple[int, ...], list[Entry]] | None:
+def _read_runs(store: "Store", last_census: tuple[int, ...]) -> tuple[tuple[int, ...], list[Entry]] | None:
     """Return the census of the runs and an entry per run, newest first; None where the census is the known one."""
-    from app.storage.store import Store
-
-    with Store.open(database) as store:
-        census = store.library.census()
-        if census == last_census:
-            return None
-        return census, run_entries(store.library.run_rows(store.library.find(RunQuery())[:_MAX_RUNS]))
+    census = store.library.census()
+    if census == last_census:
+        return None
+    return census, run_entries(store.library.run_rows(store.library.find(RunQuery())[:_MAX_RUNS]))

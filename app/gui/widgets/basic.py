@@ -146,7 +146,7 @@ class BreakingLabel(QLabel):
 
 
 class ElidedLabel(QLabel):
-    """One line whose middle, or end, is elided where it does not fit."""
+    """One line whose middle, or end, is elided where it does not fit; its tooltip has all of it."""
 
     def __init__(
         self,
@@ -164,6 +164,7 @@ class ElidedLabel(QLabel):
     def setText(self, text: str) -> None:
         """Show a text."""
         super().setText(plain_line(text))
+        self.setToolTip(plain_tooltip(text))
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         """Paint the elided text, aligned."""

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QPoint, QRect, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QPainter, QPixmap
+from PySide6.QtCore import QObject, QPoint, QRect, QSize, Qt, QUrl, Signal
+from PySide6.QtGui import QColor, QDesktopServices, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMainWindow, QMessageBox, QWidget
 
 from app.grants import Grant
@@ -118,8 +118,7 @@ def ask_for_database(parent: QWidget, folder: Path, on_answer: Callable[[Path | 
         on_answer: Gets the path, None where the user cancels.
     """
     existing = next((ancestor for ancestor in (folder, *folder.parents) if ancestor.is_dir()), Path.home())
-    dialog = QFileDialog(parent, "Database", str(existing), "Databases (*.db)")
-    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog = _file_dialog(parent, "Database", existing, "Databases (*.db)")
     dialog.setFileMode(QFileDialog.FileMode.AnyFile)
     dialog.setDefaultSuffix("db")
     dialog.finished.connect(lambda result: on_answer(Path(dialog.selectedFiles()[0]) if result else None))
@@ -130,8 +129,7 @@ def ask_for_file(
     parent: QWidget, title: str, folder: Path, name_filter: str, on_chosen: Callable[[str], object]
 ) -> None:
     """Ask for an existing file."""
-    dialog = QFileDialog(parent, title, str(folder), name_filter)
-    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog = _file_dialog(parent, title, folder, name_filter)
     dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
     dialog.fileSelected.connect(on_chosen)
     dialog.open()
@@ -144,14 +142,19 @@ def ask_for_new_file(
 
     Every name gets the suffix of the proposed path.
     """
-    dialog = QFileDialog(parent, title, str(default_path.parent), name_filter)
-    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog = _file_dialog(parent, title, default_path.parent, name_filter)
     dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
     dialog.setOption(QFileDialog.Option.DontConfirmOverwrite)
     dialog.setDefaultSuffix(default_path.suffix.removeprefix("."))
     dialog.selectFile(default_path.name)
     dialog.fileSelected.connect(on_chosen)
     dialog.open()
+
+
+def _file_dialog(parent: QWidget, title: str, folder: Path, name_filter: str) -> QFileDialog:
+    dialog = QFileDialog(parent, title, str(folder), name_filter)
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    return dialog
 
 
 def ask_save_path(parent: QWidget, title: str, default_path: Path, file_types: Mapping[str, str]) -> Path | None:
@@ -174,31 +177,32 @@ def ask_save_path(parent: QWidget, title: str, default_path: Path, file_types: M
         path = path.with_name(path.name + file_types.get(chosen_type, default_path.suffix))
     if not path.exists():
         return path
-    box = _plain_box(QMessageBox.Icon.Question, title, f"{path.name} already exists. Replace it?")
-    box.setParent(parent, box.windowFlags())
+    box = _plain_box(parent, QMessageBox.Icon.Question, title, f"{path.name} already exists. Replace it?")
     yes, no = QMessageBox.StandardButton.Yes, QMessageBox.StandardButton.No
     box.setStandardButtons(yes | no)
     box.setDefaultButton(no)
     return path if box.exec() == yes else None
 
 
+def open_on_desktop(path: Path) -> None:
+    """Show a folder in the desktop's file manager, or a file in its default program."""
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))
+
+
 def message_box(parent: QWidget, theme: Theme, icon: QMessageBox.Icon, title: str, text: str) -> QMessageBox:
     """Make a box in the window's style, to which the caller adds buttons."""
-    box = _plain_box(icon, title, text)
-    box.setParent(parent, box.windowFlags())
+    box = _plain_box(parent, icon, title, text)
     theme.apply_style_sheet(box)
     return box
 
 
 def warn(parent: QWidget, title: str, text: str) -> None:
     """Say what went wrong, and wait until it is read."""
-    box = _plain_box(QMessageBox.Icon.Warning, title, text)
-    box.setParent(parent, box.windowFlags())
-    box.exec()
+    _plain_box(parent, QMessageBox.Icon.Warning, title, text).exec()
 
 
-def _plain_box(icon: QMessageBox.Icon, title: str, text: str) -> QMessageBox:
-    box = QMessageBox(icon, title, plain_text(text))
+def _plain_box(parent: QWidget, icon: QMessageBox.Icon, title: str, text: str) -> QMessageBox:
+    box = QMessageBox(icon, title, plain_text(text), parent=parent)
     box.setIconPixmap(_icon_picture(icon))
     picture = box.findChild(QLabel, "qt_msgboxex_icon_label")
     assert isinstance(picture, QLabel), "Qt made it for the icon"

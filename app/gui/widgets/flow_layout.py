@@ -112,10 +112,12 @@ class FlowLayout(QLayout):
 class FlowBar(QWidget):
     """Widgets side by side, which always has room for as many lines as they need."""
 
-    def __init__(self, horizontal_gap: int, vertical_gap: int, *, right: bool = False) -> None:
-        """Make a bar with the gaps and the side of its `FlowLayout`."""
+    def __init__(self, horizontal_gap: int, vertical_gap: int, *widgets: QWidget, right: bool = False) -> None:
+        """Make a bar of widgets with the gaps and the side of its `FlowLayout`."""
         super().__init__()
         self.flow = FlowLayout(self, horizontal_gap, vertical_gap, right=right)
+        for widget in widgets:
+            self.flow.addWidget(widget)
 
     def event(self, event: QEvent) -> bool:
         """Have room for all lines, after another width and after a change of what is in them."""

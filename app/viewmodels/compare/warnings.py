@@ -1,7 +1,8 @@
 """Reasons why a comparison may be misleading, one plain sentence each."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from app import units
 from app.analysis import comparability
@@ -21,6 +22,7 @@ from app.units import plural
 from app.viewmodels.compare.state_warnings import (
     CLOCK_LIMIT,
     ComparisonWarning,
+    Severity,
     clock_warnings,
     describe_difference,
     describe_gpu_spread,
@@ -89,12 +91,7 @@ def comparison_warnings(
         *order_warnings(runs, baseline),
         *_throttled(runs, are_clocks_known=bool(clocks)),
         *clocks,
-        *_idle_wait_timed_out(runs),
-        *_suspended(runs),
-        *_shared_gpu(runs),
-        *_unknown_others(runs),
-        *_lost_devices(runs),
-        *_implausible_readings(runs),
+        *_describe_reasons(runs, _REASONS),
         *_shared_host(runs),
         *_concurrent_runs(runs),
         *_different_gpus(runs, baseline),
@@ -113,8 +110,7 @@ def describe_disturbance(run: StoredRun) -> str:
 
 def machine_warnings(run: StoredRun) -> tuple[ComparisonWarning, ...]:
     """Return what the machine did beside a run that may have cost it speed: other programs, a wait in vain, a sleep."""
-    checks = (_shared_host, _shared_gpu, _idle_wait_timed_out, _suspended)
-    return tuple(warning for check in checks for warning in check([run]))
+    return (*_shared_host([run]), *_describe_reasons([run], _DISTURBANCES))
 
 
 def _rank(warning: ComparisonWarning) -> tuple[bool, bool, float]:
@@ -122,13 +118,9 @@ def _rank(warning: ComparisonWarning) -> tuple[bool, bool, float]:
 
 
 def _mismatched(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    wrong = [run.row for run in runs if run.row.evidence_state == "mismatch"]
-    values = {row.run: row.evidence_reason or "" for row in wrong}
-    return (
-        [ComparisonWarning(key=EVIDENCE, sentence=describe_mismatches([run.row for run in runs]), values=values)]
-        if wrong
-        else []
-    )
+    rows = [run.row for run in runs]
+    values = {row.run: row.evidence_reason or "" for row in rows if row.evidence_state == "mismatch"}
+    return [ComparisonWarning(key=EVIDENCE, sentence=describe_mismatches(rows), values=values)] if values else []
 
 
 def _indistinguishable(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
@@ -222,56 +214,69 @@ def _format_shares(shares: Collection[float]) -> str:
     return units.quantity(units.range_of(shares, lambda share: f"{100 * share:.0f}"), "%")
 
 
-def _idle_wait_timed_out(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    """Warn of runs on GPUs that started although the GPUs were hot or in use."""
-    values = {run.row.run: idle_wait_blockers(run.environment) for run in runs if comparability.used_gpus(run)}
-    values = {run: reason for run, reason in values.items() if reason}
-    reasons = _format_reasons(values, runs)
-    sentence = f"The wait for idle GPUs timed out; runs may be slower. {reasons}"
-    return [ComparisonWarning(key=IDLE_WAIT_KEY, sentence=sentence, values=values)] if values else []
+class _Reason(NamedTuple):
+    """What may have happened to a run, by itself: what follows from it, and what a run says of it, "" for nothing."""
+
+    key: str
+    meaning: str
+    read: Callable[[StoredRun], str]
+    severity: Severity = "warning"
+    possible_pct: float | None = None
 
 
-def _suspended(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    values = {
-        run.row.run: units.quantity(run.environment[STOOD_STILL_KEY], "s")
-        for run in runs
-        if STOOD_STILL_KEY in run.environment
-    }
-    sentence = (
-        f"Everything was suspended during a run, and its figures hold that time too. {_format_reasons(values, runs)}"
-    )
-    return [ComparisonWarning(key=STOOD_STILL_KEY, sentence=sentence, values=values)] if values else []
+def _read_idle_wait(run: StoredRun) -> str:
+    """Return why a run on GPUs started although they were hot or in use."""
+    return idle_wait_blockers(run.environment) if comparability.used_gpus(run) else ""
 
 
-def _shared_gpu(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    values = {run.row.run: others for run in runs if (others := run.environment.get(OTHERS_ON_GPU_KEY))}
-    sentence = f"Other processes used the GPU during a run, which makes it slower. {_format_reasons(values, runs)}"
-    return [ComparisonWarning(key=OTHERS_ON_GPU_KEY, sentence=sentence, values=values)] if values else []
+def _read_suspended(run: StoredRun) -> str:
+    stood_still_s = run.environment.get(STOOD_STILL_KEY)
+    return "" if stood_still_s is None else units.quantity(stood_still_s, "s")
 
 
-def _unknown_others(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    """Note runs on GPUs whose processes the driver did not list."""
-    values = {run.row.run: reason for run in runs if (reason := run.environment.get(OTHERS_UNKNOWN_KEY))}
-    sentence = (
-        "Whether other processes used the GPU is unknown: nobody could list them. Any would have made the run slower. "
-        f"{_format_reasons(values, runs)}"
-    )
-    warning = ComparisonWarning(key=OTHERS_UNKNOWN_KEY, sentence=sentence, values=values, severity="note")
-    return [warning] if values else []
+_DISTURBANCES = (
+    _Reason(
+        OTHERS_ON_GPU_KEY,
+        "Other processes used the GPU during a run, which makes it slower.",
+        lambda run: run.environment.get(OTHERS_ON_GPU_KEY, ""),
+    ),
+    _Reason(IDLE_WAIT_KEY, "The wait for idle GPUs timed out; runs may be slower.", _read_idle_wait),
+    _Reason(
+        STOOD_STILL_KEY,
+        "Everything was suspended during a run, and its figures hold that time too.",
+        _read_suspended,
+    ),
+)
+"""What the machine did beside a run that may have cost it speed."""
+
+_REASONS = (
+    *_DISTURBANCES,
+    _Reason(
+        OTHERS_UNKNOWN_KEY,
+        "Whether other processes used the GPU is unknown: nobody could list them. Any would have made the run slower.",
+        lambda run: run.environment.get(OTHERS_UNKNOWN_KEY, ""),
+        severity="note",
+    ),
+    _Reason("lost", "A device stopped answering during a run, which may have slowed it.", describe_losses),
+    _Reason(
+        "implausible",
+        "Readings of telemetry that cannot be true were left out; speed is not affected.",
+        lambda run: format_implausible(run, _MAX_LISTED),
+        possible_pct=0.0,
+    ),
+)
 
 
-def _lost_devices(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    values = {run.row.run: losses for run in runs if (losses := describe_losses(run))}
-    sentence = f"A device stopped answering during a run, which may have slowed it. {_format_reasons(values, runs)}"
-    return [ComparisonWarning(key="lost", sentence=sentence, values=values)] if values else []
-
-
-def _implausible_readings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    """Warn of runs whose telemetry is not to be trusted; their speed is."""
-    values = {run.row.run: counts for run in runs if (counts := format_implausible(run, _MAX_LISTED))}
-    reasons = _format_reasons(values, runs)
-    sentence = f"Readings of telemetry that cannot be true were left out; speed is not affected. {reasons}"
-    return [ComparisonWarning(key="implausible", sentence=sentence, values=values, possible_pct=0.0)] if values else []
+def _describe_reasons(runs: Sequence[StoredRun], reasons: Sequence[_Reason]) -> Iterator[ComparisonWarning]:
+    for reason in reasons:
+        if values := {run.row.run: text for run in runs if (text := reason.read(run))}:
+            yield ComparisonWarning(
+                key=reason.key,
+                sentence=f"{reason.meaning} {_format_reasons(values, runs)}",
+                values=values,
+                severity=reason.severity,
+                possible_pct=reason.possible_pct,
+            )
 
 
 def _format_reasons(values: Mapping[int, str], among: Sequence[StoredRun]) -> str:

@@ -105,14 +105,6 @@ class PhaseEnergy(NamedTuple):
     error_mj: float | None
 
 
-class FieldCost(NamedTuple):
-    """How a field was read: how often its value was renewed and what one read cost, as words."""
-
-    name: str
-    period: str
-    cost: str
-
-
 def phase_energies(run: StoredRun) -> tuple[PhaseEnergy, ...]:
     """Return every phase of the run with its energy."""
     return tuple(map(_phase_energy, run.phases))
@@ -229,11 +221,11 @@ def implausible_note(run: StoredRun) -> str:
     return f"{note} Too few are left to know its energy." if is_lacking else note
 
 
-def field_costs(device: Device) -> tuple[FieldCost, ...]:
-    """Return every field the device reported, with its period and cost."""
+def field_costs(device: Device) -> tuple[tuple[str, str, str], ...]:
+    """Return every field the device reported: how often its value was renewed and what one read cost, as words."""
     reported = ((field, device.fields[field.name]) for field in fields_of(device.kind) if field.name in device.fields)
     return tuple(
-        FieldCost(field.label_on(device.kind), format_period(info.period_ms), format_read_cost(info.cost_us))
+        (field.label_on(device.kind), format_period(info.period_ms), format_read_cost(info.cost_us))
         for field, info in reported
     )
 

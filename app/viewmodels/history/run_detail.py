@@ -197,7 +197,7 @@ def _field_costs(run: StoredRun) -> list[DetailGroup]:
     devices = {columns.device.name: columns.device for columns in reversed(run.samples)}
     header = ("", "renewed", "a read")
     return [
-        DetailGroup(f"Fields of {name}", header=header, rows=tuple(map(tuple, derived.field_costs(device))))
+        DetailGroup(f"Fields of {name}", header=header, rows=derived.field_costs(device))
         for name, device in reversed(devices.items())
     ]
 

@@ -294,7 +294,7 @@ class Plots:
         return "  ·  ".join([*parts, *throttles])
 
 
-class LiveSeries:
+class LiveSeries(Pyramid):
     """A growing curve in bounded memory; times in seconds.
 
     Args:
@@ -304,34 +304,11 @@ class LiveSeries:
     """
 
     def __init__(self, levels: int = LEVELS, *, periodic: bool = True) -> None:
-        self._pyramid = Pyramid(levels)
+        super().__init__(levels)
         self._periodic = periodic
         self._period_s = math.nan
         self._first_s = math.inf
         self._newest: tuple[float, float] | None = None
-
-    def __len__(self) -> int:
-        return len(self._pyramid)
-
-    @property
-    def version(self) -> int:
-        """A number that changes with the curve."""
-        return self._pyramid.version
-
-    @property
-    def x(self) -> Floats:
-        """Times of the newest points, those stored singly."""
-        return self._pyramid.x
-
-    @property
-    def y(self) -> Floats:
-        """Values of the newest points, NaN where there is none."""
-        return self._pyramid.y
-
-    @property
-    def memory_bytes(self) -> int:
-        """The size of the curve."""
-        return self._pyramid.memory_bytes
 
     @property
     def newest_s(self) -> float:
@@ -343,28 +320,24 @@ class LiveSeries:
         """The newest value; None where there is none or it is a gap."""
         return None if self._newest is None or math.isnan(self._newest[1]) else self._newest[1]
 
-    def append(self, x: float, y: float | None) -> None:
-        """Add one point, None for a gap; drop one that comes late."""
+    def append(self, x: float, y: float | None) -> bool:
+        """Add one point, None for a gap; drop one that comes late, and return False."""
         since = x - self.newest_s
         if since <= 0:
-            return
+            return False
         if self._periodic and since > _GAP_PERIODS * self._period_s:
-            self._pyramid.append(self.newest_s + self._period_s, math.nan)
+            super().append(self.newest_s + self._period_s, math.nan)
         self._update_period(since)
         self._first_s = min(self._first_s, x)
         value = math.nan if y is None else float(y)
-        self._pyramid.append(x, value)
         self._newest = x, value
+        return super().append(x, value)
 
     def extend(self, x: Floats, y: Floats) -> None:
         """Add many points at once, NaN for gaps."""
         self._first_s = min(self._first_s, float(x[0]))
-        self._pyramid.extend(x, y)
+        super().extend(x, y)
         self._newest = float(self.x[-1]), float(self.y[-1])
-
-    def window(self, start: float, end: float, columns: int) -> Envelope:
-        """Return the curve between two times, no finer than so many pixel columns need."""
-        return self._pyramid.window(start, end, columns)
 
     def points(self) -> tuple[Floats, Floats]:
         """Return the newest points, those stored singly."""
@@ -373,8 +346,8 @@ class LiveSeries:
     def range_at(self, x: float) -> tuple[float, float] | None:
         """Return the smallest and largest value at a time, as fine as it is still stored; None where there is none."""
         if self._periodic:
-            return self._pyramid.nearest(x, _GAP_PERIODS * self._period_s)
-        return self._pyramid.nearest(x, math.inf) if self._first_s <= x <= self.newest_s else None
+            return self.nearest(x, _GAP_PERIODS * self._period_s)
+        return self.nearest(x, math.inf) if self._first_s <= x <= self.newest_s else None
 
     def _update_period(self, since: float) -> None:
         """Update the running mean of the times between points; a gap counts as three periods at most."""

@@ -23,10 +23,7 @@ class CustomFiles:
         self._last: Path | None = None
 
     def set_message(self, path: Path, message: str, *, invalid: bool) -> None:
-        """Set the message of a file.
-
-        It is `invalid` where its workloads cannot run.
-        """
+        """Set the message of a file that is being read, or is `invalid`; meanwhile its workloads cannot run."""
         self._messages[path] = message, invalid
         self._last = path
 
@@ -77,7 +74,7 @@ class VariantForm:
         self._machine: Machine | None = None
         self._no_gpu_reason: str | None = None
         self._workloads = {w.name: w for w in catalog.WORKLOADS if hidden or not w.hidden}
-        self._files = CustomFiles()
+        self.files = CustomFiles()
         self.host = ""
         """The host that runs are made on; "" is this machine."""
         self._awaited = ""
@@ -125,7 +122,7 @@ class VariantForm:
         """Turn to another workload; the values of the others are stored. Raises `UsageError`."""
         self._choices = replace(self._choices, workload=self._find_workload(workload).name, baseline={})
         self._awaited = ""
-        self._files.clear_last()
+        self.files.clear_last()
 
     @property
     def custom_files(self) -> tuple[Path, ...]:
@@ -133,20 +130,12 @@ class VariantForm:
         files = (workload.custom_file for workload in self._workloads.values())
         return tuple(map(Path, dict.fromkeys(file.path for file in files if file)))
 
-    def mark_file_loading(self, path: Path, message: str) -> None:
-        """Mark a custom workload file as being read; its workloads cannot run meanwhile."""
-        self._files.set_message(path, message, invalid=False)
-
-    def mark_file_failed(self, path: Path, message: str) -> None:
-        """Mark a file as unreadable or invalid; its workloads cannot run until it is mended."""
-        self._files.set_message(path, message, invalid=True)
-
     def offer_custom_workloads(self, path: Path, workloads: Sequence[Workload]) -> None:
         """Offer the workloads of a file in place of those it had; what was edited of them is kept where it still fits.
 
         Where the one chosen is gone from it, the first of the file is chosen.
         """
-        self._files.clear_message(path)
+        self.files.clear_message(path)
         former_names = {
             name
             for name, workload in self._workloads.items()
@@ -234,18 +223,14 @@ class VariantForm:
         """Check the combinations anew when asked next: the machine has other environments now."""
         self._selection = None
 
-    def spec(self) -> RunSpec:
-        """Return the complete variant, that of the first values, whether it can run or not."""
-        return self.selection.spec
-
     def state(self, *, has_stored: bool = False) -> FormState:
         """Return everything the form shows; `has_stored` is whether stored runs could count for the experiment."""
         selection = self.selection
         workload_names = ("", selection.workload.name)
         fields = Fields(selection, {name: text for (key, name), text in self._texts.items() if key in workload_names})
         is_experiment = selection.count > 1
-        message, invalid = self._files.message(selection.workload)
-        problem = self._files.refusal(selection.workload) or fields.problem()
+        message, invalid = self.files.message(selection.workload)
+        problem = self.files.refusal(selection.workload) or fields.problem()
         return FormState(
             workload=selection.workload.name,
             workloads=tuple((workload.name, plain_line(workload.title)) for workload in self._workloads.values()),

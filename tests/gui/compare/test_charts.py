@@ -181,7 +181,7 @@ def plot(qtbot: QtBot, theme: Theme) -> TimePanel:
     panel.hide_curves(["b"])
     panel.set_x_range(20.0, 80.0)
     panel.values.fix(0.0, 500.0)
-    panel.set_bands([Band("measure", 30.0, 70.0, strong=True)])
+    panel.bands.set_bands([Band("measure", 30.0, 70.0, strong=True)])
     with qtbot.waitExposed(panel):
         panel.show()
     return panel

@@ -244,7 +244,7 @@ def test_runs_overlay_their_curves_from_the_start_of_measure(screen: ComparePage
     assert screen.column("Speed-up") == ["baseline", "+6.4\xa0%"]
     throughput = screen.panel("Throughput")
     assert throughput.shown_keys() == ("1", "2")
-    first, second = throughput.points("1"), throughput.points("2")
+    first, second = throughput.curves["1"].source.points(), throughput.curves["2"].source.points()
     assert first[0] == pytest.approx(second[0])
     assert first[0][0] == pytest.approx(0.2)
 
@@ -456,9 +456,9 @@ def test_of_more_runs_than_are_drawn_the_curves_say_how_many(screen: ComparePage
     with Store.open(database) as store:
         many = [keep(store, stored_run(run_row(40 + n, units=500 + n))) for n in range(MAX_DRAWN + 2)]
     screen.compare(*many, curves=True)
-    assert screen.view.tabs.curves.extent == f"Curves of {MAX_DRAWN} of {MAX_DRAWN + 2} variants, 20 of 22 runs."
+    assert screen.view.tabs.curves.extent.text() == f"Curves of {MAX_DRAWN} of {MAX_DRAWN + 2} variants, 20 of 22 runs."
     screen.compare(*many[:2], curves=True)
-    assert screen.view.tabs.curves.extent == ""
+    assert screen.view.tabs.curves.extent.text() == ""
 
 
 def test_variants_unfold_into_their_runs(screen: ComparePage) -> None:
@@ -528,7 +528,7 @@ def test_curves_can_be_laid_along_steps_and_examples(screen: ComparePage) -> Non
     for align in ("steps", "examples", "time"):
         with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
             choose_align(screen, align)
-        ends[align] = float(screen.panel("Loss").points("1")[0][-1])
+        ends[align] = float(screen.panel("Loss").curves["1"].source.points()[0][-1])
     assert ends == {"steps": 400.0, "examples": 12_800.0, "time": pytest.approx(8.0)}
 
 
@@ -618,7 +618,7 @@ def test_runs_that_never_measured_keep_their_rows_and_say_why(screen: ComparePag
     assert screen.column("Outcome") == ["completed", "refused", "out of memory", "running"]
     assert " (refused) never reached its measured part. cuDNN needs an NVIDIA GPU." in displayed_text(screen.view)
     assert screen.panel("Throughput").shown_keys() == ("1",)
-    assert screen.panel("CPU load").points("3")[0][0] == pytest.approx(0.0)
+    assert screen.panel("CPU load").curves["3"].source.points()[0][0] == pytest.approx(0.0)
 
 
 def test_the_first_run_that_measured_is_the_baseline_unless_one_is_chosen(screen: ComparePage) -> None:
@@ -707,7 +707,9 @@ def test_an_alignment_chosen_while_runs_are_read_is_that_of_their_curves(screen:
         screen.controller.show_runs([4, 5])
         choose_align(screen, "steps")
     screen.qtbot.waitUntil(lambda: screen.drawn() == {"4", "5"}, timeout=LIMIT_MS)
-    screen.qtbot.waitUntil(lambda: float(screen.panel("Loss").points("4")[0][-1]) == 400.0, timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(
+        lambda: float(screen.panel("Loss").curves["4"].source.points()[0][-1]) == 400.0, timeout=LIMIT_MS
+    )
     assert curves.align_choice.currentText() == "Along steps"
     assert shown
     assert {"1", "2"} not in shown, "the runs before are not aligned for the table of these"
@@ -879,8 +881,8 @@ def test_a_mean_per_variant_says_what_its_band_is_and_goes_with_its_runs(screen:
     curves = screen.view.tabs.curves
     with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
         curves.means_box.click()
-    assert "band: from the lowest to the highest run" in curves.extent
-    assert "aligned by time" in curves.extent
+    assert "band: from the lowest to the highest run" in curves.extent.text()
+    assert "aligned by time" in curves.extent.text()
     assert screen.panel("Throughput").shown_keys() == ("1", "2")
     assert "Units 64 · mean of 2 runs" in screen.panel("Throughput").legend.text()
     screen.view.table.toggle_runs([1])

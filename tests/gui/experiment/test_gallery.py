@@ -80,7 +80,7 @@ class RunScreen(Screen[RunView]):
         self.view.form.edited.emit(name, values)
 
     def type(self, name: str, text: str) -> None:
-        line = self.view.form.row(name).control
+        line = self.view.form.rows[name].control
         assert isinstance(line, QLineEdit)
         line.setFocus()
         line.selectAll()
@@ -170,7 +170,7 @@ def test_values_are_chosen_and_typed_and_the_one_button_runs_what_they_make(scre
 def test_the_button_follows_every_key_and_is_never_older_than_the_text(screen_on: Open) -> None:
     screen = screen_on()
     button = screen.view.form.run_button
-    line = screen.view.form.row("batch_size").control
+    line = screen.view.form.rows["batch_size"].control
     assert isinstance(line, QLineEdit)
     line.setFocus()
     line.selectAll()

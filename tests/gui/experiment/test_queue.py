@@ -245,7 +245,7 @@ def test_from_the_form_to_the_verdict(qtbot: QtBot, workbench: Workbench) -> Non
     choose(workbench, seconds=0.3)
     form = workbench.run_view.form
     for name, text in (("batch_size", "8, 65536"), (f"{EXPERIMENT}repeats", "2")):
-        line = form.row(name).control
+        line = form.rows[name].control
         assert isinstance(line, QLineEdit)
         line.setFocus()
         line.selectAll()
@@ -258,7 +258,7 @@ def test_from_the_form_to_the_verdict(qtbot: QtBot, workbench: Workbench) -> Non
     verdict, _, ending = ended.args[1].partition(" “")
     assert ending.endswith("4 of 4 runs done.")
     assert verdict.startswith("Batch size 65536 is ")
-    view_of(workbench).ended_banner.button("show").click()
+    view_of(workbench).ended_banner.buttons["show"].click()
     qtbot.waitUntil(lambda: rows_compared(workbench) == 2, timeout=READ_LIMIT_MS)
     compare = workbench.window.findChild(CompareView)
     assert isinstance(compare, CompareView)
@@ -353,7 +353,7 @@ def test_a_closed_window_offers_what_is_left_and_runs_nothing_twice(
         assert displayed_text(view.offer_banner) == f"“four runs” is unfinished: {made} of 4 runs done."
         assert not again.queue.running
         with qtbot.waitSignal(again.queue.entry_ended, timeout=RUN_LIMIT_MS):
-            view.offer_banner.button("go on").click()
+            view.offer_banner.buttons["go on"].click()
         assert not view.offer_banner.isVisible()
         outcomes = outcomes_of(again)
         assert outcomes.count("completed") == 4
@@ -395,12 +395,12 @@ def test_an_offer_can_be_left_for_later_and_removed(qtbot: QtBot, workbench: Wor
     queue, view = workbench.queue, view_of(workbench)
     queue.check_entries()
     qtbot.waitUntil(view.offer_banner.isVisible, timeout=READ_LIMIT_MS)
-    view.offer_banner.button("not now").click()
+    view.offer_banner.buttons["not now"].click()
     assert "Paused" in displayed_text(view)
     assert [entry.state for entry in entries_of(workbench)] == ["paused"]
     queue.check_entries()
     qtbot.waitUntil(view.offer_banner.isVisible, timeout=READ_LIMIT_MS)
-    view.offer_banner.button("remove").click()
+    view.offer_banner.buttons["remove"].click()
     qtbot.waitUntil(lambda: not view.isVisible(), timeout=READ_LIMIT_MS)
     assert entries_of(workbench) == ()
     assert runs_of(workbench) == []
@@ -422,7 +422,7 @@ def test_while_a_run_goes_on_the_form_adds_to_the_queue_which_begins_after_it(
     assert first.ended_utc_ns is not None
     assert second.started_utc_ns > first.ended_utc_ns
     qtbot.waitUntil(lambda: not queue.running, timeout=READ_LIMIT_MS)
-    assert view_of(workbench).ended_banner.button("show").text() == "Show the run"
+    assert view_of(workbench).ended_banner.buttons["show"].text() == "Show the run"
 
 
 def test_what_waits_for_a_single_run_is_said_to_wait_until_it_is_paused(qtbot: QtBot, workbench: Workbench) -> None:
@@ -643,7 +643,7 @@ def test_what_another_program_adds_pauses_or_takes_out_is_seen_at_rest_and_nothi
         qtbot.waitUntil(view.offer_banner.isVisible, timeout=READ_LIMIT_MS)
         assert displayed_text(view.offer_banner) == "“from a terminal” is unfinished: 0 of 2 runs done."
         assert [each.state for each in other.queue.entries()] == ["waiting"], "it is the terminal's to go on with it"
-        view.offer_banner.button("not now").click()
+        view.offer_banner.buttons["not now"].click()
         view.unfold()
         qtbot.waitUntil(lambda: entry_texts(view) == ["from a terminal: paused"], timeout=READ_LIMIT_MS)
         other.queue.set_state(entry, "waiting")

@@ -403,7 +403,7 @@ def test_enter_opens_the_run_with_its_plots_and_escape_goes_back_to_the_choice(s
     screen.wait_for_page(2)
     plots = screen.view.detail.panels.visible_plots
     assert [len(plot.shown_keys()) for plot in plots] == [1, 1, 1, 1, 1]
-    x, y = plots[0].points(plots[0].shown_keys()[0])
+    x, y = plots[0].curves[plots[0].shown_keys()[0]].source.points()
     assert (x[0], y[0]) == (0.0, 600.0)
     assert "43,601" in screen.visible_text()
     screen.escape()

@@ -91,7 +91,7 @@ def test_a_run_is_replayed_run_again_and_its_command_copied(
     ] * 2
     opened: list[Path] = []
     # A file manager is another program.
-    monkeypatch.setattr(history_controller, "open_folder", opened.append)
+    monkeypatch.setattr(history_controller, "open_on_desktop", opened.append)
     screen.key(Qt.Key.Key_F)
     screen.qtbot.waitUntil(lambda: opened == [database_path.parent])
 

@@ -135,7 +135,7 @@ def test_a_run_on_a_host_streams_into_the_plots_and_says_where_it_was_made(qtbot
     with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
         click_run(form)
     assert "Completed" in displayed_text(workbench.run_view.live)
-    assert len(workbench.run_view.live.stack.panel("load_pct").points("host")[0]) > 0
+    assert len(workbench.run_view.live.stack.panel("load_pct").curves["host"].source.points()[0]) > 0
     with Store.open(workbench.database) as store:
         (row,) = store.list_runs()
     assert row.host == "lab"

@@ -315,7 +315,7 @@ def test_a_plot_in_a_window_of_its_own_goes_on_while_another_screen_is_shown(qtb
     model.handle(sample("GPU-0", temperature_c=61))
     model.tick()
     view.refresh()
-    assert window.plots.panel("temperature_c").points("GPU-0")[1].tolist() == [61.0]
+    assert window.plots.panel("temperature_c").curves["GPU-0"].source.points()[1].tolist() == [61.0]
     window.close()
 
 

@@ -105,7 +105,7 @@ def test_a_smoothed_curve_stands_before_the_raw_one_and_names_its_window(made: T
     made.refresh()
     assert "running mean of 2\xa0s" in made.plot.accessibleName()
     assert 400 < count(made, LIGHT.curves[0]) < solid / 5, "a level line, where the raw one fills the plot"
-    assert made.points("a")[1].max() == 20.0, "values to be read stay those measured"
+    assert made.curves["a"].source.points()[1].max() == 20.0, "values to be read stay those measured"
     choose(made, "Smoothing", "None")
     made.refresh()
     assert count(made, LIGHT.curves[0]) == solid

@@ -77,7 +77,7 @@ def test_a_replay_goes_on_from_where_its_line_is_dragged_or_moved_by_keys(qtbot:
     drag(strip, 1.0, 9.0, y=2)
     qtbot.waitUntil(lambda: "Measuring" in displayed_text(replay.live))
     assert replay.pause_button.text() == "&Resume replay", "what is paused stays so"
-    played = len(stack.panel("power_mw").points("GPU-1")[0])
+    played = len(stack.panel("power_mw").curves["GPU-1"].source.points()[0])
     assert 80 <= played < 120
     strip.setFocus()
     QTest.keyClick(strip, Qt.Key.Key_Home)

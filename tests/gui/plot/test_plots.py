@@ -41,7 +41,7 @@ def test_it_draws_what_the_pixels_show_and_keeps_the_data(qtbot: QtBot, theme: T
     made.set_x_range(0, 60)
     made.refresh()
     assert 400 < made.columns_drawn("a") < 600
-    assert len(made.points("a")[0]) == 100_000
+    assert len(made.curves["a"].source.points()[0]) == 100_000
 
 
 def test_a_curve_of_nothing_but_gaps_draws_nothing(qtbot: QtBot, theme: Theme) -> None:
@@ -93,12 +93,12 @@ def test_axes_and_what_is_behind_the_curves_are_painted_only_when_they_change(qt
     changes: tuple[tuple[Callable[[], object], int], ...] = (
         (lambda: set_curve(made, "a", np.arange(60.0), np.full(60, 50.0), colour=0, label="GPU 0"), 1),
         (lambda: set_curve(made, "a", np.arange(60.0), np.full(60, 10.0), colour=0, label="GPU 0"), 0),
-        (lambda: made.set_crosshair(30.0), 0),
+        (lambda: made.marks.set_crosshair(30.0), 0),
         (lambda: made.set_x_range(0.0, 30.0), 1),
         (lambda: made.values.fix(0.0, 10.0), 1),
         (lambda: made.set_counted(True), 1),
         (lambda: made.axis.show_labels(False), 1),
-        (lambda: made.set_bands([Band("measure", 1.0, 2.0)]), 1),
+        (lambda: made.bands.set_bands([Band("measure", 1.0, 2.0)]), 1),
         (lambda: made.resize(500, 180), 1),
     )
     made.grab()
@@ -220,7 +220,7 @@ def test_a_zoomed_view_follows_the_data_in_it(qtbot: QtBot, theme: Theme) -> Non
 
 def test_marks_and_strips_are_seen(qtbot: QtBot, theme: Theme) -> None:
     made = panel(qtbot, theme)
-    made.set_marks([Marker("out of memory", 30.0)], [Strip(5.0, 25.0, 1, 0), Strip(35.0, 36.0, 0, 1)])
+    made.marks.set_marks([Marker("out of memory", 30.0)], [Strip(5.0, 25.0, 1, 0), Strip(35.0, 36.0, 0, 1)])
     assert count(made, LIGHT.bad) > 100
     assert count(made, LIGHT.curves[1]) > 3 * 100
     assert count(made, LIGHT.curves[0]) > 3 * 5
@@ -230,17 +230,17 @@ def test_what_strips_are_is_written_over_the_first(qtbot: QtBot, theme: Theme) -
     made = panel(qtbot, theme)
     pictures = []
     for names in (("", ""), ("throttled", ""), ("throttled", "throttled")):
-        made.set_marks([], [Strip(5.0, 25.0, 1, 0, names[0]), Strip(35.0, 36.0, 0, 1, names[1])])
+        made.marks.set_marks([], [Strip(5.0, 25.0, 1, 0, names[0]), Strip(35.0, 36.0, 0, 1, names[1])])
         pictures.append(made.plot.grab().toImage())
     assert pictures[0] != pictures[1]
     assert pictures[1] != pictures[2], "clear of the higher one"
-    made.set_marks([], [Strip(59.0, 60.0, 1, 0)])
+    made.marks.set_marks([], [Strip(59.0, 60.0, 1, 0)])
     assert made.plot.grab().toImage() != pictures[0]
 
 
 def test_a_band_too_narrow_for_its_name_tells_it_to_the_pointer(qtbot: QtBot, theme: Theme) -> None:
     made = panel(qtbot, theme)
-    made.set_bands([Band("import", 0.0, 30.0), Band("build", 30.0, 30.5), Band("measure", 30.5, 60.0)])
+    made.bands.set_bands([Band("import", 0.0, 30.0), Band("build", 30.0, 30.5), Band("measure", 30.5, 60.0)])
     made.grab()
     made.plot.hovered.emit(30.2, -1e9)
     assert made.plot.toolTip() == plain_tooltip("build")
@@ -261,7 +261,7 @@ def test_y_grows_and_never_shrinks(qtbot: QtBot, theme: Theme) -> None:
 def test_colours_follow_light_and_dark(qtbot: QtBot, theme: Theme) -> None:
     made = panel(qtbot, theme)
     set_curve(made, "a", np.arange(3.0), np.arange(3.0), colour=0, label="GPU 0")
-    made.set_bands([Band("measure", 0.0, 60.0, strong=True)])
+    made.bands.set_bands([Band("measure", 0.0, 60.0, strong=True)])
     made.refresh()
     theme.apply(Qt.ColorScheme.Dark)
     assert count(made, DARK.curves[0]) > 10

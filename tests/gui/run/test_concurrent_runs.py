@@ -51,7 +51,7 @@ def is_measured(live: LiveView, gpu: str, batch: int) -> bool:
 
 
 def losses(live: LiveView) -> int:
-    return len(live.stack.panel("loss").points("run")[0])
+    return len(live.stack.panel("loss").curves["run"].source.points()[0])
 
 
 def test_each_of_two_runs_at_once_has_a_tab_and_keeps_what_it_tells_while_hidden(

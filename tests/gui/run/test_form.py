@@ -79,12 +79,12 @@ def test_a_search_brings_a_parameter_into_sight_and_a_changed_one_stays(view: Fo
     form.edit("recurrent_dropout", 0.5)
     view.search.clear()
     view.show_model(form.state())
-    row = view.row("recurrent_dropout")
+    row = view.rows["recurrent_dropout"]
     assert rate.isVisible()
     assert row.label.property("role") == "heading", "it is marked"
     QTest.mouseClick(row.back, Qt.MouseButton.LeftButton)
     view.show_model(form.state())
-    assert form.spec().variant["recurrent_dropout"] == 0
+    assert form.selection.spec.variant["recurrent_dropout"] == 0
     assert not rate.isVisible()
     QTest.keyClicks(view.search, "nothing like it")
     assert "No setting of this workload is called “nothing like it”." in visible_text(view)
@@ -207,7 +207,7 @@ def test_a_choice_tells_what_was_set(view: FormView) -> None:
 
 def test_several_values_are_ticked_and_left_out_by_their_chips(view: FormView, form: VariantForm) -> None:
     view.edited.connect(lambda name, values: form.edit(name, *values))
-    row = view.row("implementation")
+    row = view.rows["implementation"]
     entries = {entry.text().partition("\t")[0]: entry for entry in menu_of(row).actions()}
     entries["Block-fused"].trigger()
     entries["cuDNN"].trigger()
@@ -248,7 +248,7 @@ def test_what_cannot_run_is_struck_through_on_its_chip_with_its_cure(view: FormV
     form.edit("implementation", "standard", "cudnn", "block_fused")
     view.edited.connect(lambda name, values: form.edit(name, *values))
     view.show_model(form.state())
-    struck = [chip for chip in view.row("implementation").chip_buttons if chip.font().strikeOut()]
+    struck = [chip for chip in view.rows["implementation"].chip_buttons if chip.font().strikeOut()]
     assert [chip.text() for chip in struck] == ["cuDNN ✕"]
     assert "cuDNN needs an NVIDIA GPU" in struck[0].toolTip()
     assert view.cure_buttons[0].text() == "Leave out Implementation cuDNN"
@@ -261,7 +261,7 @@ def test_what_cannot_run_is_struck_through_on_its_chip_with_its_cure(view: FormV
 def test_many_values_are_counted_beside_the_first_chips(view: FormView, form: VariantForm) -> None:
     form.type("batch_size", "1..100 +1")
     view.show_model(form.state())
-    row = view.row("batch_size")
+    row = view.rows["batch_size"]
     assert len(row.chip_buttons) == 24
     assert "and 76 more" in visible_text(view)
 
@@ -270,7 +270,7 @@ def test_long_values_do_not_widen_the_form(view: FormView, form: VariantForm) ->
     gpus = ["GPU-a8783007-632b-2333-dd2c-dba8d380e579", "GPU-5a72b055-0f05-7d32-2c91-52558e85877d"]
     form.edit("devices", *gpus)
     view.show_model(form.state())
-    row = view.row("devices")
+    row = view.rows["devices"]
     assert len(row.chip_buttons) == 2
     assert row.chip_buttons[0].accessibleName().endswith(gpus[0])
     assert 0 < row.chips.minimumSizeHint().width() < control(view, "batch_size").width()
@@ -305,7 +305,7 @@ def test_a_refusal_has_its_cures_as_buttons(
     made.edited.connect(lambda name, values: form.edit(name, *values))
     QTest.mouseClick(made.cure_buttons[0], Qt.MouseButton.LeftButton)
     made.show_model(form.state())
-    assert form.spec().variant["layout"] == "NHWC"
+    assert form.selection.spec.variant["layout"] == "NHWC"
     assert made.run_button.isEnabled()
     assert not any(each.isVisible() for each in made.cure_buttons)
 
@@ -567,7 +567,7 @@ def test_environments_are_offered_for_python_next_to_any_path(
         python.symlink_to(sys.executable)
         (environments_folder() / name / ENVIRONMENT_STAMP).touch()
     show(view, form, Machine())
-    row, line = view.row("interpreter"), control(view, "interpreter")
+    row, line = view.rows["interpreter"], control(view, "interpreter")
     assert isinstance(line, QLineEdit)
     assert (line.text(), line.placeholderText()) == ("", "this program's own")
     offered = [entry.text().strip() for entry in menu_of(row).actions() if entry.text()]
@@ -575,7 +575,7 @@ def test_environments_are_offered_for_python_next_to_any_path(
     view.typed.connect(form.type)
     QTest.keyClicks(line, "/opt/tf")
     view.show_model(form.state())
-    assert form.spec().variant["interpreter"] == "/opt/tf"
+    assert form.selection.spec.variant["interpreter"] == "/opt/tf"
     assert menu_of(row).actions()[-1].text().startswith("/opt/tf\t"), "with why it cannot run"
     view.edited.connect(lambda name, values: form.edit(name, *values))
     next(entry for entry in menu_of(row).actions() if entry.text().startswith("tf221")).trigger()
@@ -583,5 +583,5 @@ def test_environments_are_offered_for_python_next_to_any_path(
     assert form.selection.chosen["interpreter"] == ("/opt/tf", "tf221")
     form.edit("interpreter")
     show(view, form, Machine(local=False, environments=("tf220",)))
-    offered = [entry.text().strip() for entry in menu_of(view.row("interpreter")).actions() if entry.text()]
+    offered = [entry.text().strip() for entry in menu_of(view.rows["interpreter"]).actions() if entry.text()]
     assert offered == ["All", "this program's own", "tf220"]

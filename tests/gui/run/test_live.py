@@ -27,13 +27,13 @@ def test_the_live_view_fills_from_events(qtbot: QtBot, theme: Theme) -> None:
     handle_all(model, (GPU_INVENTORY, *samples(-5, 0)))
     show(view, model)
     assert "Ready to run" in displayed_text(view)
-    assert len(view.stack.panel("power_mw").points("GPU-1")[0]) == 50
+    assert len(view.stack.panel("power_mw").curves["GPU-1"].source.points()[0]) == 50
     handle_all(model, (started(GPU_INVENTORY), *samples(0, 16), *training()))
     show(view, model)
     assert "Measuring" in displayed_text(view)
     assert "1,000 images/s" in displayed_text(view)
     for key, curve, count in (("power_mw", "GPU-0", 160), ("memory_bytes", "allocator", 40), ("throughput", "run", 40)):
-        assert len(view.stack.panel(key).points(curve)[0]) == count
+        assert len(view.stack.panel(key).curves[curve].source.points()[0]) == count
     model.handle(ended(Outcome(name="stopped", reason="Stopped by the user.")))
     view.show_model(model.state())
     assert "Stopped Stopped by the user." in displayed_text(view)
@@ -81,7 +81,7 @@ def test_a_second_run_replaces_the_first_in_the_plots(qtbot: QtBot, theme: Theme
     show(view, model)
     model.handle(started(GPU_INVENTORY))
     show(view, model)
-    assert len(view.stack.panel("throughput").points("run")[0]) == 0
+    assert len(view.stack.panel("throughput").curves["run"].source.points()[0]) == 0
 
 
 def shown_run(qtbot: QtBot, theme: Theme) -> tuple[RunView, LiveModel]:

@@ -61,8 +61,8 @@ def test_a_replay_is_marked_and_shows_the_cards_of_then(qtbot: QtBot, workbench:
     assert [played.isAncestorOf(chip) for chip in chips] == [True], "said once, over the replay alone"
     click(played.speed_buttons[16.0])
     qtbot.waitUntil(lambda: "Completed" in displayed_text(played.live), timeout=LIMIT_MS)
-    assert len(played.live.stack.panel("power_mw").points("GPU-1")[0]) == 120
-    assert len(played.live.stack.panel("throughput").points("run")[0]) == 40
+    assert len(played.live.stack.panel("power_mw").curves["GPU-1"].source.points()[0]) == 120
+    assert len(played.live.stack.panel("throughput").curves["run"].source.points()[0]) == 40
 
 
 @pytest.mark.parametrize("by_key", [True, False])
@@ -110,7 +110,7 @@ def test_a_trace_is_opened_from_the_monitor_and_played_without_a_run(
     assert "Recorded telemetry" in displayed_text(played.live)
     assert "GPU 0 stopped answering" in displayed_text(played.live)
     assert not played.measured_button.isVisible(), "there is no run in it"
-    assert played.live.stack.panel("power_mw").points("GPU-a")[1][0] == 600.0
+    assert played.live.stack.panel("power_mw").curves["GPU-a"].source.points()[1][0] == 600.0
     assert not workbench.run_view.form.isEnabled()
 
 

@@ -52,14 +52,14 @@ def turn_wheel(canvas: StepCanvas, position: QPoint, modifiers: Qt.KeyboardModif
 def test_the_mouse_zooms_pans_and_reads(panel: EvidencePanel, qtbot: QtBot) -> None:
     widget, canvas = timeline_of(panel)
     assert canvas.accessibleName().startswith("One of the traced steps, 250")
-    assert widget.reading().startswith("Ctrl+wheel")
+    assert widget.reading.text().startswith("Ctrl+wheel")
     QTest.mouseMove(canvas, at(canvas, 110, 1))
-    qtbot.waitUntil(lambda: widget.reading().startswith("point-wise · at 0.100"))
+    qtbot.waitUntil(lambda: widget.reading.text().startswith("point-wise · at 0.100"))
     QTest.mouseClick(canvas, LEFT, NO_KEY, at(canvas, 75, 0))
-    assert (canvas.selected, widget.reading()[:11]) == (0, "convolution")
+    assert (canvas.selected, widget.reading.text()[:11]) == (0, "convolution")
     QTest.mouseClick(canvas, Qt.MouseButton.RightButton, NO_KEY, at(canvas, 110, 1))
     assert canvas.selected == 0, "the left button selects"
-    assert canvas.accessibleDescription() == widget.reading()
+    assert canvas.accessibleDescription() == widget.reading.text()
     assert not turn_wheel(canvas, at(canvas, 50, 0), Qt.KeyboardModifier.NoModifier), "it scrolls the page"
     assert turn_wheel(canvas, at(canvas, 50, 0), Qt.KeyboardModifier.ControlModifier)
     assert canvas.range_us == pytest.approx((10, 210), abs=1.0), "50 stays where it is"
@@ -94,7 +94,7 @@ def test_the_keyboard_reaches_every_kernel(panel: EvidencePanel) -> None:
     QTest.keyClick(canvas, Qt.Key.Key_Right)
     start_us, end_us = canvas.range_us
     assert (start_us <= 200 < end_us, canvas.selected) == (True, 2), "what is selected comes into view"
-    assert "at 0.200" in widget.reading()
+    assert "at 0.200" in widget.reading.text()
     QTest.keyClick(canvas, Qt.Key.Key_PageUp)
     assert canvas.range_us[0] < start_us
     QTest.keyClick(canvas, Qt.Key.Key_0)
@@ -121,11 +121,11 @@ def test_other_colours_leave_the_zoom_the_selection_and_the_focus(panel: Evidenc
     canvas.setFocus()
     QTest.keyClick(canvas, Qt.Key.Key_Right)
     QTest.keyClick(canvas, Qt.Key.Key_Plus)
-    before = canvas.range_us, canvas.selected, widget.reading()
+    before = canvas.range_us, canvas.selected, widget.reading.text()
     theme.apply(Qt.ColorScheme.Dark)
     QApplication.processEvents()
     assert timeline_of(panel) == (widget, canvas)
-    assert (canvas.range_us, canvas.selected, widget.reading()) == before
+    assert (canvas.range_us, canvas.selected, widget.reading.text()) == before
     assert before[0] != (0.0, 250.0)
     assert canvas.hasFocus()
 

@@ -26,8 +26,8 @@ def field(form: VariantForm, name: str) -> Field:
 
 
 def test_defaults_follow_the_machine() -> None:
-    assert form_on(GPU_MACHINE).spec().variant["implementation"] == "cudnn"
-    assert form_on(CPU_MACHINE).spec().variant["implementation"] == "standard"
+    assert form_on(GPU_MACHINE).selection.spec.variant["implementation"] == "cudnn"
+    assert form_on(CPU_MACHINE).selection.spec.variant["implementation"] == "standard"
 
 
 def test_turning_to_the_cpu_turns_defaults_but_not_what_was_edited() -> None:
@@ -35,7 +35,7 @@ def test_turning_to_the_cpu_turns_defaults_but_not_what_was_edited() -> None:
     form.edit("layers", 3)
     form.edit("units", 300)
     form.edit("gpus", 0)
-    variant = form.spec().variant
+    variant = form.selection.spec.variant
     assert (variant["layers"], variant["units"]) == (3, 300)
     assert (variant["timesteps"], variant["implementation"]) == (50, "standard")
     assert form.state().problem == ""
@@ -125,11 +125,11 @@ def test_edits_of_each_workload_are_kept_apart() -> None:
     form = form_on(GPU_MACHINE)
     form.edit("layers", 4)
     form.choose("cnn10")
-    assert "layers" not in form.spec().variant
+    assert "layers" not in form.selection.spec.variant
     form.choose("lstm")
-    assert form.spec().variant["layers"] == 4
+    assert form.selection.spec.variant["layers"] == 4
     form.reset()
-    assert form.spec().variant["layers"] == 1
+    assert form.selection.spec.variant["layers"] == 1
 
 
 def test_a_wrong_edit_changes_nothing() -> None:
@@ -138,7 +138,7 @@ def test_a_wrong_edit_changes_nothing() -> None:
         form.edit("layers", 17)
     with pytest.raises(UsageError):
         form.choose("nothing")
-    assert form.spec().variant["layers"] == 1
+    assert form.selection.spec.variant["layers"] == 1
 
 
 def test_the_test_workload_is_not_offered() -> None:
@@ -148,21 +148,21 @@ def test_the_test_workload_is_not_offered() -> None:
 
 def test_a_variant_that_was_run_fills_the_form_as_it_was() -> None:
     form = form_on(GPU_MACHINE)
-    spec = form_on(GPU_MACHINE, "lstm").spec()
+    spec = form_on(GPU_MACHINE, "lstm").selection.spec
     run = RunSpec(workload="lstm", variant={**spec.variant, "layers": 4, "gone_meanwhile": 1})
     form.choose("cnn10")
     form.fill(run)
-    assert form.spec() == RunSpec(workload="lstm", variant={**spec.variant, "layers": 4})
+    assert form.selection.spec == RunSpec(workload="lstm", variant={**spec.variant, "layers": 4})
 
 
 def test_a_variant_that_is_not_known_here_changes_nothing() -> None:
     form = form_on(GPU_MACHINE)
-    before = form.spec()
+    before = form.selection.spec
     wrong: dict[str, dict[str, Value]] = {"of another": {}, "cnn10": {"layout": "sideways"}}
     for workload, variant in wrong.items():
         with pytest.raises(UsageError):
             form.fill(RunSpec(workload=workload, variant=variant))
-    assert form.spec() == before
+    assert form.selection.spec == before
 
 
 def file_workload(path: str = "/mine/mlp.py", name: str = "mlp", *parameters: CustomParameter) -> Workload:
@@ -182,7 +182,7 @@ def test_workloads_of_the_user_s_file_are_offered_with_their_parameters_and_limi
     form.choose("mlp.py:mlp")
     form.edit("units", -3)
     form.edit("rate", 0.0005)
-    spec = form.spec()
+    spec = form.selection.spec
     assert (spec.variant["units"], spec.variant["batch_size"], spec.variant["source"]) == (-3, 16, "ab" * 32)
     rate = field(form, "rate")
     assert rate.text == "0.0005"
@@ -202,9 +202,9 @@ def test_what_was_chosen_in_an_earlier_window_is_chosen_again_as_far_as_it_is_kn
     form.restore(before.choices)
     assert form.state().workload == "lstm", "the file is not read yet"
     form.offer_custom_workloads(FILE, mine)
-    assert (form.state().workload, form.spec().variant["units"]) == ("mlp.py:mlp", 3)
+    assert (form.state().workload, form.selection.spec.variant["units"]) == ("mlp.py:mlp", 3)
     form.choose("gru")
-    assert form.spec().variant["layers"] == 4
+    assert form.selection.spec.variant["layers"] == 4
     form = form_on(GPU_MACHINE)
     form.restore(before.choices)
     form.choose("gru")
@@ -220,9 +220,9 @@ def test_a_file_that_changed_keeps_the_edits_that_still_fit() -> None:
     form.choose("mlp.py:mlp")
     form.edit("units", 3)
     form.offer_custom_workloads(FILE, [file_workload(str(FILE), "mlp", RATE, UNITS)])
-    assert form.spec().variant["units"] == 3
+    assert form.selection.spec.variant["units"] == 3
     form.offer_custom_workloads(FILE, [file_workload(str(FILE), "mlp", RATE)])
-    assert "units" not in form.spec().variant
+    assert "units" not in form.selection.spec.variant
     form.offer_custom_workloads(FILE, [file_workload(str(FILE), "renamed", RATE)])
     assert form.state().workload == "mlp.py:renamed"
     assert ("mlp.py:mlp", "mlp · mlp.py") not in form.state().workloads
@@ -232,17 +232,17 @@ def test_what_is_wrong_with_a_file_stands_below_the_workload_and_its_runs_wait()
     form = form_on(CPU_MACHINE)
     form.offer_custom_workloads(FILE, [file_workload()])
     form.choose("mlp.py:mlp")
-    form.mark_file_loading(FILE, "Reading mlp.py …")
+    form.files.set_message(FILE, "Reading mlp.py …", invalid=False)
     state = form.state()
     assert (state.custom_file_text, state.custom_file_invalid) == ("Reading mlp.py …", False)
     assert state.problem == "mlp.py must be read first."
-    form.mark_file_failed(FILE, "mlp.py:3: NameError: name 'x' is not defined")
+    form.files.set_message(FILE, "mlp.py:3: NameError: name 'x' is not defined", invalid=True)
     state = form.state()
     assert (state.custom_file_text, state.custom_file_invalid) == ("mlp.py:3: NameError: name 'x' is not defined", True)
     assert state.problem == "Fix mlp.py first."
     form.choose("cnn10")
     assert (form.state().custom_file_text, form.state().problem) == ("", "")
-    form.mark_file_failed(Path("/mine/new.py"), "new.py:1: SyntaxError")
+    form.files.set_message(Path("/mine/new.py"), "new.py:1: SyntaxError", invalid=True)
     assert (form.state().custom_file_text, form.state().problem) == ("new.py:1: SyntaxError", "")
     form.offer_custom_workloads(FILE, [file_workload()])
     form.choose("mlp.py:mlp")
@@ -251,10 +251,10 @@ def test_what_is_wrong_with_a_file_stands_below_the_workload_and_its_runs_wait()
 
 def test_that_a_file_is_read_is_said_until_it_is_whatever_workload_is_chosen_meanwhile() -> None:
     form = VariantForm()
-    form.mark_file_loading(FILE, "Reading mlp.py …")
+    form.files.set_message(FILE, "Reading mlp.py …", invalid=False)
     form.choose("cnn10")
     assert form.state().custom_file_text == "Reading mlp.py …"
-    form.mark_file_failed(FILE, "mlp.py:1: SyntaxError")
+    form.files.set_message(FILE, "mlp.py:1: SyntaxError", invalid=True)
     assert form.state().custom_file_invalid
     form.choose("lstm")
     assert form.state().custom_file_text == "", "it is not about this one"
@@ -266,5 +266,5 @@ def test_a_variant_of_a_file_that_is_not_open_says_how_to_open_it() -> None:
         form.fill(RunSpec(workload="mlp.py:mlp", variant={"units": 3}))
     form.offer_custom_workloads(FILE, [file_workload(str(FILE), "mlp", UNITS)])
     form.fill(RunSpec(workload="mlp.py:mlp", variant={"units": 3, "source": "another"}))
-    assert form.spec().variant["units"] == 3
-    assert form.spec().variant["source"] == "ab" * 32
+    assert form.selection.spec.variant["units"] == 3
+    assert form.selection.spec.variant["source"] == "ab" * 32

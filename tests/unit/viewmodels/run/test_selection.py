@@ -71,7 +71,7 @@ def test_one_value_each_is_a_run_and_a_second_value_makes_an_experiment() -> Non
         "budget_min",
     ]
     form.edit("xla", True)
-    assert (form.state().is_experiment, form.spec().variant["xla"]) == (False, True)
+    assert (form.state().is_experiment, form.selection.spec.variant["xla"]) == (False, True)
 
 
 def test_every_combination_is_a_variant_and_what_cannot_run_is_left_out_with_one_line_a_reason() -> None:
@@ -169,7 +169,7 @@ def test_on_cpu_and_gpu_all_else_is_as_the_form_shows_it() -> None:
     form.edit("gpus", 1, 0)
     on_gpu, on_cpu = form.selection.plan().variants
     assert (on_gpu.variant["gpus"], on_cpu.variant["gpus"]) == (1, 0)
-    assert {**on_cpu.variant, "gpus": 1} == on_gpu.variant == form.spec().variant
+    assert {**on_cpu.variant, "gpus": 1} == on_gpu.variant == form.selection.spec.variant
     assert by_command(form, ONE_GPU) == [on_gpu, on_cpu]
 
 
@@ -355,9 +355,9 @@ def test_a_file_that_is_read_or_no_good_keeps_only_its_own_workloads_from_starti
     form.offer_custom_workloads(file, [file_workload("a" * 64, "width")])
     form.choose("mine.py:mine")
     form.type("width", "8, 16")
-    form.mark_file_failed(Path("/mine/other.py"), "other.py:1: SyntaxError")
+    form.files.set_message(Path("/mine/other.py"), "other.py:1: SyntaxError", invalid=True)
     assert form.state().problem == ""
-    form.mark_file_loading(file, "Reading mine.py …")
+    form.files.set_message(file, "Reading mine.py …", invalid=False)
     assert form.state().problem == "mine.py must be read first."
-    form.mark_file_failed(file, "mine.py:3: NameError")
+    form.files.set_message(file, "mine.py:3: NameError", invalid=True)
     assert form.state().problem == "Fix mine.py first."
