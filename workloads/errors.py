@@ -50,9 +50,9 @@ _CONTEXT_LINE = re.compile(
 _MAX_MESSAGE_LENGTH = 300
 
 
-def file_name(source: Source) -> str:
-    """Return the file's name without its folder."""
-    return PurePath(source.path).name
+def file_name(path: str) -> str:
+    """Return the file's name without its folder, as one line."""
+    return " ".join(PurePath(path).name.splitlines())
 
 
 def error_location(error: BaseException, source: Source) -> str:
@@ -62,12 +62,12 @@ def error_location(error: BaseException, source: Source) -> str:
     lines += [int(line) for path, line in _FRAME.findall(str(error)) if path == source.path]
     if isinstance(error, SyntaxError) and error.filename == source.path and error.lineno is not None:
         lines.append(error.lineno)
-    return ":".join([file_name(source), *map(str, lines[-1:])])
+    return ":".join([file_name(source.path), *map(str, lines[-1:])])
 
 
 def function_location(function: FunctionType) -> str:
     """Return the file's name and the line at which a function begins."""
-    return f"{PurePath(function.__code__.co_filename).name}:{function.__code__.co_firstlineno}"
+    return f"{file_name(function.__code__.co_filename)}:{function.__code__.co_firstlineno}"
 
 
 def describe_error(error: BaseException) -> str:
@@ -94,7 +94,7 @@ def outcome_of(
     `peak_bytes` is the allocator's peak, None if unknown. Errors in the source of a custom workload are reported with
     file and line. `cause` is the backend's explanation of the error.
     """
-    source_name = f"{file_name(source)}: " if source else ""
+    source_name = f"{file_name(source.path)}: " if source else ""
     if isinstance(error, RefusedError):
         return _finished("refused", str(error), None)
     if isinstance(error, TrainingError):

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from app.cli.commands import ProgramGroup, UpperLayers, describe_wrong_use
 from app.cli.options import DATABASE_HELP, FILE, SAMPLE_PERIOD, OneOf
-from app.cli.terminal import drop_output, plain_output
+from app.cli.terminal import drop_output, plain_output, say
 from app.errors import UserError
 from app.log import LEVELS, configure
 from app.paths import PROGRAM
@@ -115,9 +115,9 @@ def _answer(words: Sequence[str], upper: UpperLayers) -> int:
         print(one_line(describe_wrong_use(error), _MAX_USAGE_CHARS), file=sys.stderr)
         return 2
     except UsageError as error:
-        print(error, file=sys.stderr)
+        say(str(error))
         return 2
-    except UserError as error:
+    except UserError as error:  # a job's has its traceback in further lines
         print(error, file=sys.stderr)
         return 1
     except BrokenPipeError:

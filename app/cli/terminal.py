@@ -154,8 +154,8 @@ def ask_consent(grants: Sequence[Grant]) -> bool:
 
 
 def say(sentence: str) -> None:
-    """Print a message on stderr."""
-    print(sentence, file=sys.stderr, flush=True)
+    """Print a message on stderr, as one line."""
+    print(plain_line(sentence), file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,9 +83,10 @@ HOSTS = (
 )
 """The statements that make the host of a run a column, and a key to sort by."""
 
-_FRAMEWORK = "ifnull(json_extract(variant, '$.framework'), 'tensorflow')"
+_NAMED = "json_insert(variant, '$.framework', 'tensorflow')"
+"""SQL of a run's settings with its framework, which those from before there was a choice do not name."""
 FRAMEWORKS = (
-    f"ALTER TABLE runs ADD COLUMN framework TEXT AS ({_FRAMEWORK}) VIRTUAL",
+    "ALTER TABLE runs ADD framework TEXT AS (ifnull(json_extract(variant, '$.framework'), 'tensorflow')) VIRTUAL",
     "DROP INDEX runs_listed",
     _RUNS_LISTED.format(more=", host, framework"),
     "UPDATE settings SET value = value || ' framework' WHERE name = 'shown_columns'",
@@ -94,10 +95,10 @@ FRAMEWORKS = (
 
 _MISMATCH_REASON = "SELECT reason FROM evidence WHERE evidence.run = runs.run AND match = 0"
 _SEARCH_FIELDS: Mapping[str, str] = {
-    "variant": """
+    "variant": f"""
         coalesce((
             SELECT group_concat(key || '=' || CASE type WHEN 'true' THEN type WHEN 'false' THEN type ELSE value END,
-                char(10)) FROM json_each(variant)), '') || coalesce(char(10) || purpose, '')""",
+                char(10)) FROM json_each({_NAMED})), '') || coalesce(char(10) || purpose, '')""",
     "workload": "workload",
     "tag": "coalesce((SELECT group_concat(tag, char(10)) FROM tags WHERE tags.run = runs.run), '')",
     "note": "note",

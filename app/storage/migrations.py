@@ -418,20 +418,22 @@ _TELEMETRY_COLUMNS = (
 )
 
 
+def _execute(db: Database, *statements: str) -> None:
+    for statement in statements:
+        db.execute(statement)
+
+
 @migrations()
 def m001_first_light(db: Database) -> None:
     """Runs with their devices, phases, blocks, samples and log lines."""
-    for statement in (_RUNS, _DEVICES, _PHASES, _BLOCKS, _SAMPLES, _LOG_LINES, *_INDICES):
-        db.execute(statement)
+    _execute(db, _RUNS, _DEVICES, _PHASES, _BLOCKS, _SAMPLES, _LOG_LINES, *_INDICES)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
 @migrations()
 def m002_telemetry(db: Database) -> None:
     """Slow samples, more fields, what is known of each field, energy by phase, and the telemetry's audit of itself."""
-    db.execute(_SLOW_SAMPLES)
-    for change in _TELEMETRY_COLUMNS:
-        db.execute(f"ALTER TABLE {change}")
+    _execute(db, _SLOW_SAMPLES, *(f"ALTER TABLE {change}" for change in _TELEMETRY_COLUMNS))
 
 
 @migrations()
@@ -444,8 +446,7 @@ def m003_retention(db: Database) -> None:
 @migrations()
 def m004_evidence(db: Database) -> None:
     """What really ran and its kernels, operations a step, the devices' calibrations, and where weights were tried."""
-    for statement in (EVIDENCE, KERNELS, PORTABILITY, CALIBRATIONS):
-        db.execute(statement)
+    _execute(db, EVIDENCE, KERNELS, PORTABILITY, CALIBRATIONS)
     db.execute("ALTER TABLE runs ADD COLUMN flops_per_step INTEGER")
     db.execute("ALTER TABLE runs ADD COLUMN peak_flops_per_s REAL")
 
@@ -471,9 +472,7 @@ CREATE TABLE epochs (
 @migrations()
 def m005_epochs(db: Database) -> None:
     """Passes over stored data with the accuracy after each, and how long measured steps waited for data."""
-    db.execute(_EPOCHS)
-    db.execute("ALTER TABLE runs ADD COLUMN ready_step_ms REAL")
-    db.execute("ALTER TABLE runs ADD COLUMN waiting_pct REAL")
+    _execute(db, _EPOCHS, *(f"ALTER TABLE runs ADD COLUMN {name} REAL" for name in ("ready_step_ms", "waiting_pct")))
 
 
 @migrations()
@@ -486,8 +485,7 @@ def m006_scaling(db: Database) -> None:
 @migrations()
 def m007_library(db: Database) -> None:
     """Notes, tags, saved filters, experiments and the trash."""
-    for statement in LIBRARY:
-        db.execute(statement)
+    _execute(db, *LIBRARY)
 
 
 @migrations()
@@ -508,8 +506,7 @@ def m010_evidence_state(db: Database) -> None:
     db.execute("ALTER TABLE evidence ADD COLUMN unverified TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(unverified))")
     db.execute("ALTER TABLE evidence ADD COLUMN state TEXT")
     derive_evidence_states(db)
-    for statement in EVIDENCE_STATE:
-        db.execute(statement)
+    _execute(db, *EVIDENCE_STATE)
     db.execute(
         "UPDATE filters SET query = json_set(query, '$.order', 'evidence')"
         " WHERE json_extract(query, '$.order') = 'as_asked'"
@@ -535,22 +532,19 @@ def m012_implausible(db: Database) -> None:
 @migrations()
 def m013_hosts(db: Database) -> None:
     """On which host a run was made, where that is not the program's own machine."""
-    for statement in HOSTS:
-        db.execute(statement)
+    _execute(db, *HOSTS)
 
 
 @migrations()
 def m014_steps(db: Database) -> None:
     """When each kernel of one traced step ran, GPU time and occupancy; the first is known of older runs, too."""
-    for statement in STEPS:
-        db.execute(statement)
+    _execute(db, *STEPS)
 
 
 @migrations()
 def m015_search_fields(db: Database) -> None:
     """In which field of a run a search finds a word."""
-    for statement in search_field_statements():
-        db.execute(statement)
+    _execute(db, *search_field_statements())
 
 
 @migrations()
@@ -562,8 +556,8 @@ def m016_imported_entries(db: Database) -> None:
 @migrations()
 def m017_idle_causes(db: Database) -> None:
     """How long each device waited for the host and between kernels in the traced steps; NULL where that is unknown."""
-    for column in ("host_wait_ns", "kernel_wait_ns"):
-        db.execute(f"ALTER TABLE device_times ADD COLUMN {column} INTEGER")
+    columns = ("host_wait_ns", "kernel_wait_ns")
+    _execute(db, *(f"ALTER TABLE device_times ADD COLUMN {column} INTEGER" for column in columns))
 
 
 @migrations()
@@ -575,5 +569,10 @@ def m018_estimates(db: Database) -> None:
 @migrations()
 def m019_frameworks(db: Database) -> None:
     """In which framework a run trained; runs from before there was a choice trained in TensorFlow."""
-    for statement in FRAMEWORKS:
-        db.execute(statement)
+    _execute(db, *FRAMEWORKS)
+
+
+@migrations()
+def m020_search_frameworks(db: Database) -> None:
+    """A search for TensorFlow finds the runs that do not name it, too."""
+    _execute(db, *search_field_statements())

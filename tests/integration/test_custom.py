@@ -78,6 +78,17 @@ def test_a_fault_of_the_user_s_is_told_with_file_and_line(command: CommandLine, 
     assert done["reason"].startswith("faulty.py:13: AttributeError:")
 
 
+def test_a_name_of_two_lines_is_told_in_one(command: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "two\nlines.py"
+    file.write_text("def net(batch_size: int = 4):\n    pass\n")
+    missing = command("run", f"{file}:other")
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert missing.stderr.splitlines()[0] == "Reading two lines.py …"
+    assert missing.stderr.splitlines()[-1].startswith("two lines.py: There is no function other in it.")
+    wrong = command("run", f"{file}:net", "-s", "none=1")
+    assert wrong.stderr.splitlines()[-1].startswith("There is no parameter of two lines.py:net called 'none'.")
+
+
 SCALED = """
 import numpy as np
 

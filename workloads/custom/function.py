@@ -30,7 +30,7 @@ class UserFunction:
         if source is None:
             raise RefusedError(f"The file of {spec.workload} did not come with the order to run it.")
         if spec.variant[SOURCE] != source.sha256:
-            raise CustomWorkloadError(f"{file_name(source)}: The file is not the one this run is of.")
+            raise CustomWorkloadError(f"{file_name(source.path)}: The file is not the one this run is of.")
         self._function = find_function(spec.workload.rpartition(":")[2], load_module(source), source)
         self._variant = spec.variant
         self._source = source

@@ -55,7 +55,7 @@ def find_function(name: str, module: ModuleType, source: Source) -> FunctionType
     functions = {function.__name__: function for function in public_functions(module)}
     if name not in functions:
         available = f"It has {', '.join(functions)}." if functions else "It defines none."
-        raise CustomWorkloadError(f"{file_name(source)}: There is no function {name} in it. {available}")
+        raise CustomWorkloadError(f"{file_name(source.path)}: There is no function {name} in it. {available}")
     return functions[name]
 
 
@@ -78,13 +78,13 @@ def describe_file(source: Source, name: str = "") -> FileDescription:
     if len(imported) > 1:
         (earlier, _), (later, line), *_ = ((FRAMEWORKS[key].name, line) for key, line in imported.items())
         raise CustomWorkloadError(
-            f"{file_name(source)}:{line}: the file imports {later} beside {earlier}; keep the workloads of each "
+            f"{file_name(source.path)}:{line}: the file imports {later} beside {earlier}; keep the workloads of each "
             "in a file of its own."
         )
     if "jax" in imported:
         raise CustomWorkloadError(
-            f"{file_name(source)}:{imported['jax']}: custom workloads cannot be in JAX so far; write the file in Keras "
-            "or PyTorch."
+            f"{file_name(source.path)}:{imported['jax']}: custom workloads cannot be in JAX so far; write the file in "
+            "Keras or PyTorch."
         )
     module = load_module(source)
     functions = [find_function(name, module, source)] if name else filter(_is_workload, public_functions(module))
@@ -93,7 +93,7 @@ def describe_file(source: Source, name: str = "") -> FileDescription:
     workloads = tuple(msgspec.structs.replace(description, framework=framework) for description in descriptions)
     if not workloads:
         raise CustomWorkloadError(
-            f"{file_name(source)}: No workload found: define a function with a parameter such as batch_size: int = 32."
+            f"{file_name(source.path)}: No workload found: define a function with a parameter such as batch_size=32."
         )
     return FileDescription(workloads=workloads)
 

@@ -153,13 +153,13 @@ def recurrent_implementation(observation: Observation) -> Aspect:
     if not observation.products:
         return Aspect(name="implementation", requested=requested, reason=observation.no_product_reason)
     pattern = observed_pattern(observation.programs)
-    if not pattern.is_distinctive:  # XLA leaves no loop of what one iteration makes
+    # XLA leaves no loop of what one iteration makes, and no product of one unit.
+    if not pattern.is_distinctive or (pattern.loops and config.units == 1):
         return Aspect(name="implementation", requested=requested, reason=blank_reason(pattern))
     actual = str(pattern)
     if pattern == OpPattern(cudnn=config.layers):
         actual = "cudnn"
-    elif pattern.loops and pattern.products >= config.unroll:
-        # Of the input products of one iteration, XLA may make one.
+    elif pattern.loops and pattern.products >= config.unroll:  # of an iteration's input products XLA may make one
         actual = "combined_input" if pattern.products == config.unroll else "standard"
     differs, note = f"What ran is not {requested}: it has {pattern}.", f"XLA's program has {pattern}."
     return compared("implementation", requested, actual, differs, "", note)

@@ -70,6 +70,7 @@ def test_every_older_version_opens(database_path: Path, name: str) -> None:
         (row,) = store.list_runs()
         assert (row.uid, row.spec.workload, row.summary.throughput) == ("uid-1", SPEC.workload, 5.0)
         assert store.library.find(RunQuery(text="layout=nch completed")) == [1]
+        assert store.library.find(RunQuery(text="framework=tensorflow")) == [1]
 
 
 FORMER_SEARCH = """

@@ -125,6 +125,15 @@ def test_a_loop_of_one_iteration_tells_no_implementation() -> None:
     assert "no loop over time" in evidence.unverified["implementation"]
 
 
+@pytest.mark.parametrize("workload", ["lstm", "gru"])
+def test_one_unit_whose_recurrent_product_is_none_tells_no_implementation(workload: str) -> None:
+    report = collected(in_jax(workload, units=1))
+    assert report.match is None
+    assert "so it does not tell implementations apart" in report.unverified["implementation"]
+    two_units = collected(in_jax(workload, units=2), traced=False)
+    assert two_units.actual["implementation"] == "standard"
+
+
 def test_two_devices_exchange_their_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "replica_count", lambda variant: 2)
     report = collected(in_jax("lstm"))
