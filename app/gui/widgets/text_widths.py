@@ -183,7 +183,7 @@ def unit_width(metrics: QFontMetrics, unit: str, gap: int = GRID // 2) -> int:
 
 
 _NAME_MIN = 24 * GRID
-_NAME_PCT = 40
+_NAME_PCT = 35
 """Names that take more of the view are set in two lines."""
 _FIRST_SHARE = 40 * GRID
 """Pixels of spare width: first for each column of text, before one gets more."""
@@ -240,9 +240,9 @@ class ColumnNeeds:
 
     def _name_widths(self, view: int) -> tuple[int, int]:
         """Return the least widths of names: long ones are set in two lines, which nobody likes to read, then all."""
-        most = view * _NAME_PCT // 100
+        most = max(_NAME_MIN, view * _NAME_PCT // 100)
         wrapped = max([_NAME_MIN, *(line if line <= most else lines for line, lines in self.names)])
-        return min(wrapped, self.first), min(self.first, max([_NAME_MIN, *(lines for _, lines in self.names)]))
+        return min(wrapped, self.first), min(self.first, most, max([_NAME_MIN, *(lines for _, lines in self.names)]))
 
 
 def divide_width(needs: Mapping[int, ColumnNeeds], view: int) -> dict[int, int]:
