@@ -42,7 +42,7 @@ _DATABASE = "The one chosen here also opens at the next start, unless the window
 _RETENTION = "Samples and logs of older runs are deleted when a window opens; their figures stay."
 _NOTICE = "When a run or experiment longer than a minute ends while another window is active."
 _STANDBY = "Imports the framework ahead of the next run, which then starts a few seconds sooner."
-_PLACE = "The Python, and with it the frameworks, that runs on this machine use."
+_PLACE = "The Python and the frameworks of runs on this machine."
 
 
 class ChoiceBox(ElidedComboBox):
