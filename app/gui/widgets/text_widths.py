@@ -215,12 +215,9 @@ class ColumnNeeds:
 
     @property
     def first(self) -> int:
-        """The width that it has at first: long texts wait for what the others leave."""
-        return (
-            min(self.content, max(self.column.most or _FIRST_SHARE, self.column.least))
-            if self.is_text
-            else self.content
-        )
+        """The width that it has at first: long texts wait for what the others leave, two lines of a name do not."""
+        share = max([self.column.most or _FIRST_SHARE, self.column.least, *(lines for _, lines in self.names)])
+        return min(self.content, share) if self.is_text else self.content
 
     def steps(self, view: int) -> list[int]:
         """Return its width after each step in which columns give way."""
