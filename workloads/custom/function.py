@@ -44,18 +44,16 @@ class UserFunction:
             result = self._function(**arguments)
         if not isinstance(result, tuple) or len(result) not in (3, 4):
             raise CustomWorkloadError(
-                f"{self.location}: the function gives {type(result).__name__}, and should give (model, loss, batch), "
-                "or (model, loss, batch, optimizer)."
+                f"{self.location}: the function returns {type(result).__name__}, and should return "
+                "(model, loss, batch), or (model, loss, batch, optimizer)."
             )
         model, loss, batch, *more = result
         if not isinstance(model, model_type):
             raise CustomWorkloadError(
-                f"{self.location}: the first of what the function gives is {type(model).__name__}, no {model_name}."
+                f"{self.location}: the first value it returns is {type(model).__name__}, no {model_name}."
             )
         if not callable(batch):
-            raise CustomWorkloadError(
-                f"{self.location}: the third of what the function gives is no function batch(step)."
-            )
+            raise CustomWorkloadError(f"{self.location}: the third value it returns is no function batch(step).")
         return model, loss, batch, more[0] if more else None
 
     def check_batch(self, tensors: Sequence[Any], index: int) -> None:

@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QTabBar,
     QTreeWidget,
     QTreeWidgetItem,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
 
 _MAX_WIDTH = 1600
 _TABLE_WIDTH = 130 * GRID
+_COLUMN_PCT = 22
 _ROW = QSize(0, 3 * GRID)
 
 
@@ -62,7 +62,7 @@ class WhyPanel(QWidget):
         self._sentence.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._notes = text_label("", "caption", wrap=True)
         self._charts = ChartsView(theme, actions)
-        self._gains = QVBoxLayout()
+        self._gains = make_column(spacing=GRID // 2)
         self._table_title = text_label("Parts of a step", "heading")
         self.table = PartsTable()
         self._build()
@@ -106,7 +106,6 @@ class WhyPanel(QWidget):
     def _build(self) -> None:
         chooser = make_row(self.choice, self._against, STRETCH, spacing=GRID)
         self.choice.setMinimumWidth(24 * GRID)
-        self._gains.setSpacing(GRID // 2)
         parts = chooser, self._sentence, self._notes, self._charts, self._gains, self._table_title, self.table
         make_column(*parts, parent=self, margins=(0, GRID, 0, 2 * GRID), spacing=GRID)
         self.setMaximumWidth(_MAX_WIDTH)
@@ -124,8 +123,14 @@ class PartsTable(QTreeWidget):
         self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.header().setStretchLastSection(False)
+        self.header().setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.itemExpanded.connect(self._fit_height)
         self.itemCollapsed.connect(self._fit_height)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Leave the parts their room beside the names of two variants."""
+        self.header().setMaximumSectionSize(event.size().width() * _COLUMN_PCT // 100)
+        super().resizeEvent(event)
 
     def show_rows(self, head: Sequence[str], rows: Sequence[WhyRow]) -> None:
         """Show these rows, all parts folded; hidden without any."""
@@ -136,8 +141,9 @@ class PartsTable(QTreeWidget):
         header = self.header()
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
-        for column in range(1, len(head) + 1):
+        for column, title in enumerate(head, 1):
             self.headerItem().setTextAlignment(column, RIGHT)
+            self.headerItem().setToolTip(column, plain_tooltip(title))
         self.setVisible(bool(rows))
         self._fit_height()
 

@@ -118,11 +118,11 @@ def details_html(groups: tuple[DetailGroup, ...], muted: str) -> str:
 
 def _group_html(group: DetailGroup, muted: str) -> str:
     rows = (
-        f'<tr><td style="color:{muted}; padding-right:16px">{html.escape(item.name)}</td>'
+        f'<tr><td width="45%" style="color:{muted}; padding-right:8px">{html.escape(item.name)}</td>'
         f"<td>{html.escape(item.value).replace(chr(10), '<br>')}</td></tr>"
         for item in group.items
     )
-    return f'{_title_html(group.title)}<table cellpadding="1">{"".join(rows)}</table>'
+    return f'{_title_html(group.title)}<table width="100%" cellpadding="1">{"".join(rows)}</table>'
 
 
 def _table_html(table: DetailGroup, muted: str) -> str:

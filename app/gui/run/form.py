@@ -340,8 +340,7 @@ class FormView(QWidget):
     def _build(self) -> None:
         content = QWidget()
         for grid in (self._essential, self._others, self._extent):
-            grid.setHorizontalSpacing(GRID // 2)
-            grid.setVerticalSpacing(GRID // 2)
+            grid.setSpacing(GRID // 2)
             grid.setColumnStretch(1, 1)
             grid.setColumnMinimumWidth(3, SIDE_WIDTH)
         search_row = make_row((self.search, 1), self._all, self.reset_button, spacing=GRID)
@@ -353,11 +352,10 @@ class FormView(QWidget):
     def _header(self) -> QVBoxLayout:
         label = text_label("&Workload", "heading")
         label.setBuddy(self._workload)
-        header = make_column(self.host, margins=(2 * GRID, 2 * GRID, 2 * GRID, GRID), spacing=GRID)
-        header.addSpacing(GRID)
-        header.addLayout(make_row((label, 1), self.questions_button))
-        for widget in (self._workload, self._help, self.custom_label):
-            header.addWidget(widget)
+        first = make_row((label, 1), self.questions_button)
+        parts = (self.host, first, self._workload, self._help, self.custom_label)
+        header = make_column(*parts, margins=(2 * GRID, 2 * GRID, 2 * GRID, GRID), spacing=GRID)
+        header.insertSpacing(1, GRID)
         return header
 
     def _footer(self) -> QVBoxLayout:
@@ -369,7 +367,6 @@ class FormView(QWidget):
         footer.addWidget(self._cures)
         footer.addLayout(self._making)
         footer.addWidget(self.retry_button, 0, left)
-        buttons = make_row((self.run_button, 1), (self.queue_button, 1), spacing=GRID)
-        footer.addLayout(buttons)
+        footer.addLayout(make_row((self.run_button, 1), (self.queue_button, 1), spacing=GRID))
         footer.addLayout(make_row(self.copy_button, STRETCH, self._largest))
         return footer

@@ -364,8 +364,7 @@ class HostChoice(QWidget):
         self.retry_button = button("&Try again", "Connect to this host again", flat=True)
         self.retry_button.clicked.connect(self.retry_requested)
         grid = QGridLayout()
-        grid.setHorizontalSpacing(GRID)
-        grid.setVerticalSpacing(GRID // 2)
+        grid.setSpacing(GRID // 2)  # as the form's, so that the controls are aligned
         grid.setColumnStretch(1, 1)
         self.row.place(grid, 0)
         column = make_column(grid, parent=self, margins=0, spacing=GRID // 2)

@@ -37,7 +37,6 @@ from app.storage.retention import Pruned
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.history.labels import StorageLine, prune_consequence, prune_question, prune_result
 from app.viewmodels.settings import THEMES, SettingsState, recent_databases
-from workloads.catalog import FRAMEWORK
 
 _WIDTH = 76 * GRID
 _LABEL_WIDTH = 18 * GRID
@@ -49,7 +48,7 @@ _DATABASE = "The one chosen here also opens at the next start, unless the window
 _RETENTION = "Samples and logs of older runs are deleted when a window opens; their figures stay."
 _NOTICE = "When a run or experiment longer than a minute ends while another window is active."
 _STANDBY = "Imports the framework ahead of the next run, which then starts a few seconds sooner."
-_PLACE = f"The Python and {FRAMEWORK.name} that runs on this machine use."
+_PLACE = "The Python and the frameworks of runs on this machine."
 
 
 class ChoiceBox(ElidedComboBox):
@@ -102,7 +101,7 @@ class SettingsDialog(QDialog):
         self._busy = self._is_sized = False
         self.theme_box, self.sampling_box, self.database_box = ChoiceBox(), ChoiceBox(), ChoiceBox()
         self.retention_box, self.notice_box, self.standby_box = ChoiceBox(), ChoiceBox(), ChoiceBox()
-        self.place_button = button("&Choose …", f"Install or choose the Python and {FRAMEWORK.name} of runs")
+        self.place_button = button("&Choose …", "Install or choose the Python and the frameworks of runs")
         self.hosts_button = button("&Manage …", "Add, check and remove hosts")
         self.folder_button = button("Show &folder", "Open the database's folder in the desktop's file manager")
         self._problem = BreakingLabel("problem")

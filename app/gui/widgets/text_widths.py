@@ -183,7 +183,7 @@ def unit_width(metrics: QFontMetrics, unit: str, gap: int = GRID // 2) -> int:
 
 
 _NAME_MIN = 24 * GRID
-_NAME_PCT = 40
+_NAME_PCT = 35
 """Names that take more of the view are set in two lines."""
 _FIRST_SHARE = 40 * GRID
 """Pixels of spare width: first for each column of text, before one gets more."""
@@ -215,12 +215,9 @@ class ColumnNeeds:
 
     @property
     def first(self) -> int:
-        """The width that it has at first: long texts wait for what the others leave."""
-        return (
-            min(self.content, max(self.column.most or _FIRST_SHARE, self.column.least))
-            if self.is_text
-            else self.content
-        )
+        """The width that it has at first: long texts wait for what the others leave, two lines of a name do not."""
+        share = max([self.column.most or _FIRST_SHARE, self.column.least, *(lines for _, lines in self.names)])
+        return min(self.content, share) if self.is_text else self.content
 
     def steps(self, view: int) -> list[int]:
         """Return its width after each step in which columns give way."""
@@ -240,9 +237,9 @@ class ColumnNeeds:
 
     def _name_widths(self, view: int) -> tuple[int, int]:
         """Return the least widths of names: long ones are set in two lines, which nobody likes to read, then all."""
-        most = view * _NAME_PCT // 100
+        most = max(_NAME_MIN, view * _NAME_PCT // 100)
         wrapped = max([_NAME_MIN, *(line if line <= most else lines for line, lines in self.names)])
-        return min(wrapped, self.first), min(self.first, max([_NAME_MIN, *(lines for _, lines in self.names)]))
+        return min(wrapped, self.first), min(self.first, most, max([_NAME_MIN, *(lines for _, lines in self.names)]))
 
 
 def divide_width(needs: Mapping[int, ColumnNeeds], view: int) -> dict[int, int]:

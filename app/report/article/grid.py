@@ -319,29 +319,31 @@ def _ratio_tables(table: RatioTable, grid: Grid, columns: Sequence[Sequence[Cell
 
     A column of which nothing was measured is left out.
     """
-    caption = f"Speed-ups are relative to “{_baseline_label(table)}”, the {CI}s of a measured column hold together"
+    caption = f"Speed-ups are relative to “{_baseline_label(table)}”; the {CI}s of a measured column hold together"
     unit = _FIGURES[table.figure].unit
     published: list[TextColumn] = [(table.head, [row.label for row in table.rows])]
     if any(row.article is not None for row in table.rows):
         published.append((f"Article: {unit}", [units.number(row.article) for row in table.rows]))
     if any(row.article_ratio is not None for row in table.rows):
         published.append(("Article: speed-up", [_ends_text(_ends(row.article_ratio)) for row in table.rows]))
-    parts: list[list[TextColumn]] = [[]]
-    labels: list[list[str]] = [[]]
+    parts: list[list[tuple[str, list[TextColumn]]]] = [[]]
     for column, cells in zip(grid.columns, columns, strict=True):
-        if not any(cell.runs for cell in cells):
-            continue
-        head = ", ".join(filter(None, ("Measured", column.label)))
-        texts = [(f"{head}: {what}", text) for what, text in _cell_columns(table, cells)]
-        if parts[-1] and len(parts[-1]) + len(texts) > _TEXT_COLUMNS_ON_PAPER:
-            parts.append([])
-            labels.append([])
-        parts[-1] += texts
-        labels[-1] += filter(None, [column.label])
-    return tuple(
-        text_table(f"{caption} ({'; '.join(named)})" if named and parts[1:] else caption, published, part)
-        for named, part in zip(labels, parts, strict=True)
-    )
+        if any(cell.runs for cell in cells):
+            texts = list(_cell_columns(table, cells))
+            if parts[-1] and sum(len(part) for _, part in parts[-1]) + len(texts) > _TEXT_COLUMNS_ON_PAPER:
+                parts.append([])
+            parts[-1].append((column.label, texts))
+    return tuple(_ratio_table(caption, published, part) for part in parts)
+
+
+def _ratio_table(
+    caption: str, published: Sequence[TextColumn], part: Sequence[tuple[str, Sequence[TextColumn]]]
+) -> TextTable:
+    """Return a few measured columns, each under its label; that of a single one is in the caption."""
+    only = part[0][0] if len(part) == 1 else ""
+    heads = [f"Measured, {label}" if label and not only else "Measured" for label, _ in part]
+    texts = [(f"{head}: {what}", text) for head, (_, own) in zip(heads, part, strict=True) for what, text in own]
+    return text_table(f"{caption} ({only})" if only else caption, published, texts)
 
 
 def _cell_columns(table: RatioTable, cells: Sequence[Cell]) -> Iterator[TextColumn]:

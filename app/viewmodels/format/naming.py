@@ -103,6 +103,15 @@ def value_text(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def setting_text(spec: RunSpec, name: str) -> str:
+    """Return the value of a parameter with its unit."""
+    value, parameter = spec.variant[name], parameters_by_name(spec).get(name)
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    label = choice_label(spec, name, value)
+    return f"{label} {parameter.unit}" if label and parameter and parameter.unit else label
+
+
 def choice_label(spec: RunSpec, name: str, value: Value) -> str:
     """Return a value as a reader knows it: a choice's label, a path in short, else as the command line takes it."""
     parameter = parameters_by_name(spec).get(name)

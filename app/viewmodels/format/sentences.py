@@ -13,7 +13,7 @@ from app.queries import TimeLeft
 from app.records import RunRow
 from app.units import plural
 from app.viewmodels.format.cells import OUTCOMES
-from app.viewmodels.format.naming import variant_names
+from app.viewmodels.format.naming import ELLIPSIS, SEPARATOR, variant_names
 
 _MAX_RANGES = 6
 """Ranges of runs that a sentence names."""
@@ -64,8 +64,11 @@ def join_with_and(items: Iterable[str]) -> str:
 
 
 def shorten_name(name: str, most: int = 40) -> str:
-    """Return a variant's name cut to so many characters, at a word."""
-    return textwrap.shorten(name, most, placeholder=" …")
+    """Return a variant's name cut to so many characters: behind its second part or a later one, else at a word."""
+    short = textwrap.shorten(name, most, placeholder=" …")
+    *leading, last = short.split(SEPARATOR)
+    is_cut = last.endswith(" …") and last.removesuffix(" …") not in name.split(SEPARATOR)
+    return SEPARATOR.join([*leading, ELLIPSIS]) if is_cut and len(leading) > 1 else short
 
 
 def name_few(variants: Sequence[str]) -> str:

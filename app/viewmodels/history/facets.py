@@ -30,7 +30,7 @@ _NUMBERS = ("batch_size", "gpus")
 _NEWEST_FIRST = ("day", "experiment")
 _NOT_OF_ALL = ("tag", "experiment")
 """Facets of which a run may have no value, so that a single one leaves a choice too."""
-OPEN_AT_FIRST = ("workload", "implementation", "outcome", "day")
+OPEN_AT_FIRST = ("workload", "framework", "implementation", "outcome", "day")
 """Facets whose values show until the user folds them."""
 
 

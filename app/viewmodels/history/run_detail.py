@@ -159,8 +159,8 @@ def _figures(run: StoredRun, values: RunMetrics) -> tuple[tuple[str, Cell], ...]
 def _groups(run: StoredRun, values: RunMetrics) -> Sequence[DetailGroup]:
     spec, summary = run.row.spec, run.row.summary
     parameters = tuple(
-        DetailItem(naming.parameter_label(spec, name), naming.value_text(value) or units.ABSENT)
-        for name, value in spec.variant.items()
+        DetailItem(naming.parameter_label(spec, name), naming.setting_text(spec, name) or units.ABSENT)
+        for name in spec.variant
     )
 
     def section(name: Section, *others: tuple[str, str]) -> DetailGroup:

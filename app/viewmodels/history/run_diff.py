@@ -20,7 +20,6 @@ from app.viewmodels.format.ratios import format_ratio
 from app.viewmodels.format.telemetry_fields import format_field
 from app.viewmodels.history.evidence import stored_evidence_view
 from app.viewmodels.plot.panels import device_label
-from workloads.protocol import RunSpec
 
 CAUTION = (
     "Two single runs: what differs between repeats of one variant differs here too. "
@@ -177,17 +176,8 @@ def _parameter_rows(runs: Runs) -> Iterator[DiffRow]:
     yield _row("Workload", [spec.workload for spec in specs])
     for name in dict.fromkeys(name for spec in specs for name in spec.variant):
         owner = next(spec for spec in specs if name in spec.variant)
-        values = [_setting(spec, name) if name in spec.variant else units.ABSENT for spec in specs]
+        values = [naming.setting_text(spec, name) if name in spec.variant else units.ABSENT for spec in specs]
         yield _row(naming.parameter_label(owner, name), values, help=name)
-
-
-def _setting(spec: RunSpec, name: str) -> str:
-    """Return the value of a parameter with its unit."""
-    value, parameter = spec.variant[name], naming.parameters_by_name(spec).get(name)
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    label = naming.choice_label(spec, name, value)
-    return f"{label} {parameter.unit}" if label and parameter and parameter.unit else label
 
 
 def _environment_rows(runs: Runs, *, per_run: bool) -> Iterator[DiffRow]:

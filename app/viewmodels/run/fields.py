@@ -25,7 +25,7 @@ EXPERIMENT = "experiment."
 BASELINE = f"{EXPERIMENT}baseline"
 MOST_CURES = 3
 """Cures that are offered: buttons in one line."""
-_SHARED = frozenset.intersection(*(frozenset(p.name for p in workload.parameters) for workload in catalog.WORKLOADS))
+_SHARED = frozenset.intersection(*(frozenset(p.name for p in w.parameters) for w in catalog.WORKLOADS if not w.hidden))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

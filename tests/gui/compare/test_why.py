@@ -12,6 +12,7 @@ from app.gui.compare.tabs import PartsTable
 from app.gui.theme import DARK, LIGHT, Theme
 from app.records import StoredRun
 from app.viewmodels.compare.comparison import compare, prepare_comparison
+from app.viewmodels.compare.why import WhyRow
 from tests.fakes.traces import CONV, POOL, SLOW_GEMM, traced_run
 from tests.gui.actions import RecordedActions
 from tests.unit.viewmodels.stored import run_row, stored_run
@@ -65,6 +66,24 @@ def test_idle_time_unfolds_to_its_causes(screen: CompareView) -> None:
         "waiting for the host to launch",
         "between two kernels",
     ]
+
+
+@pytest.mark.parametrize("width", [856, 1038])
+def test_long_names_of_variants_leave_the_parts_their_room(qtbot: QtBot, theme: Theme, width: int) -> None:
+    """The part had no pixel left beside two names of three values each."""
+    table = PartsTable()
+    qtbot.addWidget(table)
+    names = "PyTorch · cuDNN, whole stack · Unroll factor 1", "JAX · Combined inputs · Unroll factor 25"
+    cells = "0.089 ms", "0.147 ms", "−0.058 ms", "−0.099 to −0.016", "−0.9 %"
+    row = WhyRow(label="communication", kind="part", cells=cells)
+    table.resize(width, 400)
+    table.show_rows((*names, "Change", "95 % CI", "Of the step"), [row])
+    with qtbot.waitExposed(table):
+        table.show()
+    assert table.columnWidth(0) >= table.sizeHintForColumn(0)
+    assert table.header().length() <= table.viewport().width(), "all columns are in sight"
+    assert table.fontMetrics().horizontalAdvance(names[0]) > table.columnWidth(1), "it is cut"
+    assert names[0] in table.headerItem().toolTip(1)
 
 
 def test_the_tab_says_why_and_unfolds_the_kernels_of_a_part(screen: CompareView) -> None:

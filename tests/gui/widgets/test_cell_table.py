@@ -215,6 +215,19 @@ def test_columns_give_way_one_after_the_other_as_they_say_and_the_last_text_take
     )
 
 
+def test_a_name_too_long_for_two_lines_is_cut_before_it_takes_the_whole_view() -> None:
+    """In 900 pixels one long name hid every figure of a comparison."""
+    column = Column("name", "", shrink="name")
+
+    def least(view: int) -> int:
+        return ColumnNeeds(column, 600, title=70, names=[(600, 330)]).steps(view)[-1]
+
+    assert least(2000) == 330
+    assert ColumnNeeds(column, 600, title=70, names=[(600, 330)]).first == 330, "in a wide view it is not cut"
+    assert least(900) == 315
+    assert least(300) == 192, "less shows nothing of it"
+
+
 def test_a_width_that_the_user_chose_stays_in_the_narrowest_view() -> None:
     assert widths(300, chosen="figure")["figure"] == 180
 

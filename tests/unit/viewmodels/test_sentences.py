@@ -7,7 +7,7 @@ import pytest
 from app.runs.experiment.presets import load_preset, preset_names
 from app.samples import HOST
 from app.viewmodels.experiment.preview import PresetLine, preset_line
-from app.viewmodels.format.sentences import without_advice
+from app.viewmodels.format.sentences import shorten_name, without_advice
 from app.viewmodels.history.evidence import stored_evidence_view
 from app.viewmodels.history.run_detail import run_detail
 from app.viewmodels.hosts import describe_address
@@ -63,3 +63,16 @@ def test_a_sentence_takes_one_breath_and_no_command(texts: Callable[[], Iterator
     sentences = list(texts())
     assert len(sentences) > 5
     assert [fault for text in sentences for fault in sentence_faults(text)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("JAX · cuDNN, whole stack · unroll factor 1", "JAX · cuDNN, whole stack · …"),
+        ("PyTorch · cuDNN, whole stack · unroll 25", "PyTorch · cuDNN, whole stack · unroll 25"),
+        ("PyTorch · cuDNN, whole stack · batch · unroll", "PyTorch · cuDNN, whole stack · batch · …"),
+        ("PyTorch · a value of many words, of which some fit", "PyTorch · a value of many words, of …"),
+    ],
+)
+def test_a_long_name_ends_behind_a_part_of_it(name: str, short: str) -> None:
+    assert shorten_name(name) == short

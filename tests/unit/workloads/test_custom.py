@@ -329,13 +329,13 @@ def test_a_model_that_waits_for_its_inputs_is_built_by_them(replica: Replicas) -
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ('return model, "mse", batch', "return model", "mine.py:5: the function gives Functional, and should give"),
-        ('return model, "mse", batch', "return 1, 2, 3", "mine.py:5: the first of what the function gives is int"),
+        ('return model, "mse", batch', "return model", "mine.py:5: the function returns Functional, and should return"),
+        ('return model, "mse", batch', "return 1, 2, 3", "mine.py:5: the first value it returns is int"),
         ('"mse"', '"msee"', "mine.py:5: 'msee' is no loss that Keras knows"),
-        ('"mse", batch', '"mse", 3', "mine.py:5: the third of what the function gives is no function"),
+        ('"mse", batch', '"mse", 3', "mine.py:5: the third value it returns is no function"),
         ('"mse", batch', '"mse", batch, 3', "mine.py:5: 3 is no optimizer that Keras knows"),
         ('"mse", batch', '"mse", batch, "sgdd"', "mine.py:5: 'sgdd' is no optimizer that Keras knows"),
-        ('"mse", batch', '"mse", batch, "adam", 5', "mine.py:5: the function gives tuple, and should give"),
+        ('"mse", batch', '"mse", batch, "adam", 5', "mine.py:5: the function returns tuple, and should return"),
         (
             '"mse", batch',
             '"mse", batch, keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())',

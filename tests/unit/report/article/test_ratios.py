@@ -91,7 +91,7 @@ def test_it_says_so_in_words(ladder: MeasuredTable) -> None:
     section = ladder.section
     (shown,) = section.tables
     assert shown.caption.startswith(
-        "Speed-ups are relative to “8 separate GEMMs”, the 95\xa0% CIs of a measured column hold together"
+        "Speed-ups are relative to “8 separate GEMMs”; the 95\xa0% CIs of a measured column hold together"
     )
     assert shown.head == (
         "Rung",
@@ -205,8 +205,8 @@ def test_each_column_has_its_own_baseline(training: tuple[MeasuredTable, ...]) -
     assert [row["cells"][0]["ratio"]["value"] for row in rows] == [None] * 5
     (shown,) = training[0].section.tables
     assert [row[1] for row in shown.rows] == ["1×", "6–8×", "2.5–3×"]
-    heads = tuple(f"Measured, 4 layers, both directions: {what}" for what in ("ms per step", "speed-up"))
-    assert shown.head[2:] == heads, "of the other three columns nothing was measured"
+    assert shown.head[2:] == ("Measured: ms per step", "Measured: speed-up"), "nothing was measured of the others"
+    assert shown.caption.endswith(" (4 layers, both directions)"), "the label of a single column stands above it"
     assert shown.rows[1][2:] == ("8.000", "8.00×")
 
 
@@ -264,7 +264,7 @@ def test_power_and_both_memory_figures_answer_what_a_log_shows() -> None:
     assert table.document["rows"][3]["cells"][0]["also"][1]["value"]["value"] == 14.5
     (shown,) = table.section.tables
     assert shown.head[-4:] == (
-        *("Measured, 1 GPU: mean power, W", "Measured, 1 GPU: power, ratio"),
-        *("Measured, 1 GPU: memory used, GiB", "Measured, 1 GPU: memory needed, GiB"),
+        *("Measured: mean power, W", "Measured: power, ratio"),
+        *("Measured: memory used, GiB", "Measured: memory needed, GiB"),
     )
     assert [row[-2:] for row in shown.rows] == [("132", "6.00"), ("132", "6.00"), ("14.5", "6.00")]

@@ -229,6 +229,8 @@ def test_a_run_page_tells_how_it_ended_what_it_was_and_how_to_run_it_again() -> 
     assert [(band.name, band.start, band.end) for band in detail.plots.bands] == [("import", 0, 2), ("compile", 2, 4)]
     facts = {fact.name: fact.value for group in detail.groups for fact in group.items}
     assert facts["TensorFlow"] == "2.21.0"
+    settings = [facts[label] for label in ("Framework", "All-reduce", "XLA", "Measure for")]
+    assert settings == ["TensorFlow", "NCCL", "off", "10 s"], "in the words of the form"
     assert facts["GPU 1"] == "NVIDIA H200\nGPU-1"
     assert detail.log.splitlines()[1].split() == ["2.000", "cuDNN", "version", "91002"]
     assert detail.command.startswith(

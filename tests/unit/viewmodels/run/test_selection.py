@@ -322,8 +322,8 @@ def test_each_workload_keeps_its_own_values() -> None:
 def file_workload(sha256: str, *names: str) -> catalog.Workload:
     """A workload of a user's file whose own parameters are whole numbers."""
     dummy = catalog.workload("dummy")
-    lstm = {parameter.name for parameter in catalog.workload("lstm").parameters}
-    shared = tuple(parameter for parameter in dummy.parameters if parameter.name in lstm)
+    all_have = {"compile", "cuda_graph", *(parameter.name for parameter in dummy.parameters)}
+    shared = tuple(each for each in catalog.workload("lstm").parameters if each.name in all_have)
     own = tuple(Parameter(name=name, kind="integer", label=name, help=name, default=8) for name in names)
     return replace(
         dummy,
@@ -339,6 +339,7 @@ def test_parameters_of_a_users_own_workload_are_in_sight_and_keep_the_values_tha
     form.offer_custom_workloads(file, [file_workload("a" * 64, "width")])
     form.choose("mine.py:mine")
     assert field(form, "width").essential
+    assert not field(form, "cuda_graph").essential, "which every workload has"
     form.type("width", "8, 16")
     assert plan_values(form, "width") == [8, 16]
     assert "experiment /mine/mine.py:mine -s width=8,16" in form.selection.command()

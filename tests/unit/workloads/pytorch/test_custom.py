@@ -158,7 +158,7 @@ KINDS = ("weight", "bias")
         (("Linear(8, 4)", "Linear(9, 4)"), "mine.py:16: RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
         (
             ("return model, nn", "return 'model', nn"),
-            "mine.py:19: the first of what the function gives is str, no nn.Module",
+            "mine.py:19: the first value it returns is str, no nn.Module",
         ),
         (("nn.CrossEntropyLoss()", "'mse'"), "mine.py:19: 'mse' is no loss of PyTorch; give a function of (outputs"),
         (
