@@ -84,7 +84,7 @@ def compute_verdict(rows: Sequence[RunRow], baseline_run: int, margin_pct: float
     wrong = describe_mismatches(rows)
     base = next(result for result in results if result.is_baseline)
     names, ranked = tuple(result_names(results)), rank_results(results)
-    answer = _answer(ranked, results, names) if len(ranked) > 1 else _why_no_answer(results, base)
+    answer = _answer(ranked, results) if len(ranked) > 1 else _why_no_answer(results, base)
     next_step, more_repeats, repeated = _next_step(results, ranked)
     noise, steadier = _describe_noise(ranked)
     next_step = " ".join(filter(None, (noise, next_step)))
@@ -128,13 +128,14 @@ def overall_decision(results: Sequence[VariantResult]) -> str:
     return others[0] if len(others) == 1 else "several variants" if others else "nothing to compare"
 
 
-def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult], names: Sequence[str]) -> str:
+def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult]) -> str:
     """Return who is fastest of those that can be ranked."""
     if len(ranked) == 2:
         return _answer_on_two(ranked)
     first, rivals, count = ranked[0], may_be_as_fast(ranked), len(ranked)
     of_all = "comparable variants" if count < len(results) else "variants"
     at = next(n for n, result in enumerate(results) if result.is_baseline)
+    names = result_names(results, in_sentence=True)
     leaders = [_fit(names[results.index(first)], names[at], most) for most in (_MOST_LEADER_CHARS, _MOST_OTHER_CHARS)]
     if first.decision == "no difference seen" and all(result.decision != "faster" for result in ranked):
         assert first.speedup is not None, "it is ranked"
@@ -142,29 +143,28 @@ def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult], n
         none = f"None of {count - 1} other {of_all} is known to beat the baseline"
         return _first_short(f"{none}; {name} measured {speed}." for name in leaders)
     role = ", the baseline," if first.is_baseline else ""
-    in_sentence = result_names(results, in_sentence=True)
-    base = in_sentence[at] if len(in_sentence[at]) <= _MOST_OTHER_CHARS else "the baseline"
+    base = names[at] if len(names[at]) <= _MOST_OTHER_CHARS else "the baseline"
     changes = [""] if first.is_baseline else [f": {_speed(first)} {base}", f": {_speed(first)} the baseline"]
     if not rivals:
-        subjects = [agree(name, f"is the fastest of {count} {of_all}", role) for name in leaders]
+        subjects = [agree(_capital(name), f"is the fastest of {count} {of_all}", role) for name in leaders]
         return _first_short(f"{subject}{change}{_sureness(first)}." for subject in subjects for change in changes)
     judged = leading_result(ranked)
     if judged is not None and judged is not first:
         leads = f"leads {sum(not _is_unjudged(result) for result in ranked)} variants with enough runs"
         ratio = format_ratio(judged.speedup.value if judged.speedup else None)
         speeds = [f"{_speed(judged)} {base}", f"{_speed(judged)} the baseline", ratio]
-        lone = in_sentence[results.index(first)]
+        lone = names[results.index(first)]
         lone = lone if len(lone) <= _MOST_OTHER_CHARS else "another"
         runs = len(throughputs(first.runs))
         return _first_short(
-            f"{agree(_fit(names[results.index(judged)], names[at], chars), leads)}: "
+            f"{agree(_capital(_fit(names[results.index(judged)], names[at], chars)), leads)}: "
             f"{speed}{_sureness(judged)}; {lone} measured faster in {runs} {units.plural('run', runs)}."
             for chars, speed in (*((_MOST_LEADER_CHARS, speed) for speed in speeds), (_MOST_OTHER_CHARS, ratio))
         )
-    rival = in_sentence[results.index(rivals[0])]
+    rival = names[results.index(rivals[0])]
     rest = _describe_rivals(first, rivals, rival if len(rival) <= _MOST_OTHER_CHARS else "1 other")
     short = f"{len(rivals)} {'other is' if len(rivals) == 1 else 'others are'} not ruled out"
-    subjects = [agree(name, f"leads {count} {of_all}", role) for name in leaders]
+    subjects = [agree(_capital(name), f"leads {count} {of_all}", role) for name in leaders]
     return _first_short(f"{who}{change}; {text}." for who in subjects for text in (rest, short) for change in changes)
 
 

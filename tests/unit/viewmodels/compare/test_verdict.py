@@ -166,7 +166,7 @@ def test_where_none_is_known_to_be_faster_that_is_the_answer() -> None:
     noisy = [three(10 * n, 1000.0 + n, 0.01, batch_size=2**n, layout="NHWC") for n in (1, 2)]
     found = said(base, *noisy)
     assert found.answer.replace("\xa0", " ") == (
-        "None of 2 other variants is known to beat the baseline; Batch size 4 measured 0.2 % faster."
+        "None of 2 other variants is known to beat the baseline; batch size 4 measured 0.2 % faster."
     )
     assert found.more_repeats > 0
     faster = three(30, 1400.0, 0.001, batch_size=8, layout="NHWC")
@@ -186,7 +186,7 @@ def test_the_best_with_an_interval_is_the_answer_where_the_leader_has_none() -> 
     lone = variant(20, [3000.0], layout="NHWC", xla=True)
     text = said(NHWC, lone, three(6, 1100.0), three(11, 1300.0, batch_size=512))
     assert re.fullmatch(
-        r"NCHW · Batch size 512 leads 3 variants with enough runs: 30\.0 % faster than the baseline "
+        r"NCHW · batch size 512 leads 3 variants with enough runs: 30\.0 % faster than the baseline "
         r"\(\+29\.\d to \+30\.\d %\); another measured faster in 1 run\.",
         text.answer.replace("\xa0", " "),
     )
@@ -213,7 +213,7 @@ def test_a_long_name_of_the_fastest_leaves_out_what_the_baseline_has_too() -> No
     slowest = three(11, 900.0, implementation="keras", layout="NHWC", channels=64, batch_size=64)
     answer = said(base, fastest, slowest).answer
     assert answer.startswith(
-        "Native · NCHW · … · Batch size 1024 · bfloat16 · XLA on is the fastest of 3 variants: 3.70×"
+        "Native · NCHW · … · batch size 1024 · bfloat16 · XLA on is the fastest of 3 variants: 3.70×"
     )
 
 
@@ -340,7 +340,7 @@ def test_what_does_other_work_is_not_ranked_beside_those_that_do_not() -> None:
     assert "2 more do 2.00–5.00× the operations per image and are not ranked." in found.sentences
     third = working(three(90, 1200.0, layout="NHWC", batch_size=64), 1000)
     assert said(base, *deeper, nchw, third).answer.startswith(
-        "NHWC · Batch size 64 is the fastest of 3 comparable variants: 20.0\xa0% faster than NHWC · batch size 1024 ("
+        "NHWC · batch size 64 is the fastest of 3 comparable variants: 20.0\xa0% faster than NHWC · batch size 1024 ("
     )
     only = said(base, deeper[0])
     assert only.answer.startswith("Depth 2 is 18.0× as fast as depth 1 (") or "18.0×" in only.answer
