@@ -46,17 +46,19 @@ UV_VARIABLES = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", 
 """uv's environment variable for each place of packages that pip is told of."""
 
 # Four parts on two cores: the tests of the window and of programs wait more than they compute.
-TENSORFLOW = [
-    "tests/unit/workloads",
-    *(f"tests/integration/test_{name}.py" for name in ("portability", "worker")),
-]
+TRAINED = [f"tests/integration/test_{name}.py" for name in ("portability", "worker")]
+WORKLOADS, PYTORCH = "tests/unit/workloads", "tests/unit/workloads/pytorch"
 UNIT = ["tests/unit", "tests/fuzz", "tests/scenarios", "tests/contract"]
-IGNORED = [f"--ignore={path}" for path in TENSORFLOW]
 REST = [f"--ignore={path}" for path in (*UNIT, "tests/integration")]
 CHECKS = ("ruff check .", "ruff format --check .", "mypy", " ".join(["pytest", *REST]))
 PYTEST = "pytest -p no:cacheprovider"
 BACKGROUND_CHECKS = tuple(
-    " ".join([PYTEST, *part]) for part in (TENSORFLOW, [*UNIT, *IGNORED], ["tests/integration", *IGNORED])
+    " ".join([PYTEST, *part])
+    for part in (
+        [WORKLOADS, *TRAINED, f"--ignore={PYTORCH}"],
+        [*UNIT, f"--ignore={WORKLOADS}"],
+        ["tests/integration", PYTORCH, *(f"--ignore={path}" for path in TRAINED)],
+    )
 )
 BACKGROUND_LOG = "build/background{}.log"
 FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)  # of pytest's short summary
