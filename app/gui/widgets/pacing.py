@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from PySide6.QtCore import QEvent, QObject, QTimer, Signal
 from PySide6.QtWidgets import QWidget
+from shiboken6 import isValid
 
 _SLICE_S = 0.006
-
-
 _CALM_S = 0.005
 _MOST_BUSY_TURNS = 50
 
@@ -190,4 +189,5 @@ class Slices(QObject):
             if time.monotonic() >= end_s:
                 self._end_of_turn.start()
                 return
-        self.done.emit()
+        if isValid(self):  # the last step may end its owner
+            self.done.emit()

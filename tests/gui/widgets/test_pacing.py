@@ -3,10 +3,12 @@
 import time
 from collections.abc import Iterator
 
-from PySide6.QtCore import QEventLoop, QTimer
+import pytest
+from PySide6.QtCore import QEventLoop, QObject, QTimer
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QCheckBox, QStackedWidget, QStyle, QStyleOptionButton, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
+from shiboken6 import delete, isValid
 
 from app.gui.compare.article import ArticleView
 from app.gui.run.evidence import EvidencePanel
@@ -287,3 +289,11 @@ def test_evidence_is_laid_out_only_when_it_is_seen(qtbot: QtBot, theme: Theme) -
     assert panel.widget() is None
     stack.setCurrentWidget(panel)
     assert panel.widget() is not None
+
+
+@pytest.mark.usefixtures("qapp")
+def test_a_last_step_may_end_what_the_steps_are_of() -> None:
+    owner = QObject()
+    slices = Slices(owner)
+    slices.start(map(delete, [owner]))
+    assert not isValid(slices)
