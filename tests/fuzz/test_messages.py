@@ -4,7 +4,7 @@ import itertools
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from app.cli.main import main
 from app.report.documents import run_document
-from app.runs import host, jobs
+from app.runs import jobs
 from app.runs.host import Host
 from app.runs.jobs import JobError, run_job
 from app.runs.launcher import LocalLauncher
@@ -102,7 +102,7 @@ def sequences(draw: st.DrawFn) -> list[Line | bytes]:
 
 
 @pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], RunServices]]:
+def services(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RunServices]:
     """Return what makes services with a new database, whose workers run a command."""
     folder = tmp_path_factory.mktemp("messages")
     empty, counted = folder / "empty.db", itertools.count()
@@ -116,13 +116,11 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str
         launcher = LocalLauncher(("sh", "-c", command))
         return RunServices(
             database=database,
-            host=Host(telemetry=telemetry, launcher=launcher, leases=Leases(folder)),
+            host=Host(telemetry=telemetry, launcher=launcher, leases=Leases(folder), describe=lambda inventory: {}),
             timeouts=PATIENT,
         )
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host, "environment_info", lambda inventory: {})
-        yield make
+    return make
 
 
 def written(path: Path, lines: list[Line | bytes]) -> Path:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from app.errors import TelemetryError
 from app.events import Outcome
 from app.fields import Sample, fields_of
 from app.records import StoredRun
-from app.runs import host
 from app.runs.launcher import WorkerEvent
 from app.runs.session import RunSession
 from app.samples import HOST, Device, DeviceLost, FieldsUpdated, Inventory
@@ -90,9 +89,7 @@ def record_all(folder: Path) -> Mapping[str, Recording]:
     """Let every scenario happen, each with a sampler and a run of its own."""
     empty = folder / "empty.db"
     Store.open(empty).close()
-    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(len(NAMES)) as pool:
-        # Both are asked of git and of every source file, the same for each run.
-        patch.setattr(host, "environment_info", lambda inventory: {})
+    with ThreadPoolExecutor(len(NAMES)) as pool:
         record = partial(_record, folder=folder, empty=empty, launching=threading.Lock())
         return dict(zip(NAMES, pool.map(record, NAMES), strict=True))
 
@@ -180,7 +177,10 @@ def _run(recording: Recording, feed: TelemetryFeed, folder: Path) -> Iterator[No
 
     launcher = ScriptedLauncher(begin)
     recorder = Recorder()
-    run = Going(RunSession(spec, with_launcher(services(folder, feed), launcher), [recorder]), recorder)
+    own = with_launcher(services(folder, feed), launcher)
+    # The environment is asked of git, with variables that other scenarios set, and of every source file.
+    own = replace(own, host=replace(own.host, describe=lambda inventory: {}))
+    run = Going(RunSession(spec, own, [recorder]), recorder)
     began.wait(LIMIT_S)
     try:
         yield
