@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from app.analysis.equality import largest_difference
+from app.runs.weight_transfer import transfer_targets
 from tests.evidence_runs import spec_of
 from tests.unit.workloads.tensorflow.test_gradients import arrays
 from workloads.backend import load_backend
-from workloads.catalog import FRAMEWORKS
+from workloads.catalog import FRAMEWORKS, Machine
 from workloads.errors import RefusedError
-from workloads.job_protocol import ComputedGradients, ComputeGradients
+from workloads.job_protocol import ComputedGradients, ComputeGradients, ExportModel, OutputDifference, TryWeights
 from workloads.jobs import perform
 from workloads.protocol import RunSpec, Source, Value
 from workloads.tensorflow.backend import recipe_of
@@ -63,6 +64,17 @@ def task_of(spec: RunSpec, source: Source | None = None) -> Task:
     backend = load_backend(str(spec.variant["framework"]))
     backend.import_framework(())
     return backend.build_task(spec, source)
+
+
+def assert_answers_as_trained(spec: RunSpec, path: Path) -> None:
+    """Check that saved weights answer as trained, in a plain Keras model and in another variant of the framework."""
+    exported = perform(ExportModel(weights_path=str(path), trained=spec, model_paths=()))
+    assert isinstance(exported, OutputDifference), exported
+    assert exported.max_output > 0.001
+    (target, *_) = transfer_targets(spec, (), 0, Machine(cpu_count=2)).possible
+    tried = perform(TryWeights(weights_path=str(path), trained=spec, spec=target))
+    assert isinstance(tried, OutputDifference), tried
+    assert tried.max_difference <= tried.tolerance
 
 
 def assert_loss_falls(spec: RunSpec) -> None:

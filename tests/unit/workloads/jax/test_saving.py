@@ -5,14 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.runs.weight_transfer import transfer_targets
 from tests.unit.workloads.jax.test_jax import in_jax
-from tests.unit.workloads.test_frameworks import task_of
+from tests.unit.workloads.test_frameworks import assert_answers_as_trained, task_of
 from workloads import weights
-from workloads.catalog import Machine
 from workloads.jax import steps
-from workloads.job_protocol import ExportModel, OutputDifference, TryWeights
-from workloads.jobs import perform
 from workloads.protocol import RunSpec, Value
 from workloads.weights import SavedWeights
 
@@ -46,13 +42,7 @@ def test_a_plain_keras_model_answers_as_jax_s_trained_one(
     spec, path = in_jax(workload, save_weights=True, **settings), tmp_path / "run.npz"
     saved, untrained = saved_after(3, spec, path), saved_after(0, spec, tmp_path / "untrained.npz")
     assert all((saved.weights[name] != untrained.weights[name]).any() for name in saved.weights)
-    exported = perform(ExportModel(weights_path=str(path), trained=spec, model_paths=()))
-    assert isinstance(exported, OutputDifference), exported
-    assert exported.max_output > 0.001
-    (target, *_) = transfer_targets(spec, (), 0, Machine(cpu_count=2)).possible
-    tried = perform(TryWeights(weights_path=str(path), trained=spec, spec=target))
-    assert isinstance(tried, OutputDifference), tried
-    assert tried.max_difference <= tried.tolerance
+    assert_answers_as_trained(spec, path)
 
 
 def test_running_statistics_are_the_mean_over_the_devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,13 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from app.runs.weight_transfer import transfer_targets
 from tests.unit.workloads.pytorch.test_ranks import connected, in_pytorch
-from tests.unit.workloads.test_frameworks import task_of
+from tests.unit.workloads.test_frameworks import assert_answers_as_trained, task_of
 from workloads import seeding, weights
-from workloads.catalog import Machine
-from workloads.job_protocol import ExportModel, OutputDifference, TryWeights
-from workloads.jobs import perform
 from workloads.protocol import RunSpec, Value
 from workloads.pytorch import ranks
 from workloads.training import Task
@@ -58,13 +54,7 @@ def test_a_plain_keras_model_answers_as_pytorch_s_trained_one(
     saved = saved_by(trained(spec, 3), spec, path)
     untrained = saved_by(task_of(spec), spec, tmp_path / "untrained.npz")
     assert all((saved.weights[name] != untrained.weights[name]).any() for name in saved.weights)
-    exported = perform(ExportModel(weights_path=str(path), trained=spec, model_paths=()))
-    assert isinstance(exported, OutputDifference), exported
-    assert exported.max_output > 0.001
-    (target, *_) = transfer_targets(spec, (), 0, Machine(cpu_count=2)).possible
-    tried = perform(TryWeights(weights_path=str(path), trained=spec, spec=target))
-    assert isinstance(tried, OutputDifference), tried
-    assert tried.max_difference <= tried.tolerance
+    assert_answers_as_trained(spec, path)
 
 
 def test_weights_are_those_that_were_kept(tmp_path: Path) -> None:
