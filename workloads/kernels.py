@@ -136,6 +136,11 @@ _TENSOR_CORE_PATTERNS: tuple[_TensorCorePattern, ...] = (
         re.compile(r"[sd]gemm|scudnn|gemv|winograd|fft2d|gemmSN|gemmk1"),
         "cuBLAS and cuDNN: single or double precision on CUDA cores",
     ),
+    _TensorCorePattern(
+        False,
+        re.compile(r"([dw]grad(_alg\d)?|convolve_common)_engine"),
+        "cuDNN's convolutions from before there were tensor cores, templates of their operands' types",
+    ),
 )
 
 _AUXILIARY = re.compile(

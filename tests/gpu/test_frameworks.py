@@ -45,6 +45,8 @@ def run(feed: TelemetryFeed, folder: Path, framework: str, workload: str, **sett
         ("jax", "cnn10", {"layout": "NHWC", "precision": "float16"}),
         ("jax", "wrn28-10", {"layout": "NHWC", "precision": "bfloat16", "mode": "inference"}),
         ("pytorch", "lstm", {"implementation": "cudnn", "precision": "bfloat16"}),
+        ("pytorch", "cnn10", {"layout": "NHWC", "precision": "float32"}),
+        ("pytorch", "cnn10", {"layout": "NCHW", "precision": "tf32"}),
         ("pytorch", "gru", {"implementation": "cudnn_stack", "layers": 2, "precision": "bfloat16", "cuda_graph": True}),
         ("pytorch", "cnn10", {"layout": "NHWC", "precision": "float16", "cuda_graph": True}),
         ("pytorch", "wrn28-10", {"layout": "NHWC", "precision": "bfloat16", "compile": True}),
@@ -66,7 +68,8 @@ def test_loops_of_jax_compute_what_cudnn_does(feed: TelemetryFeed, tmp_path: Pat
     machine = feed.wait_inventory().machine
     sizes: dict[str, Value] = {"units": 64, "features": 32, "timesteps": 20, "layers": 2, "bidirectional": True}
     for name in ("standard", "combined_input", "cudnn"):
-        spec = catalog.complete("lstm", {"framework": "jax", "gpus": 1, "implementation": name, **sizes}, machine)
+        given = {"framework": "jax", "precision": "float32", "implementation": name, **sizes}
+        spec = catalog.complete("lstm", given, machine)
         request = ComputeGradients(spec=spec, gpu_uuids=(machine.gpus[0].uuid,), path=str(tmp_path / f"{name}.npz"))
         run_job(request, ComputedGradients)
     cudnn, *loops = (arrays(tmp_path / f"{name}.npz") for name in ("cudnn", "standard", "combined_input"))

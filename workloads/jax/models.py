@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.experimental import rnn
+from jax.experimental.layout import Layout, with_layout_constraint
 
 from workloads import cnn, recurrent
 from workloads.cnn import NORM_EPSILON, NORM_MOMENTUM, Conv, Dense, GlobalPool, Norm, Pool, Relu, net_of
@@ -227,11 +228,20 @@ def _cudnn_layer(config: RecurrentConfig, inputs: Any, directions: Sequence[Arra
     matrices = [matrix.T for kernel, recurrent_kernel, _ in directions for matrix in (kernel, recurrent_kernel)]
     biases = [values for *_, bias in directions for values in (bias, jnp.zeros_like(bias))]
     zeros = jnp.zeros((config.directions, batch, config.units), inputs.dtype)
+    flat_weights = jnp.concatenate([values.ravel() for values in (*matrices, *biases)])
     outputs, _, _ = rnn.lstm(
-        inputs.swapaxes(0, 1), zeros, zeros, jnp.concatenate([values.ravel() for values in (*matrices, *biases)]),
+        _row_major(inputs.swapaxes(0, 1)), zeros, zeros, flat_weights,
         jnp.full([batch], timesteps, jnp.int32), features, config.units, 1, 0.0, config.bidirectional,
     )  # fmt: skip
-    return outputs.swapaxes(0, 1)
+    return _row_major(outputs).swapaxes(0, 1)
+
+
+def _row_major(values: Any) -> Any:
+    """Return values that lie in memory in the order of their axes, and whose gradients do.
+
+    JAX's calls of cuDNN name no layout: XLA passes gradients with the steps first, which cuDNN reads batch first.
+    """
+    return with_layout_constraint(values, Layout(tuple(range(values.ndim))))
 
 
 class ImageModel:

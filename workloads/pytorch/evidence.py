@@ -269,6 +269,21 @@ def profile_steps(step: Callable[[], Any], steps: int, *, gpu: bool) -> tuple[To
         return read(traces, steps, gpu=gpu, to_monotonic=to_monotonic), step_s
 
 
+def _guarded(step: Callable[[], Any], work: Callable[[], TorchTrace], *, gpu: bool) -> TorchTrace:
+    """Return what `work` traces of a step in a thread of its own, once that has made one step.
+
+    PyTorch keeps the algorithms of cuDNN by thread: the first step of another thread times them all again.
+    """
+
+    def traced() -> TorchTrace:
+        if gpu:
+            step()
+            torch.cuda.synchronize()
+        return work()
+
+    return guarded_trace(traced, TorchTrace)
+
+
 class EvidenceCollector:
     """Collects a run's evidence from steps after the measured part, at no cost to that part."""
 
@@ -295,10 +310,9 @@ class EvidenceCollector:
         """Run a few more steps under the profiler; of a captured one, also what was captured, by its operations."""
         self._inspector.record_loss()
         gpu, step = bool(self._spec.variant["gpus"]), self._task.step
-        profile = partial(profile_steps, step, gpu=gpu)
-        self._trace = guarded_trace(lambda: trace_steps(profile), TorchTrace)
+        self._trace = _guarded(step, lambda: trace_steps(partial(profile_steps, step, gpu=gpu)), gpu=gpu)
         if self._trace.steps and self._spec.variant["cuda_graph"] and isinstance(step, Step):
-            captured = guarded_trace(lambda: profile_steps(step.captured, 1, gpu=gpu)[0], TorchTrace)
+            captured = _guarded(step.captured, lambda: profile_steps(step.captured, 1, gpu=gpu)[0], gpu=gpu)
             notes = (*self._trace.notes, *captured.notes)
             self._trace = replace(self._trace, ops=captured.ops, op_steps=captured.op_steps, notes=notes)
 

@@ -35,7 +35,8 @@ def configure(variant: Variant, rank: int = 0) -> torch.device:
     if threads:
         torch.set_num_threads(threads)
     set_precision(str(variant["precision"]))
-    torch.backends.cudnn.benchmark = True  # as TensorFlow does
+    # As TensorFlow does. PyTorch keeps what it timed by thread, and DataParallel starts new threads in each step.
+    torch.backends.cudnn.benchmark = variant["all_reduce"] != DATA_PARALLEL
     if variant["compile"]:
         import torch._inductor.config as inductor
 

@@ -1,5 +1,6 @@
 """JAX computes what TensorFlow does, on one device and on two."""
 
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -147,15 +148,31 @@ def test_a_step_without_finite_gradients_changes_no_weight_and_halves_the_scale(
     assert not any(map(np.array_equal, weights, step.state["weights"]))
 
 
-def test_weights_of_cudnn_are_in_its_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """On the CPU, JAX's own reference of what cuDNN computes takes the place of its call."""
+def _cudnn_reference(x, h, c, weights, lengths, *sizes):  # type: ignore[no-untyped-def]
     from jax.experimental import rnn
 
-    def reference(x, h, c, weights, lengths, *sizes):  # type: ignore[no-untyped-def]
-        unpacked = rnn.unpack_lstm_weights(weights, *sizes[:3], sizes[4])
-        return rnn.lstm_ref(x, h, c, *unpacked, lengths, *sizes)
+    unpacked = rnn.unpack_lstm_weights(weights, *sizes[:3], sizes[4])
+    return rnn.lstm_ref(x, h, c, *unpacked, lengths, *sizes)
 
-    monkeypatch.setattr(rnn, "lstm", reference)
+
+def test_cudnn_gets_sequences_and_gradients_batch_first_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its call names no layout: on an H200, XLA passed gradients with the steps first, and cuDNN read them wrongly."""
+    import jax
+
+    from workloads.jax.models import RecurrentModel
+
+    monkeypatch.setattr("jax.experimental.rnn.lstm", _cudnn_reference)
+    model = RecurrentModel("lstm", {**in_jax("lstm", layers=2).variant, "implementation": "cudnn"})
+    inputs = np.zeros((2, 3, int(in_jax("lstm").variant["features"])), np.float32)
+    gradient = jax.grad(lambda weights: model.forward(weights, [], inputs, None).outputs.sum())
+    program = str(jax.make_jaxpr(gradient)(model.weights))
+    of_two_layers = 2 * 2 + 3  # inputs and outputs, and their gradients but for those of the sequences themselves
+    assert len(re.findall(r"layout_constraint\[\s*layout=Layout\(major_to_minor=\(0, 1, 2\)", program)) == of_two_layers
+
+
+def test_weights_of_cudnn_are_in_its_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """On the CPU, JAX's own reference of what cuDNN computes takes the place of its call."""
+    monkeypatch.setattr("jax.experimental.rnn.lstm", _cudnn_reference)
     for name in ("standard", "cudnn"):
         spec = in_jax("lstm", bidirectional=True)
         variant = {**spec.variant, "implementation": name}

@@ -393,3 +393,17 @@ def test_what_a_host_lacks_is_refused_before_the_run(
     host = Machine(cpu_count=8, local=False, frameworks=frameworks)
     refusals = check(spec_of("lstm", **settings), host)
     assert ["is not installed for these runs" in refusal.reason for refusal in refusals] == [True] * refused
+
+
+@pytest.mark.parametrize(("all_reduce", "times"), [("nccl", True), ("data_parallel", False)])
+def test_cudnn_times_its_algorithms_unless_each_step_has_new_threads(
+    monkeypatch: pytest.MonkeyPatch, all_reduce: str, times: bool
+) -> None:
+    """PyTorch keeps what it timed by thread; on an H200 a step in a new thread took 93 ms in place of 3."""
+    import torch
+
+    from workloads.pytorch import steps
+
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", not times)
+    steps.configure({**in_pytorch("cnn10").variant, "all_reduce": all_reduce})
+    assert torch.backends.cudnn.benchmark is times
