@@ -160,8 +160,9 @@ def print_experiment(result: ExperimentResult, database: Path | None = None) -> 
     comparison = result.comparison
     if result.tables:
         for table in result.tables:
-            _print_section(table.section)
-        for line in (*reason_lines(comparison.variants), *warning_lines(comparison.warnings, database)):
+            _print_section(replace(table.section, source=""))
+        sources = dict.fromkeys(table.section.source for table in result.tables if table.section.source)
+        for line in (*sources, *reason_lines(comparison.variants), *warning_lines(comparison.warnings, database)):
             print_text(line)
     elif comparison.variants:
         print_comparison(comparison, database)

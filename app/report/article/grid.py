@@ -302,8 +302,9 @@ def _count_intervals(cells: Sequence[Cell]) -> int:
 
 
 def _baseline_label(table: RatioTable) -> str:
-    """Return the label of the baseline's row, or its settings if no row has them."""
-    named = (row.label for row in table.rows if row.settings.items() <= table.baseline.items())
+    """Return the label of the baseline's row, a number under its head, or its settings if no row has them."""
+    labels = (row.label for row in table.rows if row.settings.items() <= table.baseline.items())
+    named = (f"{table.head} {label}" if label.isdigit() else label for label in labels)
     settings = ", ".join(f"{name}={value_text(value)}" for name, value in table.baseline.items())
     return next(named, settings)
 

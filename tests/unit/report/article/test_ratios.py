@@ -87,6 +87,18 @@ def test_a_rung_stands_beside_the_article_s_figure_and_ratio(ladder: MeasuredTab
     assert last["cells"][1]["ratio"]["value"] == pytest.approx(50, rel=1e-5), "over the first rung without XLA"
 
 
+def test_a_baseline_whose_label_is_a_number_has_its_head_before_it() -> None:
+    machine = Machine(
+        gpus=tuple(
+            Gpu(index=number, uuid=f"GPU-{number}", name="NVIDIA H200", compute_capability=(9, 0))
+            for number in range(2)
+        )
+    )
+    plan = load_preset("frameworks").plan(machine)
+    *_, table = tables_of("frameworks", plan, [])
+    assert table.document["baseline"] == "GPUs 1"
+
+
 def test_it_says_so_in_words(ladder: MeasuredTable) -> None:
     section = ladder.section
     (shown,) = section.tables
