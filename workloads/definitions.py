@@ -63,7 +63,7 @@ _RECURRENT_DETAILS = (
         default="tanh",
         choices=(
             Choice(value="tanh", label="tanh", help="The cell's own."),
-            Choice(value="relu", label="ReLU", help="In Keras's loop only."),
+            Choice(value="relu", label="ReLU", help="In loops of Keras and JAX only."),
         ),
     ),
     integer_parameter(

@@ -209,7 +209,7 @@ def _recurrent_rules(workload: str, layer: RecurrentLayer) -> Iterator[Rule]:
         )
     yield rule(
         "activation",
-        lambda v: v["activation"] not in layer.find(str(v["implementation"])).activations,
+        lambda v: v["activation"] not in layer.find(str(v["implementation"])).activations and not _scans(v),
         "This implementation has tanh built in; use activation=tanh or implementation=standard.",
     )
     yield rule(
@@ -239,7 +239,7 @@ def _recurrent_rules(workload: str, layer: RecurrentLayer) -> Iterator[Rule]:
 
 def _scans(variant: Variant) -> bool:
     """Return whether it is JAX's loop over the time steps."""
-    return variant.get("framework") == "jax" and variant["implementation"] == "standard"
+    return variant.get("framework") == "jax" and variant["implementation"] in ("standard", "combined_input")
 
 
 _IMAGE_WORKLOADS = ("cnn10", "wrn28-10")
