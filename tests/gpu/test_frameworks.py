@@ -1,4 +1,4 @@
-"""PyTorch and JAX on real GPUs: requested settings run, loops compute what cuDNN does, two GPUs exchange gradients."""
+"""PyTorch and JAX on real GPUs: requested settings run, all compute the same, two GPUs exchange gradients."""
 
 from pathlib import Path
 
@@ -63,18 +63,25 @@ def test_what_is_asked_for_runs(
     assert stored.row.summary.allocator_peak_bytes
 
 
-def test_loops_of_jax_compute_what_cudnn_does(feed: TelemetryFeed, tmp_path: Path) -> None:
-    pytest.importorskip("jax")
+def test_frameworks_and_implementations_compute_the_same(feed: TelemetryFeed, tmp_path: Path) -> None:
     machine = feed.wait_inventory().machine
     sizes: dict[str, Value] = {"units": 64, "features": 32, "timesteps": 20, "layers": 2, "bidirectional": True}
-    for name in ("standard", "combined_input", "cudnn"):
-        given = {"framework": "jax", "precision": "float32", "implementation": name, **sizes}
-        spec = catalog.complete("lstm", given, machine)
-        request = ComputeGradients(spec=spec, gpu_uuids=(machine.gpus[0].uuid,), path=str(tmp_path / f"{name}.npz"))
-        run_job(request, ComputedGradients)
-    cudnn, *loops = (arrays(tmp_path / f"{name}.npz") for name in ("cudnn", "standard", "combined_input"))
-    for loop in loops:
-        assert largest_difference(list(cudnn), cudnn.values(), list(loop.values()))[0] < 1e-4
+    gradients = []
+    for framework, implementation in (
+        ("jax", "cudnn"),
+        ("jax", "standard"),
+        ("jax", "combined_input"),
+        ("pytorch", "cudnn"),
+        ("pytorch", "standard"),
+        ("tensorflow", "cudnn"),
+    ):
+        pytest.importorskip({"pytorch": "torch"}.get(framework, framework))
+        given = {"framework": framework, "precision": "float32", "implementation": implementation, **sizes}
+        spec, path = catalog.complete("lstm", given, machine), tmp_path / f"{framework}-{implementation}.npz"
+        run_job(ComputeGradients(spec=spec, gpu_uuids=(machine.gpus[0].uuid,), path=str(path)), ComputedGradients)
+        gradients.append(arrays(path))
+    for other in gradients[1:]:
+        assert largest_difference(list(other), other.values(), list(gradients[0].values()))[0] < 1e-4
 
 
 def test_two_gpus_exchange_gradients_of_jax(feed: TelemetryFeed, tmp_path: Path) -> None:
