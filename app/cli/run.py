@@ -45,6 +45,7 @@ from app.runs.session import RunServices, RunSession
 from app.runs.weight_transfer import TransferTargets, TrialResult, transfer_targets, try_weights, weights_file
 from app.storage.store import Store
 from app.viewmodels.format.naming import choice_label, value_text
+from app.viewmodels.format.sentences import join_with_and
 from app.viewmodels.run.form import describe_largest_batch
 from workloads import catalog
 from workloads.catalog import Machine, UsageError
@@ -176,8 +177,9 @@ def _print_trials(run: RunRow, trials: Sequence[TrialResult], targets: TransferT
     print_table(header, [_trial_row(run, trial) for trial in trials], right=frozenset({2, 3}))
     if trials:
         print(f"\n{_verdict(run, trials)}")
-    for name, reason in targets.excluded.items():
-        print(f"{choice_label(run.spec, 'implementation', name)} was left out: {reason}")
+    for reason in dict.fromkeys(targets.excluded.values()):
+        labels = [choice_label(run.spec, "implementation", name) for name in targets.excluded_for(reason)]
+        print(f"Left out: {join_with_and(labels)}. {reason}")
     for name, reason in failed.items():
         print(f"{choice_label(run.spec, 'implementation', name)} failed: {reason}", file=sys.stderr)
 
