@@ -219,9 +219,14 @@ class Fields:
             chosen=tuple(replace(option, reason=self._chosen_refusal(name, option.value)) for option in field.chosen),
             suggestions=self._suggestions(parameter),
             enabled=name != "devices" or bool(selection.device.gpus) or values != ("",),
-            essential=parameter.common or is_custom,
+            essential=is_custom or (parameter.common and self._is_of_chosen_framework(parameter)),
             note=field.note or self._note(parameter, values),
         )
+
+    def _is_of_chosen_framework(self, parameter: Parameter) -> bool:
+        selection = self._selection
+        chosen = selection.chosen.get("framework") or (selection.spec.variant.get("framework", "tensorflow"),)
+        return not parameter.framework or parameter.framework in chosen
 
     def _field(
         self, parameter: Parameter, name: str, values: Values, options: tuple[Option, ...], default: Value

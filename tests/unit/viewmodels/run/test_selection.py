@@ -270,6 +270,22 @@ def test_what_is_essential_is_in_sight_and_the_rest_is_found() -> None:
     assert {each.name for each in form.state().fields if each.matches("padded start")} == {"sequence_lengths"}
 
 
+@pytest.mark.parametrize(
+    ("frameworks", "names"),
+    [
+        ((), {"xla"}),
+        (("pytorch",), {"compile", "cuda_graph"}),
+        (("jax",), set()),
+        (("jax", "tensorflow", "pytorch"), {"xla", "compile", "cuda_graph"}),
+    ],
+)
+def test_what_one_framework_has_is_in_sight_where_it_is_chosen(frameworks: tuple[str, ...], names: set[str]) -> None:
+    form = form_on(ONE_GPU)
+    form.edit("framework", *frameworks)
+    in_sight = {field.name for field in form.state().fields if field.essential}
+    assert in_sight & {"xla", "compile", "cuda_graph"} == names
+
+
 def test_what_is_not_at_its_default_says_so() -> None:
     form = form_on(ONE_GPU)
     assert [each.name for each in form.state().fields if each.default] == []
