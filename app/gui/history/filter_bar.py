@@ -30,7 +30,7 @@ class FilterBar(QWidget):
         self.facets = toggle_button("&Filter by", "Workload, variant, card, host, outcome, date … (Ctrl+B)")
         self._clear = button("Clear", "Untick all", flat=True)
         self._more = button("", "Search these too", flat=True)
-        self._filters = button("Filters", "Saved filters")
+        self._filters = button("Saved filters", "Select, save or delete filters")
         self.view = button("View", "Groups, columns, deleted runs, reference runs, import")
         self._build()
 
@@ -46,7 +46,7 @@ class FilterBar(QWidget):
         self.search.setPlaceholderText("Search deleted runs (Ctrl+F)" if query.deleted else "Search runs (Ctrl+F)")
         self._more.setText(describe_left_out(listing.matches))
         self._more.setVisible(listing.matches.left_out > 0)
-        self._filters.setText(one_line(listing.filter_name, _NAME_LENGTH) or "Filters")
+        self._filters.setText(one_line(listing.filter_name, _NAME_LENGTH) or "Saved filters")
         self._filters.setVisible(bool(listing.options.filters or listing.options.totals.total))
         self._leave.setVisible(query.deleted)
 

@@ -195,7 +195,7 @@ def test_deleted_runs_are_looked_at_restored_or_deleted_for_good(screen: History
 def test_a_filter_is_saved_chosen_and_deleted(screen: HistoryPage) -> None:
     screen.filter("Tag", "night")
     screen.wait_for("Run", "2", "1")
-    screen.menu_entry("Filters", "Save these filters")
+    screen.menu_entry("Saved filters", "Save these filters")
     name = screen.dialog(QInputDialog)
     (field,) = name.findChildren(QLineEdit)
     QTest.keyClick(field, Qt.Key.Key_Return)
@@ -205,7 +205,7 @@ def test_a_filter_is_saved_chosen_and_deleted(screen: HistoryPage) -> None:
     screen.qtbot.waitUntil(lambda: "at night" in screen.button_labels(), timeout=LIMIT_MS)
     screen.escape()
     screen.wait_for("Run", "4", "3", "2", "1")
-    screen.menu_entry("Filters", "at night")
+    screen.menu_entry("Saved filters", "at night")
     screen.wait_for("Run", "2", "1")
     screen.menu_entry("at night", "Delete this filter")
     screen.qtbot.waitUntil(lambda: "at night" not in screen.button_labels(), timeout=LIMIT_MS)
