@@ -75,6 +75,8 @@ def describe_error(error: BaseException) -> str:
     # A syntax error without its file and line: they are reported before it.
     message = error.msg if isinstance(error, SyntaxError) else str(error)
     message = _COLOURS_AND_LABELS.sub("", _OF_A_REPLICA.sub("", message))
+    if isinstance(error, StopIteration):
+        message = message or "an iterator has no more values"
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     text = next((line for line in lines if not _CONTEXT_LINE.match(line)), "".join(lines[:1]))
     if len(text) > _MAX_MESSAGE_LENGTH:

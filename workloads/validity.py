@@ -141,7 +141,7 @@ _GENERAL: tuple[Rule, ...] = (
     Rule(
         parameters=("gpus",),
         broken=lambda v, m: int(v["gpus"]) > 0 and m.platform == "darwin",
-        reason="TensorFlow runs on the CPU only on macOS; use gpus=0.",
+        reason="Runs are on the CPU alone on macOS; use gpus=0.",
     ),
     Rule(
         parameters=("gpus", "devices"),
@@ -215,8 +215,8 @@ def _recurrent_rules(workload: str, layer: RecurrentLayer) -> Iterator[Rule]:
     yield rule(
         "unroll",
         lambda v: int(v["unroll"]) > 1 and v["implementation"] not in layer.ladder and not _scans(v),
-        f"This implementation has a loop of its own; use unroll=1, one of {', '.join(layer.ladder)}, or standard in "
-        "JAX.",
+        f"This implementation has a loop of its own; use unroll=1, standard in JAX, or in TensorFlow one of "
+        f"{', '.join(layer.ladder)}.",
     )
     yield rule(
         "unroll timesteps",
@@ -228,7 +228,7 @@ def _recurrent_rules(workload: str, layer: RecurrentLayer) -> Iterator[Rule]:
         "input_steps",
         lambda v: int(v["input_steps"]) > 0 and v["implementation"] not in combining,
         "This implementation makes each step's input product in its loop; "
-        f"use input_steps=0 or one of {', '.join(combining)}.",
+        f"use input_steps=0 or, in TensorFlow, {' or '.join(combining)}.",
     )
     yield rule(
         "input_steps timesteps",

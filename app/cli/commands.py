@@ -73,7 +73,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "app.cli.check_noise:check_noise",
             "Compare a variant with itself: how often a difference is told where there is none.",
         ),
-        "env": ("app.cli.env:env", "Make, list and remove environments: TensorFlow in several versions, for runs."),
+        "env": ("app.cli.env:env", "Make, list and remove environments: frameworks in several versions, for runs."),
     },
     "Program": {
         "completion": ("app.cli.completion:completion", "Let the shell complete commands, options and values."),
@@ -211,7 +211,7 @@ def describe_wrong_use(error: click.UsageError) -> str:
             wrong = f"There is no command {error.command_name!r}.{_suggest(error.possibilities)}"
         case click.NoSuchOption():
             name = error.option_name.lstrip("-").replace("-", "_")
-            possibilities = [f"-s {name}=…"] if name in _parameter_names() else error.possibilities
+            possibilities = [f"-s {name}=…"] if name in _parameters_of(error.ctx) else error.possibilities
             wrong = f"There is no option {error.option_name}.{_suggest(possibilities)}"
         case click.MissingParameter() if error.param is not None:
             wrong = f"{_name(error.param)} is missing."
@@ -219,7 +219,7 @@ def describe_wrong_use(error: click.UsageError) -> str:
             return f"{_name(error.param)} {error.message}."
         case _:
             wrong = f"{error.format_message().rstrip('.')}."
-            if (setting := _SETTING.search(wrong)) is not None and setting[1] in _parameter_names():
+            if (setting := _SETTING.search(wrong)) is not None and setting[1] in _parameters_of(error.ctx):
                 wrong += _suggest([f"-s {setting[0]}"])
     return f"{wrong} {more}"
 
@@ -227,9 +227,12 @@ def describe_wrong_use(error: click.UsageError) -> str:
 _SETTING = re.compile(r"(\w+)=[^\s()]+")
 
 
-def _parameter_names() -> set[str]:
+def _parameters_of(context: click.Context | None) -> set[str]:
+    """Return the parameters of workloads, if the command takes settings."""
     from workloads import catalog  # here: most commands are used right
 
+    if context is None or all(param.name != "settings" for param in context.command.params):
+        return set()
     return {parameter.name for workload in catalog.WORKLOADS for parameter in workload.parameters}
 
 

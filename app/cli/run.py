@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -177,11 +177,21 @@ def _print_trials(run: RunRow, trials: Sequence[TrialResult], targets: TransferT
     print_table(header, [_trial_row(run, trial) for trial in trials], right=frozenset({2, 3}))
     if trials:
         print(f"\n{_verdict(run, trials)}")
-    for reason in dict.fromkeys(targets.excluded.values()):
-        labels = [choice_label(run.spec, "implementation", name) for name in targets.excluded_for(reason)]
-        print(f"Left out: {join_with_and(labels)}. {reason}")
+    for line in describe_excluded(run.spec, targets.excluded):
+        print(line)
     for name, reason in failed.items():
         print(f"{choice_label(run.spec, 'implementation', name)} failed: {reason}", file=sys.stderr)
+
+
+def describe_excluded(spec: RunSpec, excluded: Mapping[str, str]) -> list[str]:
+    """Return which implementations were left out, a line per reason."""
+    labels: dict[str, list[str]] = {}
+    for name, reason in excluded.items():
+        labels.setdefault(reason, []).append(choice_label(spec, "implementation", name))
+    return [
+        f"{join_with_and(group)} {'were' if len(group) > 1 else 'was'} left out: {reason}"
+        for reason, group in labels.items()
+    ]
 
 
 def _trial_row(run: RunRow, trial: TrialResult) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from app import units
 from app.environments.steps import InstallError, nvidia_driver
 from app.paths import PROGRAM
-from workloads.catalog import FRAMEWORK, JAX, MINIMUM_VERSIONS, PYTORCH, Framework
+from workloads.catalog import FRAMEWORK, FRAMEWORKS, JAX, MINIMUM_VERSIONS, PYTORCH, Framework
 
 _OLDEST_PYTHON = 11
 """The minor version of the oldest Python that workloads run by; `MINIMUM_VERSIONS` has the libraries."""
@@ -92,9 +92,11 @@ def requirements_of(name: str, packages: Sequence[str], cuda: bool | None = None
     match = next((environment for environment in KNOWN if environment.name == name), None)
     if match is None:
         names = ", ".join(environment.name for environment in KNOWN)
+        named = (framework for framework in FRAMEWORKS.values() if framework.modules[0] in name.lower())
+        example = newest(next(named, FRAMEWORK))
         raise InstallError(
-            f"{name} is none of the environments that are known ({names}); "
-            f"say what is in it, as in: env add {name} --packages 'tensorflow==2.19.*'."
+            f"{name} is none of the environments that are known ({names}); say what is in it, as in: "
+            f"env add {name} --packages '{example.framework.distributions[0]}=={example.version}.*'."
         )
     if match.framework is PYTORCH:
         return (f"torch=={match.version}.*", *_WORKER_PACKAGES)

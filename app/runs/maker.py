@@ -339,7 +339,8 @@ class RunMaker:
         inventory, spec = self._host.inventory(), self._start.spec
         # The form checked it on the machine as it was then; the worker knows only its own GPUs.
         if (refusal := self._host.refusal(spec)) is not None:
-            self._end_at_once(inventory, Outcome(name="refused", reason=refusal))
+            outcome = Outcome(name="refused", reason=refusal)
+            self._end_at_once(inventory, with_commands(outcome, self._host.name, framework_of(spec.variant)))
             return
         lease = self._external_lease or self._host.lease_for_run(
             spec, notify=self._notify, wait_for_stop=self._wait_for_stop, runs_anyway=lambda: self._runs_anyway

@@ -42,10 +42,6 @@ class TransferTargets:
     possible: tuple[RunSpec, ...]
     excluded: dict[str, str]
 
-    def excluded_for(self, reason: str) -> list[str]:
-        """Return the implementations that a reason excludes."""
-        return [name for name, cause in self.excluded.items() if cause == reason]
-
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:

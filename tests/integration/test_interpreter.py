@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from app.environments.known import command_to_add
 from app.events import Outcome
+from app.paths import PROGRAM
 from app.records import StoredRun
 from app.runs.leases import Leases
 from app.runs.outcome import BROKEN_PYTHON
@@ -21,6 +23,7 @@ from tests.fakes.standby import standing_by
 from workloads.catalog import (
     DEFAULT_VARIABLE,
     ENVIRONMENT_STAMP,
+    PYTORCH,
     Machine,
     check,
     complete,
@@ -55,6 +58,20 @@ def test_an_empty_environment_says_what_it_lacks_though_ours_has_it(
         f"{python} cannot run workloads: msgspec is missing, numpy is missing, tensorflow is missing; install with "
         f"`{python} -m pip install 'msgspec>=0.18' 'numpy>=1.26' 'tensorflow>=2.16'`."
     )
+
+
+def test_a_run_without_its_framework_is_told_what_makes_an_environment(
+    tmp_path: Path, feed: TelemetryFeed, elsewhere: VirtualEnvironment
+) -> None:
+    machine, place = feed.wait_inventory().machine, str(elsewhere.folder)
+    for settings, ending in (
+        ({}, f"or use another framework. {command_to_add('', PYTORCH)} makes one."),
+        ({"precision": "tf32"}, "use precision=float32."),
+    ):
+        spec = complete("lstm", {"framework": "pytorch", "gpus": 0, "interpreter": place, **settings}, machine)
+        outcome, _, _ = run_through(spec, services(tmp_path, feed))
+        assert outcome.name == "refused"
+        assert (outcome.reason or "").endswith(ending)
 
 
 def test_libraries_that_are_too_old_are_named_with_their_versions(
@@ -177,7 +194,7 @@ def test_an_environment_of_the_program_is_named_wherever_it_is(
     assert refusal.reason.startswith("There is no complete environment called tf1 on this machine")
     assert check(spec, Machine(local=False)) == (), "a host refuses what it does not have by itself"
     outcome, _, _ = run_through(spec, services(tmp_path, feed))
-    assert (outcome.name, outcome.reason) == ("refused", refusal.reason)
+    assert (outcome.name, outcome.reason) == ("refused", refusal.reason.replace("`env", f"`{PROGRAM} env"))
     (made.folder / ENVIRONMENT_STAMP).touch()
     assert check(spec, Machine()) == ()
     outcome, _, _ = run_through(spec, services(tmp_path, feed))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves, tree_map
 
 from workloads.custom.evidence import LAYOUTS, checksums, count_distinct, listed, sample_stride
@@ -79,10 +80,14 @@ class CustomWorkload:
         module, loss, self._batch, optimizer = self.function.call(nn.Module, "nn.Module of PyTorch")
         self._trains = spec.variant["mode"] == "train"
         self._has_loss = loss is not None
-        if loss is not None and not callable(loss):
+        if loss is not None and (isinstance(loss, type) or not callable(loss)):
             raise CustomWorkloadError(
                 f"{self.function.location}: {loss!r} is no loss of PyTorch; give a function of (outputs, targets), "
                 "such as nn.CrossEntropyLoss(), or None if the model gives its loss itself."
+            )
+        if any(map(is_lazy, module.parameters())):
+            raise CustomWorkloadError(
+                f"{self.function.location}: the model has lazy layers without sizes; call it before you return it."
             )
         with self.function.attribute_errors():
             self.model = CustomModel(module, loss).to(device)
@@ -125,10 +130,10 @@ class CustomWorkload:
 
 
 def _to_tensor(value: Any) -> Tensor:
-    """Return a copy as a tensor, its strides as they are; numbers of 64 bits become PyTorch's own type of 32."""
+    """Return a copy on the host, its strides as they are; numbers of 64 bits become PyTorch's own type of 32."""
     if value is None:
         raise TypeError("batch gives None among its arrays; targets can be None as a whole only")
-    tensor = value.detach().clone() if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
+    tensor = value.detach().cpu().clone() if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
     if tensor.layout is not torch.strided:
         raise TypeError("batch gives a sparse tensor; make a dense one of it, by .to_dense()")
     if tensor.is_complex():

@@ -175,7 +175,8 @@ class _CustomRecipe:
         """Return the user's model with its weights, built with inputs if they are not made yet."""
         location = self._function.location
         with self._function.attribute_errors():
-            self._result = _check_result(*self._function.call(keras.Model, "Keras model"), location)
+            name = "Keras model; a workload of PyTorch imports torch in its own file"
+            self._result = _check_result(*self._function.call(keras.Model, name), location)
         model = self._result.model
         if self._variant["mode"] == "train":
             self._build_loss(model, location)

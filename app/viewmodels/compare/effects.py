@@ -49,9 +49,11 @@ def effect_name(effect: Effect) -> str:
 
 def effect_notes(effect: Effect) -> list[str]:
     """Return what to know about an effect, in a few words each."""
+    states = {run.evidence_state for pair in effect.pairs for run in (*pair.before, *pair.after)}
     return [
         *([_describe_difference(effect)] if effect.differs else []),
         *(["includes other work"] if effect.changes_work else []),
+        *(["includes what did not run as requested"] if "mismatch" in states else []),
     ]
 
 

@@ -281,11 +281,11 @@ class PresetLine:
 
 
 def refused_notes(variants: Sequence[RunSpec], machine: Machine) -> tuple[str, ...]:
-    """Return how many variants cannot run on this machine, a sentence per reason."""
+    """Return a note of how many variants cannot run on this machine, with the reasons; none if all can."""
     checked = [(spec, check(spec, machine)) for spec in variants]
     refused = [(spec, refusals[0]) for spec, refusals in checked if refusals]
-    groups = group_refused(refused, differing_parameters(variants))
-    return tuple(f"{group.count} {plural('variant', group.count)} cannot run here. {group.text}" for group in groups)
+    reasons = " ".join(group.text for group in group_refused(refused, differing_parameters(variants)))
+    return (f"{len(refused)} {plural('variant', len(refused))} cannot run here. {reasons}",) if refused else ()
 
 
 def reference_label(runs: Sequence[RunRow]) -> str:

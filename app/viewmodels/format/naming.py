@@ -164,8 +164,8 @@ def _parameter_text(spec: RunSpec, name: str, parameter: catalog.Parameter | Non
     if isinstance(value, bool):
         return label if value else f"{label} off"
     text = choice_label(spec, name, value)
-    if parameter is None or parameter.kind != "path":
-        text = text.lower()
+    if parameter is not None and parameter.kind == "choice" and not any(map(str.isupper, text[1:])):
+        text = text.lower()  # not a name such as CIFAR-10 or DataParallel, nor what a user wrote
     unit = f" {parameter.unit}" if parameter and parameter.unit else ""
     return f"{label} {text}{unit}"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from app import units
-from app.analysis.equality import describe_differences, describe_excess, judge_check
+from app.analysis.equality import describe_differences, describe_excess, judge_check, known_checks
 from app.analysis.steps import TracedStep, measured_step_ms, step_parts, traced_step
 from app.events import Outcome, Summary
 from app.records import EqualityCheck, PortabilityResult, RunRow, StoredRun
@@ -93,7 +93,7 @@ class EvidenceView:
 def stored_evidence_view(run: StoredRun) -> EvidenceView:
     """Return the evidence of a stored run."""
     view = evidence_view(run.row.spec, run.evidence, run.row.outcome, run.row.summary, run.portability)
-    return replace(view, equality=tuple(_describe_check(run.row.spec, check) for check in run.equality))
+    return replace(view, equality=tuple(_describe_check(run.row.spec, check) for check in known_checks([run]).values()))
 
 
 def evidence_view(

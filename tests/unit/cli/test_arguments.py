@@ -214,6 +214,8 @@ TIME = "--budget must be a time such as 8m, 90s or 1h30m, not"
             ["run", "lstm", "bacth_size=64"],
             f"Got unexpected extra argument (bacth_size=64). {HELP.format(' run')}",
         ),
+        (["list", "batch_size=64"], f"Got unexpected extra argument (batch_size=64). {HELP.format(' list')}"),
+        (["list", "--batch-size=64"], f"There is no option --batch-size. {HELP.format(' list')}"),
         (["show", "1", "2"], f"Got unexpected extra argument (2). {HELP.format(' show')}"),
         (
             ["experiment", "--variants-of", "1;2"],

@@ -307,8 +307,16 @@ def test_a_name_with_other_packages_is_not_taken_for_the_one_there() -> None:
     Following().make()
     with pytest.raises(UserError, match=r"tf221 is there already, with tensorflow.*; remove it first"):
         Following().make(EnvironmentRequest(name="tf221", packages=("keras",)))
-    with pytest.raises(UserError, match=r"mine is none of the environments that are known \(tf221, .*--packages"):
-        Following().make(EnvironmentRequest(name="mine"))
+
+
+@pytest.mark.parametrize(
+    ("name", "example"), [("mine", "tensorflow==2.21"), ("pytorch", "torch==2.15"), ("my-JAX", "jax==0.10")]
+)
+def test_a_name_that_says_nothing_of_packages_gets_an_example_of_its_framework(name: str, example: str) -> None:
+    with pytest.raises(
+        UserError, match=rf"{name} is none of the .* \(tf221, .*env add {name} --packages '{example}\.\*'"
+    ):
+        Following().make(EnvironmentRequest(name=name))
 
 
 def test_a_version_without_wheels_for_this_python_needs_another_one() -> None:

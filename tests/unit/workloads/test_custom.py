@@ -330,7 +330,11 @@ def test_a_model_that_waits_for_its_inputs_is_built_by_them(replica: Replicas) -
     ("old", "new", "sentence"),
     [
         ('return model, "mse", batch', "return model", "mine.py:5: the function returns Functional, and should return"),
-        ('return model, "mse", batch', "return 1, 2, 3", "mine.py:5: the first value it returns is int"),
+        (
+            'return model, "mse", batch',
+            "return 1, 2, 3",
+            "mine.py:5: the first value it returns is int, no Keras model; a workload of PyTorch imports torch",
+        ),
         ('"mse"', '"msee"', "mine.py:5: 'msee' is no loss that Keras knows"),
         ('"mse", batch', '"mse", 3', "mine.py:5: the third value it returns is no function"),
         ('"mse", batch', '"mse", batch, 3', "mine.py:5: 3 is no optimizer that Keras knows"),

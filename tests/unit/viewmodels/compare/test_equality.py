@@ -114,3 +114,11 @@ def test_as_many_variants_as_a_sentence_carries_are_named_and_more_are_counted(c
     names = ("fused", "gemm2", "gemm8", "wavefront", "gemm_batched")[:count]
     ((_, sentence),) = sentences(*(stored(2 + n, name, 3e-7, 2e-6) for n, name in enumerate(names)))
     assert sentence.startswith(words)
+
+
+def test_the_page_of_a_run_has_the_newest_check_against_a_variant() -> None:
+    (older,), (newer,) = (stored(number, "fused", 3e-7, value).equality for number, value in ((2, 2.1e-6), (3, 4e-6)))
+    view = stored_evidence_view(replace(SAME[0], equality=(newer, older)))
+    assert view.equality == (
+        "Computes the same as Standard: loss within 3.0e-07, gradients within 4.0e-06 (head/bias).",
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.records import RunRow
-from app.viewmodels.compare.effects import effect_name
+from app.viewmodels.compare.effects import effect_name, effect_notes
 from app.viewmodels.compare.verdict import (
     FEW_RUNS_NOTE,
     HOW_SURE,
@@ -381,6 +381,13 @@ def test_what_did_not_run_as_asked_comes_first() -> None:
         f"The run of NCHW did not run what was requested. {MISLABELLED.reason} "
         "So this is about what ran, not what was requested. NCHW is 6.4\xa0% faster than NHWC"
     )
+
+
+def test_an_effect_says_that_a_run_of_it_was_not_as_requested() -> None:
+    wrong = [replace(row, evidence_state="mismatch") for row in three(6, 1100.0)]
+    rows = [*NHWC, *wrong, *three(10, 3000.0, layout="NHWC", xla=True)]
+    notes = [effect_notes(effect) for effect in compute_verdict(rows, 1).effects]
+    assert notes == [["includes what did not run as requested"], []]
 
 
 def test_an_effect_is_named_by_the_change_of_its_setting() -> None:

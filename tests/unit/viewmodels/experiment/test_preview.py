@@ -18,7 +18,9 @@ from app.viewmodels.experiment.preview import (
     describe_resolution,
     describe_stored,
     experiment_label,
+    refused_notes,
 )
+from workloads.catalog import Machine, complete
 from workloads.protocol import RunSpec
 
 S = 1_000_000_000
@@ -174,3 +176,13 @@ def test_an_early_end_and_a_limit_are_said_and_what_does_not_count() -> None:
         "It stops within 1:00 and can be resumed.",
         "Not counted: 3 stored runs of these variants with another driver, another GPU.",
     ]
+
+
+def test_variants_that_cannot_run_for_several_reasons_are_one_note() -> None:
+    machine = Machine(local=False, frameworks=("tensorflow",))
+    frameworks = ("tensorflow", "pytorch", "jax")
+    specs = [complete("lstm", {"framework": framework, "gpus": 0}, machine) for framework in frameworks]
+    (note,) = refused_notes(specs, machine)
+    assert note.startswith("2 variants cannot run here. PyTorch: PyTorch is not installed for these runs; name ")
+    assert " JAX: JAX is not installed for these runs; name " in note
+    assert refused_notes(specs[:1], machine) == ()

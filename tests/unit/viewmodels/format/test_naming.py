@@ -157,6 +157,19 @@ def test_a_workload_of_the_user_s_own_is_named_by_what_its_file_adds_and_by_the_
     assert variant_names([before, after]) == ["source abababab", "source cdcdcdcd"]
 
 
+@pytest.mark.parametrize(
+    ("given", "ending"),
+    [
+        ({"data": "cifar10"}, " · data CIFAR-10"),
+        ({"data": "stand_in"}, " · data stand-in"),
+        ({"all_reduce": "data_parallel", "gpus": 2}, " · all-reduce DataParallel"),
+        ({"all_reduce": "hierarchical", "gpus": 2}, " · all-reduce hierarchical copy"),
+    ],
+)
+def test_a_value_that_is_a_name_keeps_its_capitals(given: dict[str, Value], ending: str) -> None:
+    assert short_name(complete("cnn10", given, Machine())).endswith(ending)
+
+
 def test_the_command_of_a_stored_run_names_the_file_of_one_s_own_workload() -> None:
     spec = RunSpec(workload="mlp.py:mlp", variant={"gpus": 0, "units": 8, "source": "ab" * 32})
     run = stored_run(replace(run_row(1), spec=spec), environment={"own_path": "/mine/mlp.py"})

@@ -161,6 +161,13 @@ KINDS = ("weight", "bias")
             "mine.py:19: the first value it returns is str, no nn.Module",
         ),
         (("nn.CrossEntropyLoss()", "'mse'"), "mine.py:19: 'mse' is no loss of PyTorch; give a function of (outputs"),
+        (("nn.CrossEntropyLoss()", "nn.CrossEntropyLoss"), "mine.py:19: <class 'torch.nn.modules.loss.CrossEntropy"),
+        (
+            ("return model, nn", "return nn.Sequential(nn.Flatten(), nn.LazyLinear(4)), nn"),
+            "mine.py:19: the model has lazy layers without sizes; call it before you return it.",
+        ),
+        (("form), classes", "form).to('meta'), classes"), "mine.py:19: NotImplementedError: Cannot copy out of meta"),
+        (("form), classes", "form), next(iter(()))"), "mine.py:28: StopIteration: an iterator has no more values"),
         (
             ("nn.CrossEntropyLoss()", "nn.CrossEntropyLoss(reduction='none')"),
             "mine.py:19: TypeError: the loss gives a tensor of shape (16,), and should give one number",
