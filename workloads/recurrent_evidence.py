@@ -90,10 +90,11 @@ def recurrent_implementation(observation: Observation) -> Aspect:
 
 
 def blank_reason(pattern: OpPattern) -> str:
-    """Return why a pattern without loop and fused call does not say what ran."""
-    if pattern.fully_compiled:
+    """Return why a pattern does not say what ran: one without loop and fused call, or without the loop's products."""
+    if pattern.fully_compiled and not pattern.loops:
         return "XLA compiled the steps without a loop, so its program does not tell implementations apart."
-    return f"The executed graph has {pattern}, so it does not tell implementations apart."
+    program = "XLA's program" if pattern.fully_compiled else "The executed graph"
+    return f"{program} has {pattern}, so it does not tell implementations apart."
 
 
 def _ambiguity_reason(names: Sequence[str], *, fully_compiled: bool) -> str | None:

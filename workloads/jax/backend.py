@@ -35,6 +35,7 @@ class JaxBackend(PartialBackend):
         import_modules(JAX)
         import jax
         import jaxlib
+        import numpy as np
 
         if jax.config.jax_disable_jit:
             raise RefusedError("JAX_DISABLE_JIT keeps XLA from compiling the step; unset it, or use another framework.")
@@ -48,6 +49,7 @@ class JaxBackend(PartialBackend):
             "python": platform.python_version(),
             JAX.version_key: jax.__version__,
             "jaxlib": jaxlib.__version__,
+            "numpy": np.__version__,
             JAX.devices_key: ", ".join(gpu.device_kind for gpu in gpus) or "CPU",
         }
         return versions | JAX.variables(users)

@@ -155,7 +155,8 @@ def recurrent_implementation(observation: Observation) -> Aspect:
     pattern = observed_pattern(observation.programs)
     # XLA leaves no loop of what one iteration makes, and no product of one unit.
     if not pattern.is_distinctive or (pattern.loops and config.units == 1):
-        return Aspect(name="implementation", requested=requested, reason=blank_reason(pattern))
+        reason = blank_reason(replace(pattern, fully_compiled=True))
+        return Aspect(name="implementation", requested=requested, reason=reason)
     actual = str(pattern)
     if pattern == OpPattern(cudnn=config.layers):
         actual = "cudnn"

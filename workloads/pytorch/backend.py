@@ -42,6 +42,7 @@ class PytorchBackend(PartialBackend):
         self.prepare_environment(gpu_uuids)
         users = dict(os.environ)
         import_modules(PYTORCH)
+        import numpy as np
         import torch
 
         count = torch.cuda.device_count()
@@ -51,6 +52,7 @@ class PytorchBackend(PartialBackend):
         versions = {
             "python": platform.python_version(),
             PYTORCH.version_key: torch.__version__.partition("+")[0],  # the CUDA has a key
+            "numpy": np.__version__,
             "pytorch_cuda": torch.version.cuda,
             "pytorch_cudnn": f"{cudnn // 10_000}.{cudnn // 100 % 100}.{cudnn % 100}" if cudnn else None,
             "triton": _triton_version(),

@@ -148,6 +148,7 @@ def test_the_environment_names_the_version_and_no_library_twice(framework: str) 
     environment = load_backend(framework).import_framework(())
     assert environment[FRAMEWORKS[framework].version_key][0].isdigit()
     assert environment[FRAMEWORKS[framework].devices_key] == "CPU"
+    assert environment["numpy"] == np.__version__, "of which weights and data are made"
     assert FRAMEWORKS["tensorflow"].version_key not in environment
     calibration = load_backend(framework).calibrate("float32", ())
     assert calibration is not None
