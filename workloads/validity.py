@@ -281,8 +281,7 @@ def _missing_rule(framework: Framework) -> Rule:
     return Rule(
         parameters=("framework", "interpreter"),
         broken=lambda variant, machine: missing_framework(variant, machine) is framework,
-        reason=f"{framework.name} is not installed for these runs; name an environment that has it, or use another "
-        "framework.",
+        reason=f"{framework.name} is not installed for these runs; name an environment that has it.",
     )
 
 

@@ -65,7 +65,7 @@ def test_a_run_without_its_framework_is_told_what_makes_an_environment(
 ) -> None:
     machine, place = feed.wait_inventory().machine, str(elsewhere.folder)
     for settings, ending in (
-        ({}, f"or use another framework. {command_to_add('', PYTORCH)} makes one."),
+        ({}, f"name an environment that has it. {command_to_add('', PYTORCH)} makes one."),
         ({"precision": "tf32"}, "use precision=float32."),
     ):
         spec = complete("lstm", {"framework": "pytorch", "gpus": 0, "interpreter": place, **settings}, machine)
