@@ -47,6 +47,7 @@ UV_VARIABLES = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", 
 
 # Four parts on two cores: the tests of the window and of programs wait more than they compute.
 TRAINED = [f"tests/integration/test_{name}.py" for name in ("portability", "worker")]
+RAY = "tests/integration/test_ray.py"  # waits for its cluster most of the time
 WORKLOADS, PYTORCH = "tests/unit/workloads", "tests/unit/workloads/pytorch"
 UNIT = ["tests/unit", "tests/fuzz", "tests/scenarios", "tests/contract"]
 REST = [f"--ignore={path}" for path in (*UNIT, "tests/integration")]
@@ -56,8 +57,8 @@ BACKGROUND_CHECKS = tuple(
     " ".join([PYTEST, *part])
     for part in (
         [WORKLOADS, *TRAINED, f"--ignore={PYTORCH}"],
-        [*UNIT, f"--ignore={WORKLOADS}"],
-        ["tests/integration", PYTORCH, *(f"--ignore={path}" for path in TRAINED)],
+        [*UNIT, RAY, f"--ignore={WORKLOADS}"],
+        ["tests/integration", PYTORCH, *(f"--ignore={path}" for path in (*TRAINED, RAY))],
     )
 )
 BACKGROUND_LOG = "build/background{}.log"

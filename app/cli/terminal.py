@@ -221,9 +221,9 @@ def is_terminal() -> bool:
 
 def _print_plain(columns: Sequence[_Column]) -> None:
     heads = [column.head for column in columns]
+    sides = [(str.rjust if column.is_number else str.ljust, column.width) for column in columns]
     for line in [*([heads] if any(heads) else []), *zip(*(column.cells for column in columns), strict=True)]:
-        pairs = zip(line, columns, strict=True)
-        cells = (text.rjust(column.width) if column.is_number else text.ljust(column.width) for text, column in pairs)
+        cells = (adjust(text, width) for text, (adjust, width) in zip(line, sides, strict=True))
         if text := _GAP.join(cells).rstrip():
             print(text)
 

@@ -365,8 +365,8 @@ def test_each_framework_of_the_last_runs_has_a_standby(tmp_path: Path, feed: Tel
         served = with_launcher(services(tmp_path, feed), launcher)
 
         def standby_of(framework: str) -> str | None:
-            settings: dict[str, Value] = {"framework": framework, "gpus": 0, "channels": 4, "batch_size": 8, "steps": 2}
-            spec = complete("cnn10", settings, feed.wait_inventory().machine)
+            sizes: dict[str, Value] = {"units": 8, "timesteps": 6, "batch_size": 8, "steps": 2, "warmup_steps": 1}
+            spec = complete("gru", {**sizes, "framework": framework, "gpus": 0}, feed.wait_inventory().machine)
             outcome, _, run = run_through(spec, served)
             assert outcome.name == "completed", outcome.reason
             return run.environment.get("standby")

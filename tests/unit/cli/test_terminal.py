@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from app.cli import progress
+from app.cli import progress, terminal
 from app.cli.progress import ProgressSink, StatusLines
 from app.cli.terminal import MessageStream, print_json, print_table, print_text
 from app.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
@@ -41,6 +41,24 @@ def test_columns_are_aligned(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "name    value\na           1\nlonger  1,000\n"
     print_table(("", ""), [("a", "b")])
     assert capsys.readouterr().out == "a  b\n", "no empty header"
+
+
+def test_the_width_of_a_column_is_measured_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It goes through all rows: of one for each cell 3,000 runs took 9 s."""
+    measured: list[str] = []
+
+    class Measured(terminal._Column):
+        @property
+        def width(self) -> int:
+            measured.append(self.head)
+            return super().width
+
+    monkeypatch.setattr(terminal, "_Column", Measured)
+    print_table(("name", "value"), [("a", "1"), ("b", "22")], right=frozenset({1}))
+    assert capsys.readouterr().out.splitlines() == ["name  value", "a         1", "b        22"]
+    assert measured == ["name", "value"]
 
 
 WIDE = [("a variant with a long name", "1,000", "12.5\xa0ms"), ("another", "2", "0.3\xa0ms")]

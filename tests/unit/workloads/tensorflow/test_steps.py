@@ -203,7 +203,7 @@ def test_one_seed_is_one_start(replica: Replicas) -> None:
     ],
 )
 def test_loss_falls(replica: Replicas, workload: str, given: dict[str, Value]) -> None:
-    _, losses = trained(workload, small(workload, batch_size=16, **given), replica, 30)
+    _, losses = trained(workload, small(workload, **given), replica, 30)
     assert np.mean(losses[-5:]) < 0.7 * losses[0]
 
 
