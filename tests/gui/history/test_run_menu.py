@@ -54,7 +54,7 @@ def test_a_diff_is_saved_as_a_page_but_over_no_file(screen: HistoryPage, tmp_pat
     screen.qtbot.waitUntil(lambda: "Runs 1 and 2" in displayed_text(screen.view.diff))
     page = tmp_path / "diff.md"
     for _ in range(2):
-        screen.button("Save").click()
+        screen.button("Save …").click()
         dialog = screen.dialog(QFileDialog)
         dialog.fileSelected.emit(str(page))
         dialog.close()
