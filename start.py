@@ -8,7 +8,6 @@ checkout on Python's path, and the user's folder stays the current one.
 from __future__ import annotations
 
 import ast
-import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -19,6 +18,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -45,23 +45,24 @@ _STEP_WIDTH = 60
 UV_VARIABLES = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "find-links": "UV_FIND_LINKS"}
 """uv's environment variable for each place of packages that pip is told of."""
 
-# Four parts on two cores: the tests of the window and of programs wait more than they compute.
-TRAINED = [f"tests/integration/test_{name}.py" for name in ("portability", "worker")]
-RAY = "tests/integration/test_ray.py"  # waits for its cluster most of the time
-WORKLOADS, PYTORCH = "tests/unit/workloads", "tests/unit/workloads/pytorch"
-UNIT = ["tests/unit", "tests/fuzz", "tests/scenarios", "tests/contract"]
-REST = [f"--ignore={path}" for path in (*UNIT, "tests/integration")]
-CHECKS = ("ruff check .", "ruff format --check .", "mypy", " ".join(["pytest", *REST]))
-PYTEST = "pytest -p no:cacheprovider"
-BACKGROUND_CHECKS = tuple(
-    " ".join([PYTEST, *part])
-    for part in (
-        [WORKLOADS, *TRAINED, f"--ignore={PYTORCH}"],
-        [*UNIT, RAY, f"--ignore={WORKLOADS}"],
-        ["tests/integration", PYTORCH, *(f"--ignore={path}" for path in (*TRAINED, RAY))],
-    )
+WORKLOADS, RAY = "tests/unit/workloads", "tests/integration/test_ray.py"
+FRAMEWORKS = [f"{WORKLOADS}/{name}" for name in ("pytorch", "tensorflow", "jax")]
+OF_SMALL_FILES = ["tests/contract", "tests/fuzz", "tests/scenarios"]
+PARTS = (  # the longest first
+    ["tests/integration", f"--ignore={RAY}"],
+    [f"--ignore={path}" for path in ("tests/unit", "tests/integration", *OF_SMALL_FILES)],
+    ["tests/unit", f"--ignore={WORKLOADS}"],
+    [WORKLOADS, *(f"--ignore={path}" for path in FRAMEWORKS)],
+    [*OF_SMALL_FILES, RAY],
+    *([path] for path in FRAMEWORKS),
 )
-BACKGROUND_LOG = "build/background{}.log"
+CHECKS = (
+    "ruff check .",
+    "ruff format --check .",
+    "mypy",
+    *(" ".join(["pytest -p no:cacheprovider", *part]) for part in PARTS),
+)
+CHECK_LOG = "build/check{}.log"
 FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)  # of pytest's short summary
 _END_LINES = 50
 
@@ -330,21 +331,31 @@ def run_checks(folder: Path, words: Sequence[str]) -> int:
 
 
 def run_all_checks(folder: Path) -> list[str]:
-    """Run the checks one after the other and others beside them; return the tests, or whole checks, that failed."""
+    """Run the checks, one more at once than there are cores; return the tests, or whole checks, that failed.
+
+    Many tests wait more than they compute. The output of a check that goes on is in its log.
+    """
     (folder / "build").mkdir(exist_ok=True)
-    with contextlib.ExitStack() as stack:
-        background = []
-        for number, check in enumerate(BACKGROUND_CHECKS):
-            log = stack.enter_context((folder / BACKGROUND_LOG.format(number)).open("w+"))
-            command = check_command(folder, check.split())
-            background.append((check, log, subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)))
-        failed = [name for check in CHECKS for name in failures(check, *run_echoed(folder, check.split()))]
-        for check, log, process in background:
-            status = process.wait()
-            log.seek(0)
-            output = log.read()
-            print(f"== {check}", failed_part(output) if status else output.splitlines()[-1], sep="\n", flush=True)
+    at_once = (os.cpu_count() or 1) + 1
+    print(f"== {len(CHECKS)} checks, {at_once} at once; logs in {CHECK_LOG.format('0 …')}", flush=True)
+
+    def run(number: int) -> tuple[int, str]:
+        log = folder / CHECK_LOG.format(number)
+        with log.open("w") as file:
+            command = check_command(folder, CHECKS[number].split())
+            status = subprocess.run(command, cwd=folder, stdout=file, stderr=file, check=False).returncode
+        return status, log.read_text(errors="replace").strip()
+
+    failed = []
+    pool = ThreadPoolExecutor(at_once)
+    try:
+        running = {pool.submit(run, number): check for number, check in enumerate(CHECKS)}
+        for done in as_completed(running):
+            (status, output), check = done.result(), running[done]
+            print(f"== {check}", failed_part(output) if status else output.rpartition("\n")[2], sep="\n", flush=True)
             failed += failures(check, status, output)
+    finally:
+        pool.shutdown(cancel_futures=True)  # Ctrl+C ends those that run, and begins none
     return failed
 
 
@@ -357,20 +368,6 @@ def failed_part(output: str) -> str:
     """Return the part of pytest's output that tells of failures; the end of any other."""
     begin = re.search(r"^=+ (FAILURES|ERRORS) =+$", output, re.MULTILINE)
     return output[begin.start() :] if begin else "\n".join(output.splitlines()[-_END_LINES:])
-
-
-def run_echoed(folder: Path, check: Sequence[str]) -> tuple[int, str]:
-    """Run one check with its output on the terminal as it comes; return its exit status and the output."""
-    print("==", *check, flush=True)
-    command = check_command(folder, check)
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=subprocess.STDOUT, errors="replace") as process:
-        assert process.stdout is not None, "started with a pipe"
-        lines = []
-        for line in process.stdout:
-            print(line, end="", flush=True)
-            lines.append(line)
-    return process.returncode, "".join(lines)
 
 
 def passes(folder: Path, check: Sequence[str]) -> bool:
