@@ -46,15 +46,17 @@ UV_VARIABLES = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", 
 """uv's environment variable for each place of packages that pip is told of."""
 
 WORKLOADS, RAY = "tests/unit/workloads", "tests/integration/test_ray.py"
-FRAMEWORKS = [f"{WORKLOADS}/{name}" for name in ("pytorch", "tensorflow", "jax")]
+PYTORCH, TENSORFLOW, JAX = FRAMEWORKS = [f"{WORKLOADS}/{name}" for name in ("pytorch", "tensorflow", "jax")]
 OF_SMALL_FILES = ["tests/contract", "tests/fuzz", "tests/scenarios"]
 PARTS = (  # the longest first
     ["tests/integration", f"--ignore={RAY}"],
     [f"--ignore={path}" for path in ("tests/unit", "tests/integration", *OF_SMALL_FILES)],
     ["tests/unit", f"--ignore={WORKLOADS}"],
     [WORKLOADS, *(f"--ignore={path}" for path in FRAMEWORKS)],
+    [PYTORCH],
     [*OF_SMALL_FILES, RAY],
-    *([path] for path in FRAMEWORKS),
+    [TENSORFLOW],
+    [JAX],
 )
 CHECKS = (
     "ruff check .",
