@@ -27,6 +27,7 @@ _OFFLINE = re.compile(
     "Failed to establish a new connection"
 )
 _MIRRORS = ("PIP_INDEX_URL", "UV_DEFAULT_INDEX")
+_TORCH_INDEX = "download.pytorch.org"
 _LOOK_S = 0.2
 _END_S = 10.0
 _TAIL_BYTES = 4_096
@@ -66,8 +67,10 @@ def explain(title: str, log: str, path: Path, again: str = "start again") -> str
     if _FULL in log or "os error 28" in log:
         return f"{title} failed: {DISK_FULL} {again}."
     if _OFFLINE.search(log):
-        connect = f"Connect, or name a mirror in {' or '.join(_MIRRORS)}, and {again}"
-        return f"{title} failed: no network. {connect}; what was fetched is kept."
+        connect = f"Connect, or name a mirror in {' or '.join(_MIRRORS)}"
+        if _TORCH_INDEX in log:  # which no mirror of PyPI has
+            connect = f"Connect to {_TORCH_INDEX}, which has this build of PyTorch, or take the one with CUDA (--cuda)"
+        return f"{title} failed: no network. {connect}, and {again}; what was fetched is kept."
     lines = [line.strip() for line in log.splitlines() if line.strip()] or [""]
     errors = [line for line in lines if line.lower().startswith(("error", "e:", "×"))]
     cause = next((line.partition(":")[2] for line in lines if line.startswith("cause:")), "")  # as uv says it

@@ -156,7 +156,11 @@ def test_uv_finds_packages_where_pip_does() -> None:
     ("log", "words"),
     [
         ("WARNING: Retrying ... NewConnectionError(...)\nERROR: No matching distribution", "no network"),
-        ("error: Failed to fetch\n  Caused by: dns error", "no network"),
+        ("error: Failed to fetch\n  Caused by: dns error", "Connect, or name a mirror"),
+        (
+            "error: Failed to fetch: https://download.pytorch.org/whl/cpu/torch\n  dns error",
+            "or take the one with CUDA",
+        ),
         ("OSError: [Errno 28] No space left on device", "disk is full"),
         ("Collecting a\nERROR: Cannot install a and b\n\n[notice] x", "ERROR: Cannot install a and b"),
         ("E: Unable to locate package x", "E: Unable to locate package x"),
