@@ -154,6 +154,7 @@ def unused() -> set[str]:
 
 def test_one_that_is_killed_while_packages_come_is_unfinished() -> None:
     script = (
+        "import time\n"
         "from tests.unit.environments.test_managed import *\n"
         "class Held(Following):\n"
         "    def report(self, line):\n"
