@@ -339,7 +339,7 @@ def run_all_checks(folder: Path) -> list[str]:
     """
     (folder / "build").mkdir(exist_ok=True)
     at_once = (os.cpu_count() or 1) + 1
-    print(f"== {len(CHECKS)} checks, {at_once} at once; logs in {CHECK_LOG.format('0 …')}", flush=True)
+    print(f"== {len(CHECKS)} checks, {at_once} at once; logs in build/", flush=True)
 
     def run(number: int) -> tuple[int, str]:
         log = folder / CHECK_LOG.format(number)
