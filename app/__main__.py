@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.paths import PROGRAM, checkout_root
+from app.paths import COMPLETE_VARIABLE, PROGRAM, checkout_root
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,7 +27,7 @@ def _main(words: list[str]) -> int:
     if importlib.util.find_spec("msgspec") is None:
         sys.stderr.write(_NOT_INSTALLED)
         return 1
-    if not words:
+    if not words and COMPLETE_VARIABLE not in os.environ:
         return _open_window(None)
     # Here, for the window does not wait for them.
     from app.cli.commands import UpperLayers

@@ -26,6 +26,9 @@ TRACE_SUFFIX = ".vtrace"
 DESKTOP_NAME = "variantscope"
 """Of the entry in the desktop's menu, without `.desktop`, by which the desktop knows the window, and of its icon."""
 
+COMPLETE_VARIABLE = "_VARIANTSCOPE_COMPLETE"
+"""The environment variable by which a shell asks to complete a line."""
+
 _MAX_NAME_CHARS = 200
 """Of a file's name without its suffix: file systems allow 255 bytes."""
 

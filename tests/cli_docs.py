@@ -17,7 +17,7 @@ _HEAD = f"""# The command line
 and an installed program is `variantscope COMMAND …`. Without a command the window opens; `{PROGRAM} FILE` does what
 `open FILE` does.
 
-Every command but `completion` takes `--db PATH` (the database) and `--json` (print one JSON document and nothing else).
+Every command takes `--db PATH` (the database) and `--json` (print one JSON document and nothing else).
 `--help` shows what this page has. An option may be abbreviated to any beginning that no other option shares.
 
 | exit status | meaning |

@@ -75,9 +75,6 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         ),
         "env": ("app.cli.env:env", "Make, list and remove environments: frameworks in several versions, for runs."),
     },
-    "Program": {
-        "completion": ("app.cli.completion:completion", "Let the shell complete commands, options and values."),
-    },
 }
 """Every command by section: where it is defined, as `module:name`, and its help."""
 
@@ -114,7 +111,7 @@ class ProgramGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command of the first word and the words after it; raises `click.NoSuchCommand`."""
         if args[0] not in HELP and (Path(args[0]).is_file() or args[0].endswith((RUNS_SUFFIX, TRACE_SUFFIX))):
-            args = ["open", *args]  # as a desktop starts the program for a file
+            args = ["open", *args]
         if args[0] not in HELP and not ctx.resilient_parsing:
             raise click.NoSuchCommand(args[0], possibilities=HELP, ctx=ctx)
         return super().resolve_command(ctx, args)

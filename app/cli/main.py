@@ -9,13 +9,14 @@ from pathlib import Path
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import shell_complete
 
 from app.cli.commands import ProgramGroup, UpperLayers, describe_wrong_use
 from app.cli.options import DATABASE_HELP, FILE, SAMPLE_PERIOD, OneOf
 from app.cli.terminal import drop_output, plain_output, say
 from app.errors import UserError
 from app.log import LEVELS, configure
-from app.paths import PROGRAM
+from app.paths import COMPLETE_VARIABLE, PROGRAM
 from app.plain import one_line
 from app.samples import SAMPLE_MS
 from workloads.catalog import UsageError
@@ -29,14 +30,6 @@ def _print_version(context: click.Context, _param: click.Parameter, is_requested
         from app.paths import program_version  # here, for no other command waits for it
 
         print(f"VariantScope {program_version()}")
-        context.exit()
-
-
-def _change_desktop(context: click.Context, param: click.Parameter, is_requested: bool) -> None:
-    if is_requested and not context.resilient_parsing:
-        from app.cli.desktop import install_desktop, uninstall_desktop  # here, for no command waits for it
-
-        print(install_desktop() if param.name == "install_desktop" else uninstall_desktop())
         context.exit()
 
 
@@ -69,22 +62,6 @@ def _change_desktop(context: click.Context, param: click.Parameter, is_requested
     callback=_print_version,
     help="Print the version and exit.",
 )
-@click.option(
-    "--install-desktop",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_change_desktop,
-    help="Add the program to the desktop's menu, with its icon and its types of files, and exit.",
-)
-@click.option(
-    "--uninstall-desktop",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_change_desktop,
-    help="Take that away again and exit.",
-)
 @click.pass_context
 def program(context: click.Context, database: Path | None, sample_ms: float, log_level: str | None) -> int:
     """Start the log; open the window where no command is given, and return its exit status."""
@@ -99,8 +76,13 @@ def program(context: click.Context, database: Path | None, sample_ms: float, log
 
 
 def main(words: Sequence[str], upper: UpperLayers = _NONE) -> int:
-    """Do what the words say and return the exit status; the user's errors are one sentence on stderr."""
+    """Do what the words say and return the exit status; the user's errors are one sentence on stderr.
+
+    A shell that completes a line asks by a variable, with the line in others (click's documentation, Shell Completion).
+    """
     _prepare_output()
+    if instruction := os.environ.get(COMPLETE_VARIABLE):
+        return shell_complete(program, {"obj": upper}, "variantscope", COMPLETE_VARIABLE, instruction)
     with plain_output():
         return _answer(words, upper)
 

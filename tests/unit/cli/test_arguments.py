@@ -357,7 +357,7 @@ def test_the_page_of_commands_is_made_from_the_commands() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "make it anew with: python -m tests.cli_docs"
 
 
-NAMES = [name for entries in SECTIONS.values() for name in entries if name != "completion"]
+NAMES = [name for entries in SECTIONS.values() for name in entries]
 
 
 @pytest.mark.parametrize("name", NAMES)
