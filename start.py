@@ -17,7 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -46,14 +46,15 @@ UV_VARIABLES = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", 
 """uv's environment variable for each place of packages that pip is told of."""
 
 WORKLOADS, RAY = "tests/unit/workloads", "tests/integration/test_ray.py"
+ALL_FRAMEWORKS = f"{WORKLOADS}/test_frameworks.py"
 PYTORCH, TENSORFLOW, JAX = FRAMEWORKS = [f"{WORKLOADS}/{name}" for name in ("pytorch", "tensorflow", "jax")]
 OF_SMALL_FILES = ["tests/contract", "tests/fuzz", "tests/scenarios"]
 PARTS = (  # the longest first
     ["tests/integration", f"--ignore={RAY}"],
     [f"--ignore={path}" for path in ("tests/unit", "tests/integration", *OF_SMALL_FILES)],
     ["tests/unit", f"--ignore={WORKLOADS}"],
-    [WORKLOADS, *(f"--ignore={path}" for path in FRAMEWORKS)],
-    [PYTORCH],
+    [WORKLOADS, *(f"--ignore={path}" for path in (*FRAMEWORKS, ALL_FRAMEWORKS))],
+    [PYTORCH, ALL_FRAMEWORKS],  # without TensorFlow, which ends in a segmentation fault beside Triton
     [*OF_SMALL_FILES, RAY],
     [TENSORFLOW],
     [JAX],
@@ -198,7 +199,7 @@ def installer(python: Path, uv: str | None) -> list[str]:
     return [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
 
 
-def install(folder: Path, uv: str | None, extras: Iterable[str]) -> None:
+def install(folder: Path, uv: str | None, extras: Collection[str]) -> None:
     """Install pyproject's packages with those of the extras into .venv, and put the checkout on its path."""
     import tomllib  # only here: the version of Python must be checked first
 
@@ -210,15 +211,28 @@ def install(folder: Path, uv: str | None, extras: Iterable[str]) -> None:
     constraints = ["--constraint", str(folder / "constraints.txt")]
     pip = [*installer(folder / PYTHON, None), *constraints]
     own = [name for name in packages if re.match(r"uv\b", name)]
+    plain_torch = "dev" in extras and "cuda" not in extras
+    words = [*constraints, *packages]
     if uv:
-        run_logged("Installing packages", [*installer(folder / PYTHON, uv), *constraints, *packages], folder)
-    elif not own or not installs_with_own_uv(folder, [*pip, *own], [*constraints, *packages]):
+        install_by_uv(folder, installer(folder / PYTHON, uv), words, plain_torch)
+    elif not own or not installs_with_own_uv(folder, [*pip, *own], words, plain_torch):
         run_logged("Installing packages", [*pip, *packages], folder)
     for site in folder.glob(".venv/lib/python*/site-packages"):
         (site / "variantscope.pth").write_text("../../../..\n")  # relative, so that the checkout can be moved
 
 
-def installs_with_own_uv(folder: Path, get_uv: Sequence[str], words: Sequence[str]) -> bool:
+def install_by_uv(folder: Path, uv: Sequence[str], words: Sequence[str], plain_torch: bool) -> None:
+    """Install with uv; with `plain_torch` PyTorch's build without CUDA, where its own index can be reached."""
+    backend = ["--torch-backend", "cpu"]
+    try:
+        if plain_torch:
+            run_logged("Looking for PyTorch without CUDA", [*uv, "--dry-run", *backend, "torch"], folder)
+    except InstallError:
+        plain_torch = False  # the default index has the build with CUDA alone, which computes the same on the CPU
+    run_logged("Installing packages", [*uv, *(backend if plain_torch else ()), *words], folder)
+
+
+def installs_with_own_uv(folder: Path, get_uv: Sequence[str], words: Sequence[str], plain_torch: bool) -> bool:
     """Install with the uv that is one of the packages, several times as fast as pip; return whether it could."""
     try:
         run_logged("Installing uv", get_uv, folder)
@@ -226,7 +240,7 @@ def installs_with_own_uv(folder: Path, get_uv: Sequence[str], words: Sequence[st
             [str(folder / PYTHON), "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
         ).stdout
         uv = installer(folder / PYTHON, str(folder / ".venv/bin/uv"))
-        run_logged("Installing packages", ["env", *uv_variables(settings), *uv, *words], folder)
+        install_by_uv(folder, ["env", *uv_variables(settings), *uv], words, plain_torch)
     except (InstallError, subprocess.CalledProcessError):
         return False  # pip has settings that uv lacks, and says what is wrong
     return True
@@ -304,7 +318,8 @@ def bring_to(folder: Path, host: Host, goal: Stamp) -> None:
     step = next_step(old, goal)
     (folder / STAMP).unlink(missing_ok=True)
     if step == "make":
-        size = "several GB, CUDA with it," if "cuda" in goal.extras else "about 800 MB"
+        sizes = {"cuda": "3.6 GB, CUDA with it,", "dev": "1.3 GB, or 3.8 GB with PyTorch's build for CUDA,"}
+        size = next((sizes[extra] for extra in sizes if extra in goal.extras), "about 800 MB")
         print(f"Setting up VariantScope in {folder / '.venv'}, once: {size} to download.", file=sys.stderr)
         make_environment(folder, host)
     elif old:

@@ -182,14 +182,15 @@ class AtMessage(logging.Handler):
 
     def __init__(self, text: str, act: Callable[[], object]) -> None:
         super().__init__()
-        self.lock = None  # else the other thread's messages would wait for this one
         self._text, self._act = text, act
         self.has_acted = threading.Event()
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Take no lock: the other thread's messages would wait for this one."""
         if self._text in record.getMessage() and not self.has_acted.is_set():
             self.has_acted.set()
             self._act()
+        return True
 
 
 @pytest.fixture

@@ -1,39 +1,66 @@
-"""TensorFlow in this process, once, with two logical CPU devices so that two replicas can train."""
+"""TensorFlow in this process, once; for the tests of the other frameworks in one of its own."""
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.fakes.tensorflow import FEW_BATCHES, TensorflowProcess, set_up_tensorflow, tensorflow_process
 from workloads import seeding
-from workloads.tensorflow.backend import TensorflowBackend
 from workloads.tensorflow.runtime import Replicas, replicas_on
+
+HERE = Path(__file__).parent
+
+
+def _has_pytorch(item: pytest.Item) -> bool:
+    return any(item.path.is_relative_to(path) for path in (HERE / "pytorch", HERE / "test_frameworks.py"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with PyTorch: where one process tests all frameworks, Triton must be imported before TensorFlow."""
+    items.sort(key=lambda item: not _has_pytorch(item))
 
 
 @pytest.fixture(scope="session", autouse=True)
-def tensorflow_on_cpu() -> Iterator[None]:
-    """Set up before the first TensorFlow operation of the session."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    TensorflowBackend().prepare_environment(())
+def _quick() -> Iterator[None]:
     # XLA's own passes are made; LLVM's, which follow, only make programs faster that run once. The older emitters of
     # fused operations compile in a third of the time; products, convolutions and loops over time steps are the same.
     os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
-    import tensorflow as tf
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(seeding, "_MAX_BATCHES", FEW_BATCHES)
+        yield
 
-    # These models are tiny, and the other half of the tests needs the other core.
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+
+@pytest.fixture(scope="session")
+def tensorflow_on_cpu() -> None:
+    """Set up before the first TensorFlow operation of the session."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    set_up_tensorflow()
     # TensorFlow has listed its devices; the samplers of other tests of this process may show theirs.
     os.environ.pop("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
     gc.freeze()  # a collection while a graph is traced would go through all of TensorFlow
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(seeding, "_MAX_BATCHES", 4)  # 64 take a quarter of the time of a test of a few steps
-        yield
+
+
+@pytest.fixture(autouse=True)
+def _one_framework(request: pytest.FixtureRequest) -> None:
+    """Set up TensorFlow; for PyTorch see that it is not in this process."""
+    if _has_pytorch(request.node):
+        has_tensorflow = "tensorflow" in sys.modules
+        assert not has_tensorflow
+    elif not request.node.path.is_relative_to(HERE / "jax"):
+        request.getfixturevalue("tensorflow_on_cpu")
+
+
+@pytest.fixture(scope="session")
+def tensorflow() -> Iterator[TensorflowProcess]:
+    """Start a process that has TensorFlow."""
+    with tensorflow_process() as process:
+        yield process
 
 
 @pytest.fixture
@@ -44,7 +71,7 @@ def restored_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def unoptimized() -> Iterator[None]:
+def unoptimized(tensorflow_on_cpu: None) -> Iterator[None]:
     """Graphs run as they were traced: TensorFlow's graph optimizer takes as long as tracing, and changes no result."""
     import tensorflow as tf
 
@@ -54,12 +81,12 @@ def unoptimized() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def replica() -> Replicas:
+def replica(tensorflow_on_cpu: None) -> Replicas:
     """One replica on the CPU."""
     return replicas_on(["CPU:0"])
 
 
 @pytest.fixture(scope="session")
-def pair() -> Replicas:
+def pair(tensorflow_on_cpu: None) -> Replicas:
     """Two replicas; one strategy a process, since a second would use the same keys for its collectives."""
     return replicas_on(["CPU:0", "CPU:1"])

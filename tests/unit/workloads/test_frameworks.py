@@ -10,6 +10,8 @@ import pytest
 from app.analysis.equality import largest_difference
 from app.runs.weight_transfer import transfer_targets
 from tests.evidence_runs import spec_of
+from tests.fakes import tensorflow as in_tensorflow
+from tests.fakes.tensorflow import TensorflowProcess
 from tests.unit.workloads.tensorflow.test_gradients import arrays
 from workloads.backend import load_backend
 from workloads.catalog import FRAMEWORKS, Machine
@@ -17,13 +19,10 @@ from workloads.errors import RefusedError
 from workloads.job_protocol import ComputedGradients, ComputeGradients, ExportModel, OutputDifference, TryWeights
 from workloads.jobs import perform
 from workloads.protocol import RunSpec, Source, Value
-from workloads.tensorflow.backend import recipe_of
-from workloads.tensorflow.gradients import compute_gradients
-from workloads.tensorflow.runtime import Replicas
 from workloads.training import Task
 
 Settings = Mapping[str, Value]
-pytestmark = pytest.mark.usefixtures("unoptimized", "restored_variables")
+pytestmark = pytest.mark.usefixtures("restored_variables")
 
 
 @pytest.fixture(params=["pytorch", "jax"])
@@ -49,10 +48,9 @@ def difference(path: Path, reference_path: Path) -> float:
     return largest_difference(list(gradients), gradients.values(), list(reference.values()))[0]
 
 
-def difference_to_tensorflow(spec: RunSpec, reference: RunSpec, replicas: Replicas, folder: Path) -> float:
+def difference_to_tensorflow(spec: RunSpec, reference: RunSpec, tensorflow: TensorflowProcess, folder: Path) -> float:
     """Return the largest difference to the gradients of TensorFlow, of the same batch with the same loss."""
-    request = ComputeGradients(spec=reference, path=str(folder / "tensorflow.npz"))
-    expected = compute_gradients(recipe_of(reference.workload)(reference.variant), replicas, request)
+    expected = tensorflow.call(in_tensorflow.compute_gradients, reference, folder / "tensorflow.npz")
     answer = computed(spec, folder / "gradients.npz")
     assert answer.losses == pytest.approx(expected.losses, rel=1e-6)
     assert answer.batch == pytest.approx(expected.batch)
@@ -66,9 +64,10 @@ def task_of(spec: RunSpec, source: Source | None = None) -> Task:
     return backend.build_task(spec, source)
 
 
-def assert_answers_as_trained(spec: RunSpec, path: Path) -> None:
+def assert_answers_as_trained(spec: RunSpec, path: Path, tensorflow: TensorflowProcess) -> None:
     """Check that saved weights answer as trained, in a plain Keras model and in another variant of the framework."""
-    exported = perform(ExportModel(weights_path=str(path), trained=spec, model_paths=()))
+    export = ExportModel(weights_path=str(path), trained=spec, model_paths=())
+    exported = tensorflow.call(in_tensorflow.perform, export)
     assert isinstance(exported, OutputDifference), exported
     assert exported.max_output > 0.001
     (target, *_) = transfer_targets(spec, (), 0, Machine(cpu_count=2)).possible
@@ -100,20 +99,19 @@ def test_it_goes_on_from_weights_of_another_variant(framework: str, workload: st
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_sixteen_bits_are_as_near_to_float32_as_tensorflow_s(
-    framework: str, replica: Replicas, precision: str, tmp_path: Path
+    framework: str, tensorflow: TensorflowProcess, precision: str, tmp_path: Path
 ) -> None:
     for dtype in (precision, "float32"):
         spec = spec_of("cnn10", layout="NHWC", precision=dtype)
-        request = ComputeGradients(spec=spec, path=str(tmp_path / f"tensorflow-{dtype}.npz"))
-        compute_gradients(recipe_of("cnn10")(spec.variant), replica, request)
+        tensorflow.call(in_tensorflow.compute_gradients, spec, tmp_path / f"tensorflow-{dtype}.npz")
         for workload, settings in (("cnn10", {"layout": "NHWC"}), ("lstm", {})):
             spec = spec_of(workload, framework=framework, precision=dtype, **settings)
             computed(spec, tmp_path / f"{workload}-{dtype}.npz")
-    images, tensorflow, lstm = (
+    images, images_of_tensorflow, lstm = (
         difference(tmp_path / f"{name}-{precision}.npz", tmp_path / f"{name}-float32.npz")
         for name in ("cnn10", "tensorflow", "lstm")
     )
-    assert 1e-5 < images < 2 * tensorflow
+    assert 1e-5 < images < 2 * images_of_tensorflow
     assert 1e-5 < lstm < 0.02
 
 

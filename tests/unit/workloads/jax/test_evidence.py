@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import pytest
-from tensorflow.compiler.xla.service import hlo_pb2
 
 from tests.evidence_runs import spec_of
 from tests.unit.workloads.test_frameworks import task_of
@@ -144,6 +143,8 @@ def test_two_devices_exchange_their_gradients(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("workload", ["lstm", "cnn10"])
 def test_a_program_is_read_as_protobuf_reads_it(workload: str) -> None:
+    from tensorflow.compiler.xla.service import hlo_pb2
+
     task = task_of(in_jax(workload))
     task.fetch(task.step())
     assert isinstance(task.step, steps.Step)
@@ -155,6 +156,8 @@ def test_a_program_is_read_as_protobuf_reads_it(workload: str) -> None:
 
 
 def test_calls_of_cudnn_in_a_program_are_products() -> None:
+    from tensorflow.compiler.xla.service import hlo_pb2
+
     """A program for a GPU, by hand: XLA keeps the target of a call."""
     module = hlo_pb2.HloModuleProto(entry_computation_id=1)
     computation = module.computations.add(id=1)

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from tests.evidence_runs import spec_of
+from tests.fakes import tensorflow as in_tensorflow
+from tests.fakes.tensorflow import TensorflowProcess
 from tests.unit.workloads.test_frameworks import (
     assert_loss_falls,
     computed,
@@ -24,12 +26,9 @@ from workloads.jax import steps
 from workloads.jax.backend import JaxBackend
 from workloads.job_protocol import ComputeGradients
 from workloads.protocol import RunSpec, Source, Value
-from workloads.tensorflow.backend import recipe_of
-from workloads.tensorflow.runtime import Replicas
-from workloads.tensorflow.steps import build_task
 
 Settings = Mapping[str, Value]
-pytestmark = pytest.mark.usefixtures("unoptimized", "restored_variables")
+pytestmark = pytest.mark.usefixtures("restored_variables")
 
 
 @pytest.fixture
@@ -64,11 +63,12 @@ def in_jax(workload: str, **settings: Value) -> RunSpec:
     ],
 )
 def test_loss_gradients_and_outputs_of_a_seed_are_tensorflow_s(
-    replica: Replicas, workload: str, settings: Settings, tmp_path: Path
+    tensorflow: TensorflowProcess, workload: str, settings: Settings, tmp_path: Path
 ) -> None:
     plain = {name: value for name, value in settings.items() if name not in ("implementation", "unroll")}
     # JAX's gradients of images are within 0.3e-5 of those in float64, TensorFlow's on one thread beyond 1.5e-5.
-    assert difference_to_tensorflow(in_jax(workload, **settings), spec_of(workload, **plain), replica, tmp_path) < 5e-5
+    spec, reference = in_jax(workload, **settings), spec_of(workload, **plain)
+    assert difference_to_tensorflow(spec, reference, tensorflow, tmp_path) < 5e-5
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,9 @@ def test_loss_gradients_and_outputs_of_a_seed_are_tensorflow_s(
         ("cnn10", {"layout": "NHWC", "weight_decay": 1e-3, "schedule": "cosine", "steps": 8, "warmup_steps": 0}),
     ],
 )
-def test_later_steps_have_tensorflow_s_losses(replica: Replicas, workload: str, settings: Settings) -> None:
-    variant = spec_of(workload, **settings).variant
-    reference = build_task(recipe_of(workload)(variant), variant, replica)
+def test_later_steps_have_tensorflow_s_losses(tensorflow: TensorflowProcess, workload: str, settings: Settings) -> None:
+    expected = tensorflow.call(in_tensorflow.first_losses, spec_of(workload, **settings), steps=2)
     task = task_of(in_jax(workload, **settings))
-    expected = [reference.fetch(reference.step()) for _ in range(2)]
     assert [task.fetch(task.step()) for _ in range(2)] == pytest.approx(expected, rel=1e-4)
 
 
@@ -91,27 +89,22 @@ def test_the_loss_falls_with_one_product_of_inputs() -> None:
     assert_loss_falls(in_jax("lstm", implementation="combined_input", dropout=0.2, recurrent_dropout=0.2))
 
 
-def test_running_statistics_are_keras_s(replica: Replicas) -> None:
-    from workloads.jax.models import ImageModel
-    from workloads.tensorflow.cnn.model import build_cnn
-
-    spec = spec_of("cnn10", layout="NHWC")
-    keras_net, net = build_cnn("cnn10", spec.variant), ImageModel("cnn10", spec.variant)
-    batch = recipe_of("cnn10")(spec.variant).batch(0)
-    keras_net.loss(*batch)
-    images = np.asarray(batch[0])
+def test_running_statistics_are_keras_s(tensorflow: TensorflowProcess) -> None:
     import jax
 
+    from workloads.jax.models import ImageModel
+
+    spec = spec_of("cnn10", layout="NHWC")
+    images, _, expected = tensorflow.call(in_tensorflow.outputs_after_a_batch, spec)
+    net = ImageModel("cnn10", spec.variant)
     _, statistics = net.forward(net.weights, net.statistics, images, jax.random.key(0))
     outputs, _ = net.forward(net.weights, statistics, images, None)
-    np.testing.assert_allclose(outputs, keras_net.outputs(batch[0]).numpy(), atol=1e-4)
+    np.testing.assert_allclose(outputs, expected, atol=1e-4)
 
 
 @pytest.mark.usefixtures("_two")
-def test_batch_norm_is_of_each_device_as_of_tensorflow_s_replicas(pair: Replicas) -> None:
-    tensorflow_spec = spec_of("cnn10", layout="NHWC")
-    reference = build_task(recipe_of("cnn10")(tensorflow_spec.variant), tensorflow_spec.variant, pair)
-    expected = [reference.fetch(reference.step()) for _ in range(2)]
+def test_batch_norm_is_of_each_device_as_of_tensorflow_s_replicas(tensorflow: TensorflowProcess) -> None:
+    expected = tensorflow.call(in_tensorflow.first_losses, spec_of("cnn10", layout="NHWC"), steps=2, replicas=2)
     task = task_of(in_jax("cnn10", layout="NHWC"))
     assert [task.fetch(task.step()) for _ in range(2)] == pytest.approx(expected, rel=1e-4)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.fakes.tensorflow import TensorflowProcess
 from tests.unit.workloads.jax.test_jax import in_jax
 from tests.unit.workloads.test_frameworks import assert_answers_as_trained, task_of
 from workloads import weights
@@ -37,12 +38,12 @@ def saved_after(count: int, spec: RunSpec, path: Path) -> SavedWeights:
     ],
 )
 def test_a_plain_keras_model_answers_as_jax_s_trained_one(
-    workload: str, settings: dict[str, Value], tmp_path: Path
+    tensorflow: TensorflowProcess, workload: str, settings: dict[str, Value], tmp_path: Path
 ) -> None:
     spec, path = in_jax(workload, save_weights=True, **settings), tmp_path / "run.npz"
     saved, untrained = saved_after(3, spec, path), saved_after(0, spec, tmp_path / "untrained.npz")
     assert all((saved.weights[name] != untrained.weights[name]).any() for name in saved.weights)
-    assert_answers_as_trained(spec, path)
+    assert_answers_as_trained(spec, path, tensorflow)
 
 
 def test_running_statistics_are_the_mean_over_the_devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

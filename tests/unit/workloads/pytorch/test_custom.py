@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.fakes import tensorflow as in_tensorflow
+from tests.fakes.tensorflow import Array, TensorflowProcess
 from tests.unit.workloads.pytorch.test_pytorch import collected
 from tests.unit.workloads.tensorflow.test_gradients import arrays
 from workloads import seeding
@@ -307,29 +309,24 @@ def example(name: str) -> Source:
     return Source(path=str(path), text=path.read_text(encoding="utf-8"))
 
 
-def test_the_transformer_learns_what_keras_s_does() -> None:
+def test_the_transformer_learns_what_keras_s_does(tensorflow: TensorflowProcess) -> None:
     sizes: dict[str, Value] = {"batch_size": 4, "layers": 1, "heads": 2, "width": 16, "length": 8, "vocabulary": 20}
     given = example("transformer_torch.py")
-    assert spec_of(given, "transformer", **sizes).variant.keys() == spec_of_keras("transformer.py", **sizes).keys()
+    keras_spec = tensorflow.call(spec_of, example("transformer.py"), "transformer", **sizes)
+    assert spec_of(given, "transformer", **sizes).variant.keys() == keras_spec.variant.keys()
     losses = losses_of(given, 60, "transformer", **sizes)
     assert np.mean(losses[-5:]) < 0.85 * losses[0]
 
 
-def spec_of_keras(name: str, **values: Value) -> dict[str, Value]:
-    return dict(spec_of(example(name), name.removesuffix(".py"), **values).variant)
-
-
-def test_resnet_50_computes_what_keras_s_does() -> None:
-    import keras
+def test_resnet_50_computes_what_keras_s_does(tensorflow: TensorflowProcess) -> None:
     import torch
 
     from workloads.pytorch.custom import CustomWorkload
 
     spec = spec_of(example("resnet50_torch.py"), "resnet50", batch_size=2, image_size=32, classes=10, mode="inference")
     custom = CustomWorkload(spec, example("resnet50_torch.py"), torch.device("cpu"))
-    theirs = keras.applications.ResNet50(
-        weights=None, input_shape=(32, 32, 3), classes=10, classifier_activation=None, name="resnet50"
-    )
+    images, _ = custom.batch(0)
+    theirs, expected = tensorflow.call(in_tensorflow.resnet_50, images.permute(0, 2, 3, 1).numpy())
     first, blocks, head = custom.model.module[0], custom.model.module[3:-3], custom.model.module[-1]
     names = [f"conv{stage}_block{number + 1}" for stage, count in enumerate((3, 4, 6, 3), 2) for number in range(count)]
     pairs = [(first, "conv1"), *zip(blocks, names, strict=True)]
@@ -339,19 +336,17 @@ def test_resnet_50_computes_what_keras_s_does() -> None:
                 if not isinstance(layer, torch.nn.Identity):
                     _copy_convolution(theirs, f"{name}_{number}", layer)
         _copy_convolution(theirs, "conv1", first)
-        kernel, bias = theirs.get_layer("predictions").get_weights()
+        kernel, bias = theirs["predictions"]
         head.weight.copy_(torch.from_numpy(kernel.T))
         head.bias.copy_(torch.from_numpy(bias))
-        images, _ = custom.batch(0)
         custom.model.eval()
         ours = custom.model(images).numpy()
-    expected = theirs(images.permute(0, 2, 3, 1).numpy(), training=False)
-    np.testing.assert_allclose(ours, np.asarray(expected), rtol=1e-3, atol=1e-3 * float(np.abs(ours).max()))
+    np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-3 * float(np.abs(ours).max()))
 
 
-def _copy_convolution(theirs: Any, name: str, layer: Any) -> None:
+def _copy_convolution(theirs: dict[str, list[Array]], name: str, layer: Any) -> None:
     import torch
 
-    kernel, bias = theirs.get_layer(f"{name}_conv").get_weights()
+    kernel, bias = theirs[f"{name}_conv"]
     layer[0].weight.copy_(torch.from_numpy(kernel.transpose(3, 2, 0, 1)))
     layer[0].bias.copy_(torch.from_numpy(bias))

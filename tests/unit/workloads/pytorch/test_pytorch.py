@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from tests.evidence_runs import spec_of
+from tests.fakes import tensorflow as in_tensorflow
+from tests.fakes.tensorflow import TensorflowProcess
 from tests.unit.workloads.test_frameworks import computed, difference, difference_to_tensorflow, task_of
 from workloads.catalog import Gpu, Machine, check
 from workloads.protocol import Evidence, RunSpec, Value
 from workloads.pytorch.backend import PytorchBackend
-from workloads.tensorflow.backend import recipe_of
-from workloads.tensorflow.runtime import Replicas
 from workloads.training import Task
 
 Settings = Mapping[str, Value]
-pytestmark = pytest.mark.usefixtures("unoptimized", "restored_variables")
+pytestmark = pytest.mark.usefixtures("restored_variables")
 
 
 @pytest.fixture(autouse=True)
@@ -55,10 +55,10 @@ def in_pytorch(workload: str, **settings: Value) -> RunSpec:
     ],
 )
 def test_loss_gradients_and_outputs_of_a_seed_are_tensorflow_s(
-    replica: Replicas, workload: str, settings: Settings, tmp_path: Path
+    tensorflow: TensorflowProcess, workload: str, settings: Settings, tmp_path: Path
 ) -> None:
     spec, reference = in_pytorch(workload, **settings), spec_of(workload, **settings)
-    assert difference_to_tensorflow(spec, reference, replica, tmp_path) < 3e-5
+    assert difference_to_tensorflow(spec, reference, tensorflow, tmp_path) < 3e-5
 
 
 def test_parts_of_a_batch_have_its_gradients_on_average(tmp_path: Path) -> None:
@@ -67,23 +67,20 @@ def test_parts_of_a_batch_have_its_gradients_on_average(tmp_path: Path) -> None:
     assert difference(tmp_path / "parts.npz", tmp_path / "whole.npz") < 1e-5
 
 
-def test_running_statistics_are_keras_s(replica: Replicas) -> None:
+def test_running_statistics_are_keras_s(tensorflow: TensorflowProcess) -> None:
     """PyTorch keeps the unbiased variance; in inference it is the one that Keras keeps."""
     import torch
 
     from workloads.pytorch.models import ImageModel
-    from workloads.tensorflow.cnn.model import build_cnn
 
     spec = spec_of("cnn10", layout="NHWC")
-    keras_net, net = build_cnn("cnn10", spec.variant), ImageModel("cnn10", spec.variant)
-    batch = recipe_of("cnn10")(spec.variant).batch(0)
-    images = torch.from_numpy(batch[0]).permute(0, 3, 1, 2)
-    keras_net.loss(*batch)
+    batch, classes, outputs = tensorflow.call(in_tensorflow.outputs_after_a_batch, spec)
+    net, images = ImageModel("cnn10", spec.variant), torch.from_numpy(batch).permute(0, 3, 1, 2)
     net.train()
-    net.loss(images, torch.from_numpy(batch[1]))
+    net.loss(images, torch.from_numpy(classes))
     net.eval()
     with torch.no_grad():
-        np.testing.assert_allclose(net(images).numpy(), keras_net.outputs(batch[0]).numpy(), atol=1e-4)
+        np.testing.assert_allclose(net(images).numpy(), outputs, atol=1e-4)
 
 
 def collected(spec: RunSpec, task: Task) -> Evidence:

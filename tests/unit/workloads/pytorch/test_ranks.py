@@ -12,7 +12,9 @@ import torch
 import torch.distributed
 
 from tests.evidence_runs import spec_of
+from tests.fakes import tensorflow as in_tensorflow
 from tests.fakes.processes import has_ended
+from tests.fakes.tensorflow import TensorflowProcess
 from tests.unit.workloads.test_frameworks import computed, difference, task_of
 from workloads import seeding
 from workloads.protocol import (
@@ -30,9 +32,6 @@ from workloads.protocol import (
 )
 from workloads.pytorch import ranks, steps
 from workloads.pytorch.backend import PytorchBackend
-from workloads.tensorflow.backend import recipe_of
-from workloads.tensorflow.runtime import Replicas
-from workloads.tensorflow.steps import build_task
 from workloads.training import Task
 
 pytestmark = pytest.mark.usefixtures("restored_variables")
@@ -104,11 +103,9 @@ def test_two_ranks_train_as_one_device_does(monkeypatch: pytest.MonkeyPatch) -> 
     assert [kernel.name for kernel in evidence.kernels if kernel.kind == "communication"] == ["c10d::allreduce_"]
 
 
-@pytest.mark.usefixtures("_two", "unoptimized")
-def test_batch_norm_is_of_each_rank_as_of_tensorflow_s_replicas(pair: Replicas) -> None:
-    tensorflow_spec = spec_of("cnn10", layout="NHWC")
-    reference = build_task(recipe_of("cnn10")(tensorflow_spec.variant), tensorflow_spec.variant, pair)
-    expected = [reference.fetch(reference.step()) for _ in range(3)]
+@pytest.mark.usefixtures("_two")
+def test_batch_norm_is_of_each_rank_as_of_tensorflow_s_replicas(tensorflow: TensorflowProcess) -> None:
+    expected = tensorflow.call(in_tensorflow.first_losses, spec_of("cnn10", layout="NHWC"), steps=3, replicas=2)
     with connected(in_pytorch("cnn10", layout="NHWC")) as task:
         assert [task.fetch(task.step()) for _ in range(3)] == pytest.approx(expected, rel=1e-4)
 

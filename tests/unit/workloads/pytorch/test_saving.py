@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.fakes.tensorflow import TensorflowProcess
 from tests.unit.workloads.pytorch.test_ranks import connected, in_pytorch
 from tests.unit.workloads.test_frameworks import assert_answers_as_trained, task_of
 from workloads import seeding, weights
@@ -48,13 +49,13 @@ def trained(spec: RunSpec, steps: int) -> Task:
     ],
 )
 def test_a_plain_keras_model_answers_as_pytorch_s_trained_one(
-    workload: str, settings: dict[str, Value], tmp_path: Path
+    tensorflow: TensorflowProcess, workload: str, settings: dict[str, Value], tmp_path: Path
 ) -> None:
     spec, path = in_pytorch(workload, save_weights=True, **settings), tmp_path / "run.npz"
     saved = saved_by(trained(spec, 3), spec, path)
     untrained = saved_by(task_of(spec), spec, tmp_path / "untrained.npz")
     assert all((saved.weights[name] != untrained.weights[name]).any() for name in saved.weights)
-    assert_answers_as_trained(spec, path)
+    assert_answers_as_trained(spec, path, tensorflow)
 
 
 def test_weights_are_those_that_were_kept(tmp_path: Path) -> None:

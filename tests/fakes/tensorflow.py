@@ -1,0 +1,134 @@
+"""TensorFlow on the CPU, in this process or in one of its own, and what tests of the other frameworks ask of it.
+
+`import tensorflow, triton` ends in a segmentation fault (TensorFlow 2.21, Triton 3.7), and PyTorch's optimizers import
+Triton where it is installed: so a process of tests has TensorFlow or PyTorch, never both.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from workloads import seeding
+from workloads.cifar10 import stored_data
+from workloads.job_protocol import ComputedGradients, ComputeGradients, JobRequest, JobResult
+from workloads.protocol import Message, RunSpec
+from workloads.tensorflow.backend import TensorflowBackend, recipe_of
+from workloads.tensorflow.runtime import Replicas, replicas_on
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+Array = np.ndarray[Any, Any]
+FEW_BATCHES = 4
+"""64 take a quarter of the time of a test of a few steps."""
+
+
+def set_up_tensorflow() -> None:
+    """Set up TensorFlow in this process before its first operation: two logical CPU devices, one thread."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    TensorflowBackend().prepare_environment(())
+    import tensorflow as tf
+
+    # These models are tiny, and the other half of the tests needs the other core.
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+
+
+def _set_up_unoptimized() -> None:
+    set_up_tensorflow()
+    import tensorflow as tf
+
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    seeding._MAX_BATCHES = FEW_BATCHES
+
+
+class TensorflowProcess:
+    """A process that has TensorFlow, and computes with graphs as they were traced."""
+
+    def __init__(self, pool: ProcessPoolExecutor) -> None:
+        self._pool = pool
+
+    def call(self, function: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs) -> Result:
+        """Return what a function of a module returns there."""
+        return self._pool.submit(function, *args, **kwargs).result()
+
+
+@contextmanager
+def tensorflow_process() -> Iterator[TensorflowProcess]:
+    """Start the process, and end it."""
+    with ProcessPoolExecutor(1, get_context("spawn"), _set_up_unoptimized) as pool:
+        pool.submit(os.getpid).result()  # it has started: no test left it behind
+        yield TensorflowProcess(pool)
+
+
+def _replicas(count: int) -> Replicas:
+    return replicas_on([f"CPU:{number}" for number in range(count)])
+
+
+def compute_gradients(spec: RunSpec, path: Path) -> ComputedGradients:
+    """Compute the gradients of a spec on one replica."""
+    from workloads.tensorflow import gradients
+
+    request = ComputeGradients(spec=spec, path=str(path))
+    return gradients.compute_gradients(recipe_of(spec.workload)(spec.variant), _replicas(1), request)
+
+
+def first_losses(spec: RunSpec, steps: int, replicas: int = 1) -> list[float]:
+    """Train a spec for a few steps, and return their losses."""
+    from workloads.tensorflow.steps import build_task
+
+    task = build_task(recipe_of(spec.workload)(spec.variant), spec.variant, _replicas(replicas))
+    return [task.fetch(task.step()) for _ in range(steps)]
+
+
+def train_on_stored_images(spec: RunSpec, replicas: int = 1) -> tuple[list[float], list[Message]]:
+    """Train a spec to its end; return the loss of each step, and all messages."""
+    from workloads.tensorflow.steps import build_task
+    from workloads.training import Loop, plan_of
+
+    recipe = recipe_of(spec.workload)(spec.variant)
+    task = build_task(recipe, spec.variant, _replicas(replicas), stored_data(spec.variant))
+    losses: list[float] = []
+    messages: list[Message] = []
+
+    def step() -> Any:
+        result = task.step()
+        losses.append(task.fetch(result))
+        return result
+
+    assert Loop(replace(task, step=step), plan_of(spec.variant), messages.append, lambda: False).run()
+    return losses, messages
+
+
+def outputs_after_a_batch(spec: RunSpec) -> tuple[Array, Array, Array]:
+    """Return the images and classes of the first batch of an image workload, and its outputs in inference after it."""
+    from workloads.tensorflow.cnn.model import build_cnn
+
+    net = build_cnn(spec.workload, spec.variant)
+    images, classes = recipe_of(spec.workload)(spec.variant).batch(0)
+    net.loss(images, classes)
+    return np.asarray(images), np.asarray(classes), net.outputs(images).numpy()
+
+
+def resnet_50(images: Array) -> tuple[dict[str, list[Array]], Array]:
+    """Return the weights of Keras's ResNet-50 by layer, and its outputs in inference for images in NHWC."""
+    import keras
+
+    net = keras.applications.ResNet50(
+        weights=None, input_shape=images.shape[1:], classes=10, classifier_activation=None, name="resnet50"
+    )
+    return {layer.name: layer.get_weights() for layer in net.layers}, np.asarray(net(images, training=False))
+
+
+def perform(request: JobRequest) -> JobResult:
+    """Do a job as the process of jobs does."""
+    from workloads import jobs
+
+    return jobs.perform(request)
