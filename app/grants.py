@@ -3,11 +3,16 @@
 A run, a plan, a preset or a setting of a database may name a Python, a host or a source text; each may come from
 somebody else. It is started only where the user has typed it on this machine, or has answered one question that shows
 it in full. Grants are in one private file of the user's config folder, outside any database.
+
+Whoever starts something asks first (`RunServices.admit`, `find_host`, `load_custom_workloads`). Where a process is
+started and where it gets its order (`app.runs.launcher`) nobody is asked any more: what is not granted by then is
+refused, so that no way to a process can leave out the question.
 """
 
 import os
 import shlex
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -17,8 +22,9 @@ import msgspec
 from app.errors import UserError, read_error, write_error
 from app.paths import PROGRAM, config_path, rewrite_private
 from app.plain import plain_text
-from workloads.catalog import complete_environments
-from workloads.protocol import Source
+from workloads.catalog import FRAMEWORKS, complete_environments, default_interpreter
+from workloads.job_protocol import ComputeGradients, DescribeFile, JobRequest
+from workloads.protocol import Source, Start
 
 Entries = TypeVar("Entries", bound=tuple[msgspec.Struct, ...])
 FILE_VARIABLE = "VARIANTSCOPE_GRANTS"
@@ -36,9 +42,10 @@ _COMMANDS = {
 }
 """By kind, a command whose words grant it."""
 
-
 _MOST_AT_ONCE = 20
 """Requests that a question shows in full on any screen."""
+_MOST_NAMED = 8
+"""Characters of a request that are named after it."""
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -61,7 +68,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return what is to be allowed, in full and in one plain line."""
         where = f" on {self.host}" if self.host else ""
         words = _REQUESTS[self.kind].format(value=self.value, where=where, path=self.path)
-        return plain_text(words.replace("\n", "\\n").replace("\t", "\\t"))
+        return _distinct(plain_text(words.replace("\n", "\\n").replace("\t", "\\t")))
 
     @property
     def command(self) -> str:
@@ -73,6 +80,15 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             file=shlex.quote(self.path),
         )
         return f"{PROGRAM} {words}"
+
+
+def _distinct(text: str) -> str:
+    """Return a line that no other text looks like: what cannot be printed is escaped, what is not ASCII is named."""
+    line = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    others = list(dict.fromkeys(char for char in line if not char.isascii()))
+    names = [f"{char} is {unicodedata.name(char, 'unnamed')}" for char in others[:_MOST_NAMED]]
+    names += [f"{len(others) - _MOST_NAMED} more are not ASCII"] if len(others) > _MOST_NAMED else []
+    return f"{line} ({', '.join(names)})" if names else line
 
 
 Consent = Callable[[Sequence[Grant]], bool]
@@ -118,16 +134,34 @@ def describe(grants: Sequence[Grant]) -> str:
 def interpreter_grant(python: object, host: str) -> Grant | None:
     """Return what the value of `interpreter` needs on a host, "" for this machine.
 
-    None for the program's own Python, and for an environment that `env add` made, which has a name.
+    None for the program's own Python, for an environment that `env add` made, which has a name, and for the Python that
+    the user's environment variable names.
     """
     python = str(python)
-    own = () if host else (sys.executable, sys.prefix, *map(str, complete_environments()))
-    return None if os.sep not in python or python in own else Grant(kind="interpreter", value=python, host=host)
+    if os.sep not in python or (not host and python in _own_pythons()):
+        return None
+    return Grant(kind="interpreter", value=python, host=host)
+
+
+def _own_pythons() -> tuple[str, ...]:
+    defaults = map(default_interpreter, FRAMEWORKS.values())
+    return (sys.executable, sys.prefix, *map(str, complete_environments()), *defaults)
 
 
 def source_grant(source: Source) -> Grant:
     """Return what a custom workload's text needs."""
     return Grant(kind="source", value=source.sha256, path=source.path)
+
+
+def named_python(order: Start | JobRequest) -> str:
+    """Return the Python or environment that an order names; "" where it may be any that has the framework."""
+    return str(order.spec.variant.get("interpreter", "")) if isinstance(order, Start | ComputeGradients) else ""
+
+
+def order_grants(order: Start | JobRequest) -> list[Grant]:
+    """Return what an order to a process of this machine needs: the Python that it names, and the text that it runs."""
+    source = order.source if isinstance(order, Start | ComputeGradients | DescribeFile) else None
+    return [grant for grant in (interpreter_grant(named_python(order), ""), source and source_grant(source)) if grant]
 
 
 def grants_path() -> Path:

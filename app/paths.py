@@ -78,10 +78,11 @@ def open_private(path: str, flags: int) -> int:
 
 def config_path(name: str, variable: str) -> Path:
     """Return a file of the user's config folder, or the one that an environment variable names in its place."""
+    if named := os.environ.get(variable):
+        return Path(named).expanduser()
     import platformdirs
 
-    named = os.environ.get(variable)
-    return Path(named).expanduser() if named else platformdirs.user_config_path("variantscope") / name
+    return platformdirs.user_config_path("variantscope") / name
 
 
 def rewrite_private(path: Path, change: Callable[[], bytes]) -> None:

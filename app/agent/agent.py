@@ -46,6 +46,7 @@ from app.agent_protocol import (
     WriteFile,
 )
 from app.errors import bug_message
+from app.grants import order_grants, require, typed
 from app.runs.environment import host_info
 from app.runs.host import Host
 from app.runs.jobs import ERROR_KINDS, run_job
@@ -163,6 +164,7 @@ class Agent:
             if isinstance(order, ManageEnvironments):
                 return self._manage_environments(order, cancelled)
             # The program knows which result it waits for.
+            require(order_grants(order.request), typed)
             any_result = cast(type[JobResult], JobResult)
             result = run_job(self._scratch.with_paths(order.request), any_result, cancelled.is_set)
             return JobDone(number=order.number, result=result)

@@ -27,6 +27,7 @@ from app.agent_protocol import FILE_PIECE_BYTES, FilePart, Refused
 from app.errors import UserError, bug_message
 from app.events import RunEvent
 from app.fields import Sample, SlowSample
+from app.grants import order_grants, require, typed
 from app.recording import CUT, head_line
 from app.runs.environment import host_info, inventory_info
 from app.runs.host import ClockAnchor, Host, WorkerTimeouts
@@ -151,6 +152,7 @@ def make_run(folder: Path, guard: int) -> None:
         recording.handle(event)
 
     start, feed = run.start, TelemetryFeed(run.hz)
+    require(order_grants(start), typed)
     if start.weights_path is not None:
         start = msgspec.structs.replace(start, weights_path=str(folder / _WEIGHTS))
     timeouts = WorkerTimeouts(hello_s=run.hello_s, message_gap_s=run.message_gap_s)

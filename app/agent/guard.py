@@ -24,6 +24,7 @@ from types import FrameType
 
 import psutil
 
+from app.grants import FILE_VARIABLE as GRANTS_VARIABLE
 from app.storage.owner import boot_id, lock_or_close
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -50,6 +51,8 @@ def start_guard() -> tuple[Path, int]:
         # Held by guard and agent, for they share the open file; by nothing that they start.
         _lock(scratch)
     os.environ[_FOLDER_VARIABLE] = str(scratch)
+    # What the program orders was allowed there: it is granted here for as long as the agent lives.
+    os.environ[GRANTS_VARIABLE] = str(scratch / "grants" / "grants.json")  # in a folder that nobody has locked
     read_end, write_end = os.pipe()
     if agent := os.fork():
         os.close(read_end)

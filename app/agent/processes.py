@@ -22,6 +22,7 @@ from app.agent_protocol import (
 from app.errors import TelemetryError, UserError
 from app.events import RunEvent
 from app.fields import Sample, SlowSample
+from app.grants import order_grants, require, typed
 from app.runs.host import Host, WorkerTimeouts
 from app.runs.maker import LocalRun
 from app.samples import Processes
@@ -236,6 +237,7 @@ class AgentRun:
     def __init__(self, order: StartRun, host: Host, outbox: Outbox, scratch: Scratch) -> None:
         """Start nothing yet; its files are in the scratch folder. Raises `UserError` for one that would not be."""
         start = order.start
+        require(order_grants(start), typed)
         if start.weights_path is not None:
             start = msgspec.structs.replace(start, weights_path=scratch.path(start.weights_path))
         timeouts = WorkerTimeouts(hello_s=order.hello_s, message_gap_s=order.message_gap_s)

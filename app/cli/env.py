@@ -1,9 +1,11 @@
 """`env`: the environments that the program makes, each with a version of a framework, for runs that name them."""
 
 import contextlib
+import os
 import select
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -56,8 +58,10 @@ def env(
     if (name is None) != (action == "list"):
         example = f"`{PROGRAM} env {action} {KNOWN[0].name}`"
         raise UsageError(f"env {action} needs a name: {example}." if name is None else "env list takes no name.")
-    words = tuple(word for text in packages for word in text.split())
-    request = EnvironmentRequest(name=name or "", packages=words, cuda=cuda)
+    words = " ".join(packages).split()
+    # uv runs in another folder.
+    words = [str(Path(word).absolute()) if os.sep in word and Path(word).exists() else word for word in words]
+    request = EnvironmentRequest(name=name or "", packages=tuple(words), cuda=cuda)
     with _environments_of(on) as environments, contextlib.closing(_Terminal(yes=yes)) as terminal:
         if action == "list":
             return _print_list(environments("list", request, terminal.report).environments, on, as_json=as_json)

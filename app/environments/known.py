@@ -1,6 +1,7 @@
 """The environments that the program knows how to make, what every environment needs for a worker, and uv."""
 
 import contextlib
+import os
 import platform
 import re
 import shutil
@@ -109,9 +110,9 @@ def requirements_of(name: str, packages: Sequence[str], cuda: bool | None = None
 def torch_options(requirements: Sequence[str], cuda: bool | None = None) -> tuple[str, ...]:
     """Return what tells uv the build of PyTorch: for this machine's driver, or the CPU, of PyTorch's own index.
 
-    With CUDA whatever the driver is, it is the build of the default index.
+    With CUDA whatever the driver is, it is the build of the default index. uv's own variable goes before.
     """
-    if cuda or not any(map(_OF_TORCH.match, requirements)):
+    if cuda or "UV_TORCH_BACKEND" in os.environ or not any(map(_OF_TORCH.match, requirements)):
         return ()
     return ("--torch-backend", "auto" if cuda is None else "cpu")
 

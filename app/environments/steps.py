@@ -86,7 +86,7 @@ def run_step(
     held: Sequence[int] = (),
     again: str = "start again",
 ) -> None:
-    """Run one step, with its output in a file.
+    """Run one step in the folder of its log, with its output in that: the user's folder may be a stranger's.
 
     `watch` gets the last line that it printed and the seconds since it began, several times a second; it returns
     whether to go on. `held` are open files that the command keeps open, such as a lock: should this process be killed,
@@ -97,7 +97,7 @@ def run_step(
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w+b") as output:
-        process, began_s = _start(command, output.fileno(), held), time.monotonic()
+        process, began_s = _start(command, log.parent, output.fileno(), held), time.monotonic()
         try:
             while process.poll() is None:
                 if not watch(_last_line(output.fileno()), int(time.monotonic() - began_s)):
@@ -114,16 +114,20 @@ def run_step(
         raise InstallError(explain(title, text, log, again))
 
 
-def _start(command: Sequence[str], output: int, held: Sequence[int]) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], folder: Path, output: int, held: Sequence[int]) -> subprocess.Popen[bytes]:
     quiet = {"DEBIAN_FRONTEND": "noninteractive", "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
     environment = {**os.environ, **quiet}
     for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):  # they lead an installer to other packages
         environment.pop(name, None)
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # uv leaves it to the first import: else each compiles anew
-    if (
-        "PIP_INDEX_URL" in environment and "UV_INDEX_URL" not in environment
-    ):  # the user's mirror, which uv does not read
+    if "PIP_INDEX_URL" in environment and "UV_INDEX_URL" not in environment:  # the user's mirror: uv does not read it
         environment.setdefault("UV_DEFAULT_INDEX", environment["PIP_INDEX_URL"])
+    # uv would read the configuration of the current folder, and of those above it, which may be a stranger's.
+    config = Path(environment.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+    files = (folder / "uv" / "uv.toml" for folder in (config, Path("/etc/xdg"), Path("/etc")))
+    if "UV_CONFIG_FILE" not in environment:
+        file = next(filter(Path.is_file, files), None)
+        environment.update({"UV_CONFIG_FILE": str(file)} if file else {"UV_NO_CONFIG": "1"})
     try:
         return subprocess.Popen(
             command,
@@ -131,6 +135,7 @@ def _start(command: Sequence[str], output: int, held: Sequence[int]) -> subproce
             stdout=output,
             stderr=output,
             env=environment,
+            cwd=folder,
             start_new_session=True,
             pass_fds=held,
         )

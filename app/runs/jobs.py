@@ -9,19 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from app.errors import UserError
-from app.runs.launcher import BrokenMessage, Exited, LocalWorker, ProcessSpec
+from app.runs.launcher import BrokenMessage, Exited, LocalWorker, ProcessSpec, granted_interpreter
 from app.runs.leases import DeviceLeases, sleep_unstoppable
 from app.runs.pipes import fatal_message
 from app.samples import LogLine
-from workloads.catalog import FRAMEWORKS, default_interpreter
-from workloads.job_protocol import (
-    ComputeGradients,
-    JobFailed,
-    JobRequest,
-    JobResult,
-    decode_job_result,
-    framework_of_job,
-)
+from workloads.catalog import FRAMEWORKS
+from workloads.job_protocol import JobFailed, JobRequest, JobResult, decode_job_result, framework_of_job
 
 if TYPE_CHECKING:
     from app.agent_protocol import RefusedKind
@@ -86,12 +79,12 @@ def run_job(request: JobRequest, result_type: type[Kind], is_overdue: Callable[[
 
     Raises:
         JobError: The job failed.
+        UserError: It needs a Python or a text that is not granted.
         TimeoutError: It was overdue; its process is gone.
     """
-    interpreter = request.spec.variant.get("interpreter", "") if isinstance(request, ComputeGradients) else ""
-    framework = FRAMEWORKS[framework_of_job(request)]
+    interpreter = granted_interpreter(request, FRAMEWORKS[framework_of_job(request)])
     events: queue.SimpleQueue[_JobEvent] = queue.SimpleQueue()
-    spec = ProcessSpec.current(_JOB_COMMAND, str(interpreter) or default_interpreter(framework))
+    spec = ProcessSpec.current(_JOB_COMMAND, interpreter)
     worker = LocalWorker(spec.start(), events.put, decode_job_result)
     worker.listen()
     worker.send(request)

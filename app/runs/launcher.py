@@ -19,11 +19,13 @@ import msgspec
 import psutil
 
 from app.errors import UserError
+from app.grants import interpreter_grant, named_python, order_grants, refuse, require
 from app.paths import ROOT, python_environment
 from app.runs.environment import sources_hash
 from app.runs.pipes import discard, log_lines, message_lines
 from app.samples import LogLine
-from workloads.catalog import default_interpreter, find_python, framework_of, missing_python
+from workloads.catalog import Framework, default_interpreter, find_python, framework_of, missing_python
+from workloads.job_protocol import JobRequest
 from workloads.protocol import Message, ProtocolError, Start, decode_message, encode
 
 
@@ -147,10 +149,12 @@ def _external_environment() -> dict[str, str]:
 class ProcessSpec:
     """Everything that a worker's process is started with, and so everything that its imports can depend on.
 
-    `sources` is the hash of what it imports of this program.
+    `interpreter` is the Python that was named for it, "" for this process's own; `sources` is the hash of what it
+    imports of this program.
     """
 
     command: tuple[str, ...]
+    interpreter: str
     folder: str
     environment: Mapping[str, str]
     sources: str
@@ -169,14 +173,16 @@ class ProcessSpec:
             command, environment = _external_command(command, interpreter), _external_environment()
         else:
             environment = python_environment()
-        return cls(command, str(Path.cwd()), environment, sources_hash())
+        return cls(command, interpreter, str(Path.cwd()), environment, sources_hash())
 
     def start(self) -> "subprocess.Popen[bytes]":
         """Start the process with three pipes and in its own session: Ctrl-C in a terminal reaches only the program.
 
         Raises:
             OSError: It cannot be started; its text ends a sentence for the user.
+            UserError: Its Python is not granted.
         """
+        require(filter(None, [interpreter_grant(self.interpreter, "")]), refuse)
         try:
             return subprocess.Popen(
                 self.command,
@@ -195,9 +201,14 @@ class ProcessSpec:
             raise OSError(f"{program} cannot be run ({reason})") from error
 
 
-def requested_interpreter(start: Start) -> str:
-    """Return the environment that an order names, else this machine's default; "" is the program's own."""
-    return str(start.spec.variant.get("interpreter", "")) or default_interpreter(framework_of(start.spec.variant))
+def granted_interpreter(order: Start | JobRequest, framework: Framework) -> str:
+    """Return the environment that an order names, else this machine's default; "" is the program's own.
+
+    Raises:
+        UserError: The order names a Python or has a text that is not granted.
+    """
+    require(order_grants(order), refuse)
+    return named_python(order) or default_interpreter(framework)
 
 
 class LocalLauncher:
@@ -212,9 +223,8 @@ class LocalLauncher:
 
     def launch(self, start: Start, post: Post) -> Worker:
         """Start the process, the threads that read its pipes, and the thread that waits for its end."""
-        worker = LocalWorker(
-            ProcessSpec.current(self._command, requested_interpreter(start)).start(), post, decode_message
-        )
+        interpreter = granted_interpreter(start, framework_of(start.spec.variant))
+        worker = LocalWorker(ProcessSpec.current(self._command, interpreter).start(), post, decode_message)
         _log.info("worker %d launched", worker.pid)
         worker.listen()
         worker.send(start)
@@ -279,8 +289,9 @@ class LocalWorker(Generic[Said]):
         for thread in (*readers, *others):
             thread.start()
 
-    def send(self, order: msgspec.Struct) -> None:
-        """Send the worker its order."""
+    def send(self, order: Start | JobRequest) -> None:
+        """Send the worker its order; raises `UserError` for a text that is not granted."""
+        require(order_grants(order), refuse)
         self._orders.put(encode(order))
 
     def ask_to_stop(self) -> None:

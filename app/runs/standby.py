@@ -28,11 +28,11 @@ from app.runs.launcher import (
     ProcessSpec,
     Worker,
     WorkerEvent,
-    requested_interpreter,
+    granted_interpreter,
 )
 from app.runs.leases import CPU, DeviceLeases, Lease
 from app.samples import LogLine
-from workloads.catalog import default_interpreter
+from workloads.catalog import default_interpreter, framework_of
 from workloads.protocol import STANDBY, Hello, Start, decode_message
 
 _log = logging.getLogger("variantscope.worker")
@@ -80,7 +80,10 @@ class StandbyLauncher:
 
     def launch(self, start: Start, post: Post) -> Worker:
         """Give the order to the oldest standby worker that fits, even if it still imports, else to a new worker."""
-        kind = str(start.spec.variant.get("framework", "tensorflow")), requested_interpreter(start)
+        kind = (
+            str(start.spec.variant.get("framework", "tensorflow")),
+            granted_interpreter(start, framework_of(start.spec.variant)),
+        )
         standby = self._take_matching(kind)
         counted_post = self._count_run(post)
         served = standby.serve(start, counted_post) if standby is not None else None

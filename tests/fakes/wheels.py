@@ -34,7 +34,8 @@ def write_wheels(folder: Path) -> None:
 def use_wheels(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Make environments below a folder from these wheels alone."""
     write_wheels(folder / "wheels")
-    for name in ("HOME", "XDG_DATA_HOME", "UV_CACHE_DIR"):
+    for name in ("HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(folder / "user"))
+    monkeypatch.setenv("UV_CACHE_DIR", str(folder / "user" / "uv"))
     (folder / "uv.toml").write_text(f'no-index = true\nfind-links = ["{folder / "wheels"}"]\n')
     monkeypatch.setenv("UV_CONFIG_FILE", str(folder / "uv.toml"))

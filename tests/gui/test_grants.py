@@ -1,8 +1,11 @@
 """Nothing from elsewhere runs unasked in the window: what it asks, and that a marker is made by nothing but a yes."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QMessageBox
 from pytestqt.qtbot import QtBot
 
@@ -23,7 +26,7 @@ from tests.gui.texts import displayed_text
 from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, click_run, press, window_on
 from workloads.catalog import Machine, complete
 
-ALLOW, REFUSE = "&Allow", "&Do not allow"
+ALLOW, REFUSE = "Allow", "Do not allow"
 
 
 @pytest.fixture(autouse=True)
@@ -162,9 +165,57 @@ def test_run_again_asks_where_the_field_was_not_typed(qtbot: QtBot, workbench: W
     answer(qtbot, workbench, REFUSE)
     qtbot.waitUntil(lambda: not workbench.run.running, timeout=RUN_LIMIT_MS)
     assert not attacker.marker.exists()
+    choose(workbench, interpreter="")
     choose(workbench, interpreter=str(attacker.python))
     click_run(workbench.run_view.form)
     qtbot.waitUntil(attacker.marker.exists, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: not workbench.run.running, timeout=RUN_LIMIT_MS)
+
+
+def in_another_workload(workbench: Workbench, own: Path) -> None:
+    form = workbench.run_view.form
+    form.workload_chosen.emit("gru")
+    form.edited.emit("interpreter", (str(own),))
+    form.workload_chosen.emit("lstm")
+
+
+def in_a_form_that_is_put_back(workbench: Workbench, own: Path) -> None:
+    form = workbench.run_view.form
+    QTest.mouseClick(form.reset_button, Qt.MouseButton.LeftButton)
+    form.edited.emit("interpreter", (str(own),))
+    workbench.undo.undo()
+
+
+@pytest.mark.parametrize("type_another", [in_another_workload, in_a_form_that_is_put_back])
+def test_a_python_that_is_typed_allows_no_other(
+    qtbot: QtBot,
+    workbench: Workbench,
+    attacker: Attacker,
+    tmp_path: Path,
+    type_another: Callable[[Workbench, Path], None],
+) -> None:
+    (spec, _) = attacker.specs("lstm", interpreter=str(attacker.python))
+    workbench.form.fill(spec)
+    type_another(workbench, tmp_path / "own" / "bin" / "python")
+    chosen = (str(attacker.python),)
+    qtbot.waitUntil(lambda: workbench.form.form.selection.chosen["interpreter"] == chosen, timeout=READ_LIMIT_MS)
+    click_run(workbench.run_view.form)
+    assert f"run {attacker.python} as Python" in question(qtbot, workbench)
+    answer(qtbot, workbench, REFUSE)
+    qtbot.waitUntil(lambda: not workbench.run.running, timeout=RUN_LIMIT_MS)
+    assert not attacker.marker.exists()
+
+
+def test_no_letter_answers_the_question(qtbot: QtBot, workbench: Workbench, attacker: Attacker) -> None:
+    """A message box takes the letter of a button's shortcut without Alt, and opens while the user types elsewhere."""
+    (spec, _) = attacker.specs(interpreter=str(attacker.python))
+    workbench.form.fill(spec)
+    click_run(workbench.run_view.form)
+    question(qtbot, workbench)
+    box = workbench.window.findChild(QMessageBox)
+    assert isinstance(box, QMessageBox)
+    assert [button.shortcut().toString() for button in box.buttons()] == ["", ""]
+    answer(qtbot, workbench, REFUSE)
     qtbot.waitUntil(lambda: not workbench.run.running, timeout=RUN_LIMIT_MS)
 
 

@@ -20,6 +20,7 @@ from app.grants import (
     typed,
 )
 from workloads.catalog import ENVIRONMENT_STAMP
+from workloads.interpreter import DEFAULT_VARIABLE
 from workloads.protocol import Source
 
 
@@ -93,6 +94,36 @@ def test_a_request_is_one_plain_line() -> None:
     grant = Grant(kind="interpreter", value="/a\n  connect to b\x1b[2J\u202e/python", host="gpu1")
     assert grant.request == "run /a\\n  connect to b\\u001b[2J\\u202e/python as Python on gpu1"
     assert grant.command.endswith("--on gpu1")
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/venv\u200b/python", r"run /venv\u200b/python as Python"),
+        ("/ve\u00adnv/python", r"run /ve\xadnv/python as Python"),
+        ("/venv\U000e0041/python", r"run /venv\U000e0041/python as Python"),
+        ("/v\u0435nv/python", "run /v\u0435nv/python as Python (\u0435 is CYRILLIC SMALL LETTER IE)"),
+        ("/venv\u3164/python", "run /venv\u3164/python as Python (\u3164 is HANGUL FILLER)"),
+        ("/é/python", "run /é/python as Python (é is LATIN SMALL LETTER E WITH ACUTE)"),
+    ],
+)
+def test_what_looks_like_another_path_is_told_from_it(path: str, words: str) -> None:
+    assert Grant(kind="interpreter", value=path).request == words
+
+
+@pytest.mark.parametrize(("count", "rest"), [(8, ""), (9, ", 1 more are not ASCII")])
+def test_no_more_characters_are_named_than_can_be_read(count: int, rest: str) -> None:
+    path = "/" + "".join(chr(0x0430 + number) for number in range(count))
+    request = Grant(kind="interpreter", value=path).request
+    assert request.count(" is CYRILLIC") == 8
+    assert request.endswith(f"{rest})")
+
+
+def test_the_python_that_the_user_s_variable_names_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert interpreter_grant("/opt/tf/bin/python", "") == PYTHON
+    monkeypatch.setenv(DEFAULT_VARIABLE, PYTHON.value)
+    assert interpreter_grant(PYTHON.value, "") is None
+    assert interpreter_grant(PYTHON.value, "gpu1") is not None, "it is of this machine"
 
 
 @pytest.mark.parametrize(("count", "fits"), [(20, True), (21, False)])

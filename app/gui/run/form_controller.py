@@ -130,7 +130,7 @@ class FormController(QObject):
         self._read_plan: Plan | None = None
         """The plan that the database was read for last."""
         self._is_reading, self._unread = False, ""
-        self._is_python_typed = False
+        self._typed_pythons: set[tuple[str, Value]] = set()
         self.messages = FormMessages(self)
 
     def start(self) -> None:
@@ -198,7 +198,6 @@ class FormController(QObject):
 
     def fill(self, spec: RunSpec) -> None:
         """Put a variant into the form, and say what is not known any more."""
-        self._is_python_typed = False
         try:
             self._change(lambda: self.form.fill(spec))
         except UsageError as error:
@@ -215,9 +214,9 @@ class FormController(QObject):
         self.show()
 
     def allow_typed_python(self) -> None:
-        """Allow the Pythons that the user has typed or chosen here, as a run begins; raises `UserError`."""
-        if self._is_python_typed:
-            allow_pythons(self.form.selection.chosen.get("interpreter", ()), self.form.host)
+        """Allow those of the chosen Pythons that the user has typed or chosen here; raises `UserError`."""
+        host = self.form.host
+        allow_pythons([python for python in self._pythons() if (host, python) in self._typed_pythons], host)
 
     def _change(self, change: Callable[[], None]) -> None:
         self.messages.forget()
@@ -226,12 +225,19 @@ class FormController(QObject):
         self.show()
 
     def _edit(self, name: str, values: tuple[Value, ...]) -> None:
-        self._is_python_typed |= name == "interpreter"
-        self.form.edit(name, *values)
+        self._edit_pythons(lambda: self.form.edit(name, *values))
 
     def _type(self, name: str, text: str) -> None:
-        self._is_python_typed |= name == "interpreter"
-        self.form.type(name, text)
+        self._edit_pythons(lambda: self.form.type(name, text))
+
+    def _edit_pythons(self, edit: Callable[[], None]) -> None:
+        """Remember what an edit by the user adds to the Pythons: what a run, undo or the last window chose asks."""
+        before = self._pythons()
+        edit()
+        self._typed_pythons |= {(self.form.host, python) for python in self._pythons() if python not in before}
+
+    def _pythons(self) -> tuple[Value, ...]:
+        return tuple(self.form.selection.chosen.get("interpreter", ()))
 
     def _reset(self) -> None:
         choices = self.form.choices

@@ -89,8 +89,8 @@ class ConsentQuestion(QObject):
             "Allow this?",
             "This was not typed here. Allow it, now and from now on, to",
             requests,
-            "&Allow",
-            "&Do not allow",
+            "Allow",  # without a mnemonic, which a plain letter would press: the box opens while the user types
+            "Do not allow",
         )
         box.accepted.connect(lambda: answer.set_result(True))
         box.rejected.connect(lambda: answer.set_result(False))

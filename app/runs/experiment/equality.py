@@ -85,7 +85,7 @@ class EqualityChecker:
 
     def check(self, specs: Sequence[RunSpec]) -> Iterator[tuple[RunSpec, EqualityCheck]]:
         """Yield each variant with its check, until it may not go on; raises `UserError` where one is not allowed."""
-        self.services.admit([self.baseline, *specs])
+        self.services.admit([spec_to_check(spec, self.baseline) for spec in (self.baseline, *specs)])
         with tempfile.TemporaryDirectory(prefix="variantscope-equality-") as folder:
             baselines: dict[int, _Computed | str] = {}
             for spec in specs:
@@ -123,6 +123,8 @@ class EqualityChecker:
 
     def _compute(self, spec: RunSpec, parts: int, path: Path, start: Path | None) -> _Computed:
         checked = spec_to_check(spec, self.baseline)
+        if (refusal := self.services.host.refusal(checked)) is not None:
+            raise _NotComparableError(refusal.rstrip("."))
         end_s = time.monotonic() + _LIMIT_S
         try:
             with self._leased(checked) as lease:
