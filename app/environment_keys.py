@@ -21,8 +21,12 @@ PLANNED_KEY = "planned_repeats"
 """Key of a run's environment: how many repeats its experiment planned, as `3` or `until ± 0.5 %`; absent by hand."""
 CUSTOM_SOURCE_KEY = "own_source"
 """Key of a run's environment: the text of a custom workload's file, which so travels with its runs."""
+CUSTOM_MODULES_KEY = "own_modules"
+"""Key of a run's environment: the texts of the modules of the user's that the file needs; absent without."""
 CUSTOM_PATH_KEY = "own_path"
 """Key of a run's environment: the path of that file."""
+CUSTOM_TEXT_KEYS = (CUSTOM_SOURCE_KEY, CUSTOM_MODULES_KEY)
+"""Keys of a run's environment whose values are whole files: they are shown by themselves."""
 COMMIT_KEY = "git_commit"
 """Key of a run's environment: the program's commit, with a hash of what differed from it."""
 SOURCES_KEY = "sources_sha256"
@@ -67,6 +71,7 @@ PER_RUN_KEYS = frozenset(
         STOOD_STILL_KEY,
         PLANNED_KEY,
         CUSTOM_SOURCE_KEY,
+        CUSTOM_MODULES_KEY,
         CUSTOM_PATH_KEY,
         STANDBY_KEY,
         CARRIER_KEY,

@@ -9,7 +9,14 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from workloads.custom.definitions import LAYOUT_PARAMETERS, SOURCE, custom_workload, custom_workload_by_name, is_custom
+from workloads.custom.definitions import (
+    LAYOUT_PARAMETERS,
+    SOURCE,
+    custom_workload,
+    custom_workload_by_name,
+    is_custom,
+    refusal_of_text,
+)
 from workloads.definitions import WORKLOADS
 from workloads.framework import (
     FRAMEWORK,

@@ -1,13 +1,14 @@
 """How a run can fail: the exceptions, where in a user's file an error occurred, and the outcome to report."""
 
 import re
+import sys
 import time
 import traceback
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import FunctionType
 
-from workloads.framework import framework_of
+from workloads.framework import FRAMEWORKS, framework_of
 from workloads.protocol import MOST_REASON_CHARS, MOST_TRACEBACK_CHARS, Finished, Source, Variant, WorkerOutcome, plain
 
 
@@ -137,4 +138,22 @@ def _out_of_memory_message(variant: Variant, peak_bytes: int | None, source_name
 def _failure_message(error: Exception, source: Source | None) -> str:
     if isinstance(error, CustomWorkloadError):
         return str(error)
-    return f"{error_location(error, source)}: {describe_error(error)}" if source else describe_error(error)
+    if source is None:
+        return describe_error(error)
+    return f"{error_location(error, source)}: {describe_error(error)}{_missing_module_remedy(error, source)}"
+
+
+def _missing_module_remedy(error: Exception, source: Source) -> str:
+    """Return what to do where the user's file imports a module that this Python has not, as the end of a sentence."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name or error.name.partition(".")[0] in sys.modules:
+        return ""
+    module = error.name.partition(".")[0]
+    if framework := next((framework for framework in FRAMEWORKS.values() if module in framework.modules), None):
+        return f": `env add` makes an environment that has {framework.name}."
+    path = Path(source.path).parent / module
+    if path.is_dir() or path.with_suffix(".py").is_file():
+        return (
+            ", which is beside the file, where Python does not look: write "
+            "`import sys; sys.path.insert(0, __file__.rpartition('/')[0])` above the import."
+        )
+    return f": install the package that has it for {sys.executable}."

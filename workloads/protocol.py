@@ -11,6 +11,7 @@ a text is at most as long as the program can store and show, without control cha
 
 import hashlib
 import re
+from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
@@ -29,6 +30,8 @@ MOST_MESSAGE_BYTES = 4 * 2**20
 MOST_NAME_CHARS = 200
 MOST_TEXT_CHARS = 20_000
 MOST_TEXTS = 200
+MOST_MODULES = 5_000
+"""Modules of the user's that a custom workload may need."""
 MOST_REASON_CHARS = 2_000
 MOST_TRACEBACK_CHARS = 100_000
 MOST_KERNELS = 5_000
@@ -71,16 +74,45 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     variant: Variant
 
 
+class UserModule(msgspec.Struct, frozen=True, kw_only=True):
+    """Code of the user's that a workload's file imports or executes: the module's name, or the file's if it has none.
+
+    `path` may lead into an archive, of which `sha256` is then.
+    """
+
+    name: Text
+    path: Text
+    sha256: str
+
+    @classmethod
+    def read(cls, name: str, path: str) -> "UserModule":
+        """Return the module as it is now; its `sha256` is "" where there is no such file."""
+        file = next((file for file in (Path(path), *Path(path).parents) if file.is_file()), None)
+        if file is None:
+            return cls(name=name, path=path, sha256="")
+        with file.open("rb") as stream:
+            return cls(name=name, path=path, sha256=hashlib.file_digest(stream, "sha256").hexdigest())
+
+
+UserModules = Annotated[tuple[UserModule, ...], msgspec.Meta(max_length=MOST_MODULES)]
+
+
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """A user's file with workloads: its whole text, and its path, for its errors and for data next to it."""
+    """A user's file with workloads: its text, the modules of the user's that it needs, and its path.
+
+    The path is for its errors, and for data next to it.
+    """
 
     path: str
     text: str
+    modules: UserModules = ()
 
     @property
     def sha256(self) -> str:
-        """Return what identifies this state of the file, wherever it is stored."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        """Return what identifies this state of the code, wherever it is stored: without modules that of the text."""
+        text = hashlib.sha256(self.text.encode()).hexdigest()
+        states = sorted((module.name, module.sha256) for module in self.modules)
+        return hashlib.sha256(repr((text, states)).encode()).hexdigest() if states else text
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start", tag_field=TAG):

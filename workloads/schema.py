@@ -73,10 +73,11 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomFile:
-    """The user's file that a workload is in: its path, and the SHA-256 of its text."""
+    """The user's file that a workload is in, with `Source.sha256` and the paths of the user's modules that it needs."""
 
     path: str
     sha256: str
+    modules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

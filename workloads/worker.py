@@ -15,6 +15,7 @@ from workloads.backend import EvidenceCollector, backend_of, load_backend
 from workloads.build import approve, build, import_libraries
 from workloads.cnn import Conv, Dense, flatten, net_of
 from workloads.control import ControlChannel, MessagePipe, claim_stdout, set_parent_death_signal
+from workloads.custom.source import check_modules
 from workloads.dummy import ignores_stop
 from workloads.errors import TrainingError, outcome_of
 from workloads.protocol import (
@@ -139,6 +140,8 @@ class Worker:
             if (per_step := flops_per_step(spec)) is not None:
                 self._report(Flops(per_step=per_step))
             completed = self._train(self._task, spec)
+            if completed and self._start.source is not None:
+                check_modules(self._start.source)  # what batches and steps imported
         # What follows the measured part uses memory of its own.
         peak_bytes = self._peak_bytes()
         if completed:

@@ -9,7 +9,7 @@ from app import units
 from app.cli.options import command, run_argument
 from app.cli.services import open_store
 from app.cli.terminal import elide_name, print_json, print_table, unfiltered
-from app.environment_keys import CUSTOM_SOURCE_KEY
+from app.environment_keys import CUSTOM_SOURCE_KEY, CUSTOM_TEXT_KEYS
 from app.errors import UserError
 from app.metrics import METRICS
 from app.records import StoredRun
@@ -91,7 +91,7 @@ _NUMBERS = frozenset(range(1, len(derived.EPOCH_COLUMNS)))
 @command("show", "show 12", "show 12 --json")
 @run_argument
 @click.option("--log", is_flag=True, help="Print its log too.")
-@click.option("--source", is_flag=True, help="Print the file that a custom workload was in.")
+@click.option("--source", is_flag=True, help="Print the file of a custom workload, and your modules that it imported.")
 def show(database: Path | None, as_json: bool, run: int, log: bool, source: bool) -> int:
     """Print one run."""
     with open_store(database) as store:
@@ -118,12 +118,12 @@ def show(database: Path | None, as_json: bool, run: int, log: bool, source: bool
 def _print_source(stored: StoredRun, *, as_json: bool) -> int:
     if CUSTOM_SOURCE_KEY not in stored.environment:
         raise UserError(f"Run {stored.row.run} is of {stored.row.spec.workload}, and no file of yours.")
-    text = stored.environment[CUSTOM_SOURCE_KEY]
+    texts = {key: stored.environment[key] for key in CUSTOM_TEXT_KEYS if key in stored.environment}
     if as_json:
-        print_json({"run": stored.row.run, CUSTOM_SOURCE_KEY: text})
+        print_json({"run": stored.row.run, **texts})
     else:
         # A file gets the text as it is; on a terminal it may not command that.
-        print(text, end="", file=sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout))
+        print(*texts.values(), sep="", end="", file=sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout))
     return 0
 
 
@@ -195,7 +195,8 @@ def _print_details(stored: StoredRun) -> None:
         ("", ""), [(f"  {parameter_label(spec, name)}", value_text(value)) for name, value in spec.variant.items()]
     )
     print_table(
-        ("", ""), [(f"  {key}", value) for key, value in sorted(stored.environment.items()) if key != CUSTOM_SOURCE_KEY]
+        ("", ""),
+        [(f"  {key}", value) for key, value in sorted(stored.environment.items()) if key not in CUSTOM_TEXT_KEYS],
     )
     if stored.row.outcome and stored.row.outcome.detail:
         print(f"\n{stored.row.outcome.detail}")

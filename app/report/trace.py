@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from app.environment_keys import CUSTOM_SOURCE_KEY
+from app.environment_keys import CUSTOM_TEXT_KEYS
 from app.fields import FIELDS, Sample
 from app.records import SampleColumns, StoredRun
 from app.report.documents import list_document
@@ -174,7 +174,7 @@ def _metadata(run: StoredRun) -> dict[str, Any]:
     return {
         **listed,
         "devices": {device_label(columns.device): columns.device.name for columns in run.samples},
-        "environment": {name: value for name, value in run.environment.items() if name != CUSTOM_SOURCE_KEY},
+        "environment": {name: value for name, value in run.environment.items() if name not in CUSTOM_TEXT_KEYS},
     }
 
 

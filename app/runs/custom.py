@@ -1,28 +1,34 @@
 """Custom workloads: a separate process reads the user's file, and the database stores its text.
 
-The text is found by its SHA-256. A run of a variant always gets the text that the variant names, whatever became of the
-file.
+The text is found by `Source.sha256`. A run of a variant always gets the text that the variant names, whatever became of
+the file; of the modules that it imports it gets those that are there, and is refused if they are others.
 """
 
+import contextlib
+import hashlib
+import os
+import stat
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from app import units
+from app.environments.known import command_to_add
 from app.errors import UserError
-from app.grants import Consent, refuse, require, source_grant
+from app.grants import Consent, refuse, require, source_grant, typed
 from app.paths import PROGRAM
 from app.runs.jobs import JobCrashedError, JobError, Notify, run_job
 from app.runs.leases import CPU, DeviceLeases, Leases, sleep_unstoppable
 from app.storage.database import load_setting, save_setting
 from app.storage.known_settings import CUSTOM_WORKLOADS, custom_source
 from workloads import catalog
-from workloads.catalog import CustomFile, UsageError, Workload
-from workloads.job_protocol import CustomWorkload, DescribeFile, FileDescription
-from workloads.protocol import RunSpec, Source
+from workloads.catalog import FRAMEWORKS, CustomFile, UsageError, Workload
+from workloads.job_protocol import CustomWorkload, DescribeFile, FileDescription, framework_of_job
+from workloads.protocol import RunSpec, Source, UserModule
 
 _MOST_BYTES = 500_000
 
@@ -54,11 +60,15 @@ class UnreadFileError(UserError):
 
 
 class _StoredFile(msgspec.Struct, frozen=True):
-    """A file's text and those of its workloads that are described; `whole` if these are all."""
+    """A file's text and those of its workloads that are described; `whole` if these are all.
+
+    A version that did not look for the modules of the user's stored none, without `has_modules`.
+    """
 
     source: Source
     workloads: tuple[CustomWorkload, ...] = ()
     whole: bool = False
+    has_modules: bool = False
 
 
 def parse_workload_path(word: str) -> tuple[Path, str] | None:
@@ -99,34 +109,62 @@ def load_custom_workloads(path: Path, name: str, database: Path, options: ReadOp
         UserError: The file has an error, or its text is not allowed to run.
         UnreadFileError: The text was never read, and `options` is None.
     """
-    source = read_source(path)
-    if options is not None:
-        require([source_grant(source)], options.consent)
-    stored = _load_stored(database, source.sha256) or _StoredFile(source)
+    text = read_source(path)
+    key = _search_key(text)
+    stored = _load_stored(database, key) or _load_stored(database, text.sha256)
+    if stored is None or not stored.has_modules:
+        stored = _StoredFile(text)
+    source = replace(text, modules=_as_now(stored.source.modules))
+    if source.modules != stored.source.modules:
+        stored = _StoredFile(source)
     is_whole = not name and stored.whole
     definitions = [definition for definition in stored.workloads if definition.name == name or is_whole]
-    # The same text at another path is the same workload, with other data next to it.
-    updated = _StoredFile(source, stored.workloads, stored.whole)
+    if not definitions and (refusal := catalog.refusal_of_text(source.path, source.text)):
+        raise UserError(refusal)
+    if options is not None:
+        require([source_grant(source)], options.consent)
+    # The same code at another path is the same workload, with other data next to it.
+    updated = replace(stored, source=source)
     if not definitions:
         if options is None:
             raise UnreadFileError(f"{path.name} has not been read yet.")
-        definitions = [*_describe(source, name, options)]
+        described = _describe(source, name, options)
+        definitions = [*described.workloads]
+        if described.modules != source.modules:
+            source, stored = replace(source, modules=described.modules), _StoredFile(text)
+            require([source_grant(source)], typed)  # whoever allowed the file has run what it imports
         names = {definition.name for definition in definitions}
         other_workloads = [workload for workload in stored.workloads if workload.name not in names]
-        updated = _StoredFile(source, (*other_workloads, *definitions), whole=stored.whole or not name)
+        updated = _StoredFile(source, (*other_workloads, *definitions), stored.whole or not name, has_modules=True)
     if updated != stored:
-        save_setting(database, custom_source(source.sha256), msgspec.json.encode(updated).decode())
-    file = CustomFile(path=source.path, sha256=source.sha256)
+        document = msgspec.json.encode(updated).decode()
+        for identity in (source.sha256, key):
+            save_setting(database, custom_source(identity), document)
+    file = CustomFile(path=source.path, sha256=source.sha256, modules=tuple(module.path for module in source.modules))
     return tuple(catalog.custom_workload(definition, file) for definition in definitions)
+
+
+def _search_key(text: Source) -> str:
+    """Return what a text with modules is stored by: where it is, and where this process looks for what it imports."""
+    words = (text.path, text.text, str(Path.cwd()), os.environ.get("PYTHONPATH", ""))
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()
+
+
+def _as_now(modules: Iterable[UserModule]) -> tuple[UserModule, ...]:
+    return tuple(UserModule.read(module.name, module.path) for module in modules)
 
 
 def read_source(path: Path) -> Source:
     """Return a file's text and path; raises `UsageError` if it cannot be read."""
     absolute = path.expanduser().absolute()
     try:
-        if absolute.stat().st_size > _MOST_BYTES:
+        if not stat.S_ISREG(absolute.stat().st_mode):
+            raise UsageError(f"{path} is no file of text.")
+        with absolute.open(encoding="utf-8-sig") as file:
+            text = file.read(_MOST_BYTES + 1)
+        if len(text.encode()) > _MOST_BYTES:
             raise UsageError(f"{path} has more than {_MOST_BYTES:,} bytes; keep data out of a workload's file.")
-        return Source(path=str(absolute), text=absolute.read_text(encoding="utf-8-sig"))
+        return Source(path=str(absolute), text=text)
     except UnicodeDecodeError:
         raise UsageError(f"{path} is no text in UTF-8.") from None
     except OSError as error:
@@ -161,13 +199,19 @@ def lacks_source(specs: Iterable[RunSpec], database: Path) -> bool:
     return False
 
 
-def is_source_changed(spec: RunSpec, database: Path) -> bool:
-    """Return whether the file of a custom variant has another text now than when it was read."""
+def describe_change(spec: RunSpec, database: Path) -> str:
+    """Return what a change of a custom variant's file, or of what it imports, means for its runs; "" without one."""
     try:
         source = stored_source(spec, database)
-        return source is not None and read_source(Path(source.path)).sha256 != source.sha256
+        if source is None or read_source(Path(source.path)) == replace(source, modules=()):
+            text_change = ""
+        else:
+            text_change = "uses the workload's file as it was when queued; the file has changed since."
     except (UserError, UsageError):  # never read here, or gone: no newer text is known
-        return False
+        return ""
+    changed = set(source.modules).difference(_as_now(source.modules)) if source else ()
+    paths = ", ".join(sorted(module.path for module in changed))
+    return f"cannot run, for {paths} has changed since: put it back, or queue it anew." if paths else text_change
 
 
 def recent_files(database: Path) -> list[Path]:
@@ -189,8 +233,8 @@ def _load_stored(database: Path, sha256: str) -> _StoredFile | None:
         return None
 
 
-def _describe(source: Source, name: str, options: ReadOptions) -> tuple[CustomWorkload, ...]:
-    file = Path(source.path).name
+def _describe(source: Source, name: str, options: ReadOptions) -> FileDescription:
+    file, request = Path(source.path).name, DescribeFile(source=source, name=name)
     options.notify(f"Reading {file} …")
     wait_message = f"{file} will be read when the run on the CPU ends …"
     lease = options.leases.wait(
@@ -198,18 +242,9 @@ def _describe(source: Source, name: str, options: ReadOptions) -> tuple[CustomWo
     )
     if lease is None:
         raise UserError(f"{file} was not read.")
+    end_s = time.monotonic() + options.limit_s
     try:
-        return _run_describe_job(DescribeFile(source=source, name=name), options)
-    finally:
-        lease.release()
-
-
-def _run_describe_job(request: DescribeFile, options: ReadOptions) -> tuple[CustomWorkload, ...]:
-    file, end_s = Path(request.source.path).name, time.monotonic() + options.limit_s
-    try:
-        return run_job(
-            request, FileDescription, lambda: time.monotonic() > end_s or options.wait_for_stop(0.0)
-        ).workloads
+        described = run_job(request, FileDescription, lambda: time.monotonic() > end_s or options.wait_for_stop(0.0))
     except TimeoutError:
         raise UserError(
             f"{file} was not read within {units.with_unit(options.limit_s, 's')}; "
@@ -219,4 +254,21 @@ def _run_describe_job(request: DescribeFile, options: ReadOptions) -> tuple[Cust
         raise UserError(f"{file} was not read to its end. {error}") from error
     except JobError as error:
         # The sentence names file and line; the traceback that may follow it is of this program.
-        raise UserError(str(error).partition("\n")[0]) from error
+        sentence, command = str(error).partition("\n")[0], command_to_add("", FRAMEWORKS[framework_of_job(request)])
+        raise UserError(sentence.replace("`env add`", command)) from error
+    finally:
+        lease.release()
+    for sentence in described.left_out:
+        options.notify(f"{sentence} It is left out.")
+    return described
+
+
+def modules_text(source: Source) -> str:
+    """Return the Python of a source's modules, each below a line that names it; the rest beyond a limit is left out."""
+    text = ""
+    for module in source.modules:
+        text += f"\n# {module.name} is {module.path}, SHA-256 {module.sha256}\n"
+        with contextlib.suppress(UsageError):  # an extension, or of an archive
+            code = read_source(Path(module.path)).text
+            text += code if len(text) + len(code) <= _MOST_BYTES else ""
+    return text

@@ -7,14 +7,14 @@ from functools import partial
 from pathlib import Path
 
 from app.crash import write_report
-from app.environment_keys import CUSTOM_PATH_KEY, CUSTOM_SOURCE_KEY
+from app.environment_keys import CUSTOM_MODULES_KEY, CUSTOM_PATH_KEY, CUSTOM_SOURCE_KEY
 from app.errors import UserError
 from app.events import Outcome
 from app.grants import Consent, interpreter_grant, refuse, require, source_grant
 from app.log import run_number
 from app.paths import weights_path
 from app.records import StoredRun
-from app.runs.custom import stored_source
+from app.runs.custom import modules_text, stored_source
 from app.runs.host import Host, WorkerTimeouts
 from app.runs.leases import Lease
 from app.runs.maker import RunMaker
@@ -172,8 +172,11 @@ class RunSession:
 
 
 def source_info(source: Source | None) -> dict[str, str]:
-    """Return the file of a custom workload, for its run's environment."""
-    return {CUSTOM_PATH_KEY: source.path, CUSTOM_SOURCE_KEY: source.text} if source else {}
+    """Return the file of a custom workload and what it imports of the user's, for its run's environment."""
+    if source is None:
+        return {}
+    modules = {CUSTOM_MODULES_KEY: modules_text(source)} if source.modules else {}
+    return {CUSTOM_PATH_KEY: source.path, CUSTOM_SOURCE_KEY: source.text, **modules}
 
 
 def start_order(spec: RunSpec, source: Source | None, weights: Path) -> Start:

@@ -1,20 +1,30 @@
-"""Makes catalog entries of custom workloads: the function's parameters and those that every workload has."""
+"""Makes catalog entries of custom workloads: the function's parameters and those that every workload has.
 
+A file's text alone tells whether it can have one: what cannot is refused before anything of it is run.
+"""
+
+import ast
+import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import PurePath
 
+from workloads.framework import FRAMEWORKS, imported_frameworks
 from workloads.job_protocol import CustomParameter, CustomWorkload
 from workloads.parameters import FRAMEWORK_CHOICE, FRAMEWORK_COMPUTATION, common_parameters
 from workloads.schema import Choice, CustomFile, Parameter, Workload, label_from_name
 
 SOURCE = "source"
-"""The key of a variant that says which state of the user's file it is of: the SHA-256 of its text."""
+"""The key of a variant that says which state of the user's code it is of: `Source.sha256`."""
 
 LAYOUT_PARAMETERS = ("layout", "data_format")
 """Names of a custom parameter that requests a layout, if its value is one."""
 
 _DEFAULT_BATCH_SIZE = 32
-_PASSED_PARAMETERS = ("batch_size", "seed")
+BATCH_SIZE = "batch_size"
+"""The parameter that makes a function a workload."""
+PASSED_PARAMETERS = (BATCH_SIZE, "seed")
+"""Parameters that the program passes to a function that has them."""
 
 
 def custom_name(path: str, function: str) -> str:
@@ -52,7 +62,7 @@ def custom_workload_by_name(workload: str) -> Workload:
 def reserved_names() -> frozenset[str]:
     """Return the names that a custom parameter cannot have, since every workload has a parameter of that name."""
     return frozenset((SOURCE, *(parameter.name for parameter in _program_parameters(_DEFAULT_BATCH_SIZE)))) - frozenset(
-        _PASSED_PARAMETERS
+        PASSED_PARAMETERS
     )
 
 
@@ -76,3 +86,97 @@ def _custom_parameter(parameter: CustomParameter) -> Parameter:
         silent=parameter.kind == "switch",
         same_result=True,
     )
+
+
+NO_WORKLOAD = (
+    "{file}: no function of it is a workload. Write one such as `def mlp(batch_size=32)` that returns "
+    "(model, loss, batch), as in docs/custom-workloads.md: a training script is not measured as it is."
+)
+_COMPUTES = (
+    "{file}:{line}: `{call}` runs whenever the file is read, so nothing of it was run. Put it below "
+    "`if __name__ == '__main__':`; what is measured is a function that returns (model, loss, batch), as in "
+    "docs/custom-workloads.md."
+)
+_TRAINING_CALLS = frozenset(
+    (
+        *("fit", "fit_generator", "train_on_batch", "evaluate", "predict", "backward", "step", "minimize"),
+        *("apply_gradients", "init_process_group", "parse_args", "parse_known_args", "parse_args_into_dataclasses"),
+        *("fire.Fire", "app.run", "typer.run", "tyro.cli", "mp.spawn", "multiprocessing.spawn", "wandb.init"),
+    )
+)
+"""What training scripts call and a file of workloads does not at its top level: the method, or module and function."""
+_MAIN_GUARD = re.compile(r"__name__ == '__main__'|'__main__' == __name__")
+_Functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+def refusal_of_text(path: str, text: str) -> str | None:
+    """Return in one sentence why a file cannot have a workload; None if it may.
+
+    Nothing is run. A text that this Python cannot parse may, for the Python that reads it may be another.
+    """
+    file = PurePath(path).name
+    try:
+        tree = ast.parse(text)
+        nodes = list(ast.walk(tree))
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    imported = imported_frameworks(text)
+    if len(imported) > 1:
+        (earlier, _), (later, line), *_ = ((FRAMEWORKS[key].name, line) for key, line in imported.items())
+        return (
+            f"{file}:{line}: the file imports {later} beside {earlier}; keep the workloads of each in a file of its "
+            "own."
+        )
+    if "jax" in imported:
+        line = imported["jax"]
+        return f"{file}:{line}: custom workloads cannot be in JAX so far; write the file in Keras or PyTorch."
+    functions = [node for node in nodes if isinstance(node, _Functions)]
+    if not any(map(_has_batch_size, functions)):
+        return NO_WORKLOAD.format(file=file)
+    if (call := _training_call(tree, nodes)) is not None:
+        return _COMPUTES.format(file=file, line=call.lineno, call=ast.unparse(call)[:60])
+    return None
+
+
+def _has_batch_size(function: _Functions) -> bool:
+    arguments = function.args
+    positional = zip(reversed((*arguments.posonlyargs, *arguments.args)), reversed(arguments.defaults), strict=False)
+    keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    return any(argument.arg == BATCH_SIZE and default for argument, default in (*positional, *keywords))
+
+
+def _training_call(tree: ast.Module, nodes: Iterable[ast.AST]) -> ast.expr | None:
+    """Return the first line of a training script that reading a file executes, in functions that it calls too."""
+    bodies: dict[str, list[ast.stmt]] = {}
+    imported: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imported |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                owner = node.name if isinstance(node, ast.ClassDef) else None
+                name = child.name if owner is None else owner if child.name == "__init__" else f".{child.name}"
+                bodies.setdefault(name, []).extend(child.body)
+    pending: list[ast.AST] = [*tree.body]
+    computing: list[ast.expr] = []
+    while pending:
+        node = pending.pop()
+        if isinstance(node, _Functions):
+            pending += getattr(node, "decorator_list", ())
+            continue
+        if isinstance(node, ast.If) and _MAIN_GUARD.search(ast.unparse(node.test)):
+            pending += node.orelse
+            continue
+        if isinstance(node, ast.Call):
+            words = ast.unparse(node.func)
+            owner, _, method = words.rpartition(".")
+            pending += bodies.pop(words, ())
+            pending += bodies.pop(f".{method}", ()) if words.partition(".")[0] not in imported else ()
+            spellings = (method, ".".join(words.split(".")[-2:]))
+            is_trainer = method == "train" and "trainer" in owner.lower()
+            if owner and (is_trainer or not _TRAINING_CALLS.isdisjoint(spellings)):
+                computing.append(node)
+        elif isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.argv":
+            computing.append(node)
+        pending += ast.iter_child_nodes(node)
+    return min(computing, key=lambda node: node.lineno, default=None)

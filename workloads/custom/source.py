@@ -1,30 +1,57 @@
-"""Loads a user's file as a module, and describes its workloads by the signatures and docstrings of its functions."""
+"""Loads a user's file as a module, and describes its workloads by the signatures and docstrings of its functions.
 
+What the file imports or executes of the user's is part of the variant: the process that describes the file lists it,
+and a worker checks that it has the same.
+"""
+
+import functools
 import inspect
 import io
 import linecache
 import math
+import os
 import re
 import sys
-from collections.abc import Iterator
+import sysconfig
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from workloads.custom.definitions import reserved_names
-from workloads.errors import CustomWorkloadError, describe_error, error_location, file_name, function_location
-from workloads.framework import FRAMEWORKS, framework_of_file, imported_frameworks
+from workloads.custom.definitions import BATCH_SIZE, NO_WORKLOAD, PASSED_PARAMETERS, reserved_names
+from workloads.errors import (
+    CustomWorkloadError,
+    RefusedError,
+    describe_error,
+    error_location,
+    file_name,
+    function_location,
+)
+from workloads.framework import framework_of_file
 from workloads.job_protocol import CustomParameter, CustomParameterKind, CustomWorkload, FileDescription
-from workloads.protocol import Source, Value, plain
+from workloads.protocol import MOST_MODULES, MOST_REASON_CHARS, MOST_TEXTS, Source, UserModule, Value, plain
 
 _MODULE = "own_workload"
+_ENVIRONMENT_FOLDERS = {"site-packages", "dist-packages", "archive-v0"}
+"""Folders of installed packages; to the last one, in its cache, uv can link those of an environment."""
+_INSTALLED = tuple(
+    f"{os.path.realpath(folder)}{os.sep}"
+    for folder in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), Path(__file__).parents[1])
+)
+_GENERATED = "__autograph_generated_file"
+"""How files begin that TensorFlow writes and imports, each time with another name."""
+_loaded_before: set[str] = set()
+"""Modules that this process had before the user's file."""
 
 
 def load_module(source: Source) -> ModuleType:
     """Run the file's text as a module; raises whatever it raises, and `CustomWorkloadError` if it ends the program."""
     module = ModuleType(_MODULE)
     module.__file__ = source.path
+    _loaded_before.clear()
+    _loaded_before.update(sys.modules)
     sys.modules[_MODULE] = module
     # Tracebacks then show the lines that ran, not those that the file has by now.
     linecache.cache[source.path] = (len(source.text), None, source.text.splitlines(keepends=True), source.path)
@@ -37,6 +64,66 @@ def load_module(source: Source) -> ModuleType:
             f"{error_location(error, source)}: the file ends the program when it is read."
         ) from error
     return module
+
+
+@functools.cache
+def _executed_files() -> set[str]:
+    """Return the set that gets the files of code that this process opens or executes from now on.
+
+    No worker calls it: each of its measured steps would pay for the hook, which stays.
+    """
+    files: set[str] = set()
+
+    def note(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "exec":
+            files.add(arguments[0].co_filename)
+        elif event == "import" and arguments[1]:
+            files.add(arguments[1])
+        elif event == "open" and str(arguments[0]).endswith(".py") and arguments[1] in ("r", "rb"):
+            files.add(str(arguments[0]))
+
+    sys.addaudithook(note)
+    return files
+
+
+def _user_modules(source: Source, files: Iterable[str] = ()) -> tuple[UserModule, ...]:
+    """Return what is the user's of these files and of the modules loaded since its file was, as the files are now."""
+    packages = {name.partition(".")[0] for name in _loaded_before}
+    names = {os.path.realpath(path): name for name, path in sorted(_loaded_files().items())}
+    # What a package imports that was there before, a framework say, it imports for itself.
+    loaded = {path for path, name in names.items() if name.partition(".")[0] not in packages}
+    paths = sorted(loaded.union(map(os.path.realpath, files)) - {os.path.realpath(source.path)})
+    modules = (UserModule.read(names.get(path, Path(path).name), path) for path in paths if _is_user_file(path))
+    return tuple(module for module in modules if module.sha256)
+
+
+def _loaded_files() -> dict[str, str]:
+    """Return the file of each loaded module, of the lazy ones without a look at their contents."""
+    files = {name: getattr(module, "__dict__", {}).get("__file__") for name, module in list(sys.modules.items())}
+    return {name: path for name, path in files.items() if isinstance(path, str)}
+
+
+def _is_user_file(path: str) -> bool:
+    is_installed = path.startswith(_INSTALLED) or not _ENVIRONMENT_FOLDERS.isdisjoint(Path(path).parts)
+    return not is_installed and not Path(path).name.startswith(_GENERATED)
+
+
+def check_modules(source: Source) -> None:
+    """Raise `RefusedError` unless what this process has of the user's, beside the file, is what the variant names."""
+    loaded = _loaded_files()
+    paths = {module: os.path.realpath(loaded.get(module.name, module.path)) for module in source.modules}
+    for module, path in paths.items():
+        if UserModule.read(module.name, path).sha256 != module.sha256:
+            raise RefusedError(
+                f"{file_name(source.path)}: {path} is not what it was when the file was read, so this is another "
+                "variant; start it anew from the file."
+            )
+    unnamed = next((module for module in _user_modules(source) if module.path not in paths.values()), None)
+    if unnamed is not None:
+        raise RefusedError(
+            f"{file_name(source.path)}: {unnamed.path} is imported only while the workload is made or runs, so no "
+            f"variant names it; write `import {unnamed.name}` at the top of the file."
+        )
 
 
 def public_functions(module: ModuleType) -> Iterator[FunctionType]:
@@ -59,9 +146,6 @@ def find_function(name: str, module: ModuleType, source: Source) -> FunctionType
     return functions[name]
 
 
-_BATCH_SIZE = "batch_size"
-_PROGRAM_PARAMETERS = (_BATCH_SIZE, "seed")
-"""Parameters that the program passes to a function that has them."""
 _KIND_BY_TYPE: dict[type, CustomParameterKind] = {bool: "switch", int: "integer", float: "number", str: "text"}
 _MOST_HELP_CHARS = 1_000
 _MOST_TEXT_CHARS = 4_000
@@ -70,32 +154,34 @@ _KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEY
 
 
 def describe_file(source: Source, name: str = "") -> FileDescription:
-    """Describe the workload of that name, or every function of the file that has a `batch_size` with a default.
+    """Describe the workload of that name, or every function of the file that can be one.
 
     Raises `CustomWorkloadError`, and whatever the file raises when it is read.
     """
-    imported = imported_frameworks(source.text)
-    if len(imported) > 1:
-        (earlier, _), (later, line), *_ = ((FRAMEWORKS[key].name, line) for key, line in imported.items())
-        raise CustomWorkloadError(
-            f"{file_name(source.path)}:{line}: the file imports {later} beside {earlier}; keep the workloads of each "
-            "in a file of its own."
-        )
-    if "jax" in imported:
-        raise CustomWorkloadError(
-            f"{file_name(source.path)}:{imported['jax']}: custom workloads cannot be in JAX so far; write the file in "
-            "Keras or PyTorch."
-        )
+    files = _executed_files()
+    files.clear()
     module = load_module(source)
-    functions = [find_function(name, module, source)] if name else filter(_is_workload, public_functions(module))
-    framework = framework_of_file(source.text)
-    descriptions = map(describe_function, functions)
-    workloads = tuple(msgspec.structs.replace(description, framework=framework) for description in descriptions)
-    if not workloads:
+    modules = _user_modules(source, tuple(files))
+    if len(modules) > MOST_MODULES:
         raise CustomWorkloadError(
-            f"{file_name(source.path)}: No workload found: define a function with a parameter such as batch_size=32."
+            f"{file_name(source.path)}: It imports {len(modules):,} modules that are not installed, and "
+            f"{MOST_MODULES:,} at most can be part of a variant; install their package without `-e`."
         )
-    return FileDescription(workloads=workloads)
+    workloads: list[CustomWorkload] = []
+    left_out: list[CustomWorkloadError] = []
+    for function in [find_function(name, module, source)] if name else filter(_is_workload, public_functions(module)):
+        try:
+            workloads.append(describe_function(function))
+        except CustomWorkloadError as error:
+            left_out.append(error)
+    if not workloads:
+        raise (*left_out, CustomWorkloadError(NO_WORKLOAD.format(file=file_name(source.path))))[0]
+    framework = framework_of_file(source.text)
+    return FileDescription(
+        workloads=tuple(msgspec.structs.replace(workload, framework=framework) for workload in workloads),
+        modules=modules,
+        left_out=tuple(plain(str(error)[:MOST_REASON_CHARS]) for error in left_out[:MOST_TEXTS]),
+    )
 
 
 def describe_function(function: FunctionType) -> CustomWorkload:
@@ -111,7 +197,7 @@ def describe_function(function: FunctionType) -> CustomWorkload:
             f"{location}: {function.__name__} needs a parameter such as batch_size: int = 32, "
             "how many examples its batch function gives."
         )
-    size = parameters[_BATCH_SIZE].default
+    size = parameters[BATCH_SIZE].default
     if not _is_valid_batch_size(size):
         raise CustomWorkloadError(
             f"{location}: batch_size of {function.__name__} is {size!r}, and has to be a whole number from 1."
@@ -122,16 +208,14 @@ def describe_function(function: FunctionType) -> CustomWorkload:
         help=plain(docstring.partition("\n")[0][:_MOST_HELP_CHARS]),
         batch_size=size,
         parameters=tuple(
-            _describe_parameter(p, docstring, location)
-            for p in parameters.values()
-            if p.name not in _PROGRAM_PARAMETERS
+            _describe_parameter(p, docstring, location) for p in parameters.values() if p.name not in PASSED_PARAMETERS
         ),
     )
 
 
 def _is_workload(function: FunctionType) -> bool:
     """Return whether a function is meant as a workload; its `batch_size` need not be a number for that."""
-    parameter = _parameters(function).get(_BATCH_SIZE)
+    parameter = _parameters(function).get(BATCH_SIZE)
     return parameter is not None and parameter.default is not inspect.Parameter.empty
 
 

@@ -116,6 +116,8 @@ class CustomWorkloads(QObject):
         self._job = CancellableJob(self)
         self._watcher = QFileSystemWatcher(self)
         self._changed: set[Path] = set()
+        # By path of a module of the user's, the files that import it.
+        self._importers: dict[str, set[Path]] = {}
         self._allowed: set[Path] = set()
         """Files that were chosen, or read: each new text that the user saves there may be read."""
         self._debounce = QTimer(self)
@@ -178,6 +180,11 @@ class CustomWorkloads(QObject):
 
     def _offer(self, path: Path, workloads: tuple[Workload, ...], *, chosen: bool) -> None:
         self._allowed.add(path)
+        for module in {
+            module for workload in workloads if workload.custom_file for module in workload.custom_file.modules
+        }:
+            self._importers.setdefault(module, set()).add(path)
+            self._watch(Path(module))
         self._form.offer_custom_workloads(path, workloads)
         if chosen:
             self._form.choose(workloads[0].name)
@@ -190,7 +197,7 @@ class CustomWorkloads(QObject):
             self._watcher.addPath(str(path))
 
     def _note_change(self, path: str) -> None:
-        self._changed.add(Path(path))
+        self._changed |= self._importers.get(path, {Path(path)})
         self._debounce.start()
 
     def _read_changed(self) -> None:

@@ -12,7 +12,7 @@ from app.plan import Plan, decode_plan, encode_plan
 from app.queries import ExperimentProgress, QueueEntry
 from app.recording import is_recording
 from app.records import RunRow
-from app.runs.custom import is_source_changed
+from app.runs.custom import describe_change
 from app.runs.experiment.estimates import Experiment, describe_imported, expected_resolution, time_left
 from app.runs.experiment.reuse import (
     ReusableRuns,
@@ -250,9 +250,8 @@ def _entry_progress(
 def _describe_changed_source(entry: QueueEntry, plan: Plan, database: Path) -> str:
     """Return a sentence if the user has changed the file of the entry's workload since; else ""."""
     # All variants are of one text.
-    if not is_source_changed(plan.variants[0], database):
-        return ""
-    return f"Entry {entry.entry} uses the workload's file as it was when queued; the file has changed since."
+    change = describe_change(plan.variants[0], database)
+    return change and f"Entry {entry.entry} {change}"
 
 
 def import_with_queue(database: Path, file: Path, watch: TransferProgress = NO_PROGRESS) -> Imported:

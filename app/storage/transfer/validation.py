@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args
 
 import msgspec
 
-from app.environment_keys import CUSTOM_SOURCE_KEY
+from app.environment_keys import CUSTOM_TEXT_KEYS
 from app.errors import DatabaseError, UserError
 from app.plan import HostWord, Repeats, Variants
 from app.samples import FieldInfo
@@ -103,9 +103,7 @@ _JSON: Mapping[tuple[str, str], Any] = {
 }
 
 _FREE_TEXT = {("runs", "detail"), ("runs", "note"), ("log_lines", "text")}
-"""Texts that may be long and contain anything but NUL: logs and tracebacks; notes have another check."""
-_FREE_KEYS = {CUSTOM_SOURCE_KEY}
-"""Keys of JSON whose strings may be so too."""
+"""Texts that may be long and contain anything but NUL, as those of `CUSTOM_TEXT_KEYS`: logs and tracebacks."""
 _MAX_TEXT_LENGTH = 50_000
 """Longest name or sentence; the names of kernels are the longest."""
 _CONTROL = "\x01-\x08\x0b-\x1f\x7f-\x9f"
@@ -212,7 +210,7 @@ def _is_plain(value: object, depth: int = 0, *, free: bool = False) -> bool:
         return True
     pairs = value.items() if isinstance(value, dict) else ((None, element) for element in value)
     return depth < _MAX_JSON_DEPTH and all(
-        _is_plain(key) and _is_plain(element, depth + 1, free=key in _FREE_KEYS) for key, element in pairs
+        _is_plain(key) and _is_plain(element, depth + 1, free=key in CUSTOM_TEXT_KEYS) for key, element in pairs
     )
 
 

@@ -13,6 +13,7 @@ from app.environment_keys import (
     CONCURRENT_GPUS_KEY,
     CUSTOM_PATH_KEY,
     CUSTOM_SOURCE_KEY,
+    CUSTOM_TEXT_KEYS,
     GPUS_USED_KEY,
     HOST_ID_KEY,
     HOST_KEY,
@@ -87,7 +88,7 @@ def environment_label(key: str) -> str:
 
 def format_environment_value(key: str, value: str) -> str:
     """Return the value of an environment key as text: bytes in powers of 1024, a source by its length."""
-    if key == CUSTOM_SOURCE_KEY:
+    if key in CUSTOM_TEXT_KEYS:
         lines = len(value.splitlines())
         return f"{lines:,} {plural('line', lines)}"
     return byte_size(int(value)) if key.endswith("_bytes") and value.isdecimal() else value

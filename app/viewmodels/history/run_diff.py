@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from app import units
 from app.analysis.comparability import known_value
 from app.analysis.run_diff import DeviceMeans, LineChange, line_changes, log_changes, paired_means
-from app.environment_keys import CUSTOM_SOURCE_KEY, PER_RUN_KEYS
+from app.environment_keys import CUSTOM_TEXT_KEYS, PER_RUN_KEYS
 from app.fields import FIELDS
 from app.metrics import METRICS
 from app.records import StoredRun
@@ -181,7 +181,7 @@ def _parameter_rows(runs: Runs) -> Iterator[DiffRow]:
 
 
 def _environment_rows(runs: Runs, *, per_run: bool) -> Iterator[DiffRow]:
-    keys = dict.fromkeys(key for run in runs for key in run.environment if key != CUSTOM_SOURCE_KEY)
+    keys = dict.fromkeys(key for run in runs for key in run.environment if key not in CUSTOM_TEXT_KEYS)
     for key in keys:
         if (key in PER_RUN_KEYS) == per_run:
             values = [known_value(run.environment, key) for run in runs]
@@ -217,7 +217,7 @@ def _mean(side: DeviceMeans | None, name: str) -> float | None:
 
 
 def _text_diffs(runs: Runs) -> Iterator[TextDiff]:
-    sources = [run.environment.get(CUSTOM_SOURCE_KEY, "").splitlines() for run in runs]
+    sources = ["".join(run.environment.get(key, "") for key in CUSTOM_TEXT_KEYS).splitlines() for run in runs]
     if any(sources):
         yield TextDiff("source", "Source of the own workload", line_changes(*sources))
     first, second = ([line.text for line in run.log[-MAX_LINES:]] for run in runs)

@@ -61,6 +61,21 @@ def test_a_file_is_chosen_followed_and_remembered(qtbot: QtBot, workbench: Workb
         until(qtbot, again, lambda state: ("mine.py:small", "small · mine.py") in state.workloads)
 
 
+def test_a_file_is_read_again_when_what_it_imports_changes(qtbot: QtBot, workbench: Workbench, file: Path) -> None:
+    helper = file.with_name("helper.py")
+    helper.write_text("UNITS = 8\n")
+    importing = "import sys\nsys.path.insert(0, __file__.rpartition('/')[0])\nfrom helper import UNITS\n"
+    file.write_text(importing + TEXT.replace("int = 8", "int = UNITS"))
+
+    def offers(units: int) -> Callable[[FormState], bool]:
+        return lambda state: [field.value for field in state.fields if field.name == "units"] == [units]
+
+    workbench.custom_workloads.open(file)
+    until(qtbot, workbench, offers(8))
+    helper.write_text("UNITS = 16\n")
+    until(qtbot, workbench, offers(16))
+
+
 def test_runs_of_a_file_are_offered_again_only_once_it_was_read_here(
     qtbot: QtBot, workbench: Workbench, file: Path
 ) -> None:
@@ -76,7 +91,7 @@ def test_runs_of_a_file_are_offered_again_only_once_it_was_read_here(
 
 def test_a_window_that_closes_gives_up_what_it_reads(qtbot: QtBot, workbench: Workbench, file: Path) -> None:
     begun = file.with_name("begun")
-    file.write_text(f"open({str(begun)!r}, 'w').close()\nwhile True: pass\n")
+    file.write_text(f"open({str(begun)!r}, 'w').close()\nwhile True: pass\n{TEXT}")
     workbench.custom_workloads.open(file)
     assert workbench.run_view.form.custom_label.text() == "Reading mine.py …"
     qtbot.waitUntil(begun.exists, timeout=LIMIT_MS)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from app.environments.known import command_to_add
 from app.errors import UserError
-from app.grants import typed
+from app.grants import refuse, typed
 from app.plan import Plan
 from app.runs.custom import (
     ReadOptions,
@@ -27,7 +28,7 @@ from app.telemetry.feed import TelemetryFeed
 from tests.fakes.processes import has_ended
 from tests.fakes.sessions import services, started_feed
 from tests.unit.viewmodels.events import CPU_INVENTORY
-from workloads.catalog import Machine, UsageError, Workload, fill_defaults
+from workloads.catalog import PYTORCH, Machine, UsageError, Workload, fill_defaults
 
 TEXT = """
 import os
@@ -142,7 +143,18 @@ def test_a_word_names_a_workload_of_the_program_or_of_a_file(
     ("text", "sentence"),
     [
         ("def f(batch_size=4):\n    return (\n", r"^mine.py:2: SyntaxError: '\(' was never closed$"),
-        ("x = 1\nimport nothing_such\n", r"^mine.py:2: ModuleNotFoundError: No module named 'nothing_such'$"),
+        (
+            "x = 1\nimport nothing_such\n",
+            rf"^mine.py:2: .*: No module named 'nothing_such': install the package that has it for {sys.executable}\.$",
+        ),
+        (
+            "import beside\n",
+            "^mine.py:1: .*: No module named 'beside', which is beside the file, where Python does not look: ",
+        ),
+        (
+            "import importlib\nimportlib.import_module('jax_is_not_here', importlib.import_module('numpy.nothing'))\n",
+            "^mine.py:2: ModuleNotFoundError: No module named 'numpy.nothing'$",
+        ),
         (
             "import os\nos._exit(3)\n",
             "^mine.py was not read to its end. The .* exit status 3: it printed nothing.$",
@@ -160,13 +172,98 @@ def test_a_word_names_a_workload_of_the_program_or_of_a_file(
 def test_a_bad_file_is_told_in_one_sentence(
     file: Path, database_path: Path, reading: ReadOptions, text: str, sentence: str
 ) -> None:
-    file.write_text(text)
+    file.with_name("beside.py").touch()
+    file.write_text(f"{text}def f(batch_size=4): ...\n")
     with pytest.raises(UserError, match=sentence):
         load_custom_workloads(file, "", database_path, reading)
 
 
+def test_a_missing_framework_is_told_with_the_command_that_gets_it(
+    file: Path, database_path: Path, reading: ReadOptions
+) -> None:
+    file.write_text(f"import sys\nsys.path[:] = []\nimport torch\n{TEXT}")
+    with pytest.raises(UserError) as refused:
+        load_custom_workloads(file, "", database_path, reading)
+    missing, command = "mine.py:3: ModuleNotFoundError: No module named 'torch'", command_to_add("", PYTORCH)
+    assert str(refused.value) == f"{missing}: {command} makes an environment that has PyTorch."
+
+
+FUNCTION = "def net(batch_size=4): ...\n"
+GUARD = "if __name__ == '__main__':\n    main()\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("for epoch in range(3): print(epoch)", "mine.py: no function of it is a workload. Write one"),
+        ("def main(epochs=3): ...\nmain()", "mine.py: no function of it is a workload. "),
+        ("def main(batch_size): ...", "mine.py: no function of it is a workload. "),
+        ("import numpy\nimport jax", "mine.py:2: custom workloads cannot be in JAX so far"),
+        ("import torch\ndef f():\n    import keras", "mine.py:3: the file imports TensorFlow beside PyTorch"),
+        (FUNCTION + "model.fit(x, y)", "mine.py:2: `model.fit(x, y)` runs whenever the file is read, so nothing of it"),
+        (FUNCTION + "for x in y:\n    loss(x).backward()", "mine.py:3: `loss(x).backward()` runs whenever"),
+        (FUNCTION + "while a:\n    with b:\n        optimizer.step()", "mine.py:4: `optimizer.step()`"),
+        (FUNCTION + "args = argparse.ArgumentParser().parse_args()", "mine.py:2: `argparse.ArgumentParser().parse"),
+        (FUNCTION + "def main():\n    inner()\ndef inner():\n    m.fit(x)\nmain()", "mine.py:5: `m.fit(x)`"),
+        (FUNCTION + "class T:\n    def go(self):\n        m.fit(x)\nT().go()", "mine.py:4: `m.fit(x)`"),
+        (FUNCTION + "class T:\n    def __init__(self):\n        m.fit(x)\nT()", "mine.py:4: `m.fit(x)`"),
+        (FUNCTION + "SFTTrainer(m).train()", "mine.py:2: `SFTTrainer(m).train()`"),
+        (FUNCTION + "epochs = int(sys.argv[1])", "mine.py:2: `sys.argv`"),
+        (FUNCTION + "import torch.multiprocessing as mp\nmp.spawn(main)", "mine.py:3: `mp.spawn(main)`"),
+        (FUNCTION + "if __name__ != '__main__':\n    m.fit(x)", "mine.py:3: `m.fit(x)`"),
+        (FUNCTION + "if '__main__' == __name__:\n    pass\nelse:\n    m.fit(x)", "mine.py:5: `m.fit(x)`"),
+    ],
+)
+def test_a_training_script_is_refused_before_anybody_is_asked_whether_to_run_it(
+    file: Path, database_path: Path, text: str, start: str
+) -> None:
+    file.write_text(text)
+    with pytest.raises(UserError) as refused:
+        load_custom_workloads(file, "", database_path, ReadOptions(consent=refuse))
+    assert str(refused.value).startswith(start)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        FUNCTION + "def main():\n    m.fit(x)\n" + GUARD,
+        FUNCTION + "def main():\n    m.fit(x)\nif __name__ == '__main__' and True:\n    main()",
+        "def net(batch_size=4):\n    def train(): m.fit(x)\n    train()",
+        FUNCTION + "class M:\n    def step(self):\n        self.loss.backward()\n    def __init__(self): ...\nM()",
+        FUNCTION + "import os\nclass M:\n    def get(self):\n        self.loss.backward()\nos.environ.get('A')",
+        "try:\n    import nothing\nexcept ImportError:\n    def net(*, batch_size=4): ...",
+        "net = lambda batch_size=4: None\nnet.__name__ = 'net'",
+        "def maker(width):\n    def net(batch_size=4): ...\n    return net\nnet = maker(3)",
+        FUNCTION + "model = None\nif model: model.train()",
+    ],
+)
+def test_a_file_that_only_defines_is_read(file: Path, database_path: Path, reading: ReadOptions, text: str) -> None:
+    file.write_text(text)
+    assert names(load_custom_workloads(file, "", database_path, reading)) == ["mine.py:net"]
+
+
+def test_a_helper_that_cannot_be_a_workload_is_left_out_with_its_reason(
+    file: Path, database_path: Path, tmp_path: Path
+) -> None:
+    file.write_text("def loader(root, batch_size=4): ...\ndef other(x=None, batch_size=4): ...\n" + FUNCTION)
+    notices: list[str] = []
+    reading = ReadOptions(consent=typed, leases=Leases(tmp_path), notify=notices.append)
+    with pytest.raises(UserError) as error:
+        load_custom_workloads(file, "other", database_path, reading)
+    refusal = str(error.value)
+    notices.clear()
+    assert names(load_custom_workloads(file, "", database_path, reading)) == ["mine.py:net"]
+    assert notices == [
+        "Reading mine.py …",
+        "mine.py:1: root needs a default, such as root: int = 64. It is left out.",
+        f"{refusal} It is left out.",
+    ]
+    with pytest.raises(UserError, match=r"^mine.py:1: root needs a default"):
+        load_custom_workloads(file, "loader", database_path, reading)
+
+
 def test_a_file_that_never_ends_is_given_up(file: Path, database_path: Path, tmp_path: Path) -> None:
-    file.write_text("while True: pass\n")
+    file.write_text("while True: pass\ndef f(batch_size=4): ...\n")
     start_s = time.monotonic()
     with pytest.raises(UserError, match=r"mine.py was not read within 1\xa0s; what it computes when it is imported"):
         load_custom_workloads(file, "", database_path, ReadOptions(consent=typed, limit_s=1.0, leases=Leases(tmp_path)))

@@ -19,13 +19,12 @@ from tests.unit.workloads.test_frameworks import (
     task_of,
 )
 from workloads.catalog import Gpu, Machine, check
-from workloads.custom.source import describe_file
-from workloads.errors import CustomWorkloadError, RefusedError
+from workloads.errors import RefusedError
 from workloads.jax import backend as jax_backend
 from workloads.jax import steps
 from workloads.jax.backend import JaxBackend
 from workloads.job_protocol import ComputeGradients
-from workloads.protocol import RunSpec, Source, Value
+from workloads.protocol import RunSpec, Value
 
 Settings = Mapping[str, Value]
 pytestmark = pytest.mark.usefixtures("restored_variables")
@@ -241,9 +240,3 @@ def test_a_memory_limit_is_a_share_of_the_gpu_as_jax_starts(monkeypatch: pytest.
         with pytest.raises(RefusedError):
             JaxBackend().import_framework(("GPU-0",), limit_gib)
         assert generate_pjrt_gpu_plugin_options()["memory_fraction"] == share
-
-
-def test_a_users_file_in_jax_is_refused_with_its_line() -> None:
-    text = "import numpy\nimport jax\n\ndef mlp(batch_size: int = 8):\n    return None\n"
-    with pytest.raises(CustomWorkloadError, match=r"mlp\.py:2: custom workloads cannot be in JAX so far"):
-        describe_file(Source(path="/mlp.py", text=text))

@@ -15,10 +15,10 @@ from tests.fakes.tensorflow import Array, TensorflowProcess
 from tests.unit.workloads.pytorch.test_pytorch import collected
 from tests.unit.workloads.tensorflow.test_gradients import arrays
 from workloads import seeding
-from workloads.catalog import CustomFile, Machine, check, custom_workload, fill_defaults
+from workloads.catalog import CustomFile, Machine, check, custom_workload, fill_defaults, refusal_of_text
 from workloads.custom.source import describe_file
 from workloads.errors import CustomWorkloadError, outcome_of
-from workloads.job_protocol import ComputeGradients, DescribeFile, JobFailed
+from workloads.job_protocol import ComputeGradients
 from workloads.jobs import perform
 from workloads.protocol import Evidence, RunSpec, Source, Value
 from workloads.pytorch.backend import PytorchBackend
@@ -221,9 +221,7 @@ def test_a_file_has_the_framework_that_it_imports() -> None:
     keras = "def net(batch_size=8):\n    import keras\n"
     assert describe_file(source(keras)).workloads[0].framework == "tensorflow"
     mixed = source(NET, ("from torch import nn", "from torch import nn\nfrom keras.layers import Dense"))
-    failed = perform(DescribeFile(source=mixed))
-    assert isinstance(failed, JobFailed)
-    assert failed.reason == (
+    assert refusal_of_text(mixed.path, mixed.text) == (
         "mine.py:5: the file imports TensorFlow beside PyTorch; keep the workloads of each in a file of its own."
     )
 
