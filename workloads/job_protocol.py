@@ -5,20 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from workloads.framework import framework_of_file
-from workloads.protocol import (
-    MOST_TEXTS,
-    TAG,
-    AtLeastOne,
-    Calibration,
-    Name,
-    RunSpec,
-    Sentence,
-    Source,
-    Text,
-    Texts,
-    UserModules,
-    decode,
-)
+from workloads.protocol import TAG, AtLeastOne, Calibration, Name, RunSpec, Sentence, Source, Text, Texts, decode
 
 
 class TryWeights(msgspec.Struct, frozen=True, kw_only=True, tag="try_weights", tag_field=TAG):
@@ -98,14 +85,14 @@ class CustomWorkload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileDescription(msgspec.Struct, frozen=True, kw_only=True, tag="described", tag_field=TAG):
-    """The workloads of a user's file, in its order, at least one, and the modules of the user's that it needs.
+    """The workloads of a user's file, in its order, at least one; `source` has the modules of the user's that it needs.
 
     `left_out`: why other functions with a `batch_size` are none.
     """
 
     workloads: Annotated[tuple[CustomWorkload, ...], msgspec.Meta(min_length=1, max_length=200)]
-    modules: UserModules = ()
-    left_out: Annotated[tuple[Sentence, ...], msgspec.Meta(max_length=MOST_TEXTS)] = ()
+    source: Source
+    left_out: Texts = ()
 
 
 Size = Annotated[float, msgspec.Meta(ge=0.0)]

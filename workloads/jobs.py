@@ -29,7 +29,7 @@ from workloads.job_protocol import (
     framework_of_job,
 )
 from workloads.processor import TRY_PROCESSOR, store_support
-from workloads.protocol import MOST_REASON_CHARS, Calibration, encode, plain
+from workloads.protocol import MOST_REASON_CHARS, Calibration, Variant, encode, plain
 from workloads.weights import WeightsError, compare_outputs, read
 
 
@@ -57,18 +57,13 @@ def perform(request: JobRequest) -> JobResult:
 
 
 def _failure_reason(error: Exception, request: JobRequest, backend: Backend) -> str:
-    cause = backend.explain_error(error)
-    match request:
-        case DescribeFile():
-            outcome = outcome_of(error, {}, None, request.source, cause)
-        case ExportModel():
-            outcome = outcome_of(error, request.trained.variant, None, cause=cause)
-        case TryWeights():
-            outcome = outcome_of(error, request.spec.variant, None, cause=cause)
-        case ComputeGradients():
-            outcome = outcome_of(error, request.spec.variant, None, request.source, cause)
-        case Calibrate():
-            outcome = outcome_of(error, {}, None, cause=cause)
+    variant: Variant = {}
+    if isinstance(request, TryWeights | ComputeGradients):
+        variant = request.spec.variant
+    elif isinstance(request, ExportModel):
+        variant = request.trained.variant
+    source = request.source if isinstance(request, DescribeFile | ComputeGradients) else None
+    outcome = outcome_of(error, variant, None, source, backend.explain_error(error))
     return outcome.reason or plain(str(error)[:MOST_REASON_CHARS])
 
 

@@ -94,9 +94,6 @@ class UserModule(msgspec.Struct, frozen=True, kw_only=True):
             return cls(name=name, path=path, sha256=hashlib.file_digest(stream, "sha256").hexdigest())
 
 
-UserModules = Annotated[tuple[UserModule, ...], msgspec.Meta(max_length=MOST_MODULES)]
-
-
 class Source(msgspec.Struct, frozen=True, kw_only=True):
     """A user's file with workloads: its text, the modules of the user's that it needs, and its path.
 
@@ -105,7 +102,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     text: str
-    modules: UserModules = ()
+    modules: Annotated[tuple[UserModule, ...], msgspec.Meta(max_length=MOST_MODULES)] = ()
 
     @property
     def sha256(self) -> str:

@@ -1,7 +1,7 @@
 """Custom workloads: a separate process reads the user's file, and the database stores its text.
 
 The text is found by `Source.sha256`. A run of a variant always gets the text that the variant names, whatever became of
-the file; of the modules that it imports it gets those that are there, and is refused if they are others.
+the file; of the modules that it imports it gets those that are there, and fails if they are others.
 """
 
 import contextlib
@@ -130,8 +130,8 @@ def load_custom_workloads(path: Path, name: str, database: Path, options: ReadOp
             raise UnreadFileError(f"{path.name} has not been read yet.")
         described = _describe(source, name, options)
         definitions = [*described.workloads]
-        if described.modules != source.modules:
-            source, stored = replace(source, modules=described.modules), _StoredFile(text)
+        if described.source != source:
+            source, stored = described.source, _StoredFile(text)
             require([source_grant(source)], typed)  # whoever allowed the file has run what it imports
         names = {definition.name for definition in definitions}
         other_workloads = [workload for workload in stored.workloads if workload.name not in names]

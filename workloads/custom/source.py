@@ -21,14 +21,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 
 from workloads.custom.definitions import BATCH_SIZE, NO_WORKLOAD, PASSED_PARAMETERS, reserved_names
-from workloads.errors import (
-    CustomWorkloadError,
-    RefusedError,
-    describe_error,
-    error_location,
-    file_name,
-    function_location,
-)
+from workloads.errors import CustomWorkloadError, describe_error, error_location, file_name, function_location
 from workloads.framework import framework_of_file
 from workloads.job_protocol import CustomParameter, CustomParameterKind, CustomWorkload, FileDescription
 from workloads.protocol import MOST_MODULES, MOST_REASON_CHARS, MOST_TEXTS, Source, UserModule, Value, plain
@@ -90,8 +83,14 @@ def _user_modules(source: Source, files: Iterable[str] = ()) -> tuple[UserModule
     """Return what is the user's of these files and of the modules loaded since its file was, as the files are now."""
     packages = {name.partition(".")[0] for name in _loaded_before}
     names = {os.path.realpath(path): name for name, path in sorted(_loaded_files().items())}
-    # What a package imports that was there before, a framework say, it imports for itself.
-    loaded = {path for path, name in names.items() if name.partition(".")[0] not in packages}
+    # What a package imports that was there before, a framework say, it imports for itself; what it generates and loads
+    # by a path, as Inductor does, is not named like its file.
+    loaded = {
+        path
+        for path, name in names.items()
+        if name.partition(".")[0] not in packages
+        and name.rpartition(".")[2] in (Path(path).name.partition(".")[0], Path(path).parent.name)
+    }
     paths = sorted(loaded.union(map(os.path.realpath, files)) - {os.path.realpath(source.path)})
     modules = (UserModule.read(names.get(path, Path(path).name), path) for path in paths if _is_user_file(path))
     return tuple(module for module in modules if module.sha256)
@@ -109,20 +108,20 @@ def _is_user_file(path: str) -> bool:
 
 
 def check_modules(source: Source) -> None:
-    """Raise `RefusedError` unless what this process has of the user's, beside the file, is what the variant names."""
+    """Raise `CustomWorkloadError` unless this process has those modules of the user's that the variant names."""
     loaded = _loaded_files()
     paths = {module: os.path.realpath(loaded.get(module.name, module.path)) for module in source.modules}
     for module, path in paths.items():
         if UserModule.read(module.name, path).sha256 != module.sha256:
-            raise RefusedError(
+            raise CustomWorkloadError(
                 f"{file_name(source.path)}: {path} is not what it was when the file was read, so this is another "
                 "variant; start it anew from the file."
             )
     unnamed = next((module for module in _user_modules(source) if module.path not in paths.values()), None)
     if unnamed is not None:
-        raise RefusedError(
-            f"{file_name(source.path)}: {unnamed.path} is imported only while the workload is made or runs, so no "
-            f"variant names it; write `import {unnamed.name}` at the top of the file."
+        raise CustomWorkloadError(
+            f"{file_name(source.path)}: {unnamed.path} was not imported when the file was read, so no variant names "
+            f"it; write `import {unnamed.name}` at the top of the file, or save that with a change to have it read again."
         )
 
 
@@ -179,7 +178,7 @@ def describe_file(source: Source, name: str = "") -> FileDescription:
     framework = framework_of_file(source.text)
     return FileDescription(
         workloads=tuple(msgspec.structs.replace(workload, framework=framework) for workload in workloads),
-        modules=modules,
+        source=msgspec.structs.replace(source, modules=modules),
         left_out=tuple(plain(str(error)[:MOST_REASON_CHARS]) for error in left_out[:MOST_TEXTS]),
     )
 

@@ -116,6 +116,6 @@ def test_the_preset_of_the_page_reads_two_versions_of_a_file_the_main_branchs_fi
     plan = load_preset(str(preset), find).plan(CPU)
     assert plan.repeats == 10
     assert [Path(word).relative_to(tmp_path) for word in dict.fromkeys(read)] == [
-        Path("main/train.py:model"),
-        Path("train.py:model"),
+        Path("main/workload.py:model"),
+        Path("workload.py:model"),
     ]

@@ -103,7 +103,7 @@ def test_a_signature_and_its_docstring_are_the_parameters() -> None:
     assert [workload.name for workload in describe_file(example()).workloads] == ["mlp", "words"]
     description = describe_file(example(), "mlp")
     (mlp,) = description.workloads
-    assert description == FileDescription(workloads=(mlp,))
+    assert description == FileDescription(workloads=(mlp,), source=example())
     assert (mlp.batch_size, mlp.help) == (256, "Dense layers classify synthetic 28 x 28 images into ten classes.")
     assert mlp.parameters == (
         CustomParameter(name="units", kind="integer", default=256, help="Units of each hidden layer."),
