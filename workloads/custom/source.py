@@ -121,7 +121,7 @@ def check_modules(source: Source) -> None:
     if unnamed is not None:
         raise CustomWorkloadError(
             f"{file_name(source.path)}: {unnamed.path} was not imported when the file was read, so no variant names "
-            f"it; write `import {unnamed.name}` at the top of the file, or save that with a change to have it read again."
+            f"it; write `import {unnamed.name}` at the top of the file, or save it changed, and it is read again."
         )
 
 
