@@ -38,7 +38,6 @@ STARTS_PROCESSES = {
     "app/agent/detached.py": "itself, on a host",
     "app/agent/guard.py": "itself, on a host",
     "app/agent/ray_actor.py": "the agent, in Ray's own Python",
-    "app/cli/desktop.py": "the desktop's own tools",
     "app/cli/progress.py": "stty",
     "app/environments/steps.py": "uv, pip, apt-get and the Python that they have just installed",
     "app/hosts/bootstrap.py": "ssh, and the agent on a host whose address was granted",
