@@ -69,10 +69,6 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "app.cli.machine:calibrate_devices",
             "Measure again how fast the GPUs, or the CPU, multiply matrices.",
         ),
-        "check-noise": (
-            "app.cli.check_noise:check_noise",
-            "Compare a variant with itself: how often a difference is told where there is none.",
-        ),
         "env": ("app.cli.env:env", "Make, list and remove environments: frameworks in several versions, for runs."),
     },
 }

@@ -1,6 +1,10 @@
 """Runs of one experiment beside each other: real workers, and a real sampler on a fake driver with two H200s."""
 
+import json
+import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +21,7 @@ from app.runs.session import RunServices
 from app.runs.sinks import Sink
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
-from tests.fakes.command_line import CommandLine, dummy_arguments
+from tests.fakes.command_line import ROOT, CommandLine, dummy_arguments
 from tests.fakes.nvml import TWO_H200, environment
 from tests.fakes.nvml_cards import Driver
 from tests.fakes.sessions import LIMIT_S, dummy, is_measured, services
@@ -162,8 +166,16 @@ def test_the_command_line_makes_as_many_at_once_as_there_are_gpus(two_cards: Com
 
 def test_one_variant_against_itself_uses_both_gpus_for_both_sides(two_cards: CommandLine) -> None:
     settings = dummy_arguments(gpus=1, step_ms=1.5)[1:]
-    words = ["check-noise", "dummy", *settings, "--pairs", "3", "--no-gate", "--parallel"]
-    document = two_cards.json(*words)
+    words = ["dummy", *settings, "--pairs", "3", "--no-gate", "--parallel", "--db", str(two_cards.database)]
+
+    def noise(*more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "benchmarks.noise", *words, *more]
+        environment = {**os.environ, **two_cards.own}
+        return subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=True
+        )
+
+    document = json.loads(noise("--json").stdout)
     assert (document["runs"], document["variant"]["step_ms"]) == (6, 1.5)
     assert document["sd"] > 0
     assert {each["name"]: each["count"] for each in document["comparisons"]} == {
@@ -171,7 +183,7 @@ def test_one_variant_against_itself_uses_both_gpus_for_both_sides(two_cards: Com
         "3, then 3, not interleaved": 1,
     }
     assert [each["minutes"] for each in document["can_show"]] == [5, 30]
-    table = two_cards(*words)
+    table = noise()
     assert table.stderr.endswith("\nAll 6 runs are stored: nothing is left to run. --again makes them anew.\n")
     assert "step time 1.5 ms against itself: 6 runs, one every " in table.stdout
 

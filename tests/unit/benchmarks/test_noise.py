@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.cli.check_noise import Tally, analyse, assign_sides
 from app.errors import UserError
 from app.records import RunHeader
+from benchmarks.noise import Tally, analyse, assign_sides
 from tests.fakes.experiments import header
 from workloads.catalog import Machine, complete
 

@@ -1,4 +1,4 @@
-"""The command `check-noise`: one variant against itself, in fresh processes: how often a difference is told.
+"""`python -m benchmarks.noise [WORKLOAD]`: one variant against itself: how often the verdict reports a difference.
 
 The runs are those of an experiment of one variant. In the order of their start, every two in a row are a round, one run
 of each side, forwards and backwards in turn (A B B A) and evenly over the GPUs. The sides depend on no figure of a run.
@@ -6,6 +6,7 @@ of each side, forwards and backwards in turn (A B B A) and evenly over the GPUs.
 
 import contextlib
 import statistics
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +23,8 @@ from app.analysis.intervals import PLANNED_LEVEL, Resolution, pooled_noise, reso
 from app.analysis.verdict import Decision, VariantResult, judge, throughputs
 from app.cli.experiment_progress import run_entries
 from app.cli.options import (
+    FILE,
     again_option,
-    command,
     no_gate_option,
     parallel_option,
     settings_option,
@@ -41,6 +42,7 @@ from app.runs.experiment.queue import enqueue
 from app.runs.session import RunServices
 from app.storage.store import Store
 from app.viewmodels.format.naming import short_name
+from workloads.catalog import UsageError
 
 PAIRS = 15
 """Rounds by default: 30 runs."""
@@ -207,7 +209,9 @@ def analyse(runs: Sequence[RunHeader], parallel: int = 1) -> NoiseResult:
     )
 
 
-@command("check-noise", "check-noise", "check-noise lstm -s seconds=2 --pairs 30")
+@click.command(help="Compare a variant with itself: how often the verdict reports a difference where there is none.")
+@click.option("--db", "database", type=FILE, metavar="PATH", help="Where the runs are stored; without it they are not.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @workload_argument
 @settings_option("NAME=VALUE", "A parameter of the workload; may be repeated.")
 @click.option(
@@ -269,7 +273,7 @@ def _make(plan: Plan, services: RunServices) -> Sequence[RunHeader]:
 
 def _document(plan: Plan, result: NoiseResult, machine: Mapping[str, str]) -> dict[str, Any]:
     return {
-        "name": "check-noise",
+        "name": "noise",
         "variant": {"workload": plan.variants[0].workload, **plan.variants[0].variant},
         "machine": machine,
         "runs": result.runs,
@@ -359,3 +363,10 @@ def _resolution_row(minutes: int, resolution: Resolution | None) -> tuple[str, .
         units.plus_minus(_percent(resolution.half_width)),
         _percent(resolution.smallest),
     )
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(check_noise.main(standalone_mode=False))
+    except (UserError, UsageError, click.ClickException) as error:
+        sys.exit(str(error))
