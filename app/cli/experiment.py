@@ -1,5 +1,7 @@
 """`experiment`: argument checks, presets, the plan, and the queue entry that is run."""
 
+import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,12 +47,12 @@ from app.cli.options import (
 from app.cli.progress import run_with_notification
 from app.cli.runs import run_services, several_variants, workload_finder
 from app.cli.services import open_store
-from app.cli.terminal import ask_consent, print_json, print_table, say
+from app.cli.terminal import ask_consent, ask_yes, print_json, print_table, say
 from app.errors import UserError
 from app.grants import typed
 from app.paths import PROGRAM, default_database
 from app.plan import MAX_REPEATS, MAX_THROTTLED_PCT, REPEATS_LIMIT, Plan, with_random_order
-from app.queries import FINISHED_STATES, QueueEntry
+from app.queries import FINISHED_STATES, QueueEntry, TimeLeft
 from app.report.article.tables import measured_tables
 from app.report.comparison import experiment_document
 from app.report.gate import judge_gate
@@ -118,6 +120,8 @@ def list_presets(database: Path | None, *, as_json: bool) -> int:
     return 0
 
 
+ASKED_FROM_S = 3_600.0
+"""An experiment that takes longer is not started without a question."""
 _MATRIX_OPTIONS = ("workload", "settings", "baseline")
 _RUN_OPTIONS = ("repeats", "until", "budget", "again", "reuse", "parallel")
 _GATE_OPTIONS = ("margin", "fail_if_slower", "summary")
@@ -162,6 +166,7 @@ class ExperimentOptions:
     queue: bool
     notify: bool
     no_standby: bool
+    yes: bool
     parallel: int | None
     no_gate: bool
     gate_limit: float | None
@@ -257,6 +262,7 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     metavar="SHARE",
     help="Make a run once more that was throttled for more than SHARE of its measured part (default 5%).",
 )
+@click.option("--yes", is_flag=True, help="Do not ask before an experiment of more than an hour.")
 @click.option(
     "--check-equal/--no-check-equal",
     default=None,
@@ -301,8 +307,11 @@ def _run(options: ExperimentOptions) -> int:
         plan = _preset_plan(named, machine, options) if named else _chosen_plan(options, machine)
         if options.workload is not None:
             services.admit(plan.specs, typed)
+        plan = _with_limits(plan, machine, options)
         with Store.open(services.database) as store:
-            entry = _enqueue(_with_limits(plan, machine, options), store)
+            if not (options.queue or options.yes):
+                _confirm_hours(estimate_remaining(store, plan, inventory).left, plan.budget_s)
+            entry = _enqueue(plan, store)
             if options.queue and not entry.owned:
                 _print_estimate(store, entry, inventory)
         if options.queue:
@@ -312,6 +321,17 @@ def _run(options: ExperimentOptions) -> int:
         raise UserError(_describe_elsewhere(entry))
     gated = _print_result(all_ended[-1].experiment, article, options, all_ended[-1].queue_number)
     return exit_status(all_ended) if gated is None else gated
+
+
+def _confirm_hours(left: TimeLeft, budget_s: float | None) -> None:
+    """Ask before an experiment of more than an hour; raise `UserError` where nobody can answer, or the answer is no."""
+    if min(left.likely_s, budget_s or math.inf) <= ASKED_FROM_S:
+        return
+    say(f"This takes {format_time_left(left)}.")
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UserError("Nobody can be asked here whether to start it: add --yes, or --budget 1h.")
+    if not ask_yes("Start it?"):
+        raise UserError("Nothing was started.")
 
 
 def _print_estimate(store: Store, entry: QueueEntry, inventory: Inventory) -> None:

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from click.shell_completion import shell_complete
 
 from app.cli.commands import ProgramGroup, UpperLayers, describe_wrong_use
-from app.cli.options import DATABASE_HELP, FILE, SAMPLE_PERIOD, OneOf
+from app.cli.options import DATABASE, DATABASE_HELP, SAMPLE_PERIOD, OneOf
 from app.cli.terminal import drop_output, plain_output, say
 from app.errors import UserError
 from app.log import LEVELS, configure
@@ -40,7 +40,7 @@ def _print_version(context: click.Context, _param: click.Parameter, is_requested
     help="Which training variant is faster on this machine, by how much, at what energy?"
     " Without a command the window opens.",
 )
-@click.option("--db", "database", type=FILE, metavar="PATH", help=DATABASE_HELP)
+@click.option("--db", "database", type=DATABASE, metavar="PATH", help=DATABASE_HELP)
 @click.option(
     "--sample-ms",
     type=SAMPLE_PERIOD,

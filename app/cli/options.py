@@ -35,7 +35,19 @@ class _FilePath(click.Path):
         return path
 
 
+class _DatabasePath(_FilePath):
+    """A database, which may be new in a folder that is there: a mistyped path would make folders."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return it as a `Path`."""
+        path: Path = super().convert(value, param, ctx)
+        if not path.parent.is_dir():
+            self.fail(f"names a database in {one_line(str(path.parent))}, which is no folder", param, ctx)
+        return path
+
+
 FILE = _FilePath(path_type=Path)
+DATABASE = _DatabasePath(path_type=Path)
 
 _TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
@@ -146,7 +158,7 @@ def _database_option(*, used: bool) -> Callable[[Decorated], Decorated]:
     return click.option(
         "--db",
         "database",
-        type=FILE,
+        type=DATABASE,
         metavar="PATH",
         default=_of_program("database"),
         expose_value=used,

@@ -140,7 +140,12 @@ def ask_consent(grants: Sequence[Grant]) -> bool:
     say("This was not typed on this machine. It asks to")
     for grant in grants:
         say(f"  {grant.request}")
-    print("Allow that, now and from now on? [y/N] ", end="", file=sys.stderr, flush=True)
+    return ask_yes("Allow that, now and from now on?")
+
+
+def ask_yes(question: str) -> bool:
+    """Ask a question on the terminal; return whether the answer is yes, and not Ctrl-C."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     handler = signal.getsignal(signal.SIGINT)
     try:
         if threading.current_thread() is threading.main_thread():

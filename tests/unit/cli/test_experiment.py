@@ -3,20 +3,24 @@
 import json
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from msgspec import structs
 
+from app.cli.experiment import ASKED_FROM_S, _confirm_hours
 from app.cli.experiment_progress import describe_ending, describe_plan, describe_refusals
 from app.cli.main import main
+from app.errors import UserError
 from app.plan import Plan
-from app.queries import ExperimentProgress
+from app.queries import ExperimentProgress, TimeLeft
 from app.records import RunRow, StoredRun
 from app.report.comparison import experiment_document, experiment_result, runs_in_order
 from app.runs.experiment.estimates import Experiment, expected_resolution, time_left
 from app.runs.experiment.presets import list_user_preset_file, preset_names
+from app.storage.store import Store
 from app.viewmodels.experiment.preview import sequential_reason
 from tests.fakes.experiments import header, result
 from tests.unit.viewmodels.events import GPU_INVENTORY
@@ -251,3 +255,37 @@ def test_where_runs_never_go_on_at_the_same_time_the_reason_is_said() -> None:
         "One run after another: no two of them fit on the 2 GPUs of this machine."
     )
     assert sequential_reason(PLAN.specs, two) == ("One run after another: only one at a time can measure on the CPU.")
+
+
+@pytest.mark.parametrize(
+    ("likely_s", "budget_s", "asks"),
+    [
+        (ASKED_FROM_S, None, False),
+        (ASKED_FROM_S + 1.0, None, True),
+        (2 * ASKED_FROM_S, ASKED_FROM_S, False),
+        (2 * ASKED_FROM_S, ASKED_FROM_S + 1.0, True),
+    ],
+)
+def test_more_than_an_hour_is_started_after_a_yes_alone(likely_s: float, budget_s: float | None, asks: bool) -> None:
+    left = TimeLeft(0.9 * likely_s, likely_s, 1.2 * likely_s)
+    with pytest.raises(UserError, match="add --yes") if asks else nullcontext():
+        _confirm_hours(left, budget_s)
+
+
+def test_hours_are_not_started_where_nobody_can_answer(database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["experiment", "lstm", "-s", "batch_size=1..4096", "-s", "seconds=600", "--db", str(database_path)]
+    assert main(words) == 1
+    with Store.open(database_path) as store:
+        assert not store.queue.entries()
+    assert "Nobody can be asked here" in capsys.readouterr().err
+    assert main([*words, "--queue"]) == 0
+
+
+def test_a_database_in_a_folder_that_is_not_there_is_wrong_use(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "typo"
+    for words in (["run", "lstm"], ["list"], ["--db", str(folder / "x.db"), "list"]):
+        assert main([*words, *([] if "--db" in words else ["--db", str(folder / "x.db")])]) == 2
+        assert capsys.readouterr().err == f"--db names a database in {folder}, which is no folder.\n"
+    assert not folder.exists()
