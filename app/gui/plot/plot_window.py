@@ -58,9 +58,8 @@ class PlotWindow(QWidget):
         return False
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        """Listen to the stack no more."""
+        """Say that it is closed; Qt cuts its connections to the stack when it deletes the window."""
         super().closeEvent(event)
-        self._source.changed.disconnect(self._update)
         self.closed.emit()
 
     def hideEvent(self, event: QHideEvent) -> None:
@@ -74,11 +73,18 @@ class PlotWindow(QWidget):
             QShortcut(keys, self, self.close)
         QShortcut("Ctrl+Q", self, lambda: source.window().close())
         source.window().installEventFilter(self)
+        # The stack outlives the window: its signals end in methods of the window, for a lambda would stay connected.
         source.changed.connect(self._update)
-        source.crosshair_moved.connect(lambda time: _set_crosshair(plots, time))
-        plots.crosshair_moved.connect(lambda time: _set_crosshair(source, time))
+        source.crosshair_moved.connect(self._share_crosshair)
+        plots.crosshair_moved.connect(self._share_crosshair)
         plots.range_requested.connect(source.move_to)
         plots.curve_clicked.connect(source.curve_clicked)
+
+    def _share_crosshair(self, time: float | None) -> None:
+        """Put the crosshair of the other stack at the same time; the one that moved has it there."""
+        for stack in (self._source, self.plots):
+            if stack.crosshair != time:
+                stack.set_crosshair(time)
 
     def _update(self) -> None:
         offered = self._source.offered
@@ -136,8 +142,3 @@ class PlotWindows(QObject):
 
     def _keep(self) -> None:
         self._state.keep("open", [*self.open, *self._waiting])
-
-
-def _set_crosshair(stack: PanelStack, time: float | None) -> None:
-    if stack.crosshair != time:
-        stack.set_crosshair(time)

@@ -192,6 +192,7 @@ class FieldRow:
         self.line = None if field.options else TypedValues()
         self.chips = FlowBar(GRID // 2, GRID // 2)
         self.chip_buttons: list[QPushButton] = []
+        self._chips: tuple[Option, ...] = ()
         self.side: QWidget | None = text_label(field.unit, "muted") if field.unit else None
         self.back = button("⟲", flat=True)
         self.note = BreakingLabel("caption")
@@ -243,7 +244,7 @@ class FieldRow:
 
     def show_field(self, field: Field, *, visible: bool) -> None:
         """Show the field's values, limits and note."""
-        chosen_before, self._field = self._field.chosen, field
+        self._field = field
         several = len(field.chosen) > 1
         for editor in (self.line, self.list):
             if editor is not None:
@@ -252,8 +253,9 @@ class FieldRow:
                 editor.setEnabled(field.enabled)
                 editor.setToolTip(plain_tooltip("\n".join(filter(None, (field.help, field.chosen[0].reason)))))
                 editor.setAccessibleDescription(f"{field.help} {field.note}".strip())
-        if field.chosen != chosen_before:
-            self._show_chips(field.chosen if several else ())
+        chips = field.chosen if several else ()
+        if chips != self._chips:
+            self._show_chips(chips)
         self.chips.setVisible(visible and several)
         set_role(self.label, "heading" if field.default else "muted")
         self.label.setToolTip(plain_tooltip(field.help))
@@ -283,7 +285,8 @@ class FieldRow:
             self.side.setFixedWidth(SIDE_WIDTH)
         self.back.setFixedWidth(SIDE_WIDTH)
 
-    def _show_chips(self, chosen: Sequence[Option]) -> None:
+    def _show_chips(self, chosen: tuple[Option, ...]) -> None:
+        self._chips = chosen
         focused = next((n for n, chip in enumerate(self.chip_buttons) if chip.hasFocus()), None)
         clear_layout(self.chips.flow)
         self.chip_buttons = []

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QMainWindow, QMenu, QScrollArea, QWidget
@@ -146,6 +146,9 @@ def test_a_plot_in_a_window_of_its_own_has_the_range_and_the_crosshair_of_its_st
     everything = made.windows.open[ALL_PLOTS].plots
     qtbot.waitUntil(lambda: [plot.title for plot in everything.visible_plots] == ["Power", "Load"])
     window.close()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
+    made.stack.set_crosshair(30.0)
+    assert everything.crosshair == 30.0
     assert list(made.windows.open) == [ALL_PLOTS]
     for shortcut in made.windows.open[ALL_PLOTS].findChildren(QShortcut):
         if shortcut.key() == QKeySequence("Ctrl+Q"):

@@ -28,7 +28,7 @@ from app.gui.run.form_controls import FieldRow
 from app.gui.theme import Theme
 from app.gui.widgets.basic import BreakingLabel, text_label
 from app.storage.store import Store
-from app.viewmodels.run.fields import EXPERIMENT
+from app.viewmodels.run.fields import EXPERIMENT, Option
 from app.viewmodels.run.form import VariantForm
 from tests.gui.screens import visible_text
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
@@ -242,6 +242,31 @@ def menu_of(row: FieldRow) -> QMenu:
     (menu,) = row.side.findChildren(QMenu)
     menu.aboutToShow.emit()
     return menu
+
+
+def test_a_form_opened_on_several_values_has_their_chips(
+    qtbot: QtBot, theme: Theme, view: FormView, form: VariantForm
+) -> None:
+    """As after a start, and after another workload: rows are made with values that are never a change."""
+    form.edit("implementation", "standard", "auto")
+    form.type("batch_size", "8, 16, 32")
+    again = FormView(theme)
+    qtbot.addWidget(again)
+    show(view, form, CPU_INVENTORY.machine)
+    form.choose("dummy")
+    view.show_model(form.state())
+    form.choose("lstm")
+    for shown in (view, again):
+        show(shown, form, CPU_INVENTORY.machine)
+        shown.show()
+        for name in ("implementation", "batch_size"):
+            chips, labels = shown.rows[name].chip_buttons, [option.label for option in chosen_options(form, name)]
+            assert [chip.text() for chip in chips] == [f"{label} ✕" for label in labels]
+            assert all(chip.isVisible() for chip in chips)
+
+
+def chosen_options(form: VariantForm, name: str) -> tuple[Option, ...]:
+    return next(field.chosen for field in form.state().fields if field.name == name)
 
 
 def test_what_cannot_run_is_struck_through_on_its_chip_with_its_cure(view: FormView, form: VariantForm) -> None:

@@ -1,0 +1,86 @@
+"""Windows, dialogs and menus that were closed leave nothing connected to what outlives them."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMetaMethod, QObject, Qt
+from PySide6.QtWidgets import QApplication, QPushButton, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.gui.app import Workbench
+from app.gui.plot.panel_stack import PanelStack
+from app.gui.plot.plot_window import ALL_PLOTS
+from app.gui.theme import Theme
+from tests.gui.tour import SCREENS, toured
+from tests.pictures import SIZE, settle
+
+PLOTS = ("monitor", "page of a run", "curves", "replay")
+MENUS = ("history", "result", "run")
+DIALOGS = ("largest batch", "settings", "keys", "palette", "hosts", "tags", "note", "question before deleting", "log")
+OF_THE_TESTS = "painted()"
+"""A signal that `tests.pictures` waits for."""
+
+
+def receivers(workbench: Workbench, theme: Theme) -> Counter[tuple[QObject, str]]:
+    """Count what is connected to each signal of the window's objects, and of those that outlive the window."""
+    choices = workbench.settings.notifier.choice, workbench.settings._standby.choice
+    counts = Counter[tuple[QObject, str]]()
+    for source in (theme, *choices, workbench.window, *workbench.window.findChildren(QObject)):
+        kind = source.metaObject()
+        for method in map(kind.method, range(kind.methodCount())):
+            signature = method.methodSignature().toStdString()
+            if method.methodType() == QMetaMethod.MethodType.Signal and signature != OF_THE_TESTS:
+                counts[source, signature] = source.receivers(f"2{signature}")
+    return counts
+
+
+def open_and_close_all(workbench: Workbench) -> None:
+    """Open each kind of window, dialog and menu, and close it."""
+    for name in (*PLOTS, *MENUS, *DIALOGS):
+        SCREENS[name](workbench)
+        settle(workbench)
+        for stack in plots_in_sight(workbench):
+            for key in (stack.visible_plots[0].key, ALL_PLOTS):
+                stack.detach_requested.emit(key)
+        for widget in workbench.window.findChildren(QWidget):
+            if widget.isVisible() and widget.contextMenuPolicy() == Qt.ContextMenuPolicy.CustomContextMenu:
+                widget.customContextMenuRequested.emit(widget.rect().center())
+            if isinstance(widget, QPushButton) and widget.isVisible() and widget.text() == "+":
+                widget.click()
+        settle(workbench)
+        opened = {window for window in QApplication.topLevelWidgets() if window.isVisible()} - {workbench.window}
+        assert opened or workbench.shell.palette.isVisible(), f"nothing opened on {name}"
+        for window in opened:
+            window.close()
+        workbench.shell.palette.close_palette()
+        settle(workbench)
+
+
+def plots_in_sight(workbench: Workbench) -> list[PanelStack]:
+    stacks = workbench.window.findChildren(PanelStack)
+    return [stack for stack in stacks if stack.isVisible() and stack.visible_plots]
+
+
+@pytest.mark.qt_log_ignore("does not support", extend=True)
+def test_what_was_closed_is_told_nothing_more(
+    qtbot: QtBot, theme: Theme, tmp_path: Path, reference_database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with toured(qtbot, tmp_path, theme, monkeypatch, reference_database) as workbench:
+        workbench.window.resize(*SIZE)
+        open_and_close_all(workbench)  # what is made once, and kept, is made here
+        before = receivers(workbench, theme)
+        open_and_close_all(workbench)
+        after = receivers(workbench, theme)
+        more = {
+            f"{type(source).__name__} {signal}"
+            for (source, signal), count in after.items()
+            if count > before.get((source, signal), count)
+        }
+        assert more == set()
+        for stack in workbench.window.findChildren(PanelStack):
+            stack.set_crosshair(1.0)
+            stack.set_crosshair(None)
+        workbench.hosts.hosts.states_changed.emit()
+        theme.apply(Qt.ColorScheme.Dark)
+        settle(workbench)
