@@ -301,10 +301,11 @@ class ReadingView(QWidget):
         make_row(STRETCH, (inside, 100), STRETCH, parent=self, margins=0)
 
     def show_progress(self, done: int, runs: int) -> None:
-        """Show how many of the runs are read."""
-        self._title.setText(f"Comparing {format_run_count(runs)}")
+        """Show how many of the runs are read; once all are, nobody knows how long it takes to compare them."""
+        is_read = done == runs
+        self._title.setText(f"{'Comparing' if is_read else 'Reading'} {format_run_count(runs)}")
         self._bar.setAccessibleName(f"{done} of {runs} read")
-        self._bar.setMaximum(runs)
+        self._bar.setMaximum(0 if is_read else runs)
         self._bar.setValue(done)
 
 

@@ -166,10 +166,10 @@ class QueueState:
 
     Attributes:
         rows: The entries, then those that ended.
-        count: Completed runs of all; "" where a banner says it.
+        count: Completed runs of the experiment that runs, of all that wait where none does; "" where a banner says it.
         fraction: The same, from 0 to 1.
         activity: What runs now; "" where a banner says it.
-        time_left: Expected time of what runs without being asked again.
+        time_left: Expected time of the same, and of all that runs without being asked again.
         can_skip_wait: Whether the wait for an idle machine can be skipped.
         pause_action: What the button for all entries does; "" hides it.
         offer: The offer to resume it.
@@ -205,7 +205,6 @@ class QueueModel:
         self._current: ExperimentProgress | None = None
         self._progress_s = 0.0
         self._ended: tuple[ExperimentProgress, ...] = ()
-        self._counted: frozenset[int] = frozenset()
         self._banner: Banner | None = None
         self._offered = False
         self.is_running = False
@@ -222,9 +221,8 @@ class QueueModel:
         return not self.is_running and any(entry.state == "running" for entry in self.entries)
 
     def begin(self) -> None:
-        """Note that the runner begins: from now on the count is about its runs, and what ended before is no news."""
+        """Note that the runner begins: what ended before is no news."""
         self.is_running, self._offered, self._banner = True, False, None
-        self._counted = frozenset()
 
     def finish(self) -> None:
         """Note that the runner has ended."""
@@ -277,7 +275,6 @@ class QueueModel:
         self.entries = others
         if progress.state != "removed":
             self._ended = (*self._ended, progress)
-            self._counted |= {progress.entry}
             self._banner = ended_banner(progress)
 
     def set_verdict(self, entry: int, verdict: VerdictText) -> None:
@@ -294,7 +291,7 @@ class QueueModel:
         self._offered = False
 
     def mark_seen(self, entry: int) -> None:
-        """Show an entry that ended as news no more; behind others its line stays, for it counts with theirs."""
+        """Show an entry that ended as news no more; its line stays behind those of others."""
         if self.last_ended is not None and self.last_ended.entry == entry:
             self._banner = None
         if not self.entries:
@@ -306,9 +303,8 @@ class QueueModel:
 
     def state(self, now_s: float) -> QueueState:
         """Return what to show at `now_s`, on the clock of `handle`."""
-        finished = sum(ended.done for ended in self._ended if ended.entry in self._counted)
-        done = finished + sum(entry.done for entry in self.entries)
-        planned = finished + sum(entry.planned for entry in self.entries)
+        counted = self._counted()
+        done, planned = sum(entry.done for entry in counted), sum(entry.planned for entry in counted)
         return QueueState(
             rows=(*self._rows(now_s), *(_row(ended) for ended in reversed(self._ended))),
             count=f"{done}/{planned}" if self.entries and not self._offered else "",
@@ -321,6 +317,13 @@ class QueueModel:
             offer=resume_banner(self.entries) if self._offered else None,
             ended=self._banner,
         )
+
+    def _counted(self) -> Sequence[ExperimentProgress]:
+        """Return what progress is about: the experiment that runs, else those that are not paused, else all."""
+        if self._current is not None:
+            return (self._current,)
+        running = [entry for entry in self.entries if entry.state == "running"]
+        return running or [entry for entry in self.entries if entry.state != "paused"] or self.entries
 
     def _rows(self, now_s: float) -> list[QueueRow]:
         last = len(self.entries) - 1
@@ -357,10 +360,14 @@ class QueueModel:
         return "Paused"
 
     def _format_time_left(self, now_s: float) -> str:
-        """Return the time left of what runs without being asked again."""
-        pending = [self._with_time_left(entry, now_s) for entry in self.entries if entry.state != "paused"]
-        left = TimeLeft.total(entry.left for entry in pending)
-        return f"{format_time_left(left)} left" if left.most_s else ""
+        """Return the time left of what is counted, and of all that runs without being asked again where that is more."""
+        pending = [entry for entry in self.entries if entry.state != "paused"]
+        own, total = (
+            TimeLeft.total(self._with_time_left(entry, now_s).left for entry in entries if entry in pending)
+            for entries in (self._counted(), pending)
+        )
+        left = f"{format_time_left(own)} left" if own.most_s else ""
+        return f"{left}, {format_time_left(total)} for all" if left and total != own else left
 
     def _pause_action(self) -> Literal["pause", "go on", ""]:
         """Return what the button for all entries does: pause them if any is to come, resume them if all are paused."""

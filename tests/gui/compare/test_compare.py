@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtCore import QPoint, QPointF, QRect, Qt
 from PySide6.QtGui import QGuiApplication, QImage, QWheelEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QHeaderView, QLabel, QMenu, QPushButton
+from PySide6.QtWidgets import QHeaderView, QLabel, QMenu, QProgressBar, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.events import Outcome, Summary
@@ -295,9 +295,14 @@ def test_while_the_same_runs_are_compared_in_another_way_no_old_answer_is_seen_o
 
 def test_while_runs_are_read_nothing_else_is_seen_and_it_can_be_cancelled(screen: ComparePage) -> None:
     screen.controller.show_runs([1, 4, 6, 2, 5, 7])
-    assert "Comparing 6 runs" in screen.visible_text()
+    assert "Reading 6 runs" in screen.visible_text()
     assert "Nothing to compare" not in screen.visible_text()
     assert not screen.view.tabs.isVisible()
+    bar = screen.view.reading.findChild(QProgressBar)
+    assert isinstance(bar, QProgressBar)
+    for done, title, end in ((5, "Reading", 6), (6, "Comparing", 0)):  # of a bar that ends at 0 something moves
+        screen.view.show_reading(done, 6)
+        assert (f"{title} 6 runs" in screen.visible_text(), bar.maximum()) == (True, end)
     next(each for each in screen.view.findChildren(QPushButton) if each.text() == "&Cancel").click()
     assert "Nothing to compare yet" in screen.visible_text(), "there was nothing before"
     screen.compare(1, 2)

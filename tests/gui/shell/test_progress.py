@@ -22,7 +22,7 @@ def test_a_run_says_its_phase_how_much_is_done_and_its_name() -> None:
     assert run_title(compiling) == "Compiling · lstm cuDNN · batch 64 – VariantScope"
 
 
-def test_a_queue_says_the_share_of_all_its_runs_and_which_experiment_runs() -> None:
+def test_a_queue_says_which_experiment_runs_and_how_far_it_is() -> None:
     queue = QueueModel()
     first = ExperimentProgress(
         entry=1,
@@ -44,7 +44,7 @@ def test_a_queue_says_the_share_of_all_its_runs_and_which_experiment_runs() -> N
     )
     queue.begin()
     queue.handle(first, now_s=0.0)
-    assert queue_title(queue.state(10.0)) == "25\xa0% · 1 to 3 min left · first – VariantScope"
+    assert queue_title(queue.state(10.0)) == "33\xa0% · 1 to 2 min left, 1 to 3 min for all · first – VariantScope"
 
 
 def test_the_title_says_how_far_a_run_is_until_it_ends(qtbot: QtBot, workbench: Workbench) -> None:

@@ -36,17 +36,32 @@ def test_an_empty_queue_shows_nothing() -> None:
     assert QueueModel().state(0.0).is_empty
 
 
-def test_one_line_counts_the_runs_of_all_entries_and_names_the_one_that_goes_on() -> None:
-    queue = board(FIRST, SECOND)
+def test_one_line_counts_the_runs_of_the_experiment_that_runs_and_names_it() -> None:
+    queue = board(FIRST, SECOND, replace(SECOND, entry=3, state="paused", done=3))
     queue.handle(RUNNING, now_s=10.0)
     state = queue.state(40.0)
-    assert (state.count, state.fraction) == ("2/10", 0.2)
+    assert (state.count, state.fraction) == ("2/6", 2 / 6)
     assert state.activity == "dummy TensorFlow train · CPU · batch 8"
-    assert state.time_left == "1 to 3 min left"
-    assert [row.cells[STATE_COLUMN].text for row in state.rows] == ["running", "waiting"]
-    assert [(row.can_move_up, row.can_move_down) for row in state.rows] == [(False, True), (True, False)]
+    assert state.time_left == "50 to 90 s left, 1 to 3 min for all"
+    assert [row.cells[STATE_COLUMN].text for row in state.rows] == ["running", "waiting", "paused"]
+    assert [(row.can_move_up, row.can_move_down) for row in state.rows] == [(False, True), (True, True), (True, False)]
     assert state.pause_action == "pause"
     assert not state.can_skip_wait
+
+
+def test_progress_begins_at_nothing_with_each_experiment_and_counts_all_that_are_paused_where_none_runs() -> None:
+    paused, new = replace(FIRST, state="paused"), replace(SECOND, state="running")
+    queue = board(paused, SECOND)
+    queue.handle(new, now_s=0.0)
+    assert (queue.state(0.0).count, queue.state(0.0).fraction) == ("0/4", 0.0)
+    queue.handle(replace(new, state="complete", done=4), now_s=0.0)
+    assert queue.state(0.0).count == "2/6"
+    queue.finish()
+    queue.update((paused, replace(SECOND, state="paused")))
+    assert queue.state(0.0).count == "2/10"
+    elsewhere = QueueModel()
+    elsewhere.update((new, FIRST, paused))
+    assert elsewhere.state(0.0).count == "0/4"
 
 
 def test_while_the_machine_is_waited_for_that_is_said_and_can_be_skipped_and_no_time_passes() -> None:
@@ -107,13 +122,13 @@ def test_what_begins_takes_away_the_verdict_on_what_ended_before() -> None:
     assert queue.state(0.0).ended is None, "it would stand below the next answer"
 
 
-def test_what_ended_is_told_with_its_verdict_counted_and_listed_until_it_is_dismissed() -> None:
+def test_what_ended_is_told_with_its_verdict_and_listed_until_it_is_dismissed() -> None:
     queue = board(FIRST, SECOND)
     queue.handle(replace(FIRST, state="complete", done=6, experiment=9), now_s=0.0)
     queue.set_verdict(2, VerdictText(sentence="Of another entry."))
     queue.set_verdict(1, VerdictText(sentence="B is 2× as fast as A.", rest="C is slower."))
     state = queue.state(0.0)
-    assert state.count == "6/10"
+    assert state.count == "0/4"
     assert [(row.name, row.cells[STATE_COLUMN].text, row.in_queue) for row in state.rows] == [
         ("second", "waiting", True),
         ("first", "complete", False),
@@ -125,13 +140,13 @@ def test_what_ended_is_told_with_its_verdict_counted_and_listed_until_it_is_dism
     queue.mark_seen(2)
     assert queue.state(0.0).ended is not None
     queue.mark_seen(1)
-    assert (queue.state(0.0).ended, queue.state(0.0).count) == (None, "6/10"), "it counts with what is left"
+    assert queue.state(0.0).ended is None
     queue.dismiss_ended()
     assert queue.state(0.0).ended is None
     assert len(queue.state(0.0).rows) == 1
 
 
-def test_runs_without_a_result_are_told_and_the_count_can_still_reach_its_end() -> None:
+def test_runs_without_a_result_are_told() -> None:
     queue = board(FIRST, SECOND)
     queue.handle(replace(FIRST, state="failed", done=5, experiment=9), now_s=0.0)
     state = queue.state(0.0)
@@ -140,7 +155,6 @@ def test_runs_without_a_result_are_told_and_the_count_can_still_reach_its_end() 
         "“first” has ended: 5 of 6 runs gave a result.",
         "bad",
     )
-    assert state.count == "5/9"
 
 
 def test_one_with_its_time_spent_is_told_of_and_in_the_queue_once() -> None:
