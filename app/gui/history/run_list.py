@@ -1,10 +1,11 @@
-"""The list of stored runs with its filter bar, actions on the selected runs, and the status line below."""
+"""The list of stored runs with its filter bar, actions on the checked runs, and the status line below."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from PySide6.QtCore import QObject, QPoint, QSize, Qt, Signal
-from PySide6.QtGui import QAction, QColor, QKeySequence, QResizeEvent
+from PySide6.QtGui import QAction, QColor, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import (
     QGridLayout,
     QHeaderView,
@@ -60,7 +61,10 @@ EXPORT_LABELS = {
 
 
 class RunMenu(QObject):
-    """The menu and the keys for the chosen runs; each signal has these, oldest first."""
+    """The menu and the keys for the checked runs; each signal has these, oldest first.
+
+    Where none is checked they are about the current one, as the menu of a line that is not checked is about that.
+    """
 
     diff_requested = Signal(list)
     baseline_requested = Signal(list)
@@ -77,6 +81,8 @@ class RunMenu(QObject):
     def __init__(self, table: HistoryTable, actions: Actions) -> None:
         super().__init__(table)
         self._table = table
+        self._deleted = False
+        self._line_runs: list[int] = []
         self._open = QAction("&Open\tEnter", self)
         self._open.triggered.connect(table.open_current)
         self.compare = self._action("&Compare", "Ctrl+Shift+C", actions.compare)
@@ -96,12 +102,13 @@ class RunMenu(QObject):
         self._export = QMenu("&Export", table)
         for kind, label in EXPORT_LABELS.items():
             entry = self._export.addAction(label)
-            entry.triggered.connect(lambda _checked, kind=kind: self.export_requested.emit(self._table.chosen(), kind))
+            entry.triggered.connect(lambda _checked, kind=kind: self.export_requested.emit(self._runs(), kind))
         table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         table.customContextMenuRequested.connect(self._show_menu)
 
-    def show_chosen(self, chosen: int, *, deleted: bool) -> None:
-        """Enable what can be done with so many runs, in the trash or not."""
+    def update_actions(self, *, deleted: bool) -> None:
+        """Enable what can be done with the runs, in the trash or not."""
+        self._deleted, chosen = deleted, len(self._runs())
         self.compare.setText(compare_label(chosen))
         self.compare.setEnabled(can_compare(chosen) and not deleted)
         self.restore.setText(restore_label(chosen))
@@ -120,7 +127,7 @@ class RunMenu(QObject):
         """Return a menu of what can be done with the chosen runs."""
         menu = QMenu(self._table)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self._open.setEnabled(self._table.current_run() is not None)
+        self._open.setEnabled(isinstance(self._table.current_line(), int))
         for part in (
             (self._open, self.compare, self.diff, self._baseline),
             (self._replay, self._again, self._copy, self._log, self._reveal),
@@ -135,13 +142,24 @@ class RunMenu(QObject):
         action = QAction(label, self)
         action.setShortcut(QKeySequence(key))
         action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
-        action.triggered.connect(lambda: act(self._table.chosen()))
+        action.triggered.connect(lambda: act(self._runs()))
         self._table.addAction(action)
         return action
 
     def _show_menu(self, position: QPoint) -> None:
         """Show the menu, by mouse or by the keyboard's menu key."""
-        self.make_menu().popup(self._table.viewport().mapToGlobal(position))
+        self._line_runs = [] if self._table.is_current_checked() else self._table.current_runs()
+        self.update_actions(deleted=self._deleted)
+        menu = self.make_menu()
+        menu.aboutToHide.connect(self._leave_line, Qt.ConnectionType.QueuedConnection)  # it hides before it acts
+        menu.popup(self._table.viewport().mapToGlobal(position))
+
+    def _leave_line(self) -> None:
+        self._line_runs = []
+        self.update_actions(deleted=self._deleted)
+
+    def _runs(self) -> list[int]:
+        return self._line_runs or self._table.chosen() or self._table.current_runs()
 
 
 _VALUE_ROLE = Qt.ItemDataRole.UserRole
@@ -253,8 +271,8 @@ class HistoryHeader(QWidget):
         self.answer = ElidedLabel("heading", Qt.AlignmentFlag.AlignLeft)  # who begins it, how sure it is ends it
         self._next_step = ElidedLabel("caption", Qt.AlignmentFlag.AlignRight, Qt.TextElideMode.ElideRight)
         self.agreed = ElidedLabel("caption", Qt.AlignmentFlag.AlignLeft, Qt.TextElideMode.ElideRight)
-        self.compare = button("Compare", "Compare the selected runs (Ctrl+Shift+C)", primary=True)
-        self.restore = button("Restore", "Restore the selected runs from the trash (R)", primary=True)
+        self.compare = button("Compare", "Compare the checked runs (Ctrl+Shift+C)", primary=True)
+        self.restore = button("Restore", "Restore the checked runs from the trash (R)", primary=True)
         self.compare.setEnabled(False)
         self.restore.hide()
         texts = QGridLayout()
@@ -454,8 +472,11 @@ class HistoryList(QWidget):
     def _show_chosen(self) -> None:
         chosen, deleted = len(self.table.chosen()), self.listing.query.deleted
         self.header.show_chosen(chosen, deleted=deleted)
-        self.run_menu.show_chosen(chosen, deleted=deleted)
-        self.footer.count.setText(count_label(self.listing, chosen))
+        self._update_actions()
+        self.footer.count.setText(count_label(self.listing, chosen, self.table.checked_elsewhere))
+
+    def _update_actions(self) -> None:
+        self.run_menu.update_actions(deleted=self.listing.query.deleted)
 
     def _show_columns(self, listing: Listing) -> None:
         self.table.show_columns([ORDERS.index(order) for order in listing.columns])
@@ -499,6 +520,10 @@ class HistoryList(QWidget):
         self.header.compare.clicked.connect(self.run_menu.compare.trigger)
         self.header.restore.clicked.connect(self.run_menu.restore.trigger)
         self.table.chosen_changed.connect(self._show_chosen)
+        self.table.selectionModel().currentChanged.connect(self._update_actions)
+        for keys, checked in (("Ctrl+A", True), ("Ctrl+Shift+A", False)):
+            check = QShortcut(keys, self, context=Qt.ShortcutContext.WidgetWithChildrenShortcut)
+            check.activated.connect(partial(self.table.check_all, checked=checked))
         self.table.fold_toggled.connect(self._fold)
         header = self.table.horizontalHeader()
         header.sectionClicked.connect(lambda column: self.bar.change_query(toggle_order(self.bar.query, column)))

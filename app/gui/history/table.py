@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from PySide6.QtCore import QItemSelection, QItemSelectionModel, Qt, QTimer, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtCore import QEvent, QItemSelection, QItemSelectionModel, Qt, QTimer, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView
 
 from app.gui.history.table_model import HistoryDelegate, HistoryModel
 from app.gui.theme import Theme
-from app.gui.widgets.cell_delegate import ROW_HEIGHT
+from app.gui.widgets.cell_delegate import ROW_HEIGHT, AnyIndex
 from app.gui.widgets.cell_table import CellTable, FrozenColumns
 from app.queries import RunQuery
 from app.viewmodels.format.cells import Cell
@@ -25,7 +25,11 @@ _SPARKS_AT_ONCE = 4
 
 
 class HistoryTable(CellTable):
-    """Table that keeps the selection, the current run and the first visible one when its lines are replaced."""
+    """Table that keeps the selection, the current run and the first visible one when its lines are replaced.
+
+    The selection is what is checked. Only a check box, Space, Ctrl and Shift change it: a click or an arrow key goes to
+    another line. What is checked and not among the lines is checked again when it comes back.
+    """
 
     opened = Signal(int)
     chosen_changed = Signal()
@@ -37,11 +41,13 @@ class HistoryTable(CellTable):
         self._lines = HistoryModel()
         self._widest: tuple[Cell, ...] = ()
         super().__init__(self._lines, HistoryDelegate(theme))
-        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self._checked_elsewhere: set[int] = set()
+        self.setSelectionMode(QAbstractItemView.SelectionMode.MultiSelection)
         self.setSelectionModel(self._lines.selection)
         # With all of 10,000 rows chosen a head would ask each one whether it is, for 300 ms a frame.
         self.horizontalHeader().setSelectionModel(QItemSelectionModel(self._lines, self))
         self.horizontalHeader().setSectionsClickable(True)
+        self.head.box_clicked.connect(self.toggle_all)
         self.selectionModel().selectionChanged.connect(self._selection_changed)
         self.verticalScrollBar().valueChanged.connect(self._request_near_rows)
         self._sparks_delay = QTimer(self, interval=_SPARKS_DELAY_MS, singleShot=True)
@@ -70,14 +76,16 @@ class HistoryTable(CellTable):
         self._request_near_rows()
 
     def _set_lines(self, lines: Sequence[Line], query: RunQuery, *, from_top: bool) -> None:
-        """Replace the lines; selected runs stay selected, and the first visible one stays first."""
-        chosen, current, row = set(self.chosen()), self.current_line(), self.currentIndex().row()
+        """Replace the lines; checked runs stay checked, and the first visible one stays first."""
+        chosen = self._checked_elsewhere.union(self.chosen())
+        current, row = self.current_line(), self.currentIndex().row()
         first = self._first_in_view()
         self._lines.set_lines(lines, query)
         self.clearSpans()
         for top, _ in self._lines.group_ranges():
             self.setSpan(top, 0, 1, len(COLUMNS))
         self._restore_selection(chosen, self._row_after(current, row))
+        self._checked_elsewhere = chosen.difference(self.chosen())
         top_row = None if from_top or first is None else self._lines.line_row(first)
         self.verticalScrollBar().setValue(top_row or 0)
         self.chosen_changed.emit()
@@ -89,22 +97,32 @@ class HistoryTable(CellTable):
         self._request_near_rows()
 
     def chosen(self) -> list[int]:
-        """Return the selected runs, oldest first, with those of selected folded groups."""
+        """Return the checked runs, oldest first, with those of checked folded groups."""
         runs: set[int] = set()
         for part in self.selectionModel().selection().toList():
             for line in self._lines.lines[part.top() : part.bottom() + 1]:
                 runs.update((line,) if isinstance(line, int) else self._lines.folded_runs(line))
         return sorted(runs)
 
+    @property
+    def checked_elsewhere(self) -> int:
+        """How many runs are checked that are not in the table."""
+        return len(self._checked_elsewhere)
+
     def current_line(self) -> Line | None:
         """Return the current run or group."""
         index = self.currentIndex()
         return self._lines.lines[index.row()] if index.isValid() else None
 
-    def current_run(self) -> int | None:
-        """Return the current run, None on a group's line."""
+    def current_runs(self) -> list[int]:
+        """Return the run of the current line, oldest first those of a group."""
         line = self.current_line()
-        return line if isinstance(line, int) else None
+        return sorted(line.runs) if isinstance(line, Group) else [] if line is None else [line]
+
+    def is_current_checked(self) -> bool:
+        """Return whether the current run is checked, or some of the current group."""
+        index = self.currentIndex()
+        return index.isValid() and self._lines.check_state(index.row()) != Qt.CheckState.Unchecked
 
     def runs_near(self) -> tuple[int, ...]:
         """Return the visible runs and those near them."""
@@ -135,11 +153,53 @@ class HistoryTable(CellTable):
             self.fold_toggled.emit(line.experiment)
 
     def toggle_check(self, row: int) -> None:
-        """Select a run or the runs of a group, or no longer; the others stay as they are."""
+        """Check a run or the runs of a group, or no longer; the others stay as they are."""
         flags, index = QItemSelectionModel.SelectionFlag, self._lines.index(row, 0)
         selects = self._lines.check_state(row) != Qt.CheckState.Checked
-        self.selectionModel().setCurrentIndex(index, flags.NoUpdate)
+        self.setCurrentIndex(index)
+        self._checked_elsewhere.difference_update(self.current_runs())
         self.selectionModel().select(index, flags.Rows | (flags.Select if selects else flags.Deselect))
+
+    def toggle_all(self) -> None:
+        """Check all runs in the table, or none where all are."""
+        self.check_all(checked=self._lines.check_state_of_all() != Qt.CheckState.Checked)
+
+    def check_all(self, *, checked: bool) -> None:
+        """Check all runs in the table, or none, elsewhere either."""
+        if checked:
+            self.selectAll()
+        else:
+            self._checked_elsewhere.clear()
+            self.clearSelection()
+
+    def selectionCommand(self, _index: AnyIndex, _event: QEvent | None = None) -> QItemSelectionModel.SelectionFlag:
+        """Leave what is checked as it is, whatever becomes the current line."""
+        return QItemSelectionModel.SelectionFlag.NoUpdate
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Check the lines that a key passes while Shift is held."""
+        before = self.currentIndex().row()
+        super().keyPressEvent(event)
+        if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and self.currentIndex().row() != before:
+            self._check_from(before)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Change the check box of a line that is clicked with Ctrl, check all up to it with Shift."""
+        before, index, held = self.currentIndex().row(), self.indexAt(event.position().toPoint()), event.modifiers()
+        changes = held & (Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier)
+        if event.button() != Qt.MouseButton.LeftButton or not index.isValid() or not changes:
+            super().mousePressEvent(event)
+        elif held & Qt.KeyboardModifier.ShiftModifier:
+            self.setCurrentIndex(index)
+            self._check_from(before)
+        else:
+            self.toggle_check(index.row())
+
+    def _check_from(self, row: int) -> None:
+        """Check the lines from a row to the current one."""
+        top, bottom = sorted((max(row, 0), self.currentIndex().row()))
+        lines = QItemSelection(self._lines.index(top, 0), self._lines.index(bottom, len(COLUMNS) - 1))
+        self.selectionModel().select(lines, QItemSelectionModel.SelectionFlag.Select)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Request the rows of lines that came into view."""
@@ -165,7 +225,8 @@ class HistoryTable(CellTable):
             self.sparks_requested.emit(missing[:_SPARKS_AT_ONCE])
 
     def _selection_changed(self) -> None:
-        self.viewport().update()  # groups show how many of their runs are checked
+        for part in (self, self.head):  # groups and the head show how many of their runs are checked
+            part.viewport().update()
         self.chosen_changed.emit()
 
     def _visible_range(self, heights: float) -> tuple[int, int]:

@@ -205,6 +205,13 @@ class HistoryModel(CellModel):
             return Qt.CheckState.Checked
         return Qt.CheckState.PartiallyChecked if count else Qt.CheckState.Unchecked
 
+    def check_state_of_all(self) -> Qt.CheckState:
+        """Return whether all runs are selected, some or none."""
+        count = self.selection.count_below(-1, len(self.lines) - 1)
+        if not count:
+            return Qt.CheckState.Unchecked
+        return Qt.CheckState.Checked if count == len(self.lines) else Qt.CheckState.PartiallyChecked
+
     def _evict_oldest(self) -> None:
         """Drop the oldest rows, to limit memory."""
         for run in list(self._rows)[:-_MAX_CACHED_ROWS]:

@@ -17,8 +17,9 @@ from PySide6.QtCore import (
     QRectF,
     QSize,
     Qt,
+    Signal,
 )
-from PySide6.QtGui import QColor, QFont, QHelpEvent, QPainter, QPalette, QPen, QPixmap, QPolygonF
+from PySide6.QtGui import QColor, QFont, QHelpEvent, QMouseEvent, QPainter, QPalette, QPen, QPixmap, QPolygonF
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
@@ -105,6 +106,10 @@ class CellModel(QAbstractTableModel):
 
     def check_state(self, _row: int) -> Qt.CheckState | None:
         """Return the state of a row's check box; None where it has none."""
+        return None
+
+    def check_state_of_all(self) -> Qt.CheckState | None:
+        """Return the state of the check box above all rows; None where there is none."""
         return None
 
     def names(self) -> Collection[str]:
@@ -233,13 +238,14 @@ class CellDelegate(QStyledItemDelegate):
         if folded is not None:
             paint_expander(painter, QPointF(area.left() + GRID, middle + 0.5), self._theme.colours.muted, folded)
         if state is not None:
-            left = area.left() + BOX_LEFT
-            self._paint_check_box(painter, QRect(left, middle - CHECK_BOX_PX // 2, CHECK_BOX_PX, CHECK_BOX_PX), state)
+            self.paint_check_box(painter, area, state)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
 
-    def _paint_check_box(self, painter: QPainter, area: QRect, state: Qt.CheckState) -> None:
+    def paint_check_box(self, painter: QPainter, area: QRect, state: Qt.CheckState) -> None:
+        """Paint a check box at its place in a row or a head."""
         colours, is_empty = self._theme.colours, state == Qt.CheckState.Unchecked
-        box = QRectF(area).adjusted(1.5, 1.5, -1.5, -1.5)
+        corner = area.left() + BOX_LEFT, area.center().y() - CHECK_BOX_PX // 2
+        box = QRectF(*corner, CHECK_BOX_PX, CHECK_BOX_PX).adjusted(1.5, 1.5, -1.5, -1.5)
         painter.setPen(QPen(QColor(colours.muted if is_empty else colours.accent), 1))
         painter.setBrush(QColor(colours.surface if is_empty else colours.accent))
         painter.drawRoundedRect(box, 3, 3)
@@ -441,7 +447,12 @@ def picture(paint: Callable[[QPainter, QRect], None], size: QSize) -> str:
 
 
 class CellHeader(QHeaderView):
-    """Titles over a table of cells: a number's stands over the number, and what stands behind it has one of its own."""
+    """Titles over a table of cells: a number's stands over the number, and what stands behind it has one of its own.
+
+    `box_clicked` is that of the check box above all rows.
+    """
+
+    box_clicked = Signal()
 
     def __init__(self, delegate: CellDelegate) -> None:
         super().__init__(Qt.Orientation.Horizontal)
@@ -460,6 +471,9 @@ class CellHeader(QHeaderView):
             if not section:
                 painter.setPen(self.palette().color(QPalette.ColorRole.PlaceholderText))
                 painter.drawText(area.adjusted(BOX_LEFT, 0, 0, 0), LEFT, model.marks_title)
+                if (state := model.check_state_of_all()) is not None:
+                    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+                    self._delegate.paint_check_box(painter, area, state)
             return
         option = QStyleOptionHeader()
         self.initStyleOption(option)
@@ -475,6 +489,16 @@ class CellHeader(QHeaderView):
         if column.ticks:
             self._paint_axis(painter, plot_area(inside, column), column)
         painter.restore()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Take a click on the check box, which sorts nothing."""
+        model, x = self.model(), event.position().x() - self.sectionViewportPosition(0)
+        assert isinstance(model, CellModel)
+        is_on_box = BOX_LEFT <= x < BOX_LEFT + CHECK_BOX_PX + GRID and model.check_state_of_all() is not None
+        if is_on_box and event.button() == Qt.MouseButton.LeftButton:
+            self.box_clicked.emit()
+        else:
+            super().mousePressEvent(event)
 
     def _paint_axis(self, painter: QPainter, area: QRect, column: Column) -> None:
         """Paint the labels of a plot's axis at its foot, those near its line first and others where there is room."""

@@ -54,7 +54,8 @@ class RowsView(QTableView):
                 owned.setParent(self)
         self.setModel(model)
         self.setItemDelegate(delegate)
-        self.setHorizontalHeader(CellHeader(delegate))
+        self.head = CellHeader(delegate)
+        self.setHorizontalHeader(self.head)
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         self.setShowGrid(False)
         # The delegate paints the selection: the style's solid accent would swallow the colours of outcomes.
@@ -70,10 +71,10 @@ class RowsView(QTableView):
         self.viewport().update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the rows, and a frame about a current one that is not selected: Space selects it."""
+        """Paint the rows, and a frame about the current one where the selection does not show it."""
         super().paintEvent(event)
-        index = self.currentIndex()
-        if self.hasFocus() and index.isValid() and not self.selectionModel().isSelected(index):
+        index, several = self.currentIndex(), self.selectionMode() == QAbstractItemView.SelectionMode.MultiSelection
+        if self.hasFocus() and index.isValid() and (several or not self.selectionModel().isSelected(index)):
             painter = QPainter(self.viewport())
             painter.setPen(QGuiApplication.palette().highlight().color())  # the view's own is transparent
             row = self.visualRect(index)
@@ -345,7 +346,8 @@ class FrozenColumns(RowsView):
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         table.horizontalScrollBar().valueChanged.connect(self._place)
         table.verticalScrollBar().valueChanged.connect(self.verticalScrollBar().setValue)
-        table.horizontalHeader().sectionResized.connect(self._place)
+        table.head.sectionResized.connect(self._place)
+        self.head.box_clicked.connect(table.head.box_clicked)
         table.viewport().installEventFilter(self)
         self.hide()
 

@@ -360,7 +360,7 @@ class QueueModel:
         return "Paused"
 
     def _format_time_left(self, now_s: float) -> str:
-        """Return the time left of what is counted, and of all that runs without being asked again where that is more."""
+        """Return the time left of what is counted, and of all that runs without being asked again."""
         pending = [entry for entry in self.entries if entry.state != "paused"]
         own, total = (
             TimeLeft.total(self._with_time_left(entry, now_s).left for entry in entries if entry in pending)

@@ -17,7 +17,7 @@ _SEARCH_LETTERS = 40
 
 
 def compare_label(chosen: int) -> str:
-    """Return the label of the Compare button for so many selected runs."""
+    """Return the label of the Compare button for so many checked runs."""
     if chosen > MAX_COMPARED:
         return f"Compare (at most {MAX_COMPARED})"
     return f"Compare {chosen} runs" if chosen > 1 else "Compare"
@@ -38,17 +38,19 @@ def answer_hint(chosen: int, *, deleted: bool) -> str:
 
 
 def restore_label(chosen: int) -> str:
-    """Return the label of the Restore button for so many selected runs."""
+    """Return the label of the Restore button for so many checked runs."""
     return f"Restore {format_run_count(chosen)}" if chosen else "Restore"
 
 
-def count_label(listing: Listing, chosen: int) -> str:
-    """Return how many runs there are: "12 of 1,034 runs · 2 chosen"."""
+def count_label(listing: Listing, chosen: int, elsewhere: int) -> str:
+    """Return how many runs there are: "12 of 1,034 runs · 2 checked, 1 more out of sight"."""
     count, total = len(listing.runs), listing.options.totals.total
     noun = "deleted " if listing.query.deleted else ""
     total_text = f"{total:,} {noun}{units.plural('run', total)}"
     count_text = total_text if count == total else f"{count:,} of {total_text}"
-    return f"{count_text} · {chosen:,} chosen" if chosen > 1 else count_text
+    # Those that were deleted are out of sight as well, and nobody looks for them.
+    hidden = f", {elsewhere:,} more out of sight" if elsewhere and is_filtered(listing.query) else ""
+    return f"{count_text} · {chosen:,} checked{hidden}" if chosen > 1 or hidden else count_text
 
 
 def deleted_label(runs: Sequence[int]) -> str:

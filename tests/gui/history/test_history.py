@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt, SignalInstance
 from PySide6.QtGui import QGuiApplication, QHelpEvent, QImage
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QLineEdit, QPlainTextEdit, QPushButton, QToolTip
+from PySide6.QtWidgets import QApplication, QLineEdit, QMenu, QPlainTextEdit, QPushButton, QToolTip
 from pytestqt.qtbot import QtBot
 
 from app.errors import DatabaseLockedError
@@ -162,6 +162,111 @@ def test_the_box_of_a_group_checks_its_runs_and_says_whether_all_are(screen: His
     click_box(screen, row=0)
     click_box(screen, row=0)
     assert screen.view.table.chosen() == []
+
+
+def test_only_boxes_space_ctrl_and_shift_change_what_is_checked(screen: HistoryPage) -> None:
+    table = screen.view.table
+
+    def click(row: int, *held: Qt.KeyboardModifier) -> None:
+        at = table.visualRect(screen.model.index(row, TITLES.index("Workload"))).center()
+        modifiers = held[0] if held else Qt.KeyboardModifier.NoModifier
+        QTest.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, modifiers, at)
+
+    for run in (1, 2):
+        click_box(screen, run)
+    click(0)
+    for key in (Qt.Key.Key_Down, Qt.Key.Key_Down, Qt.Key.Key_Up):
+        screen.key(key)
+    assert (table.chosen(), table.current_line()) == ([1, 2], 2), "a click and keys go to other lines alone"
+    click(0, Qt.KeyboardModifier.ControlModifier)
+    assert table.chosen() == [1, 2, 3]
+    click(1, Qt.KeyboardModifier.ControlModifier)
+    assert table.chosen() == [1, 3]
+    screen.key(Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier)
+    assert table.chosen() == []
+    click(0)
+    click(2, Qt.KeyboardModifier.ShiftModifier)
+    assert table.chosen() == [1, 2, 3]
+    screen.view.overview.facets.tree.setFocus()
+    screen.key(Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier)
+    click(0)
+    screen.key(Qt.Key.Key_Down, Qt.KeyboardModifier.ShiftModifier)
+    assert table.chosen() == [2, 3], "both ends"
+    screen.key(Qt.Key.Key_Space)
+    assert table.chosen() == [3]
+
+
+def test_all_runs_are_checked_from_wherever_the_keyboard_is_and_by_the_box_above_them(screen: HistoryPage) -> None:
+    table, overview = screen.view.table, screen.view.overview
+    overview.bar.facets.click()
+    screen.qtbot.waitUntil(overview.facets.tree.isVisible)
+    overview.facets.tree.setFocus()
+    QTest.keyClick(overview.facets.tree, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
+    assert table.chosen() == [1, 2, 3]
+
+    def click_head() -> tuple[list[int], Qt.CheckState]:
+        point = QPoint(BOX_LEFT + CHECK_BOX_PX // 2, table.head.height() // 2)
+        QTest.mouseClick(table.head.viewport(), Qt.MouseButton.LeftButton, pos=point)
+        return table.chosen(), table._lines.check_state_of_all()
+
+    assert click_head() == ([], Qt.CheckState.Unchecked)
+    click_box(screen, 2)
+    assert table._lines.check_state_of_all() == Qt.CheckState.PartiallyChecked
+    assert click_head() == ([1, 2, 3], Qt.CheckState.Checked)
+    assert screen.column("Run") == ["3", "2", "1"], "the box sorts nothing"
+    click_box(screen, 2)
+    some = table.head.grab().toImage()
+    click_box(screen, 2)
+    assert some != table.head.grab().toImage()
+
+
+def test_what_a_search_or_a_folded_group_hides_stays_checked(screen: HistoryPage) -> None:
+    table, footer = screen.view.table, screen.view.overview.footer
+    for run in (1, 2):
+        click_box(screen, run)
+    screen.search("cnn10")
+    screen.wait_for("Run", "2")
+    assert (table.chosen(), footer.count.text()) == ([2], "1 of 3 runs · 1 checked, 1 more out of sight")
+    screen.search("")
+    screen.wait_for("Run", "3", "2", "1")
+    assert (table.chosen(), footer.count.text()) == ([1, 2], "3 runs · 2 checked")
+    screen.key(Qt.Key.Key_G, Qt.KeyboardModifier.ControlModifier)
+    for key in (Qt.Key.Key_Left, Qt.Key.Key_Right):
+        table.toggle_fold(0)
+        assert table.chosen() == ([] if key == Qt.Key.Key_Left else [1, 2])
+
+
+@pytest.mark.qt_log_ignore("does not support", extend=True)
+def test_a_key_is_about_the_checked_runs_and_the_menu_of_another_line_about_that(screen: HistoryPage) -> None:
+    table, menu = screen.view.table, screen.view.overview.run_menu
+    copied: list[list[int]] = []
+    menu.copy_requested.connect(copied.append)
+    at = table.visualRect(screen.model.index(0, 1)).center()
+    QTest.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, pos=at)
+    screen.key(Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
+    assert copied == [[3]], "nothing is checked: the current run"
+    for run in (1, 2):
+        click_box(screen, run)
+    QTest.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, pos=at)
+    screen.key(Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
+    table.customContextMenuRequested.emit(at)
+    popup = QApplication.activePopupWidget()
+    assert isinstance(popup, QMenu)
+    assert [action.text().partition("\t")[0] for action in popup.actions()].count("&Diff") == 0, "of one run"
+    popup.close()
+    table.customContextMenuRequested.emit(at)
+    popup = QApplication.activePopupWidget()
+    assert isinstance(popup, QMenu)
+    entry = next(action for action in popup.actions() if action.text() == "Copy co&mmand")
+    QTest.mouseClick(popup, Qt.MouseButton.LeftButton, pos=popup.actionGeometry(entry).center())
+    assert copied == [[3], [1, 2], [3]]
+    screen.qtbot.waitUntil(menu.diff.isEnabled)
+    click_box(screen, 3)
+    table.customContextMenuRequested.emit(at)
+    popup = QApplication.activePopupWidget()
+    assert isinstance(popup, QMenu)
+    assert "Compare 3 runs" in [action.text() for action in popup.actions()]
+    popup.close()
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints", "does not support raise", extend=True)
@@ -564,6 +669,9 @@ def test_all_runs_found_can_be_chosen_at_once(many: HistoryPage) -> None:
     many.search("299")
     many.qtbot.waitUntil(lambda: many.model.rowCount() < 3_000)
     assert many.view.table.chosen() == [299]
+    many.search("")
+    many.qtbot.waitUntil(lambda: many.model.rowCount() == 3_000)
+    assert len(many.view.table.chosen()) == 3_000
 
 
 def copy_runs(database: Path, run: int, times: int) -> None:

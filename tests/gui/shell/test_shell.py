@@ -128,8 +128,8 @@ def test_the_palette_lists_what_it_undoes_once_and_finds_what_is_in_menus_of_plo
         ("preferences", "Settings"),
         ("hosts", "Hosts: add, check and remove"),
         ("ssh", "Hosts: add, check and remove"),
-        ("export", "Export runs, in History: right-click the selected runs"),
-        ("csv", "Export runs, in History: right-click the selected runs"),
+        ("export", "Export runs, in History: right-click the checked runs"),
+        ("csv", "Export runs, in History: right-click the checked runs"),
         ("import", "Import runs, in History: View, or drop a file on the window"),
     ],
 )
@@ -164,7 +164,7 @@ def test_an_action_of_another_screen_is_done_there_by_its_keys(workbench: Workbe
         assert live.isVisible()
         assert live.time_bar.chip.text() == chip
     workbench.shell.open_palette()
-    QTest.keyClicks(palette.line, "tags of the selected")
+    QTest.keyClicks(palette.line, "tags of the checked")
     QTest.keyClick(palette.line, Qt.Key.Key_Down)
     QTest.keyClick(palette.line, Qt.Key.Key_Up)
     QTest.keyClick(palette.line, Qt.Key.Key_Return)

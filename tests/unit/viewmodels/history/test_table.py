@@ -201,13 +201,15 @@ def test_labels_say_how_many() -> None:
     assert restore_label(1) == "Restore 1 run"
     assert deleted_label([7]) == "Run 7 deleted"
     assert deleted_label([7, 8]) == "2 runs deleted"
-    assert count_label(Listing(matches=SearchResult(runs=[1]), options=offered(1)), 1) == "1 run"
+    assert count_label(Listing(matches=SearchResult(runs=[1]), options=offered(1)), 1, 0) == "1 run"
     assert (
-        count_label(Listing(matches=SearchResult(runs=range(12)), options=offered(1034)), 2)
-        == "12 of 1,034 runs · 2 chosen"
+        count_label(Listing(matches=SearchResult(runs=range(12)), options=offered(1034)), 2, 3)
+        == "12 of 1,034 runs · 2 checked"
     )
+    searched = Listing(query=RunQuery(text="x"), matches=SearchResult(runs=range(2)), options=offered(9))
+    assert count_label(searched, 1, 1) == "2 of 9 runs · 1 checked, 1 more out of sight"
     trash = Listing(query=RunQuery(deleted=True), matches=SearchResult(runs=range(3)), options=offered(3, 3))
-    assert count_label(trash, 0) == "3 deleted runs"
+    assert count_label(trash, 0, 0) == "3 deleted runs"
 
 
 def test_an_empty_table_says_what_to_do() -> None:
