@@ -188,8 +188,10 @@ class CompareHeader(QWidget):
         self._interleave.clicked.connect(lambda: self.interleave_requested.emit(self._runs_to_interleave()))
         self._build()
 
-    def show_model(self, comparison: Comparison) -> None:
-        """Show what heads a comparison."""
+    def show_model(self, comparison: Comparison, *, new_runs: bool) -> None:
+        """Show what heads a comparison; of the same runs in no less room than before, or all below it would jump."""
+        if new_runs:
+            self.setMinimumHeight(0)
         self._comparison, header = comparison, comparison_header(comparison)
         disturbances = comparison.compared_runs.disturbances
         self.result.show_model(verdict_result(comparison.verdict, disturbances) if comparison.variants else None)
@@ -231,6 +233,7 @@ class CompareHeader(QWidget):
 
     def show_waiting(self, text: str) -> None:
         """Say in place of the answer what is being found out."""
+        self.setMinimumHeight(self.height())
         self.result.show_waiting(text)
         for offer in (self.steadier_button, self.here_button):
             offer.hide()
@@ -267,7 +270,7 @@ class CompareHeader(QWidget):
         below = make_row((lines, 1), spacing=2 * GRID)
         below.addWidget(self._interleave, 0, Qt.AlignmentFlag.AlignBottom)
         below.addWidget(self.more_button, 0, Qt.AlignmentFlag.AlignBottom)
-        make_column(self.result, below, parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=0)
+        make_column(self.result, STRETCH, below, parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=0)
 
 
 def _selectable(role: str) -> QLabel:
@@ -357,7 +360,7 @@ class CompareView(QWidget):
         self._comparison = comparison
         self.problem.show_sentence("")
         self._written.hide()
-        self.header.show_model(comparison)
+        self.header.show_model(comparison, new_runs=new_runs)
         self.table.show_table(comparison.table)
         self._pages.setCurrentWidget(self._page if comparison.variants else self.offers)
         self.tabs.show_model(comparison, new_runs=new_runs, article=article)
@@ -460,10 +463,10 @@ class CompareView(QWidget):
     def _build(self) -> None:
         for menu_button in (self._options, self._report):
             self.tabs.tools.addWidget(menu_button)
-        line = make_row((self._written_path, 1), parent=self._written, margins=(2 * GRID, GRID, 2 * GRID, 0))
+        line = make_row((self._written_path, 1), parent=self._written, margins=(2 * GRID, 0, 2 * GRID, GRID // 2))
         line.addWidget(self._open_report)
         self._written.hide()
         make_column(self.header, (self.tabs, 1), parent=self._page, margins=0, spacing=GRID)
         for page in (self.offers, self.reading, self._page):
             self._pages.addWidget(page)
-        make_column(self.problem, self._written, (self._pages, 1), parent=self, margins=0, spacing=0)
+        make_column(self.problem, (self._pages, 1), self._written, parent=self, margins=0, spacing=0)

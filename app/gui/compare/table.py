@@ -194,8 +194,12 @@ class CompareTableView(CellTable):
         self._frozen = FrozenColumns(self, self._delegate, _FROZEN_COLUMNS)
 
     def show_table(self, table: CompareTable) -> None:
-        """Show this table, arranged like the last one; the current row stays if it can, unless it was the fastest."""
-        self._show(table, self._model.arrangement)
+        """Show this table, arranged like the last one, but not in the order that was chosen for other runs.
+
+        The current row stays if it can, unless it was the fastest.
+        """
+        is_other = not _runs(self._model.table) <= _runs(table)
+        self._show(table, replace(self.arrangement, column=None) if is_other else self.arrangement)
 
     @property
     def table(self) -> CompareTable:

@@ -30,6 +30,7 @@ from app.viewmodels.format.ratios import (
 )
 from app.viewmodels.format.sentences import describe_endings, describe_group_endings, join_with_and, shorten_name
 from app.viewmodels.history.evidence import describe_mismatches
+from workloads.catalog import WORKLOADS
 from workloads.protocol import RunSpec
 
 METHOD = "Welch's t on the logarithm of each process's throughput, widened so that runs may be added and judged again"
@@ -234,8 +235,10 @@ def _sureness(result: VariantResult) -> str:
 
 
 def _capital(name: str) -> str:
-    """Return a name as the beginning of a sentence; cuDNN stays."""
-    return units.sentence(name).rstrip(".")
+    """Return a name as the beginning of a sentence; cuDNN and a workload's name stay."""
+    return (
+        name if any(name.split(" ")[0] == workload.name for workload in WORKLOADS) else units.sentence(name).rstrip(".")
+    )
 
 
 def _why_no_answer(results: Sequence[VariantResult], base: VariantResult) -> str:

@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, QPointF, QRect, Qt
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRect, Qt
 from PySide6.QtGui import QGuiApplication, QImage, QWheelEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QHeaderView, QLabel, QMenu, QProgressBar, QPushButton
+from PySide6.QtWidgets import QApplication, QHeaderView, QLabel, QMenu, QProgressBar, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.events import Outcome, Summary
@@ -179,7 +179,7 @@ def test_many_doubts_are_folded_and_unfold(screen: ComparePage, database: Path, 
 def test_that_runs_are_left_out_is_in_sight_whatever_else_is_said(screen: ComparePage) -> None:
     facts = [dict.fromkeys(("driver", "keras", "cudnn_loaded", "cpu"), name) for name in "ab"]
     runs = [stored_run(run_row(10 + n, units=32 + n), environment=facts[n]) for n in range(2)]
-    screen.view.header.show_model(compare(prepare_comparison(runs, left_out=1), 10))
+    screen.view.header.show_model(compare(prepare_comparison(runs, left_out=1), 10), new_runs=True)
     assert screen.view.header.more_button.text() == "3 more"
     assert "1 chosen run is left out" in displayed_text(screen.view.header)
 
@@ -451,10 +451,38 @@ def test_a_click_leads_from_a_noisy_baseline_to_the_steadiest(screen: ComparePag
     screen.compare(*runs)
     header = screen.view.header
     assert "Units 802" in header.steadier_button.toolTip()
+    tops = []
+    screen.view.tabs.installEventFilter(watcher := Moves(tops))
     header.steadier_button.click()
     screen.qtbot.waitUntil(lambda: not header.steadier_button.isVisible(), timeout=LIMIT_MS)
     screen.qtbot.waitUntil(lambda: screen.rows()[0].cells[2].text == "Units 802", timeout=LIMIT_MS)
     assert not header.steadier_button.isVisible(), "it is steady"
+    QApplication.processEvents()
+    screen.view.tabs.removeEventFilter(watcher)
+    assert tops == [], "what is below a button that goes stays in its place"
+
+
+class Moves(QObject):
+    """Notes where a widget is put."""
+
+    def __init__(self, tops: list[int]) -> None:
+        super().__init__()
+        self._tops = tops
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Move and isinstance(watched, QWidget):
+            self._tops.append(watched.y())
+        return False
+
+
+def test_the_order_of_a_column_is_that_of_the_compared_runs_alone(screen: ComparePage) -> None:
+    heads = screen.view.table.horizontalHeader()
+    screen.compare(1, 2)
+    heads.sectionClicked.emit(screen.titles().index("Variant"))
+    screen.compare(1, 2, 3)
+    assert screen.view.table.arrangement.column is not None, "the same comparison with one run more"
+    screen.compare(2, 4)
+    assert screen.view.table.arrangement.column is None
 
 
 def test_of_more_runs_than_are_drawn_the_curves_say_how_many(screen: ComparePage, database: Path) -> None:

@@ -69,6 +69,16 @@ def test_of_two_the_answer_is_by_how_much_and_how_sure_then_comes_the_energy() -
     assert (found.decision, found.names) == ("faster", ("NHWC", "NCHW"))
 
 
+def test_the_name_of_a_workload_begins_an_answer_as_it_is_written() -> None:
+    other = [replace(row, spec=replace_workload(row.spec, "wrn28-10")) for row in three(50, 900.0, layout="NHWC")]
+    found = said(NHWC, other, *batches(1100.0, 1500.0))
+    assert found.answer.startswith("cnn10 · batch size 4 is the fastest of 3 ")
+
+
+def replace_workload(spec: RunSpec, workload: str) -> RunSpec:
+    return RunSpec(workload=workload, variant=spec.variant)
+
+
 @pytest.mark.parametrize(
     ("second", "answer", "decision"),
     [

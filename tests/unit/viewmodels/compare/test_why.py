@@ -18,6 +18,7 @@ from app.viewmodels.compare.why import WhyView, largest_differences, why_views
 from app.viewmodels.compare.why_text import NOUNS, Figures, Pair, describe_difference
 from tests.fakes.reference import load_reference, runs_with
 from tests.fakes.traces import CONV, POOL, SLOW_GEMM, TRANSPOSE, traced_run, with_clock
+from workloads.protocol import Value
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +175,26 @@ def test_notes_say_what_the_figures_are_of() -> None:
     blind = replace(traced_run(3, 10.0, {CONV: 6.0}), evidence=None)
     (found,) = views(one, blind, two)
     assert "Run 3 has no trace and is left out." in found.notes
+
+
+@pytest.mark.parametrize(
+    ("pair", "compilers"),
+    [
+        (({"xla": False}, {"layout": "NHWC"}), ""),
+        (({"xla": True}, {"xla": True, "layout": "NHWC"}), "XLA merges"),
+        (({"xla": False}, {"framework": "jax"}), "XLA merges"),
+        (({"framework": "jax"}, {"framework": "jax", "layout": "NHWC"}), "XLA merges"),
+        (({"framework": "pytorch", "compile": False}, {"framework": "pytorch", "compile": True}), "Inductor merges"),
+        (({"framework": "pytorch", "compile": True}, {"xla": True}), "XLA and Inductor merge"),
+        (({"framework": "pytorch", "compile": False}, {"xla": False}), ""),
+    ],
+)
+def test_the_caveat_on_fusions_stands_wherever_a_compiler_merged_kernels(
+    pair: tuple[dict[str, Value], dict[str, Value]], compilers: str
+) -> None:
+    one, two = (traced_run(n, 10.0 * n, {CONV: 6.0}, **settings) for n, settings in enumerate(pair, 1))
+    fusions = [note.partition(" operations")[0] for note in view([one], [two]).notes if "(fusions)" in note]
+    assert fusions == ([compilers] if compilers else [])
 
 
 def test_what_lies_behind_the_parts_comes_before_them() -> None:
