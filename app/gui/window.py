@@ -145,6 +145,11 @@ class MainWindow(QMainWindow):
         self._state = WindowState("window", self)
         self._restore_geometry()
 
+    @property
+    def page(self) -> int:
+        """The number of the page that is shown."""
+        return self._tabs.currentIndex()
+
     def show_page(self, index: int) -> None:
         """Turn to a page, made now if it is the first time."""
         if index != self._tabs.currentIndex():

@@ -41,7 +41,7 @@ def _(view: BannerView) -> str:
 
 @displayed_text.register
 def _(view: QueueView) -> str:
-    labels = (view.count, view._now, view._time_left)
+    labels = (view.count, view._now, view._wait, view._time_left)
     return " ".join(label.text() for label in labels if label.text())
 
 

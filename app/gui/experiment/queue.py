@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QAbstractItemView, QProgressBar, QPushButton, QSty
 
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import (
+    BreakingLabel,
     ElidedLabel,
     button,
     make_column,
@@ -114,6 +115,7 @@ class QueueView(QWidget):
         self.count = text_label("", "heading")
         self._bar = QProgressBar()
         self._now = ElidedLabel("muted", Qt.AlignmentFlag.AlignLeft)
+        self._wait = BreakingLabel("muted")
         self._time_left = text_label("", "muted")
         self.skip = button("Run any&way", "Start the next run now, though the machine is in use; the run says so")
         self.pause_all = button("Pause all", "Takes effect after the current run")
@@ -142,7 +144,8 @@ class QueueView(QWidget):
         self.ended_banner.show_banner(state.ended)
         self.count.setText(state.count)
         self._bar.setValue(round(state.fraction * _STEPS))
-        self._now.setText(state.activity)
+        self._now.setText("" if state.can_skip_wait else state.activity)
+        show_text(self._wait, state.activity if state.can_skip_wait else "")
         self._time_left.setText(state.time_left)
         self.skip.setVisible(state.can_skip_wait)
         self.pause_all.setVisible(bool(state.pause_action))
@@ -226,7 +229,7 @@ class QueueView(QWidget):
         self._bar.setAccessibleName("Progress of the queue")
         for label in (self.count, self._time_left):
             label.setFont(tabular_font())
-        widgets = self.offer_banner, self.ended_banner, self._header, self.table, self._buttons
+        widgets = self.offer_banner, self.ended_banner, self._header, self._wait, self.table, self._buttons
         inside = make_column(*widgets, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
         make_column(separator(), inside, parent=self, margins=0, spacing=0)
         self._fill_header()

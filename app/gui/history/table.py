@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from PySide6.QtCore import QEvent, QItemSelection, QItemSelectionModel, Qt, QTimer, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView
 
 from app.gui.history.table_model import HistoryDelegate, HistoryModel
@@ -42,6 +42,7 @@ class HistoryTable(CellTable):
         self._widest: tuple[Cell, ...] = ()
         super().__init__(self._lines, HistoryDelegate(theme))
         self._checked_elsewhere: set[int] = set()
+        self.head.hide()  # until there is a listing: its titles would be cut
         self.setSelectionMode(QAbstractItemView.SelectionMode.MultiSelection)
         self.setSelectionModel(self._lines.selection)
         # With all of 10,000 rows chosen a head would ask each one whether it is, for 300 ms a frame.
@@ -60,6 +61,7 @@ class HistoryTable(CellTable):
 
         Of the experiments that are `folded` only the heads are shown; None shows no groups.
         """
+        self.head.show()
         marked = marked_terms(listing.query.text)
         self._delegate.marked = {ORDERS.index(order) if order else None: words for order, words in marked.items()}
         self._lines.searched = (*marked.get("", ()), *marked.get("variant", ()))
@@ -200,6 +202,14 @@ class HistoryTable(CellTable):
         top, bottom = sorted((max(row, 0), self.currentIndex().row()))
         lines = QItemSelection(self._lines.index(top, 0), self._lines.index(bottom, len(COLUMNS) - 1))
         self.selectionModel().select(lines, QItemSelectionModel.SelectionFlag.Select)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint the rows, or that they are being read."""
+        super().paintEvent(event)
+        if self.head.isHidden():
+            painter = QPainter(self.viewport())
+            painter.drawText(self.viewport().rect(), Qt.AlignmentFlag.AlignCenter, "Reading the runs …")
+            painter.end()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Request the rows of lines that came into view."""

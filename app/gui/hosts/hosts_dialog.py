@@ -4,9 +4,18 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QFontDatabase
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QFormLayout, QLineEdit, QPlainTextEdit, QPushButton, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QDialog,
+    QDialogButtonBox,
+    QFormLayout,
+    QLineEdit,
+    QPlainTextEdit,
+    QPushButton,
+    QWidget,
+)
 
 from app.environments.known import newest
 from app.environments.records import Environment, EnvironmentOffer, EnvironmentRequest, Environments, make
@@ -372,6 +381,8 @@ class EnvironmentMaker(QWidget):
         self.cancel_button = button("Canc&el", "Stop; what was downloaded is kept for next time")
         self.accept_button.clicked.connect(self._accept)
         self.cancel_button.clicked.connect(self._job.stop)
+        self._double_click = QTimer(self, singleShot=True)
+        self._double_click.timeout.connect(partial(self.cancel_button.setEnabled, True))
         line = make_row(self.accept_button, self.cancel_button, STRETCH, spacing=GRID)
         make_column(self.text, line, parent=self, margins=0, spacing=GRID)
         self.hide()
@@ -391,6 +402,8 @@ class EnvironmentMaker(QWidget):
         self._show(f"Looking for what {host} needs …", role="")
         self.accept_button.hide()
         self.cancel_button.show()
+        self.cancel_button.setEnabled(False)  # it may be where the button was that is double-clicked
+        self._double_click.start(QApplication.doubleClickInterval())
         self.show()
         self._job.run(
             lambda control: self._work(reach(), framework, control), self._end, self._fail, on_progress=self._take

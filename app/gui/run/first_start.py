@@ -237,7 +237,8 @@ class FirstStart(QObject):
                 self._leave()
                 self._actions.show_reference()
             case "compare" if self._inventory is not None:
-                self._leave()
+                self._view.show_live()  # where its first run begins, not the questions
+                self._store_answer()
                 machine = self._inventory.machine
                 self._compare(Machine(cpu_count=machine.cpu_count) if target == "cpu" else machine)
 

@@ -105,7 +105,8 @@ class FormView(QWidget):
         self.reasons_button.setCheckable(True)
         self._cures = FlowBar(GRID // 2, GRID // 2)
         self._making = QVBoxLayout()
-        self._maker: EnvironmentMaker | None = None
+        self.maker: EnvironmentMaker | None = None
+        """Below the cures; None until one is wanted."""
         self.cure_buttons = [button("", small=True) for _ in range(MOST_CURES)]
         for cure_button in self.cure_buttons:
             cure_button.setProperty("chip", "true")
@@ -329,13 +330,13 @@ class FormView(QWidget):
 
     def environment_maker(self) -> "EnvironmentMaker":
         """Return what makes an environment below the cures, which most windows never need."""
-        if self._maker is None:
+        if self.maker is None:
             from app.gui.hosts.hosts_dialog import EnvironmentMaker
 
-            self._maker = EnvironmentMaker()
-            self._maker.ended.connect(self.environment_ended)
-            self._making.addWidget(self._maker)
-        return self._maker
+            self.maker = EnvironmentMaker()
+            self.maker.ended.connect(self.environment_ended)
+            self._making.addWidget(self.maker)
+        return self.maker
 
     def _build(self) -> None:
         content = QWidget()

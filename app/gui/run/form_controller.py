@@ -220,6 +220,9 @@ class FormController(QObject):
 
     def _change(self, change: Callable[[], None]) -> None:
         self.messages.forget()
+        self.form.files.clear_last()
+        if (maker := self._view.maker) is not None and not maker.is_busy:
+            maker.hide()  # how it ended is about a framework that may not be chosen any more
         change()
         self._state.keep("form", self.form.choices)
         self.show()

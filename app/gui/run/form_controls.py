@@ -96,7 +96,7 @@ class OptionDelegate(QStyledItemDelegate):
         painter.drawText(area, LEFT, str(index.data()))
         if self._note_x:
             quiet = _option_colour(faint=False, selected=selected)
-            quiet.setAlphaF(_NOTE_ALPHA)
+            quiet.setAlphaF(1.0 if selected else _NOTE_ALPHA)  # fainter it cannot be read on the accent colour
             painter.setPen(quiet)
             painter.setFont(option.font)
             area.setLeft(area.left() + self._note_x)

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QMenu, QPushButton, QWidget
 from app import units
 from app.errors import UserError
 from app.gui.actions import Actions, Services
-from app.gui.shell.action_table import ELSEWHERE, Action, Group, all_actions
+from app.gui.shell.action_table import ELSEWHERE, GROUPS, Action, Group, all_actions
 from app.gui.shell.palette import Palette
 from app.gui.theme import GRID, Theme
 from app.gui.threads import Background
@@ -373,9 +373,11 @@ class Shell(QObject):
         self._census = ()
 
     def show_keys(self) -> None:
-        """Show all actions of the table under their headings, with their keys."""
+        """Show all actions of the table under their headings, with their keys; those of the screen first."""
         self._collect()
+        here = {group.title for group in GROUPS if group.page == self._window.page}
         entries = [entry for entry in self._listed() if entry.key.startswith("action")]
+        entries.sort(key=lambda entry: entry.group not in here)
         self.palette.open("Search actions and keys", _KEYS_HINT, entries)
 
     def _collect(self) -> None:

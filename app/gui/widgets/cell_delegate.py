@@ -155,7 +155,7 @@ class CellModel(QAbstractTableModel):
 
 
 ROW_HEIGHT = 28
-_SMALL_LINE = 13
+_SMALL_LINE = ROW_HEIGHT // 2
 """Height of each line of a name that takes two."""
 
 CHECK_BOX_PX = 16

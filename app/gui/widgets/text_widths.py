@@ -27,7 +27,7 @@ PLOT_PX = {"interval": 16 * GRID, "whisker": 16 * GRID, "spark": 8 * GRID}
 """Width of what is drawn behind a number."""
 MORE_PX = 4 * GRID
 """Width of the sign of columns beyond the edge."""
-_SMALL_PX = 11
+_SMALL_PX = 12
 _CACHED_TEXTS = 2_000
 """Laid out for one font."""
 
@@ -256,6 +256,7 @@ def divide_width(needs: Mapping[int, ColumnNeeds], view: int) -> dict[int, int]:
                 widths[n] = min(widths[n], width)
     texts = [n for n, need in needs.items() if need.is_text]
     grants = [
+        *((n, needs[n].content) for n in texts if needs[n].column.shrink == "name"),  # two lines are small print
         *((n, needs[n].first) for n in texts),
         *((n, needs[n].content) for n in texts),
         *((n, _REST) for n in texts[-1:]),

@@ -195,7 +195,7 @@ def _result_row(
     speed = result.speedup
     if speed is None:
         outcomes = Counter(row.outcome.name.replace("_", " ") for row in result.runs if row.outcome is not None)
-        return ResultRow(name=name, change=next(iter(outcomes), "no figure"), runs=runs)
+        return ResultRow(name=name, change=next(iter(outcomes), "running"), runs=runs if outcomes else "")
     low, high = speed.interval or (None, None)
     return ResultRow(
         name=name,

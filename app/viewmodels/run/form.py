@@ -32,7 +32,7 @@ class CustomFiles:
         self._messages.pop(path, None)
 
     def clear_last(self) -> None:
-        """Show only what concerns the workload that the user turned to, and a file that is being read."""
+        """Show only what concerns the chosen workload, and a file that is being read."""
         if self._last is not None and self._messages.get(self._last, ("", True))[1]:
             self._last = None
 

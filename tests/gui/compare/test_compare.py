@@ -451,7 +451,7 @@ def test_a_click_leads_from_a_noisy_baseline_to_the_steadiest(screen: ComparePag
     screen.compare(*runs)
     header = screen.view.header
     assert "Units 802" in header.steadier_button.toolTip()
-    tops = []
+    tops: list[int] = []
     screen.view.tabs.installEventFilter(watcher := Moves(tops))
     header.steadier_button.click()
     screen.qtbot.waitUntil(lambda: not header.steadier_button.isVisible(), timeout=LIMIT_MS)

@@ -1,5 +1,7 @@
 """The queue's list by itself: what its line counts."""
 
+from dataclasses import replace
+
 from pytestqt.qtbot import QtBot
 
 from app.gui.experiment.queue import QueueView
@@ -23,6 +25,26 @@ def unfolded(qtbot: QtBot, theme: Theme, waiting: int) -> QueueView:
     view.unfold()
     view.show()
     return view
+
+
+def test_the_sentence_of_a_wait_is_seen_whole(qtbot: QtBot, theme: Theme) -> None:
+    board, wait = QueueModel(), "Waiting for another run, or the import for one, to free this device. " * 2
+    running = ExperimentProgress(
+        entry=1, name="one", state="running", done=0, planned=6, message=wait, waits_for_device=True
+    )
+    board.update([running])
+    board.handle(running, 0.0)
+    view = QueueView(theme)
+    qtbot.addWidget(view)
+    view.resize(500, 400)
+    view.show_model(board.state(0.0))
+    view.show()
+    label = view._wait
+    assert label.isVisible()
+    assert label.height() >= label.heightForWidth(label.width()) > 1.5 * label.fontMetrics().height()
+    board.handle(replace(running, waits_for_device=False), 0.0)
+    view.show_model(board.state(0.0))
+    assert (label.isVisible(), view._now.text()) == (False, "one")
 
 
 def test_its_line_counts_what_is_in_it(qtbot: QtBot, theme: Theme) -> None:

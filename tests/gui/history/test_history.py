@@ -56,6 +56,18 @@ def test_an_empty_database_says_what_to_do(history_on: Callable[[Path], HistoryP
     assert not empty.view.overview.facets.isVisibleTo(empty.view.overview)
 
 
+def test_until_runs_are_read_that_is_said_and_no_titles_are_cut(
+    history_on: Callable[[Path], HistoryPage], database: Path
+) -> None:
+    page = history_on(database)
+    table = page.view.table
+    assert table.head.isHidden()
+    blank = table.viewport().grab().toImage()
+    assert len({blank.pixel(x, y) for x in range(blank.width()) for y in range(blank.height())}) > 2, "a sentence"
+    page.refresh()
+    assert not table.head.isHidden()
+
+
 def test_runs_come_newest_first_and_a_click_on_a_head_sorts(screen: HistoryPage) -> None:
     assert screen.column("Run") == ["3", "2", "1"]
     assert screen.column("Outcome") == ["failed", "completed", "completed"]

@@ -175,9 +175,15 @@ def test_an_environment_is_made_after_its_size_was_accepted_or_cancelled(qtbot: 
         maker.make("lab", made.environments)
         qtbot.waitUntil(lambda: not maker.accept_button.isHidden())
         assert maker.text.text() == f"lab: {OFFER.sentence}"
+        qtbot.waitUntil(maker.cancel_button.isEnabled)
         with qtbot.waitSignal(maker.ended):
             answer.click()
         assert said in maker.text.text()
         assert not maker.is_busy
     assert len(made.requests) == 1
+    maker.make("lab", made.environments)
+    QTest.mouseClick(maker.cancel_button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: not maker.accept_button.isHidden())
+    assert maker.is_busy, "the second half of a double click is no wish to stop"
+    qtbot.waitUntil(maker.cancel_button.isEnabled)
     maker.close_job()

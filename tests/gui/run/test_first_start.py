@@ -98,6 +98,19 @@ def test_it_is_asked_once_and_found_again_in_the_settings(qtbot: QtBot, database
         qtbot.waitUntil(lambda: not workbench.run.running, timeout=READ_LIMIT_MS)
 
 
+def test_after_the_start_of_the_quick_comparison_the_questions_are_not_seen(
+    qtbot: QtBot, database_path: Path, theme: Theme
+) -> None:
+    with window_on(qtbot, database_path, theme, new_user=True) as workbench:
+        shown(workbench, qtbot).chosen.emit("cpu", "compare")
+        assert not workbench.run_view.gallery.isVisible()
+        assert workbench.run_view.live.isVisible()
+        qtbot.waitUntil(lambda: workbench.queue.running, timeout=READ_LIMIT_MS)
+        assert not workbench.run_view.gallery.isVisible()
+        workbench.queue.stop()
+        qtbot.waitUntil(lambda: not workbench.queue.running, timeout=RUN_LIMIT_MS)
+
+
 def test_who_only_looks_watches_a_run_of_a_gpu_from_its_warm_up_and_leaves_by_escape(
     qtbot: QtBot, database_path: Path, theme: Theme
 ) -> None:
@@ -190,6 +203,7 @@ def test_tensorflow_is_fetched_when_its_size_is_accepted(
 
         says("Runs need TensorFlow")
         begin()
+        qtbot.waitUntil(maker.cancel_button.isEnabled, timeout=READ_LIMIT_MS)
         click(maker.cancel_button)
         says("was not made")
         assert not install.is_confirmed.is_set(), "what was not accepted is not fetched"
@@ -227,3 +241,5 @@ def test_who_chooses_pytorch_and_has_none_gets_it_with_one_click(
         qtbot.waitUntil(form.run_button.isEnabled, timeout=RUN_LIMIT_MS)
         assert "has the environment torch215" in visible_text(form)
         assert not form.cure_buttons[0].isVisible()
+        form.edited.emit("framework", ("tensorflow",))
+        assert "torch215" not in visible_text(form), "that was about another framework"

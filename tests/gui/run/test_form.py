@@ -145,6 +145,21 @@ def test_the_list_of_a_choice_tells_what_each_option_is_and_greys_what_cannot_ru
     assert darkest["cudnn"] > 2 * darkest["block_fused"]
 
 
+def test_the_note_of_the_option_under_the_pointer_has_the_colour_of_its_name(theme: Theme, view: FormView) -> None:
+    theme.apply(Qt.ColorScheme.Dark)
+    box = control(view, "implementation")
+    assert isinstance(box, QComboBox)
+    option, picture = QStyleOptionViewItem(), QImage(800, 24, QImage.Format.Format_RGB32)
+    picture.fill(Qt.GlobalColor.black)
+    option.rect, option.state = picture.rect(), QStyle.StateFlag.State_Enabled | QStyle.StateFlag.State_Selected
+    painter = QPainter(picture)
+    box.itemDelegate().paint(painter, option, box.model().index(0, 0))
+    painter.end()
+    halves = [range(8, 100), range(300, 800)]  # the name, the note
+    name, note = (min(picture.pixelColor(x, y).lightness() for x in half for y in range(24)) for half in halves)
+    assert note <= name + 12
+
+
 def test_typing_tells_of_every_key(view: FormView) -> None:
     typed: list[tuple[str, str]] = []
     view.typed.connect(lambda name, text: typed.append((name, text)))

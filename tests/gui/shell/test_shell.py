@@ -52,7 +52,7 @@ def test_f1_and_the_question_mark_show_every_action_and_the_palette_the_buttons_
         QTest.keyClick(workbench.window, key)
         assert palette.isVisible()
         shown = titles(workbench)
-        assert shown[0] == "Everywhere"
+        assert shown[0] == "Run", "the keys of the screen come first"
         assert len(shown) == sum(1 for _ in all_actions()) + 7
         assert "Pause or resume the plots, Space" in shown
         QTest.keyClick(palette.line, Qt.Key.Key_Escape)

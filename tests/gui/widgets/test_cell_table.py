@@ -204,7 +204,7 @@ def test_columns_give_way_one_after_the_other_as_they_say_and_the_last_text_take
     whole = {"name": 320, "words": 120, "figure": 180, "fixed": 100, "note": 160}
     assert widths(880 + 120) == {**whole, "name": 340, "note": 160 + 100}
     assert widths(880) == whole
-    assert widths(879) == {**whole, "note": 159}, "it is cut and takes the rest"
+    assert widths(879) == {**whole, "name": 340, "note": 139}, "it is cut and takes what names leave"
     assert widths(779)["words"] == 70, "only its symbol and its title are left"
     assert widths(780)["words"] == 120
     assert widths(729)["name"] < 320

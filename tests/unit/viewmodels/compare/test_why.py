@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,6 @@ from app.viewmodels.compare.why import WhyView, largest_differences, why_views
 from app.viewmodels.compare.why_text import NOUNS, Figures, Pair, describe_difference
 from tests.fakes.reference import load_reference, runs_with
 from tests.fakes.traces import CONV, POOL, SLOW_GEMM, TRANSPOSE, traced_run, with_clock
-from workloads.protocol import Value
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +190,7 @@ def test_notes_say_what_the_figures_are_of() -> None:
     ],
 )
 def test_the_caveat_on_fusions_stands_wherever_a_compiler_merged_kernels(
-    pair: tuple[dict[str, Value], dict[str, Value]], compilers: str
+    pair: tuple[dict[str, Any], dict[str, Any]], compilers: str
 ) -> None:
     one, two = (traced_run(n, 10.0 * n, {CONV: 6.0}, **settings) for n, settings in enumerate(pair, 1))
     fusions = [note.partition(" operations")[0] for note in view([one], [two]).notes if "(fusions)" in note]

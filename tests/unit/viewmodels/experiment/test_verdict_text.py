@@ -1,9 +1,11 @@
 """The verdict of an experiment: in a few words, as the notice has it, and as a forest plot while it is made."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from app.events import Summary
 from app.records import RunRow
 from app.viewmodels.compare import verdict as verdict_module
 from app.viewmodels.compare.verdict import compute_verdict
@@ -53,6 +55,10 @@ def test_a_result_has_the_baseline_first_then_the_fastest_and_what_waits_last() 
     assert first is not None
     assert first.answer == "No answer yet", "the others are still to come"
     assert (bool(result.axis.ticks), first.axis.ticks) == (True, ())
+    going_on = replace(rows[-1], outcome=None, summary=Summary())
+    running = experiment_result(specs, [*rows[:-1], going_on], {})
+    assert running is not None
+    assert (running.rows[-1].change, running.rows[-1].runs) == ("running", "")
     assert [(row.name, row.change, row.runs, row.is_fastest) for row in result.rows] == [
         ("Batch size 32", "baseline", "3 runs", False),
         ("Batch size 128", "2.50×", "3 runs", True),
