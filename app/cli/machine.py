@@ -17,6 +17,7 @@ from app.cli.services import opened_host
 from app.cli.terminal import print_json, print_table, say
 from app.fields import FIELDS, Sample, SlowSample, fields_of
 from app.limits import IMPLAUSIBLE
+from app.paths import PROGRAM
 from app.report.documents import gpus_document
 from app.runs.probes import CalibrationResult, calibrate
 from app.samples import Device, Inventory, Processes
@@ -77,8 +78,12 @@ _WATCH_MS = 20.0
 
 @command("gpus", "gpus", "gpus --on ssh://me@gpu1", uses_database=False)
 @on_option
-def gpus(as_json: bool, on: str) -> int:
-    """Print every GPU and the host with one reading of each field, what it costs and how often it is renewed."""
+@click.option("--all", "every_field", is_flag=True, help="Every field of each of several GPUs, and of the host.")
+def gpus(as_json: bool, on: str, every_field: bool) -> int:
+    """Print every GPU and the host with one reading of each field, what it costs and how often it is renewed.
+
+    Of several GPUs each has a line, unless all fields are asked for.
+    """
     with opened_host(on, _WATCH_MS) as host:
         readings = _collect_readings(host.telemetry)
         inventory = readings.with_reasons(host.inventory())  # with what watching has taught
@@ -95,9 +100,14 @@ def gpus(as_json: bool, on: str) -> int:
     cards = [device for device in inventory.devices if device.kind == "gpu"]
     if len(cards) > 1:
         rows = [_overview_row(card, readings.values.get(card.device, {})) for card in cards]
-        print_table(("GPU", *(FIELDS[name].label for name in _OVERVIEW)), rows, right=frozenset(range(1, 5)))
+        print_table(("GPU", "name", *(FIELDS[name].label for name in _OVERVIEW)), rows, right=frozenset(range(2, 6)))
+    is_brief = len(cards) > 1 and not every_field
     for device in inventory.devices:
+        if is_brief and device.lost is None:
+            continue
         _print_device(device, readings.values.get(device.device, {}), readings.processes.get(device.device))
+    if is_brief:
+        print(f"\nEvery field of each, and of the host: {PROGRAM} gpus --all")
     return 0
 
 
@@ -195,7 +205,7 @@ def _label(device: Device, name: str) -> str:
 
 
 def _overview_row(card: Device, values: Mapping[str, float]) -> tuple[str, ...]:
-    return (f"{card.index}", *(format_field(name, values.get(name)) for name in _OVERVIEW))
+    return (f"{card.index}", card.name, *(format_field(name, values.get(name)) for name in _OVERVIEW))
 
 
 def _field_row(device: Device, name: str, value: float | None) -> tuple[str, ...]:

@@ -95,6 +95,29 @@ def whole_number(least: int | None = None, most: int | None = None) -> Parsed:
     return Parsed(read)
 
 
+class _RunNumber(click.ParamType[int]):
+    """The number of a stored run; `last` is the newest one's."""
+
+    name = "run"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number; what is no word, as it is."""
+        if value != "last" or ctx is None:
+            run: int = whole_number().convert(value, param, ctx)
+            return run
+        from app.cli.services import open_store  # with the database's modules, which few words need
+        from app.queries import RunQuery
+
+        with open_store(ctx.params.get("database")) as store:
+            runs = store.library.find(RunQuery())
+        return runs[0] if runs else self.fail("needs a stored run: there is none yet", param, ctx)
+
+
+def _run_numbers(context: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the numbers in words, which commas may divide."""
+    return tuple(RUN_NUMBER.convert(part, param, context) for word in words for part in word.split(","))
+
+
 def number(limits: str, fits: Callable[[float], bool], suffix: str = "") -> Parsed:
     """Return the type of numbers.
 
@@ -127,7 +150,7 @@ def read_time_s(word: str) -> float:
     return 3600 * hours + 60 * minutes + seconds
 
 
-RUN_NUMBER = whole_number()
+RUN_NUMBER = _RunNumber()
 COUNT = whole_number(least=1)
 TIME = Parsed(read_time_s)
 SAMPLE_PERIOD = number("from 10 to 1000 milliseconds", lambda value: 10 <= value <= 1000)
@@ -158,6 +181,7 @@ def _database_option(*, used: bool) -> Callable[[Decorated], Decorated]:
     return click.option(
         "--db",
         "database",
+        is_eager=True,  # first, for it says which run is the last
         type=DATABASE,
         metavar="PATH",
         default=_of_program("database"),
@@ -221,7 +245,7 @@ workload_argument = click.argument(
     help=f"{KNOWN_WORKLOADS}, or path/to/file.py:name for a custom workload.",
 )
 run_argument = click.argument(
-    "run", type=RUN_NUMBER, metavar="RUN", shell_complete=complete_runs, help="Its number in `list`."
+    "run", type=RUN_NUMBER, metavar="RUN", shell_complete=complete_runs, help="Its number in `list`, or last."
 )
 
 
@@ -234,12 +258,12 @@ def runs_argument(*, required: bool) -> Callable[[Decorated], Decorated]:
     """Return the argument of several runs."""
     return click.argument(
         "runs",
-        type=RUN_NUMBER,
+        callback=_run_numbers,
         nargs=-1,
         required=required,
         metavar="RUN..." if required else "[RUN]...",
         shell_complete=complete_runs,
-        help="Their numbers in `list`.",
+        help="Their numbers in `list`, or last.",
     )
 
 

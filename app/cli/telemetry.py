@@ -19,7 +19,7 @@ import msgspec
 from app import units
 from app.cli.candidates import complete_runs
 from app.cli.commands import UpperLayers
-from app.cli.options import Parsed, command, number, on_option
+from app.cli.options import RUN_NUMBER, command, number, on_option
 from app.cli.services import open_store, opened_host, stop_on_interrupt
 from app.cli.terminal import print_json, say
 from app.errors import TelemetryError
@@ -243,17 +243,17 @@ def _print_sample(message: Sample, device: Device, origin: Origin) -> None:
     print(f"{utc.astimezone():%H:%M:%S.%f}"[:-4], f" {_device_title(device):6s}", *figures, flush=True)
 
 
-def _read_recording(word: str) -> int | Path:
-    return int(word) if word.isdecimal() else Path(word)
+def _read_recording(context: click.Context, param: click.Parameter, word: str) -> int | Path:
+    return RUN_NUMBER.convert(word, param, context) if word == "last" or word.isdecimal() else Path(word)
 
 
 @command("replay", "replay 12", "replay telemetry.jsonl --speed 10 --json")
 @click.argument(
     "recording",
-    type=Parsed(_read_recording),
+    callback=_read_recording,
     metavar="RUN|FILE",
     shell_complete=complete_runs,
-    help="A run's number in `list`, or a file that `watch --json` wrote.",
+    help="A run's number in `list`, last, or a file that `watch --json` wrote.",
 )
 @click.option(
     "--speed",
@@ -267,6 +267,7 @@ def replay(context: click.Context, database: Path | None, as_json: bool, recordi
     """Play it in the window where there is one; else print the readings until the end or Ctrl-C."""
     upper = context.ensure_object(UpperLayers)
     if upper.open_window is not None and upper.has_display and not as_json:
+        _open_recording(database, recording)  # what cannot be played is said here, not in a window that stays open
         return upper.open_window(database, None, (recording, speed))
     _print_recording(_open_recording(database, recording), "json" if as_json else "text", f"replay:{recording}", speed)
     return 0

@@ -383,6 +383,11 @@ def test_gpus_shows_cards_fields_and_reasons(tmp_path: Path) -> None:
     assert "688\N{NO-BREAK SPACE}W" in overview
     assert "power_mw" not in text, "the name has another unit than the value beside it"
     assert reason in text
+    assert len(text.splitlines()) < 12, "a line a card, and why one is lost"
+    every = line("gpus", "--all").stdout
+    assert len(every.splitlines()) > 60
+    assert {f"GPU {n}" for n in range(3)} <= {row[:5] for row in every.splitlines()}
+    assert "Host" in every
     assert not line.database.exists(), "looking makes no database"
 
 

@@ -201,6 +201,7 @@ TIME = "--budget must be a time such as 8m, 90s or 1h30m, not"
         (["run", "--parmeters"], f"There is no option --parmeters. Did you mean --parameters? {HELP.format(' run')}"),
         (["show"], f"RUN is missing. {HELP.format(' show')}"),
         (["show", "first"], "RUN takes a whole number, not 'first'."),
+        (["compare", "1,x"], "RUN takes a whole number, not 'x'."),
         (["show", "1,2"], "RUN takes a whole number, not '1,2'; spaces stand between several."),
         (
             ["run", "lstm", "--batch-size", "64"],

@@ -40,6 +40,21 @@ def printed(database: Path, capsys: pytest.CaptureFixture[str], *words: str) -> 
     return capsys.readouterr().out
 
 
+def test_runs_are_named_with_commas_and_the_newest_one_as_last(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = printed(database, capsys, "4", "5", "9")
+    assert printed(database, capsys, "4,5", "last") == printed(database, capsys, "4,5,last") == expected
+    for words in (["show", "last", "--json"], ["--db", str(database), "show", "last", "--json"]):
+        assert main([*words, *(["--db", str(database)] if words[0] == "show" else [])]) == 0
+        assert json.loads(capsys.readouterr().out)["run"] == 9
+    empty = database.with_name("empty.db")
+    with Store.open(empty):
+        pass
+    assert main(["show", "last", "--db", str(empty)]) == 2
+    assert capsys.readouterr().err.startswith("RUN needs a stored run: there is none yet")
+
+
 def test_the_verdict_comes_first_and_the_warnings_last(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed(database, capsys, "4", "5", "6", "7", "8", "9").splitlines()
     assert lines[0].startswith("NCHW is 12.0\xa0% faster than NHWC (+11.")

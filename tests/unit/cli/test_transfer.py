@@ -8,11 +8,14 @@ from types import SimpleNamespace
 import pytest
 
 from app.cli import progress
+from app.cli.commands import UpperLayers
 from app.cli.main import main
 from app.cli.progress import PercentLine, StatusLines
 from app.storage.store import Store
 from tests.fakes.runs import keep
 from tests.fakes.terminal import screen, use_terminal
+from tests.unit.viewmodels.stored import keep as keep_run
+from tests.unit.viewmodels.stored import run_row, stored_run
 
 
 @pytest.fixture
@@ -164,3 +167,45 @@ def test_progress_in_a_log_is_a_line_each_tenth(
         shown.show(share)
     shown.clear()
     assert capsys.readouterr().err == "Importing …  20\xa0%\nImporting …  31\xa0%\nImporting …  90\xa0%\n"
+
+
+def test_what_cannot_be_replayed_opens_no_window(
+    tmp_path: Path, database_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened: list[object] = []
+
+    def window(*words: object) -> int:
+        opened.append(words)
+        return 0
+
+    upper = UpperLayers(open_window=window, has_display=True)
+    with Store.open(database_path) as store:
+        run = keep_run(store, stored_run(run_row(1)))
+    for word in ("5000", str(tmp_path / "none.jsonl")):
+        assert main(["replay", word, "--db", str(database_path)], upper) == 1
+        assert word in capsys.readouterr().err
+    assert opened == []
+    assert main(["replay", "last", "--db", str(database_path)], upper) == 0
+    assert opened == [(database_path, None, (run, 1.0))]
+
+
+def test_a_file_opens_in_the_window(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    opened: list[object] = []
+
+    def window(database: Path | None, sample_ms: float | None, first: object) -> int:
+        opened.append((database, first))
+        return 0
+
+    file = tmp_path / "list"
+    file.write_text("")
+    upper = UpperLayers(open_window=window, has_display=True)
+    assert main([str(file)], upper) == 0
+    assert main(["--db", "other.db", "open", str(file)], upper) == 0
+    assert opened == [(None, file), (Path("other.db"), file)]
+    assert main(["open", str(tmp_path / "none")], upper) == 1
+    assert main([str(tmp_path / "none.vscope")], upper) == 1
+    assert main([str(file)]) == 1
+    said = capsys.readouterr().err
+    assert f"There is no file {tmp_path / 'none'}.\n" in said
+    assert f"There is no file {tmp_path / 'none.vscope'}.\n" in said
+    assert f"`python -m app import {file}` adds the runs" in said
