@@ -304,12 +304,13 @@ class ReadingView(QWidget):
         make_row(STRETCH, (inside, 100), STRETCH, parent=self, margins=0)
 
     def show_progress(self, done: int, runs: int) -> None:
-        """Show how many of the runs are read; once all are, nobody knows how long it takes to compare them."""
+        """Show how many of the runs are read, without a bar once all are: how far their comparison is nobody knows."""
         is_read = done == runs
         self._title.setText(f"{'Comparing' if is_read else 'Reading'} {format_run_count(runs)}")
         self._bar.setAccessibleName(f"{done} of {runs} read")
-        self._bar.setMaximum(0 if is_read else runs)
+        self._bar.setMaximum(runs)
         self._bar.setValue(done)
+        self._bar.setVisible(not is_read)
 
 
 class CompareView(QWidget):

@@ -5,17 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QFontDatabase
-from PySide6.QtWidgets import (
-    QApplication,
-    QDialog,
-    QDialogButtonBox,
-    QFormLayout,
-    QLineEdit,
-    QPlainTextEdit,
-    QPushButton,
-    QWidget,
-)
+from PySide6.QtGui import QFontDatabase, QGuiApplication
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QFormLayout, QLineEdit, QPlainTextEdit, QPushButton, QWidget
 
 from app.environments.known import newest
 from app.environments.records import Environment, EnvironmentOffer, EnvironmentRequest, Environments, make
@@ -403,7 +394,7 @@ class EnvironmentMaker(QWidget):
         self.accept_button.hide()
         self.cancel_button.show()
         self.cancel_button.setEnabled(False)  # it may be where the button was that is double-clicked
-        self._double_click.start(QApplication.doubleClickInterval())
+        self._double_click.start(QGuiApplication.styleHints().mouseDoubleClickInterval())
         self.show()
         self._job.run(
             lambda control: self._work(reach(), framework, control), self._end, self._fail, on_progress=self._take

@@ -226,6 +226,12 @@ ELSEWHERE = (
         words="open load database vscope merge add",
     ),
     Elsewhere(
+        title="Get PyTorch or JAX",
+        page=RUN,
+        where="in Run: choose it as framework",
+        words="install torch pytorch jax environment framework",
+    ),
+    Elsewhere(
         title="Save a report",
         page=COMPARE,
         where="in Compare: above the table, once runs are compared",

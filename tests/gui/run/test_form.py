@@ -155,8 +155,8 @@ def test_the_note_of_the_option_under_the_pointer_has_the_colour_of_its_name(the
     painter = QPainter(picture)
     box.itemDelegate().paint(painter, option, box.model().index(0, 0))
     painter.end()
-    halves = [range(8, 100), range(300, 800)]  # the name, the note
-    name, note = (min(picture.pixelColor(x, y).lightness() for x in half for y in range(24)) for half in halves)
+    spans = [range(8, 100), range(300, 800)]  # the name, the note
+    name, note = (min(picture.pixelColor(x, y).lightness() for x in span for y in range(24)) for span in spans)
     assert note <= name + 12
 
 
