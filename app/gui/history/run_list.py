@@ -81,7 +81,6 @@ class RunMenu(QObject):
     def __init__(self, table: HistoryTable, actions: Actions) -> None:
         super().__init__(table)
         self._table = table
-        self._deleted = False
         self._line_runs: list[int] = []
         self._open = QAction("&Open\tEnter", self)
         self._open.triggered.connect(table.open_current)
@@ -105,10 +104,12 @@ class RunMenu(QObject):
             entry.triggered.connect(lambda _checked, kind=kind: self.export_requested.emit(self._runs(), kind))
         table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         table.customContextMenuRequested.connect(self._show_menu)
+        table.chosen_changed.connect(self._update_actions)
+        table.selectionModel().currentChanged.connect(self._update_actions)
 
-    def update_actions(self, *, deleted: bool) -> None:
+    def _update_actions(self) -> None:
         """Enable what can be done with the runs, in the trash or not."""
-        self._deleted, chosen = deleted, len(self._runs())
+        chosen, deleted = len(self._runs()), self._table.shows_deleted
         self.compare.setText(compare_label(chosen))
         self.compare.setEnabled(can_compare(chosen) and not deleted)
         self.restore.setText(restore_label(chosen))
@@ -149,14 +150,14 @@ class RunMenu(QObject):
     def _show_menu(self, position: QPoint) -> None:
         """Show the menu, by mouse or by the keyboard's menu key."""
         self._line_runs = [] if self._table.is_current_checked() else self._table.current_runs()
-        self.update_actions(deleted=self._deleted)
+        self._update_actions()
         menu = self.make_menu()
         menu.aboutToHide.connect(self._leave_line, Qt.ConnectionType.QueuedConnection)  # it hides before it acts
         menu.popup(self._table.viewport().mapToGlobal(position))
 
     def _leave_line(self) -> None:
         self._line_runs = []
-        self.update_actions(deleted=self._deleted)
+        self._update_actions()
 
     def _runs(self) -> list[int]:
         return self._line_runs or self._table.chosen() or self._table.current_runs()
@@ -472,11 +473,7 @@ class HistoryList(QWidget):
     def _show_chosen(self) -> None:
         chosen, deleted = len(self.table.chosen()), self.listing.query.deleted
         self.header.show_chosen(chosen, deleted=deleted)
-        self._update_actions()
         self.footer.count.setText(count_label(self.listing, chosen, self.table.checked_elsewhere))
-
-    def _update_actions(self) -> None:
-        self.run_menu.update_actions(deleted=self.listing.query.deleted)
 
     def _show_columns(self, listing: Listing) -> None:
         self.table.show_columns([ORDERS.index(order) for order in listing.columns])
@@ -520,7 +517,6 @@ class HistoryList(QWidget):
         self.header.compare.clicked.connect(self.run_menu.compare.trigger)
         self.header.restore.clicked.connect(self.run_menu.restore.trigger)
         self.table.chosen_changed.connect(self._show_chosen)
-        self.table.selectionModel().currentChanged.connect(self._update_actions)
         for keys, checked in (("Ctrl+A", True), ("Ctrl+Shift+A", False)):
             check = QShortcut(keys, self, context=Qt.ShortcutContext.WidgetWithChildrenShortcut)
             check.activated.connect(partial(self.table.check_all, checked=checked))

@@ -41,6 +41,8 @@ class HistoryTable(CellTable):
         self._lines = HistoryModel()
         self._widest: tuple[Cell, ...] = ()
         super().__init__(self._lines, HistoryDelegate(theme))
+        self.shows_deleted = False
+        """Whether these are the runs in the trash."""
         self._checked_elsewhere: set[int] = set()
         self.head.hide()  # until there is a listing: its titles would be cut
         self.setSelectionMode(QAbstractItemView.SelectionMode.MultiSelection)
@@ -62,6 +64,7 @@ class HistoryTable(CellTable):
         Of the experiments that are `folded` only the heads are shown; None shows no groups.
         """
         self.head.show()
+        self.shows_deleted = listing.query.deleted
         marked = marked_terms(listing.query.text)
         self._delegate.marked = {ORDERS.index(order) if order else None: words for order, words in marked.items()}
         self._lines.searched = (*marked.get("", ()), *marked.get("variant", ()))

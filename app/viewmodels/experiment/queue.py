@@ -361,13 +361,14 @@ class QueueModel:
 
     def _format_time_left(self, now_s: float) -> str:
         """Return the time left of what is counted, and of all that runs without being asked again."""
-        pending = [entry for entry in self.entries if entry.state != "paused"]
-        own, total = (
-            TimeLeft.total(self._with_time_left(entry, now_s).left for entry in entries if entry in pending)
-            for entries in (self._counted(), pending)
+        paused = {entry.entry for entry in self.entries if entry.state == "paused"}
+        own, pending = (
+            [self._with_time_left(entry, now_s).left for entry in entries if entry.entry not in paused]
+            for entries in (self._counted(), self.entries)
         )
-        left = f"{format_time_left(own)} left" if own.most_s else ""
-        return f"{left}, {format_time_left(total)} for all" if left and total != own else left
+        left, total = TimeLeft.total(own), TimeLeft.total(pending)
+        text = f"{format_time_left(left)} left" if left.most_s else ""
+        return f"{text}, {format_time_left(total)} for all" if text and len(pending) > len(own) else text
 
     def _pause_action(self) -> Literal["pause", "go on", ""]:
         """Return what the button for all entries does: pause them if any is to come, resume them if all are paused."""

@@ -43,6 +43,10 @@ def test_one_line_counts_the_runs_of_the_experiment_that_runs_and_names_it() -> 
     assert (state.count, state.fraction) == ("2/6", 2 / 6)
     assert state.activity == "dummy TensorFlow train · CPU · batch 8"
     assert state.time_left == "50 to 90 s left, 1 to 3 min for all"
+    queue.update(
+        (replace(RUNNING, left=TimeLeft(81, 101, 121)), SECOND, replace(SECOND, entry=3, state="paused", done=3))
+    )
+    assert queue.state(40.0).time_left == state.time_left, "as the database has it"
     assert [row.cells[STATE_COLUMN].text for row in state.rows] == ["running", "waiting", "paused"]
     assert [(row.can_move_up, row.can_move_down) for row in state.rows] == [(False, True), (True, True), (True, False)]
     assert state.pause_action == "pause"
