@@ -112,7 +112,7 @@ class OffersView(Scroller):
 
     def _build(self) -> None:
         hint = text_label(
-            "Select runs in History (Ctrl+3) and press Compare (Ctrl+Shift+C), or start with one of these.",
+            "Check runs in History (Ctrl+3) and press Compare (Ctrl+Shift+C), or start with one of these.",
             "muted",
             wrap=True,
         )
