@@ -120,7 +120,7 @@ def list_presets(database: Path | None, *, as_json: bool) -> int:
     return 0
 
 
-ASKED_FROM_S = 3_600.0
+CONFIRM_ABOVE_S = 3_600.0
 """An experiment that takes longer is not started without a question."""
 _MATRIX_OPTIONS = ("workload", "settings", "baseline")
 _RUN_OPTIONS = ("repeats", "until", "budget", "again", "reuse", "parallel")
@@ -325,7 +325,7 @@ def _run(options: ExperimentOptions) -> int:
 
 def _confirm_hours(left: TimeLeft, budget_s: float | None) -> None:
     """Ask before an experiment of more than an hour; raise `UserError` where nobody can answer, or the answer is no."""
-    if min(left.likely_s, budget_s or math.inf) <= ASKED_FROM_S:
+    if min(left.likely_s, budget_s or math.inf) <= CONFIRM_ABOVE_S:
         return
     say(f"This takes {format_time_left(left)}.")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

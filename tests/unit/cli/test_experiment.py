@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from app.cli.experiment import ASKED_FROM_S, _confirm_hours
+from app.cli.experiment import CONFIRM_ABOVE_S, _confirm_hours
 from app.cli.experiment_progress import describe_ending, describe_plan, describe_refusals
 from app.cli.main import main
 from app.errors import UserError
@@ -260,10 +260,10 @@ def test_where_runs_never_go_on_at_the_same_time_the_reason_is_said() -> None:
 @pytest.mark.parametrize(
     ("likely_s", "budget_s", "asks"),
     [
-        (ASKED_FROM_S, None, False),
-        (ASKED_FROM_S + 1.0, None, True),
-        (2 * ASKED_FROM_S, ASKED_FROM_S, False),
-        (2 * ASKED_FROM_S, ASKED_FROM_S + 1.0, True),
+        (CONFIRM_ABOVE_S, None, False),
+        (CONFIRM_ABOVE_S + 1.0, None, True),
+        (2 * CONFIRM_ABOVE_S, CONFIRM_ABOVE_S, False),
+        (2 * CONFIRM_ABOVE_S, CONFIRM_ABOVE_S + 1.0, True),
     ],
 )
 def test_more_than_an_hour_is_started_after_a_yes_alone(likely_s: float, budget_s: float | None, asks: bool) -> None:
