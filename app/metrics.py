@@ -38,7 +38,7 @@ _FOLDS: Mapping[Fold, Callable[[Sequence[float]], float]] = {
 class ListColumn:
     """A metric as a column of History.
 
-    `order` is the name that `--sort` and saved filters use, `sql` the expression over `runs` that is compared, `widest`
+    `order` is the name that `--sort` uses, `sql` the expression over `runs` that is compared, `widest`
     the longest text to make room for, `is_default` whether the column is shown until the user chooses, `in_terminal`
     whether `list` prints it too.
     """

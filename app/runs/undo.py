@@ -30,7 +30,7 @@ class Reversal(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Undoes recorded changes of one database: tags, notes, trash, filters, queue."""
+    """Undoes recorded changes of one database: tags, notes, trash, queue."""
 
     database: Path
     changes: Changes

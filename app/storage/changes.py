@@ -22,7 +22,6 @@ _QUEUE = "uid name preset plan state added_utc_ns place experiment imported owne
 _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "tags": (("run", "tag"), ()),
     "runs": (("run",), ("note", "deleted_utc_ns")),
-    "filters": (("name",), ("query",)),
     "queue": (("entry",), tuple(_QUEUE.split())),
 }
 """The recorded tables: the key, and the other columns whose changes are undone."""

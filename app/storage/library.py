@@ -1,4 +1,4 @@
-"""The library of runs: find runs among thousands; notes, tags, saved filters and the trash."""
+"""The library of runs: find runs among thousands; notes, tags and the trash."""
 
 import json
 import time
@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
-import msgspec
 from sqlite_utils import Database
 
 from app.errors import UserError
@@ -18,12 +17,11 @@ from app.storage import changes, listing, queue
 from app.storage.changes import Changes, Result
 from app.storage.database import get_setting, set_setting, transaction, translate_sqlite_errors
 from app.storage.known_settings import HIDDEN_FIGURES, SHOWN_COLUMNS
-from app.storage.listing import count_facets, utf8_safe
+from app.storage.listing import count_facets
 from app.storage.owner import unfinished_runs
 
 MAX_NOTE_LENGTH = 10_000
 MAX_TAG_LENGTH = 60
-MAX_FILTER_LENGTH = 60
 
 
 class Library:
@@ -38,7 +36,7 @@ class Library:
         self.path = path
 
     def record(self, change: Callable[[], Result]) -> tuple[Result, Changes]:
-        """Make a change of tags, notes, trash, filters or queue, and return its result with what undoes it."""
+        """Make a change of tags, notes, trash or queue, and return its result with what undoes it."""
         return changes.record(self._db, self.path, change)
 
     def undo(self, done: Changes) -> Changes:
@@ -175,25 +173,6 @@ class Library:
         for path in weights:
             path.unlink(missing_ok=True)
 
-    def save_filter(self, name: str, query: RunQuery) -> None:
-        """Save a query under a name, in place of the one of that name."""
-        text = _checked(name, "filter's name", MAX_FILTER_LENGTH)
-        value = msgspec.json.encode(query).decode()
-        with transaction(self._db, self.path):
-            self._db.execute("INSERT OR REPLACE INTO filters (name, query) VALUES (?, ?)", (text, value))
-
-    def filters(self) -> dict[str, RunQuery]:
-        """Return the saved filters by name, in the order of their names, without those that cannot be decoded."""
-        with translate_sqlite_errors(self.path):
-            rows = self._db.execute("SELECT name, query FROM filters ORDER BY name COLLATE NOCASE, name").fetchall()
-        read = ((name, _decode_query(text)) for name, text in rows)
-        return {name: query for name, query in read if query is not None}
-
-    def delete_filter(self, name: str) -> None:
-        """Delete a saved filter; the runs are not touched."""
-        with transaction(self._db, self.path):
-            self._db.execute("DELETE FROM filters WHERE name = ?", (utf8_safe(name),))
-
     def shown_columns(self) -> tuple[str, ...] | None:
         """Return the columns that the list of runs shows, by the name of their order; None where never chosen."""
         with translate_sqlite_errors(self.path):
@@ -275,13 +254,6 @@ class Library:
             done = self._db.execute(f"UPDATE runs SET deleted_utc_ns = ? WHERE run = ? AND {condition}", (utc_ns, run))
             moved += [run] * done.rowcount
         return moved
-
-
-def _decode_query(text: str) -> RunQuery | None:
-    try:
-        return msgspec.json.decode(text, type=RunQuery)
-    except msgspec.ValidationError:
-        return None
 
 
 def checked_tag(tag: str) -> str:

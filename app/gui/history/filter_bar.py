@@ -1,25 +1,20 @@
-"""The bar above the table of runs: search, filters, and saved filters."""
+"""The bar above the table of runs: search and filters."""
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QInputDialog, QLineEdit, QMenu, QPushButton, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QLineEdit, QWidget
 
 from app.gui.theme import GRID
 from app.gui.widgets.basic import STRETCH, button, make_row, toggle_button
-from app.plain import one_line
 from app.queries import RunQuery
 from app.viewmodels.history.facets import with_choice
 from app.viewmodels.history.search import describe_left_out
-from app.viewmodels.history.table import Listing, is_filtered, unordered, with_text
-
-_NAME_LENGTH = 24
+from app.viewmodels.history.table import Listing, is_filtered, with_text
 
 
 class FilterBar(QWidget):
     """Edits the query; `query_changed` is emitted at each change, also while the user types."""
 
     query_changed = Signal(object)
-    filter_saved = Signal(str, object)
-    filter_deleted = Signal(str)
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +25,6 @@ class FilterBar(QWidget):
         self.facets = toggle_button("&Filter by", "Workload, variant, card, host, outcome, date … (Ctrl+B)")
         self._clear = button("Clear", "Untick all", flat=True)
         self._more = button("", "Search these too", flat=True)
-        self._filters = button("Saved filters", "Select, save or delete filters")
         self.view = button("View", "Groups, columns, deleted runs, reference runs, import")
         self._build()
 
@@ -46,8 +40,6 @@ class FilterBar(QWidget):
         self.search.setPlaceholderText("Search deleted runs (Ctrl+F)" if query.deleted else "Search runs (Ctrl+F)")
         self._more.setText(describe_left_out(listing.matches))
         self._more.setVisible(listing.matches.left_out > 0)
-        self._filters.setText(one_line(listing.filter_name, _NAME_LENGTH) or "Saved filters")
-        self._filters.setVisible(bool(listing.options.filters or listing.options.totals.total))
         self._leave.setVisible(query.deleted)
 
     def change_query(self, query: RunQuery) -> None:
@@ -75,36 +67,6 @@ class FilterBar(QWidget):
         if text != self.query.text:
             self.change_query(with_text(self.query, text))
 
-    def _fill_filters(self, menu: QMenu) -> None:
-        """Fill the menu with the saved filters, then with what can be done with the current one."""
-        menu.clear()
-        in_force = self._listing.filter_name
-        for name, query in self._listing.options.filters.items():
-            entry = menu.addAction(one_line(name, _NAME_LENGTH).replace("&", "&&"))
-            entry.setCheckable(True)
-            entry.setChecked(name == in_force)
-            entry.triggered.connect(lambda _checked, query=query: self.change_query(query))
-        menu.addSeparator()
-        save = menu.addAction("&Save these filters …")
-        save.setEnabled(unordered(self.query) != RunQuery() and not in_force)
-        save.triggered.connect(self._ask_name)
-        delete = menu.addAction("&Delete this filter")
-        delete.setEnabled(bool(in_force))
-        delete.triggered.connect(lambda: self.filter_deleted.emit(in_force))
-
-    def _ask_name(self) -> None:
-        box = QInputDialog(self)
-        box.setWindowTitle("Save these filters")
-        box.setLabelText("Name")
-        box.setOkButtonText("&Save")
-        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        box.textValueSelected.connect(lambda name: self.filter_saved.emit(name, self.query))
-        box.open()
-        box.resize(40 * GRID, box.height())
-        save = next(button for button in box.findChildren(QPushButton) if button.text() == "&Save")
-        save.setEnabled(False)
-        box.textValueChanged.connect(lambda name: save.setEnabled(bool(name.strip())))
-
     def _build(self) -> None:
         self.search.setAccessibleName("Search runs")
         self.search.setClearButtonEnabled(True)
@@ -116,11 +78,6 @@ class FilterBar(QWidget):
         self._more.clicked.connect(lambda: self.search.setText(self._listing.matches.wider))
         self._leave.clicked.connect(lambda: self.show_deleted(False))
         self.search.textChanged.connect(self._search_changed)
-        saved = QMenu(self._filters)
-        saved.aboutToShow.connect(lambda: self._fill_filters(saved))
-        self._filters.setMenu(saved)
-        for opener in (self._filters, self.view):
-            opener.setProperty("menu", "true")
-        self._filters.setAccessibleName("Saved filters")
-        queries = self._leave, self.facets, self._clear, (self.search, 1), self._more, self._filters
+        self.view.setProperty("menu", "true")
+        queries = self._leave, self.facets, self._clear, (self.search, 1), self._more
         make_row(*queries, self.view, STRETCH, parent=self, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)

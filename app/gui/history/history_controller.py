@@ -152,12 +152,6 @@ class HistoryEdits(QObject):
 
         self._with_library(lambda library: library.purge(runs), purged)
 
-    def _save_filter(self, name: str, query: RunQuery) -> None:
-        self._edit(f"save the filter “{name}”", lambda library: library.save_filter(name, query))
-
-    def _delete_filter(self, name: str) -> None:
-        self._edit(f"delete the filter “{name}”", lambda library: library.delete_filter(name))
-
     def _show_columns(self, columns: Sequence[str]) -> None:
         self._with_library(lambda library: library.show_columns(columns), lambda _: self.changed.emit())
 
@@ -171,8 +165,6 @@ class HistoryEdits(QObject):
         menu.restore_requested.connect(self._restore)
         menu.purge_requested.connect(lambda runs: view.ask_to_purge(runs, lambda: self._purge(runs)))
         view.overview.footer.undo_requested.connect(self._actions.undo)
-        view.overview.bar.filter_saved.connect(self._save_filter)
-        view.overview.bar.filter_deleted.connect(self._delete_filter)
         view.overview.columns_chosen.connect(self._show_columns)
 
 
@@ -510,7 +502,6 @@ def _read_offered(store: Store, *, deleted: bool) -> HistoryOptions:
     return HistoryOptions(
         totals=library.totals(deleted=deleted),
         experiments=library.experiments(),
-        filters=library.filters(),
         columns=library.shown_columns() or DEFAULT_COLUMNS,
         census=library.census(),
         reference=len(reference_runs(store)),

@@ -263,7 +263,6 @@ class HistoryOptions:
 
     totals: Totals = field(default_factory=Totals)
     experiments: Sequence[StoredExperiment] = ()
-    filters: Mapping[str, RunQuery] = field(default_factory=dict)
     columns: Sequence[str] = DEFAULT_COLUMNS
     census: tuple[int, ...] = ()
     reference: int = 0
@@ -312,12 +311,6 @@ class Listing:
         texts = [cells.agreed_text(ORDERS[n], COLUMNS[n], row.cells[n]) for n in folded if row is not None]
         return " · ".join(filter(None, texts))
 
-    @property
-    def filter_name(self) -> str:
-        """The saved filter that is in force; "" where none is."""
-        current = unordered(self.query)
-        return next((name for name, query in self.options.filters.items() if unordered(query) == current), "")
-
 
 def group_by_experiment(
     runs: Sequence[int], experiments: Sequence[StoredExperiment], zone: tzinfo | None
@@ -345,12 +338,6 @@ def toggle_order(query: RunQuery, column: int) -> RunQuery:
     return replace(query, order=order, descending=turned)
 
 
-def unordered(query: RunQuery) -> RunQuery:
-    """Return a query without its order, and with every choice as a facet's."""
-    chosen = {name: tuple(sorted(values)) for name, values in query.selected.items() if values}
-    return RunQuery(text=" ".join(query.text.split()), chosen=chosen, deleted=query.deleted)
-
-
 def with_text(query: RunQuery, text: str) -> RunQuery:
     """Return the query with another search: its best matches come first, unless another order was chosen."""
     if query.order == "match" and not text.strip():
@@ -361,7 +348,7 @@ def with_text(query: RunQuery, text: str) -> RunQuery:
 
 def is_filtered(query: RunQuery) -> bool:
     """Return whether some runs may be hidden."""
-    return unordered(query) != RunQuery(deleted=query.deleted)
+    return bool(query.text.strip()) or any(query.selected.values())
 
 
 def widest(rows: Iterable[HistoryRow], before: Sequence[Cell] = ()) -> tuple[Cell, ...]:

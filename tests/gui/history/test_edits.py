@@ -1,4 +1,4 @@
-"""The user's edits in History: tags, notes, saved filters, columns, the trash."""
+"""The user's edits in History: tags, notes, columns, the trash."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QDialogButtonBox, QInputDialog, QLineEdit, QMenu, QMessageBox
+from PySide6.QtWidgets import QDialogButtonBox, QMenu, QMessageBox
 
 from app.gui.history.annotations import NoteDialog, TagDialog
 from app.queries import RunQuery
@@ -190,27 +190,6 @@ def test_deleted_runs_are_looked_at_restored_or_deleted_for_good(screen: History
     screen.wait_for("Run", "1")
     screen.escape()
     screen.wait_for("Run", "4", "2")
-
-
-def test_a_filter_is_saved_chosen_and_deleted(screen: HistoryPage) -> None:
-    screen.filter("Tag", "night")
-    screen.wait_for("Run", "2", "1")
-    screen.menu_entry("Saved filters", "Save these filters")
-    name = screen.dialog(QInputDialog)
-    (field,) = name.findChildren(QLineEdit)
-    QTest.keyClick(field, Qt.Key.Key_Return)
-    assert name.isVisible(), "a filter needs a name"
-    QTest.keyClicks(field, "at night")
-    QTest.keyClick(field, Qt.Key.Key_Return)
-    screen.qtbot.waitUntil(lambda: "at night" in screen.button_labels(), timeout=LIMIT_MS)
-    screen.escape()
-    screen.wait_for("Run", "4", "3", "2", "1")
-    screen.menu_entry("Saved filters", "at night")
-    screen.wait_for("Run", "2", "1")
-    screen.menu_entry("at night", "Delete this filter")
-    screen.qtbot.waitUntil(lambda: "at night" not in screen.button_labels(), timeout=LIMIT_MS)
-    with screen.store() as store:
-        assert store.library.filters() == {}
 
 
 def test_runs_of_an_experiment_are_filtered(screen: HistoryPage) -> None:

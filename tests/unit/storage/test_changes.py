@@ -28,7 +28,6 @@ def contents(store: Store) -> tuple[object, ...]:
     rows = store.library.run_rows([1, 2, 3])
     return (
         [(row.tags, row.note, row.deleted_utc_ns) for row in rows],
-        store.library.filters(),
         store.queue.entries(),
         store.library.find(RunQuery(text="hot")),
     )
@@ -50,7 +49,6 @@ CHANGES: dict[str, Callable[[Store], object]] = {
     "one note replaces others": lambda store: note(store, "Same"),
     "runs are deleted": lambda store: store.library.delete([1, 3]),
     "a run is restored": lambda store: store.library.restore([3]),
-    "a filter is saved": lambda store: store.library.save_filter("mine", RunQuery(text="hot")),
     "an entry is moved": lambda store: store.queue.move(2, 1),
     "an entry is paused": lambda store: store.queue.set_state(1, "paused"),
     "entries are removed": empty_queue,

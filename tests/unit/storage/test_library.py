@@ -540,27 +540,6 @@ def test_for_good_only_what_is_in_the_trash_with_its_weights(store: Store) -> No
     assert store._db.execute("SELECT count(*) FROM experiments").fetchone() == (0,)
 
 
-def test_saved_filters_come_back_as_they_were(store: Store) -> None:
-    query = RunQuery(text="'%\"", tag="paper", experiment=3, order="energy", descending=False)
-    for name in ("b", "A", *HOSTILE):
-        store.library.save_filter(name, RunQuery())
-    store.library.save_filter(" b ", query)
-    assert store.library.filters() == {**dict.fromkeys(("A", *HOSTILE), RunQuery()), "b": query}
-    assert [name for name in store.library.filters() if name not in HOSTILE] == ["A", "b"]
-    for name in ("A", "nothing", *HOSTILE):
-        store.library.delete_filter(name)
-    assert store.library.filters() == {"b": query}
-    with pytest.raises(UserError, match="A filter's name needs at least one letter"):
-        store.library.save_filter(" ", query)
-
-
-@pytest.mark.parametrize("text", ["[]", "3", '{"order": "1; DROP TABLE runs"}', '{"experiment": "x"}'])
-def test_a_filter_of_another_program_is_left_out(store: Store, text: str) -> None:
-    store.library.save_filter("ours", RunQuery())
-    store._db.execute("INSERT INTO filters (name, query) VALUES ('theirs', ?)", (text,))
-    assert store.library.filters() == {"ours": RunQuery()}
-
-
 def test_an_experiment_goes_on_and_another_one_is_another(store: Store) -> None:
     runs = [keep(store, uid=f"uid-{n}") for n in range(5)]
     library = store.library

@@ -180,7 +180,6 @@ def test_older_evidence_says_what_it_verified(database_path: Path) -> None:
         blank = store.load(6).evidence
         assert blank is not None
         assert (blank.actual, blank.unverified, blank.match) == ({"xla": "on"}, {"implementation": NO_LOOP}, None)
-        assert store.library.filters() == {"wrong": RunQuery(order="evidence")}
         assert get_setting(store._db.conn, SHOWN_COLUMNS) == ["run", "evidence", "energy", "host", "framework"]
         assert set(store.library.find(RunQuery(text="mismatch"))) == {3, 5, 7}
 

@@ -186,13 +186,6 @@ def test_an_experiment_without_a_run_among_those_found_has_no_line() -> None:
     ]
 
 
-def test_the_saved_filter_in_force_is_known_whatever_the_order() -> None:
-    filters = {"fast ones": RunQuery(text="cudnn", outcome="completed")}
-    query = RunQuery(text=" cudnn", outcome="completed", order="throughput")
-    assert Listing(query=query, options=offered(5, filters=filters)).filter_name == "fast ones"
-    assert Listing(query=RunQuery(text="cudnn"), options=offered(5, filters=filters)).filter_name == ""
-
-
 def test_labels_say_how_many() -> None:
     assert [can_compare(n) for n in (0, 1, 2, MAX_COMPARED, MAX_COMPARED + 1)] == [False, False, True, True, False]
     assert compare_label(1) == "Compare"
