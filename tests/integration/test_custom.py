@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app.runs import jobs
+from app.grants import require, source_grant, typed
+from app.runs import launcher
 from app.runs.jobs import run_job
 from app.storage.store import Store
 from tests.fakes.command_line import ROOT, CommandLine
@@ -139,7 +140,9 @@ def test_a_file_is_read_by_a_python_that_has_its_framework(monkeypatch: pytest.M
         wanted.append(framework)
         return ""
 
-    monkeypatch.setattr(jobs, "default_interpreter", default)
+    monkeypatch.setattr(launcher, "default_interpreter", default)
     text = "def net(batch_size=4):\n    import torch\n"
-    described = run_job(DescribeFile(source=Source(path="/mine/net.py", text=text)), FileDescription)
+    source = Source(path="/mine/net.py", text=text)
+    require([source_grant(source)], typed)
+    described = run_job(DescribeFile(source=source), FileDescription)
     assert (wanted, described.workloads[0].framework) == ([PYTORCH], "pytorch")

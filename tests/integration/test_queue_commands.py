@@ -145,6 +145,7 @@ def test_cut_off_on_one_machine_it_goes_on_on_another(say: Say, tmp_path: Path) 
     assert queue(say("queue", "--json")) == [(1, "waiting", 1, 2)]
 
     file, there = tmp_path / "queue.db", tmp_path / "there" / "profiles.db"
+    there.parent.mkdir()
     assert say("export", "--queue", "-o", str(file)).out.startswith("Wrote 2 runs and 1 unfinished experiment to ")
     imported = say("import", str(file), database=there)
     assert imported.out.startswith("1 unfinished experiment came into the queue: `python -m app queue go-on 1` goes")
@@ -242,6 +243,7 @@ def test_the_same_command_goes_on_with_an_unfinished_experiment(say: Say) -> Non
 
 def test_what_was_completed_meanwhile_on_either_machine_is_unfinished_on_none(say: Say, tmp_path: Path) -> None:
     file, back, there = tmp_path / "queue.db", tmp_path / "back.db", tmp_path / "there" / "profiles.db"
+    there.parent.mkdir()
     say(*EXPERIMENT, *dummy_arguments(steps=5, batch_size="1,2"), "--queue")
     say("queue", "pause", "1")
     say("export", "--queue", "-o", str(file))
