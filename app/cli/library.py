@@ -34,8 +34,7 @@ from app.storage.library import Library
 from app.storage.retention import Pruned, prune
 from app.viewmodels.format import cells
 from app.viewmodels.format.naming import short_name
-from app.viewmodels.history.labels import format_run_count
-from app.viewmodels.history.search import describe_left_out
+from app.viewmodels.history.labels import describe_left_out, format_run_count
 from workloads.catalog import UsageError
 
 _DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}

@@ -531,7 +531,6 @@ class HistoryList(QWidget):
             entry = self._columns.addAction(column.title)
             entry.setCheckable(True)
             entry.setEnabled(order != "run")
-            entry.setVisible(order != "match")
             entry.triggered.connect(self._choose_columns)
         sort = QMenu("&Sort by", self)
         for number, column in enumerate(COLUMNS):

@@ -12,8 +12,8 @@ from app.gui.widgets.cell_delegate import ROW_HEIGHT, AnyIndex
 from app.gui.widgets.cell_table import CellTable, FrozenColumns
 from app.queries import RunQuery
 from app.viewmodels.format.cells import Cell
-from app.viewmodels.history.search import marked_terms
-from app.viewmodels.history.table import COLUMNS, MATCH_COLUMN, ORDERS, Group, HistoryRow, Line, Listing, widest
+from app.viewmodels.history.labels import marked_terms
+from app.viewmodels.history.table import COLUMNS, ORDERS, Group, HistoryRow, Line, Listing, widest
 from app.viewmodels.plot.panels import Sparks
 
 _NEAR_HEIGHTS, _PAGE_HEIGHTS = 0.5, 2.0
@@ -70,7 +70,6 @@ class HistoryTable(CellTable):
         self._lines.searched = (*marked.get("", ()), *marked.get("variant", ()))
         self._lines.mark_outdated()
         self._lines.fill(listing.rows, listing.rows)
-        self._widest = _without_matches(self._widest)
         self._fit(listing.rows.values())
         self._set_lines(listing.lines(folded), listing.query, from_top=from_top)
         self._request_near_rows()
@@ -274,11 +273,6 @@ class HistoryTable(CellTable):
             model.setCurrentIndex(self._lines.index(current_row, 0), QItemSelectionModel.SelectionFlag.NoUpdate)
         model.select(selection, QItemSelectionModel.SelectionFlag.ClearAndSelect)
         model.blockSignals(False)
-
-
-def _without_matches(widest: tuple[Cell, ...]) -> tuple[Cell, ...]:
-    """Return the widest cells without that of the matches: another search has others."""
-    return tuple(Cell(text="") if n == MATCH_COLUMN else cell for n, cell in enumerate(widest))
 
 
 def _true_ranges(flags: Sequence[bool]) -> list[tuple[int, int]]:

@@ -15,11 +15,9 @@ from app.gui.widgets.text_widths import DerivedFace, Face
 from app.queries import RunQuery
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.format.naming import SEPARATOR, leave_out
-from app.viewmodels.history.search import from_word
 from app.viewmodels.history.table import (
     ANNOTATIONS_COLUMN,
     COLUMNS,
-    MATCH_COLUMN,
     ORDERS,
     VARIANT_COLUMN,
     Group,
@@ -84,7 +82,7 @@ class HistoryModel(CellModel):
             return
         self.beginResetModel()
         self.lines, self._query = lines, query
-        self.order = ORDERS.index(query.order), query.descending
+        self.order = ORDERS.index(query.order) if query.order in ORDERS else -1, query.descending
         self._run_rows = dict(zip(lines, itertools.count(), strict=False))
         self._group_rows = {line.experiment: n for n, line in enumerate(lines) if isinstance(line, Group)}
         tops = [*self._group_rows.values(), len(lines)]
@@ -231,13 +229,6 @@ class HistoryDelegate(CellDelegate):
     def __init__(self, theme: Theme) -> None:
         super().__init__(theme)
         self._chips = DerivedFace(_smaller)
-
-    def shortened(self, cell: Cell, index: AnyIndex, face: Face, width: int) -> str:
-        """Return what fits of a text that is too long; of a match the word that was found."""
-        if index.column() == MATCH_COLUMN:
-            words = itertools.chain.from_iterable(self.marked.values())
-            return face.elided(from_word(cell.text, words), Qt.TextElideMode.ElideRight, width)
-        return super().shortened(cell, index, face, width)
 
     def optional_parts(self, index: AnyIndex) -> Collection[str]:
         """Return the parts of a variant's name that all runs of its workload have."""

@@ -1,12 +1,12 @@
 """The words around the list of runs: buttons, counts, the database's size, what pruning asks; tags and notes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from app import units
 from app.plain import one_line
-from app.queries import RunQuery
+from app.queries import FREE_TEXT, RUN_ORDERS, RunQuery, SearchResult, parse_search
 from app.records import RunRow
 from app.storage.retention import Pruned
 from app.viewmodels.charts.palette import MAX_COMPARED
@@ -14,6 +14,8 @@ from app.viewmodels.history.table import Listing, is_filtered
 
 _SEARCH_LETTERS = 40
 """So much of a search is repeated where nothing matches it."""
+_COLUMNS: Mapping[str, str] = {"tag": "tags", "note": "tags", "card": "devices"}
+"""The columns that show a field of a search, where they are not of its name."""
 
 
 def compare_label(chosen: int) -> str:
@@ -197,3 +199,21 @@ def parse_tags(text: str) -> tuple[str, ...]:
     for word in filter(None, map(str.strip, text.split(","))):
         tags.setdefault(word.lower(), word)
     return tuple(tags.values())
+
+
+def marked_terms(text: str) -> dict[str, tuple[str, ...]]:
+    """Return the words of a search that are marked, by the order of the column; "" is every column."""
+    terms: dict[str, tuple[str, ...]] = {}
+    for word in parse_search(text):
+        if word.text:
+            column = _COLUMNS.get(word.field, word.field if word.field in RUN_ORDERS else "")
+            terms[column] = (*terms.get(column, ()), word.text.lower())
+    return terms
+
+
+def describe_left_out(matches: SearchResult) -> str:
+    """Return how many more runs a wider search finds: `148 more in notes`; "" for none."""
+    if not matches.left_out:
+        return ""
+    named = [name for name in FREE_TEXT if f"{name}:" in matches.wider]
+    return f"{matches.left_out:,} more in {' and '.join(f'{name}s' for name in sorted(named))}"

@@ -10,11 +10,10 @@ import msgspec
 
 from app import units
 from app.metrics import METRICS, ListColumn, Metric
-from app.queries import Common, RunQuery, SearchResult, SearchWord, StoredExperiment, Totals, parse_search
+from app.queries import Common, RunQuery, SearchResult, StoredExperiment, Totals
 from app.records import RunRow
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import Bar, Cell, Column
-from app.viewmodels.history.search import match_cell
 from app.viewmodels.plot.panels import Sparks
 from workloads.catalog import framework_of
 
@@ -84,9 +83,7 @@ class RowView:
     """
 
     zone: tzinfo | None
-    matches: SearchResult = field(default_factory=SearchResult)
     common: Common = field(default_factory=Common)
-    words: Sequence[SearchWord] = ()
 
 
 class HistoryColumn(NamedTuple):
@@ -154,19 +151,6 @@ _LISTED: tuple[HistoryColumn, ...] = (
         lambda run, _view: cells.variant(run.spec, run.purpose),
     ),
     HistoryColumn(
-        Column(
-            "Match",
-            "Where the search found the run, the best match first",
-            numeric=False,
-            shrink="text",
-            least=144,
-            most=192,
-        ),
-        "match",
-        Cell(text="variant"),
-        lambda run, view: match_cell(run, view.matches.fields.get(run.run, ()), view.words),
-    ),
-    HistoryColumn(
         Column("Outcome", "How the run ended", numeric=False, shrink="symbol"),
         "outcome",
         Cell(text="completed", symbol="✔"),
@@ -217,7 +201,7 @@ DEFAULT_COLUMNS: tuple[str, ...] = tuple(listed.order for listed in _LISTED if l
 
 _CHIP_ROOM = " " * 5
 
-VARIANT_COLUMN, MATCH_COLUMN, OUTCOME_COLUMN, EVIDENCE_COLUMN = 4, 5, 6, 7
+VARIANT_COLUMN, OUTCOME_COLUMN, EVIDENCE_COLUMN = 4, 5, 6
 HOST_COLUMN, DEVICES_COLUMN, ANNOTATIONS_COLUMN = len(ORDERS) - 3, len(ORDERS) - 2, len(ORDERS) - 1
 _THROUGHPUT_COLUMN, _POWER_COLUMN = ORDERS.index("throughput"), ORDERS.index(_POWER)
 
@@ -290,7 +274,7 @@ class Listing:
     @property
     def row_view(self) -> RowView:
         """What rows read later are seen with."""
-        return RowView(zone=None, matches=self.matches, common=self.common, words=parse_search(self.query.text))
+        return RowView(zone=None, common=self.common)
 
     def lines(self, folded: Iterable[int] | None) -> Sequence[Line]:
         """Return the table's lines: in groups, some folded, or one line per run if `folded` is None."""
@@ -298,10 +282,9 @@ class Listing:
 
     @property
     def columns(self) -> Sequence[str]:
-        """The columns to show: those chosen in which not all runs say the same, and of a search its matches."""
-        folded = {*self.common.agreed, "match", *([] if self.options.totals.other_hosts else ["host"])}
-        names = [name for name in self.options.columns if name not in folded]
-        return [*names, *(["match"] if self.matches.fields else [])]
+        """The columns to show: those chosen in which not all runs say the same."""
+        folded = {*self.common.agreed, *([] if self.options.totals.other_hosts else ["host"])}
+        return [name for name in self.options.columns if name not in folded]
 
     @property
     def agreed(self) -> str:
@@ -334,7 +317,7 @@ def visible_page(runs: Sequence[int], near: Collection[int]) -> Sequence[int]:
 def toggle_order(query: RunQuery, column: int) -> RunQuery:
     """Return the query after a click on a column's header: its natural order, or the reverse."""
     order = ORDERS[column]
-    turned = not query.descending if order == query.order else COLUMNS[column].numeric or order == "match"
+    turned = not query.descending if order == query.order else COLUMNS[column].numeric
     return replace(query, order=order, descending=turned)
 
 

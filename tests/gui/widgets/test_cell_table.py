@@ -27,7 +27,6 @@ from app.gui.widgets.text_widths import (
 )
 from app.storage.store import Store
 from app.viewmodels.format.cells import Column, Shrink, Whisker
-from app.viewmodels.history.search import from_word
 from app.viewmodels.history.table import ANNOTATIONS_COLUMN, OUTCOME_COLUMN, VARIANT_COLUMN
 from tests.gui.history_page import TITLES, HistoryPage
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
@@ -160,12 +159,6 @@ def test_a_name_of_one_part_stays_in_a_line() -> None:
 )
 def test_of_tags_as_many_are_shown_as_fit_whole(width: int, shown: list[str]) -> None:
     assert chips_that_fit(["night", "paper"], len, width, 1) == shown
-
-
-def test_a_match_without_room_begins_with_the_word() -> None:
-    assert from_word("note: … driver 580.159.04, warm", ["580"]) == "note: …580.159.04, warm"
-    assert from_word("note: warm", ["580"]) == "note: warm"
-    assert from_word("variant", ["variant"]) == "variant"
 
 
 def test_a_font_is_made_once_for_all_cells_and_again_for_another_one(qapp: QApplication) -> None:
