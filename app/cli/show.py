@@ -70,8 +70,8 @@ def _print_kernels(view: EvidenceView) -> None:
     print_table(header, rows, right=frozenset(range(2, len(header) - 2)))
     if view.other_kernels:
         print(f"  {view.other_kernels}")
-    if view.timeline:
-        print(f"  {view.timeline.notes}")
+    if view.has_step:
+        print("  `export --format trace` writes when each kernel of a step ran, on which stream.")
 
 
 def _kernel_row(kernel: KernelRow, largest: float) -> tuple[str, ...]:

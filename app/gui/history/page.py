@@ -154,6 +154,7 @@ class RunPageView(QWidget):
     """Shows a `RunDetail`."""
 
     back_requested = Signal()
+    timeline_requested = Signal(int)
 
     def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
@@ -166,7 +167,8 @@ class RunPageView(QWidget):
         self._reason = text_label("", wrap=True)
         self._reason.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.badge = BadgeLine(theme)
-        self.evidence = EvidencePanel(theme)
+        self.evidence = EvidencePanel(theme, is_stored=True)
+        self.evidence.timeline_requested.connect(lambda: self._with_run(self.timeline_requested.emit))
         self._parts = QStackedWidget()
         self._notes = text_label("", "muted", wrap=True)
         self._figures = FlowBar(4 * GRID, GRID)

@@ -47,11 +47,12 @@ class TransferController(QObject):
         self._job = CancellableJob(self)
         self._foot.stop_requested.connect(self._job.stop)
         view.overview.run_menu.export_requested.connect(self.export)
+        view.detail.timeline_requested.connect(lambda run: self.export([run], "trace", view.detail.evidence.show_note))
         view.overview.import_requested.connect(self.import_runs)
         view.overview.reference_requested.connect(self.set_reference)
 
-    def export(self, runs: Sequence[int], kind: ExportKind) -> None:
-        """Ask for a path, then write the runs to one file or a folder of tables."""
+    def export(self, runs: Sequence[int], kind: ExportKind, note: Callable[[str], None] | None = None) -> None:
+        """Ask for a path, then write the runs to one file or a folder of tables; `note` gets the sentences on it."""
         name = f"run-{runs[0]}" if len(runs) == 1 else f"{len(runs)}-runs"
         word, suffix, name_filter = _SINGLE_FILES.get(kind, (f"new folder of {kind} files", "", ""))
         ask_for_new_file(
@@ -59,7 +60,7 @@ class TransferController(QObject):
             f"Export {format_run_count(len(runs))} to a {word}, with paths, variables and log lines",
             self._folder / f"{name}{suffix}",
             name_filter,
-            lambda file: self._export(tuple(runs), kind, Path(file)),
+            lambda file: self._export(tuple(runs), kind, Path(file), note),
         )
 
     def import_runs(self) -> None:
@@ -77,12 +78,15 @@ class TransferController(QObject):
         name = f"{'add' if is_adding else 'remove'} the reference runs"
         self._run_task(task, lambda watch: _set_reference(self._database, watch, is_adding=is_adding), name, failed)
 
-    def _export(self, runs: tuple[int, ...], kind: ExportKind, target: Path) -> None:
+    def _export(
+        self, runs: tuple[int, ...], kind: ExportKind, target: Path, note: Callable[[str], None] | None
+    ) -> None:
         def work(watch: TransferProgress) -> _Done:
             return _export(self._database, runs, kind, target, watch), None
 
         self._folder = target.parent
-        self._run_task(f"Exporting {format_run_count(len(runs))}", work)
+        failed = (lambda error: note(str(error))) if note else None
+        self._run_task(f"Exporting {format_run_count(len(runs))}", work, failed=failed, note=note)
 
     def import_file(self, file: Path) -> None:
         """Add the runs of a database."""
@@ -99,14 +103,16 @@ class TransferController(QObject):
         work: Callable[[TransferProgress], _Done],
         name: str = "",
         failed: Callable[[UserError], None] | None = None,
+        note: Callable[[str], None] | None = None,
     ) -> None:
-        """Run a transfer; its result is shown below the table.
+        """Run a transfer; its result is shown below the table, or passed to `note`.
 
         Args:
             task: What it does, for the footer.
             work: Does it, and returns the messages about it, and what undoes it.
             name: The change of stored things that it is, in the imperative; "" for none.
             failed: Gets the error in place of the label above the table.
+            note: Gets the messages.
         """
 
         def show_progress(share: float) -> None:
@@ -118,7 +124,10 @@ class TransferController(QObject):
         def ended(done: _Done) -> None:
             messages, reversal = done
             self._foot.show_progress("")
-            self._foot.show_message(" ".join(messages), can_undo=reversal is not None)
+            if note is not None:
+                note(" ".join(messages))
+            else:
+                self._foot.show_message(" ".join(messages), can_undo=reversal is not None)
             if name:
                 self._actions.record_change(name, reversal)
                 self._actions.runs_imported()

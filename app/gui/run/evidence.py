@@ -1,307 +1,19 @@
 """Evidence of what actually ran: the verification badge and the panel with kernels, devices and weight transfer."""
 
 import html
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QWheelEvent
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QLayout, QScrollArea, QVBoxLayout, QWidget
 
 from app import units
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
-from app.gui.widgets.basic import (
-    STRETCH,
-    BreakingLabel,
-    ElidedLabel,
-    button,
-    make_column,
-    make_row,
-    plain_tooltip,
-    set_role,
-    text_label,
-)
+from app.gui.widgets.basic import STRETCH, BreakingLabel, button, make_column, make_row, plain_tooltip, text_label
 from app.gui.widgets.pacing import Slices, WhenSeen
-from app.gui.widgets.share_bars import ShareBar, StackedBar, paint_name
-from app.viewmodels.charts.model import linear_ticks
+from app.gui.widgets.share_bars import ShareBar, StackedBar
 from app.viewmodels.history.evidence import Aspect, Badge, EvidenceView, PortabilityRow
-from app.viewmodels.history.kernel_time import DEVICE_COLUMNS, KERNEL_CLASSES, KernelRow
-from app.viewmodels.history.step_timeline import Lanes, TimelineView
-
-_ROW_PX = 3 * GRID
-_BAR_PX = 2 * GRID
-_AXIS_PX = 3 * GRID
-_MAX_LABEL_PX = 22 * GRID
-_FONT_PX = 11
-_TICK_ROOM_PX = 90
-_REACH_PX = 4
-_ZOOM = 1.25
-_LEAST_US = 1.0
-_DRAG_PX = 3
-_PAN = 0.5
-"""Of the range that is shown, for a key."""
-_ZOOM_KEYS: dict[int, float] = {
-    Qt.Key.Key_Plus: 1 / _ZOOM**2,
-    Qt.Key.Key_Equal: 1 / _ZOOM**2,
-    Qt.Key.Key_Minus: _ZOOM**2,
-}
-_PAN_KEYS: dict[int, float] = {Qt.Key.Key_PageUp: -_PAN, Qt.Key.Key_PageDown: _PAN}
-_KERNEL_KEYS: dict[int, int] = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
-_ROW_KEYS: dict[int, int] = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}
-_NAMES = {colour: name for name, colour in KERNEL_CLASSES.values()}
-
-
-class StepCanvas(QWidget):
-    """Paints the streams as rows and the kernels as bars, all in one go; `described` is of the kernel pointed at.
-
-    Shown times are microseconds since the step's start.
-    """
-
-    described = Signal(int)
-    zoomed = Signal()
-
-    def __init__(self, theme: Theme, view: TimelineView) -> None:
-        super().__init__()
-        self._theme = theme
-        self._view = view
-        self._lanes = Lanes(view)
-        self.range_us = (0.0, view.step_us)
-        """The times that are shown."""
-        self._selected: int | None = None
-        self._held: tuple[float, float] | None = None
-        self.setFont(tabular_font(_FONT_PX))
-        widest = max(QFontMetricsF(self.font()).horizontalAdvance(row.label) for row in view.rows)
-        self._gutter = min(widest + 2 * GRID, _MAX_LABEL_PX)
-        self.setFixedHeight(len(view.rows) * _ROW_PX + _AXIS_PX)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.setMouseTracking(True)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setAccessibleName(view.text)
-
-    @property
-    def selected(self) -> int | None:
-        """Number of the selected kernel among those of the step; None if none is."""
-        return None if self._selected is None else int(self._lanes.index[self._selected])
-
-    def sizeHint(self) -> QSize:
-        """Return a width that shows something."""
-        return QSize(60 * GRID, self.height())
-
-    def show_range(self, start_us: float, end_us: float) -> None:
-        """Show these times, as far as the step has them."""
-        length = min(max(end_us - start_us, _LEAST_US), self._view.step_us)
-        start_us = min(max(start_us, 0.0), self._view.step_us - length)
-        self.range_us = (start_us, start_us + length)
-        self.zoomed.emit()
-        self.update()
-
-    def zoom(self, factor: float, about_us: float | None = None) -> None:
-        """Show so many times as much time, about a time that stays where it is: the selected kernel or the middle."""
-        start_us, end_us = self.range_us
-        if about_us is None:
-            about_us = (
-                (start_us + end_us) / 2 if self._selected is None else float(self._lanes.start_us[self._selected])
-            )
-            about_us = min(max(about_us, start_us), end_us)
-        self.show_range(about_us - (about_us - start_us) * factor, about_us + (end_us - about_us) * factor)
-
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        """Paint rows, bars and the time axis."""
-        painter = QPainter(self)
-        colours = self._theme.colours
-        self._paint_axis(painter)
-        self._paint_bars(painter)
-        painter.setPen(QColor(colours.muted))
-        metrics = painter.fontMetrics()
-        for number, row in enumerate(self._view.rows):
-            area = QRectF(0, number * _ROW_PX, self._gutter - GRID, _ROW_PX)
-            label = metrics.elidedText(row.label, Qt.TextElideMode.ElideMiddle, int(area.width()))
-            painter.drawText(area, LEFT, label)
-        if self._selected is not None:
-            painter.setPen(QPen(QColor(colours.text), 1.0))
-            painter.drawRect(self._area_of(self._selected).adjusted(-1.5, -1.5, 0.5, 0.5))
-        if self.hasFocus():
-            painter.setPen(QColor(colours.accent))
-            painter.drawRect(self._plot().adjusted(-1, 0, 0, -1))
-        painter.end()
-
-    def _paint_axis(self, painter: QPainter) -> None:
-        """Paint lanes and, below, round times: microseconds, or milliseconds of a longer range."""
-        plot, colours = self._plot(), self._theme.colours
-        for number in range(len(self._view.rows)):
-            lane = QRectF(plot.left(), number * _ROW_PX + (_ROW_PX - _BAR_PX) / 2, plot.width(), _BAR_PX)
-            painter.fillRect(lane, QColor(colours.band))
-        start_us, end_us = self.range_us
-        unit, size = ("ms", 1000.0) if end_us - start_us >= 1000 else ("µs", 1.0)
-        ticks = linear_ticks(start_us / size, end_us / size, max(2, int(plot.width() / _TICK_ROOM_PX)))
-        for value, label in ticks:
-            x = self._x_of(value * size)
-            painter.setPen(QColor(colours.line))
-            painter.drawLine(QPointF(x, 0), QPointF(x, plot.bottom()))
-            painter.setPen(QColor(colours.muted))
-            area = QRectF(x - _TICK_ROOM_PX / 2, plot.bottom(), _TICK_ROOM_PX, _AXIS_PX)
-            if area.right() <= self.width() + GRID:
-                painter.drawText(area, Qt.AlignmentFlag.AlignCenter, f"{label} {unit}")
-
-    def _paint_bars(self, painter: QPainter) -> None:
-        plot = self._plot()
-        bars = self._lanes.bars(*self.range_us, max(1, int(plot.width())))
-        by_colour = defaultdict(list)
-        top = bars.row * _ROW_PX + (_ROW_PX - _BAR_PX) / 2 + _BAR_PX * (1 - bars.high)
-        height = _BAR_PX * (bars.high - bars.low)
-        columns = (bars.colour, bars.left + plot.left(), top, bars.width, height)
-        for colour, x, y, width, tall in zip(*(column.tolist() for column in columns), strict=True):
-            by_colour[colour].append(QRectF(x, y, width, tall))
-        for colour, rects in by_colour.items():
-            ground = self._theme.class_colour(colour)
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(ground)
-            painter.drawRects(rects)
-            for bar in rects:
-                if bar.height() == _BAR_PX < bar.width():
-                    paint_name(painter, bar, _NAMES[colour], ground)
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        """Zoom about the pointer with Ctrl; without it the wheel scrolls what is around."""
-        if not event.modifiers() & Qt.KeyboardModifier.ControlModifier:
-            event.ignore()
-            return
-        self.zoom(_ZOOM ** (-event.angleDelta().y() / 120), self._time_at(event.position()))
-        event.accept()
-
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Take hold of the time under the pointer by the left button."""
-        if event.button() == Qt.MouseButton.LeftButton:
-            self._held = (event.position().x(), self.range_us[0])
-
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        """Pan, or tell which kernel is under the pointer."""
-        if self._held is not None and event.buttons() & Qt.MouseButton.LeftButton:
-            x, start_us = self._held
-            length = self.range_us[1] - self.range_us[0]
-            start_us -= (event.position().x() - x) / self._plot().width() * length
-            self.show_range(start_us, start_us + length)
-            return
-        kernel = self._kernel_at(event.position())
-        described = self._selected if kernel is None else kernel
-        self.described.emit(-1 if described is None else int(self._lanes.index[described]))
-
-    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """Select the kernel that was clicked, unless the view was dragged."""
-        if event.button() != Qt.MouseButton.LeftButton:
-            return
-        held, self._held = self._held, None
-        if held is not None and abs(event.position().x() - held[0]) < _DRAG_PX:
-            self._select(self._kernel_at(event.position()))
-
-    def mouseDoubleClickEvent(self, _event: QMouseEvent) -> None:
-        """Show the whole step."""
-        self.show_range(0.0, self._view.step_us)
-
-    def leaveEvent(self, _event: QEvent) -> None:
-        """Tell of the selected kernel again."""
-        self.described.emit(-1 if self.selected is None else self.selected)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Zoom, pan, or select another kernel."""
-        key = event.key()
-        start_us, end_us = self.range_us
-        if key in _ZOOM_KEYS:
-            self.zoom(_ZOOM_KEYS[key])
-        elif key in _PAN_KEYS:
-            shift = _PAN_KEYS[key] * (end_us - start_us)
-            self.show_range(start_us + shift, end_us + shift)
-        elif key in _KERNEL_KEYS:
-            self._move_selection(_KERNEL_KEYS[key])
-        elif key in _ROW_KEYS:
-            self._move_row(_ROW_KEYS[key])
-        elif key == Qt.Key.Key_0:
-            self.show_range(0.0, self._view.step_us)
-        else:
-            super().keyPressEvent(event)
-
-    def _move_selection(self, step: int) -> None:
-        if self._selected is None:
-            self._select(self._lanes.find(0, self.range_us[0], self._view.step_us))
-        else:
-            self._select(self._lanes.next_on_row(self._selected, step))
-
-    def _move_row(self, step: int) -> None:
-        """Select the kernel that runs about then on another stream."""
-        if self._selected is None:
-            self._move_selection(step)
-            return
-        row = int(self._lanes.row[self._selected]) + step
-        if 0 <= row < len(self._view.rows):
-            time_us = float(self._lanes.start_us[self._selected])
-            self._select(self._lanes.find(row, time_us, self._view.step_us))
-
-    def _select(self, kernel: int | None) -> None:
-        self._selected = kernel
-        if kernel is not None:
-            at_us, (start_us, end_us) = float(self._lanes.start_us[kernel]), self.range_us
-            if not start_us <= at_us < end_us:
-                half = (end_us - start_us) / 2
-                self.show_range(at_us - half, at_us + half)
-        self.described.emit(-1 if self.selected is None else self.selected)
-        self.setAccessibleDescription("" if self.selected is None else self._view.describe(self.selected))
-        self.update()
-
-    def _kernel_at(self, position: QPointF) -> int | None:
-        reach_us = _REACH_PX * (self.range_us[1] - self.range_us[0]) / self._plot().width()
-        row = int(position.y() // _ROW_PX)
-        if position.x() < self._plot().left() or row >= len(self._view.rows):
-            return None
-        return self._lanes.find(row, self._time_at(position), reach_us)
-
-    def _plot(self) -> QRectF:
-        rows = len(self._view.rows) * _ROW_PX
-        return QRectF(self._gutter, 0, max(1.0, self.width() - self._gutter - GRID), rows)
-
-    def _time_at(self, position: QPointF) -> float:
-        plot, (start_us, end_us) = self._plot(), self.range_us
-        return start_us + (position.x() - plot.left()) / plot.width() * (end_us - start_us)
-
-    def _x_of(self, time_us: float) -> float:
-        plot, (start_us, end_us) = self._plot(), self.range_us
-        return plot.left() + (time_us - start_us) / (end_us - start_us) * plot.width()
-
-    def _area_of(self, number: int) -> QRectF:
-        plot = self._plot()
-        left, right = (self._x_of(float(column[number])) for column in (self._lanes.start_us, self._lanes.end_us))
-        left, right = max(left, plot.left()), min(max(right, left + 1), plot.right())
-        return QRectF(left, int(self._lanes.row[number]) * _ROW_PX + (_ROW_PX - _BAR_PX) / 2, right - left, _BAR_PX)
-
-
-class StepTimelineWidget(QWidget):
-    """The canvas with buttons that zoom, a line that says what is pointed at or selected, and notes."""
-
-    def __init__(self, theme: Theme, view: TimelineView) -> None:
-        super().__init__()
-        self._view = view
-        self.canvas = StepCanvas(theme, view)
-        self.reading = ElidedLabel(side=Qt.AlignmentFlag.AlignLeft)
-        self._whole_step = button("Whole step", "Show the whole step (0, or a double click)", flat=True)
-        self._whole_step.clicked.connect(lambda: self.canvas.show_range(0.0, view.step_us))
-        self.canvas.described.connect(self._describe)
-        self.canvas.zoomed.connect(self._offer_whole)
-        line = QHBoxLayout()
-        line.addWidget(self.reading, 1)
-        line.addWidget(self._whole_step, 0, RIGHT)
-        column = make_column(self.canvas, line, parent=self, margins=0, spacing=GRID // 2)
-        column.addWidget(text_label(view.notes, "caption", wrap=True))
-        self._describe(-1)
-        self._offer_whole()
-
-    def _describe(self, index: int) -> None:
-        hint = "Ctrl+wheel or + and − zoom, dragging or Page Up and Page Down pan, the arrow keys select."
-        self.reading.setText(self._view.describe(index) if index >= 0 else hint)
-        set_role(self.reading, "" if index >= 0 else "muted")
-
-    def _offer_whole(self) -> None:
-        self._whole_step.setEnabled(self.canvas.range_us != (0.0, self._view.step_us))
+from app.viewmodels.history.kernel_time import DEVICE_COLUMNS, KernelRow
 
 
 class BadgeLine(QWidget):
@@ -359,9 +71,14 @@ def _insert_last(column: QVBoxLayout, part: QVBoxLayout) -> None:
 class EvidencePanel(QScrollArea):
     """Shows an `EvidenceView`: requested and actual, time by class, top kernels, weight transfer."""
 
-    def __init__(self, theme: Theme) -> None:
+    timeline_requested = Signal()
+
+    def __init__(self, theme: Theme, *, is_stored: bool = False) -> None:
+        """Show nothing yet; of a run that `is_stored` the timeline can be written to a file."""
         super().__init__()
         self._theme = theme
+        self._is_stored = is_stored
+        self._note: QLabel | None = None
         self._view: EvidenceView | None = None
         self.setWidgetResizable(True)
         self.setAccessibleName("Evidence of what ran")
@@ -374,9 +91,15 @@ class EvidencePanel(QScrollArea):
             self._view = view
             self._content.ask()
 
+    def show_note(self, text: str) -> None:
+        """Show a sentence on the file of the timeline, unless the button is gone by now."""
+        if self._note is not None:
+            self._note.setText(text)
+
     def _rebuild(self) -> None:
         if self._view is None:
             return
+        self._note = None  # Qt deletes it with the former content
         content = QWidget()
         column = make_column(STRETCH, parent=content, margins=(0, GRID, 2 * GRID, 2 * GRID), spacing=3 * GRID)
         self.setWidget(content)
@@ -390,8 +113,8 @@ class EvidencePanel(QScrollArea):
             yield _titled("", text_label(f"▲  {view.warning}", "caution", wrap=True))
         if view.kernels:
             yield _titled("Where the time went", self._time_shares(view))
-        if view.timeline:
-            yield _titled("One step", StepTimelineWidget(self._theme, view.timeline))
+        if view.has_step and self._is_stored:
+            yield _titled("One step", self._timeline())
         if view.kernels:
             yield _titled(f"Top {view.noun}s", self._kernels(view))
         if view.devices:
@@ -402,6 +125,12 @@ class EvidencePanel(QScrollArea):
             yield _titled("Against other variants", text_label("\n".join(view.equality), wrap=True))
         if notes := "\n".join(filter(None, (view.sources, *view.notes))):
             yield _titled("", text_label(notes, "caption", wrap=True))
+
+    def _timeline(self) -> QHBoxLayout:
+        opener = button("Open in &Perfetto …", "Write a file that ui.perfetto.dev opens")
+        opener.clicked.connect(self.timeline_requested)
+        self._note = text_label("When each kernel of a step ran, on which stream.", "muted", wrap=True)
+        return make_row(opener, (self._note, 1), margins=0, spacing=GRID)
 
     def _aspects(self, aspects: tuple[Aspect, ...]) -> QGridLayout:
         grid = _table(("", "Requested", "Actual"), numbers=())

@@ -21,7 +21,6 @@ from app.viewmodels.history.kernel_time import (
     describe_imbalance,
     device_time_rows,
 )
-from app.viewmodels.history.step_timeline import TimelineView, timeline_view
 from workloads import catalog
 from workloads.catalog import LAYOUT_PARAMETERS
 from workloads.protocol import CHOICE, Evidence, EvidenceState, RunSpec
@@ -69,7 +68,7 @@ class EvidenceView:
     `idle_share` is the share of the measured step in which no kernel runs, "" where it is not known and on the CPU;
     `noun` is what kernels are called (ops, on the CPU). `devices` has each one's own part where there are several, and
     `imbalance` says how alike they are. `warning` is what makes the run slower than its variant should be. `equality`
-    has a sentence on each check against another variant. `timeline` is one step, kernel by kernel.
+    has a sentence on each check against another variant. `has_step` is whether one step is stored, kernel by kernel.
     """
 
     badge: Badge
@@ -87,7 +86,7 @@ class EvidenceView:
     notes: tuple[str, ...] = ()
     portability: tuple[PortabilityRow, ...] = ()
     equality: tuple[str, ...] = ()
-    timeline: TimelineView | None = None
+    has_step: bool = False
 
 
 def stored_evidence_view(run: StoredRun) -> EvidenceView:
@@ -127,7 +126,7 @@ def evidence_view(
         warning=kernel_time.describe_slow_products(spec, evidence, step_ms),
         notes=tuple(filter(None, _notes(spec, evidence))),
         portability=trials,
-        timeline=timeline_view(evidence, noun),
+        has_step=evidence.timeline is not None,
     )
 
 

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFileDialog, QLabel
 
 from app.storage.reference import reference_files
 from app.storage.store import Store
-from tests.fakes.runs import begin
+from tests.fakes.runs import EVIDENCE, begin
 from tests.gui.history_page import LIMIT_MS, HistoryPage
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
@@ -65,6 +65,20 @@ def test_a_timeline_is_one_file(screen: HistoryPage, tmp_path: Path) -> None:
     screen.qtbot.waitUntil(lambda: status_has(screen, "Wrote 2 runs to"), timeout=LIMIT_MS)
     events = json.loads((tmp_path / "two.json").read_text(encoding="utf-8"))["traceEvents"]
     assert {event["pid"] for event in events} == {1, 2}
+
+
+def test_the_evidence_of_a_run_writes_its_step_for_perfetto(screen: HistoryPage, tmp_path: Path) -> None:
+    with screen.store() as store:
+        run = keep(store, stored_run(run_row(3, gpus=1, found=EVIDENCE), evidence=EVIDENCE))
+    screen.refresh()
+    screen.wait_for("Run", "3", "2", "1")
+    screen.open(run)
+    screen.view.detail.badge.button.click()
+    screen.qtbot.waitUntil(lambda: "Open in &Perfetto …" in screen.button_labels(), timeout=LIMIT_MS)
+    screen.button("Open in Perfetto …").click()
+    pick(screen, tmp_path / "step.json")
+    screen.wait_for_text(f"Wrote 1 run to {tmp_path / 'step.json'}")
+    assert json.loads((tmp_path / "step.json").read_text(encoding="utf-8"))["traceEvents"]
 
 
 def test_what_is_there_already_is_left_and_said(screen: HistoryPage, tmp_path: Path) -> None:
