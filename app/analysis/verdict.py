@@ -138,10 +138,10 @@ FigureValues = Callable[[Sequence[RunRow]], list[float]]
 class VariantResult:
     """One variant's runs together: throughput in examples/s, energy in mJ per example, both against the baseline's.
 
-    Only completed and stopped runs that measured something count; the others keep their place in `runs`. The intervals
-    of all ratios of one kind hold together and at every look (`family_ratios`); those of `throughput` and `energy`
-    describe a variant alone. The baseline's own ratios are 1 without an interval, and its decision has no meaning.
-    Energy is compared within GPUs where these are spread unevenly.
+    Only completed runs count; the others keep their place in `runs`. The intervals of all ratios of one kind hold
+    together and at every look (`family_ratios`); those of `throughput` and `energy` describe a variant alone. The
+    baseline's own ratios are 1 without an interval, and its decision has no meaning. Energy is compared within GPUs
+    where these are spread unevenly.
 
     Attributes:
         looks: How often its runs and the baseline's may have been judged, this time included.
@@ -374,7 +374,10 @@ def count_looks(runs: Sequence[RunRow], baseline: Sequence[RunRow]) -> int:
 
 def _count_looks_since(runs: Sequence[RunRow], other_runs: Sequence[RunRow]) -> int:
     """Return after how many numbers of runs of a variant there may have been a look, since another had two runs."""
-    counted, compared = (sorted(_with_result(side), key=lambda row: row.started_utc_ns) for side in (runs, other_runs))
+    counted, compared = (
+        sorted((row for row in side if row.completed), key=lambda row: row.started_utc_ns)
+        for side in (runs, other_runs)
+    )
     ends_plan = [row.planned != following.planned for row, following in pairwise(counted)] + [True]
     return len(
         {
@@ -420,22 +423,18 @@ def _result(
 
 
 def throughputs(group: Sequence[RunRow]) -> list[float]:
-    """Return the examples/s of every run that measured to its end or was stopped by the user."""
-    return _positive(row.summary.throughput for row in _with_result(group))
+    """Return the examples/s of every completed run: one that was stopped may have measured a single block."""
+    return _positive(row.summary.throughput for row in group if row.completed)
 
 
 def energies(group: Sequence[RunRow]) -> list[float]:
     """Return the millijoules per example of the same runs, as far as they have them."""
-    return _positive(row.summary.energy_mj_per_example for row in _with_result(group))
+    return _positive(row.summary.energy_mj_per_example for row in group if row.completed)
 
 
 def _positive(values: Iterable[float | None]) -> list[float]:
     """Return the values that have a logarithm; an imported database may hold anything."""
     return [value for value in values if value is not None and 0 < value < math.inf]
-
-
-def _with_result(group: Sequence[RunRow]) -> list[RunRow]:
-    return [row for row in group if row.outcome is not None and row.outcome.name in ("completed", "stopped")]
 
 
 def decide(speedup: Estimate | None) -> Decision:

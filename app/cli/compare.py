@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from app import units
+from app.analysis.verdict import throughputs
 from app.cli.candidates import complete_runs
 from app.cli.library import run_query
 from app.cli.options import FILE, RUN_NUMBER, RunFilter, command, filter_options, number, report_option, runs_argument
@@ -132,8 +133,6 @@ def _write(path: Path, text: str, mode: str) -> None:
         raise write_error(path, error) from error
 
 
-_RESULT_OUTCOMES = ("completed", "stopped")
-"""Outcomes that need no reason."""
 _MAX_LABELS = 6
 """So many variants are named for which one reason holds."""
 _NAMED = 12
@@ -281,7 +280,7 @@ def _print_variants(comparison: Comparison) -> None:
     rows = [
         (
             name,
-            str(len(row.runs)),
+            str(len(throughputs(variant.result.runs))),
             *texts,
             *(row.cells[column_of[key]].text for key in ("energy", "energy_ratio")),
             *(cells.plain_text(row.cells[column_of[metric.key]]) for metric in metrics),
@@ -306,7 +305,7 @@ def reason_lines(variants: Iterable[ComparedVariant]) -> list[str]:
     by_reason: dict[tuple[str, str], list[str]] = {}
     for variant in variants:
         for outcome in (row.outcome for row in variant.result.runs):
-            if outcome is not None and outcome.name not in _RESULT_OUTCOMES:
+            if outcome is not None and outcome.name != "completed":
                 reason = (cells.OUTCOMES[outcome.name].word, outcome.reason or "")
                 by_reason.setdefault(reason, []).append(variant.name)
     return [

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from app import units
-from app.analysis.verdict import Equivalence, VariantResult
+from app.analysis.verdict import Equivalence, VariantResult, throughputs
 from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.warnings import EVIDENCE
@@ -113,7 +113,7 @@ def _row(result: VariantResult) -> tuple[str, ...]:
     equivalence = result.equivalence
     ends = equivalence.interval if equivalence else None
     return (
-        str(len(result.runs)),
+        str(len(throughputs(result.runs))),
         units.number(result.throughput.value if result.throughput else None, 4),
         format_ratio(result.speedup.value if result.speedup else None),
         format_interval(ends, result.speedup.value if result.speedup else 1.0) or units.ABSENT,

@@ -195,12 +195,12 @@ class Library:
             set_setting(self._db.conn, HIDDEN_FIGURES, frozenset(names))
 
     def earlier_runs(self, run: int, excluding: Sequence[int], limit: int) -> list[int]:
-        """Return earlier runs of the variant of a run that ended well, at most `limit`, newest first."""
+        """Return earlier runs of the variant of a run that completed, at most `limit`, newest first."""
         with translate_sqlite_errors(self.path):
             cursor = self._db.execute(
                 "SELECT earlier.run FROM runs AS earlier JOIN runs AS this USING (workload, variant)"
                 " WHERE this.run = ? AND earlier.started_utc_ns < this.started_utc_ns"
-                " AND earlier.deleted_utc_ns IS NULL AND earlier.outcome IN ('completed', 'stopped')"
+                " AND earlier.deleted_utc_ns IS NULL AND earlier.outcome = 'completed'"
                 " AND earlier.run NOT IN (SELECT value FROM json_each(?))"
                 " ORDER BY earlier.started_utc_ns DESC LIMIT ?",
                 (run, json.dumps(list(excluding)), limit),

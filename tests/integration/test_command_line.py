@@ -175,7 +175,7 @@ def test_an_experiment_repeats_and_ends_in_a_verdict(command_line: CommandLine) 
 def test_a_refused_variant_is_run_once_and_keeps_its_row(command_line: CommandLine) -> None:
     document = command_line.read("experiment", "--no-gate", *dummy_arguments(gpus="0,64"), "--repeats", "2")
     assert [row["outcomes"] for row in document["rows"]] == [["completed", "completed"], ["refused"]]
-    assert "run of 64 GPUs measured anything" in document["verdict"]["text"]
+    assert "run of 64 GPUs measured to its end" in document["verdict"]["text"]
 
 
 def test_ctrl_c_stops_the_run_and_stores_it(command_line: CommandLine) -> None:

@@ -250,7 +250,8 @@ class CompareController(QObject):
         """Make the runs anew, each once the machine is quiet."""
         from app.viewmodels.experiment.preview import QUIET_WAIT_S
 
-        self._run_more(max(map(len, group_by_variant(self._comparison.rows))), max_idle_wait_s=QUIET_WAIT_S)
+        repeats = max(len(throughputs(group)) for group in group_by_variant(self._comparison.rows))
+        self._run_more(repeats, max_idle_wait_s=QUIET_WAIT_S)
 
     def _show_comparison(
         self, comparison: Comparison, *, new_runs: bool, article: bool | None = None, open_article: bool = False

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QLabel, QMenu, QProgressBar, QPushButton, QStacked
 
 from app import units
 from app.analysis.intervals import MIN_REPEATS
+from app.analysis.verdict import throughputs
 from app.gui.actions import Actions
 from app.gui.compare.table import CompareTableView, columns_menu, group_menu
 from app.gui.compare.tabs import CompareTabs
@@ -215,7 +216,7 @@ class CompareHeader(QWidget):
     @property
     def _repeats(self) -> int:
         """As often as the variants were measured, and at least so often that they have intervals."""
-        return max(MIN_REPEATS, *(len(variant.result.runs) for variant in self._comparison.variants))
+        return max(MIN_REPEATS, *(len(throughputs(variant.result.runs)) for variant in self._comparison.variants))
 
     def _show_offers(self) -> None:
         """Offer what would tell more, where it can be done from here."""

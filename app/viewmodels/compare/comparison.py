@@ -177,7 +177,7 @@ class Comparison:
         counts = {
             "with other work, last": sum(row.summary.other_work for row in self.table.variants),
             "of other workloads": len(elsewhere),
-            "measured nothing": sum(result.throughput is None and result not in elsewhere for result in results),
+            "without a complete run": sum(result.throughput is None and result not in elsewhere for result in results),
         }
         apart = tuple(f"{count} {what}" for what, count in counts.items() if count)
         return (f"{len(rank_results(results)) - 1} of them comparable", *apart) if apart else ()
@@ -458,7 +458,8 @@ def _unmeasured_notes(compared_runs: ComparedRuns) -> list[str]:
     """Return which runs never measured, or not to an end, and why; and where the curves of one of them begin."""
     rows = [run.row for run in compared_runs.runs]
     without = [run.row for run in compared_runs.runs if run.measure_start_ns is None]
-    cut_off = [run.row for run in compared_runs.runs if run.measure_start_ns is not None and _has_no_result(run.row)]
+    ended = [run.row for run in compared_runs.runs if run.measure_start_ns is not None and run.row.outcome is not None]
+    cut_off = [row for row in ended if not row.completed]
     sentences = [
         *_describe_unmeasured(rows, without, "never reached"),
         *_describe_unmeasured(rows, cut_off, "did not get through"),
@@ -490,15 +491,12 @@ def _accuracy_notes(compared_runs: ComparedRuns, baseline: int) -> list[str]:
     ]
 
 
-def _has_no_result(row: RunRow) -> bool:
-    return row.outcome is not None and row.outcome.name not in ("completed", "stopped")
-
-
 def _describe_unmeasured(among: Sequence[RunRow], rows: Sequence[RunRow], how_far: str) -> list[str]:
     """Return a sentence for each group of runs that ended alike."""
     return [
         f"{_capital(name_runs([row.run for row in alike], among))} ({word}) {how_far}"
-        f" {'its' if len(alike) == 1 else 'their'} measured part. {reason}".rstrip()
+        f" {'its measured part and does' if len(alike) == 1 else 'their measured part and do'} not count."
+        f" {reason}".rstrip()
         for (word, reason), alike in group_by_ending(rows).items()
     ]
 

@@ -103,7 +103,9 @@ def compare_curves(
         align=align,
         groups=tuple(groups),
         panels=panels,
-        means=mean_panels(panels, groups) if any(len(group.runs) > 1 for group in groups) else (),
+        means=mean_panels(panels, groups, {run.row.run for run in runs if run.row.completed})
+        if any(len(group.runs) > 1 for group in groups)
+        else (),
         bands=tuple(band for band in bands if length and band.start < band.end),
         measured=(max(-_MARGIN_BEFORE * length, start), min((1 + _MARGIN_AFTER) * length, end))
         if length
@@ -119,15 +121,19 @@ def _full_span(panels: Sequence[Panel]) -> Span:
     return (start, end) if start < end else (start - _SINGLE_POINT_MARGIN, end + _SINGLE_POINT_MARGIN)
 
 
-def mean_panels(panels: Sequence[Panel], groups: Sequence[CurveGroup]) -> tuple[Panel, ...]:
-    """Return the panels with one curve per variant: the mean of its runs, before the range from lowest to highest."""
-    return tuple(replace(panel, curves=tuple(_group_curves(panel, groups))) for panel in panels)
+def mean_panels(panels: Sequence[Panel], groups: Sequence[CurveGroup], completed: Collection[int]) -> tuple[Panel, ...]:
+    """Return the panels with one curve per variant: the mean of its runs, before the range from lowest to highest.
+
+    A mean ends with its shortest run, so those that are not `completed` count only where none is.
+    """
+    return tuple(replace(panel, curves=tuple(_group_curves(panel, groups, completed))) for panel in panels)
 
 
-def _group_curves(panel: Panel, groups: Sequence[CurveGroup]) -> Iterator[Curve]:
+def _group_curves(panel: Panel, groups: Sequence[CurveGroup], completed: Collection[int]) -> Iterator[Curve]:
     by_key = {curve.key: curve for curve in panel.curves}
     for group in groups:
-        curves = [by_key[str(run)] for run in group.runs if str(run) in by_key]
+        runs = [run for run in group.runs if run in completed] or group.runs
+        curves = [by_key[str(run)] for run in runs if str(run) in by_key]
         if not curves:
             continue
         count = f" · mean of {len(curves)} runs" if len(curves) > 1 else ""

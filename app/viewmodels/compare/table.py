@@ -24,6 +24,7 @@ from app.viewmodels.format import cells
 from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column, Whisker
 from app.viewmodels.format.naming import differing_parameters, setting_label
 from app.viewmodels.format.ratios import CI, format_interval
+from app.viewmodels.format.sentences import count_runs
 from app.viewmodels.plot.panels import NO_SPARKS, Spark, Sparks
 from workloads.protocol import RunSpec
 
@@ -126,9 +127,18 @@ class CompareTable:
 
 
 def compared_variants(verdict: Verdict, metrics: Mapping[int, RunMetrics]) -> tuple[ComparedVariant, ...]:
-    """Return every variant of a verdict with its metrics; `metrics` are those of each run, by number."""
+    """Return every variant of a verdict with the metrics of the runs that count, or of all where none does.
+
+    `metrics` are those of each run, by number.
+    """
     return tuple(
-        ComparedVariant(name=name, result=result, metrics=aggregate_metrics([metrics[row.run] for row in result.runs]))
+        ComparedVariant(
+            name=name,
+            result=result,
+            metrics=aggregate_metrics(
+                [metrics[row.run] for row in [row for row in result.runs if row.completed] or result.runs]
+            ),
+        )
         for result, name in zip(verdict.results, verdict.names, strict=True)
     )
 
@@ -253,11 +263,11 @@ class _RowBuilder:
 
     def _variant_row(self, variant: ComparedVariant) -> TableRow:
         result = variant.result
-        count, look = len(result.runs), self.looks.get(result.runs[0].run, _NOT_DRAWN)
+        look = self.looks.get(result.runs[0].run, _NOT_DRAWN)
         other_work = self._other_work(result)
         sparks = next(filter(any, (self._sparks(row) for row in result.runs)), NO_SPARKS)
         row_cells = (
-            Cell(text=f"{count} {units.plural('run', count)}", key=float(result.runs[0].run)),
+            Cell(text=count_runs(result.runs), key=float(result.runs[0].run)),
             _NO_TEXT,
             cells.text_cell(variant.name, cells.variant(result.runs[0].spec).tooltip),
             *(

@@ -250,11 +250,11 @@ def _why_no_answer(results: Sequence[VariantResult], base: VariantResult) -> str
         workloads_are = f"{join_with_and(workloads)} are", f"These are {len(workloads)}"
         return _first_short(f"{text} different workloads, so their speeds are not compared." for text in workloads_are)
     if base.throughput is None:
-        return f"No run of the baseline measured anything ({describe_endings(base.runs)})."
+        return f"No run of the baseline measured to its end ({describe_endings(base.runs)})."
     if len(others) > 1:
-        return "No variant but the baseline measured anything."
+        return "No variant but the baseline has a complete run."
     name = shorten_name(result_names(results)[results.index(others[0])])
-    return f"No run of {name} measured anything ({describe_endings(others[0].runs)})."
+    return f"No run of {name} measured to its end ({describe_endings(others[0].runs)})."
 
 
 def _notes(results: Sequence[VariantResult], ranked: Sequence[VariantResult], base: VariantResult) -> list[str]:
@@ -328,7 +328,7 @@ def _incomparable(results: Sequence[VariantResult]) -> list[str]:
         are = "variant of another workload{} is" if len(elsewhere) == 1 else "variants of other workloads{} are"
         sentences.append(_first_short(f"{len(elsewhere)} {are.format(text)} not compared." for text in (names, "")))
     if unmeasured:
-        sentences.append(f"{len(unmeasured)} measured nothing{describe_group_endings(unmeasured)}.")
+        sentences.append(f"{len(unmeasured)} did not measure to the end{describe_group_endings(unmeasured)}.")
     return sentences
 
 

@@ -9,6 +9,7 @@ from app.analysis import comparability
 from app.analysis.comparability import THROTTLED_SHARE_LIMIT, ThrottleCause, idle_wait_blockers
 from app.analysis.run_state import host_bound_share, other_processes_load_pct
 from app.analysis.steps import run_slow_products
+from app.analysis.verdict import throughputs
 from app.environment_keys import (
     CONCURRENT_GPUS_KEY,
     GPUS_USED_KEY,
@@ -314,7 +315,7 @@ def _shared_host(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
 
 def _concurrent_runs(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     """Warn if some runs had the machine to themselves and others shared it."""
-    measured = [run for run in runs if run.row.summary.throughput is not None and comparability.used_gpus(run)]
+    measured = [run for run in runs if throughputs([run.row]) and comparability.used_gpus(run)]
     values = {
         run.row.run: run.environment.get(CONCURRENT_GPUS_KEY)
         or ("other runs" if comparability.had_concurrent_runs(run, runs) else "")

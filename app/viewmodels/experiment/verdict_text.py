@@ -22,6 +22,7 @@ from app.viewmodels.compare.verdict import Verdict, compute_verdict
 from app.viewmodels.experiment.queue import NO_VERDICT, VerdictText
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.format.ratios import format_interval, format_ratio
+from app.viewmodels.format.sentences import count_runs
 from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec
 
@@ -61,7 +62,7 @@ class ResultRow:
         change: The ratio in a few characters: `+62 %`, `10.7×`, `baseline`, or why there is none.
         interval: Its ends: `+59 to +65 %`.
         energy: Energy per example against the baseline's: `−31 %`.
-        runs: How many runs count: `3 runs`.
+        runs: How many runs count, and how others ended: `3 runs, 1 stopped`.
         is_fastest: Whether it is the fastest for sure.
     """
 
@@ -189,9 +190,8 @@ def _result_row(
 ) -> ResultRow:
     if result is None:
         return ResultRow(name=name, change="waiting")
-    count = result.throughput.n if result.throughput is not None else 0
     busy = sum(bool(disturbances.get(row.run)) for row in result.runs)
-    runs = f"{count} {units.plural('run', count)}{f', {busy} busy' if busy else ''}"
+    runs = f"{count_runs(result.runs)}{f', {busy} busy' if busy else ''}"
     speed = result.speedup
     if speed is None:
         outcomes = Counter(row.outcome.name.replace("_", " ") for row in result.runs if row.outcome is not None)

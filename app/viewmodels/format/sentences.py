@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from app import units
-from app.analysis.verdict import without_seed
+from app.analysis.verdict import throughputs, without_seed
 from app.queries import TimeLeft
 from app.records import RunRow
 from app.units import plural
@@ -128,6 +128,12 @@ def describe_group_endings(groups: Sequence[Sequence[RunRow]]) -> str:
     named, rest = [(ending, count), *endings[: _MAX_WAYS - 1]], endings[_MAX_WAYS - 1 :]
     texts = [f"{count} ({ended})" for ended, count in named]
     return f": {join_with_and([*texts, *([f'{sum(n for _, n in rest)} for other reasons'] if rest else [])])}"
+
+
+def count_runs(rows: Sequence[RunRow]) -> str:
+    """Return how many runs of a variant count, and how its others ended: `2 runs, 1 stopped`."""
+    count, others = len(throughputs(rows)), (run_ending(row)[0] for row in rows if not row.completed)
+    return ", ".join([f"{count} {plural('run', count)}", *(f"{n} {word}" for word, n in Counter(others).items())])
 
 
 def format_time_left(time_left: TimeLeft) -> str:

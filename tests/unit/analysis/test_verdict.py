@@ -91,8 +91,8 @@ def test_runs_of_one_variant_are_one_row_in_order_of_appearance() -> None:
     assert group_by_variant([a, row(4, workload="lstm", layout="NHWC")])[1][0].run == 4
 
 
-@pytest.mark.parametrize("outcome", ["failed", "crashed", "out_of_memory", "refused", None])
-def test_only_runs_that_came_to_an_end_of_their_own_count(outcome: OutcomeName | None) -> None:
+@pytest.mark.parametrize("outcome", ["stopped", "failed", "crashed", "out_of_memory", "refused", None])
+def test_only_completed_runs_count(outcome: OutcomeName | None) -> None:
     bad = row(4, 1.0, outcome=outcome, energy=1.0, layout="NHWC")
     (alone,) = judge([*BASE, bad], 1)
     assert [run.run for run in alone.runs] == [1, 2, 3, 4], "it keeps its place"
@@ -102,8 +102,17 @@ def test_only_runs_that_came_to_an_end_of_their_own_count(outcome: OutcomeName |
     assert alone.energy_ratio is None, "nor does its energy count"
 
 
-def test_a_stopped_run_counts_and_one_without_throughput_does_not() -> None:
-    assert throughputs([row(1, 50.0, outcome="stopped"), row(2, None), row(3, 70.0)]) == [50.0, 70.0]
+def test_a_run_without_throughput_does_not_count() -> None:
+    assert throughputs([row(2, None), row(3, 70.0)]) == [70.0]
+
+
+def test_a_stopped_run_is_no_look_at_the_others() -> None:
+    others = rows(4, [102.2, 103.2, 104.2], layout="NCHW")
+    stopped = row(9, 50.0, outcome="stopped", layout="NCHW")
+    assert [count_looks([*others, more], BASE) for more in (stopped, replace(stopped, outcome=others[0].outcome))] == [
+        1,
+        2,
+    ]
 
 
 @pytest.mark.parametrize("wild", [0.0, -5.0, math.inf, math.nan])

@@ -93,7 +93,7 @@ def test_a_refused_variant_keeps_its_row_and_is_named() -> None:
     assert document["rows"][0]["reasons"] == [None]
     assert row["throughput"] == {"value": None, "interval": None, "unit": "images/s"}
     assert row["speedup"] == {"ratio": None, "interval": None}
-    assert document["verdict"]["text"].endswith("No run of TF32 measured anything (refused).")
+    assert document["verdict"]["text"].endswith("No run of TF32 measured to its end (refused).")
     assert document["verdict"]["decision"] == "nothing to compare"
 
 

@@ -6,12 +6,12 @@ from app.storage.store import Store
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 
-def test_earlier_runs_are_those_of_the_same_variant_that_ended_well_newest_first(database_path: Path) -> None:
+def test_earlier_runs_are_those_of_the_same_variant_that_completed_newest_first(database_path: Path) -> None:
     with Store.open(database_path) as store:
         for n in range(1, 5):
             keep(store, stored_run(run_row(n)))
         keep(store, stored_run(run_row(5, units=128)))
-        keep(store, stored_run(run_row(6, outcome="failed", throughput=None), measured=False))
+        keep(store, stored_run(run_row(6, outcome="stopped")))
         keep(store, stored_run(run_row(7)))
         keep(store, stored_run(run_row(8)))
         store.library.delete([3])

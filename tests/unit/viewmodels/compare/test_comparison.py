@@ -423,24 +423,54 @@ def test_small_multiples_have_a_row_a_run_and_one_scale_a_column() -> None:
 def test_a_run_that_never_measured_is_named_with_the_reason_and_starts_at_its_start() -> None:
     failed = stored_run(run_row(9, outcome="failed", reason="out of luck", throughput=None), measured=False)
     comparison = prepare_comparison([stored_run(run_row(1, units=128)), failed])
-    assert "The run of units 64 (failed) never reached its measured part. Out of luck." in compare(comparison, 1).notes
+    assert (
+        "The run of units 64 (failed) never reached its measured part and does not count. Out of luck."
+        in compare(comparison, 1).notes
+    )
     again = replace(failed, row=replace(failed.row, run=10))
     assert compare(prepare_comparison([*comparison.runs, again]), 1).notes[0] == (
-        "Both runs of units 64 (failed) never reached their measured part. Out of luck."
+        "Both runs of units 64 (failed) never reached their measured part and do not count. Out of luck."
     )
     late = stored_run(replace(failed.row, run=11))
     assert compare(prepare_comparison([*comparison.runs, late]), 1).notes[1] == (
-        "1 of 2 runs of units 64 (failed) did not get through its measured part. Out of luck."
+        "1 of 2 runs of units 64 (failed) did not get through its measured part and does not count. Out of luck."
     )
     load = next(panel for panel in comparison_curves(comparison, "time").panels if panel.key == "cpu load_pct")
     assert load.curves[1].x[0] == pytest.approx(0.0)
+
+
+def test_a_stopped_run_is_counted_apart_and_changes_no_figure_and_no_mean_curve() -> None:
+    complete = [stored_run(row) for row in repeated(3)]
+    cut_off = stored_run(run_row(9, units=128, outcome="stopped", throughput=10.0))
+    cut_off = replace(
+        cut_off,
+        samples=tuple(
+            replace(one, fields={**one.fields, "load_pct": one.t_ns.astype(np.float64)}) for one in cut_off.samples
+        ),
+    )
+    before, after = (compare(prepare_comparison(runs), 1) for runs in (complete, [*complete, cut_off]))
+    assert after.verdict.text == before.verdict.text
+    assert [variant.metrics for variant in after.variants] == [variant.metrics for variant in before.variants]
+    assert [variant.summary.cells[0].text for variant in after.table.variants] == ["3 runs", "3 runs, 1 stopped"]
+    assert after.notes == (
+        "1 of 4 runs of units 128 (stopped) did not get through its measured part and does not count.",
+    )
+    means = [
+        {
+            (panel.key, curve.key): curve.source.points()[1].tolist()
+            for panel in laid_out(runs).means
+            for curve in panel.curves
+        }
+        for runs in (complete, [*complete, cut_off])
+    ]
+    assert means[0] == means[1]
 
 
 def test_the_line_below_the_answer_says_what_is_not_ranked_and_where_all_was_measured() -> None:
     away = [replace(run_row(n, units=n, gpu_names=("NVIDIA H200",)), host="lab") for n in (1, 2)]
     apart = [run_row(3, workload="cnn10"), run_row(4, units=5, outcome="failed", reason="no", throughput=None)]
     assert (
-        " · 1 of them comparable · 1 of other workloads · 1 measured nothing · 2 runs on H200, not on this"
+        " · 1 of them comparable · 1 of other workloads · 1 without a complete run · 2 runs on H200, not on this"
         in of([*away, *apart]).against
     )
     alone = of(away).against

@@ -299,13 +299,13 @@ def test_the_verb_agrees_with_what_a_variant_is_called() -> None:
 @pytest.mark.parametrize("outcome", ["out_of_memory", "refused", "failed", "crashed"])
 def test_what_never_measured_is_told_with_how_it_ended(outcome: OutcomeName) -> None:
     why = outcome.replace("_", " ")
-    assert said(NHWC, ended(6, outcome)).text == f"No run of NCHW measured anything ({why})."
+    assert said(NHWC, ended(6, outcome)).text == f"No run of NCHW measured to its end ({why})."
     base = compute_verdict([*ended(1, outcome), *variant(6, [1.0, 2.0], layout="NHWC")], 1)
-    assert base.text == f"No run of the baseline measured anything ({why})."
+    assert base.text == f"No run of the baseline measured to its end ({why})."
     two = said(NHWC, ended(6, outcome), ended(7, outcome, xla=True))
-    assert two.text == "No variant but the baseline measured anything."
+    assert two.text == "No variant but the baseline has a complete run."
     third = said(NHWC, three(10, 1100.0), ended(6, outcome, xla=True))
-    assert f"1 measured nothing ({why})." in third.sentences
+    assert f"1 did not measure to the end ({why})." in third.sentences
 
 
 def test_other_workloads_have_no_ratio() -> None:

@@ -11,6 +11,7 @@ from app.viewmodels.compare import verdict as verdict_module
 from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.experiment.verdict_text import answer_on, experiment_result, verdict_text
 from tests.unit.viewmodels.stored import run_row
+from workloads.protocol import OutcomeName
 
 
 def runs(*throughputs: Sequence[float]) -> list[RunRow]:
@@ -176,8 +177,24 @@ def test_a_run_that_was_stopped_before_it_measured_says_nothing_of_the_machine()
     )
     assert one is not None
     assert none is not None
-    assert (one.lamp, [row.runs for row in one.rows]) == ("Busy machine in 2 of 2 runs", ["1 run, 1 busy"] * 2)
-    assert (none.lamp, none.disturbance, none.rows[0].runs) == ("", "", "0 runs")
+    assert (one.lamp, [row.runs for row in one.rows]) == (
+        "Busy machine in 2 of 2 runs",
+        ["1 run, 1 stopped, 1 busy", "1 run, 1 busy"],
+    )
+    assert (none.lamp, none.disturbance, none.rows[0].runs) == ("", "", "0 runs, 1 stopped")
+
+
+@pytest.mark.parametrize("outcome", ["stopped", "failed", "crashed", "out_of_memory"])
+def test_a_run_that_did_not_come_to_its_end_is_shown_and_changes_nothing_else(outcome: OutcomeName) -> None:
+    rows = runs((1000, 1001, 999), (2000, 2001, 1999))
+    cut_off = run_row(9, batch_size=64, throughput=900.0, outcome=outcome)
+    specs = [row.spec for row in rows]
+    before, after = (experiment_result(specs, some, {}) for some in (rows, [*rows, cut_off]))
+    assert before is not None
+    assert after is not None
+    assert after.answer == before.answer
+    assert [replace(row, runs="") for row in after.rows] == [replace(row, runs="") for row in before.rows]
+    assert [row.runs for row in after.rows] == ["3 runs", f"3 runs, 1 {outcome.replace('_', ' ')}"]
 
 
 def test_any_runs_are_answered_as_compare_does_with_its_baseline_if_that_is_among_them() -> None:
