@@ -42,7 +42,7 @@ from app.runs.experiment.queue import enqueue
 from app.runs.session import RunServices
 from app.storage.store import Store
 from app.viewmodels.format.naming import short_name
-from workloads.catalog import UsageError
+from workloads.catalog import UsageError, own_variant
 
 PAIRS = 15
 """Rounds by default: 30 runs."""
@@ -274,7 +274,7 @@ def _make(plan: Plan, services: RunServices) -> Sequence[RunHeader]:
 def _document(plan: Plan, result: NoiseResult, machine: Mapping[str, str]) -> dict[str, Any]:
     return {
         "name": "noise",
-        "variant": {"workload": plan.variants[0].workload, **plan.variants[0].variant},
+        "variant": {"workload": plan.variants[0].workload, **own_variant(plan.variants[0])},
         "machine": machine,
         "runs": result.runs,
         "seconds_per_run": result.seconds,

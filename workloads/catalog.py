@@ -8,6 +8,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from workloads.custom.definitions import (
     LAYOUT_PARAMETERS,
@@ -98,6 +99,23 @@ def parameter_names(has: Callable[[Parameter], bool]) -> tuple[str, ...]:
 
 OUTSIDE_STEP = frozenset(parameter_names(lambda parameter: not parameter.affects_step))
 """Parameters that say where and how long a step is measured, and change nothing in it."""
+
+
+@lru_cache(64)
+def _frameworks_by_parameter(workload_name: str) -> Mapping[str, tuple[str, ...]]:
+    definition = find_workload(workload_name)
+    return {p.name: p.frameworks for p in definition.parameters if p.frameworks} if definition else {}
+
+
+def has_parameter(spec: RunSpec, name: str) -> bool:
+    """Return whether the framework of a variant has a parameter; a complete spec names it with its default if not."""
+    frameworks = _frameworks_by_parameter(spec.workload).get(name, ())
+    return not frameworks or spec.variant.get("framework", "tensorflow") in frameworks
+
+
+def own_variant(spec: RunSpec) -> dict[str, Value]:
+    """Return the parameters of a variant that its framework has."""
+    return {name: value for name, value in spec.variant.items() if has_parameter(spec, name)}
 
 
 def parse(parameter: Parameter, text: str) -> Value:

@@ -27,6 +27,7 @@ IMAGE_DATA: tuple[Parameter, ...] = (
         help="Where CIFAR-10 lies; empty looks where VARIANTSCOPE_DATA says, else in the user's cache folder.",
         default="",
         unset="usual place",
+        frameworks=("tensorflow", "pytorch"),
         affects_step=False,
     ),
     integer_parameter(
@@ -37,6 +38,7 @@ IMAGE_DATA: tuple[Parameter, ...] = (
         0,
         50_000,
         unset="all",
+        frameworks=("tensorflow", "pytorch"),
         silent=True,
     ),
     Parameter(
@@ -51,6 +53,7 @@ IMAGE_DATA: tuple[Parameter, ...] = (
             ),
             Choice(value="none", label="None", help="Every pass has the same images."),
         ),
+        frameworks=("tensorflow", "pytorch"),
         silent=True,
     ),
     Parameter(
@@ -63,6 +66,7 @@ IMAGE_DATA: tuple[Parameter, ...] = (
             Choice(value="standard", label="Standard", help="Each channel less its mean, by its deviation."),
             Choice(value="unit", label="/255", help="Divided by 255, from 0 to 1."),
         ),
+        frameworks=("tensorflow", "pytorch"),
         silent=True,
     ),
     integer_parameter(
@@ -73,6 +77,7 @@ IMAGE_DATA: tuple[Parameter, ...] = (
         0,
         0,
         10_000,
+        frameworks=("tensorflow", "pytorch"),
         unset="off",
     ),
 )

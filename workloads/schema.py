@@ -38,7 +38,8 @@ class Parameter:
         maximum: The largest number, inclusive.
         unset: What the least number, or no text, stands for, if that is no value like the others.
         common: In sight in the form; the others are found by a search there.
-        framework: The only framework that it changes anything in, if there is one.
+        frameworks: The frameworks that read it, all if empty. In any other it keeps its default, and no form, name,
+            difference or document shows it.
         named: How the short name of a variant shows it: `first` by its value alone, `special` in a form of its own,
             `changed` by label and value if it is not the default.
         identifies: Named in a description of what variants share even at its default.
@@ -62,7 +63,7 @@ class Parameter:
     unit: str = ""
     unset: str = ""
     common: bool = False
-    framework: str = ""
+    frameworks: tuple[str, ...] = ()
     named: Literal["first", "special", "changed"] = "changed"
     identifies: bool = False
     affects_step: bool = True

@@ -2,10 +2,12 @@
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from workloads.cifar10_copy import ARCHIVE, FOLDER, FOLDER_VARIABLE, URL, has_copy
 from workloads.cnn import has_square_channels
+from workloads.definitions import WORKLOADS
 from workloads.framework import FRAMEWORK, FRAMEWORKS, ONEDNN_VARIABLE, Framework, framework_of
 from workloads.image_parameters import IMAGE_DATA, IMAGE_TRAINING
 from workloads.interpreter import MISSING_ENVIRONMENT, NO_PYTHON, environment_folder, find_python, lacks_framework
@@ -14,7 +16,7 @@ from workloads.parameters import EAGER_STEPS
 from workloads.processor import read_support
 from workloads.protocol import Variant
 from workloads.recurrent_layers import RECURRENT_LAYERS, RecurrentLayer
-from workloads.schema import Rule
+from workloads.schema import Rule, Workload
 
 
 def _gpu_count(machine: Machine) -> int:
@@ -285,26 +287,25 @@ def _missing_rule(framework: Framework) -> Rule:
     )
 
 
+def _unread_rules(definitions: Sequence[Workload]) -> Iterator[Rule]:
+    """Yield a rule for each parameter and each framework that does not read it: its value would be a false label."""
+    limited = {p.name: p for workload in definitions for p in workload.parameters if p.frameworks}
+    for name, parameter in limited.items():
+        workloads = tuple(workload.name for workload in definitions if parameter in workload.parameters)
+        for key in (key for key in FRAMEWORKS if key not in parameter.frameworks):
+            yield _framework_rule(
+                key,
+                name,
+                partial(lambda parameter, v: v[parameter.name] != parameter.default, parameter),
+                f"{FRAMEWORKS[key].name} has no parameter {name}; use {name}={str(parameter.default).lower()}, or "
+                f"framework={parameter.frameworks[0]}.",
+                # Custom workloads have the names of every workload for the same, and any others for their own.
+                () if len(workloads) == len(definitions) else workloads,
+            )
+
+
 _FRAMEWORKS: tuple[Rule, ...] = (
     *map(_missing_rule, FRAMEWORKS.values()),
-    _framework_rule(
-        "tensorflow",
-        "compile",
-        lambda v: bool(v["compile"]),
-        "Inductor compiles PyTorch's steps; use xla=true, or framework=pytorch.",
-    ),
-    _framework_rule(
-        "jax",
-        "compile xla",
-        lambda v: bool(v["compile"]) or bool(v["xla"]),
-        "JAX's steps are always compiled, by XLA; use compile=false and xla=false.",
-    ),
-    _framework_rule(
-        "tensorflow jax",
-        "cuda_graph",
-        lambda v: bool(v["cuda_graph"]),
-        "Only PyTorch's step is captured whole; use cuda_graph=false, or framework=pytorch.",
-    ),
     _framework_rule(
         "pytorch",
         "cuda_graph gpus",
@@ -335,12 +336,6 @@ _FRAMEWORKS: tuple[Rule, ...] = (
     ),
     _framework_rule(
         "pytorch",
-        "xla",
-        lambda v: bool(v["xla"]),
-        "XLA compiles TensorFlow's steps; use compile=true for PyTorch's.",
-    ),
-    _framework_rule(
-        "pytorch",
         "cuda_graph gpus",
         lambda v: bool(v["cuda_graph"]) and int(v["gpus"]) > 1,
         "A step on several GPUs is not captured here; use cuda_graph=false, or gpus=1.",
@@ -365,22 +360,10 @@ _FRAMEWORKS: tuple[Rule, ...] = (
     ),
     _framework_rule(
         "jax",
-        "cpu_threads",
-        lambda v: bool(v["cpu_threads"]),
-        "JAX takes as many threads as there are processors; use cpu_threads=0.",
-    ),
-    _framework_rule(
-        "jax",
         "data",
         lambda v: v["data"] != "synthetic",
         "Stored images are not read in JAX so far; use data=synthetic, or another framework.",
         _IMAGE_WORKLOADS,
-    ),
-    _framework_rule(
-        "pytorch jax",
-        "layout_optimizer memory_growth",
-        lambda v: bool(v["layout_optimizer"]) or not v["memory_growth"],
-        "Layout optimizer and memory growth are TensorFlow's; use layout_optimizer=false and memory_growth=true.",
     ),
     _framework_rule(
         "pytorch",
@@ -394,13 +377,6 @@ _FRAMEWORKS: tuple[Rule, ...] = (
         "implementation",
         lambda v: v["implementation"] not in _JAX_STACKS,
         f"JAX has no counterpart of this implementation here; use one of {', '.join(_JAX_STACKS)}.",
-        _STACKED_WORKLOADS,
-    ),
-    _framework_rule(
-        "jax",
-        "input_steps",
-        lambda v: bool(v["input_steps"]),
-        "JAX makes the input products of all steps at once here; use input_steps=0.",
         _STACKED_WORKLOADS,
     ),
     _framework_rule(
@@ -576,6 +552,7 @@ _CNN: tuple[Rule, ...] = (
 
 RULES: tuple[Rule, ...] = (
     *_GENERAL,
+    *_unread_rules([workload for workload in WORKLOADS if not workload.hidden]),
     *(rule for workload, layer in RECURRENT_LAYERS.items() for rule in _recurrent_rules(workload, layer)),
     *_FRAMEWORKS,
     *_CNN,

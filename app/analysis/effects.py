@@ -10,7 +10,7 @@ import numpy as np
 from app.analysis.intervals import MIN_REPEATS, Estimate, level_at, mean_ratio
 from app.analysis.verdict import count_looks, same_workload, throughputs, work_ratio
 from app.records import Floats, RunRow
-from workloads.catalog import OUTSIDE_STEP
+from workloads.catalog import OUTSIDE_STEP, has_parameter
 from workloads.protocol import RunSpec, Value
 
 _EXPLAINED = 0.5
@@ -65,9 +65,15 @@ class Effect:
 
 
 def step_differences(first: RunSpec, second: RunSpec) -> list[str]:
-    """Return the parameters of a step in which two variants differ."""
-    names = dict.fromkeys((*first.variant, *second.variant))
-    return [name for name in names if name not in OUTSIDE_STEP and first.variant.get(name) != second.variant.get(name)]
+    """Return the parameters of a step in which two variants differ; those that the framework of one lacks do not."""
+    return [
+        name
+        for name in dict.fromkeys((*first.variant, *second.variant))
+        if name not in OUTSIDE_STEP
+        and first.variant.get(name) != second.variant.get(name)
+        and has_parameter(first, name)
+        and has_parameter(second, name)
+    ]
 
 
 class _Change(NamedTuple):
@@ -87,10 +93,14 @@ def compute_effects(variants: Sequence[Variant], baseline: Variant) -> tuple[Eff
     """
     base = baseline[0].spec
     measured = [variant for variant in variants if same_workload(variant, baseline) and throughputs(variant)]
-    differing = {name for variant in measured for name in step_differences(base, variant[0].spec)}
-    if len(differing) < 2:
+    specs = [variant[0].spec for variant in measured]
+    names = [
+        name
+        for name in base.variant
+        if name not in OUTSIDE_STEP and len({spec.variant.get(name) for spec in specs if has_parameter(spec, name)}) > 1
+    ]
+    if len(names) < 2:
         return ()
-    names = [name for name in base.variant if name in differing]
     changes = [change for name in names for change in _changes(name, measured, base.variant[name])]
     compared = sum(_is_repeated((variant, baseline)) for variant in measured if variant is not baseline)
     comparisons = max(compared, sum(any(map(_is_repeated, change.pairs)) for change in changes))

@@ -22,7 +22,7 @@ from app.records import StoredRun
 from app.report.documents import run_document
 from app.spool_protocol import SPOOL_DAYS, Spool
 from app.viewmodels.format.naming import short_name
-from workloads.catalog import UsageError
+from workloads.catalog import UsageError, own_variant
 
 _SHOWN_DIGITS = 8
 
@@ -120,7 +120,7 @@ def _document(host: str, spool: Spool) -> dict[str, Any]:
         "uid": run.uid,
         "host": host,
         "workload": run.start.spec.workload,
-        "variant": run.start.spec.variant,
+        "variant": own_variant(run.start.spec),
         "detached_utc_ns": run.utc_ns,
         "goes_on": spool.goes_on,
         "size_bytes": spool.size_bytes,

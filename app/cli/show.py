@@ -20,6 +20,7 @@ from app.viewmodels.format import cells, derived
 from app.viewmodels.format.naming import parameter_label, short_name, value_text
 from app.viewmodels.history.evidence import Badge, EvidenceView, stored_evidence_view
 from app.viewmodels.history.kernel_time import DEVICE_COLUMNS, KernelRow
+from workloads.catalog import own_variant
 
 _BAR = 20
 
@@ -192,7 +193,7 @@ def _print_details(stored: StoredRun) -> None:
         print()
     spec = stored.row.spec
     print_table(
-        ("", ""), [(f"  {parameter_label(spec, name)}", value_text(value)) for name, value in spec.variant.items()]
+        ("", ""), [(f"  {parameter_label(spec, name)}", value_text(value)) for name, value in own_variant(spec).items()]
     )
     print_table(
         ("", ""),

@@ -25,6 +25,7 @@ from app.viewmodels.compare.table import COMPARED, ComparedVariant
 from app.viewmodels.compare.verdict import METHOD, Verdict
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import short_name, variant_names
+from workloads.catalog import own_variant
 
 
 def compare_document(comparison: Comparison) -> dict[str, Any]:
@@ -81,7 +82,7 @@ def _variant_row(variant: ComparedVariant) -> dict[str, Any]:
     result = variant.result
     spec = result.runs[0].spec
     document = {
-        "variant": {"workload": spec.workload, **spec.variant},
+        "variant": {"workload": spec.workload, **own_variant(spec)},
         "name": short_name(spec),
         "label": variant.name,
         "runs": [row.run for row in result.runs],

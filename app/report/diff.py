@@ -9,6 +9,7 @@ from app.records import RunRow, StoredRun
 from app.report.why import why_document
 from app.viewmodels.format.cells import TextTable
 from app.viewmodels.history.run_diff import DiffRow, RunDiff, run_diff
+from workloads.catalog import has_parameter
 
 _ABSENT = object()
 _INDENT = "\N{NO-BREAK SPACE}" * 4
@@ -34,9 +35,14 @@ def diff_document(first: StoredRun, second: StoredRun) -> dict[str, Any]:
     """
     runs = (first, second)
     differences = run_diff(first, second, None)
+    specs = [run.row.spec for run in runs]
+    parameters = (
+        {name: value for name, value in spec.variant.items() if all(has_parameter(one, name) for one in specs)}
+        for spec in specs
+    )
     return {
         "runs": [_head(run.row) for run in runs],
-        "parameters": _pairs(*(run.row.spec.variant for run in runs)),
+        "parameters": _pairs(*parameters),
         "metrics": _metrics(*runs),
         "environment": _pairs(*(run.environment for run in runs)),
         "evidence": _pairs(*(run.evidence.actual if run.evidence else {} for run in runs)),

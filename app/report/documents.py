@@ -25,6 +25,7 @@ from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.derived import PhaseEnergy
 from app.viewmodels.history.evidence import unchecked_parameters
 from app.viewmodels.run.form import describe_largest_batch
+from workloads.catalog import own_variant
 from workloads.protocol import EvidenceState, RunSpec
 
 
@@ -114,7 +115,7 @@ def largest_batch_document(spec: RunSpec, search: LargestBatch) -> dict[str, Any
     """Return the answer and every trial of a search for the largest batch; `variant` is the first one tried."""
     return {
         "workload": spec.workload,
-        "variant": spec.variant,
+        "variant": own_variant(spec),
         "largest_batch": search.fits,
         "smallest_that_does_not_fit": search.fails,
         "step": search.step,
@@ -188,7 +189,11 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
         "evidence": evidence_document(run),
         "portability": portability_document(run.portability),
         "equality": [
-            {"baseline": check.baseline, **equality_document(judge_check(check, row.spec))} for check in run.equality
+            {
+                "baseline": own_variant(RunSpec(workload=row.spec.workload, variant=check.baseline)),
+                **equality_document(judge_check(check, row.spec)),
+            }
+            for check in run.equality
         ],
         "environment": dict(run.environment),
         "devices": [_device_means(columns, losses.get(columns.device.device)) for columns in run.samples],
@@ -232,7 +237,7 @@ def _run_head(row: RunRow) -> dict[str, Any]:
         "uid": row.uid,
         "started_utc": iso_utc(row.started_utc_ns),
         "workload": row.spec.workload,
-        "variant": row.spec.variant,
+        "variant": own_variant(row.spec),
         "purpose": row.purpose,
         "host": row.host,
         "note": row.note,

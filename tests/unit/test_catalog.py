@@ -1,5 +1,9 @@
 """The catalog: complete variants, plain sentences for wrong use, reasons for what cannot run."""
 
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -7,7 +11,10 @@ import pytest
 from tests.parameter_docs import PAGE, page
 from workloads import catalog, lstm
 from workloads.catalog import Gpu, Machine, UsageError, check, complete, parse, refusal_reason, with_defaults, workload
+from workloads.framework import FRAMEWORKS
+from workloads.parameters import integer_parameter
 from workloads.protocol import RunSpec, Value
+from workloads.schema import Parameter
 
 NO_GPU = Machine(cpu_count=2)
 TWO_GPUS = Machine(
@@ -263,3 +270,96 @@ def test_a_choice_of_another_version_is_a_refusal_and_no_crash() -> None:
     (refusal,) = check(spec, Machine())
     assert refusal.parameters == ("implementation",)
     assert "quantum" in refusal.reason
+
+
+WORKLOADS_FOLDER = Path(catalog.__file__).parent
+DECLARED_IN = {"catalog", "definitions", "image_parameters", "parameters", "schema", "validity"}
+"""Modules that name parameters without a run that reads them."""
+
+
+@cache
+def reads(path: Path) -> frozenset[object]:
+    """The names that a module takes out of variants and configurations: `x["name"]`, `x.get("name")`, `x.name`."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    keys = [node.slice for node in nodes if isinstance(node, ast.Subscript)]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    keys += [call.args[0] for call in calls if ast.unparse(call.func).endswith(".get") and call.args]
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    return frozenset({key.value for key in keys if isinstance(key, ast.Constant)} | attributes)
+
+
+def imported(path: Path) -> Iterator[Path]:
+    """The modules of `workloads` that a module imports."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("workloads"):
+            for name in (str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)):
+                module = WORKLOADS_FOLDER.parent / f"{name.replace('.', '/')}.py"
+                yield from [module] if module.exists() else []
+
+
+def code_of(framework: str) -> set[Path]:
+    """The modules that a run of a framework executes, without those that only declare parameters."""
+    left, seen = [*(WORKLOADS_FOLDER / framework).rglob("*.py"), WORKLOADS_FOLDER / "worker.py"], set[Path]()
+    others = tuple(str(WORKLOADS_FOLDER / name) + "/" for name in FRAMEWORKS if name != framework)
+    while left:
+        path = left.pop()
+        if path not in seen and not str(path).startswith(others):
+            seen.add(path)
+            left += imported(path)
+    return {path for path in seen if path.stem not in DECLARED_IN}
+
+
+def unread(parameters: Iterable[Parameter]) -> set[tuple[str, str]]:
+    """Parameters with a framework that they are declared for and whose code does not read them."""
+    read = {name: frozenset[object]().union(*map(reads, code_of(name))) for name in FRAMEWORKS}
+    return {
+        (parameter.name, framework)
+        for parameter in parameters
+        for framework in parameter.frameworks or FRAMEWORKS
+        if parameter.name not in read[framework]
+    }
+
+
+def test_every_framework_reads_the_parameters_that_it_has() -> None:
+    parameters = {p for listed in catalog.WORKLOADS if not listed.hidden for p in listed.parameters}
+    assert unread(parameters - {workload("lstm").parameter("data")}) == set(), "a run would be labelled with them"
+
+
+def test_a_parameter_that_only_one_framework_reads_is_not_for_all() -> None:
+    stem = integer_parameter("memory_growth", "Stem", "As a recipe for TensorFlow alone would add it.", 0, 0, 1)
+    assert unread([stem]) == {("memory_growth", "pytorch"), ("memory_growth", "jax")}
+    assert unread([replace(stem, frameworks=("tensorflow",))]) == set()
+
+
+@pytest.mark.parametrize(
+    ("framework", "name", "given", "others"),
+    [
+        ("jax", "lstm", {"xla": True}, "use xla=false, or framework=tensorflow."),
+        ("pytorch", "lstm", {"xla": True}, "use xla=false, or framework=tensorflow."),
+        ("tensorflow", "lstm", {"compile": True}, "use compile=false, or framework=pytorch."),
+        ("jax", "cnn10", {"cuda_graph": True}, "use cuda_graph=false, or framework=pytorch."),
+        ("jax", "cnn10", {"cpu_threads": 2}, "use cpu_threads=0, or framework=tensorflow."),
+        ("pytorch", "cnn10", {"memory_growth": False}, "use memory_growth=true, or framework=tensorflow."),
+        ("pytorch", "gru", {"unroll": 2}, "use unroll=1, or framework=tensorflow."),
+        ("jax", "lstm", {"input_steps": 2}, "use input_steps=0, or framework=tensorflow."),
+        ("jax", "cnn10", {"augmentation": "none"}, "use augmentation=crop_mirror, or framework=tensorflow."),
+    ],
+)
+def test_what_a_framework_does_not_read_is_refused_and_part_of_no_variant(
+    framework: str, name: str, given: dict[str, Value], others: str
+) -> None:
+    (parameter,) = given
+    said = f"{FRAMEWORKS[framework].name} has no parameter {parameter}; {others}"
+    assert said in reasons(TWO_GPUS, name, framework=framework, **given)
+    spec = complete(name, {"framework": framework}, TWO_GPUS)
+    assert parameter in spec.variant, "stored variants name it"
+    assert parameter not in catalog.own_variant(spec)
+    assert refusal_reason(spec, parameter, given[parameter], TWO_GPUS) == said
+    reader = complete(name, {"framework": others.rpartition("=")[2].rstrip(".")}, TWO_GPUS)
+    assert parameter in catalog.own_variant(reader)
+    assert not any("has no parameter" in reason for reason in reasons(TWO_GPUS, name, **{**reader.variant, **given}))
+
+
+def test_a_custom_workload_s_own_parameter_has_any_framework_whatever_its_name() -> None:
+    spec = RunSpec(workload="mine.py:net", variant={"framework": "jax", "unroll": 4, "xla": False})
+    assert set(catalog.own_variant(spec)) == {"framework", "unroll"}

@@ -14,6 +14,7 @@ from app.analysis.effects import explained_share
 from app.records import RunRow
 from app.viewmodels.charts.model import Plot, Point, PointChart, PointSeries
 from app.viewmodels.format.naming import differing_parameters, format_setting
+from workloads.catalog import own_variant
 from workloads.protocol import RunSpec
 
 
@@ -200,7 +201,7 @@ def _points(plot: Plot) -> list[Point]:
 
 
 def _has(spec: RunSpec, name: str) -> bool:
-    return name == "workload" or name in spec.variant
+    return name == "workload" or name in own_variant(spec)
 
 
 def _value(spec: RunSpec, name: str) -> object:

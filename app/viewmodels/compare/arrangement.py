@@ -11,6 +11,7 @@ from app.viewmodels.compare.table import BASE, SPEEDUP, VARIANT, CompareTable, T
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import Cell, Column, TextTable
 from app.viewmodels.format.naming import format_setting
+from workloads.catalog import own_variant
 
 Each = TypeVar("Each")
 
@@ -86,7 +87,7 @@ def _member(row: TableRow, variant: int) -> TableRow:
 
 
 def _group_title(variant: VariantRows, parameter: str) -> str:
-    is_set = parameter == "workload" or parameter in variant.spec.variant
+    is_set = parameter == "workload" or parameter in own_variant(variant.spec)
     return format_setting(variant.spec, parameter) if is_set else "not set"
 
 

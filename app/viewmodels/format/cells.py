@@ -171,7 +171,7 @@ def workload(row: RunRow) -> Cell:
 
 def variant(spec: RunSpec, purpose: str | None = None) -> Cell:
     """Return what no other column has of the variant in short, and the purpose; all parameters in the tooltip."""
-    full = "\n".join(f"{name} = {naming.value_text(value)}" for name, value in spec.variant.items())
+    full = "\n".join(f"{name} = {naming.value_text(value)}" for name, value in catalog.own_variant(spec).items())
     return text_cell(naming.SEPARATOR.join(filter(None, (*naming.variant_parts(spec), purpose))), full)
 
 

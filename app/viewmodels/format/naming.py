@@ -180,9 +180,19 @@ _SWITCH = {"False": "off", "True": "on"}
 
 
 def differing_parameters(specs: Sequence[RunSpec]) -> list[str]:
-    """Return the parameters that differ among the specs that have them, in order; `workload` first if it differs."""
-    names = dict.fromkeys(name for spec in specs for name in spec.variant)
-    parameters = [name for name in names if len({str(s.variant[name]) for s in specs if name in s.variant}) > 1]
+    """Return the parameters that differ among the specs that have them, in order; `workload` first if it differs.
+
+    So does one that is changed where another framework has none: it is part of what is compared.
+    """
+    parameters = []
+    for name in dict.fromkeys(name for spec in specs for name in spec.variant):
+        all_naming = [spec for spec in specs if name in spec.variant]
+        having = [spec for spec in all_naming if catalog.has_parameter(spec, name)]
+        if len({str(spec.variant[name]) for spec in having}) > 1 or (
+            len(having) < len(all_naming)
+            and any(is_non_default(spec, name, parameters_by_name(spec).get(name)) for spec in having)
+        ):
+            parameters.append(name)
     return ["workload", *parameters] if len({spec.workload for spec in specs}) > 1 else parameters
 
 
@@ -206,7 +216,11 @@ def variant_names(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> lis
             name
             for name in differing[spec.workload]
             if name == "workload"
-            or (name in spec.variant and (name not in catalog.OUTSIDE_STEP or step_counts[_step_identity(spec)] > 1))
+            or (
+                name in spec.variant
+                and catalog.has_parameter(spec, name)
+                and (name not in catalog.OUTSIDE_STEP or step_counts[_step_identity(spec)] > 1)
+            )
         ]
         for spec in specs
     ]
@@ -242,7 +256,7 @@ def experiment_name(specs: Sequence[RunSpec]) -> str:
     varied = [name for name in differing_parameters(specs) if name != "workload"]
 
     def describe(name: str) -> str:
-        having = [spec for spec in specs if name in spec.variant]
+        having = [spec for spec in specs if name in catalog.own_variant(spec)]
         texts = (
             _SWITCH.get(str(spec.variant[name])) or choice_label(spec, name, spec.variant[name]) for spec in having
         )
@@ -269,7 +283,9 @@ def shared_settings(specs: Sequence[RunSpec]) -> str:
     shared = [
         name
         for name in first.variant
-        if name not in names and (name in _IDENTIFYING or is_non_default(first, name, parameters.get(name)))
+        if name not in names
+        and (name in _IDENTIFYING or is_non_default(first, name, parameters.get(name)))
+        and all(catalog.has_parameter(spec, name) for spec in specs)
     ]
     return " · ".join(format_setting(first, name) for name in ("workload", *shared))
 

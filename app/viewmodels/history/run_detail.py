@@ -19,6 +19,7 @@ from app.viewmodels.format.sentences import without_advice
 from app.viewmodels.history.evidence import EvidenceView, stored_evidence_view
 from app.viewmodels.plot.model import Band, Panel, Plots, Span
 from app.viewmodels.plot.panels import run_panels
+from workloads.catalog import own_variant
 
 LOG_TAIL = 2000
 """More lines than this are left in the database: the end is what tells why a run ended."""
@@ -160,7 +161,7 @@ def _groups(run: StoredRun, values: RunMetrics) -> Sequence[DetailGroup]:
     spec, summary = run.row.spec, run.row.summary
     parameters = tuple(
         DetailItem(naming.parameter_label(spec, name), naming.setting_text(spec, name) or units.ABSENT)
-        for name in spec.variant
+        for name in own_variant(spec)
     )
 
     def section(name: Section, *others: tuple[str, str]) -> DetailGroup:

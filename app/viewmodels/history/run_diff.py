@@ -20,6 +20,7 @@ from app.viewmodels.format.ratios import format_ratio
 from app.viewmodels.format.telemetry_fields import format_field
 from app.viewmodels.history.evidence import stored_evidence_view
 from app.viewmodels.plot.panels import device_label
+from workloads.catalog import has_parameter
 
 CAUTION = (
     "Two single runs: what differs between repeats of one variant differs here too. "
@@ -175,6 +176,8 @@ def _parameter_rows(runs: Runs) -> Iterator[DiffRow]:
     specs = [run.row.spec for run in runs]
     yield _row("Workload", [spec.workload for spec in specs])
     for name in dict.fromkeys(name for spec in specs for name in spec.variant):
+        if not all(has_parameter(spec, name) for spec in specs):
+            continue
         owner = next(spec for spec in specs if name in spec.variant)
         values = [naming.setting_text(spec, name) if name in spec.variant else units.ABSENT for spec in specs]
         yield _row(naming.parameter_label(owner, name), values, help=name)

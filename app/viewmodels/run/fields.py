@@ -226,7 +226,7 @@ class Fields:
     def _is_of_chosen_framework(self, parameter: Parameter) -> bool:
         selection = self._selection
         chosen = selection.chosen.get("framework") or (selection.spec.variant.get("framework", "tensorflow"),)
-        return not parameter.framework or parameter.framework in chosen
+        return not parameter.frameworks or not set(chosen).isdisjoint(parameter.frameworks)
 
     def _field(
         self, parameter: Parameter, name: str, values: Values, options: tuple[Option, ...], default: Value

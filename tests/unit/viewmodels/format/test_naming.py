@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.analysis.effects import step_differences
 from app.viewmodels.format.naming import (
     differing_parameters,
     format_gpu_counts,
@@ -134,6 +135,26 @@ def test_frameworks_that_differ_are_all_named() -> None:
         "PyTorch · cuDNN · CUDA graph on",
         "JAX · Standard · Unroll factor 25",
     ]
+
+
+def test_what_a_framework_does_not_have_is_in_no_name_and_no_difference() -> None:
+    tensorflow, compiled, torch, jax = (
+        complete("lstm", {"implementation": "standard", **given}, MACHINE)
+        for given in ({}, {"xla": True}, {"framework": "pytorch"}, {"framework": "jax"})
+    )
+    assert variant_names([jax, compiled]) == ["JAX", "TensorFlow · XLA on"]
+    assert variant_names([jax, tensorflow]) == ["JAX", "TensorFlow"]
+    assert variant_names([torch, compiled]) == ["PyTorch", "TensorFlow · XLA on"]
+    assert variant_names([tensorflow, compiled, jax]) == ["TensorFlow", "TensorFlow · XLA on", "JAX"]
+    assert step_differences(jax, compiled) == ["framework"]
+    assert step_differences(tensorflow, compiled) == ["xla"]
+    assert differing_parameters([jax, tensorflow]) == ["framework"]
+    assert "XLA" not in shared_settings([compiled, jax])
+    assert "XLA on" in shared_settings([compiled, with_units(compiled, 256)])
+
+
+def with_units(spec: RunSpec, units: int) -> RunSpec:
+    return RunSpec(workload=spec.workload, variant={**spec.variant, "units": units})
 
 
 def test_variants_of_one_workload_are_not_told_apart_from_those_of_another() -> None:
