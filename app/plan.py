@@ -1,7 +1,6 @@
 """The plan of an experiment: one record for form, preset, command line, queue entry and runner."""
 
 from typing import Annotated
-from zlib import crc32
 
 import msgspec
 
@@ -66,8 +65,8 @@ class Plan(
         max_throttled_pct: Percent of its measured part that a run may be throttled and still count at once.
         check_equality: Whether to check first that the variants compute the same; None where that is cheap.
         host: The host it is made on, as `--on` takes it; "" is this machine.
-        order_seed: Seed of the order of runs in every round; None, as in entries of before, is forwards and backwards
-            in turn.
+        order_seed: Seed of the order of runs in every round, drawn as the plan is queued; None, in entries of before, is
+            forwards and backwards in turn.
     """
 
     name: str
@@ -102,11 +101,6 @@ class Plan(
     def specs(self) -> tuple[RunSpec, ...]:
         """Return the spec of every run, those of the variants compared first."""
         return (*self.variants, *(transfer.spec for transfer in self.weight_transfers))
-
-
-def with_random_order(plan: Plan) -> Plan:
-    """Return the plan with the seed of its order, which the variants decide: the same command goes on in the same."""
-    return msgspec.structs.replace(plan, order_seed=crc32(msgspec.json.encode(plan.variants, order="sorted")))
 
 
 def encode_plan(plan: Plan) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from app.analysis.intervals import LEVEL, MIN_REPEATS, PLANNED_LEVEL, level_at, precision_reached, ratio
 from app.records import Floats
 from app.runs.experiment.schedule import run_order
-from benchmarks import looks
+from benchmarks import looks, orders
 from benchmarks.harness import Result
 
 Interval = tuple[float, float]
@@ -198,7 +198,7 @@ def measure(cases: int = CASES) -> Sequence[Result]:
     Those of one number per process are quick to simulate: ten times as many cases.
     """
     steps = [result for name, noise in NOISES.items() for result in _noise_results(name, noise, cases)]
-    return [*steps, *looks.measure(np.random.default_rng(_SEED), 10 * cases)]
+    return [*steps, *looks.measure(np.random.default_rng(_SEED), 10 * cases), *orders.measure()]
 
 
 def _noise_results(name: str, noise: Noise, cases: int) -> Iterator[Result]:

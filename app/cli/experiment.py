@@ -51,7 +51,7 @@ from app.cli.terminal import ask_consent, ask_yes, print_json, print_table, say
 from app.errors import UserError
 from app.grants import typed
 from app.paths import PROGRAM, default_database
-from app.plan import MAX_REPEATS, MAX_THROTTLED_PCT, REPEATS_LIMIT, Plan, with_random_order
+from app.plan import MAX_REPEATS, MAX_THROTTLED_PCT, REPEATS_LIMIT, Plan
 from app.queries import FINISHED_STATES, QueueEntry, TimeLeft
 from app.report.article.tables import measured_tables
 from app.report.comparison import experiment_document
@@ -449,8 +449,7 @@ def _chosen_plan(options: ExperimentOptions, machine: Machine) -> Plan:
     workload = workload_finder(options.database, typed)(options.workload)
     variants = _at_least_two(several_variants(workload, options.settings, machine))
     ordered = tuple(_baseline_first(variants, options.baseline, workload))
-    plan = Plan(name=experiment_name(ordered), variants=ordered, repeats=repeats, until_pct=options.until)
-    return with_random_order(plan)
+    return Plan(name=experiment_name(ordered), variants=ordered, repeats=repeats, until_pct=options.until)
 
 
 def _at_least_two(variants: list[RunSpec]) -> list[RunSpec]:

@@ -12,7 +12,7 @@ import msgspec
 
 from app.errors import UserError, read_error
 from app.paths import RESOURCES
-from app.plan import MAX_REPEATS, Plan, Repeats, WeightTransfer, with_random_order
+from app.plan import MAX_REPEATS, Plan, Repeats, WeightTransfer
 from app.runs.custom import parse_workload_path
 from app.runs.experiment.article import Article
 from app.runs.experiment.schedule import parse_precision_pct
@@ -180,7 +180,7 @@ class NamedPreset:
         self, experiment: PresetExperiment, specs: Sequence[RunSpec], repeats: int | None, until_pct: float | None
     ) -> Plan:
         file_pct = parse_precision_pct(experiment.until) if experiment.until else None
-        plan = Plan(
+        return Plan(
             name=self.title,
             preset=self.key,
             variants=tuple(distinct(specs)),
@@ -188,7 +188,6 @@ class NamedPreset:
             until_pct=file_pct if until_pct is None else until_pct,
             weight_transfers=tuple(map(_weight_transfer, experiment.portability)),
         )
-        return with_random_order(plan)
 
 
 def preset_names() -> list[str]:

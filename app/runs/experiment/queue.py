@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from secrets import randbits
 
 import msgspec
 
@@ -90,8 +91,9 @@ def add_plan(store: Store, plan: Plan) -> int:
 def enqueue(store: Store, plan: Plan) -> tuple[QueueEntry, bool]:
     """Return the entry of an experiment, and whether it is new; an unfinished one waits again, with this plan.
 
-    Its runs keep their order. An entry that a living process runs only gets more repeats, where it had fewer: a second
-    entry would make runs twice. All programs that add the same plan at the same time get the same entry.
+    A new one gets an order of its own: one that a machine happens to imitate must not come again with every repetition.
+    An unfinished one keeps its order. An entry that a living process runs only gets more repeats, where it had fewer: a
+    second entry would make runs twice. All programs that add the same plan at the same time get the same entry.
     """
 
     def merged_plan(entry: QueueEntry) -> str:
@@ -100,6 +102,8 @@ def enqueue(store: Store, plan: Plan) -> tuple[QueueEntry, bool]:
             return encode_plan(_with_more_repeats(mine, plan))
         return encode_plan(msgspec.structs.replace(plan, order_seed=mine.order_seed))
 
+    if plan.order_seed is None:
+        plan = msgspec.structs.replace(plan, order_seed=randbits(32))
     return store.queue.add_or_update(
         name=plan.name,
         preset=plan.preset,

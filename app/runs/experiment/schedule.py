@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
 
-from app.analysis.intervals import precision_reached, ratio
+import numpy as np
+
+from app.analysis.intervals import MIN_REPEATS, precision_reached, ratio
 from app.analysis.verdict import family_level, throughputs
 from app.events import Outcome
 from app.plan import Plan
-from app.records import RunRow
+from app.records import Ints, RunRow
 from app.runs.leases import candidate_devices
 from workloads.catalog import Machine, check
 from workloads.protocol import RunSpec
@@ -76,8 +78,15 @@ class StoppingRule:
 
 _LONGEST_CYCLE = 8
 """Runs after which a machine may repeat itself; a round of more variants has all positions in it."""
-_DRAWN_ORDERS = 3
-"""More would leave two variants hardly any order to be drawn."""
+_CYCLES = [(cycle, begin) for cycle in range(2, _LONGEST_CYCLE + 1) for begin in range(cycle)]
+"""Runs of a machine's cycle, and where in it the first run is; the machine is slower in the first half of it."""
+_HARMLESS_T, _WORST_T = 2.0, 1.5
+"""With a t below the first, times n / (n - 1) of n rounds, no interval says a difference; beyond that by the second,
+every one does."""
+_ALL_ORDERS = 3
+"""Up to so many variants, all orders of a round are tried, and of the next two."""
+_DRAWN_ORDERS = 24
+"""Of a round of more variants."""
 
 FINAL_OUTCOMES = ("out_of_memory", "refused")
 """Outcomes that a repeat would only repeat: one run is enough."""
@@ -96,33 +105,71 @@ def run_order(variants: int, repeats: int, seed: int | None) -> tuple[int, ...]:
     The first round begins with the baseline, since the first of some runs is what others are compared with by default.
 
     Slow drift of the machine then affects all variants alike instead of the later ones. A machine that repeats itself
-    every few runs affects all alike where each meets its cycle at all positions: so of several random orders of a round
-    the one is taken whose variants have met theirs the least. docs/statistics.md compares it with other orders.
+    every few runs would look like a difference where one variant meets its slow half more often: so a round has an
+    order, drawn among those with which no such machine does, if there is one. docs/statistics.md compares it with
+    other orders.
 
     Without a seed it is forwards and backwards in turn, as in entries of before.
     """
     if seed is None:
         rounds = (range(variants) if repeat % 2 == 0 else range(variants - 1, -1, -1) for repeat in range(repeats))
         return tuple(index for one_round in rounds for index in one_round)
-    random, order = Random(seed), list[int]()  # noqa: S311 - nothing secret
-    met: Counter[tuple[int, int, int]] = Counter()
-    for start in range(0, variants * repeats, variants):
-        draws = _DRAWN_ORDERS if start else 0
-        drawn = [random.sample(range(variants), variants) for _ in range(draws)] or [list(range(variants))]
+    random, order = Random(seed), list(range(variants))  # noqa: S311 - nothing secret
+    slow = _slow_runs(0, variants).T
+    for repeat in range(1, repeats):
         if variants > _LONGEST_CYCLE:
-            order += drawn[0]
+            order += random.sample(range(variants), variants)
             continue
-        best = min(drawn, key=lambda cycle: sum(met[position] for position in _cycle_positions(cycle, start)))
-        met.update(_cycle_positions(best, start))
+        _, best, slow = _best_round(random, slow, repeat, ahead=2 if variants <= _ALL_ORDERS else 1)
         order += best
     return tuple(order)
 
 
-def _cycle_positions(order: Sequence[int], start: int) -> Iterator[tuple[int, int, int]]:
-    """Yield for every variant and cycle the position in the cycle, of a round whose first run is number `start`."""
-    return (
-        (index, cycle, run % cycle) for run, index in enumerate(order, start) for cycle in range(2, _LONGEST_CYCLE + 1)
+def _slow_runs(first: int, count: int) -> Ints:
+    """Return which of so many runs, the first of them number `first`, a machine is slow in: a row a cycle, 0 or 1."""
+    return np.array(
+        [[int((run + begin) % cycle < cycle / 2) for run in range(first, first + count)] for cycle, begin in _CYCLES]
     )
+
+
+def _best_round(random: Random, slow: Ints, rounds: int, *, ahead: int) -> tuple[float, list[int], Ints]:
+    """Return the order of the next round, how harmful it is there or further ahead, and what `slow` is after it.
+
+    Args:
+        random: What decides between orders that are all harmless.
+        slow: Of each variant's runs in so many `rounds` how many were slow; a row a variant, a column a cycle.
+        rounds: Rounds before this one.
+        ahead: Further rounds that should have a harmless order, too.
+    """
+    variants, orders = len(slow), list[list[int]]()
+    if variants <= _ALL_ORDERS:
+        orders = [list(order) for order in itertools.permutations(range(variants))]
+        random.shuffle(orders)
+    runs, least = _slow_runs(variants * rounds, variants).T, math.inf
+    for order in orders or [random.sample(range(variants), variants) for _ in range(_DRAWN_ORDERS)]:
+        after = slow.copy()
+        after[order] += runs
+        harm = _harm(after, rounds + 1)
+        if ahead and harm < least:
+            harm = max(harm, _best_round(random, after, rounds + 1, ahead=ahead - 1)[0])
+        if harm < least:
+            least, best = harm, (harm, order, after)
+        if not harm:
+            break
+    return best
+
+
+def _harm(slow: Ints, rounds: int) -> float:
+    """Return by how much a machine's cycle alone makes t of two variants too large, over all pairs and cycles.
+
+    Without `MIN_REPEATS` rounds there is no interval that it could lead to a difference.
+    """
+    if rounds < MIN_REPEATS:
+        return 0.0
+    spread = slow * (rounds - slow)
+    spreads = np.maximum(spread[:, np.newaxis] + spread, 0.01)
+    t = abs(slow[:, np.newaxis] - slow) * np.sqrt((rounds - 1) / spreads)
+    return float(np.clip(t - _HARMLESS_T * rounds / (rounds - 1), 0, _WORST_T).mean())
 
 
 def matching_variants(spec: RunSpec) -> tuple[RunSpec, ...]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from app import units
 from app.analysis.intervals import MIN_REPEATS, WIDEST_KNOWN, Resolution
-from app.plan import Plan, with_random_order
+from app.plan import Plan
 from app.queries import ExpectedResolution, ExperimentProgress
 from app.records import RunRow
 from app.units import plural, sentence
@@ -32,8 +32,7 @@ def interleaved_plan(variants: Sequence[RunSpec], repeats: int) -> Plan:
     """
     names = variant_names(variants)
     named = ", ".join(names) if len(names) <= _MAX_NAMED else f"{len(names)} variants"
-    plan = Plan(name=f"Interleaved: {named}", variants=tuple(variants), repeats=repeats, again=True)
-    return with_random_order(plan)
+    return Plan(name=f"Interleaved: {named}", variants=tuple(variants), repeats=repeats, again=True)
 
 
 def experiment_label(runs: int, ahead: ExperimentProgress | None, *, most: bool) -> str:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
 from app.paths import PROGRAM
-from app.plan import MAX_REPEATS, REPEATS_LIMIT, Plan, with_random_order
+from app.plan import MAX_REPEATS, REPEATS_LIMIT, Plan
 from app.units import sentence
 from app.viewmodels.experiment.preview import RefusedGroup, group_refused
 from app.viewmodels.format.naming import experiment_name, value_text, workload_argument
@@ -191,7 +191,7 @@ class Selection:
     def plan(self) -> Plan:
         """Return the experiment; its notes say which combinations cannot run."""
         stored = self.extent_value("stored")
-        plan = Plan(
+        return Plan(
             name=experiment_name(self.runnable) if self.runnable else self.workload.name,
             variants=self.runnable,
             repeats=self.repeats,
@@ -203,7 +203,6 @@ class Selection:
             reuse=stored == OLDER,
             host=self.host,
         )
-        return with_random_order(plan)
 
     def command(self) -> str:
         """Return the same as a shell command, naming only what is not the default on this machine."""

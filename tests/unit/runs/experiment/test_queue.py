@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from app.plan import Plan, encode_plan, with_random_order
-from app.runs.experiment.queue import enqueue, entry_plan
+from app.plan import Plan, encode_plan
+from app.runs.experiment.queue import add_plan, enqueue, entry_plan
 from app.storage.store import Store
 from workloads.catalog import Machine, complete, with_defaults
 
@@ -53,9 +53,20 @@ def test_an_unfinished_one_waits_again_as_it_is_asked_for_now(store: Store) -> N
 
 @pytest.mark.parametrize("seed", [None, 5])
 def test_an_unfinished_one_keeps_its_order(store: Store, seed: int | None) -> None:
-    enqueue(store, structs.replace(PLAN, order_seed=seed))
-    again, _ = enqueue(store, with_random_order(structs.replace(PLAN, repeats=5)))
-    assert (entry_plan(again).order_seed, entry_plan(again).repeats) == (seed, 5)
+    add_plan(store, structs.replace(PLAN, order_seed=seed))
+    again, is_new = enqueue(store, structs.replace(PLAN, repeats=5))
+    assert (entry_plan(again).order_seed, entry_plan(again).repeats, is_new) == (seed, 5, False)
+
+
+def test_every_new_one_gets_an_order_of_its_own(store: Store) -> None:
+    seeds = []
+    for _ in range(3):
+        entry, is_new = enqueue(store, PLAN)
+        seeds.append(entry_plan(entry).order_seed)
+        assert is_new
+        store.queue.remove(entry.entry)
+    assert None not in seeds
+    assert len(set(seeds)) == 3
 
 
 def test_it_is_the_same_whatever_it_is_called_and_in_whatever_order_but_not_of_another_baseline(store: Store) -> None:
@@ -85,7 +96,7 @@ def test_one_that_is_made_at_this_moment_is_asked_for_more_but_never_for_less(
     store.queue.claim(first.entry)
     entry, is_new = enqueue(store, structs.replace(PLAN, **wanted))
     assert (entry.entry, entry.state, is_new) == (first.entry, "running", False)
-    assert entry_plan(entry) == structs.replace(PLAN, **made, budget_s=60.0)
+    assert entry_plan(entry) == structs.replace(entry_plan(first), **made)
 
 
 def test_of_as_many_repeats_the_narrower_width_is_made(store: Store) -> None:
