@@ -6,9 +6,10 @@ from statistics import median
 
 from app import units
 from app.analysis.effects import Effect, compute_effects, step_differences
-from app.analysis.intervals import LEVEL, MIN_REPEATS, RequiredRepeats, required_repeats
+from app.analysis.intervals import LEVEL, MIN_REPEATS, RequiredRepeats, repeats_to_tell, required_repeats
 from app.analysis.verdict import (
     VariantResult,
+    count_looks,
     judge,
     leading_result,
     may_be_as_fast,
@@ -351,11 +352,29 @@ def _next_step(
         return units.sentence(_describe_required_repeats(most)), offered, ()
     rivals = may_be_as_fast(ranked) if len(ranked) > 2 else []
     if 0 < len(rivals) < _MOST_RIVALS:
-        needs = [required_repeats(throughputs(ranked[0].runs), throughputs(rival.runs)) for rival in rivals]
-        if repeats := max((need.repeats for need in needs if need is not None), default=0):
-            text = f"More repeats of these {1 + len(rivals)} would tell which of them is fastest."
-            return text, repeats if repeats <= _MOST_OFFERED else 0, (ranked[0], *rivals)
+        text, repeats = _describe_rival_repeats(ranked, rivals)
+        return (text, repeats, (ranked[0], *rivals)) if 0 < repeats <= _MOST_OFFERED else (text, 0, ())
     return HOW_SURE, 0, ()
+
+
+def _describe_rival_repeats(ranked: Sequence[VariantResult], rivals: Sequence[VariantResult]) -> tuple[str, int]:
+    """Return what more repeats of the first variant and its rivals would tell, and how many that takes."""
+    of_these, first = f"these {1 + len(rivals)}", ranked[0].runs
+    samples = [
+        (throughputs(first), throughputs(rival.runs), count_looks(first, rival.runs), len(ranked) - 1)
+        for rival in rivals
+    ]
+    told = [repeats_to_tell(*sample) or _MOST_REPEATS for sample in samples]
+    if max(told) <= _MOST_OFFERED:
+        return f"{max(told)} more {units.plural('repeat', max(told))} of {of_these} would tell which is fastest.", max(
+            told
+        )
+    needs = [need for sample in samples if (need := required_repeats(*sample)) is not None]
+    if not needs:
+        return HOW_SURE, 0
+    most = max(needs, key=lambda need: need.repeats)
+    known = _describe_required_repeats(most, "their ratio" if len(rivals) == 1 else "their ratios")
+    return f"Which of {of_these} is fastest may stay open: {known}.", most.repeats
 
 
 def _describe_noise(ranked: Sequence[VariantResult]) -> tuple[str, int]:
@@ -372,11 +391,11 @@ def _describe_noise(ranked: Sequence[VariantResult]) -> tuple[str, int]:
     return text, steadiest.runs[0].run
 
 
-def _describe_required_repeats(required: RequiredRepeats) -> str:
-    """Return how narrowly more repeats would determine the speed-up, and how many."""
+def _describe_required_repeats(required: RequiredRepeats, what: str = "the speed-up") -> str:
+    """Return how narrowly more repeats would determine `what`, and how many."""
     if required.repeats > _MOST_REPEATS:
         return "more repeats would hardly help, as runs of one variant differ too much"
     width = units.plus_minus(units.exactly(100 * required.half_width, "%"))
     range_ = f" ({required.fewest:,}–{required.most:,})" if required.fewest < required.most else ""
     more = f"{required.repeats:,} more {units.plural('repeat', required.repeats)} of each{range_}"
-    return f"with about {more} the speed-up would be known to {width}"
+    return f"with about {more} {what} would be known to {width}"
