@@ -190,9 +190,9 @@ _ANY_RATIO = 1e9
 
 
 def ratio_figures(value: float) -> str:
-    """Return a ratio without its sign; one that says no more than that nothing is known is a power of ten."""
+    """Return a ratio without its sign, with three digits; one that nothing has, times a power of ten: `2.16e99`."""
     if value and not 1 / _ANY_RATIO < value < _ANY_RATIO:
-        return with_minus(f"{value:.0e}".replace("e+", "e"))
+        return with_minus(f"{value:.2e}".replace("e+", "e"))
     return number(value)
 
 

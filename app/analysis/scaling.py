@@ -30,7 +30,10 @@ from workloads.protocol import Kernel
 
 ScalingKind = Literal["strong", "weak"]
 Cause = Literal[
-    "nothing lost",
+    "loss not known",
+    "few runs",
+    "small loss",
+    "shorter step",
     "data",
     "communication",
     "launching",
@@ -213,12 +216,15 @@ def _scaling(kind: ScalingKind, few: GpuCountResult, many: GpuCountResult, famil
 def _cause(
     efficiency: Estimate, lost: StepParts | None, lost_data_ms: float, few: GpuCountResult, many: GpuCountResult
 ) -> Cause:
-    """Return the part that makes up most of the lost time.
+    """Return the part that makes up most of the lost time, or why none is named.
 
     Data come first, as their wait looks like a gap between kernels; then a straggler, as its wait looks like exchange.
     """
-    if efficiency.value > 1 - NEGLIGIBLE_LOSS or (efficiency.high is not None and efficiency.high >= 1):
-        return "nothing lost"
+    is_small = efficiency.value > 1 - NEGLIGIBLE_LOSS
+    if efficiency.interval and efficiency.interval[0] <= 1 <= efficiency.interval[1]:
+        return "loss not known"
+    if is_small:
+        return "few runs" if not efficiency.interval else "small loss" if efficiency.value < 1 else "shorter step"
     if lost is None:
         return "trace does not fit" if few.traced and many.traced else "not traced"
     threshold_ms = DOMINANT_SHARE * lost.step_ms

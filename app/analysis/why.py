@@ -331,8 +331,11 @@ def find_cause(difference: StepDifference) -> Cause | None:
         slower_ms = (difference.step.baseline_ms - (idle.baseline_ms if idle else 0.0)) * (clocks[0] / clocks[1] - 1)
         candidates.append(Cause("clock", total_ms * min(slower_ms / total_ms, 1.0), clocks[0], clocks[1]))
     waits = [mean_present(run.row.summary.waiting_pct for run in side) for side in sides]
-    if waits[0] is not None and waits[1] is not None:
-        baseline_ms, other_ms = waits[0] / 100 * difference.step.baseline_ms, waits[1] / 100 * difference.step.other_ms
+    if waits != [None, None]:  # a side whose data live on the device has no figure, and waits for none
+        baseline_ms, other_ms = (
+            (pct or 0.0) / 100 * step_ms
+            for pct, step_ms in zip(waits, (difference.step.baseline_ms, difference.step.other_ms), strict=True)
+        )
         candidates.append(Cause("data", other_ms - baseline_ms, baseline_ms, other_ms))
     launched = [mean_present(_launches(run, difference.examples) for run in side) for side in sides]
     gpus = {run.row.spec.variant.get("gpus") for side in sides for run in side}

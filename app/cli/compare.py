@@ -41,7 +41,7 @@ from app.viewmodels.compare.arrangement import text_table
 from app.viewmodels.compare.comparison import Comparison, default_baseline, prepare_comparison
 from app.viewmodels.compare.comparison import compare as compare_runs
 from app.viewmodels.compare.effects import effects_table
-from app.viewmodels.compare.scaling import NO_SCALING_PAIRS, ScalingView, scaling_views
+from app.viewmodels.compare.scaling import NO_SCALING_PAIRS, ScalingView, scaling_mismatches, scaling_views
 from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.table import COMPARED, VARIANT, ComparedVariant
 from app.viewmodels.compare.warnings import EARLIER_RUNS, EVIDENCE
@@ -357,6 +357,8 @@ def scaling(database: Path | None, as_json: bool, runs: Sequence[int], report: P
     if as_json:
         print_json(scaling_document(views))
     else:
+        if wrong := scaling_mismatches(views):
+            print_text(f"{wrong}\n")
         for view in views:
             _print_view(view)
     return 0

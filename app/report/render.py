@@ -23,7 +23,7 @@ from app.report.why import why_sections
 from app.runs.experiment.article_runs import ArticleRuns
 from app.viewmodels.charts.palette import DARK, LIGHT, PAGE, css_variables
 from app.viewmodels.compare.comparison import Comparison
-from app.viewmodels.compare.scaling import ScalingView
+from app.viewmodels.compare.scaling import ScalingView, scaling_mismatches
 from app.viewmodels.history.run_diff import RunDiff, text_line
 from workloads.catalog import UsageError
 
@@ -125,9 +125,10 @@ def markdown_report(report: ReportModel, stem: str) -> RenderedPage:
 def render_scaling(views: Sequence[ScalingView], path: Path) -> RenderedPage:
     """Render pairs of runs that differ only in their GPUs, in the format of the path's suffix."""
     if path.suffix.lower() != ".md":
-        return RenderedPage(_render("scaling.html.jinja", scaling=scaling_sections(views, PAGE)))
+        page = _render("scaling.html.jinja", scaling=scaling_sections(views, PAGE), mismatch=scaling_mismatches(views))
+        return RenderedPage(page)
     sections = {f"{path.stem}-scaling-{n}.svg": section for n, section in enumerate(scaling_sections(views, LIGHT), 1)}
-    text = _render("scaling.md.jinja", scaling=sections)
+    text = _render("scaling.md.jinja", scaling=sections, mismatch=scaling_mismatches(views))
     return RenderedPage(text, {file: section["drawing"].svg(filled=True) for file, section in sections.items()})
 
 

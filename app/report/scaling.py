@@ -9,13 +9,20 @@ from app.analysis.scaling import GpuCountResult, Scaling
 from app.report.charts.scaling import draw_scaling
 from app.report.documents import estimate_document
 from app.viewmodels.charts.palette import Palette
-from app.viewmodels.compare.scaling import ScalingView, describe_cause
+from app.viewmodels.compare.scaling import ScalingView, describe_cause, scaling_mismatches
 from app.viewmodels.format.cells import TextTable
 
 
 def scaling_document(views: Sequence[ScalingView]) -> dict[str, Any]:
-    """Return every pair among the runs; link bytes are what one GPU sends per step, step times are in milliseconds."""
-    return {"level": LEVEL, "scaling": [_scaling_entry(view.scaling) for view in views]}
+    """Return every pair among the runs, and which runs did not run as requested; null where all did.
+
+    Link bytes are what one GPU sends per step, step times are in milliseconds.
+    """
+    return {
+        "level": LEVEL,
+        "mismatch": scaling_mismatches(views) or None,
+        "scaling": [_scaling_entry(view.scaling) for view in views],
+    }
 
 
 def _scaling_entry(scaling: Scaling) -> dict[str, Any]:

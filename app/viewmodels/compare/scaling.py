@@ -1,20 +1,27 @@
 """How well a variant scales to more GPUs and why not better, as text and chart data."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from app import units
 from app.analysis.intervals import MIN_REPEATS
-from app.analysis.scaling import VARYING_PARAMETERS, GpuCountResult, Scaling, scalings
+from app.analysis.scaling import VARYING_PARAMETERS, Cause, GpuCountResult, Scaling, scalings
 from app.records import StoredRun
 from app.viewmodels.format.naming import gpus_label, variant_names
 from app.viewmodels.format.ratios import CI, format_ratio
+from app.viewmodels.history.evidence import ABOUT_WHAT_RAN, describe_mismatches
 from workloads.protocol import RunSpec, Value
 
 _KINDS = {"strong": "the same global batch", "weak": "the same batch a GPU"}
 _COMPUTING = {
     "strong": "in kernels: smaller batches use a GPU less well",
     "weak": "in kernels: the same work took longer",
+}
+_UNEXPLAINED: Mapping[Cause, str] = {
+    "loss not known": f"Whether anything is lost is not known: the interval includes {units.percent(100)}.",
+    "few runs": f"Whether anything is lost is not known: an interval takes {MIN_REPEATS} runs of each side.",
+    "small loss": "So little is lost that no cause is named.",
+    "shorter step": "A step is shorter than an ideal one.",
 }
 _FEW = 4
 """Pairs that are drawn in a report of a comparison."""
@@ -53,6 +60,13 @@ def scaling_views(runs: Sequence[StoredRun]) -> list[ScalingView]:
         _view(pair, names[unique_specs.index(spec)], len(unique_specs) > 1)
         for pair, spec in zip(pairs, specs, strict=True)
     ]
+
+
+def scaling_mismatches(views: Sequence[ScalingView]) -> str:
+    """Return which of the runs in these pairs did not run as requested, and what follows; "" where all did."""
+    sides = [side for view in views for side in (view.scaling.few, view.scaling.many)]
+    wrong = describe_mismatches(list({run.row.run: run.row for side in sides for run in side.runs}.values()))
+    return f"{wrong} {ABOUT_WHAT_RAN}" if wrong else ""
 
 
 def worst_pairs(views: Sequence[ScalingView]) -> list[ScalingView]:
@@ -100,8 +114,8 @@ def _interval(scaling: Scaling) -> str:
 
 def describe_cause(scaling: Scaling) -> str:
     """Return why scaling is not better, in a sentence or two."""
-    if scaling.cause == "nothing lost":
-        return "Nothing is lost beyond what runs differ by anyway."
+    if scaling.cause in _UNEXPLAINED:
+        return _UNEXPLAINED[scaling.cause]
     if scaling.cause == "trace does not fit":
         return _describe_misfit(scaling)
     if scaling.lost is None:

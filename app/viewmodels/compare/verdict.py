@@ -30,7 +30,7 @@ from app.viewmodels.format.ratios import (
     percent_of,
 )
 from app.viewmodels.format.sentences import describe_endings, describe_group_endings, join_with_and, shorten_name
-from app.viewmodels.history.evidence import describe_mismatches
+from app.viewmodels.history.evidence import ABOUT_WHAT_RAN, describe_mismatches
 from workloads.catalog import WORKLOADS
 from workloads.protocol import RunSpec
 
@@ -104,7 +104,7 @@ def compute_verdict(rows: Sequence[RunRow], baseline_run: int, margin_pct: float
         repeated=tuple(result.runs[0].spec for result in repeated),
         steadier=steadier,
         sentences=sentences,
-        text=f"{wrong} So this is about what ran, not what was requested. {statement}" if wrong else statement,
+        text=f"{wrong} {ABOUT_WHAT_RAN} {statement}" if wrong else statement,
     )
 
 

@@ -46,8 +46,8 @@ _ON_CPU = (
     "Which operations make up the difference is not known: on the CPU several run at once, and tracing slows them."
 )
 _MAX_NAMED = 3
-_NAMED_SHARE = 0.03
-"""Parts that make up a smaller share of what a sentence explains are not named."""
+_NAMED_SHARE, _NOTHING_SHARE = 0.03, 0.01
+"""Parts that make up a smaller share of what a sentence explains are not named; the largest from the second on."""
 _BALANCE = 0.5
 """If what is against a difference adds up to this share of it, both sides are told instead of shares."""
 _ONE_KERNEL = 0.8
@@ -272,7 +272,8 @@ def _describe_hidden(difference: StepDifference, figures: Figures) -> Iterator[s
         yield from _balance(difference, "Yet the first", figures)
         return
     yield f"No part of a step surely changes by more than {units.percent(100 * _HIDDEN_SHARE)} of it."
-    yield f"The largest change is {_signed_clauses(difference.parts[:1], figures)}."
+    if difference.parts[0].change.difference.value:
+        yield f"The largest change is {_signed_clauses(difference.parts[:1], figures)}."
 
 
 def _balance(difference: StepDifference, subject: str, figures: Figures) -> Iterator[str]:
@@ -298,10 +299,11 @@ def _signed_clauses(parts: Sequence[Part], figures: Figures) -> str:
 
 
 def _named(side: Sequence[Part], largest: float) -> list[Part]:
-    """Return the largest part of a side, and its largest others that are certain and matter to the whole."""
+    """Return the largest part of a side, if it is not next to nothing, and its largest others that are certain."""
+    first = [part for part in side[:1] if abs(part.change.difference.value) >= _NOTHING_SHARE * largest]
     matter = (part for part in side[1:] if abs(part.change.difference.value) >= _NAMED_SHARE * largest)
     certain = [part for part in matter if part.change.is_certain]
-    return [*side[:1], *certain[: _MAX_NAMED - 1]]
+    return [*first, *certain[: _MAX_NAMED - 1]]
 
 
 def _noun(part: Part) -> str:

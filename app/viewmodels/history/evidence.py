@@ -139,6 +139,10 @@ def describe_mismatches(rows: Sequence[RunRow]) -> str:
     return " ".join(_describe_mismatch(kind, group, rows) for kind, group in kinds.items())
 
 
+ABOUT_WHAT_RAN = "So this is about what ran, not what was requested."
+"""What follows for a statement on runs of which some did not run as requested."""
+
+
 def _describe_mismatch(kind: str, rows: Sequence[RunRow], among: Sequence[RunRow]) -> str:
     reasons = {row.evidence_reason or "" for row in rows}
     reason = reasons.pop() if len(reasons) == 1 else kind

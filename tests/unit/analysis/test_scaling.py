@@ -15,7 +15,7 @@ Runs = tuple[StoredRun, ...]
 @pytest.mark.parametrize(
     ("two", "kind", "efficiency", "cause"),
     [
-        (IDEAL, "weak", 21 / 21.2, "nothing lost"),
+        (IDEAL, "weak", 21 / 21.2, "few runs"),
         (TALKING, "weak", 21 / 26.5, "communication"),
         (LAUNCHING, "strong", 10.5 / 20, "launching"),
         (STARVED, "strong", 10.5 / 16, "computing"),
@@ -47,6 +47,25 @@ def test_all_numbers_of_gpus_over_the_same_few_are_one_family() -> None:
     assert (alone.comparisons, first.comparisons, second.comparisons) == (1, 2, 2)
     (low, high), (wider_low, wider_high) = alone.efficiency.interval or (0, 0), first.efficiency.interval or (0, 0)
     assert wider_low < low < first.efficiency.value < high < wider_high
+
+
+@pytest.mark.parametrize(
+    ("steps_ms", "cause", "said"),
+    [
+        ((20.2, 22.0, 24.5), "loss not known", "Whether anything is lost is not known: the interval includes 100 %."),
+        ((21.3, 21.4, 21.5), "small loss", "So little is lost that no cause is named."),
+        ((19.0, 19.1, 19.2), "shorter step", "A step is shorter than an ideal one."),
+        ((26.4, 26.5, 26.6), "communication", "Most likely communication"),
+    ],
+)
+def test_that_nothing_is_lost_is_never_said(steps_ms: tuple[float, ...], cause: Cause, said: str) -> None:
+    one = (*ONE, *again(ONE, 100))
+    two = tuple(
+        run_of(200 + n, gpus=2, batch=2048, compute_ms=(18.0, 18.0), communication_ms=step_ms - 18.5, idle_ms=0.5)
+        for n, step_ms in enumerate(steps_ms)
+    )
+    (pair,) = scalings([*one, *two])
+    assert (pair.cause, describe_cause(pair).replace("\xa0", " ").startswith(said)) == (cause, True)
 
 
 def test_waiting_for_a_slow_gpu_is_not_taken_for_communication() -> None:

@@ -176,6 +176,20 @@ def waiting(run: StoredRun, pct: float) -> StoredRun:
     return replace(run, row=replace(run.row, summary=replace(run.row.summary, waiting_pct=pct)))
 
 
+def test_waiting_for_data_is_named_although_the_other_side_has_none() -> None:
+    """Synthetic data live on the device: there is no wait that a run could tell."""
+    ready, late = (traced_run(n, step_ms, {CONV: 10.0}) for n, step_ms in ((1, 11.0), (2, 17.0)))
+    named = [find_cause(explained([waiting(late, pct)], [ready])) for pct in (40.0, 5.0)]
+    assert named[0] is not None
+    assert named[0].kind == "data"
+    assert (named[0].baseline, named[0].other) == pytest.approx((0.0, 6.8))
+    assert named[1] is None
+    gained = find_cause(explained([ready], [waiting(late, 40.0)]))
+    assert gained is not None
+    assert gained.kind == "data"
+    assert gained.ms == pytest.approx(-6.8)
+
+
 def test_waiting_for_data_comes_before_idle_time() -> None:
     ready, late = traced_run(1, 20.0, {CONV: 19.0}), traced_run(2, 26.0, {CONV: 19.0})
     cause = find_cause(explained([waiting(late, 24.0)], [waiting(ready, 1.0)]))

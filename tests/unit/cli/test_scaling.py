@@ -1,6 +1,7 @@
 """`scaling` and what `compare` says of it, on a database with made-up runs on one GPU and on two."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -8,6 +9,8 @@ import pytest
 
 from app.cli.main import main
 from app.storage.store import Store
+from app.viewmodels.history.evidence import ABOUT_WHAT_RAN
+from tests.fakes.evidence import MISLABELLED
 from tests.fakes.scaling import LAUNCHING, ONE, TALKING
 from tests.unit.viewmodels.stored import keep
 
@@ -39,6 +42,26 @@ def test_as_json_it_is_one_document(database: Path, capsys: pytest.CaptureFixtur
     assert (found["kind"], found["cause"], found["many"]["runs"]) == ("strong", "launching", [5, 6])
     assert found["many"]["kernels_per_step"] == 900
     assert found["lost_ms"]["idle_ms"] == pytest.approx(8.5, rel=1e-2)
+
+
+def test_what_did_not_run_as_requested_is_said_first(
+    database_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = replace(TALKING[0], evidence=MISLABELLED)
+    with Store.open(database_path) as store:
+        numbers = [str(keep(store, run)) for run in (*ONE, wrong, TALKING[1])]
+    page = tmp_path / "page.md"
+    assert scaling(database_path, *numbers, "--report", str(page)) == 0
+    out = capsys.readouterr().out.replace("\N{NO-BREAK SPACE}", " ")
+    first = "1 of 2 runs of 2 GPUs · batch size 2048 did not run what was requested."
+    assert out.startswith(first)
+    assert ABOUT_WHAT_RAN in out.split("\n\n")[0].replace("\n", " ")
+    assert first in page.read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ")
+    assert scaling(database_path, *numbers, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["mismatch"].replace("\N{NO-BREAK SPACE}", " ").startswith(first)
+    assert scaling(database_path, *numbers[:2], numbers[3], "--json") == 0
+    assert json.loads(capsys.readouterr().out)["mismatch"] is None
 
 
 @pytest.mark.parametrize("ending", ["html", "md"])

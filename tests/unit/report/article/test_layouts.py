@@ -244,7 +244,7 @@ def test_stored_runs_are_shown_on_a_machine_without_a_gpu(
     assert wrong in out
     done, written = err.splitlines()
     assert done.startswith(
-        "15 of 230 runs done. Without --show and with --reuse the same command goes on from here. Every round "
+        "15 of 230 runs done. Without --show and with --reuse the same command goes on from here. 3 repeats can show "
     )
     assert written == f"Written to {report}."
     text = report.read_text(encoding="utf-8")

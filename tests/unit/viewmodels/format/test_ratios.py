@@ -29,7 +29,7 @@ from app.viewmodels.format.ratios import agree, describe_ratio, describe_speed, 
         (Estimate(2.1, 1.2901, 3.41, 3), "2.10× (1.29–3.41×)"),
         (Estimate(1.001, 0.989, 1.012, 3), "+0.1 % (−1.1 to +1.2 %)"),
         (Estimate(1.612, 0.00021, 6826.6, 3), "+61.2 % (−100.0 to +682,560 %)"),
-        (Estimate(2.1, 9.8e-305, 1.01e304, 3), "2.10× (1e−304–1e304×)"),
+        (Estimate(2.1, 9.8e-305, 1.01e304, 3), "2.10× (9.80e−305–1.01e304×)"),
     ],
 )
 def test_a_ratio_is_per_cent_up_to_twofold_and_its_interval_has_its_form(estimate: Estimate | None, text: str) -> None:
