@@ -365,7 +365,7 @@ def _rivals(logs: Sequence[Floats], look: int) -> list[int]:
 def _telling_results(random: np.random.Generator, cases: int) -> Iterator[Result]:
     """Yield how often "N more repeats would tell which is fastest" is said, and comes true when they are made."""
     for runs in (3, 5):
-        told = []
+        outcomes = []
         for gap_pct in _GAPS_PCT:
             came_true = []
             for _ in range(cases):
@@ -379,10 +379,10 @@ def _telling_results(random: np.random.Generator, cases: int) -> Iterator[Result
             label = f"{runs} runs each, two of three variants {gap_pct:g} % apart: that repeats tell the fastest"
             yield Result(name=f"{label} is said", value=100 * len(came_true) / cases, unit="%")
             yield Result(name=f"{label} comes true", value=_pct(came_true) if came_true else 0.0, unit="%")
-            told += came_true
+            outcomes += came_true
         name = f"{runs} runs each, all distances together: that repeats tell the fastest comes true"
         limit = MIN_TOLD_PCT if runs == 3 else None  # of five it is said too seldom
-        yield Result(name=name, value=_pct(told) if told else 0.0, unit="%", limit=limit, at_least=True)
+        yield Result(name=name, value=_pct(outcomes) if outcomes else 0.0, unit="%", limit=limit, at_least=True)
 
 
 _OCCASIONS = (

@@ -99,6 +99,8 @@ def parameter_names(has: Callable[[Parameter], bool]) -> tuple[str, ...]:
 
 OUTSIDE_STEP = frozenset(parameter_names(lambda parameter: not parameter.affects_step))
 """Parameters that say where and how long a step is measured, and change nothing in it."""
+OF_REPEATS = parameter_names(lambda parameter: parameter.repeats)
+"""Parameters in which the repeats of one variant may differ."""
 
 
 @lru_cache(64)

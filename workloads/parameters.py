@@ -242,6 +242,7 @@ _DURATION: tuple[Parameter, ...] = (
         unit="s",
         common=True,
         affects_step=False,
+        repeats=True,
     ),
     integer_parameter(
         "steps",
@@ -252,6 +253,7 @@ _DURATION: tuple[Parameter, ...] = (
         100_000_000,
         unset="off",
         affects_step=False,
+        repeats=True,
     ),
     integer_parameter(
         "warmup_steps",
@@ -262,6 +264,7 @@ _DURATION: tuple[Parameter, ...] = (
         1_000_000,
         cpu_default=5,
         affects_step=False,
+        repeats=True,
     ),
     integer_parameter(
         "seed",
@@ -271,6 +274,7 @@ _DURATION: tuple[Parameter, ...] = (
         0,
         2_147_483_647,
         affects_step=False,
+        repeats=True,
     ),
     integer_parameter(
         "cpu_threads",

@@ -45,6 +45,7 @@ class Parameter:
         identifies: Named in a description of what variants share even at its default.
         affects_step: Whether another value makes a step another one; false for what says where and how long is
             measured and what is stored.
+        repeats: Runs that differ in it alone are repeats of one variant: the seed, and how long was measured.
         scales: May differ between runs that are compared by their number of GPUs.
         silent: Not named at its default if other parameters tell the variants apart.
         same_result: Another value computes the same loss and gradients, but for rounding: the check for equality
@@ -67,6 +68,7 @@ class Parameter:
     named: Literal["first", "special", "changed"] = "changed"
     identifies: bool = False
     affects_step: bool = True
+    repeats: bool = False
     scales: bool = False
     silent: bool = False
     same_result: bool = False

@@ -9,7 +9,7 @@ import numpy as np
 
 from app.analysis.energy import field_in_window, gpu_columns, measured_values, measured_window
 from app.analysis.intervals import Estimate, pooled_ratio
-from app.analysis.verdict import group_by_variant, same_work, throughputs
+from app.analysis.verdict import group_by_variant, same_work, throughputs, without
 from app.environment_keys import (
     COMMIT_KEY,
     CONCURRENT_GPUS_KEY,
@@ -155,7 +155,7 @@ def drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> Estimate | N
     None where there are too few. The environment is the same when all facts that both name are, those of this program's
     own version aside. The variances of one variant's runs are taken to be equal, so that one new run can be judged.
     """
-    newest = [run for run in runs if any(run.row.spec == old_run.row.spec for old_run in older)]
+    newest = [run for run in runs if any(without(run.row.spec) == without(old_run.row.spec) for old_run in older)]
     if not newest:
         return None
     shown_uids = {run.row.uid for run in runs}

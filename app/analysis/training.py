@@ -11,7 +11,7 @@ import numpy as np
 
 from app.analysis.intervals import PLANNED_LEVEL, Estimate, difference, mean
 from app.analysis.summary import epoch_totals, seconds_to_accuracy
-from app.analysis.verdict import group_but_for_seed
+from app.analysis.verdict import SEED, group_runs, without
 from app.records import RunHeader
 
 ACCURACY_MARGIN_POINTS = 0.5
@@ -88,7 +88,7 @@ def trainings(runs: Sequence[RunHeader]) -> Trainings:
 
 def group_by_training(runs: Sequence[RunHeader]) -> list[tuple[RunHeader, ...]]:
     """Group runs with epochs that differ in their seed alone, in order of first appearance."""
-    return group_but_for_seed([run for run in runs if run.epochs], lambda run: run.row.spec)
+    return group_runs([run for run in runs if run.epochs], lambda run: without(run.row.spec, SEED))
 
 
 def compare_accuracy(

@@ -1,7 +1,7 @@
 """Compare each variant's runs with the baseline's: ratios, decisions, and whether they do the same work."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, TypeVar
@@ -19,6 +19,7 @@ from app.analysis.intervals import (
     required_repeats,
 )
 from app.records import RunRow
+from workloads.catalog import OF_REPEATS
 from workloads.protocol import RunSpec
 
 TESTS_LEVEL = round(2 * LEVEL - 1, 6)
@@ -163,26 +164,31 @@ class VariantResult:
     equivalence: Equivalence | None = None
 
 
-def without_seed(spec: RunSpec) -> RunSpec:
-    """Return what seeds of one variant share."""
+def without(spec: RunSpec, names: Collection[str] = OF_REPEATS) -> RunSpec:
+    """Return a spec without some parameters: what repeats of one variant share."""
     return RunSpec(
-        workload=spec.workload, variant={name: value for name, value in spec.variant.items() if name != "seed"}
+        workload=spec.workload, variant={name: value for name, value in spec.variant.items() if name not in names}
     )
+
+
+SEED = ("seed",)
+"""What several trainings of one variant differ in."""
 
 
 def group_by_variant(runs: Sequence[RunRow]) -> list[tuple[RunRow, ...]]:
     """Group runs of equal workload and variant, in order of first appearance.
 
-    Runs that differ in their seed alone are repeats: a seed decides where weights and data begin, not what a step does.
+    Runs that differ in their seed alone, or in how long they measured and warmed up, are repeats: neither decides what
+    a step does.
     """
-    return group_but_for_seed(runs, lambda run: run.spec)
+    return group_runs(runs, lambda run: without(run.spec))
 
 
-def group_but_for_seed(runs: Iterable[Run], spec_of: Callable[[Run], RunSpec]) -> list[tuple[Run, ...]]:
-    """Group runs whose specs differ in their seed alone, in order of first appearance."""
+def group_runs(runs: Iterable[Run], spec_of: Callable[[Run], RunSpec]) -> list[tuple[Run, ...]]:
+    """Group runs of one spec, in order of first appearance."""
     groups: list[tuple[RunSpec, list[Run]]] = []
     for run in runs:
-        spec = without_seed(spec_of(run))
+        spec = spec_of(run)
         matching = next((group for group_spec, group in groups if group_spec == spec), None)
         if matching is None:
             groups.append((spec, [run]))
@@ -191,10 +197,13 @@ def group_but_for_seed(runs: Iterable[Run], spec_of: Callable[[Run], RunSpec]) -
     return [tuple(group) for _, group in groups]
 
 
-def join_seeds(runs: Sequence[RunRow]) -> list[RunRow]:
-    """Return the runs with the specs that they are compared by: without seeds where a variant's runs have several."""
-    has_several = any(len({row.spec.variant.get("seed") for row in group}) > 1 for group in group_by_variant(runs))
-    return [replace(row, spec=without_seed(row.spec)) for row in runs] if has_several else list(runs)
+def join_repeats(runs: Sequence[RunRow]) -> list[RunRow]:
+    """Return the runs with the specs that they are compared by: without what differs between a variant's repeats."""
+    groups = group_by_variant(runs)
+    differing = [
+        name for name in OF_REPEATS if any(len({row.spec.variant.get(name) for row in group}) > 1 for group in groups)
+    ]
+    return [replace(row, spec=without(row.spec, differing)) for row in runs] if differing else list(runs)
 
 
 def judge(runs: Sequence[RunRow], baseline_run: int, margin_pct: float | None = None) -> list[VariantResult]:

@@ -12,7 +12,7 @@ import click
 from app import units
 from app.analysis.equality import judge_check
 from app.analysis.largest_batch import SearchBounds, search_bounds
-from app.analysis.verdict import group_by_variant, without_seed
+from app.analysis.verdict import group_by_variant, without
 from app.cli.options import (
     COUNT,
     FILE,
@@ -123,11 +123,14 @@ def check_equal(database: Path | None, as_json: bool, runs: Sequence[int], on: s
             equality_checks = list(checker.check(compared))
         for spec, check in equality_checks:
             for row in rows:
-                if without_seed(row.spec) == without_seed(spec):
+                if without(row.spec) == without(spec):
                     store.add_checks(row.run, [check])
     if as_json:
         checks = [
-            {"runs": [row.run for row in rows if row.spec == spec], **equality_document(judge_check(check, spec))}
+            {
+                "runs": [row.run for row in rows if without(row.spec) == without(spec)],
+                **equality_document(judge_check(check, spec)),
+            }
             for spec, check in equality_checks
         ]
         print_json({"checks": checks})

@@ -512,8 +512,8 @@ class QueueController(QObject):
 
 
 def _seeds_of(variants: Sequence[RunSpec], plan: Plan) -> tuple[RunSpec, ...]:
-    """Return what a plan has of these variants, with every seed."""
-    from app.analysis.verdict import without_seed
+    """Return what a plan has of these variants, with every seed and length."""
+    from app.analysis.verdict import without
 
-    alike = list(map(without_seed, variants))
-    return tuple(spec for spec in plan.variants if without_seed(spec) in alike)
+    alike = list(map(without, variants))
+    return tuple(spec for spec in plan.variants if without(spec) in alike)

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from app.analysis.training import ACCURACY_MARGIN_POINTS
-from app.analysis.verdict import without_seed
+from app.analysis.verdict import SEED, without
 from app.errors import UserError
 from workloads.catalog import OUTSIDE_STEP, workload
 from workloads.protocol import RunSpec, Value, Variant
@@ -246,7 +246,7 @@ class TrainingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
 
 
 def _seedless(spec: RunSpec) -> tuple[tuple[str, Value], ...]:
-    return tuple(without_seed(spec).variant.items())
+    return tuple(without(spec, SEED).variant.items())
 
 
 ArticleTable = LayoutTable | RatioTable | PortabilityTable | TrainingTable

@@ -19,14 +19,15 @@ from app.analysis.equality import (
 from app.analysis.intervals import MIN_REPEATS
 from app.analysis.training import compare_accuracy, group_by_training, trainings
 from app.analysis.verdict import (
+    SEED,
     VariantResult,
     family_level,
     group_by_variant,
-    join_seeds,
+    join_repeats,
     rank_results,
     same_workload,
     throughputs,
-    without_seed,
+    without,
 )
 from app.fields import plotted_fields
 from app.metrics import METRICS, RunMetrics, run_metrics
@@ -52,7 +53,7 @@ from app.viewmodels.compare.warnings import EVIDENCE, comparison_warnings, descr
 from app.viewmodels.compare.why import WhyView, why_views
 from app.viewmodels.format.derived import accuracy_text, comparison_text
 from app.viewmodels.format.environment import runs_by_value
-from app.viewmodels.format.naming import shared_settings, short_gpu_name, variant_names
+from app.viewmodels.format.naming import shared_settings, short_gpu_name, value_text, variant_names
 from app.viewmodels.format.sentences import (
     format_run_numbers,
     group_by_ending,
@@ -62,6 +63,8 @@ from app.viewmodels.format.sentences import (
     shorten_name,
 )
 from app.viewmodels.plot.panels import Sparks, run_sparks
+from workloads.catalog import OF_REPEATS
+from workloads.protocol import Value
 
 
 def draw_charts(
@@ -107,8 +110,8 @@ class ComparedRuns:
     """Runs read for a comparison, with all that does not depend on the baseline.
 
     Curves are drawn of the runs in `drawn`; `too_many` others have some too. `left_out` runs were too many to read.
-    `seeds` are those of the runs, where runs that differ in their seed alone count as one variant. `disturbances` has
-    what disturbed each run of the user's that has ended, "" for nothing.
+    `repeated` has the values of each parameter in which repeats of one variant differ: seeds, measured lengths.
+    `disturbances` has what disturbed each run of the user's that has ended, "" for nothing.
     """
 
     runs: tuple[StoredRun, ...] = ()
@@ -117,7 +120,7 @@ class ComparedRuns:
     drawn: tuple[int, ...] = ()
     too_many: int = 0
     left_out: int = 0
-    seeds: tuple[int, ...] = ()
+    repeated: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     sparks: Mapping[int, Sparks] = field(default_factory=dict)
     disturbances: Mapping[int, str] = field(default_factory=dict)
 
@@ -217,8 +220,16 @@ class Comparison:
 
 def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> ComparedRuns:
     """Compute what does not depend on the baseline, in the order of the runs; too slow for the GUI thread."""
-    seeds = {seed for run in runs if isinstance(seed := run.row.spec.variant.get("seed"), int)}
-    joined = join_seeds([run.row for run in runs])
+    joined = join_repeats([run.row for run in runs])
+    variants = [run.row.spec.variant for run in runs]
+    differing = {
+        name for before, row in zip(variants, joined, strict=True) for name in before.keys() - row.spec.variant
+    }
+    repeated = {
+        name: tuple(sorted({variant[name] for variant in variants if name in variant}, key=float))
+        for name in OF_REPEATS
+        if name in differing
+    }
     runs = [run if run.row is row else replace(run, row=row) for run, row in zip(runs, joined, strict=True)]
     groups = group_by_variant([run.row for run in runs])
     drawable = {run.row.run for run in runs if len(run.blocks.steps) or any(len(one.t_ns) for one in run.samples)}
@@ -238,7 +249,7 @@ def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> Compared
             for run in runs
             if run.row.outcome is not None and not is_reference(run.row)
         },
-        seeds=tuple(sorted(seeds)) if any("seed" not in row.spec.variant for row in joined) else (),
+        repeated=repeated,
     )
 
 
@@ -312,7 +323,7 @@ def compare(
         baseline_note=why_baseline,
         notes=(
             *filter(None, [why_baseline]),
-            *_seed_notes(compared_runs),
+            *_repeat_notes(compared_runs),
             *_undrawn_notes(compared_runs),
             *_unmeasured_notes(compared_runs),
             *accuracy,
@@ -398,8 +409,14 @@ def _capital(name: str) -> str:
     return name[:1].upper() + name[1:]
 
 
-_MAX_SEEDS = 5
-"""Seeds that are named in a note."""
+_MAX_VALUES = 5
+"""Seeds or lengths that are named in a note."""
+_REPEATED_IN = {
+    "seed": "their seed",
+    "seconds": "the seconds that they measured",
+    "steps": "the steps that they measured",
+    "warmup_steps": "their warm-up steps",
+}
 
 
 def _curve_looks(compared_runs: ComparedRuns) -> dict[int, CurveLook]:
@@ -431,12 +448,14 @@ def _baseline_note(rows: Sequence[RunRow], baseline: int) -> str:
     return f"The baseline is {name}: {why}. You can choose another."
 
 
-def _seed_notes(compared_runs: ComparedRuns) -> list[str]:
-    if not compared_runs.seeds:
-        return []
-    few = len(compared_runs.seeds) <= _MAX_SEEDS
-    named = join_with_and(list(map(str, compared_runs.seeds))) if few else f"{len(compared_runs.seeds)} seeds"
-    return [f"Runs that differ in their seed alone ({named}) are repeats of one variant."]
+def _repeat_notes(compared_runs: ComparedRuns) -> list[str]:
+    """Return in what repeats of one variant differ."""
+    return [
+        f"Runs that differ in {_REPEATED_IN[name]} alone "
+        f"({join_with_and(map(value_text, values)) if len(values) <= _MAX_VALUES else f'{len(values)} values'}) "
+        "are repeats of one variant."
+        for name, values in compared_runs.repeated.items()
+    ]
 
 
 def _left_out_warnings(count: int) -> list[ComparisonWarning]:
@@ -476,7 +495,7 @@ def _accuracy_notes(compared_runs: ComparedRuns, baseline: int) -> list[str]:
     others = [group for group in groups if group is not base and len(group) >= MIN_REPEATS]
     if len(base) < MIN_REPEATS:
         return []
-    names = variant_names([without_seed(group[0].row.spec) for group in (base, *others)])
+    names = variant_names([without(group[0].row.spec, SEED) for group in (base, *others)])
 
     def level(group: Sequence[RunHeader]) -> float:
         return family_level([run.row for run in group], [run.row for run in base], len(others))

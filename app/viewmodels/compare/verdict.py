@@ -359,22 +359,20 @@ def _next_step(
 
 def _describe_rival_repeats(ranked: Sequence[VariantResult], rivals: Sequence[VariantResult]) -> tuple[str, int]:
     """Return what more repeats of the first variant and its rivals would tell, and how many that takes."""
-    of_these, first = f"these {1 + len(rivals)}", ranked[0].runs
+    first, of_these = ranked[0].runs, f"these {1 + len(rivals)}"
     samples = [
         (throughputs(first), throughputs(rival.runs), count_looks(first, rival.runs), len(ranked) - 1)
         for rival in rivals
     ]
-    told = [repeats_to_tell(*sample) or _MOST_REPEATS for sample in samples]
-    if max(told) <= _MOST_OFFERED:
-        return f"{max(told)} more {units.plural('repeat', max(told))} of {of_these} would tell which is fastest.", max(
-            told
-        )
+    repeats = max(repeats_to_tell(*sample) or _MOST_REPEATS for sample in samples)
+    if repeats <= _MOST_OFFERED:
+        return f"{repeats} more {units.plural('repeat', repeats)} of {of_these} would tell which is fastest.", repeats
     needs = [need for sample in samples if (need := required_repeats(*sample)) is not None]
     if not needs:
         return HOW_SURE, 0
     most = max(needs, key=lambda need: need.repeats)
-    known = _describe_required_repeats(most, "their ratio" if len(rivals) == 1 else "their ratios")
-    return f"Which of {of_these} is fastest may stay open: {known}.", most.repeats
+    helps = _describe_required_repeats(most, "their ratio" if len(rivals) == 1 else "their ratios")
+    return f"Which of {of_these} is fastest may stay open: {helps}.", most.repeats
 
 
 def _describe_noise(ranked: Sequence[VariantResult]) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from app.analysis import comparability
 from app.analysis.comparability import THROTTLED_SHARE_LIMIT, ThrottleCause, idle_wait_blockers
 from app.analysis.run_state import host_bound_share, other_processes_load_pct
 from app.analysis.steps import run_slow_products
-from app.analysis.verdict import throughputs
+from app.analysis.verdict import throughputs, without
 from app.environment_keys import (
     CONCURRENT_GPUS_KEY,
     GPUS_USED_KEY,
@@ -384,7 +384,7 @@ def _drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> list[Compar
     if drift is None or drift.interval is None or drift.interval[0] <= 1 <= drift.interval[1]:
         return []
     spec = older[0].row.spec
-    newest = {run.row.run: run.row.summary.throughput for run in runs if run.row.spec == spec}
+    newest = {run.row.run: run.row.summary.throughput for run in runs if without(run.row.spec) == without(spec)}
     sentence = (
         f"The baseline has drifted: its {units.plural('run', len(newest))} here ran {percent_of(abs(drift.value - 1))} "
         f"{'faster' if drift.value > 1 else 'slower'} than older runs of the same variant in the same environment. "

@@ -9,11 +9,11 @@ from app.analysis.verdict import (
     VariantResult,
     comparable_results,
     fastest_result,
-    group_but_for_seed,
-    join_seeds,
+    group_runs,
+    join_repeats,
     rank_results,
     throughputs,
-    without_seed,
+    without,
 )
 from app.records import RunRow
 from app.viewmodels.charts.model import Axis, ratio_axis
@@ -111,10 +111,10 @@ def experiment_result(
 ) -> ExperimentResult | None:
     """Return what the runs of an experiment say so far of its variants; None where there is only one.
 
-    Variants that differ in their seed alone are one, and the baseline is that of Compare. `disturbances` has what
-    disturbed each run that has ended, "" for nothing.
+    Variants that differ in their seed or measured length alone are one, and the baseline is that of Compare.
+    `disturbances` has what disturbed each run that has ended, "" for nothing.
     """
-    specs = [group[0] for group in group_but_for_seed(map(with_defaults, variants), lambda spec: spec)]
+    specs = [group[0] for group in group_runs(map(with_defaults, variants), without)]
     if len(specs) < 2:
         return None
     names = variant_names(specs)
@@ -129,7 +129,7 @@ def experiment_result(
 
 def answer_on(rows: Sequence[RunRow], baseline: int = 0, margin_pct: float | None = None) -> ExperimentResult:
     """Return what Compare would say of any runs, with its `baseline` if that is among them, and margin of equality."""
-    joined = join_seeds(rows)
+    joined = join_repeats(rows)
     if all(row.run != baseline for row in joined):
         baseline = default_baseline(joined)
     return verdict_result(compute_verdict(joined, baseline, margin_pct), {})
@@ -169,8 +169,8 @@ def _axis(results: Sequence[VariantResult]) -> Axis:
 
 def _result_of(spec: RunSpec, verdict: Verdict) -> VariantResult | None:
     """Return the result of a variant; None before its first run."""
-    variant = without_seed(spec)
-    own = (result for result in verdict.results if without_seed(with_defaults(result.runs[0].spec)) == variant)
+    variant = without(spec)
+    own = (result for result in verdict.results if without(with_defaults(result.runs[0].spec)) == variant)
     return next(own, None)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from app import units
-from app.analysis.verdict import throughputs, without_seed
+from app.analysis.verdict import throughputs, without
 from app.queries import TimeLeft
 from app.records import RunRow
 from app.units import plural
@@ -46,7 +46,7 @@ def name_runs(runs: Collection[int], among: Sequence[RunRow]) -> str:
         return "all runs"
     groups: dict[bytes, list[RunRow]] = {}
     for row in among:
-        groups.setdefault(msgspec.json.encode(without_seed(row.spec), order="sorted"), []).append(row)
+        groups.setdefault(msgspec.json.encode(without(row.spec), order="sorted"), []).append(row)
     if len(groups) == 1:
         return format_run_numbers(runs)
     names = variant_names([group[0].spec for group in groups.values()], in_sentence=True)

@@ -317,9 +317,7 @@ GROUPS = st.lists(st.lists(st.floats(10.0, 1000.0), min_size=1, max_size=4), min
 
 @given(GROUPS, st.integers(-10, 10))
 def test_a_verdict_knows_no_unit_and_turns_round_with_its_baseline(groups: list[list[float]], power: int) -> None:
-    runs = [
-        row(10 * place + n, value, warmup_steps=place) for place, g in enumerate(groups) for n, value in enumerate(g)
-    ]
+    runs = [row(10 * place + n, value, channels=place) for place, g in enumerate(groups) for n, value in enumerate(g)]
     scaled = [replace(run, summary=Summary(throughput=(run.summary.throughput or 0) * 2.0**power)) for run in runs]
     results = judge(runs, 0)
     assume(not any(abs(end - 1) < 1e-9 for each in results if each.speedup for end in each.speedup.interval or ()))

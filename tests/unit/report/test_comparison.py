@@ -45,6 +45,24 @@ def test_faster() -> None:
     assert 0 < low < 10.0 < high
 
 
+def test_how_long_was_measured_and_warmed_up_makes_no_variant_and_is_a_note() -> None:
+    short = [run for n in (1, 2, 3) for run in runs(n, 100.0 + n, layout="NHWC", seconds=2.5, warmup_steps=10 * n)]
+    long = [run for n in (4, 5, 6) for run in runs(n, 100.0 + n, layout="NHWC", seconds=10.0, steps=n)]
+    others = [run for n in (7, 8, 9) for run in runs(n, 110.0 + n, layout="NCHW", seconds=3.0)]
+    comparison = compare(prepare_comparison([*short, *long, *others]), 1)
+    document = compare_document(comparison)
+    assert [(row["label"], row["n"]) for row in document["rows"]] == [("NHWC", 6), ("NCHW", 3)]
+    assert {"seconds", "steps", "warmup_steps"}.isdisjoint(document["rows"][0]["variant"]), "no run's alone"
+    assert [note for note in comparison.notes if "repeats of one variant" in note] == [
+        "Runs that differ in the seconds that they measured alone (2.5, 3 and 10) are repeats of one variant.",
+        "Runs that differ in the steps that they measured alone (0, 4, 5 and 6) are repeats of one variant.",
+        "Runs that differ in their warm-up steps alone (10, 20 and 30) are repeats of one variant.",
+    ]
+    alike = compare(prepare_comparison([*short[:1], *others]), 1)
+    assert [row["variant"]["seconds"] for row in compare_document(alike)["rows"]] == [2.5, 3.0]
+    assert not any("repeats of one variant" in note for note in alike.notes)
+
+
 def test_seeds_are_repeats_of_one_variant_where_the_question_is_speed() -> None:
     seeds = [run for number in (1, 2, 3) for run in runs(number, 100.0 + number, layout="NHWC", seed=number)]
     others = [run for number in (4, 5, 6) for run in runs(number, 110.0 + number, layout="NCHW", seed=number - 2)]
