@@ -39,10 +39,6 @@ def _lacks_device(variant: Variant, machine: Machine) -> bool:
     return any(find_gpu(machine, word) is None for word in _requested_devices(variant))
 
 
-def _too_old_for_tf32(machine: Machine) -> bool:
-    return any(gpu.compute_capability is not None and gpu.compute_capability < (8, 0) for gpu in machine.gpus)
-
-
 _LEAST_MEMORY_LIMIT_GIB = 0.1
 """TensorFlow counts in MiB, and takes 0 of them for no limit."""
 
@@ -82,7 +78,11 @@ PRECISION_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         parameters=("precision",),
-        broken=lambda v, m: v["precision"] == "tf32" and int(v["gpus"]) > 0 and _too_old_for_tf32(m),
+        broken=lambda v, m: (
+            v["precision"] == "tf32"
+            and int(v["gpus"]) > 0
+            and any((gpu.compute_capability or (8, 0)) < (8, 0) for gpu in m.gpus)
+        ),
         reason="TF32 needs a GPU of the Ampere generation or newer (compute capability 8.0).",
     ),
 )

@@ -142,7 +142,8 @@ def _effect(change: _Change, comparisons: int) -> Effect:
         MatchedPair(before=before, after=after, ratio=mean_ratio([values], level_at(looks, shared)))
         for (before, after), values in zip(used, figures, strict=True)
     )
-    differs = _differ(pairs)
+    intervals = [pair.ratio.interval for pair in pairs if pair.ratio.interval is not None]
+    differs = max(low for low, _ in intervals) > min(high for _, high in intervals) if len(intervals) > 1 else None
     return Effect(
         parameter=change.parameter,
         before=change.before,
@@ -154,12 +155,6 @@ def _effect(change: _Change, comparisons: int) -> Effect:
         depends_on=_explaining_parameter(pairs, change.parameter) if differs else None,
         changes_work=any(work_ratio(after, before) is not None for before, after in used),
     )
-
-
-def _differ(pairs: Sequence[MatchedPair]) -> bool | None:
-    """Return whether the intervals of two pairs have nothing in common; None if there are not two intervals."""
-    intervals = [pair.ratio.interval for pair in pairs if pair.ratio.interval is not None]
-    return max(low for low, _ in intervals) > min(high for _, high in intervals) if len(intervals) > 1 else None
 
 
 def _explaining_parameter(pairs: Sequence[MatchedPair], changed: str) -> str | None:

@@ -244,12 +244,9 @@ def rank_results(results: Sequence[VariantResult]) -> list[VariantResult]:
 
 def leading_result(ranked: Sequence[VariantResult]) -> VariantResult | None:
     """Return the fastest of ranked variants that has an interval; the first where the baseline or none has one."""
-    first, judged = next(iter(ranked), None), next((result for result in ranked if _is_judged(result)), None)
+    has_interval = (result for result in ranked if result.is_baseline or (result.speedup and result.speedup.interval))
+    first, judged = next(iter(ranked), None), next(has_interval, None)
     return first if judged is None or judged.is_baseline else judged
-
-
-def _is_judged(result: VariantResult) -> bool:
-    return result.is_baseline or bool(result.speedup and result.speedup.interval)
 
 
 def may_be_as_fast(ranked: Sequence[VariantResult]) -> list[VariantResult]:

@@ -401,7 +401,7 @@ def _gains(difference: StepDifference, of_baseline: bool) -> list[WhatIf]:
         for part in difference.parts
         if part.kind in CLASSES
         and part.change.is_certain
-        and _is_in_both(part.change)
+        and min(times := (part.change.baseline_ms, part.change.other_ms)) >= _IN_BOTH * max(times)
         and sign * part.change.difference.value >= SMALLEST_GAIN * step_ms
     ]
     gains = [part.change.difference.scaled(sign) for part in better]
@@ -422,8 +422,3 @@ def _gains(difference: StepDifference, of_baseline: bool) -> list[WhatIf]:
         for classes, gain in zip(kinds, [*gains, *together], strict=False)
         if gain.value < step_ms
     ]
-
-
-def _is_in_both(change: Change) -> bool:
-    times = change.baseline_ms, change.other_ms
-    return min(times) >= _IN_BOTH * max(times)

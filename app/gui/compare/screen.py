@@ -139,10 +139,6 @@ _MARGINS_PCT = (None, 1.0, 2.0, 5.0)
 _REPORTS = {"HTML (*.html)": ".html", "Markdown (*.md)": ".md"}
 
 
-def _margin_label(margin_pct: float | None) -> str:
-    return "off" if margin_pct is None else units.exactly(margin_pct, "%")
-
-
 _COLLAPSED_COUNT = 2
 _INTERLEAVE_HINT = "Run these variants again, interleaved, as often as before and at least three times each"
 _MOST_RUNS = 100
@@ -433,7 +429,8 @@ class CompareView(QWidget):
         self.menu.addMenu(self._margins)
         group = QActionGroup(self._margins)
         for margin_pct in _MARGINS_PCT:
-            action = QAction(_margin_label(margin_pct), group, checkable=True)
+            label = "off" if margin_pct is None else units.exactly(margin_pct, "%")
+            action = QAction(label, group, checkable=True)
             action.setData(margin_pct)
             action.triggered.connect(lambda _=False, chosen=margin_pct: self.margin_chosen.emit(chosen))
             self._margins.addAction(action)

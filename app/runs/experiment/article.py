@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from app.analysis.training import ACCURACY_MARGIN_POINTS
-from app.analysis.verdict import SEED, without
+from app.analysis.verdict import SEED, group_runs, without
 from app.errors import UserError
 from workloads.catalog import OUTSIDE_STEP, workload
 from workloads.protocol import RunSpec, Value, Variant
@@ -236,17 +236,15 @@ class TrainingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
             if spec.workload == self.workload and self.settings.items() <= spec.variant.items():
                 cell = (int(spec.variant["batch_size"]), int(spec.variant["gpus"]), str(spec.variant["layout"]))
                 cells.setdefault(cell, []).append(spec)
-        for batch, gpus, layout in (cell for cell, specs in cells.items() if len(set(map(_seedless, specs))) > 1):
+        for batch, gpus, layout in (
+            cell for cell, specs in cells.items() if len(group_runs(specs, lambda spec: without(spec, SEED))) > 1
+        ):
             described = f"batch_size={batch}, gpus={gpus}, layout={layout}"
             raise UserError(
                 f"Variants that differ in more than their seed fit a cell of the table {self.title!r} ({described}): "
                 "give the table more settings."
             )
         return cells
-
-
-def _seedless(spec: RunSpec) -> tuple[tuple[str, Value], ...]:
-    return tuple(without(spec, SEED).variant.items())
 
 
 ArticleTable = LayoutTable | RatioTable | PortabilityTable | TrainingTable

@@ -225,7 +225,9 @@ def remaining_rounds(plan: Plan, runs: Sequence[RunRow], machine: Machine | None
 
     Variants that the machine refuses run only once; None refuses none.
     """
-    return [*_comparison_rounds(plan, runs, machine), *([spec] for spec in _transfer_specs(plan, runs))]
+    transfers = [transfer.spec for transfer in plan.weight_transfers]
+    left = [spec for spec in transfers if not any(map(is_result, runs_of_variant(spec, runs)))]
+    return [*_comparison_rounds(plan, runs, machine), *([spec] for spec in left)]
 
 
 def _comparison_rounds(plan: Plan, runs: Sequence[RunRow], machine: Machine | None) -> list[list[RunSpec]]:
@@ -240,11 +242,6 @@ def _comparison_rounds(plan: Plan, runs: Sequence[RunRow], machine: Machine | No
         [plan.variants[index] for index in one_round if repeat in remaining[index]]
         for repeat, one_round in enumerate(turns)
     ]
-
-
-def _transfer_specs(plan: Plan, runs: Sequence[RunRow]) -> list[RunSpec]:
-    specs = (transfer.spec for transfer in plan.weight_transfers)
-    return [spec for spec in specs if not any(map(is_result, runs_of_variant(spec, runs)))]
 
 
 def _remaining_repeats(spec: RunSpec, runs: Sequence[RunRow], repeats: int, machine: Machine | None) -> range:

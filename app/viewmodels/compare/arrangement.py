@@ -48,7 +48,9 @@ class Arrangement:
             return self._of_variants(table.variants, table)
         groups: dict[str, list[VariantRows]] = {}
         for variant in table.variants:
-            groups.setdefault(_group_title(variant, self.group_by), []).append(variant)
+            is_set = self.group_by == "workload" or self.group_by in own_variant(variant.spec)
+            title = format_setting(variant.spec, self.group_by) if is_set else "not set"
+            groups.setdefault(title, []).append(variant)
         return self._of_groups(groups, table)
 
     def _of_groups(self, groups: Mapping[str, Sequence[VariantRows]], table: CompareTable) -> list[TableRow]:
@@ -66,7 +68,11 @@ class Arrangement:
             rows.append(variant.summary if len(variant.runs) > 1 else variant.runs[0])
             if len(variant.runs) > 1 and variant.summary.runs[0] in self.unfolded:
                 members = self._ordered(variant.runs, column, lambda row: row)
-                rows += [_member(row, table.keys.index(VARIANT)) for row in members]
+                n = table.keys.index(VARIANT)  # its name is not repeated
+                rows += [
+                    replace(row, kind="member", cells=(*row.cells[:n], Cell(text=""), *row.cells[n + 1 :]))
+                    for row in members
+                ]
         return rows
 
     def _ordered(self, items: Sequence[Each], column: int | None, get_row: Callable[[Each], TableRow]) -> list[Each]:
@@ -79,16 +85,6 @@ class Arrangement:
         ordered = [item for _, item in present] + [item for key, item in keyed if key is None]
         by_speed = self.column is None
         return sorted(ordered, key=lambda item: (not get_row(item).is_baseline, by_speed and get_row(item).other_work))
-
-
-def _member(row: TableRow, variant: int) -> TableRow:
-    """Return a run's row below its variant, without repeating its name."""
-    return replace(row, kind="member", cells=(*row.cells[:variant], Cell(text=""), *row.cells[variant + 1 :]))
-
-
-def _group_title(variant: VariantRows, parameter: str) -> str:
-    is_set = parameter == "workload" or parameter in own_variant(variant.spec)
-    return format_setting(variant.spec, parameter) if is_set else "not set"
 
 
 def _group_row(title: str, group: Sequence[VariantRows], table: CompareTable) -> TableRow:

@@ -306,8 +306,10 @@ def compare(
     drawn_styles = {run: compared_runs.styles[run] for run in compared_runs.drawn}
     equality = _compared_equality(verdict.results, compared_runs.runs)
     accuracy = tuple(_accuracy_notes(compared_runs, baseline))
+    runs_are = f"{compared_runs.left_out:,} chosen {'run is' if compared_runs.left_out == 1 else 'runs are'}"
+    left_out = f"{runs_are} left out: at most {MAX_COMPARED} are compared."
     warnings = [
-        *_left_out_warnings(compared_runs.left_out),
+        *([ComparisonWarning(key="left out", sentence=left_out, values={})] if compared_runs.left_out else []),
         *_equality_warnings(equality),
         *comparison_warnings(compared_runs.runs, older, baseline),
     ]
@@ -458,13 +460,6 @@ def _repeat_notes(compared_runs: ComparedRuns) -> list[str]:
     ]
 
 
-def _left_out_warnings(count: int) -> list[ComparisonWarning]:
-    """Return that so many of the chosen runs are left out."""
-    runs = "chosen run is" if count == 1 else "chosen runs are"
-    sentence = f"{count:,} {runs} left out: at most {MAX_COMPARED} are compared."
-    return [ComparisonWarning(key="left out", sentence=sentence, values={})] if count else []
-
-
 def _undrawn_notes(compared_runs: ComparedRuns) -> list[str]:
     """Return that not all runs have curves."""
     if not compared_runs.too_many:
@@ -556,7 +551,12 @@ def comparison_header(comparison: Comparison) -> ComparisonHeader:
     """Return the text above the table of a comparison."""
     others = [warning.sentence for warning in comparison.warnings if warning.key != EVIDENCE]
     warnings = [
-        HeaderLine(_warning_line(warning), warning.severity, warning.interleave, _values_by_run(warning.values))
+        HeaderLine(
+            f"{_SIGNS[warning.severity]}  {warning.sentence}{f' {_MISMATCH_NOTE}' if warning.key == EVIDENCE else ''}",
+            warning.severity,
+            warning.interleave,
+            _values_by_run(warning.values),
+        )
         for warning in comparison.warnings
     ]
     notes = [HeaderLine(note, "note") for note in comparison.notes]
@@ -574,8 +574,3 @@ def _values_by_run(values: Mapping[int, str]) -> str:
         f"{format_run_numbers(runs).capitalize()}: {value}" for value, runs in runs_by_value(values).items() if value
     ]
     return "\n".join([*lines[:_MOST_VALUES], *(["…"] if len(lines) > _MOST_VALUES else [])])
-
-
-def _warning_line(warning: ComparisonWarning) -> str:
-    text = f"{_SIGNS[warning.severity]}  {warning.sentence}"
-    return f"{text} {_MISMATCH_NOTE}" if warning.key == EVIDENCE else text

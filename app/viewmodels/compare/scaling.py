@@ -125,7 +125,10 @@ def describe_cause(scaling: Scaling) -> str:
         "data": (scaling.lost_data_ms, "waiting for training data from the host"),
         "communication": (scaling.lost.communication_ms, "exchanging gradients while nothing is computed"),
         "launching": (scaling.lost.idle_ms, "while GPUs wait for the host. A larger batch or XLA gives it time"),
-        "imbalance": (scaling.many.straggler_ms or 0.0, _imbalance(scaling.many)),
+        "imbalance": (
+            scaling.many.straggler_ms or 0.0,
+            f"due to the slowest GPU, which computes {_share(scaling.many.imbalance or 0.0)} longer",
+        ),
         "computing": (scaling.lost.compute_ms, _COMPUTING[scaling.kind]),
     }
     if scaling.cause not in reasons:
@@ -147,11 +150,6 @@ def _describe_misfit(scaling: Scaling) -> str:
     )
 
 
-def _imbalance(many: GpuCountResult) -> str:
-    longer = units.percent(100 * (many.imbalance or 0.0), 1)
-    return f"due to the slowest GPU, which computes {longer} longer"
-
-
 def _rows(few: GpuCountResult, many: GpuCountResult) -> list[tuple[str, str, str]]:
     def row(label: str, figure: Callable[[GpuCountResult], str]) -> tuple[str, str, str]:
         return label, figure(few), figure(many)
@@ -166,7 +164,7 @@ def _rows(few: GpuCountResult, many: GpuCountResult) -> list[tuple[str, str, str
         row("No kernel", lambda side: _part(side, "idle_ms")),
         row("Communication, of kernel time", lambda side: _share(side.communication_share)),
         row("Kernels a step", lambda side: units.number(side.traced.kernels if side.traced else None, 3)),
-        row("Between two kernels", lambda side: _micro(side.gap_us)),
+        row("Between two kernels", lambda side: units.amount(side.gap_us, "µs", 2)),
         row("Imbalance", lambda side: _share(side.imbalance)),
         row("Waiting for data", lambda side: units.milliseconds(side.data_ms)),
         row("Sent over NVLink", lambda side: units.byte_size(side.nvlink_bytes)),
@@ -181,7 +179,3 @@ def _part(side: GpuCountResult, name: str) -> str:
 
 def _share(value: float | None) -> str:
     return units.ABSENT if value is None else units.percent(100 * value, 1)
-
-
-def _micro(value: float | None) -> str:
-    return units.amount(value, "µs", 2)

@@ -264,9 +264,10 @@ def _notes(results: Sequence[VariantResult], ranked: Sequence[VariantResult], ba
         return []
     other = next(result for result in ranked if not result.is_baseline)
     names = step_differences(base.runs[0].spec, other.runs[0].spec) if len(ranked) == 2 else []
+    labels = [label_in_sentence(other.runs[0].spec, name) for name in names]
     return [
         *([_describe_energy(other)] if len(ranked) == 2 else []),
-        *([f"They differ in {len(names)} settings: {_join_labels(other, names)}."] if len(names) > 1 else []),
+        *([f"They differ in {len(names)} settings: {join_with_and(labels)}."] if len(names) > 1 else []),
         *_tally_equivalences(ranked),
         *_describe_other_work(results, ranked, base),
         *_incomparable(results),
@@ -286,10 +287,6 @@ def _describe_energy(result: VariantResult) -> str:
     if is_far_from_one(ratio.value):
         change = f"{units.ratio(ratio.value)} the"
     return f"{'They use' if is_plural(result_names([result])[0]) else 'It uses'} {change} {energy}."
-
-
-def _join_labels(result: VariantResult, names: Sequence[str]) -> str:
-    return join_with_and([label_in_sentence(result.runs[0].spec, name) for name in names])
 
 
 def _tally_equivalences(ranked: Sequence[VariantResult]) -> list[str]:

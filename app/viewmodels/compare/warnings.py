@@ -101,7 +101,11 @@ def comparison_warnings(
         *_drift(runs, older),
         *temperature_notes(runs, baseline),
     ]
-    return tuple(sorted(warnings, key=_rank))
+    return tuple(
+        sorted(
+            warnings, key=lambda one: (one.severity == "note", one.possible_pct is not None, -(one.possible_pct or 0.0))
+        )
+    )
 
 
 def describe_disturbance(run: StoredRun) -> str:
@@ -112,10 +116,6 @@ def describe_disturbance(run: StoredRun) -> str:
 def machine_warnings(run: StoredRun) -> tuple[ComparisonWarning, ...]:
     """Return what the machine did beside a run that may have cost it speed: other programs, a wait in vain, a sleep."""
     return (*_shared_host([run]), *_describe_reasons([run], _DISTURBANCES))
-
-
-def _rank(warning: ComparisonWarning) -> tuple[bool, bool, float]:
-    return warning.severity == "note", warning.possible_pct is not None, -(warning.possible_pct or 0.0)
 
 
 def _mismatched(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
@@ -225,11 +225,6 @@ class _Reason(NamedTuple):
     possible_pct: float | None = None
 
 
-def _read_idle_wait(run: StoredRun) -> str:
-    """Return why a run on GPUs started although they were hot or in use."""
-    return idle_wait_blockers(run.environment) if comparability.used_gpus(run) else ""
-
-
 def _read_suspended(run: StoredRun) -> str:
     stood_still_s = run.environment.get(STOOD_STILL_KEY)
     return "" if stood_still_s is None else units.quantity(stood_still_s, "s")
@@ -241,7 +236,11 @@ _DISTURBANCES = (
         "Other processes used the GPU during a run, which makes it slower.",
         lambda run: run.environment.get(OTHERS_ON_GPU_KEY, ""),
     ),
-    _Reason(IDLE_WAIT_KEY, "The wait for idle GPUs timed out; runs may be slower.", _read_idle_wait),
+    _Reason(
+        IDLE_WAIT_KEY,
+        "The wait for idle GPUs timed out; runs may be slower.",
+        lambda run: idle_wait_blockers(run.environment) if comparability.used_gpus(run) else "",
+    ),
     _Reason(
         STOOD_STILL_KEY,
         "Everything was suspended during a run, and its figures hold that time too.",

@@ -122,7 +122,11 @@ def experiment_result(
         waiting = tuple(ResultRow(name=name, change="waiting") for name in names)
         return ExperimentResult(answer=_NO_ANSWER, next_step="", rows=waiting, axis=_axis(()))
     verdict = compute_verdict(rows, default_baseline(rows))
-    variants_by_name = [(name, _result_of(spec, verdict)) for spec, name in zip(specs, names, strict=True)]
+    keys = [without(with_defaults(result.runs[0].spec)) for result in verdict.results]
+    variants_by_name = [
+        (name, verdict.results[keys.index(key)] if (key := without(spec)) in keys else None)
+        for spec, name in zip(specs, names, strict=True)
+    ]
     result = _result(verdict, variants_by_name, disturbances)
     return result if len(rank_results(verdict.results)) > 1 else replace(result, answer=_NO_ANSWER)
 
@@ -165,13 +169,6 @@ def _axis(results: Sequence[VariantResult]) -> Axis:
     ratios = [result.speedup for result in results if result.speedup is not None]
     axis = ratio_axis(ratios, _MOST_TICKS)
     return axis if len(ratios) > 1 else replace(axis, ticks=())  # the baseline alone: there is nothing to read off
-
-
-def _result_of(spec: RunSpec, verdict: Verdict) -> VariantResult | None:
-    """Return the result of a variant; None before its first run."""
-    variant = without(spec)
-    own = (result for result in verdict.results if without(with_defaults(result.runs[0].spec)) == variant)
-    return next(own, None)
 
 
 _BASELINE = "baseline"

@@ -1,5 +1,6 @@
 """Several runs in a sentence: their numbers as ranges, how they ended, and how long they take."""
 
+import itertools
 import re
 import textwrap
 from collections import Counter
@@ -33,7 +34,8 @@ def format_run_numbers(runs: Collection[int]) -> str:
     ranges = list(_run_ranges(sorted(runs)))
     named = ranges if len(ranges) <= _MAX_RANGES else ranges[: _MAX_RANGES - 1]
     more = len(runs) - sum(map(len, named))
-    texts = [*(word for numbers in named for word in _range_labels(numbers)), *([f"{more:,} more"] if more else [])]
+    labels = ([f"{n[0]}–{n[-1]}"] if len(n) > 2 else map(str, n) for n in named)  # two neighbours are named both
+    texts = [*itertools.chain.from_iterable(labels), *([f"{more:,} more"] if more else [])]
     return f"{plural('run', len(runs))} {join_with_and(texts)}"
 
 
@@ -85,11 +87,6 @@ def _run_ranges(ordered: Iterable[int]) -> Iterable[list[int]]:
             current = []
         current.append(run)
     yield current
-
-
-def _range_labels(numbers: list[int]) -> list[str]:
-    """Two neighbours are named each."""
-    return [f"{numbers[0]}–{numbers[-1]}"] if len(numbers) > 2 else [str(run) for run in numbers]
 
 
 _MAX_WAYS = 3

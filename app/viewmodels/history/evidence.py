@@ -111,11 +111,12 @@ def evidence_view(
         return EvidenceView(badge=_no_badge(spec, outcome), portability=trials)
     noun = "op" if spec.variant.get("gpus") == 0 else "kernel"
     traced, step_ms = traced_step(evidence, spec.variant.get("gpus")), measured_step_ms(spec, summary)
+    parts = step_parts(traced, step_ms)
     return EvidenceView(
         badge=_badge(spec, evidence),
         aspects=_aspects(spec, evidence),
         traced=_describe_trace(spec, evidence, traced, step_ms),
-        idle_share=_idle_share(traced, step_ms),
+        idle_share=units.percent(100 * parts.idle_ms / parts.step_ms, 1) if parts else "",
         noun=noun,
         classes=kernel_time.class_shares(evidence.kernels),
         kernels=kernel_time.kernel_rows(evidence.kernels),
@@ -135,7 +136,8 @@ def describe_mismatches(rows: Sequence[RunRow]) -> str:
     kinds: dict[str, list[RunRow]] = {}
     for row in rows:
         if row.evidence_state == "mismatch":
-            kinds.setdefault(_reason_kind(row.evidence_reason or ""), []).append(row)
+            # Without the counts and names that are specific to one run.
+            kinds.setdefault(re.sub(r"\b\d+ of \d+ | \([^)]*\)", "", row.evidence_reason or ""), []).append(row)
     return " ".join(_describe_mismatch(kind, group, rows) for kind, group in kinds.items())
 
 
@@ -149,11 +151,6 @@ def _describe_mismatch(kind: str, rows: Sequence[RunRow], among: Sequence[RunRow
     runs = f"{name_runs([row.run for row in rows], among)} did not run"
     subject = "no run ran" if len(rows) == len(among) > 1 else runs
     return f"{units.sentence(f'{subject} what was requested')} {units.sentence(reason)}"
-
-
-def _reason_kind(reason: str) -> str:
-    """Return a reason without the counts and names that are specific to one run."""
-    return re.sub(r"\b\d+ of \d+ | \([^)]*\)", "", reason)
 
 
 def _badge(spec: RunSpec, evidence: Evidence) -> Badge:
@@ -312,11 +309,6 @@ def _describe_trace(spec: RunSpec, evidence: Evidence, traced: TracedStep | None
     return (
         f"{text} Their kernels run for {kernels}, longer than the measured step of {step}: the trace does not fit it."
     )
-
-
-def _idle_share(traced: TracedStep | None, step_ms: float | None) -> str:
-    parts = step_parts(traced, step_ms)
-    return "" if parts is None else units.percent(100 * parts.idle_ms / parts.step_ms, 1)
 
 
 def _describe_sources(sources: Sequence[str]) -> str:

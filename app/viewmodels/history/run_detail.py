@@ -116,7 +116,10 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
             measured=measured,
             extent=(0.0, end_s),
         ),
-        log="\n".join(f"{_seconds_text(run, line.t_ns)}  {line.text}" for line in run.log[-LOG_TAIL:]),
+        log="\n".join(
+            f"{units.with_minus(f'{(line.t_ns - run.anchor_t_ns) / 1e9:9.3f}')}  {line.text}"
+            for line in run.log[-LOG_TAIL:]
+        ),
         log_title=_log_title(len(run.log)),
         command=run_command(run),
         tags=row.tags,
@@ -130,10 +133,6 @@ def _fault_line(reason: str, traceback: str) -> int:
     location = re.match(r"([^:/]+):(\d+): ", reason)
     own = [n for n, line in frames if location and f'{location[1]}", line {location[2]}' in line]
     return max(own or [n for n, _ in frames], default=0)
-
-
-def _seconds_text(run: StoredRun, t_ns: int) -> str:
-    return units.with_minus(f"{(t_ns - run.anchor_t_ns) / 1e9:9.3f}")
 
 
 def _trash_note(deleted_utc_ns: int | None) -> str:
