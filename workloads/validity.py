@@ -308,12 +308,6 @@ _FRAMEWORKS: tuple[Rule, ...] = (
     *map(_missing_rule, FRAMEWORKS.values()),
     _framework_rule(
         "pytorch",
-        "cuda_graph gpus",
-        lambda v: bool(v["cuda_graph"]) and int(v["gpus"]) == 0,
-        "A CUDA graph is of a GPU, and this run is on the CPU; use cuda_graph=false.",
-    ),
-    _framework_rule(
-        "pytorch",
         "cuda_graph warmup_steps",
         lambda v: bool(v["cuda_graph"]) and int(v["warmup_steps"]) < EAGER_STEPS - 1,
         f"A step is captured after {EAGER_STEPS} others, which must not be measured; "
@@ -337,8 +331,8 @@ _FRAMEWORKS: tuple[Rule, ...] = (
     _framework_rule(
         "pytorch",
         "cuda_graph gpus",
-        lambda v: bool(v["cuda_graph"]) and int(v["gpus"]) > 1,
-        "A step on several GPUs is not captured here; use cuda_graph=false, or gpus=1.",
+        lambda v: bool(v["cuda_graph"]) and int(v["gpus"]) != 1,
+        "A step is captured on one GPU; use cuda_graph=false, or gpus=1.",
     ),
     _framework_rule(
         "pytorch",
@@ -388,16 +382,13 @@ _FRAMEWORKS: tuple[Rule, ...] = (
     ),
     _framework_rule(
         "jax",
-        "implementation precision",
-        lambda v: v["implementation"] == "cudnn" and v["precision"] in ("bfloat16", "float16"),
-        "JAX calls cuDNN's LSTM in float32 and TF32 alone; use one of them, or implementation=standard.",
-        ("lstm",),
-    ),
-    _framework_rule(
-        "jax",
-        "implementation sequence_lengths",
-        lambda v: v["implementation"] == "cudnn" and v["sequence_lengths"] != "fixed",
-        "JAX's cuDNN layers get sequences of one length here; use implementation=standard or sequence_lengths=fixed.",
+        "implementation precision sequence_lengths",
+        lambda v: (
+            v["implementation"] == "cudnn"
+            and (v["precision"] in ("bfloat16", "float16") or v["sequence_lengths"] != "fixed")
+        ),
+        "JAX calls cuDNN's LSTM in float32 and TF32 alone, and for sequences of one length; use such, or "
+        "implementation=standard.",
         ("lstm",),
     ),
     _framework_rule(

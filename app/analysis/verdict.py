@@ -197,13 +197,14 @@ def group_runs(runs: Iterable[Run], spec_of: Callable[[Run], RunSpec]) -> list[t
     return [tuple(group) for _, group in groups]
 
 
-def join_repeats(runs: Sequence[RunRow]) -> list[RunRow]:
-    """Return the runs with the specs that they are compared by: without what differs between a variant's repeats."""
+def join_repeats(runs: Sequence[RunRow]) -> tuple[list[RunRow], list[str]]:
+    """Return the runs with the specs that they are compared by, and what these lack: what differs between repeats."""
     groups = group_by_variant(runs)
     differing = [
         name for name in OF_REPEATS if any(len({row.spec.variant.get(name) for row in group}) > 1 for group in groups)
     ]
-    return [replace(row, spec=without(row.spec, differing)) for row in runs] if differing else list(runs)
+    joined = [replace(row, spec=without(row.spec, differing)) for row in runs] if differing else list(runs)
+    return joined, differing
 
 
 def judge(runs: Sequence[RunRow], baseline_run: int, margin_pct: float | None = None) -> list[VariantResult]:

@@ -63,6 +63,6 @@ def test_a_small_batch_on_two_gpus_says_why_it_is_slow(feed: TelemetryFeed, tmp_
     runs = [run(feed, tmp_path, gpus=gpus, batch_size=128) for gpus in (1, 2, 1, 2)]
     (pair,) = scalings(runs)
     assert pair.efficiency.value < 0.9
-    assert pair.cause not in ("nothing lost", "not traced")
+    assert pair.cause not in ("loss not known", "few runs", "small loss", "shorter step", "not traced")
     assert pair.lost is not None
     assert pair.many.nvlink_bytes is None or pair.many.nvlink_bytes > 0

@@ -63,7 +63,6 @@ from app.viewmodels.format.sentences import (
     shorten_name,
 )
 from app.viewmodels.plot.panels import Sparks, run_sparks
-from workloads.catalog import OF_REPEATS
 from workloads.protocol import Value
 
 
@@ -220,15 +219,10 @@ class Comparison:
 
 def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> ComparedRuns:
     """Compute what does not depend on the baseline, in the order of the runs; too slow for the GUI thread."""
-    joined = join_repeats([run.row for run in runs])
+    joined, differing = join_repeats([run.row for run in runs])
     variants = [run.row.spec.variant for run in runs]
-    differing = {
-        name for before, row in zip(variants, joined, strict=True) for name in before.keys() - row.spec.variant
-    }
     repeated = {
-        name: tuple(sorted({variant[name] for variant in variants if name in variant}, key=float))
-        for name in OF_REPEATS
-        if name in differing
+        name: tuple(sorted({variant[name] for variant in variants if name in variant}, key=float)) for name in differing
     }
     runs = [run if run.row is row else replace(run, row=row) for run, row in zip(runs, joined, strict=True)]
     groups = group_by_variant([run.row for run in runs])

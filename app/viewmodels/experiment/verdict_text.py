@@ -133,7 +133,7 @@ def experiment_result(
 
 def answer_on(rows: Sequence[RunRow], baseline: int = 0, margin_pct: float | None = None) -> ExperimentResult:
     """Return what Compare would say of any runs, with its `baseline` if that is among them, and margin of equality."""
-    joined = join_repeats(rows)
+    joined, _ = join_repeats(rows)
     if all(row.run != baseline for row in joined):
         baseline = default_baseline(joined)
     return verdict_result(compute_verdict(joined, baseline, margin_pct), {})
