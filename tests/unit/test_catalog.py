@@ -275,6 +275,8 @@ def test_a_choice_of_another_version_is_a_refusal_and_no_crash() -> None:
 WORKLOADS_FOLDER = Path(catalog.__file__).parent
 DECLARED_IN = {"catalog", "definitions", "image_parameters", "parameters", "schema", "validity"}
 """Modules that name parameters without a run that reads them."""
+CHECKED_IN = {"aspects", "gru", "image_evidence", "lstm", "recurrent", "recurrent_evidence"}
+"""Modules of all frameworks that say what a run should have done, and do none of it."""
 
 
 @cache
@@ -298,7 +300,7 @@ def imported(path: Path) -> Iterator[Path]:
 
 
 def code_of(framework: str) -> set[Path]:
-    """The modules that a run of a framework executes, without those that only declare parameters."""
+    """The modules that a run of a framework executes, without those that only declare or check parameters."""
     left, seen = [*(WORKLOADS_FOLDER / framework).rglob("*.py"), WORKLOADS_FOLDER / "worker.py"], set[Path]()
     others = tuple(str(WORKLOADS_FOLDER / name) + "/" for name in FRAMEWORKS if name != framework)
     while left:
@@ -306,7 +308,7 @@ def code_of(framework: str) -> set[Path]:
         if path not in seen and not str(path).startswith(others):
             seen.add(path)
             left += imported(path)
-    return {path for path in seen if path.stem not in DECLARED_IN}
+    return {path for path in seen if path.stem not in DECLARED_IN | CHECKED_IN}
 
 
 def unread(parameters: Iterable[Parameter]) -> set[tuple[str, str]]:
