@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from types import FunctionType
 
 from workloads.framework import FRAMEWORKS, framework_of
-from workloads.protocol import MOST_REASON_CHARS, MOST_TRACEBACK_CHARS, Finished, Source, Variant, WorkerOutcome, plain
+from workloads.protocol import MOST_TRACEBACK_CHARS, Finished, Source, Variant, WorkerOutcome, plain, sentence
 
 
 class RefusedError(Exception):
@@ -48,7 +48,7 @@ _CONTEXT_LINE = re.compile(
     r'\s*(Exception encountered when calling |Graph execution error:|Detected at node |<stack traces |File ")'
 )
 """Lines in which libraries say where something went wrong, before the line that says what did."""
-_MAX_MESSAGE_LENGTH = 300
+_MAX_MESSAGE_LENGTH, _MAX_WORD_LENGTH = 300, 60
 
 
 def file_name(path: str) -> str:
@@ -69,6 +69,13 @@ def error_location(error: BaseException, source: Source) -> str:
 def function_location(function: FunctionType) -> str:
     """Return the file's name and the line at which a function begins."""
     return f"{file_name(function.__code__.co_filename)}:{function.__code__.co_firstlineno}"
+
+
+def describe_value(value: object) -> str:
+    """Return a user's value for a sentence: a word or number as it is, of anything else its type."""
+    if isinstance(value, str | int | float) and len(text := repr(value)) <= _MAX_WORD_LENGTH:
+        return text
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a value of type {type(value).__name__}"
 
 
 def describe_error(error: BaseException) -> str:
@@ -118,7 +125,7 @@ def _finished(
     return Finished(
         outcome=outcome,
         t_ns=time.monotonic_ns(),
-        reason=reason and plain(reason[:MOST_REASON_CHARS]),
+        reason=reason and sentence(reason),
         traceback=traceback_text and plain(traceback_text[-MOST_TRACEBACK_CHARS:]),
         allocator_peak_bytes=peak_bytes,
     )
@@ -140,6 +147,9 @@ def _failure_message(error: Exception, source: Source | None) -> str:
         return str(error)
     if source is None:
         return describe_error(error)
+    if "triton" in str(error).lower() and sys.modules.get("triton", error) is None:
+        where = f"{error_location(error, source)}: Triton after TensorFlow would end the process, so it is not imported"
+        return f"{where}; keep what needs it in a file that imports torch and no TensorFlow."
     return f"{error_location(error, source)}: {describe_error(error)}{_missing_module_remedy(error, source)}"
 
 

@@ -16,7 +16,6 @@ from workloads.custom.source import describe_file
 from workloads.errors import RefusedError, outcome_of
 from workloads.job_protocol import (
     Calibrate,
-    ComputedGradients,
     ComputeGradients,
     DescribeFile,
     ExportModel,
@@ -29,7 +28,7 @@ from workloads.job_protocol import (
     framework_of_job,
 )
 from workloads.processor import TRY_PROCESSOR, store_support
-from workloads.protocol import MOST_REASON_CHARS, Calibration, Variant, encode, plain
+from workloads.protocol import Calibration, Variant, encode, sentence
 from workloads.weights import WeightsError, compare_outputs, read
 
 
@@ -45,12 +44,14 @@ def perform(request: JobRequest) -> JobResult:
             case Calibrate():
                 return _calibrate(request, backend)
             case ComputeGradients():
-                return _compute_gradients(request, backend)
+                approve(request.spec, request.gpu_uuids)
+                backend.import_framework(request.gpu_uuids)
+                return backend.compute_gradients(request)
             case DescribeFile():
                 backend.prepare_environment(())
                 return describe_file(request.source, request.name)
     except (WeightsError, RefusedError) as error:
-        return JobFailed(reason=plain(str(error)[:MOST_REASON_CHARS]))
+        return JobFailed(reason=sentence(str(error)))
     except Exception as error:  # noqa: BLE001 - the process's edge: the reason is the result, the traceback goes to stderr
         traceback.print_exc()
         return JobFailed(reason=_failure_reason(error, request, backend))
@@ -64,7 +65,7 @@ def _failure_reason(error: Exception, request: JobRequest, backend: Backend) -> 
         variant = request.trained.variant
     source = request.source if isinstance(request, DescribeFile | ComputeGradients) else None
     outcome = outcome_of(error, variant, None, source, backend.explain_error(error))
-    return outcome.reason or plain(str(error)[:MOST_REASON_CHARS])
+    return outcome.reason or sentence(str(error))
 
 
 def _try_weights(request: TryWeights, backend: Backend) -> OutputDifference:
@@ -73,12 +74,6 @@ def _try_weights(request: TryWeights, backend: Backend) -> OutputDifference:
     spec = approve(request.spec, request.gpu_uuids)
     backend.import_framework(request.gpu_uuids)
     return compare_outputs(saved, backend.infer(saved, spec))
-
-
-def _compute_gradients(request: ComputeGradients, backend: Backend) -> ComputedGradients:
-    approve(request.spec, request.gpu_uuids)
-    backend.import_framework(request.gpu_uuids)
-    return backend.compute_gradients(request)
 
 
 def _export_model(request: ExportModel, backend: Backend) -> OutputDifference:

@@ -379,6 +379,11 @@ def plain(text: str) -> str:
     return re.sub(f"[{_CONTROL}\ud800-\udfff]", "\ufffd", text)
 
 
+def sentence(text: str) -> str:
+    """Return a text as a reason may be: plain, on one line, and no longer than a message takes."""
+    return plain(" ".join(filter(None, map(str.strip, text.splitlines())))[:MOST_REASON_CHARS])
+
+
 def encode(message: msgspec.Struct) -> bytes:
     """Return the message as one line, newline included."""
     return _encoder.encode(message) + b"\n"

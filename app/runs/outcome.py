@@ -12,7 +12,7 @@ from app.events import Outcome
 from app.paths import PROGRAM
 from app.samples import Device
 from workloads.catalog import FRAMEWORK, Framework, is_custom
-from workloads.protocol import Finished, WorkerOutcome
+from workloads.protocol import Finished, WorkerOutcome, sentence
 
 BROKEN_PYTHON = "The Python of this run is none that can make runs, or is broken:"
 """Begins the reason where the process never said hello."""
@@ -84,8 +84,8 @@ def with_commands(outcome: Outcome, host: str, framework: Framework = FRAMEWORK)
     reason = (outcome.reason or "").replace("`env add`", command_to_add(host, framework))
     if host:
         reason = reason.replace("on this machine", f"on {host}")
-    sentence = _COMMAND.sub(rf"`{PROGRAM} env \1{f' --on {host}' if host else ''}`", reason)
-    return replace(outcome, reason=sentence or None)
+    reason = _COMMAND.sub(rf"`{PROGRAM} env \1{f' --on {host}' if host else ''}`", reason)
+    return replace(outcome, reason=sentence(reason) or None)
 
 
 def _derive_outcome(ending: WorkerExit, framework: Framework) -> Outcome:

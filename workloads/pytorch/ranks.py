@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map  # PyTorch has no public one
 
 from workloads.job_protocol import ComputeGradients
-from workloads.protocol import MOST_REASON_CHARS, TAG, Finished, RunSpec, Source, Variant, encode
+from workloads.protocol import TAG, Finished, RunSpec, Source, Variant, encode, sentence
 from workloads.pytorch.trace import write_trace
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ class RankedStep:
                 match _decoder.decode(line):
                     case Finished() as finished:
                         reason = f"Rank {rank}: {finished.reason}" if finished.outcome == "failed" else finished.reason
-                        finish(msgspec.structs.replace(finished, reason=reason and reason[:MOST_REASON_CHARS]))
+                        finish(msgspec.structs.replace(finished, reason=reason and sentence(reason)))
                         return
                     case state:
                         self._states.put(state)

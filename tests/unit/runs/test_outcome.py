@@ -150,3 +150,8 @@ def test_commands_in_a_reason_are_whole_and_say_the_host() -> None:
 def test_a_command_makes_an_environment_of_the_run_s_framework() -> None:
     refused = Outcome(name="refused", reason="`env add` makes one.")
     assert " env add torch215`" in (with_commands(refused, "", PYTORCH).reason or "")
+
+
+def test_a_reason_of_several_lines_is_stored_as_one() -> None:
+    outcome = with_commands(form_outcome(ending(word("failed", "w.py:3: [SGD (\n    lr: 0.1\n)] is none."), 1)), "")
+    assert outcome.reason == "w.py:3: [SGD ( lr: 0.1 )] is none."

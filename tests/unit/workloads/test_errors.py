@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from workloads.build import approve
-from workloads.errors import RefusedError, TrainingError, outcome_of
-from workloads.protocol import Finished, RunSpec, Source, Variant, decode_message, encode
+from workloads.errors import CustomWorkloadError, RefusedError, TrainingError, outcome_of
+from workloads.protocol import MOST_REASON_CHARS, Finished, RunSpec, Source, Variant, decode_message, encode
 from workloads.tensorflow.backend import TensorflowBackend, _import_libraries, environment_info
 
 VARIANT: Variant = {"batch_size": 512}
@@ -61,7 +61,7 @@ def test_memory_that_runs_out_where_there_is_no_batch_is_told_as_it_is() -> None
 def test_texts_of_an_error_have_an_end() -> None:
     ending = outcome_of(RefusedError("x" * 5_000_000), VARIANT, None)
     assert decode_message(encode(ending)) == ending
-    assert outcome_of(RefusedError("a\x00\x1b[31mb\tc\n"), VARIANT, None).reason == "a\ufffd\ufffd[31mb\tc\n"
+    assert outcome_of(RefusedError("a\x00\x1b[31mb\tc\n"), VARIANT, None).reason == "a\ufffd\ufffd[31mb\tc"
     try:
         raise ValueError("\x1b" + "x" * 5_000_000)
     except ValueError as error:
@@ -98,6 +98,12 @@ def test_a_cudnn_that_does_not_fit_is_told_with_what_to_install(text: str) -> No
     assert (ending.reason or "").startswith("cuDNN could not be started, most often because another version of it")
     assert "pip install 'tensorflow[and-cuda]" in (ending.reason or "")
     assert text in (ending.traceback or "")
+
+
+def test_a_reason_is_on_one_line() -> None:
+    assert ending_of(RefusedError("Not here,\r\n nor\u2028there.\n")).reason == "Not here, nor there."
+    assert ending_of(CustomWorkloadError("mine.py:3: two\n\n  lines")).reason == "mine.py:3: two lines"
+    assert len(ending_of(TrainingError("long " * 2_000)).reason or "") == MOST_REASON_CHARS
 
 
 def test_other_ends() -> None:
