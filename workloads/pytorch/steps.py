@@ -62,10 +62,12 @@ def set_precision(precision: str) -> None:
 
     By default PyTorch computes convolutions and recurrent layers in TF32, and matrix products in float32.
     """
-    value, backends = "tf32" if precision == "tf32" else "ieee", torch.backends
-    # In PyTorch 2.11 the first changes nothing for cuDNN's layers, which have TF32 as a value of their own.
-    for level in (backends, backends.cuda.matmul, backends.cudnn, backends.cudnn.conv, backends.cudnn.rnn):
-        level.fp32_precision = value
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    # The older flags first: unless they agree, PyTorch raises as soon as a module reads one, as `cudnn.flags` does. No
+    # level above the operations is set: a flag that is turned off again would not agree with it.
+    cudnn.allow_tf32 = matmul.allow_tf32 = precision == "tf32"
+    for operation in (matmul, cudnn.conv, cudnn.rnn):
+        operation.fp32_precision = "tf32" if precision == "tf32" else "ieee"
 
 
 def host_batch(workload: str, variant: Variant, number: int) -> Batch:

@@ -324,22 +324,28 @@ def test_a_step_is_captured_before_the_measured_part(warmup_steps: int, refused:
     assert ["warmup_steps" in refusal.parameters for refusal in check(spec, machine)] == [True] * refused
 
 
-@pytest.mark.parametrize(("precision", "value"), [("float32", "ieee"), ("tf32", "tf32"), ("bfloat16", "ieee")])
-def test_every_level_of_cuda_s_precision_is_set_by_itself(
-    monkeypatch: pytest.MonkeyPatch, precision: str, value: str
-) -> None:
-    """PyTorch 2.11 hands a value on to no level that has one, as cuDNN's layers have."""
+@pytest.mark.parametrize(("precision", "value"), [("tf32", "tf32"), ("float32", "ieee"), ("bfloat16", "ieee")])
+def test_each_operation_s_precision_is_set_and_older_flags_work_as_in_a_script(precision: str, value: str) -> None:
     import torch
 
     from workloads.pytorch import steps
 
-    values: dict[tuple[str, str], str] = {}
-    monkeypatch.setattr(
-        torch._C, "_set_fp32_precision_setter", lambda backend, op, given: values.update({(backend, op): given})
-    )
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+
+    def flags() -> tuple[bool, bool, str]:
+        return cudnn.allow_tf32, matmul.allow_tf32, torch.get_float32_matmul_precision()
+
     steps.set_precision(precision)
-    cuda = [("cuda", op) for op in ("matmul", "all", "conv", "rnn")]
-    assert values == dict.fromkeys([("generic", "all"), *cuda], value)
+    tf32 = (True, True, "high") if precision == "tf32" else (False, False, "highest")
+    assert [operation.fp32_precision for operation in (matmul, cudnn.conv, cudnn.rnn)] == [value] * 3
+    assert flags() == tf32
+    for allowed in (True, False):
+        with cudnn.flags(enabled=False, allow_tf32=allowed):
+            assert flags() == (allowed, *tf32[1:])
+    assert flags() == tf32
+    for allowed in (True, False):
+        cudnn.allow_tf32 = matmul.allow_tf32 = allowed
+        assert flags() == (allowed, allowed, "high" if allowed else "highest")
 
 
 def test_a_rank_tells_the_state_of_a_convolution_of_1x1_in_nhwc() -> None:
