@@ -76,7 +76,7 @@ def synthetic_batch(workload: str, variant: Variant, number: int) -> tuple[Any, 
 
 
 def batch_count(size_bytes: int) -> int:
-    """Return how many batches stay on a device, from the size of the inputs of one."""
+    """Return how many batches stay on a device, from the size of one with its targets and weights."""
     return max(1, min(_MAX_BATCHES, _MAX_BYTES // max(1, size_bytes)))
 
 

@@ -231,7 +231,7 @@ def build_task(spec: RunSpec, mesh: Mesh) -> Task:
     """Return a built-in workload's variant, ready to step."""
     workload, variant = spec.workload, spec.variant
     first_batch = host_batch(workload, variant, 0)
-    count = batch_count(sum(array.nbytes for array in jax.tree.leaves(first_batch[0])))
+    count = batch_count(sum(array.nbytes for array in jax.tree.leaves(first_batch)))
     batches = (host_batch(workload, variant, number) if number else first_batch for number in range(count))
     step = Step(workload, variant, build_model(workload, variant), batches, mesh)
 
@@ -274,7 +274,11 @@ def compute_gradients(request: ComputeGradients, mesh: Mesh) -> ComputedGradient
     start = list(model.weights)
     if request.start_path is not None:
         model.weights, start = read_start(request.start_path, [weight.shape for weight in model.weights]), []
-    step = Step(workload, variant, model, _split(batch, request.parts), mesh)
+    parts = (
+        jax.tree.map(lambda array, number=number: np.split(array, request.parts)[number], batch)
+        for number in range(request.parts)
+    )
+    step = Step(workload, variant, model, parts, mesh)
     if variant["mode"] == "train":
         names = model.names
         gradients, losses = mean_gradients(
@@ -285,10 +289,3 @@ def compute_gradients(request: ComputeGradients, mesh: Mesh) -> ComputedGradient
         gradients = [np.concatenate([np.asarray(step.infer_next()) for _ in range(request.parts)])]
     write_gradients(request.path, names, gradients, start)
     return ComputedGradients(losses=losses, batch=moments(jax.tree.leaves(batch)))
-
-
-def _split(batch: Batch, part_count: int) -> list[Batch]:
-    return [
-        jax.tree.map(lambda array, number=number: np.split(array, part_count)[number], batch)
-        for number in range(part_count)
-    ]

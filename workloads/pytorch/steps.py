@@ -103,7 +103,7 @@ def device_batches(
 ) -> DeviceBatches:
     """Return the batches that stay on the device; `batch` returns the one of a number, on the host."""
     first_batch = batch(0)
-    size_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tree_leaves(first_batch[0]))
+    size_bytes = sum(tensor.nbytes for tensor in tree_leaves(first_batch))
     return DeviceBatches([first_batch, *map(batch, range(1, batch_count(size_bytes)))], device, dtype)
 
 

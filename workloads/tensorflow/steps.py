@@ -165,7 +165,7 @@ def _replica_batches(recipe: Recipe, dtype: str | None, size: int, replica: int)
         ), targets
 
     first_batch = batch(0)
-    size_bytes = sum(int(tf.size(tensor)) * tensor.dtype.size for tensor in tf.nest.flatten(first_batch[0]))
+    size_bytes = sum(int(tf.size(tensor)) * tensor.dtype.size for tensor in tf.nest.flatten(first_batch))
     count = recipe.batches or batch_count(size_bytes)
     batches = [first_batch, *(batch(index) for index in range(1, count))]
     inputs, targets = tf.nest.map_structure(lambda *tensors: tf.stack(tensors), *batches)

@@ -2,8 +2,9 @@
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from tests.unit.workloads.test_frameworks import (
     difference_to_tensorflow,
     task_of,
 )
+from workloads import seeding
 from workloads.catalog import Gpu, Machine, check
 from workloads.errors import RefusedError
 from workloads.jax import backend as jax_backend
@@ -38,6 +40,23 @@ def _two(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def in_jax(workload: str, **settings: Value) -> RunSpec:
     return spec_of(workload, framework="jax", **settings)
+
+
+def test_targets_count_for_the_memory_of_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = in_jax("lstm", outputs="all", features=2, timesteps=10, batch_size=4)
+    monkeypatch.setattr(seeding, "_MAX_BATCHES", 64)
+    monkeypatch.setattr(seeding, "_MAX_BYTES", 4 * 4 * 10 * (2 + 1) * 3)
+    counts: list[int] = []
+    device_batches = steps.device_batches
+
+    def counted(batches: Iterable[steps.Batch], mesh: Any, precision: str) -> list[steps.Batch]:
+        on_device = device_batches(batches, mesh, precision)
+        counts.append(len(on_device))
+        return on_device
+
+    monkeypatch.setattr(steps, "device_batches", counted)
+    task_of(spec)
+    assert counts == [3]
 
 
 @pytest.mark.parametrize(

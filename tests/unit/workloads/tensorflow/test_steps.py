@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from workloads import seeding
 from workloads.catalog import Machine, complete
 from workloads.errors import RefusedError
 from workloads.image_training import Schedule
@@ -80,6 +81,20 @@ def test_gradients_are_exchanged_by_copies_too(replica: Replicas, all_reduce: st
     assert losses_of_two == pytest.approx(losses_of_one, rel=1e-5)
     for a, b in zip(weights_of(single), weights_of(double), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
+
+
+def test_targets_and_weights_count_for_the_memory_of_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tensorflow as tf
+
+    from workloads.tensorflow.recipe import Recipe
+    from workloads.tensorflow.steps import _replica_batches
+
+    monkeypatch.setattr(seeding, "_MAX_BATCHES", 64)
+    monkeypatch.setattr(seeding, "_MAX_BYTES", 4_000)
+    batch = tf.zeros([1, 1]), (tf.zeros([1, 100]), tf.zeros([1, 149]))
+    recipe = Recipe(model=None, optimizer=None, batch=lambda index: batch)  # type: ignore[arg-type] # batches alone
+    inputs, _ = _replica_batches(recipe, None, 1, 0)
+    assert inputs.shape == [4, 1, 1]
 
 
 def test_nccl_is_refused_where_it_cannot_be(replica: Replicas) -> None:
