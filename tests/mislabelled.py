@@ -148,6 +148,16 @@ class _FirstInTraining(_First):
 _LAYERS = {"branch": _Branch, "loop": _Loop, "one answer": _First, "one answer in training": _FirstInTraining}
 
 
+def statistics(batch_size: int = 16, frozen: Literal["none", "inner", "all but the head"] = "none") -> Any:
+    """A batch norm, whose statistics of a few steps leave nothing of small inputs; weights that stay as they are."""
+    names = {"none": (), "inner": ("inner",), "all but the head": ("inner", "norm")}[frozen]
+    inner = layers.Dense(4, name="inner", trainable="inner" not in names)
+    norm = layers.BatchNormalization(epsilon=1e-12, name="norm", trainable="norm" not in names)
+    scaled = layers.Rescaling(1.0 if names else 1e-6)
+    model = keras.Sequential([keras.Input((4,)), inner, scaled, norm, layers.Dense(4, name="head")])
+    return model, "mse", _data(batch_size, 4)
+
+
 def shortcuts(
     batch_size: int = 16,
     how: Literal[

@@ -33,26 +33,14 @@ _PROGRESS_S = 0.2
 _READY_BLOCKS = 2
 
 
-def _no_allocator() -> None:
-    return None
-
-
-def do_nothing() -> None:
-    """Do nothing."""
+def do_nothing(*_arguments: object) -> None:
+    """Do nothing, whatever the arguments."""
 
 
 def give_up(finished: Finished) -> None:
     """End this process for a reason that goes to its log."""
     print(finished.reason, file=sys.stderr)  # noqa: T201
     os._exit(1)
-
-
-def _connect_nobody(_finish: Callable[[Finished], object]) -> None:
-    return None
-
-
-def _no_weights(_spec: RunSpec, _path: Path) -> None:
-    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +59,14 @@ class Layer:
         kind: Its class.
         layout: `channels_first` or `channels_last`; "" if it works on nothing with channels.
         recurrent: Whether it reads sequences step by step.
+        training: Whether it is in training mode; None where that is not its own to say.
     """
 
     name: str
     kind: str
     layout: str = ""
     recurrent: bool = False
+    training: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +78,10 @@ class Inspection:
         loss: Returns the loss of the last step.
         checksums: Returns each trained weight's name and a checksum of its values.
         without_gradient: Returns the names of the trained weights on which the loss does not depend.
+        frozen: Returns how many weights are not to be trained, and what share of all numbers they have; "" for none.
         count_distinct: Returns how many examples the first batch has, how many different ones, and how many different
             outputs the model has for them.
-        layers: Returns the layers as they ran, where only a step shows their layout; after `count_distinct`.
+        layers: Returns the layers as they ran, where only a step shows their layout or mode; after `count_distinct`.
     """
 
     eager_steps: Callable[[], int]
@@ -98,6 +89,7 @@ class Inspection:
     checksums: Callable[[], Sequence[tuple[str, int]]]
     without_gradient: Callable[[], Sequence[str]]
     count_distinct: Callable[[], tuple[int, int, int]]
+    frozen: Callable[[], str]
     layers: Callable[[], Sequence[Layer]] = tuple
 
 
@@ -128,15 +120,15 @@ class Task:
     fetch: Callable[[Any], float]
     examples: int
     trains: bool = True
-    allocator_bytes: Callable[[], int | None] = _no_allocator
-    allocator_peak_bytes: Callable[[], int | None] = _no_allocator
+    allocator_bytes: Callable[[], int | None] = do_nothing
+    allocator_peak_bytes: Callable[[], int | None] = do_nothing
     keep_weights: Callable[[], None] = do_nothing
-    save_weights: Callable[[RunSpec, Path], None] = _no_weights
+    save_weights: Callable[[RunSpec, Path], None] = do_nothing
     reuse_batches: Callable[[bool], None] | None = None
     passes: Passes | None = None
     layers: tuple[Layer, ...] = ()
     inspection: Inspection | None = None
-    connect: Callable[[Callable[[Finished], object]], None] = _connect_nobody
+    connect: Callable[[Callable[[Finished], object]], None] = do_nothing
     close: Callable[[], None] = do_nothing
 
 

@@ -31,15 +31,12 @@ def requested_layout(variant: Variant) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What a custom workload's task told after its measured part.
+    """What a custom workload's task told after its measured part, by the functions of `Inspection`.
 
     Attributes:
-        eager_steps: Steps that Python made, operation by operation.
         losses: Those of the first step and of some of the last.
         weights: The names of the trained weights.
         unchanged: Those that are as they were before the first step.
-        without_gradient: Those on which the loss does not depend.
-        layers: The layers, where only a step shows their layout.
         distinct: Examples of a batch, different ones of them, and different outputs; else why that is not known.
     """
 
@@ -48,6 +45,7 @@ class Findings:
     weights: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
     without_gradient: tuple[str, ...] = ()
+    frozen: str = ""
     layers: tuple[Layer, ...] = ()
     distinct: tuple[int, int, int] | str = ""
 
@@ -93,6 +91,7 @@ class Inspector:
             weights=tuple(name for name, _ in checksums),
             unchanged=tuple(name for (name, first), (_, last) in pairs if first == last),
             without_gradient=tuple(inspection.without_gradient()),
+            frozen=inspection.frozen(),
             layers=tuple(inspection.layers()),
             distinct=distinct,
         )
@@ -117,7 +116,7 @@ def training_aspects(findings: Findings | str, *, trains: bool) -> Iterator[Aspe
 
 
 def _training(findings: Findings) -> Aspect:
-    """Return whether steps changed all weights, by gradients, and the loss."""
+    """Return whether steps changed all weights that are not frozen, by gradients, and the loss."""
     count, without_gradient = len(findings.weights), findings.without_gradient
     unchanged = [name for name in findings.unchanged if name not in without_gradient]
     reasons = [
@@ -128,8 +127,9 @@ def _training(findings: Findings) -> Aspect:
     trained = len(without_gradient) + len(unchanged) < count
     if trained and len(findings.losses) > 1 and len(set(findings.losses)) == 1:
         reasons.append(f"The loss was {findings.losses[0]:.6g} in the first step and in the last.")
-    actual = (None if reasons else _TRAINED) if trained else "no weight trained"
-    return Aspect(name="training", requested=_TRAINED, actual=actual, reason=" ".join(reasons) or None)
+    requested = f"{findings.frozen}, all others trained" if findings.frozen else _TRAINED
+    actual = (None if reasons else requested) if trained else "no weight trained"
+    return Aspect(name="training", requested=requested, actual=actual, reason=" ".join(reasons) or None)
 
 
 def _examples(findings: Findings) -> Aspect:
@@ -143,6 +143,14 @@ def _examples(findings: Findings) -> Aspect:
     elif outputs <= max(1, _FEW * different):
         reason = f"Different outputs for {different} different examples: {outputs}."
     return Aspect(name="examples", requested=_DIFFERENT, actual=None if reason else _DIFFERENT, reason=reason)
+
+
+def name_frozen(weights: Iterable[tuple[int, bool]]) -> str:
+    """Return `Inspection.frozen` of weights, each with how many numbers it has and whether it is to be trained."""
+    sizes = list(weights)
+    frozen = [size for size, trained in sizes if not trained]
+    share = 100 * sum(frozen) / max(1, sum(size for size, _ in sizes))
+    return f"{len(frozen)} of {len(sizes)} weights frozen ({share:.4g} % of their numbers)" if frozen else ""
 
 
 def checksums(weights: Iterable[tuple[str, Any]]) -> list[tuple[str, int]]:

@@ -1,18 +1,18 @@
 """A custom workload in PyTorch: the user's module, loss, data and optimizer, checked, as a model and its task."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves, tree_map
 
-from workloads.custom.evidence import LAYOUTS, checksums, count_distinct, listed, sample_stride
+from workloads.custom.evidence import LAYOUTS, checksums, count_distinct, listed, name_frozen, sample_stride
 from workloads.custom.function import UserFunction, batch_parts
-from workloads.errors import CustomWorkloadError
+from workloads.errors import CustomWorkloadError, describe_value
 from workloads.protocol import RunSpec, Source, Variant
 from workloads.pytorch.models import Model, WeightView
 from workloads.pytorch.ranks import RankedStep, Share, rank_count
@@ -82,8 +82,8 @@ class CustomWorkload:
         self._has_loss = loss is not None
         if loss is not None and (isinstance(loss, type) or not callable(loss)):
             raise CustomWorkloadError(
-                f"{self.function.location}: {loss!r} is no loss of PyTorch; give a function of (outputs, targets), "
-                "such as nn.CrossEntropyLoss(), or None if the model gives its loss itself."
+                f"{self.function.location}: {describe_value(loss)} is no loss of PyTorch; give a function of (outputs, "
+                "targets), such as nn.CrossEntropyLoss(), or None if the model gives its loss itself."
             )
         if any(map(is_lazy, module.parameters())):
             raise CustomWorkloadError(
@@ -91,6 +91,8 @@ class CustomWorkload:
             )
         with self.function.attribute_errors():
             self.model = CustomModel(module, loss).to(device)
+        types = (parameter.dtype for parameter in module.parameters() if parameter.is_floating_point())
+        self._float_type = next(types, torch.get_default_dtype())
         if self._trains and not self.model.views:
             raise CustomWorkloadError(
                 f"{self.function.location}: the model has no trainable weights; choose mode=inference, or make a layer "
@@ -104,8 +106,8 @@ class CustomWorkload:
             return torch.optim.Adam(trained, _ADAM_RATE, eps=_ADAM_EPSILON, fused=True)
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise CustomWorkloadError(
-                f"{self.function.location}: {optimizer!r} is no optimizer of PyTorch, such as "
-                "torch.optim.SGD(model.parameters(), 0.1)."
+                f"{self.function.location}: {describe_value(optimizer)} is no optimizer of PyTorch; give one of all "
+                "weights, such as torch.optim.SGD(model.parameters(), 0.1)."
             )
         if {id(weight) for group in optimizer.param_groups for weight in group["params"]}.isdisjoint(map(id, trained)):
             raise CustomWorkloadError(
@@ -124,23 +126,24 @@ class CustomWorkload:
                     if targets is None
                     else "batch gives targets, and there is no loss that takes them; give (x, None), or a loss"
                 )
-            batch: Batch = tree_map(_to_tensor, (inputs, () if targets is None else targets))
+            batch: Batch = tree_map(self._to_tensor, (inputs, () if targets is None else targets))
             self.function.check_batch(tree_leaves(batch), index)
         return batch
 
+    def _to_tensor(self, value: Any) -> Tensor:
+        """Return a copy on the host, its strides as they are.
 
-def _to_tensor(value: Any) -> Tensor:
-    """Return a copy on the host, its strides as they are; numbers of 64 bits become PyTorch's own type of 32."""
-    if value is None:
-        raise TypeError("batch gives None among its arrays; targets can be None as a whole only")
-    tensor = value.detach().cpu().clone() if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
-    if tensor.layout is not torch.strided:
-        raise TypeError("batch gives a sparse tensor; make a dense one of it, by .to_dense()")
-    if tensor.is_complex():
-        raise TypeError(f"batch gives {tensor.dtype} values, and a model takes real numbers")
-    if tensor.is_floating_point():
-        return tensor.to(torch.get_default_dtype())
-    return tensor.long() if tensor.dtype is torch.int32 else tensor
+        A tensor keeps its type. Of arrays float64, which NumPy makes unasked, becomes that of the weights, int32 int64.
+        """
+        if value is None:
+            raise TypeError("batch gives None among its arrays; targets can be None as a whole only")
+        tensor = value.detach().cpu().clone() if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
+        if tensor.layout is not torch.strided:
+            raise TypeError("batch gives a sparse tensor; make a dense one of it, by .to_dense()")
+        if tensor.is_complex():
+            raise TypeError(f"batch gives {tensor.dtype} values, and a model takes real numbers")
+        types = {} if isinstance(value, Tensor) else {torch.float64: self._float_type, torch.int32: torch.int64}
+        return tensor.to(types.get(tensor.dtype, tensor.dtype))
 
 
 class CustomStep(Step):
@@ -188,16 +191,33 @@ class CustomStep(Step):
             self.last = super().__call__()
         return self.last
 
-    def answers(self, inputs: Any, *, training: bool) -> list[Tensor]:
-        """Return each output of the user's module, computed operation by operation."""
-        self.model.train(training)
-        for layer in self.model.modules():
-            if isinstance(layer, nn.SyncBatchNorm):
-                layer.eval()  # else it waits for other ranks
-        with torch.no_grad(), self._autocast():
+    def infer(self, inputs: Any) -> Tensor:
+        """Return the outputs of a batch in inference; with gradients from where on the module differentiates itself."""
+        try:
+            return super().infer(inputs)
+        except RuntimeError as error:
+            if self._with_gradients or "does not require grad" not in str(error):
+                raise
+        self._with_gradients = True
+        print("The model differentiates in its forward pass, so inference keeps gradients.", flush=True)  # noqa: T201
+        return super().infer(inputs)
+
+    def answers(self, inputs: Any, *, noise: bool) -> list[Tensor]:
+        """Return each output of the user's module as steps compute it, but operation by operation.
+
+        Its modules are in the mode in which the steps left them. Without `noise` those that keep no statistics are in
+        evaluation mode, so that no dropout makes outputs differ.
+        """
+        modes = {module: module.training for module in self.model.modules()}
+        for module in modes:
+            keeps = next(module.buffers(recurse=False), None) is not None
+            if isinstance(module, nn.SyncBatchNorm) or not (noise or keeps):  # the first would wait for other ranks
+                module.training = False
+        with torch.set_grad_enabled(self._with_gradients), self._autocast():
             outputs = self._answers(inputs)
-        self.model.train(self._trains)
-        return _tensors(outputs)
+        for module, training in modes.items():
+            module.training = training
+        return [output.detach() for output in _tensors(outputs)]
 
 
 def build_custom_step(spec: RunSpec, source: Source | None, device: torch.device, share: Share) -> CustomStep:
@@ -212,35 +232,39 @@ def build_custom_task(spec: RunSpec, source: Source | None, device: torch.device
     ranks = rank_count(spec.variant)
     ranked = RankedStep(spec, ranks, source) if ranks > 1 else None
     step = build_custom_step(spec, source, device, Share(0, ranks))
-    layers = [_describe(name, module) for name, module in _leaves(step.model.module)]
-    inspection = _inspection(step, spec.variant)
-    return task_of(step, ranked, spec.variant, layers=tuple(layers), inspection=inspection)
-
-
-def _leaves(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the modules that have no others in them, by name."""
-    for name, layer in module.named_modules():
-        if next(layer.children(), None) is None:
-            yield name, layer
+    layers = tuple(_describe(name, module) for name, module in step.model.module.named_modules())
+    return task_of(step, ranked, spec.variant, layers=layers, inspection=_inspection(step, spec.variant))
 
 
 def _describe(name: str, module: nn.Module, inputs: Sequence[Any] = ()) -> Layer:
     images = next((value for value in inputs if isinstance(value, Tensor) and value.ndim == 4), None)
-    layout = "" if images is None else layout_of(images.shape, images.stride())
-    recurrent = isinstance(module, nn.RNNBase | nn.RNNCellBase)
-    return Layer(name=name, kind=type(module).__name__, layout=LAYOUTS.get(layout.lower(), ""), recurrent=recurrent)
+    is_layer = next(module.children(), None) is None
+    layout = layout_of(images.shape, images.stride()) if images is not None and is_layer else ""
+    return Layer(
+        name=name,
+        kind=type(module).__name__,
+        layout=LAYOUTS.get(layout.lower(), ""),
+        recurrent=isinstance(module, nn.RNNBase | nn.RNNCellBase),
+        training=None if isinstance(module, nn.SyncBatchNorm) else module.training,  # `answers` sets its mode
+    )
 
 
 def _inspection(step: CustomStep, variant: Variant) -> Inspection:
     layers: dict[str, Layer] = {}
     model = step.model
+    names = {module: name for name, module in model.module.named_modules()}
+
+    def record(module: nn.Module, inputs: Sequence[Any]) -> None:
+        if module in names:
+            layers[names[module]] = _describe(names[module], module, inputs)
 
     def distinct() -> tuple[int, int, int]:
         inputs, _ = step.batches.take()
-        modes = {False, variant["mode"] == "train"}
-        with _watched(model.module, layers):
-            outputs = [[_sample(output) for output in step.answers(inputs, training=mode)] for mode in modes]
-        return count_distinct((tensor.cpu().numpy() for tensor in tree_leaves(inputs)), outputs)
+        with register_module_forward_pre_hook(record):  # modules of TorchScript take no hook of their own
+            outputs = [step.answers(inputs, noise=True)]
+        if variant["mode"] == "train":
+            outputs.append(step.answers(inputs, noise=False))
+        return count_distinct(map(_numbers, tree_leaves(inputs)), [list(map(_sample, several)) for several in outputs])
 
     return Inspection(
         eager_steps=lambda: 0,
@@ -248,31 +272,20 @@ def _inspection(step: CustomStep, variant: Variant) -> Inspection:
         checksums=lambda: checksums((view.name, view.value()) for view in model.views),
         without_gradient=model.without_gradient,
         count_distinct=distinct,
+        frozen=lambda: name_frozen((weight.numel(), weight.requires_grad) for weight in model.module.parameters()),
         layers=lambda: tuple(layers.values()),
     )
 
 
-@contextmanager
-def _watched(module: nn.Module, layers: dict[str, Layer]) -> Iterator[None]:
-    """Record each layer with the layout of the images that it gets."""
-
-    def watch(name: str) -> Callable[[nn.Module, Any], None]:
-        def record(layer: nn.Module, inputs: Any) -> None:
-            layers[name] = _describe(name, layer, inputs)
-
-        return record
-
-    handles = [layer.register_forward_pre_hook(watch(name)) for name, layer in _leaves(module)]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+def _numbers(tensor: Tensor) -> Any:
+    """Return a tensor as an array, in float64 if it is of floating-point numbers: NumPy has no bfloat16."""
+    values = tensor.detach().cpu()
+    return (values.double() if values.is_floating_point() else values).numpy()
 
 
 def _sample(output: Tensor) -> Any:
     """Return some numbers of each row, in float64; as it is where it has no rows."""
     if not output.ndim:
-        return output.cpu().numpy()
+        return _numbers(output)
     rows = output.reshape(len(output), -1)
-    return rows[:, :: sample_stride(rows.shape[1])].double().cpu().numpy()
+    return _numbers(rows[:, :: sample_stride(rows.shape[1])].double())

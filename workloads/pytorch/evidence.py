@@ -150,10 +150,18 @@ def custom_layout(observation: Observation) -> Iterator[Aspect]:
 
 
 def layer_notes(observation: Observation) -> Iterator[str]:
-    """Yield how often recurrent layers of a custom module called cuDNN."""
+    """Yield how often recurrent layers of a custom module called cuDNN, and which modules had another mode."""
     if names := [layer.name for layer in observation.layers if layer.recurrent]:
         calls = _cudnn_calls(observation)
         yield f"Recurrent layers ({listed(names)}): {f'{calls:g} cuDNN calls a step' if calls else 'no cuDNN call'}."
+    trains = observation.variant["mode"] == "train"
+    layers = observation.findings.layers if isinstance(observation.findings, Findings) else ()
+    others = {layer.name: layer.kind for layer in layers if layer.training is (not trains)}
+    if others:
+        outermost = {name: kind for name, kind in others.items() if not name or name.rpartition(".")[0] not in others}
+        where = "evaluation mode in a run that trains" if trains else "training mode in a run of inference"
+        modules = listed([f"{name or 'the model'} ({kind})" for name, kind in outermost.items()])
+        yield f"Modules in {where} ({len(others)} of {len(layers)}): {modules}."
 
 
 def _cudnn_calls(observation: Observation) -> float:

@@ -51,7 +51,7 @@ def compute_gradients(request: ComputeGradients, device: torch.device) -> Comput
     if ranked is not None:
         ranked.close()
     write_gradients(request.path, names, gradients, start)
-    return ComputedGradients(losses=losses, batch=moments(tensor.numpy() for tensor in tree_leaves(batch)))
+    return ComputedGradients(losses=losses, batch=moments(tensor.double().numpy() for tensor in tree_leaves(batch)))
 
 
 def parted_step(request: ComputeGradients, device: torch.device, share: Share) -> tuple[Step, list[Weight], Batch]:

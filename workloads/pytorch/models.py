@@ -46,7 +46,8 @@ class WeightView:
     def gradient(self) -> Weight:
         """Return its gradient, zero where the loss does not depend on it."""
         gradients = (
-            torch.zeros_like(parameter) if parameter.grad is None else parameter.grad for parameter in self.parameters
+            torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.to_dense()
+            for parameter in self.parameters
         )
         return _array(self.read(*gradients))
 

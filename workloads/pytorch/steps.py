@@ -164,7 +164,7 @@ class Step:
         self._tests = tests
         self.device = device
         self.model = model
-        self._trains = variant["mode"] == "train"
+        self._trains = self._with_gradients = variant["mode"] == "train"
         self._captures = bool(variant["cuda_graph"])
         self._dtype = DTYPES[str(variant["precision"])]
         self._graph: Any = None
@@ -255,8 +255,8 @@ class Step:
 
     def infer(self, inputs: Any) -> Tensor:
         """Return the outputs of a batch in inference."""
-        with torch.no_grad(), self._autocast():
-            return self._answer(inputs)
+        with torch.set_grad_enabled(self._with_gradients), self._autocast():
+            return self._answer(inputs).detach()
 
     def count_correct(self) -> Tensor:
         """Return how many of its test images the model tells right, with its running statistics as they are now."""
@@ -347,16 +347,6 @@ def build_step(spec: RunSpec, device: torch.device, share: Share, stored: ImageD
     return Step(workload, variant, model, batches, device)
 
 
-def make_keeper(step: Step, all_ranks: Step | RankedStep, stored: ImageData | None) -> WeightsKeeper:
-    """Return what keeps a model's weights; running statistics are the mean over the ranks."""
-
-    def values() -> Iterator[Any]:
-        yield from (view.value() for view in step.model.views)
-        yield from (statistic.cpu().numpy() for statistic in all_ranks.statistics())
-
-    return WeightsKeeper(values, partial(model_outputs, device=step.device), stored)
-
-
 def model_outputs(spec: RunSpec, weights: Sequence[Array], reference: Reference, *, device: torch.device) -> Array:
     """Return the outputs of a variant's model with saved weights to reference inputs, operation by operation."""
     plain: Variant = {"mode": "inference", "compile": False, "cuda_graph": False, "all_reduce": "nccl"}
@@ -397,16 +387,17 @@ def build_task(spec: RunSpec, device: torch.device) -> Task:
     stored = stored_data(variant)
     ranked = RankedStep(spec, ranks, None) if ranks > 1 else None
     step = build_step(spec, device, Share(0, ranks), stored)
-    keeper = make_keeper(step, ranked or step, stored)
+    all_ranks = ranked or step
+
+    def values() -> Iterator[Any]:
+        yield from (view.value() for view in step.model.views)
+        yield from (statistic.cpu().numpy() for statistic in all_ranks.statistics())  # their mean over the ranks
+
+    keeper = WeightsKeeper(values, partial(model_outputs, device=step.device), stored)
     keep = keeper.keep if variant["save_weights"] else do_nothing
-    more = {"keep_weights": keep, "save_weights": keeper.save, **_of_stored(stored, variant, ranked or step)}
+    more: dict[str, Any] = {"keep_weights": keep, "save_weights": keeper.save}
+    if stored is not None:
+        steps, count = epoch_steps(stored, variant), len(stored.test.classes)
+        passes = Passes(steps=steps, accuracy=lambda: fetch(all_ranks.count_correct()) / count)
+        more |= {"reuse_batches": all_ranks.reuse_batches, "passes": passes if variant["epochs"] else None}
     return task_of(step, ranked, variant, **more)
-
-
-def _of_stored(stored: ImageData | None, variant: Variant, all_ranks: Step | RankedStep) -> dict[str, Any]:
-    """Return the attributes of a task on stored images; `all_ranks` is the step of all ranks."""
-    if stored is None:
-        return {}
-    steps, count = epoch_steps(stored, variant), len(stored.test.classes)
-    passes = Passes(steps=steps, accuracy=lambda: fetch(all_ranks.count_correct()) / count)
-    return {"reuse_batches": all_ranks.reuse_batches, "passes": passes if variant["epochs"] else None}

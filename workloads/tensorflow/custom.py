@@ -1,6 +1,5 @@
 """A custom workload as a recipe: the user's Keras model, loss, data and optimizer, checked and prepared."""
 
-import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,10 +8,12 @@ from types import FunctionType
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
+from workloads.custom.evidence import name_frozen
 from workloads.custom.function import UserFunction, batch_parts
-from workloads.errors import CustomWorkloadError
+from workloads.errors import CustomWorkloadError, describe_value
 from workloads.protocol import RunSpec, Source, Variant
 from workloads.tensorflow.optimizers import Adam, Optimizer
 from workloads.tensorflow.recipe import Batch, Recipe, compile_function
@@ -87,14 +88,8 @@ class KerasOptimizer:
         weights_by_replica = zip(*map(strategy.experimental_local_results, weights), strict=True)
         # A strategy's scope is one thread's: what is made and traced on another is of the replica alone.
         with ThreadPoolExecutor(1, thread_name_prefix="optimizer") as executor:
-            self._replicas = list(
-                executor.map(
-                    lambda weights_of_replica: _ReplicaOptimizer(
-                        prototype, weights_of_replica, constraints, may_skip=may_skip
-                    ),
-                    weights_by_replica,
-                )
-            )
+            make = functools.partial(_ReplicaOptimizer, prototype, constraints=constraints, may_skip=may_skip)
+            self._replicas = list(executor.map(make, weights_by_replica))
 
     def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
         """Update each weight of the replica that calls by its gradient, or none."""
@@ -150,6 +145,7 @@ def custom_recipe(spec: RunSpec, source: Source | None) -> Recipe:
         batch=custom.batch,
         layers=custom.layers,
         answers=custom.answers,
+        frozen=custom.frozen,
         casts_inputs=False,
     )
 
@@ -171,20 +167,29 @@ class _CustomRecipe:
         self._variant = variant
         self._result: _FunctionResult | None = None
 
+    @property
+    def _made(self) -> _FunctionResult:
+        assert self._result is not None, "the model is made first"
+        return self._result
+
     def model(self) -> "KerasModel":
         """Return the user's model with its weights, built with inputs if they are not made yet."""
         location = self._function.location
         with self._function.attribute_errors():
             name = "Keras model; a workload of PyTorch imports torch in its own file"
-            self._result = _check_result(*self._function.call(keras.Model, name), location)
-        model = self._result.model
+            model, loss, batch, optimizer_choice = self._function.call(keras.Model, name)
+            optimizer = _own_optimizer(optimizer_choice, model, location)
+            _compile(model, loss, location)
+        # The steps have an optimizer for each replica: Keras would make the state of one more.
+        model.optimizer = None
+        self._result = _FunctionResult(model, batch, optimizer)
         if self._variant["mode"] == "train":
             self._build_loss(model, location)
         elif not model.built:
             self._build(model, self.batch(0))
         if self._variant["xla"]:
             prepare_for_xla(model, location)
-        return KerasModel(model, self._function.attribute_errors)
+        return KerasModel(model, self._function)
 
     def _build_loss(self, model: keras.Model, location: str) -> None:
         """Let Keras make what its loss keeps, as `fit` does before a first step; what cannot be trained is refused."""
@@ -193,7 +198,6 @@ class _CustomRecipe:
                 f"{self._function.locate(model.train_step)}: a model's own train_step cannot be measured, since the "
                 "program makes the steps; write a compute_loss in its place."
             )
-        assert self._result is not None, "the model is made first"
         batch = self.batch(0)
         self._build(model, batch)
         if not model.trainable_variables:
@@ -204,7 +208,7 @@ class _CustomRecipe:
         inputs, (targets, weights) = tf.nest.map_structure(lambda tensor: tensor[:size], batch)
         if model.loss is not None and _is_keras_own(model.compute_loss) and _none_if_empty(targets) is None:
             raise CustomWorkloadError(
-                f"{self._function.locate(self._result.batch)}: batch gives no targets, which the loss needs; give "
+                f"{self._function.locate(self._made.batch)}: batch gives no targets, which the loss needs; give "
                 "(x, y), or None in place of the loss if the model adds its own (add_loss)."
             )
         with self._function.attribute_errors():
@@ -218,19 +222,28 @@ class _CustomRecipe:
 
     def layers(self) -> tuple[Layer, ...]:
         """Return the layers of the user's model."""
-        assert self._result is not None, "the model is made first"
-        return tuple(map(_describe_layer, _flat_layers(self._result.model)))
+        return tuple(map(_describe_layer, _flat_layers(self._made.model)))
 
-    def answers(self, inputs: Any, training: bool) -> Sequence[tf.Tensor]:
-        """Return each output of the user's model."""
-        assert self._result is not None, "the model is made first"
-        return tf.nest.flatten(self._result.model(inputs, training=training))  # type: ignore[no-any-return]
+    def answers(self, inputs: Any) -> Sequence[Sequence[tf.Tensor]]:
+        """Return each output of the user's model in the mode of the run, then in another that tells more.
+
+        Without training no dropout makes outputs differ; but running statistics of a few steps can make them alike.
+        """
+        model, trains = self._made.model, self._variant["mode"] == "train"
+        modes = [True, False] if trains and not model.non_trainable_weights else [trains]
+        return [tf.nest.flatten(model(inputs, training=training)) for training in modes]
+
+    def frozen(self) -> str:
+        """Return what `Inspection.frozen` does; statistics of batch norms, which nothing trains, are no weights."""
+        layers = (self._made.model, *_flat_layers(self._made.model))
+        # No public member tells a frozen weight from what is never trained.
+        weights = {id(weight): weight for layer in layers for weight in layer._trainable_variables}  # noqa: SLF001
+        return name_frozen((int(np.prod(weight.shape)), weight.trainable) for weight in weights.values())
 
     def optimizer(self, weights: Sequence[tf.Variable]) -> Optimizer:
         """Return the user's optimizer of these weights, or Adam if there is none."""
-        assert self._result is not None, "the model is made first"
-        optimizer = self._result.optimizer
-        constraints = [variable.constraint for variable in self._result.model.trainable_variables]
+        optimizer = self._made.optimizer
+        constraints = [variable.constraint for variable in self._made.model.trainable_variables]
         if optimizer is None and not any(constraints) and all(weight.dtype == tf.float32 for weight in weights):
             return Adam(weights, _LEARNING_RATE)
         with self._function.attribute_errors():
@@ -240,9 +253,8 @@ class _CustomRecipe:
 
     def batch(self, index: int) -> Batch:
         """Return inputs, and targets with sample weights, `()` for what there is not; after a check of their sizes."""
-        assert self._result is not None, "the model is made first"
         with self._function.attribute_errors():
-            inputs, *more = batch_parts(self._result.batch(index), "(x, y)", "(x, y, sample_weight)")
+            inputs, *more = batch_parts(self._made.batch(index), "(x, y)", "(x, y, sample_weight)")
             targets, weights = [() if part is None else part for part in (*more, None)[:2]]
             batch = tf.nest.map_structure(_to_tensor, (inputs, (targets, weights)))
             self._function.check_batch(tf.nest.flatten(batch), index)
@@ -252,11 +264,9 @@ class _CustomRecipe:
 class KerasModel:
     """A compiled Keras model."""
 
-    def __init__(
-        self, model: keras.Model, attribute_errors: Callable[[], contextlib.AbstractContextManager[None]]
-    ) -> None:
+    def __init__(self, model: keras.Model, function: UserFunction) -> None:
         self._model = model
-        self._attribute_errors = attribute_errors
+        self._attribute_errors = function.attribute_errors
 
     @property
     def weight_names(self) -> Sequence[str]:
@@ -289,16 +299,6 @@ class KerasModel:
         return several[0] if len(several) == 1 else tf.stack([tf.reduce_mean(answer) for answer in several])
 
 
-def _check_result(
-    model: keras.Model, loss: Any, batch: Callable[[int], Any], optimizer_choice: Any, location: str
-) -> _FunctionResult:
-    optimizer = _own_optimizer(optimizer_choice, model, location)
-    _compile(model, loss, location)
-    # The steps have an optimizer for each replica: Keras would make the state of one more.
-    model.optimizer = None
-    return _FunctionResult(model, batch, optimizer)
-
-
 def _compile(model: keras.Model, loss: Any, location: str) -> None:
     """Give the model the loss by Keras's own `compile`; one that is compiled with a loss keeps it."""
     if isinstance(loss, dict) and "class_name" in loss:
@@ -307,7 +307,9 @@ def _compile(model: keras.Model, loss: Any, location: str) -> None:
         try:
             output_loss in (None, "ce", "crossentropy") or keras.losses.get(output_loss)
         except (TypeError, ValueError) as error:
-            raise CustomWorkloadError(f"{location}: {output_loss!r} is no loss that Keras knows.") from error
+            raise CustomWorkloadError(
+                f"{location}: {describe_value(output_loss)} is no loss that Keras knows."
+            ) from error
     if loss is not None and model.compiled and model.loss not in (None, loss):
         raise CustomWorkloadError(
             f"{location}: the model is compiled with another loss; give None in place of the second."
@@ -356,8 +358,9 @@ def _check_optimizer(optimizer: Any, location: str) -> keras.Optimizer:
         )
     try:
         resolved = keras.optimizers.get(optimizer)
-    except (TypeError, ValueError) as error:
-        raise CustomWorkloadError(f"{location}: {optimizer!r} is no optimizer that Keras knows.") from error
+    except (KeyError, TypeError, ValueError) as error:
+        what = f"{describe_value(optimizer)} is no optimizer that Keras knows"
+        raise CustomWorkloadError(f"{location}: {what}; give one, such as keras.optimizers.SGD(0.1).") from error
     if isinstance(resolved, keras.optimizers.LossScaleOptimizer) or resolved.loss_scale_factor is not None:
         raise CustomWorkloadError(
             f"{location}: with float16 the program scales the loss; give an optimizer that does not."

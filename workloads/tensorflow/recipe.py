@@ -45,8 +45,8 @@ class Model(Protocol):
 class Recipe:
     """How to make one variant. `batch(index)` gives inputs and targets of one global batch, the batch axis first.
 
-    `layers` gives those of a custom model, once it is made, and `answers` each of its outputs for inputs, in
-    training or not.
+    `layers` gives those of a custom model, once it is made, `answers` its outputs for inputs in each mode that tells
+    whether they differ, and `frozen` what `Inspection.frozen` does.
     `batches` is how many there are to go round; None is as many as memory is for.
     `elementwise` is whether the optimizer updates each number by its own gradient, and knows nothing else of a weight
     than whether it is a vector: such weights can be joined.
@@ -57,7 +57,8 @@ class Recipe:
     optimizer: Callable[[Sequence[tf.Variable]], Optimizer]
     batch: Callable[[int], Batch]
     layers: Callable[[], tuple[Layer, ...]] = tuple
-    answers: Callable[[Any, bool], Sequence[tf.Tensor]] | None = None
+    answers: Callable[[Any], Sequence[Sequence[tf.Tensor]]] | None = None
+    frozen: Callable[[], str] = str
     batches: int | None = None
     elementwise: bool = False
     casts_inputs: bool = True

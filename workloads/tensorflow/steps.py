@@ -81,41 +81,14 @@ def _joined_variable(weights: Sequence[tf.Variable]) -> tf.Variable:
     return tf.Variable(values if _is_vector(weights[0]) else values[:, tf.newaxis], trainable=False)
 
 
-def inspection_of(
-    model: Model,
-    answers: Callable[[Any, bool], Sequence[tf.Tensor]],
-    batches: Batches,
-    replicas: Replicas,
-    *,
-    trains: bool,
-    eager_steps: Callable[[], int],
-    loss: Callable[[], float],
-    without_gradient: Callable[[], Sequence[str]],
-) -> Inspection:
-    """Return what a task can be asked, of what its steps recorded and of its model.
-
-    `answers` returns the model's outputs for inputs, in training or not. `batches` are what the steps take.
-    `eager_steps`, `loss` and `without_gradient` are as in `Inspection`.
-    """
-    return Inspection(
-        eager_steps=eager_steps,
-        loss=loss,
-        checksums=lambda: checksums(zip(model.weight_names, model.weights, strict=True)),
-        without_gradient=without_gradient,
-        count_distinct=lambda: _count_distinct(answers, batches.take(), replicas, {False, trains}),
-    )
-
-
-def _count_distinct(
-    answers: Callable[[Any, bool], Sequence[tf.Tensor]], batch: Any, replicas: Replicas, modes: set[bool]
+def count_distinct_outputs(
+    answers: Callable[[Any], Sequence[Sequence[tf.Tensor]]], batch: Any, replicas: Replicas
 ) -> tuple[int, int, int]:
     """Count in the first batch of the first replica, of which every step takes all there are; the fewest of modes."""
     with tf.device(replicas.devices[0]):
         results = replicas.strategy.experimental_local_results
         inputs, _ = tf.nest.map_structure(lambda tensor: results(tensor)[0][0], batch)
-        return count_distinct(
-            tf.nest.flatten(inputs), [[_sample(answer) for answer in answers(inputs, training)] for training in modes]
-        )
+        return count_distinct(tf.nest.flatten(inputs), [list(map(_sample, outputs)) for outputs in answers(inputs)])
 
 
 def _sample(output: tf.Tensor) -> Any:
@@ -201,7 +174,9 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Ima
         run(batches.take())
         return replica_step.result
 
-    keeper = make_keeper(model, replicas, stored)
+    keeper, passes = make_keeper(model, replicas, stored), None
+    if stored and variant["epochs"]:
+        passes = Passes(steps=epoch_steps(stored, variant), accuracy=Accuracy(stored, model, variant, replicas))
     return Task(
         step=step,
         fetch=_fetch,
@@ -212,18 +187,16 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Ima
         keep_weights=keeper.keep if variant.get("save_weights", False) else do_nothing,
         save_weights=keeper.save,
         reuse_batches=prefetch.reuse_batches if prefetch else None,
-        passes=_passes(stored, model, variant, replicas) if stored and variant["epochs"] else None,
+        passes=passes,
         layers=recipe.layers(),
         inspection=recipe.answers
-        and inspection_of(
-            model,
-            recipe.answers,
-            batches,
-            replicas,
-            trains=trains,
+        and Inspection(
             eager_steps=lambda: replica_step.eager_steps,
             loss=lambda: _fetch(replica_step.result),
+            checksums=lambda: checksums(zip(model.weight_names, model.weights, strict=True)),
             without_gradient=lambda: replica_step.without_gradient,
+            count_distinct=functools.partial(count_distinct_outputs, recipe.answers, batches.take(), replicas),
+            frozen=recipe.frozen,
         ),
     )
 
@@ -231,10 +204,6 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Ima
 def _fetch(result: tf.Variable) -> float:
     tf.test.experimental.sync_devices()
     return float(result.read_value())
-
-
-def _passes(stored: ImageData, model: Model, variant: Variant, replicas: Replicas) -> Passes:
-    return Passes(steps=epoch_steps(stored, variant), accuracy=Accuracy(stored, model, variant, replicas))
 
 
 def _joins_weights(recipe: Recipe, variant: Variant, replicas: Replicas) -> bool:

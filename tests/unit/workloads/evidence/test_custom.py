@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -209,6 +209,20 @@ def test_a_step_that_does_all_of_it_is_verified(replica: Replicas, mode: str) ->
     assert evidence.actual.items() >= {"execution": "as a graph", **trained, "examples": "different examples"}.items()
 
 
+@pytest.mark.parametrize(
+    ("frozen", "trained"),
+    [
+        ("none", "all weights trained"),
+        ("inner", "2 of 6 weights frozen (41.67 % of their numbers), all others trained"),
+        ("all but the head", "4 of 6 weights frozen (58.33 % of their numbers), all others trained"),
+    ],
+)
+def test_weights_and_statistics_that_stay_as_they_are_are_told(replica: Replicas, frozen: str, trained: str) -> None:
+    evidence = evidence_of("statistics", replica, frozen=frozen)
+    assert (evidence.state, evidence.reason) == ("verified", None)
+    assert (evidence.actual["training"], evidence.actual["examples"]) == (trained, "different examples")
+
+
 def test_branches_and_loops_are_seen_in_what_xla_compiled(replica: Replicas) -> None:
     branch = evidence_of("shortcuts", replica, how="branch", xla=True, steps=True)
     assert (branch.state, list(branch.unverified)) == ("verified in part", ["execution"])
@@ -301,20 +315,10 @@ def test_a_run_that_ended_early_was_not_looked_at() -> None:
 def test_outputs_are_alike_but_for_rounding(replica: Replicas, difference: float, distinct: int) -> None:
     import tensorflow as tf
 
-    from workloads.tensorflow.steps import inspection_of
+    from workloads.tensorflow.steps import count_distinct_outputs
 
-    class Ready:
-        def take(self) -> Any:
-            return tf.range(4.0)[tf.newaxis, :, tf.newaxis], ()
+    def answers(inputs: Any) -> Any:
+        return [[tf.constant([[1.0], [1.0], [1.0], [1.0 + difference]]), tf.reduce_sum(inputs)]]
 
-    inspection = inspection_of(
-        cast(Any, None),
-        lambda inputs, _: [tf.constant([[1.0], [1.0], [1.0], [1.0 + difference]]), tf.reduce_sum(inputs)],
-        cast(Any, Ready()),
-        replica,
-        trains=False,
-        eager_steps=lambda: 0,
-        loss=lambda: 0.0,
-        without_gradient=tuple,
-    )
-    assert inspection.count_distinct() == (4, 4, distinct)
+    batch = tf.range(4.0)[tf.newaxis, :, tf.newaxis], ()
+    assert count_distinct_outputs(answers, batch, replica) == (4, 4, distinct)

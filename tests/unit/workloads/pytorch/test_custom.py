@@ -52,7 +52,7 @@ NET = """
         def batch(step):
             classes = np.arange(batch_size, dtype=np.int32) % 4
             noise = np.random.default_rng([seed, step]).normal(size=(batch_size, 3, 6, 6))
-            images = torch.from_numpy(noise + classes[:, None, None, None])
+            images = torch.from_numpy(noise + classes[:, None, None, None]).float()
             return images.to(memory_format=form), classes
 
         return model, nn.CrossEntropyLoss(), batch
@@ -163,7 +163,8 @@ KINDS = ("weight", "bias")
             "mine.py:19: the first value it returns is str, no nn.Module",
         ),
         (("nn.CrossEntropyLoss()", "'mse'"), "mine.py:19: 'mse' is no loss of PyTorch; give a function of (outputs"),
-        (("nn.CrossEntropyLoss()", "nn.CrossEntropyLoss"), "mine.py:19: <class 'torch.nn.modules.loss.CrossEntropy"),
+        (("nn.CrossEntropyLoss()", "nn.CrossEntropyLoss"), "mine.py:19: the class CrossEntropyLoss is no loss of"),
+        (("nn.CrossEntropyLoss()", "[torch.ones(9, 9)]"), "mine.py:19: a value of type list is no loss of PyTorch;"),
         (
             ("return model, nn", "return nn.Sequential(nn.Flatten(), nn.LazyLinear(4)), nn"),
             "mine.py:19: the model has lazy layers without sizes; call it before you return it.",
@@ -193,7 +194,15 @@ KINDS = ("weight", "bias")
         ),
         (
             ("batch\n", "batch, 'adam'\n"),
-            "mine.py:19: 'adam' is no optimizer of PyTorch, such as torch.optim.SGD(model",
+            "mine.py:19: 'adam' is no optimizer of PyTorch; give one of all weights, such as torch.optim.SGD(model",
+        ),
+        (
+            ("batch\n", "batch, [torch.optim.Adam(model.parameters())] * 2\n"),
+            "mine.py:19: a value of type list is no optimizer of PyTorch; give one of all weights, such as",
+        ),
+        (
+            ("batch\n", "batch, {'optimizer': torch.optim.Adam(model.parameters())}\n"),
+            "mine.py:19: a value of type dict is no optimizer of PyTorch; give one of all weights, such as",
         ),
         (
             ("batch\n", "batch, torch.optim.SGD(Net().parameters())\n"),
@@ -216,10 +225,15 @@ def test_outputs_that_are_no_tensors_are_told_in_inference() -> None:
         losses_of(given, 1, mode="inference")
 
 
-def test_a_file_has_the_framework_that_it_imports() -> None:
+def test_a_file_has_the_framework_that_it_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
     assert {workload.framework for workload in describe_file(source()).workloads} == {"pytorch"}
     keras = "def net(batch_size=8):\n    import keras\n"
     assert describe_file(source(keras)).workloads[0].framework == "tensorflow"
+    on_pytorch = source(
+        NET, ("import numpy as np", "import os\nos.environ['KERAS_BACKEND'] = 'torch'\nimport numpy as np")
+    )
+    assert describe_file(on_pytorch).workloads[0].framework == "pytorch", "it may have Keras on PyTorch"
     mixed = source(NET, ("from torch import nn", "from torch import nn\nfrom keras.layers import Dense"))
     assert refusal_of_text(mixed.path, mixed.text) == (
         "mine.py:5: the file imports TensorFlow beside PyTorch; keep the workloads of each in a file of its own."
@@ -235,6 +249,8 @@ def test_a_model_that_does_what_it_says_is_verified() -> None:
 
 FROZEN = ("Linear(8, 4)", "Linear(8, 4); self.more = nn.Linear(2, 2)")
 LOST = ("self.norm(self.conv(images))", "self.norm(self.conv(images).contiguous())")
+NOISE = ("self.head(found", "self.head(nn.functional.dropout(0 * found + 1, 0.5, self.training)")
+FEW = ("found =", "images = torch.cat([images[:2]] * 8) if torch.is_grad_enabled() else images; found =")
 UNTRAINED = ("batch\n", "batch, torch.optim.SGD(model.parameters(), lr=0.0)\n")
 
 
@@ -245,14 +261,162 @@ UNTRAINED = ("batch\n", "batch, torch.optim.SGD(model.parameters(), lr=0.0)\n")
         (FROZEN, "training", None, "The loss does not depend on 2 of the 8 weights: more.weight, more.bias."),
         (UNTRAINED, "training", "no weight trained", "The steps did not change any weight."),
         (("noise + ", "0 * noise + 0 * "), "examples", None, "Different examples in a batch of 16: 1."),
+        (NOISE, "examples", None, "Different outputs for 16 different examples: 1."),
+        (FEW, "examples", None, "Different outputs for 16 different examples: 2."),
     ],
-    ids=["layout lost", "without gradient", "nothing trained", "one example"],
+    ids=["layout lost", "without gradient", "nothing trained", "one example", "noise alone", "few with gradients"],
 )
 def test_what_ran_otherwise_is_caught(change: tuple[str, str], aspect: str, actual: str | None, reason: str) -> None:
     evidence = evidence_of(source(NET, change))
     assert evidence.match is (None if actual is None else False)
     assert evidence.actual.get(aspect) == actual
     assert reason in (evidence.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("frozen", "actual"),
+    [
+        ("[*model.parameters()][:4]", "4 of 6 weights frozen (86.96 % of their numbers), all others trained"),
+        ("[model.head.bias]", "1 of 6 weights frozen (1.449 % of their numbers), all others trained"),
+        ("[]", "all weights trained"),
+    ],
+)
+def test_frozen_weights_are_told_by_number_and_share(frozen: str, actual: str) -> None:
+    evidence = evidence_of(
+        source(NET, ("model = Net()", f"model = Net(); [p.requires_grad_(False) for p in {frozen}]"))
+    )
+    assert (evidence.match, evidence.requested["training"], evidence.actual["training"]) == (True, actual, actual)
+
+
+@pytest.mark.parametrize(
+    ("change", "mode", "notes"),
+    [
+        (
+            ("found =", "self.eval(); found ="),
+            "train",
+            "evaluation mode in a run that trains (4 of 4): the model (Net).",
+        ),
+        (
+            ("found =", "self.norm.eval(); found ="),
+            "train",
+            "evaluation mode in a run that trains (1 of 4): norm (Batch",
+        ),
+        (
+            ("found =", "self.norm.train(); found ="),
+            "inference",
+            "training mode in a run of inference (1 of 4): norm (Ba",
+        ),
+        (("found =", "found ="), "train", ""),
+    ],
+    ids=["all", "one", "inference", "none"],
+)
+def test_modules_in_another_mode_than_the_run_are_named(change: tuple[str, str], mode: str, notes: str) -> None:
+    evidence = evidence_of(source(NET, change), mode=mode)
+    assert evidence.match is True
+    assert [note.removeprefix("Modules in ")[: len(notes)] for note in evidence.notes] == [notes] * bool(notes)
+
+
+SHRINKING = ("self.conv(images)", "self.conv(images) * 1e-6")
+"""A batch norm makes up for it by the batch's statistics; by those of a few steps nothing is left but its bias."""
+SCRIPTED = ("model.to(memory_format=form)", "model = torch.jit.script(model.to(memory_format=form))")
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+@pytest.mark.parametrize("change", [SHRINKING, SCRIPTED], ids=["statistics of a few steps", "TorchScript"])
+def test_outputs_are_those_of_the_mode_that_ran(change: tuple[str, str]) -> None:
+    evidence = evidence_of(source(NET, change), layout="channels_first")
+    assert evidence.actual["examples"] == "different examples"
+
+
+FORCES = """
+    import torch
+    from torch import nn
+
+
+    class Forces(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.energy = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1, bias=False))
+
+        def forward(self, places):
+            places = places.requires_grad_(True)
+            return -torch.autograd.grad(self.energy(places).sum(), places, create_graph=True)[0]
+
+
+    def net(batch_size: int = 8):
+        return Forces(), nn.MSELoss(), lambda step: (torch.randn(batch_size, 3), torch.zeros(batch_size, 3))
+"""
+
+
+@pytest.mark.parametrize("mode", ["train", "inference"])
+def test_a_model_may_differentiate_in_its_forward_pass(capsys: pytest.CaptureFixture[str], mode: str) -> None:
+    evidence = evidence_of(source(FORCES), mode=mode)
+    assert (evidence.match, evidence.actual["examples"]) == (True, "different examples")
+    assert ("inference keeps gradients" in capsys.readouterr().out) is (mode == "inference")
+
+
+TYPES = """
+    import numpy as np
+    import torch
+    from torch import nn
+
+
+    def net(batch_size: int = 8, weights: str = "float32", batches: str = ""):
+        kind = getattr(torch, batches, None)
+
+        def batch(step):
+            values = np.random.default_rng(step).normal(size=(batch_size, 6))
+            values = values if kind is None else torch.from_numpy(values).to(kind)
+            return values[:, :4], values[:, 4:]
+
+        return nn.Linear(4, 2).to(getattr(torch, weights)), nn.MSELoss(), batch
+"""
+
+
+@pytest.mark.parametrize("kind", ["float64", "bfloat16", "float16"])
+def test_a_batch_keeps_the_type_of_its_tensors(tmp_path: Path, kind: str) -> None:
+    evidence = evidence_of(source(TYPES), weights=kind, batches=kind)
+    assert (evidence.actual["precision"], evidence.actual["examples"]) == (kind, "different examples")
+    spec = spec_of(source(TYPES), weights=kind, batches=kind)
+    request = ComputeGradients(spec=spec, path=str(tmp_path / "gradients.npz"), source=source(TYPES))
+    assert "losses" in str(perform(request))
+    with pytest.raises(CustomWorkloadError, match="must have the same dtype"):
+        losses_of(source(TYPES), 1, batches=kind)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "bfloat16"])
+def test_what_numpy_makes_float64_becomes_the_type_of_the_weights(kind: str) -> None:
+    assert evidence_of(source(TYPES), weights=kind).actual["precision"] == kind
+
+
+def test_gradients_in_pieces_are_compared_as_whole_ones(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{sparse}.npz" for sparse in (True, False)]
+    words = (
+        ("nn.Linear(4, 2)", "nn.EmbeddingBag(9, 2, sparse=SPARSE)"),
+        ("values[:, :4]", "torch.arange(32).view(8, 4) % 7"),
+    )
+    for sparse, path in zip((True, False), paths, strict=True):
+        given = source(TYPES, *words, ("SPARSE", str(sparse)))
+        assert "losses" in str(perform(ComputeGradients(spec=spec_of(given), path=str(path), source=given)))
+    pieces, whole = map(arrays, paths)
+    np.testing.assert_allclose(pieces["weight"], whole["weight"], rtol=1e-5)
+
+
+def test_targets_count_for_the_memory_of_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from workloads.pytorch.steps import device_batches
+
+    monkeypatch.setattr(seeding, "_MAX_BATCHES", 64)
+    monkeypatch.setattr(seeding, "_MAX_BYTES", 4_000)
+    asked: list[int] = []
+
+    def batch(number: int) -> Any:
+        asked.append(number)
+        return torch.zeros(1), {"targets": torch.zeros(249)}
+
+    device_batches(batch, torch.device("cpu"))
+    assert asked == [0, 1, 2, 3]
 
 
 DENSE = """
