@@ -7,7 +7,7 @@ from types import FunctionType
 from typing import Any
 
 from workloads.custom.definitions import SOURCE
-from workloads.custom.source import check_modules, find_function, load_module
+from workloads.custom.source import check_keras, check_modules, find_function, load_module
 from workloads.errors import (
     CustomWorkloadError,
     RefusedError,
@@ -42,6 +42,7 @@ class UserFunction:
         arguments = {name: self._variant[name] for name in inspect.signature(self._function).parameters}
         with self.attribute_errors():
             result = self._function(**arguments)
+        check_keras(self._source)
         check_modules(self._source)
         if not isinstance(result, tuple) or len(result) not in (3, 4):
             raise CustomWorkloadError(

@@ -4,7 +4,9 @@ What the file imports or executes of the user's is part of the variant: the proc
 and a worker checks that it has the same.
 """
 
+import contextlib
 import functools
+import importlib
 import inspect
 import io
 import linecache
@@ -24,7 +26,7 @@ from workloads.custom.definitions import BATCH_SIZE, NO_WORKLOAD, PASSED_PARAMET
 from workloads.errors import CustomWorkloadError, describe_error, error_location, file_name, function_location
 from workloads.framework import framework_of_file
 from workloads.job_protocol import CustomParameter, CustomParameterKind, CustomWorkload, FileDescription
-from workloads.protocol import MOST_MODULES, MOST_REASON_CHARS, MOST_TEXTS, Source, UserModule, Value, plain
+from workloads.protocol import MOST_MODULES, MOST_TEXTS, Source, UserModule, Value, plain, sentence
 
 _MODULE = "own_workload"
 _ENVIRONMENT_FOLDERS = {"site-packages", "dist-packages", "archive-v0"}
@@ -41,6 +43,12 @@ _loaded_before: set[str] = set()
 
 def load_module(source: Source) -> ModuleType:
     """Run the file's text as a module; raises whatever it raises, and `CustomWorkloadError` if it ends the program."""
+    # `import tensorflow, triton` ends in a segmentation fault (TensorFlow 2.21, Triton 3.7), the other order works.
+    if framework_of_file(source.text) != "pytorch" or "tensorflow" in sys.modules:
+        sys.modules.setdefault("triton", None)  # type: ignore[arg-type] # Python's way to say that there is none
+    else:
+        with contextlib.suppress(ImportError):  # PyTorch's optimizers import it, too
+            importlib.import_module("triton")
     module = ModuleType(_MODULE)
     module.__file__ = source.path
     _loaded_before.clear()
@@ -56,7 +64,21 @@ def load_module(source: Source) -> ModuleType:
         raise CustomWorkloadError(
             f"{error_location(error, source)}: the file ends the program when it is read."
         ) from error
+    finally:
+        check_keras(source)
     return module
+
+
+def check_keras(source: Source) -> None:
+    """Raise `CustomWorkloadError` where the file has asked for Keras with another framework than TensorFlow."""
+    backend = os.environ.get("KERAS_BACKEND")
+    if framework_of_file(source.text) == "tensorflow" and backend not in (None, "tensorflow"):
+        lines = source.text.replace("'", '"').splitlines()
+        numbers = [f":{number}" for number, line in enumerate(lines, 1) if f'"{backend}"' in line]
+        raise CustomWorkloadError(
+            f"{file_name(source.path)}{''.join(numbers[:1])}: KERAS_BACKEND is set to {backend!r}, and "
+            "Keras runs on TensorFlow here; set it to 'tensorflow', or leave the line out."
+        )
 
 
 @functools.cache
@@ -179,7 +201,7 @@ def describe_file(source: Source, name: str = "") -> FileDescription:
     return FileDescription(
         workloads=tuple(msgspec.structs.replace(workload, framework=framework) for workload in workloads),
         source=msgspec.structs.replace(source, modules=modules),
-        left_out=tuple(plain(str(error)[:MOST_REASON_CHARS]) for error in left_out[:MOST_TEXTS]),
+        left_out=tuple(sentence(str(error)) for error in left_out[:MOST_TEXTS]),
     )
 
 
@@ -199,7 +221,7 @@ def describe_function(function: FunctionType) -> CustomWorkload:
     size = parameters[BATCH_SIZE].default
     if not _is_valid_batch_size(size):
         raise CustomWorkloadError(
-            f"{location}: batch_size of {function.__name__} is {size!r}, and has to be a whole number from 1."
+            f"{location}: batch_size of {function.__name__} is {size!r:.60}, and has to be a whole number from 1."
         )
     docstring = inspect.getdoc(function) or ""
     return CustomWorkload(
@@ -238,7 +260,7 @@ def _describe_parameter(parameter: inspect.Parameter, docstring: str, location: 
     name, default = parameter.name, parameter.default
     if parameter.kind not in _KEYWORD_KINDS:
         raise CustomWorkloadError(
-            f"{location}: {parameter} cannot be set; name every parameter, each with its default."
+            f"{location}: {parameter!s:.60} cannot be set; name every parameter, each with its default."
         )
     if name in reserved_names():
         raise CustomWorkloadError(
@@ -252,7 +274,7 @@ def _describe_parameter(parameter: inspect.Parameter, docstring: str, location: 
     kind, choices = _parameter_kind(annotation)
     if kind is None or not _is_valid_default(default, kind, choices):
         raise CustomWorkloadError(
-            f"{location}: {parameter} is none that can be set; "
+            f"{location}: {parameter!s:.60} is none that can be set; "
             "a parameter is an int, float, bool, str or a Literal of words, with a default of that type."
         )
     for text in (word for word in (default, *choices) if isinstance(word, str)):

@@ -1,7 +1,9 @@
 """A user's own file: what its functions are described as, trained in this process, and how its errors are told."""
 
 import dataclasses
+import importlib.metadata
 import re
+import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -14,6 +16,7 @@ import pytest
 from workloads import catalog
 from workloads.catalog import CustomFile, Machine, fill_defaults
 from workloads.custom.definitions import custom_workload, reserved_names
+from workloads.custom.function import UserFunction
 from workloads.custom.source import describe_file
 from workloads.errors import CustomWorkloadError, TrainingError, outcome_of
 from workloads.job_protocol import CustomParameter, FileDescription
@@ -44,6 +47,63 @@ def this_process_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "stdin", sys.stdin)
     yield
     sys.modules.pop("own_workload", None)
+
+
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_keras_with_another_framework_is_refused_by_its_line(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    reason = f"KERAS_BACKEND is set to '{backend}', and Keras runs on TensorFlow here; set it to 'tensorflow', or leave"
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    given = source(f'import os\nos.environ["KERAS_BACKEND"] = "{backend}"\nraise ModuleNotFoundError("{backend}")\n')
+    with pytest.raises(CustomWorkloadError, match=f"^mine.py:2: {reason}"):
+        describe_file(given)
+    # A function is called in runs alone, where Keras is imported already.
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    late = source(f"def net(batch_size=8):\n    import os\n    os.environ['KERAS_BACKEND'] = '{backend}'\n")
+    function = UserFunction(spec_of(late, "net"), late)
+    with pytest.raises(CustomWorkloadError, match=f"^mine.py:3: {reason}"):
+        function.call(object, "model")
+
+
+def test_keras_on_tensorflow_may_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    given = source("import os\nos.environ['KERAS_BACKEND'] = 'tensorflow'\ndef net(batch_size=8): ...\n")
+    assert describe_file(given).workloads[0].framework == "tensorflow"
+
+
+BOTH = """
+    import sys
+    from workloads.custom.source import load_module
+    from workloads.errors import outcome_of
+    from workloads.protocol import Source
+
+    source = Source(path="/mine/mine.py", text=sys.argv[1])
+    try:
+        load_module(source)
+        print("loaded", sys.modules["triton"] is not None)
+    except Exception as error:
+        print(outcome_of(error, {}, None, source).reason)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("def data(): import torch\n__import__('tensorflow')\nimport triton", "loaded True"),
+        (
+            "import tensorflow\ntorch = __import__('torch')\ntorch.optim.SGD([torch.ones(1).requires_grad_()], 0.1)",
+            "loaded False",
+        ),
+        ("import tensorflow\nimport triton.language", "mine.py:2: Triton after TensorFlow would end the process, so"),
+    ],
+    ids=["PyTorch", "TensorFlow", "Triton in TensorFlow's"],
+)
+def test_tensorflow_and_triton_in_one_file_do_not_end_the_process(text: str, printed: str) -> None:
+    if not {"torch", "triton"} <= {package.name for package in importlib.metadata.distributions()}:
+        pytest.skip("Triton comes with PyTorch for NVIDIA's GPUs alone")
+    # Of its own: `import tensorflow, triton` ends in a segmentation fault.
+    command = [sys.executable, "-c", textwrap.dedent(BOTH), text]
+    child = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    assert child.stdout.startswith(printed)
 
 
 def source(text: str, name: str = "mine.py") -> Source:
@@ -337,7 +397,9 @@ def test_a_model_that_waits_for_its_inputs_is_built_by_them(replica: Replicas) -
         ),
         ('"mse"', '"msee"', "mine.py:5: 'msee' is no loss that Keras knows"),
         ('"mse", batch', '"mse", 3', "mine.py:5: the third value it returns is no function"),
-        ('"mse", batch', '"mse", batch, 3', "mine.py:5: 3 is no optimizer that Keras knows"),
+        ('"mse", batch', '"mse", batch, 3', "mine.py:5: 3 is no optimizer that Keras knows; give one, such"),
+        ('"mse", batch', '"mse", batch, ["sgd", "sgd"]', "mine.py:5: a value of type list is no optimizer that Keras"),
+        ('"mse", batch', '"mse", batch, {"optimizer": "sgd"}', "mine.py:5: a value of type dict is no optimizer that"),
         ('"mse", batch', '"mse", batch, "sgdd"', "mine.py:5: 'sgdd' is no optimizer that Keras knows"),
         ('"mse", batch', '"mse", batch, "adam", 5', "mine.py:5: the function returns tuple, and should return"),
         (
