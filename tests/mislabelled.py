@@ -153,7 +153,7 @@ def statistics(batch_size: int = 16, frozen: Literal["none", "inner", "all but t
     names = {"none": (), "inner": ("inner",), "all but the head": ("inner", "norm")}[frozen]
     inner = layers.Dense(4, name="inner", trainable="inner" not in names)
     norm = layers.BatchNormalization(epsilon=1e-12, name="norm", trainable="norm" not in names)
-    scaled = layers.Rescaling(1.0 if names else 1e-6)
+    scaled = layers.Rescaling(1.0 if names else 1e-9)
     model = keras.Sequential([keras.Input((4,)), inner, scaled, norm, layers.Dense(4, name="head")])
     return model, "mse", _data(batch_size, 4)
 
