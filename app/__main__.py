@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.paths import COMPLETE_VARIABLE, PROGRAM, checkout_root
+from app.paths import COMPLETE_VARIABLE, PROGRAM, checkout_root, ensure_home
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -15,6 +15,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         from app.crash import install_hooks
 
+        ensure_home()
         install_hooks()
         os.environ["PYTHONSAFEPATH"] = "1"  # what is started from here imports nothing of the current folder
     try:

@@ -20,7 +20,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from app.errors import UserError, read_error, write_error
-from app.paths import PROGRAM, config_path, rewrite_private
+from app.paths import PROGRAM, config_path, read_file, rewrite_private
 from app.plain import plain_text
 from workloads.catalog import FRAMEWORKS, complete_environments, default_interpreter
 from workloads.job_protocol import ComputeGradients, DescribeFile, JobRequest
@@ -177,7 +177,7 @@ def read_grants() -> tuple[Grant, ...]:
 def read_list(path: Path, list_type: type[Entries], noun: str, remedy: str) -> Entries:
     """Return the entries of a file of the user's, none where there is no file; raises `UserError`."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=list_type)
+        return msgspec.json.decode(read_file(path), type=list_type)
     except FileNotFoundError:
         return list_type()
     except OSError as error:

@@ -1,10 +1,13 @@
 """Where the program, its resources and its databases are on disk, what starts it, and which version it is."""
 
 import contextlib
+import errno
 import fcntl
 import functools
 import os
+import stat
 from collections.abc import Callable, Iterator
+from io import BufferedReader
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -76,10 +79,50 @@ def open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
+def open_regular(path: Path) -> BufferedReader:
+    """Open a file of the user's for reading; raises `OSError`, also for a device or a pipe, which may have no end."""
+    mode = path.stat().st_mode  # before it is opened: a pipe waits for its writer
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return path.open("rb")
+
+
+def read_file(path: Path, most_bytes: int = 10_000_000) -> bytes:
+    """Return what a file of the user's holds; raises `OSError`, also where these are more bytes."""
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size <= most_bytes and len(content := file.read(most_bytes + 1)) <= most_bytes:
+            return content
+    raise OSError(errno.EFBIG, f"it has more than {most_bytes:,} bytes")
+
+
+def ensure_home() -> None:
+    """Set HOME where neither it nor the list of users has one, as in a container of any user: below the temporary one.
+
+    Raises:
+        SystemExit: That folder is somebody else's.
+    """
+    if expand_home(Path("~")) != Path("~"):
+        return
+    import tempfile  # here: who has a home does not wait for it
+
+    folder = Path(tempfile.gettempdir()) / f"variantscope-{os.geteuid()}"
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(0o700)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise SystemExit(f"This user has no home, and {folder} is open to others; set HOME to a folder of your own.")
+    os.environ["HOME"] = str(folder)
+
+
+def expand_home(path: Path) -> Path:
+    """Return a path with a home in place of its `~`; pathlib raises `RuntimeError` where there is no such user."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111
+
+
 def config_path(name: str, variable: str) -> Path:
     """Return a file of the user's config folder, or the one that an environment variable names in its place."""
     if named := os.environ.get(variable):
-        return Path(named).expanduser()
+        return expand_home(Path(named))
     import platformdirs
 
     return platformdirs.user_config_path("variantscope") / name

@@ -17,6 +17,7 @@ import msgspec
 
 from app import units
 from app.events import RunEvent
+from app.paths import open_regular
 from workloads.protocol import MOST_MESSAGE_BYTES, TAG, Count, Name, ProtocolError, decode, encode
 
 RECORDING_VERSION = 1
@@ -73,7 +74,7 @@ def decode_event(line: bytes) -> RunEvent:
 @contextlib.contextmanager
 def open_recording(path: Path) -> Iterator[BinaryIO]:
     """Open a recording in a file, compressed or not; raises `OSError`."""
-    with path.open("rb") as file, contextlib.ExitStack() as decompressed:
+    with open_regular(path) as file, contextlib.ExitStack() as decompressed:
         if file.peek(len(_GZIP)).startswith(_GZIP):
             yield cast(BinaryIO, decompressed.enter_context(gzip.GzipFile(fileobj=file)))
         else:
@@ -82,10 +83,8 @@ def open_recording(path: Path) -> Iterator[BinaryIO]:
 
 def is_recording(path: Path) -> bool:
     """Return whether a file can be read and begins as a recording does."""
-    with contextlib.suppress(OSError, zlib.error, EOFError):
-        if path.is_file():
-            with open_recording(path) as file:
-                return file.read(len(_BEGINNING)) == _BEGINNING
+    with contextlib.suppress(OSError, zlib.error, EOFError), open_recording(path) as file:
+        return file.read(len(_BEGINNING)) == _BEGINNING
     return False
 
 

@@ -13,7 +13,7 @@ import msgspec
 from PySide6.QtCore import QCoreApplication, QObject, QSettings, QTimer
 from PySide6.QtWidgets import QApplication, QSplitter, QWidget
 
-from app.paths import open_private
+from app.paths import expand_home, open_private
 
 FILE_VARIABLE = "VARIANTSCOPE_WINDOW"
 """The environment variable that names another file."""
@@ -32,7 +32,7 @@ def state_path() -> Path:
     import platformdirs
 
     if named := os.environ.get(FILE_VARIABLE):
-        return Path(named).expanduser()
+        return expand_home(Path(named))
     return platformdirs.user_state_path("variantscope") / "window.ini"
 
 

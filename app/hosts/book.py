@@ -11,7 +11,7 @@ import msgspec
 
 from app.grants import Consent, Grant, read_list, refuse, require, rewrite_list
 from app.hosts.address import NEXT_ADDRESS, Address, checked_value, is_address, parse_address
-from app.paths import PROGRAM, config_path
+from app.paths import PROGRAM, config_path, expand_home, read_file
 from workloads.catalog import UsageError
 
 FILE_VARIABLE = "VARIANTSCOPE_HOSTS"
@@ -85,7 +85,7 @@ def _named(word: str) -> HostEntry:
 
 def ssh_names() -> tuple[str, ...]:
     """Return the hosts that the user's SSH configuration names, in its order and without patterns."""
-    return tuple(dict.fromkeys(_names_in(SSH_CONFIG.expanduser(), set())))
+    return tuple(dict.fromkeys(_names_in(expand_home(SSH_CONFIG), set())))
 
 
 def _names_in(config: Path, read: set[Path]) -> Iterator[str]:
@@ -93,14 +93,14 @@ def _names_in(config: Path, read: set[Path]) -> Iterator[str]:
         return
     read.add(config)
     with contextlib.suppress(OSError):
-        for line in config.read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in read_file(config).decode(errors="replace").splitlines():
             keyword, *words = line.partition("#")[0].replace("=", " ", 1).replace('"', " ").split() or [""]
             match keyword.lower():
                 case "host":
                     yield from filter(_NAME.fullmatch, words)
                 case "include":
-                    for pattern in (Path(word).expanduser() for word in words):
-                        folder = pattern.anchor or SSH_CONFIG.expanduser().parent
+                    for pattern in (expand_home(Path(word)) for word in words):
+                        folder = pattern.anchor or expand_home(SSH_CONFIG).parent
                         for path in sorted(Path(folder).glob(str(pattern.relative_to(pattern.anchor)))):
                             yield from _names_in(path, read)
 

@@ -6,8 +6,8 @@ the file; of the modules that it imports it gets those that are there, and fails
 
 import contextlib
 import hashlib
+import io
 import os
-import stat
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from app import units
 from app.environments.known import command_to_add
 from app.errors import UserError
 from app.grants import Consent, refuse, require, source_grant, typed
-from app.paths import PROGRAM
+from app.paths import PROGRAM, expand_home, read_file
 from app.runs.jobs import JobCrashedError, JobError, Notify, run_job
 from app.runs.leases import CPU, DeviceLeases, Leases, sleep_unstoppable
 from app.storage.database import load_setting, save_setting
@@ -156,19 +156,14 @@ def _as_now(modules: Iterable[UserModule]) -> tuple[UserModule, ...]:
 
 def read_source(path: Path) -> Source:
     """Return a file's text and path; raises `UsageError` if it cannot be read."""
-    absolute = path.expanduser().absolute()
+    absolute = expand_home(path).absolute()
     try:
-        if not stat.S_ISREG(absolute.stat().st_mode):
-            raise UsageError(f"{path} is no file of text.")
-        with absolute.open(encoding="utf-8-sig") as file:
-            text = file.read(_MOST_BYTES + 1)
-        if len(text.encode()) > _MOST_BYTES:
-            raise UsageError(f"{path} has more than {_MOST_BYTES:,} bytes; keep data out of a workload's file.")
-        return Source(path=str(absolute), text=text)
+        text = read_file(absolute, _MOST_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UsageError(f"{path} is no text in UTF-8.") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}).") from None
+    return Source(path=str(absolute), text=io.StringIO(text, newline=None).read())
 
 
 def stored_source(spec: RunSpec, database: Path) -> Source | None:

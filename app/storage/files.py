@@ -11,7 +11,7 @@ from pathlib import Path, PosixPath
 
 from app import units
 from app.errors import DatabaseMissingError, DatabaseReplacedError, UserError, read_error, write_error
-from app.paths import PROGRAM
+from app.paths import PROGRAM, open_regular
 
 LOW_SPACE_BYTES = 200_000_000
 """Warn below this: it holds some hours of samples of a few GPUs."""
@@ -114,7 +114,7 @@ def database_application(path: Path) -> int | None:
         UserError: It cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             header = file.read(_APPLICATION_ID.stop)
     except OSError as error:
         raise read_error(path, error) from error

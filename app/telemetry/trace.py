@@ -11,6 +11,7 @@ import msgspec
 
 from app.errors import UserError, read_error
 from app.fields import Sample, SlowSample
+from app.paths import open_regular, read_file
 from app.samples import HOST, Device, DeviceLost, Inventory, Processes
 from app.telemetry.plausible import PlausibleReadings
 from app.telemetry.replay import Recording, Timed, TraceStarted
@@ -59,11 +60,13 @@ class _Line(NamedTuple):
 
 _MAX_LINE_BYTES = 100_000
 _PEEK_BYTES = 4_096
+_MOST_BYTES = 2_000_000_000
+"""Of a trace, which is read whole: weeks of eight GPUs."""
 
 
 def is_trace(path: Path) -> bool:
     """Return whether a file begins as a trace does; raise `OSError` where it cannot be read."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         line = file.readline(_MAX_LINE_BYTES)
     try:
         _HEAD.decode(line)
@@ -74,7 +77,7 @@ def is_trace(path: Path) -> bool:
 
 def refuse_timeline(path: Path) -> None:
     """Raise `UserError` for a file that begins as an exported timeline, `OSError` where it cannot be read."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         if b'"traceEvents"' in file.read(_PEEK_BYTES):
             raise UserError("This is a timeline for Perfetto; open it at ui.perfetto.dev.")
 
@@ -88,7 +91,7 @@ def read_trace(path: Path) -> Recording:
     """
     try:
         refuse_timeline(path)
-        text = path.read_bytes()
+        text = read_file(path, _MOST_BYTES)
     except OSError as error:
         raise read_error(path, error) from error
     scan = _TraceScan(path.name)

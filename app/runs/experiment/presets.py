@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from app.errors import UserError, read_error
-from app.paths import RESOURCES
+from app.paths import RESOURCES, expand_home, read_file
 from app.plan import MAX_REPEATS, Plan, Repeats, WeightTransfer
 from app.runs.custom import parse_workload_path
 from app.runs.experiment.article import Article
@@ -229,7 +229,7 @@ def load_preset(name: str, find: FindWorkload | None = None) -> NamedPreset:
 
 def _read(path: Path) -> Preset:
     try:
-        return msgspec.toml.decode(path.read_bytes(), type=Preset)
+        return msgspec.toml.decode(read_file(path), type=Preset)
     except OSError as error:
         raise read_error(path, error) from error
     except UnicodeDecodeError as error:
@@ -250,7 +250,7 @@ def _find_custom_workloads(preset: Preset, path: Path, find: FindWorkload) -> di
 
 
 def _resolve(folder: Path, file: Path, name: str) -> str:
-    path = os.path.normpath(folder.absolute() / file.expanduser())
+    path = os.path.normpath(folder.absolute() / expand_home(file))
     return f"{path}:{name}" if name else path
 
 

@@ -227,9 +227,9 @@ def test_what_is_no_file_of_text_is_refused_unread(tmp_path: Path, database_path
     os.mkfifo(tmp_path / "pipe.py")
     (tmp_path / "zero.py").symlink_to("/dev/zero")
     (tmp_path / "folder.py").mkdir()
-    for name in ("pipe.py", "zero.py", "folder.py"):
-        with pytest.raises(UsageError, match=f"{name} is no file of text"):
-            load_custom_workloads(tmp_path / name, "", database_path, reading)
+    for name, reason in (("pipe", "it is no regular file"), ("zero", "it is no regular file"), ("folder", "directory")):
+        with pytest.raises(UsageError, match=rf"{name}\.py cannot be read \(.*{reason}"):
+            load_custom_workloads(tmp_path / f"{name}.py", "", database_path, reading)
     function = "def small(batch_size: int = 4): ...\n"
     for size, is_read in ((500_000, True), (500_001, False)):
         file = write(tmp_path / "long.py", function.ljust(size, "#"))
