@@ -1,5 +1,10 @@
 """The keys of a run's environment: what is stored with a run of the machine and the state that it was made in."""
 
+import re
+from collections.abc import Mapping
+
+CPU_COUNT_KEY = "cpu_count"
+"""Key of a run's environment: the processors of its machine."""
 OTHERS_ON_GPU_KEY = "others_on_gpu"
 """Key of a run's environment: other processes on its GPUs; absent if none was seen."""
 OTHERS_UNKNOWN_KEY = "others_unknown"
@@ -85,3 +90,27 @@ PER_RUN_KEYS = frozenset(
     }
 )
 """Keys that describe one run and not its machine: if they differ, the environments may still be the same."""
+
+_NUMBERS: Mapping[str, tuple[float, float]] = {
+    CPU_COUNT_KEY: (0, 1e6),
+    "memory_total_bytes": (0, 2**52),
+    HOST_LOAD_KEY: (0, 1e3),
+    THROTTLED_KEY: (0, 100),
+    STOOD_STILL_KEY: (0, 1e9),
+    LINK_ROUND_TRIP_KEY: (0, 1e9),
+    CLOCK_OFFSET_KEY: (-(2**62), 2**62),
+    CLOCK_ERROR_KEY: (0, 2**62),
+}
+"""The least and the highest value of each key whose text is a number."""
+_NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?")
+
+
+def environment_number(environment: Mapping[str, str], key: str) -> float | None:
+    """Return the value of a key of `_NUMBERS`; None where it is absent or none that this program writes."""
+    text, (least, highest) = environment.get(key, ""), _NUMBERS[key]
+    return number if _NUMBER.fullmatch(text) and least <= (number := float(text)) <= highest else None
+
+
+def wrong_numbers(environment: Mapping[str, str]) -> list[str]:
+    """Return the keys whose texts should be numbers and are not, as those of files and hosts may be."""
+    return [key for key in _NUMBERS if key in environment and environment_number(environment, key) is None]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import msgspec
 
 from app.fields import Sample, SlowSample
-from app.limits import Nanoseconds
+from app.limits import Integer, Nanoseconds
 from app.samples import Device, DeviceLost, FieldsUpdated, LogLine, TelemetryGap, Waiting
 from workloads.protocol import (
     TAG,
@@ -38,7 +38,7 @@ class Outcome:
     name: OutcomeName
     reason: str | None = None
     detail: str | None = None
-    exit_code: int | None = None
+    exit_code: Integer | None = None
     ended_by: str | None = None
 
 
@@ -69,10 +69,10 @@ class Summary:
     """
 
     throughput: float | None = None
-    blocks: int = 0
-    blocks_cut: int | None = None
-    measured_steps: int = 0
-    measured_examples: int = 0
+    blocks: Integer = 0
+    blocks_cut: Integer | None = None
+    measured_steps: Integer = 0
+    measured_examples: Integer = 0
     measured_s: float | None = None
     step_ms_p50: float | None = None
     step_ms_p95: float | None = None
@@ -84,14 +84,14 @@ class Summary:
     energy_mj_per_example: float | None = None
     energy_source: str | None = None
     energy_error_pct: float | None = None
-    device_peak_bytes: int | None = None
-    allocator_peak_bytes: int | None = None
+    device_peak_bytes: Integer | None = None
+    allocator_peak_bytes: Integer | None = None
     sample_hz: float | None = None
     sample_jitter_ms_p50: float | None = None
     sample_jitter_ms_p99: float | None = None
-    samples_missed: int | None = None
+    samples_missed: Integer | None = None
     sampler_cpu_pct: float | None = None
-    flops_per_step: int | None = None
+    flops_per_step: Integer | None = None
     peak_flops_per_s: float | None = None
     ready_step_ms: float | None = None
     waiting_pct: float | None = None
@@ -113,7 +113,7 @@ class RunStarted(msgspec.Struct, frozen=True, kw_only=True, tag="run_started", t
         purpose: What it is made for, if not for its own sake.
     """
 
-    run: int = 0
+    run: Integer = 0
     uid: str = ""
     spec: RunSpec
     t_ns: Nanoseconds
@@ -130,7 +130,7 @@ class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag="run_ended", tag_f
     the events and is computed where they are stored.
     """
 
-    run: int = 0
+    run: Integer = 0
     t_ns: Nanoseconds
     outcome: Outcome
     summary: Summary = Summary()

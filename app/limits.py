@@ -13,6 +13,8 @@ import msgspec
 
 Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 """On the monotonic clock of the machine that reads; as in `workloads.protocol`, which the sampler does not import."""
+Integer = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
+"""A number that the database holds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,10 @@ from typing import BinaryIO, cast
 import msgspec
 
 from app import units
-from app.events import RunEvent
+from app.environment_keys import wrong_numbers
+from app.events import RunEvent, RunStarted
 from app.paths import open_regular
-from workloads.protocol import MOST_MESSAGE_BYTES, TAG, Count, Name, ProtocolError, decode, encode
+from workloads.protocol import MOST_MESSAGE_BYTES, TAG, Count, EnvironmentInfo, Name, ProtocolError, decode, encode
 
 RECORDING_VERSION = 1
 CUT = b"\x18\n"
@@ -68,7 +69,10 @@ def read_events(lines: Iterable[bytes]) -> Iterator[RunEvent]:
 
 def decode_event(line: bytes) -> RunEvent:
     """Return the event of one line; raises `ProtocolError`, whose text ends a sentence."""
-    return decode(_EVENT, line, "an event of a run")
+    event = decode(_EVENT, line, "an event of a run")
+    if isinstance(event, RunStarted | EnvironmentInfo) and (keys := wrong_numbers(event.environment)):
+        raise ProtocolError(f"not an event of a run, for {keys[0]} of its environment is no number")
+    return event
 
 
 @contextlib.contextmanager

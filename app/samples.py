@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from app.limits import Nanoseconds
+from app.limits import Integer, Nanoseconds
 from workloads.machine import Machine
 
 HOST = "host"
@@ -49,13 +49,13 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
     device: str
     kind: Literal["gpu", "host"]
-    index: int
+    index: Integer
     name: str
-    memory_total_bytes: int | None = None
+    memory_total_bytes: Integer | None = None
     fields: dict[str, FieldInfo] = {}
     absent: dict[str, str] = {}
     lost: str | None = None
-    implausible: dict[str, int] = {}
+    implausible: dict[str, Integer] = {}
 
 
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,9 +65,9 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
     where the system does not, as of a process outside of this container.
     """
 
-    pid: int
+    pid: Integer
     name: str | None = None
-    memory_bytes: int | None = None
+    memory_bytes: Integer | None = None
     user: str | None = None
     running_s: float | None = None
 

@@ -138,6 +138,24 @@ def parse(parameter: Parameter, text: str) -> Value:
     return _checked(parameter, word)
 
 
+def wrong_values(name: str, variant: Mapping[str, Value]) -> list[str]:
+    """Return which parameters of a variant from elsewhere have a value that is not of their kind, or out of range.
+
+    A choice may be one of another version, and so may a parameter; of an unknown workload those that all have count.
+    """
+    definition = find_workload(name) or custom_workload_by_name(name)
+    return [p.name for p in definition.parameters if p.name in variant and not _is_valid(p, variant[p.name])]
+
+
+def _is_valid(parameter: Parameter, value: Value) -> bool:
+    if parameter.kind in ("switch", "text", "path", "choice"):
+        return isinstance(value, bool if parameter.kind == "switch" else str)
+    try:
+        return parse(parameter, str(value)) == value
+    except UsageError:
+        return False
+
+
 SHORT_FOR: Mapping[str, str] = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 """What engineers call precisions, and the values that stand for them."""
 

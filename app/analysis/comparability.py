@@ -19,6 +19,7 @@ from app.environment_keys import (
     PER_RUN_KEYS,
     SOURCES_KEY,
     THROTTLED_KEY,
+    environment_number,
 )
 from app.fields import Sample
 from app.plan import MAX_THROTTLED_PCT
@@ -241,7 +242,7 @@ def throttled_environment(run: StoredRun) -> Mapping[str, str]:
 
 def throttled_pct(environment: Mapping[str, str]) -> float:
     """Return that percentage from a stored run's environment; 0 where it has none."""
-    return float(environment.get(THROTTLED_KEY, 0.0))
+    return environment_number(environment, THROTTLED_KEY) or 0.0
 
 
 def idle_wait_blockers(environment: Mapping[str, str]) -> str:

@@ -9,6 +9,7 @@ from app.analysis.comparability import used_gpus
 from app.analysis.energy import gpu_columns, measured_values, measured_window, values_in_window
 from app.analysis.intervals import LEVEL, Estimate, student_t
 from app.analysis.verdict import throughputs
+from app.environment_keys import CPU_COUNT_KEY, environment_number
 from app.records import Floats, StoredRun
 
 ORDER_LIMIT = 0.6
@@ -125,7 +126,7 @@ def other_processes_load_pct(run: StoredRun) -> float | None:
         return None
     host = next((columns for columns in run.samples if columns.device.kind == "host"), None)
     window = measured_window(run)
-    processors = int(run.environment.get("cpu_count", 0))
+    processors = environment_number(run.environment, CPU_COUNT_KEY)
     if host is None or window is None or not processors:
         return None
     worker_pct = host.fields.get("worker_load_pct", np.array([]))

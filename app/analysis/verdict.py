@@ -396,9 +396,12 @@ def _count_looks_since(runs: Sequence[RunRow], other_runs: Sequence[RunRow]) -> 
     )
 
 
+_MOST_DIGITS = 9
+
+
 def _is_planned(row: RunRow, n: int, runs: int) -> bool:
     """Return whether a variant's run number `n` of so many is one of a plan that was carried out."""
-    if row.planned is None or not row.planned.isdecimal():
+    if row.planned is None or not row.planned.isdecimal() or len(row.planned) > _MOST_DIGITS:
         return row.planned is not None
     return n <= int(row.planned) <= runs
 

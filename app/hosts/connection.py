@@ -39,6 +39,7 @@ from app.environment_keys import (
     HOST_ID_KEY,
     HOST_KEY,
     LINK_ROUND_TRIP_KEY,
+    wrong_numbers,
 )
 from app.errors import TelemetryError, UserError
 from app.events import Outcome, RunEnded, RunEvent, RunStarted
@@ -474,6 +475,9 @@ def serve(
 def _environment(link: Link, hello: AgentHello, kind: str, inventory: Inventory) -> dict[str, str]:
     """Return what is known of a run's environment on a host; raises `UserError` where the link is lost."""
     described = link.ask(DescribeHost(link.number()), HostDescribed).environment
+    if keys := wrong_numbers(described):
+        word = described[keys[0]][:40]
+        raise UserError(f"{link.name} says {word!r} for {keys[0]}, where a number belongs; no run can be made there.")
     offset = link.clock.offset()
     of_link = {
         HOST_KEY: link.name,

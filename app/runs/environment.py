@@ -7,7 +7,15 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from app.environment_keys import BOOT_ID_KEY, COMMIT_KEY, HOST_ID_KEY, SLURM_JOB_KEY, SLURM_NODE_KEY, SOURCES_KEY
+from app.environment_keys import (
+    BOOT_ID_KEY,
+    COMMIT_KEY,
+    CPU_COUNT_KEY,
+    HOST_ID_KEY,
+    SLURM_JOB_KEY,
+    SLURM_NODE_KEY,
+    SOURCES_KEY,
+)
 from app.paths import ROOT, program_version
 from app.samples import HOST, Inventory
 from app.storage.owner import boot_id, host_id
@@ -42,7 +50,7 @@ def inventory_info(inventory: Inventory) -> dict[str, str]:
         "cuda_driver": inventory.cuda_driver,
         "gpus_present": ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in inventory.machine.gpus),
         "cpu": host.name,
-        "cpu_count": str(inventory.machine.cpu_count),
+        CPU_COUNT_KEY: str(inventory.machine.cpu_count),
         "memory_total_bytes": str(host.memory_total_bytes),
     }
     return {key: value for key, value in info.items() if value}

@@ -203,8 +203,9 @@ def _setup_keys(spec: RunSpec) -> Iterator[tuple[Hashable, ...]]:
 
 
 def timed_runs(runs: Sequence[RunRow]) -> list[RunRow]:
-    """Return the runs that ended by themselves, from which durations can be estimated."""
-    return [row for row in runs if row.outcome is not None and row.outcome.name in ("completed", "out_of_memory")]
+    """Return the runs that ended by themselves, from which durations can be estimated: the clock was not set back."""
+    ended = [row for row in runs if row.outcome is not None and row.outcome.name in ("completed", "out_of_memory")]
+    return [row for row in ended if _duration_s(row) >= 0]
 
 
 def requested_s(spec: RunSpec) -> float:
@@ -214,8 +215,8 @@ def requested_s(spec: RunSpec) -> float:
 
 
 def _setup_s(row: RunRow) -> float:
-    """Return the seconds a run took beyond those it measured."""
-    return _duration_s(row) - min(requested_s(row.spec), row.summary.measured_s or 0.0)
+    """Return the seconds a run took beyond those it measured; 0 where the clock was set back by less than it took."""
+    return max(0.0, _duration_s(row) - min(requested_s(row.spec), row.summary.measured_s or 0.0))
 
 
 def _duration_s(row: RunRow) -> float:

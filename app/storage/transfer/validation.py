@@ -11,16 +11,15 @@ from typing import Annotated, Any, get_args
 
 import msgspec
 
-from app.environment_keys import CUSTOM_TEXT_KEYS
+from app.environment_keys import CUSTOM_TEXT_KEYS, wrong_numbers
 from app.errors import DatabaseError, UserError
 from app.plan import HostWord, Repeats, Variants
 from app.samples import FieldInfo
 from app.storage.library import checked_note, checked_tag
 from app.storage.transfer.copying import TRANSFERRED, Column, columns
 from workloads import catalog
-from workloads.catalog import Parameter, UsageError
 from workloads.kernels import KernelClass
-from workloads.protocol import EvidenceState, PhaseName, RunSpec, TimedPhase, Value, Variant
+from workloads.protocol import EvidenceState, PhaseName, RunSpec, TimedPhase, Variant
 
 _MAX_INTEGER = 2**61
 """The sum of two such does not overflow; in nanoseconds it is 73 years, of one clock or since 1970."""
@@ -138,6 +137,7 @@ def _faults(staged: sqlite3.Connection) -> Iterator[Fault]:
         placeholders = ", ".join("?" * len(allowed))
         yield from _first_fault(staged, name, column, f"{column} NOT IN ({placeholders})", *allowed)
     yield from _variant_faults(staged)
+    yield from _environment_faults(staged)
     yield from _annotation_faults(staged)
 
 
@@ -215,13 +215,16 @@ def _is_plain(value: object, depth: int = 0, *, free: bool = False) -> bool:
 
 
 def _variant_faults(staged: sqlite3.Connection) -> Iterator[Fault]:
-    """Check type and range of parameters that this version knows; others are imported as they are."""
     for table, column, workload, variant in _specs(staged):
-        definition = catalog.find_workload(workload)
-        parameters = {p.name: p for p in definition.parameters} if definition else {}
-        for name, value in variant.items():
-            if name in parameters and not _is_valid(parameters[name], value):
-                yield table, column, f"{name}={value}"
+        for name in catalog.wrong_values(workload, variant):
+            yield table, column, f"{name}={variant[name]}"
+
+
+def _environment_faults(staged: sqlite3.Connection) -> Iterator[Fault]:
+    for (text,) in staged.execute("SELECT DISTINCT environment FROM runs"):
+        environment = msgspec.json.decode(text)
+        for key in wrong_numbers(environment):
+            yield "runs", "environment", f"{key}={environment[key]}"
 
 
 def _specs(staged: sqlite3.Connection) -> Iterator[tuple[str, str, str, Variant]]:
@@ -235,16 +238,6 @@ def _specs(staged: sqlite3.Connection) -> Iterator[tuple[str, str, str, Variant]
         plan = msgspec.json.decode(text, type=_PlannedExperiment)
         for spec in (*plan.variants, *(transfer.spec for transfer in plan.carried)):
             yield "queue", "plan", spec.workload, spec.variant
-
-
-def _is_valid(parameter: Parameter, value: Value) -> bool:
-    """Return whether a value is of the parameter's kind; a choice may be one of another version."""
-    if parameter.kind in ("switch", "text", "path", "choice"):
-        return isinstance(value, bool if parameter.kind == "switch" else str)
-    try:
-        return catalog.parse(parameter, str(value)) == value
-    except UsageError:
-        return False
 
 
 def _annotation_faults(staged: sqlite3.Connection) -> Iterator[Fault]:

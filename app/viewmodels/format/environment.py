@@ -11,6 +11,7 @@ from app.environment_keys import (
     CLOCK_OFFSET_KEY,
     COMMIT_KEY,
     CONCURRENT_GPUS_KEY,
+    CPU_COUNT_KEY,
     CUSTOM_PATH_KEY,
     CUSTOM_SOURCE_KEY,
     CUSTOM_TEXT_KEYS,
@@ -57,7 +58,7 @@ _NAMES: Mapping[str, str] = {
     CUSTOM_PATH_KEY: "Own workload's file",
     CUSTOM_SOURCE_KEY: "Own workload's source",
     "cpu": "CPU",
-    "cpu_count": "Processors",
+    CPU_COUNT_KEY: "Processors",
     "memory_total_bytes": "Memory",
     "os": "Operating system",
     "kernel": "Kernel",
@@ -91,7 +92,7 @@ def format_environment_value(key: str, value: str) -> str:
     if key in CUSTOM_TEXT_KEYS:
         lines = len(value.splitlines())
         return f"{lines:,} {plural('line', lines)}"
-    return byte_size(int(value)) if key.endswith("_bytes") and value.isdecimal() else value
+    return byte_size(int(value)) if key.endswith("_bytes") and value.isdecimal() and len(value) < 20 else value
 
 
 def comparable_keys(runs: Sequence[StoredRun]) -> list[str]:

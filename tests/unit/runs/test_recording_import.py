@@ -113,6 +113,10 @@ def changed(**values: object) -> RunStarted:
         (lines(STARTED, EnvironmentInfo(environment={"keras": "3"}), ENDED).replace(b'"3"', b'"\\u0000"'), "an event"),
         (lines(STARTED, msgspec.structs.replace(SAMPLES[0], power_mw=2**63), ENDED), "a number of 64 bits"),
         (HEAD.replace(b'"version":1', b'"version":2'), "a recording of program version 1.2.3"),
+        (
+            lines(STARTED) + encode(ENDED).replace(b'"exit_code":0', b'"exit_code":1' + b"0" * 30),
+            "not an event of a run",
+        ),
         (HEAD + b"[" * 4_000_000 + b"\n", "not an event of a run"),
         (HEAD + b"[" * 10_000_000 + b"\n", "a line of more than 4.0.MiB"),
         (gzip.compress(HEAD) + BOMB, "a line of more than 4.0.MiB"),

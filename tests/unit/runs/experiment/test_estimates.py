@@ -45,6 +45,16 @@ def test_a_run_takes_at_most_a_tenth_more_than_the_longest_set_up_like_its_own()
     assert expected_s(SMALL, failed) == 10.0
 
 
+def test_a_run_that_ended_before_it_began_tells_nothing() -> None:
+    """As older versions stored it after a clock was set back."""
+    assert expected_s(SMALL, ended((SMALL, 0, 21.0), (SMALL, 30, -3600.0))) == expected_s(
+        SMALL, ended((SMALL, 0, 21.0))
+    )
+    assert expected_s(SMALL, ended((SMALL, 0, -1.0))) == 10.0
+    assert expected_s(SMALL, ended((SMALL, 0, 4.0))) == 10.0, "set back by less than the run took"
+    assert of_one(SMALL, ended((SMALL, 0, -3600.0))) == of_one(SMALL, [])
+
+
 def test_of_another_workload_it_learns_this_machine_s_pace() -> None:
     fast, slow = (expected_s(OTHER, ended((SMALL, 0, seconds))) for seconds in (21.0, 32.0))
     assert slow - 4 == pytest.approx(2 * (fast - 4))
