@@ -1,15 +1,16 @@
 """Energy of a window of time from a GPU's counter or its power, and the means and extremes of the measured part.
 
 The counter misses nothing between readings, so it is preferred, but not in a run in which a reading of it was
-implausible: how far it jumped cannot be known. Either way the ends of a window are uncertain: a value read at one
-moment may be as old as the driver's renewal period, and the nearest reading may lie a little off the edge.
+implausible: how far it jumped cannot be known; nor where it stood still while power was drawn. Either way the ends of a
+window are uncertain: a value read at one moment may be as old as the driver's renewal period, and the nearest reading
+may lie a little off the edge.
 `Energy.error_mj` bounds what that can make of it, with the highest power seen around each end: power x distance at both
 ends, and power x period once, for a value that is old at both ends is too low at both. To the integral of power comes
 the highest power x the time in which nothing was read, for nobody knows what was used then.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,11 +19,14 @@ from app.records import Floats, Ints, SampleColumns, StoredRun
 
 COUNTER_SOURCE = "energy counter"
 INTEGRAL_SOURCE = "integral of power"
+STILL_SOURCE = f"{INTEGRAL_SOURCE}, as the energy counter stood still"
 
 _TYPICAL_PERIOD_NS = 100e6
 """How often drivers were seen to renew power and energy: for a field not watched long enough to know its own."""
 _GAP_S = 1.0
 """Times without a reading that are shorter, or a few of the usual ones, are a busy machine's."""
+_STILL_NS = 2e9
+"""A counter that gives one value for longer, or for a few of its periods if these are longer, stands still."""
 _MAX_ABSENT_SHARE = 0.05
 """Where more of a window's samples have no power, implausible ones above all, there is no integral of it."""
 
@@ -60,7 +64,22 @@ def gpu_energy(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
 
     A window shorter than the renewal period has no energy: the counter may not have moved.
     """
-    return _energy_by_counter(gpu, start_ns, end_ns) or _energy_by_power(gpu, start_ns, end_ns)
+    by_counter, by_power = (read(gpu, start_ns, end_ns) for read in (_energy_by_counter, _energy_by_power))
+    if by_counter is None:
+        return by_power
+    if not _stood_still(gpu, start_ns, end_ns):
+        return by_counter
+    if by_power and by_power.energy_mj - by_counter.energy_mj <= by_power.error_mj + by_counter.error_mj:
+        return by_counter
+    return by_power and replace(by_power, source=STILL_SOURCE)
+
+
+def _stood_still(gpu: SampleColumns, start_ns: int, end_ns: int) -> bool:
+    """Return whether a counter that never falls had one value for too long a part of a window, or for all of it."""
+    _, t_ns, energy_mj = gpu.present("energy_mj")
+    times = np.clip(t_ns, start_ns, end_ns)
+    longest_ns = float((times - times[np.searchsorted(energy_mj, energy_mj)]).max())
+    return longest_ns >= min(end_ns - start_ns, max(_STILL_NS, GAP_PERIODS * _period_ns(gpu, "energy_mj")))
 
 
 def _energy_by_counter(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analysis.energy import COUNTER_SOURCE, INTEGRAL_SOURCE, gpu_energy, total_energy, values_in_window
+from app.analysis.energy import (
+    COUNTER_SOURCE,
+    INTEGRAL_SOURCE,
+    STILL_SOURCE,
+    gpu_energy,
+    total_energy,
+    values_in_window,
+)
 from app.records import Floats, SampleColumns
 from app.samples import Device, FieldInfo
 
@@ -153,6 +160,52 @@ def test_gpus_with_different_sources_are_added_and_both_are_named() -> None:
     assert used.energy_mj == pytest.approx(4 * (W700 + 250_000))
     assert used.source == "energy counter and integral of power"
     assert used.error_mj == pytest.approx(sum(part.error_mj for part in parts if part))
+
+
+def test_a_counter_that_stands_still_is_not_used() -> None:
+    times = np.arange(0.0, 10.01, 0.05)
+    power = (times, np.full(times.size, W700))
+    stuck = gpu(counter=(times, np.full(times.size, 2.0**53)), power=power)
+    used = gpu_energy(stuck, at(1.0), at(9.0))
+    assert used is not None
+    assert used.energy_mj == pytest.approx(8 * W700)
+    assert used.source == STILL_SOURCE
+    assert gpu_energy(stuck, at(1.0), at(1.5)) is not None, "a window shorter than any standstill"
+    only_at_ends = gpu_energy(gpu(counter=([0.0, 10.0], [5.0, 5.0]), power=power), at(1.0), at(9.0))
+    assert only_at_ends is not None
+    assert only_at_ends.source == STILL_SOURCE
+    assert gpu_energy(gpu(counter=([0.0, 10.0], [5.0, 5.0])), at(1.0), at(9.0)) is None, "not 0 mJ"
+    off = gpu_energy(gpu(counter=([0.0, 10.0], [5.0, 5.0]), power=(times, np.zeros(times.size))), at(1.0), at(9.0))
+    assert off is not None
+    assert (off.energy_mj, off.source) == (0.0, COUNTER_SOURCE), "no power was drawn"
+
+
+@pytest.mark.parametrize(
+    ("still_s", "period_ms", "source"),
+    [
+        (1.9, 100.0, COUNTER_SOURCE),
+        (2.1, 100.0, STILL_SOURCE),
+        (2.9, 1000.0, COUNTER_SOURCE),
+        (3.1, 1000.0, STILL_SOURCE),
+        (2.1, None, STILL_SOURCE),
+    ],
+)
+def test_so_long_may_a_counter_stand_still(still_s: float, period_ms: float | None, source: str) -> None:
+    times = np.arange(0.0, 10.01, 0.05)
+    counter = 5_000_000 + W700 * np.maximum(0.0, times - 4.0 - still_s) + W700 * np.minimum(times, 4.0)
+    used = gpu_energy(
+        gpu(counter=(times, counter), power=(times, np.full(times.size, W700)), period_ms=period_ms), at(1.0), at(9.0)
+    )
+    assert used is not None
+    assert used.source == source
+
+
+def test_a_gap_in_the_readings_is_no_standstill() -> None:
+    times = np.array([0.0, 1.0, 2.0, 7.0, 8.0, 10.0])
+    used = gpu_energy(gpu(counter=steady([*times])), at(1.0), at(9.0))
+    assert used is not None
+    assert used.energy_mj == pytest.approx(8 * W700)
+    assert used.source == COUNTER_SOURCE
 
 
 def test_one_gpu_without_energy_leaves_the_run_without() -> None:
