@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from workloads.machine import UUID_PREFIXES
+
 VARIABLES_RECORDED_KEY = "variables_recorded"
 """The environment key of a run with the prefixes of the environment variables that it looked for.
 
@@ -71,7 +73,9 @@ class Framework:
 
     def prepare_environment(self, gpu_uuids: Sequence[str]) -> None:
         """Set which GPUs the framework may see, in the order of their addresses, and its default variables."""
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu_uuids) or "-1"
+        # CUDA does not take a Jetson's UUID for a name, but an index: its GPU is the only one of its machine.
+        named = all(uuid.startswith(UUID_PREFIXES) for uuid in gpu_uuids)
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu_uuids if named else map(str, range(len(gpu_uuids)))) or "-1"
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
         for name, value in self.default_variables.items():
             os.environ.setdefault(name, value)

@@ -2,6 +2,9 @@
 
 import msgspec
 
+UUID_PREFIXES = ("GPU-", "MIG-")
+"""How each UUID begins that CUDA_VISIBLE_DEVICES takes."""
+
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU as NVML knows it. `compute_capability` is (major, minor)."""

@@ -26,7 +26,7 @@ from app.samples import Device, DeviceLost, Inventory, lost_device
 from app.telemetry.messages import SamplerMessage
 from app.telemetry.nvml_calls import read_text
 from app.telemetry.nvml_gpu import GpuReader, open_gpu, open_instances
-from workloads.machine import Gpu, Machine
+from workloads.machine import UUID_PREFIXES, Gpu, Machine
 
 _NAMELESS = "NVIDIA GPU"
 
@@ -229,7 +229,7 @@ def visible_gpus(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[t
         return (), "NVIDIA_VISIBLE_DEVICES=none"
     if named is None:
         return tuple(gpu.uuid for gpu in gpus), ""
-    by_uuid = named.startswith(_UUIDS)
+    by_uuid = named.startswith(UUID_PREFIXES)
     uuids: list[str] = []
     for word in named.split(","):
         matches = _with_uuid(gpus, word) if by_uuid else _with_index(gpus, word)
@@ -245,12 +245,9 @@ def visible_gpus(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[t
     return tuple(uuids) if len(uuids) == len(set(uuids)) else (), hidden
 
 
-_UUIDS = ("GPU-", "MIG-")
-
-
 def _with_uuid(gpus: Sequence[Gpu], word: str) -> list[str]:
     """Return the UUIDs that begin like a word."""
-    start = word.rstrip().lower() if word.startswith(_UUIDS) else "none"
+    start = word.rstrip().lower() if word.startswith(UUID_PREFIXES) else "none"
     return [gpu.uuid for gpu in gpus if gpu.uuid.lower().startswith(start)]
 
 

@@ -1,6 +1,7 @@
 """Telemetry of one GPU: its identity, its readings, and who uses it."""
 
 import contextlib
+import re
 import statistics
 import struct
 import threading
@@ -221,7 +222,8 @@ _TOGETHER_S = 0.1
 """What is due so soon is read along: to wake up costs more than most reads."""
 _MOST_BYTES = 2**50
 _MOST_INSTANCES = 16
-_UUID_PREFIXES = ("GPU-", "MIG-")
+_UUID = re.compile(r"(GPU|MIG)-.*|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+"""Of a Jetson's GPU it is one of RFC 9562, without what begins it elsewhere."""
 
 
 @dataclass(slots=True, eq=False)
@@ -438,7 +440,7 @@ def _open_reader(handle: Any, position: tuple[int, int], index: int) -> GpuReade
     )
     if isinstance(uuid, pynvml.NVMLError):
         raise uuid
-    if not uuid.startswith(_UUID_PREFIXES):
+    if not _UUID.fullmatch(uuid):
         raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
     gpu = Gpu(
         index=index,

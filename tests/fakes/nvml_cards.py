@@ -207,6 +207,23 @@ LAPTOP = Card(
 )
 
 
+JETSON = Card(
+    uuid="54d0709b-6a31-5d9e-8a76-0b9a5c9d1f20",
+    name="Orin (nvgpu)",
+    memory_used_bytes=NOT_SUPPORTED,
+    memory_total_bytes=0,
+    memory_reserved_bytes=0,
+    compute_capability=(8, 7),
+    power_instant_mw=NOT_SUPPORTED,
+    power_average_mw=NOT_SUPPORTED,
+    power_limit_mw=NOT_SUPPORTED,
+    energy_mj=NOT_SUPPORTED,
+    fields={},
+    gpm={},
+    mig_mode=None,
+)
+"""Its UUID begins as no other GPU's, and its memory is the host's."""
+
 H100 = Card(uuid="GPU-h100", name="NVIDIA H100 80GB HBM3", memory_total_bytes=85_520_809_984)
 
 

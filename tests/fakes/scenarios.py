@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.fakes.nvml_cards import H100, LAPTOP, MIG, RTX_2080_TI, Card, Driver, mig_instance
+from tests.fakes.nvml_cards import H100, JETSON, LAPTOP, MIG, RTX_2080_TI, Card, Driver, mig_instance
 
 FOLDER = Path(__file__).parents[1] / "scenarios"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
@@ -17,6 +17,7 @@ TEMPLATES = {
     "h100": H100,
     "rtx2080ti": RTX_2080_TI,
     "laptop": LAPTOP,
+    "jetson": JETSON,
     "mig": MIG,
     "mig_instance": mig_instance("MIG-one", 70),
 }

@@ -11,7 +11,7 @@ from app.samples import DeviceLost, FieldInfo, FieldsUpdated, Inventory, Process
 from app.telemetry.feed import continued_inventory, updated_inventory
 from app.telemetry.sampler import take_inventory
 from tests.fakes.nvml import installed
-from tests.fakes.nvml_cards import MIG, RTX_2080_TI, TWO_H200, Card, Driver
+from tests.fakes.nvml_cards import JETSON, MIG, RTX_2080_TI, TWO_H200, Card, Driver
 from tests.unit.telemetry.sources import opened
 from workloads.catalog import check, complete
 
@@ -44,6 +44,23 @@ def test_each_tells_what_it_can_and_why_it_cannot_tell_the_rest() -> None:
     assert [(sample.power_mw, sample.load_pct) for sample in samples] == [(688_123, None), (None, None), (None, None)]
     assert [sample.memory_bytes for sample in samples] == [4_000_000_000, 1_000_000_000, 1_000_000_000]
     assert slow == ["GPU-split", "MIG-one", "MIG-two"]
+
+
+def test_a_jetson_s_gpu_is_used_without_memory_of_its_own() -> None:
+    thor = msgspec.structs.replace(JETSON, memory_used_bytes=0, name="NVIDIA Thor")
+    for card in (JETSON, thor):
+        with opened(card) as (source, _):
+            assert [gpu.uuid for gpu in source.gpus] == [JETSON.uuid]
+            (device,) = source.devices
+        assert (device.name, device.memory_total_bytes, device.lost) == (card.name, None, None)
+        assert {device.absent[name] for name in ("memory_bytes", "memory_reserved_bytes")} == {"not supported"}
+        assert "load_pct" in device.fields
+
+
+@pytest.mark.parametrize("uuid", ["54d0709b", f"{JETSON.uuid}0", f"../{JETSON.uuid}", "gpu 54d0709b-6a31-5d9e", ""])
+def test_a_gpu_without_a_uuid_is_none(uuid: str) -> None:
+    with opened(msgspec.structs.replace(JETSON, uuid=uuid)) as (source, _):
+        assert not source.gpus
 
 
 def test_an_instance_that_is_taken_away_is_lost_alone(tmp_path: Path) -> None:

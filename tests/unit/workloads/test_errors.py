@@ -134,6 +134,8 @@ def test_the_environment_shows_tensorflow_the_leased_gpus_only(monkeypatch: pyte
     TensorflowBackend().prepare_environment(["GPU-b", "GPU-a"])
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-b,GPU-a"
     assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "before", "the user's own choice stays"
+    TensorflowBackend().prepare_environment(["54d0709b-6a31-5d9e-8a76-0b9a5c9d1f20"])
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0", "CUDA takes no UUID without GPU- or MIG-"
     TensorflowBackend().prepare_environment([])
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "-1"
 
