@@ -127,7 +127,7 @@ def step_difference(runs: Sequence[StoredRun], baseline: Sequence[StoredRun]) ->
     """
     if not same_workload([run.row for run in runs], [run.row for run in baseline]):
         return "other workload"
-    measured = [[run for run in side if _is_measured(run)] for side in (baseline, runs)]
+    measured = [[run for run in side if is_measured(run)] for side in (baseline, runs)]
     if not all(measured):
         return "nothing measured"
     sides = [[run for run in side if is_traced(run)] for side in measured]
@@ -160,7 +160,8 @@ def examples_per_gpu(run: StoredRun) -> float:
     return int(variant["batch_size"]) / max(int(variant.get("gpus", 1)), 1)
 
 
-def _is_measured(run: StoredRun) -> bool:
+def is_measured(run: StoredRun) -> bool:
+    """Return whether the run's rate and its steps were measured."""
     return bool(throughputs([run.row])) and measured_step_ms(run.row.spec, run.row.summary) is not None
 
 

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from app import environment_keys
 from app.agent_protocol import (
     MOST_EVENTS,
     AgentHello,
@@ -30,16 +31,6 @@ from app.agent_protocol import (
     TakeLease,
     TelemetryEnded,
     Took,
-)
-from app.environment_keys import (
-    BOOT_ID_KEY,
-    CARRIER_KEY,
-    CLOCK_ERROR_KEY,
-    CLOCK_OFFSET_KEY,
-    HOST_ID_KEY,
-    HOST_KEY,
-    LINK_ROUND_TRIP_KEY,
-    wrong_numbers,
 )
 from app.errors import TelemetryError, UserError
 from app.events import Outcome, RunEnded, RunEvent, RunStarted
@@ -475,18 +466,18 @@ def serve(
 def _environment(link: Link, hello: AgentHello, kind: str, inventory: Inventory) -> dict[str, str]:
     """Return what is known of a run's environment on a host; raises `UserError` where the link is lost."""
     described = link.ask(DescribeHost(link.number()), HostDescribed).environment
-    if keys := wrong_numbers(described):
+    if keys := environment_keys.wrong_numbers(described):
         word = described[keys[0]][:40]
         raise UserError(f"{link.name} says {word!r} for {keys[0]}, where a number belongs; no run can be made there.")
     offset = link.clock.offset()
     of_link = {
-        HOST_KEY: link.name,
-        HOST_ID_KEY: hello.host_id,
-        BOOT_ID_KEY: hello.boot_id,
-        CARRIER_KEY: kind,
-        LINK_ROUND_TRIP_KEY: f"{offset.round_trip_ns / 1e6:.3f}",
-        CLOCK_OFFSET_KEY: str(offset.offset_ns),
-        CLOCK_ERROR_KEY: str(offset.error_ns),
+        environment_keys.HOST_KEY: link.name,
+        environment_keys.HOST_ID_KEY: hello.host_id,
+        environment_keys.BOOT_ID_KEY: hello.boot_id,
+        environment_keys.CARRIER_KEY: kind,
+        environment_keys.LINK_ROUND_TRIP_KEY: f"{offset.round_trip_ns / 1e6:.3f}",
+        environment_keys.CLOCK_OFFSET_KEY: str(offset.offset_ns),
+        environment_keys.CLOCK_ERROR_KEY: str(offset.error_ns),
     }
     return inventory_info(inventory) | described | program_info() | of_link
 

@@ -7,15 +7,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from app.environment_keys import (
-    BOOT_ID_KEY,
-    COMMIT_KEY,
-    CPU_COUNT_KEY,
-    HOST_ID_KEY,
-    SLURM_JOB_KEY,
-    SLURM_NODE_KEY,
-    SOURCES_KEY,
-)
+from app import environment_keys
 from app.paths import ROOT, program_version
 from app.samples import HOST, Inventory
 from app.storage.owner import boot_id, host_id
@@ -38,7 +30,7 @@ def environment_info(inventory: Inventory) -> dict[str, str]:
 
 def program_info() -> dict[str, str]:
     """Return what identifies this program: its version, and its commit where it runs from a checkout."""
-    info = {"program_version": program_version(), COMMIT_KEY: git_commit()}
+    info = {"program_version": program_version(), environment_keys.COMMIT_KEY: git_commit()}
     return {key: value for key, value in info.items() if value}
 
 
@@ -50,7 +42,7 @@ def inventory_info(inventory: Inventory) -> dict[str, str]:
         "cuda_driver": inventory.cuda_driver,
         "gpus_present": ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in inventory.machine.gpus),
         "cpu": host.name,
-        CPU_COUNT_KEY: str(inventory.machine.cpu_count),
+        environment_keys.CPU_COUNT_KEY: str(inventory.machine.cpu_count),
         "memory_total_bytes": str(host.memory_total_bytes),
     }
     return {key: value for key, value in info.items() if value}
@@ -61,11 +53,11 @@ def host_info() -> dict[str, str]:
     info = {
         "os": _os_name(),
         "kernel": platform.release(),
-        SOURCES_KEY: sources_hash(),
-        HOST_ID_KEY: host_id(),
-        BOOT_ID_KEY: boot_id(),
-        SLURM_JOB_KEY: os.environ.get("SLURM_JOB_ID", ""),
-        SLURM_NODE_KEY: os.environ.get("SLURMD_NODENAME", ""),
+        environment_keys.SOURCES_KEY: sources_hash(),
+        environment_keys.HOST_ID_KEY: host_id(),
+        environment_keys.BOOT_ID_KEY: boot_id(),
+        environment_keys.SLURM_JOB_KEY: os.environ.get("SLURM_JOB_ID", ""),
+        environment_keys.SLURM_NODE_KEY: os.environ.get("SLURMD_NODENAME", ""),
     }
     return {key: value for key, value in info.items() if value} | processor_state()
 

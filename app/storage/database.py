@@ -41,7 +41,9 @@ def translate_sqlite_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        database_error = _known_error(path, getattr(error, "sqlite_errorname", "") or "", str(error))
+        # Python itself finds a text that is no UTF-8, and names no code.
+        code = "SQLITE_CORRUPT" if str(error).startswith("Could not decode to UTF-8") else ""
+        database_error = _known_error(path, getattr(error, "sqlite_errorname", None) or code, str(error))
         if database_error is None:
             raise
         raise database_error from error
@@ -69,7 +71,7 @@ def transaction(db: Database, path: Path) -> Iterator[None]:
 def _known_error(path: Path, code: str, text: str) -> DatabaseError | None:
     in_use = DatabaseLockedError(f"{path} is locked by another program; close that program, or try again later.")
     no_permission = _or_another_file(DatabaseError, f"{path} may not be opened; check its permissions or")
-    full = DatabaseError(f"The disk that holds {path} is full; free some space, what is stored already is kept.")
+    full = _full_error(path)
     unusable = DatabaseError(f"{path} cannot be read or written ({text}); check the disk that holds it.")
     for prefix, error in (
         ("SQLITE_NOTADB", _or_another_file(DatabaseGoneError, f"{path} is not an SQLite database;")),
@@ -98,8 +100,14 @@ def _or_another_file(kind: type[_Kind], start: str) -> _Kind:
     return kind(f"{start} choose another file with --db.", f"{start} choose another file.")
 
 
+def _full_error(path: Path) -> DatabaseError:
+    return DatabaseError(f"The disk that holds {path} is full; free some space, what is stored already is kept.")
+
+
 def read_only_error(path: Path) -> DatabaseError:
-    """Return what to do where the database at `path` would have to be written, but may not be."""
+    """Return what to do where the database at `path` would have to be written, but may or can not be."""
+    if disk_space(path).free_bytes == 0:
+        return _full_error(path)
     start = f"{path} is read-only; make it writable, or choose another file"
     return DatabaseError(
         f"{start} with --db and `import` it there.", f"{start} in Settings and drop this one on the window."
@@ -178,7 +186,9 @@ def _await_own_log(path: Path, busy_s: float) -> None:
 
 
 def _is_read_only(path: Path) -> bool:
-    return path.exists() and not (os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK))
+    """Return whether a database can only be read: without permission, or as SQLite can make no log on a full disk."""
+    may_write = os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK)
+    return path.exists() and path.stat().st_size > 0 and not (may_write and disk_space(path).free_bytes != 0)
 
 
 def _open_read_only(path: Path) -> Database:
@@ -268,9 +278,11 @@ def known_migrations() -> tuple[str, ...]:
 
 
 def get_setting(connection: sqlite3.Connection, definition: Setting[Value]) -> Value | None:
-    """Return the value of a setting; None where it was never set."""
+    """Return the value of a setting; None where it was never set, or somebody else set it to what it cannot be."""
     row = connection.execute("SELECT value FROM settings WHERE name = ?", (definition.name,)).fetchone()
-    return None if row is None else definition.read(row[0])
+    with contextlib.suppress(ValueError):
+        return None if row is None else definition.read(row[0])
+    return None
 
 
 def set_setting(connection: sqlite3.Connection, definition: Setting[Value], value: Value | None) -> None:

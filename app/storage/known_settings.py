@@ -8,7 +8,10 @@ A name never changes, or users would lose what they chose.
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Generic, TypeVar
+
+import msgspec
 
 Value = TypeVar("Value")
 
@@ -22,12 +25,8 @@ class Setting(Generic[Value]):
     write: Callable[[Value], str]
 
 
-def _parse_list(text: str) -> list[str]:
-    return [str(word) for word in json.loads(text)]
-
-
-def _parse_mapping(text: str) -> dict[str, str]:
-    return {str(name): str(value) for name, value in json.loads(text).items()}
+_parse_list = partial(msgspec.json.decode, type=list[str])
+_parse_mapping = partial(msgspec.json.decode, type=dict[str, str])
 
 
 def _parse_names(text: str) -> frozenset[str]:

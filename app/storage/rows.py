@@ -1,6 +1,7 @@
 """Convert records to rows of the database, and rows to records."""
 
 import json
+import logging
 import math
 import sqlite3
 import sys
@@ -18,12 +19,15 @@ from app.limits import POWER
 from app.plain import plain_text, without_nul
 from app.records import BlockColumns, EqualityCheck, Phase, PortabilityResult, RunRow
 from app.samples import Device, FieldInfo
-from workloads.catalog import with_defaults
+from workloads.catalog import with_defaults, wrong_values
 from workloads.kernels import classify, on_tensor_cores
-from workloads.protocol import DeviceTime, Epoch, Evidence, Kernel, PhaseName, RunSpec, StepTimeline, Stream
+from workloads.protocol import DeviceTime, Epoch, Evidence, Kernel, PhaseName, RunSpec, StepTimeline, Stream, Variant
 
 Row = tuple[Any, ...]
 Record = TypeVar("Record")
+Json = TypeVar("Json")
+
+_log = logging.getLogger("variantscope.storage")
 
 SUMMARY_COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(Summary))
 OUTCOME_COLUMNS = ("outcome", "reason", "detail", "exit_code", "ended_by")
@@ -43,7 +47,10 @@ EVIDENCE_COLUMNS = (
 )
 EVIDENCE_LIST_COLUMNS = ("state", "reason")
 """Columns of a run's evidence that its row in a list shows; all NULL where there is none."""
-_EVIDENCE_JSON = ("asked", "ran", "unverified", "sources", "notes")
+_EVIDENCE_JSON: Mapping[str, Any] = {
+    **dict.fromkeys(("asked", "ran", "unverified"), dict[str, str]),
+    **dict.fromkeys(("sources", "notes"), tuple[str, ...]),
+}
 _EVIDENCE_ATTRIBUTES = {"asked": "requested", "ran": "actual"}
 PORTABILITY_COLUMNS = tuple(field.name for field in fields(PortabilityResult))
 EQUALITY_COLUMNS = tuple(field.name for field in fields(EqualityCheck))
@@ -127,19 +134,42 @@ def run_row(
 
 @lru_cache(maxsize=256)
 def _spec(workload: str, variant: str) -> RunSpec:
-    """Return a variant; the runs of one share it, for an experiment may keep a thousand of them in memory."""
-    return with_defaults(RunSpec(workload=workload, variant=json.loads(variant)))
+    """Return a variant; the runs of one share it, for an experiment may keep a thousand of them in memory.
+
+    One with a value that none can have is another workload, which is not known here and has no values.
+    """
+    values = _decoded(variant, Variant)
+    if not values or wrong_values(workload, values):
+        return RunSpec(workload=f"{workload} (damaged)", variant={})
+    return with_defaults(RunSpec(workload=workload, variant=values))
+
+
+def _decoded(text: str, kind: type[Json]) -> Json:
+    """Return what is in a column of JSON; nothing where somebody else wrote something else there, which the log says.
+
+    Imports refuse such values, but a database that is opened may hold any.
+    """
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (ValueError, RecursionError) as error:
+        _log.warning("a stored value is damaged (%s) and counts as absent: %.200r", error, text)
+        return kind()
 
 
 @lru_cache(maxsize=32)
 def environment(text: str) -> Mapping[str, str]:
     """Return a run's environment; runs share it where it is the same, and else its words."""
-    return {sys.intern(name): sys.intern(value) for name, value in json.loads(text).items()}
+    return {sys.intern(name): sys.intern(value) for name, value in _decoded(text, dict[str, str]).items()}
+
+
+INFINITE = frozenset((math.inf, -math.inf))
+"""What a damaged database may hold, and no run has."""
 
 
 def _summary(values: Mapping[str, Any], gpus: int) -> Summary:
     """Return a run's figures; those of older programs without an energy that no GPUs can use."""
-    summary = Summary(**{name: values[name] for name in SUMMARY_COLUMNS})
+    figures = {name: None if values[name] in INFINITE else values[name] for name in SUMMARY_COLUMNS}
+    summary = record(Summary, SUMMARY_COLUMNS, [*figures.values()])
     if summary.mean_power_mw is None or summary.mean_power_mw <= gpus * POWER.high:
         return summary
     return replace(summary, mean_power_mw=None, energy_mj_per_example=None, energy_source=None, energy_error_pct=None)
@@ -164,7 +194,7 @@ def equality_values(check: EqualityCheck) -> Row:
 def equality_check(row: Sequence[Any]) -> EqualityCheck:
     """Return the check of `EQUALITY_COLUMNS`."""
     values = dict(zip(EQUALITY_COLUMNS, row, strict=True))
-    return EqualityCheck(**{**values, "baseline": json.loads(values["baseline"])})
+    return EqualityCheck(**{**values, "baseline": _decoded(values["baseline"], Variant)})
 
 
 def evidence_values(evidence: Evidence) -> Row:
@@ -184,15 +214,15 @@ def evidence(
     Kernels are rows of `READ_KERNEL_COLUMNS`, device times of `DEVICE_TIME_COLUMNS`.
     """
     pairs = zip(EVIDENCE_COLUMNS, row, strict=True)
-    values = {name: json.loads(value) if name in _EVIDENCE_JSON else value for name, value in pairs}
+    values = {name: _decoded(value, _EVIDENCE_JSON[name]) if name in _EVIDENCE_JSON else value for name, value in pairs}
     return Evidence(
         requested=values["asked"],
         actual=values["ran"],
         unverified=values["unverified"],
         match=_optional_bool(values["match"]),
         reason=values["reason"],
-        sources=tuple(values["sources"]),
-        notes=tuple(values["notes"]),
+        sources=values["sources"],
+        notes=values["notes"],
         steps=values["steps"],
         span_ns=values["span_ns"],
         busy_ns=values["busy_ns"],
@@ -250,20 +280,20 @@ def device(row: Sequence[Any]) -> Device:
         memory_total_bytes=memory_total_bytes,
         absent=_reasons(absent),
         fields=_known_fields(fields_json),
-        implausible=json.loads(implausible),
+        implausible=_decoded(implausible, dict[str, int]),
     )
 
 
 @lru_cache(maxsize=64)
 def _reasons(text: str) -> dict[str, str]:
     """Return a device's absent fields; the runs of one session share them, for hundreds may be compared."""
-    return {sys.intern(name): reason for name, reason in json.loads(text).items()}
+    return {sys.intern(name): reason for name, reason in _decoded(text, dict[str, str]).items()}
 
 
 @lru_cache(maxsize=64)
 def _known_fields(text: str) -> dict[str, FieldInfo]:
     """Return a device's fields; the runs of one session share them."""
-    return msgspec.json.decode(text, type=dict[str, FieldInfo])
+    return _decoded(text, dict[str, FieldInfo])
 
 
 def phase(row: Sequence[Any]) -> Phase:

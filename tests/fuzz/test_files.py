@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+import math
 import random
 import shutil
 import sqlite3
@@ -20,8 +21,10 @@ from app.runs.experiment.presets import PRESET_FOLDER, load_preset
 from app.runs.experiment.queue import import_with_queue
 from app.storage.store import Store
 from app.storage.transfer.copying import TRANSFERRED
+from app.storage.transfer.validation import _JSON
 from app.telemetry.replay import Replay
 from app.telemetry.trace import read_trace
+from tests.fakes.reference import copy_reference
 from tests.fakes.runs import keep
 from tests.fuzz.budget import one_in
 from tests.unit.runs.test_recording_import import ENDED, EVENTS, HEAD, STARTED
@@ -197,8 +200,12 @@ cells = st.one_of(
     st.sampled_from([0, 1, -1, "", "\x00", "a\x00/../../../x", "\x1b[2J", "\u202e", "x" * 70_000, "[]", "{}", "null"]),
 )
 """What a column may be set to."""
+odd_words: st.SearchStrategy[Any] = st.sampled_from(
+    ["", "many", "nan", "9" * 5_000, "x" * 70_000, 10**30, -1, 0, 1.5, True, None, [], [[]], {"a": {}}]
+)
 edits = st.one_of(
     st.tuples(st.just("cell"), st.integers(0, 10_000), cells),
+    st.tuples(st.just("json"), st.integers(0, 2**32), odd_words),
     st.tuples(st.just("bytes"), st.integers(0, 2**32), st.integers(1, 40)),
     st.tuples(st.just("cut"), st.floats(0, 1), st.just(0)),
 )
@@ -210,6 +217,8 @@ def damage(path: Path, edit: tuple[str, Any, Any]) -> None:
     content = bytearray(path.read_bytes())
     if kind == "cut":
         path.write_bytes(content[: int(first * len(content))])
+    elif kind == "json":
+        _damage_json(path, random.Random(first), second)
     elif kind == "bytes":
         generator = random.Random(first)
         for _ in range(second):
@@ -221,6 +230,107 @@ def damage(path: Path, edit: tuple[str, Any, Any]) -> None:
         with contextlib.closing(sqlite3.connect(path)) as connection, contextlib.suppress(sqlite3.Error, UnicodeError):
             connection.execute(f"UPDATE {table} SET {column} = ?", (second,))
             connection.commit()
+
+
+JSON_COLUMNS = tuple(_JSON)
+NUMBER_KEYS = (
+    "cpu_count",
+    "throttled_pct",
+    "stood_still_s",
+    "host",
+    "planned_repeats",
+    "replicas",
+    "batch_size",
+    "gpus",
+)
+"""Keys of environments, evidence and variants that are read as numbers, which a run may lack."""
+
+
+def _damage_json(path: Path, generator: random.Random, value: Any) -> None:
+    """Set any key of the JSON in one column, at any depth, or the whole of it; in one row, or in all."""
+    table, column = generator.choice(JSON_COLUMNS)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        texts = [text for (text,) in connection.execute(f"SELECT DISTINCT {column} FROM {table} ORDER BY 1")]
+        if not texts:
+            return
+        document = [json.loads(text := generator.choice(texts))]
+        inner: Any = document
+        while True:
+            keys = [*inner, *NUMBER_KEYS] if isinstance(inner, dict) else [*range(len(inner))]
+            key = generator.choice(keys)
+            deeper = inner.get(key) if isinstance(inner, dict) else inner[key]
+            if (
+                not deeper
+                or not isinstance(deeper, dict | list)
+                or (inner is not document and generator.random() < 0.3)
+            ):
+                break
+            inner = deeper
+        inner[key] = value
+        in_one = "" if generator.random() < 0.5 else f" WHERE {column} = ?2"
+        connection.execute(
+            f"UPDATE {table} SET {column} = ?1{in_one}", (json.dumps(document[0]), text)[: 1 + bool(in_one)]
+        )
+        connection.commit()
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database of reference runs, a run of our own, an experiment and an entry of the queue."""
+    folder = tmp_path_factory.mktemp("opened")
+    database, some, theirs = (folder / name for name in ("own.db", "some.vscope", "theirs.db"))
+    copy_reference("cnn", theirs)
+    with Store.open(theirs) as store:
+        runs = [str(row.run) for row in store.list_runs() if row.spec.workload == "cnn10"][:3]
+    assert main(["export", *runs, "-o", str(some), "--db", str(theirs)]) == 0
+    assert main(["import", str(some), "--db", str(database)]) == 0
+    with Store.open(database) as store:
+        keep(store, uid="mine")
+    assert main([*QUEUED, "--db", str(database)]) == 0
+    return database
+
+
+QUEUED = ("experiment", "dummy", "-s", "batch_size=2,8", "-s", "seconds=1", "--queue")
+READERS = (
+    ("list",),
+    ("list", "--json"),
+    *(("show", run, *words) for run in ("1", "4") for words in ((), ("--json",))),
+    ("compare", "1", "2", "3", "4"),
+    ("compare", "1", "4", "--json"),
+    ("compare", "1", "2", "--report", "{folder}/report.html"),
+    ("diff", "1", "4"),
+    ("scaling", "1", "2", "3", "4"),
+    ("export", "1", "4", "-o", "{folder}/runs.vscope"),
+    ("export", "1", "4", "-o", "{folder}/runs.json"),
+    ("queue",),
+    ("queue", "--json"),
+    ("experiment", "--preset", "quick", "--show"),
+    QUEUED,
+)
+
+
+@given(edit=edits)
+@example(edit=("cell", 5, math.inf))
+@example(edit=("json", 3, "many"))
+@one_in(10)
+def test_a_database_that_is_opened_is_shown_or_refused(
+    edit: tuple[str, Any, Any],
+    opened: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nobody has checked its values; what is damaged is absent, or named in a sentence."""
+    folder = tmp_path_factory.mktemp("edited")
+    shutil.copyfile(opened, folder / "own.db")
+    damage(folder / "own.db", edit)
+    for words in READERS:
+        capsys.readouterr()
+        status = main([*(word.format(folder=folder) for word in words), "--db", str(folder / "own.db")])
+        err = capsys.readouterr().err
+        assert status in (0, 1, 2), words
+        assert "Traceback" not in err, words
+        if status:
+            assert_sentence(err.rstrip("\n").splitlines()[-1])
 
 
 @pytest.fixture(scope="module")

@@ -172,7 +172,8 @@ class RunCopier:
         """Copy the experiments that these runs belong to; one that is here already gets the runs that it lacks."""
         for run, number in numbers.items():
             for source_number, position in self._rows(
-                "SELECT experiment, place FROM {}.experiment_runs WHERE run = ?", run
+                "SELECT experiment, place FROM {0}.experiments JOIN {0}.experiment_runs USING (experiment) WHERE run=?",
+                run,
             ):
                 self._connection.execute(
                     "INSERT INTO main.experiment_runs (experiment, run, place) VALUES (?, ?, ?)",

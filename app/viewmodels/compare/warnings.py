@@ -4,20 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from app import units
+from app import environment_keys, units
 from app.analysis import comparability
 from app.analysis.comparability import THROTTLED_SHARE_LIMIT, ThrottleCause, idle_wait_blockers
 from app.analysis.run_state import host_bound_share, other_processes_load_pct
 from app.analysis.steps import run_slow_products
 from app.analysis.verdict import throughputs, without
-from app.environment_keys import (
-    CONCURRENT_GPUS_KEY,
-    GPUS_USED_KEY,
-    IDLE_WAIT_KEY,
-    OTHERS_ON_GPU_KEY,
-    OTHERS_UNKNOWN_KEY,
-    STOOD_STILL_KEY,
-)
 from app.records import StoredRun
 from app.units import plural
 from app.viewmodels.compare.state_warnings import (
@@ -226,23 +218,23 @@ class _Reason(NamedTuple):
 
 
 def _read_suspended(run: StoredRun) -> str:
-    stood_still_s = run.environment.get(STOOD_STILL_KEY)
+    stood_still_s = run.environment.get(environment_keys.STOOD_STILL_KEY)
     return "" if stood_still_s is None else units.quantity(stood_still_s, "s")
 
 
 _DISTURBANCES = (
     _Reason(
-        OTHERS_ON_GPU_KEY,
+        environment_keys.OTHERS_ON_GPU_KEY,
         "Other processes used the GPU during a run, which makes it slower.",
-        lambda run: run.environment.get(OTHERS_ON_GPU_KEY, ""),
+        lambda run: run.environment.get(environment_keys.OTHERS_ON_GPU_KEY, ""),
     ),
     _Reason(
-        IDLE_WAIT_KEY,
+        environment_keys.IDLE_WAIT_KEY,
         "The wait for idle GPUs timed out; runs may be slower.",
         lambda run: idle_wait_blockers(run.environment) if comparability.used_gpus(run) else "",
     ),
     _Reason(
-        STOOD_STILL_KEY,
+        environment_keys.STOOD_STILL_KEY,
         "Everything was suspended during a run, and its figures hold that time too.",
         _read_suspended,
     ),
@@ -252,9 +244,9 @@ _DISTURBANCES = (
 _REASONS = (
     *_DISTURBANCES,
     _Reason(
-        OTHERS_UNKNOWN_KEY,
+        environment_keys.OTHERS_UNKNOWN_KEY,
         "Whether other processes used the GPU is unknown: nobody could list them. Any would have made the run slower.",
-        lambda run: run.environment.get(OTHERS_UNKNOWN_KEY, ""),
+        lambda run: run.environment.get(environment_keys.OTHERS_UNKNOWN_KEY, ""),
         severity="note",
     ),
     _Reason("lost", "A device stopped answering during a run, which may have slowed it.", describe_losses),
@@ -316,7 +308,7 @@ def _concurrent_runs(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     """Warn if some runs had the machine to themselves and others shared it."""
     measured = [run for run in runs if throughputs([run.row]) and comparability.used_gpus(run)]
     values = {
-        run.row.run: run.environment.get(CONCURRENT_GPUS_KEY)
+        run.row.run: run.environment.get(environment_keys.CONCURRENT_GPUS_KEY)
         or ("other runs" if comparability.had_concurrent_runs(run, runs) else "")
         for run in measured
     }
@@ -330,7 +322,7 @@ def _concurrent_runs(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         if len(concurrent) <= len(alone)
         else f"Alone on the machine: {where(alone, runs)}. The others shared it and may be slower for it."
     )
-    return [ComparisonWarning(key=CONCURRENT_GPUS_KEY, sentence=sentence, values=values)]
+    return [ComparisonWarning(key=environment_keys.CONCURRENT_GPUS_KEY, sentence=sentence, values=values)]
 
 
 def _different_gpus(runs: Sequence[StoredRun], baseline: int | None) -> list[ComparisonWarning]:
@@ -355,7 +347,7 @@ def _different_gpus(runs: Sequence[StoredRun], baseline: int | None) -> list[Com
     values = {run: ", ".join(sorted(gpus)) for run, gpus in used.items()}
     return [
         ComparisonWarning(
-            key=GPUS_USED_KEY,
+            key=environment_keys.GPUS_USED_KEY,
             sentence=f"{use}{spread}",
             values=values,
             severity="warning" if bias_pct is None or bias_pct >= 100 * CLOCK_LIMIT else "note",

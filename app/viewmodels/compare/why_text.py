@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from app import units
+from app.analysis import why
 from app.analysis.intervals import Estimate
 from app.analysis.steps import IdleCause
-from app.analysis.verdict import throughputs, work_ratio
+from app.analysis.verdict import work_ratio
 from app.analysis.why import Obstacle, Part, PartKind, StepDifference, WhatIf, examples_per_gpu, find_cause, is_traced
 from app.records import StoredRun
 from app.viewmodels.format.cells import example_word
@@ -153,7 +154,7 @@ def describe_obstacle(obstacle: Obstacle, pair: Pair) -> str:
             workloads = join_with_and(side[0].row.spec.workload for side in (pair.other, pair.base))
             return f"{workloads} are different workloads: their steps have nothing in common to compare."
         case "nothing measured":
-            return f"No run of {_lacking(pair, lambda run: bool(throughputs([run.row])))} has a measured step."
+            return f"No run of {_lacking(pair, why.is_measured)} has a measured step."
         case "no trace":
             without = _lacking(pair, is_traced)
             return f"Why is not known: there is no trace of {without}. Runs with evidence “Graph and trace” would tell."

@@ -3,33 +3,8 @@
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from app import environment_keys
 from app.analysis.comparability import OWN_VARIABLE_KEYS, known_value
-from app.environment_keys import (
-    BOOT_ID_KEY,
-    CARRIER_KEY,
-    CLOCK_ERROR_KEY,
-    CLOCK_OFFSET_KEY,
-    COMMIT_KEY,
-    CONCURRENT_GPUS_KEY,
-    CPU_COUNT_KEY,
-    CUSTOM_PATH_KEY,
-    CUSTOM_SOURCE_KEY,
-    CUSTOM_TEXT_KEYS,
-    GPUS_USED_KEY,
-    HOST_ID_KEY,
-    HOST_KEY,
-    HOST_LOAD_KEY,
-    IDLE_WAIT_KEY,
-    LINK_ROUND_TRIP_KEY,
-    OTHERS_ON_GPU_KEY,
-    OTHERS_UNKNOWN_KEY,
-    PER_RUN_KEYS,
-    PLANNED_KEY,
-    SOURCES_KEY,
-    STANDBY_KEY,
-    STOOD_STILL_KEY,
-    THROTTLED_KEY,
-)
 from app.records import StoredRun
 from app.units import byte_size, plural
 from app.viewmodels.format.naming import differing_parameters
@@ -46,33 +21,33 @@ _NAMES: Mapping[str, str] = {
     "driver": "NVIDIA driver",
     "cuda_driver": "CUDA of the driver",
     "gpus_present": "GPUs present",
-    GPUS_USED_KEY: "GPUs used",
-    OTHERS_ON_GPU_KEY: "Others on the GPU",
-    OTHERS_UNKNOWN_KEY: "Others on the GPU unknown",
-    CONCURRENT_GPUS_KEY: "Other runs meanwhile on",
-    IDLE_WAIT_KEY: "Waited before the run",
-    HOST_LOAD_KEY: "Host load before the run, %",
-    THROTTLED_KEY: "Throttled while measuring, %",
-    STOOD_STILL_KEY: "Suspended, s",
-    PLANNED_KEY: "Repeats its experiment planned",
-    CUSTOM_PATH_KEY: "Own workload's file",
-    CUSTOM_SOURCE_KEY: "Own workload's source",
+    environment_keys.GPUS_USED_KEY: "GPUs used",
+    environment_keys.OTHERS_ON_GPU_KEY: "Others on the GPU",
+    environment_keys.OTHERS_UNKNOWN_KEY: "Others on the GPU unknown",
+    environment_keys.CONCURRENT_GPUS_KEY: "Other runs meanwhile on",
+    environment_keys.IDLE_WAIT_KEY: "Waited before the run",
+    environment_keys.HOST_LOAD_KEY: "Host load before the run, %",
+    environment_keys.THROTTLED_KEY: "Throttled while measuring, %",
+    environment_keys.STOOD_STILL_KEY: "Suspended, s",
+    environment_keys.PLANNED_KEY: "Repeats its experiment planned",
+    environment_keys.CUSTOM_PATH_KEY: "Own workload's file",
+    environment_keys.CUSTOM_SOURCE_KEY: "Own workload's source",
     "cpu": "CPU",
-    CPU_COUNT_KEY: "Processors",
+    environment_keys.CPU_COUNT_KEY: "Processors",
     "memory_total_bytes": "Memory",
     "os": "Operating system",
     "kernel": "Kernel",
     "program_version": "VariantScope",
-    COMMIT_KEY: "Git commit",
-    SOURCES_KEY: "Sources of the workloads, SHA-256",
-    STANDBY_KEY: "Worker started ahead",
-    HOST_KEY: "Host",
-    HOST_ID_KEY: "Host's identity",
-    CARRIER_KEY: "Reached by",
-    LINK_ROUND_TRIP_KEY: "Round trip of the link, ms",
-    CLOCK_OFFSET_KEY: "Offset of the host's clock, ns",
-    CLOCK_ERROR_KEY: "Error of that offset, ns",
-    BOOT_ID_KEY: "Boot of the host",
+    environment_keys.COMMIT_KEY: "Git commit",
+    environment_keys.SOURCES_KEY: "Sources of the workloads, SHA-256",
+    environment_keys.STANDBY_KEY: "Worker started ahead",
+    environment_keys.HOST_KEY: "Host",
+    environment_keys.HOST_ID_KEY: "Host's identity",
+    environment_keys.CARRIER_KEY: "Reached by",
+    environment_keys.LINK_ROUND_TRIP_KEY: "Round trip of the link, ms",
+    environment_keys.CLOCK_OFFSET_KEY: "Offset of the host's clock, ns",
+    environment_keys.CLOCK_ERROR_KEY: "Error of that offset, ns",
+    environment_keys.BOOT_ID_KEY: "Boot of the host",
     VARIABLES_RECORDED_KEY: "Environment variables looked for",
     "cpu_affinity": "Processors allowed",
     "cpu_quota": "Processors' time allowed",
@@ -89,7 +64,7 @@ def environment_label(key: str) -> str:
 
 def format_environment_value(key: str, value: str) -> str:
     """Return the value of an environment key as text: bytes in powers of 1024, a source by its length."""
-    if key in CUSTOM_TEXT_KEYS:
+    if key in environment_keys.CUSTOM_TEXT_KEYS:
         lines = len(value.splitlines())
         return f"{lines:,} {plural('line', lines)}"
     return byte_size(int(value)) if key.endswith("_bytes") and value.isdecimal() and len(value) < 20 else value
@@ -104,9 +79,14 @@ def comparable_keys(runs: Sequence[StoredRun]) -> list[str]:
     gpu_parameters = {"gpus", "devices"} & set(differing_parameters([run.row.spec for run in runs]))
     excluded = (
         OWN_VARIABLE_KEYS
-        | PER_RUN_KEYS
-        | {*(framework.devices_key for framework in FRAMEWORKS.values()), VARIABLES_RECORDED_KEY, HOST_KEY, HOST_ID_KEY}
-        | ({GPUS_USED_KEY} if gpu_parameters else set())
+        | environment_keys.PER_RUN_KEYS
+        | {
+            *(framework.devices_key for framework in FRAMEWORKS.values()),
+            VARIABLES_RECORDED_KEY,
+            environment_keys.HOST_KEY,
+            environment_keys.HOST_ID_KEY,
+        }
+        | ({environment_keys.GPUS_USED_KEY} if gpu_parameters else set())
     )
     keys = dict.fromkeys(key for run in runs for key in run.environment)
     if any(known_value(run.environment, ONEDNN_KEY) is not None for run in runs):

@@ -27,6 +27,7 @@ from workloads.protocol import CHOICE, Evidence, EvidenceState, RunSpec
 
 _SOURCES = {"graph": "the executed graph", "trace": "the profiler's trace", "hlo": "XLA's optimised program"}
 _MAJORITY = 0.5
+_MOST_DIGITS = 6
 _SMALL_SHARE = 0.1
 """Below this share of the traced time the badge says how little of a step the products are whose precision it names."""
 _BARE = ("on", "off", "partly")
@@ -223,9 +224,9 @@ def _describe_actual(spec: RunSpec, evidence: Evidence) -> str:
     phrases = {name: _phrase(spec, name, value) for name, value in actual.items() if name not in ("device", "replicas")}
     if "precision" in phrases:
         phrases["precision"] += f" products{_describe_products(evidence)}"
-    where = actual.get("device", "")
-    if where == "GPU" and "replicas" in actual:
-        where = naming.gpus_label(int(actual["replicas"]))
+    where, replicas = actual.get("device", ""), actual.get("replicas", "")
+    if where == "GPU" and replicas.isdecimal() and len(replicas) < _MOST_DIGITS:
+        where = naming.gpus_label(int(replicas))
     return " · ".join(filter(None, (*phrases.values(), where)))
 
 
