@@ -40,10 +40,12 @@ def translate_sqlite_errors(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        code = getattr(error, "sqlite_errorname", "")
         # Python itself finds a text that is no UTF-8, and names no code.
-        code = "SQLITE_CORRUPT" if str(error).startswith("Could not decode to UTF-8") else ""
-        database_error = _known_error(path, getattr(error, "sqlite_errorname", None) or code, str(error))
+        if "decode" in str(error) or (code == "SQLITE_ERROR" and _has_damaged_schema(path)):
+            code = "SQLITE_CORRUPT"
+        database_error = _known_error(path, code, str(error))
         if database_error is None:
             raise
         raise database_error from error
@@ -68,6 +70,15 @@ def transaction(db: Database, path: Path) -> Iterator[None]:
             raise
 
 
+def _has_damaged_schema(path: Path) -> bool:
+    """Return whether tables of the file are not as the migrations make them: else what SQLite refuses is a bug."""
+    with contextlib.closing(Database(memory=True, execute_plugins=False)) as fresh:
+        migrations.apply(fresh)
+        fresh.execute("ATTACH ? AS stored", (str(path),))
+        missing = "SELECT name, sql FROM main.sqlite_schema EXCEPT SELECT name, sql FROM stored.sqlite_schema"
+        return fresh.execute(missing).fetchone() is not None
+
+
 def _known_error(path: Path, code: str, text: str) -> DatabaseError | None:
     in_use = DatabaseLockedError(f"{path} is locked by another program; close that program, or try again later.")
     no_permission = _or_another_file(DatabaseError, f"{path} may not be opened; check its permissions or")
@@ -75,7 +86,7 @@ def _known_error(path: Path, code: str, text: str) -> DatabaseError | None:
     unusable = DatabaseError(f"{path} cannot be read or written ({text}); check the disk that holds it.")
     for prefix, error in (
         ("SQLITE_NOTADB", _or_another_file(DatabaseGoneError, f"{path} is not an SQLite database;")),
-        ("SQLITE_CORRUPT", _or_another_file(DatabaseGoneError, f"{path} is damaged; restore a copy of it or")),
+        ("SQLITE_CORRUPT", _damaged_error(path)),
         ("SQLITE_READONLY_DBMOVED", DatabaseGoneError(f"{path} was moved or replaced while it was open.")),
         ("SQLITE_FULL", full),
         # On a full disk SQLite cannot make its index of the log.
@@ -98,6 +109,10 @@ def _known_error(path: Path, code: str, text: str) -> DatabaseError | None:
 def _or_another_file(kind: type[_Kind], start: str) -> _Kind:
     """Return an error whose sentence begins with `start` and ends with the choice of another file."""
     return kind(f"{start} choose another file with --db.", f"{start} choose another file.")
+
+
+def _damaged_error(path: Path) -> DatabaseGoneError:
+    return _or_another_file(DatabaseGoneError, f"{path} is damaged; restore a copy of it or")
 
 
 def _full_error(path: Path) -> DatabaseError:
@@ -267,6 +282,8 @@ def _needs_migration(db: Database, path: Path) -> bool:
         raise _or_another_file(
             DatabaseError, f"{path} was written by a newer version of VariantScope; update the program or"
         )
+    if applied != set(known_migrations()[: len(applied)]) or (tables and not applied):
+        raise _damaged_error(path)
     return len(applied) < len(known_migrations())
 
 

@@ -187,15 +187,11 @@ def single_field_call(name: str, read: Callable[[Any], Number]) -> NvmlCall:
     return NvmlCall((name,), lambda handle: lambda: (read(handle),))
 
 
-def _memory_reserved(handle: Any) -> int:
-    info = pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2)
-    _require_memory(info.total)
-    return int(info.reserved)
-
-
-def _require_memory(total_bytes: Number) -> None:
-    """Raise `pynvml.NVMLError` for a total of 0: memory that is the host's, of which some drivers say nothing else."""
-    _raise_on_error(0 if total_bytes else pynvml.NVML_ERROR_NOT_SUPPORTED)
+def _memory_info(handle: Any, *version: int) -> Any:
+    """Return what a GPU has; raise `pynvml.NVMLError` for 0 of 0 bytes, as some drivers say of memory of the host's."""
+    info = pynvml.nvmlDeviceGetMemoryInfo(handle, *version)
+    _raise_on_error(0 if info.total else pynvml.NVML_ERROR_NOT_SUPPORTED)
+    return info
 
 
 def _memory_info_v2() -> Any:
@@ -203,13 +199,11 @@ def _memory_info_v2() -> Any:
 
 
 def _memory_used_call(function: str, make: Callable[[], Any]) -> NvmlCall:
-    structure = type(make())
-    read_total = prepare_structure(function, make, f"{structure.total.offset}xQ")
-    read_used = prepare_structure(function, make, f"{structure.used.offset}xQ")
+    read = prepare_structure(function, make, f"{type(make()).used.offset}xQ")
 
     def prepare(handle: Any) -> PreparedRead:
-        _require_memory(*read_total(handle)())
-        return read_used(handle)
+        _memory_info(handle)
+        return read(handle)
 
     return NvmlCall(("memory_bytes",), prepare, every_ms=100)
 
@@ -269,7 +263,14 @@ an H200 the only one of them that enters the kernel, ten times a second."""
 ENERGY_CALL = ScheduledCall((single_field_call("energy_mj", pynvml.nvmlDeviceGetTotalEnergyConsumption),), 4.0)
 
 SLOW_CALLS: tuple[ScheduledCall, ...] = (
-    ScheduledCall((single_field_call("memory_reserved_bytes", _memory_reserved),), 10.0),
+    ScheduledCall(
+        (
+            single_field_call(
+                "memory_reserved_bytes", lambda handle: _memory_info(handle, pynvml.nvmlMemory_v2).reserved
+            ),
+        ),
+        10.0,
+    ),
     ScheduledCall((field_values_call(memory_temperature_c=pynvml.NVML_FI_DEV_MEMORY_TEMP),), 1.0),
     ScheduledCall((single_field_call("fan_pct", pynvml.nvmlDeviceGetFanSpeed),), 5.0),
     ScheduledCall((field_values_call(throttled_power_ns=pynvml.NVML_FI_DEV_PERF_POLICY_POWER),), 1.0),

@@ -310,6 +310,9 @@ READERS = (
 
 
 @given(edit=edits)
+@example(edit=("bytes", 20, 13))
+@example(edit=("bytes", 19, 12))
+@example(edit=("bytes", 4, 4))
 @example(edit=("cell", 5, math.inf))
 @example(edit=("json", 3, "many"))
 @one_in(10)

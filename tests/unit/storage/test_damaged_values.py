@@ -15,6 +15,7 @@ from app.storage.files import DiskSpace
 from app.storage.known_settings import DETACHED, KEEP_SAMPLES_DAYS, PRESET_FILES, Setting
 from app.storage.store import Store
 from tests.fakes.runs import ENVIRONMENT, SPEC, keep
+from tests.unit.storage.contents import changed
 
 
 def stored(path: Path, statement: str) -> None:
@@ -95,6 +96,26 @@ def test_a_damaged_setting_was_never_set(value: str, database_path: Path) -> Non
 def test_a_text_that_is_no_utf_8_is_one_sentence(database_path: Path) -> None:
     stored(database_path, "UPDATE runs SET reason = CAST(x'fffe' AS TEXT)")
     with Store.open(database_path) as store, pytest.raises(DatabaseError, match=r"is damaged; restore a copy of it"):
+        store.load(1)
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("ALTER TABLE slow_samples RENAME throttled_brake_ns TO throttled_brakf_ns",),
+        ("DELETE FROM _sqlite_migrations",),
+        ("DELETE FROM _sqlite_migrations WHERE name = 'm003_retention'",),
+        (
+            "PRAGMA writable_schema = ON",
+            "UPDATE sqlite_schema SET name = CAST(x'fe' AS TEXT) WHERE name = 'runs_listed'",
+        ),
+    ],
+)
+def test_a_damaged_schema_is_one_sentence(statements: tuple[str, ...], database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        keep(store)
+    changed(database_path, *statements)
+    with pytest.raises(DatabaseError, match=r"is damaged; restore a copy of it"), Store.open(database_path) as store:
         store.load(1)
 
 

@@ -161,8 +161,8 @@ def test_cheap_readings_never_make_a_dear_call() -> None:
     ],
 )
 def test_an_error_that_is_no_loss_takes_only_its_own_fields_this_once(function: str, fields: set[str]) -> None:
-    # Five probes for a field's cost; the memory call is probed for what is reserved, and for its total once.
-    probed = 11 if function == "nvmlDeviceGetMemoryInfo_v2" else 5
+    # Five probes for a field's cost; the memory call is probed for what is reserved, too.
+    probed = 10 if function == "nvmlDeviceGetMemoryInfo_v2" else 5
     card = Card(uuid="GPU-x", flaws=(Flaw(function, pynvml.NVML_ERROR_UNKNOWN, first=probed + 1, times=1),))
     with opened(card) as (source, _):
         (bad,) = source.read()
