@@ -123,19 +123,10 @@ def _gpu_count_results(runs: Sequence[StoredRun]) -> list[GpuCountResult]:
     groups: dict[tuple[object, ...], list[StoredRun]] = {}
     for run in runs:
         variant = run.row.spec.variant
-        if (
-            _is_positive_int(variant.get("gpus"))
-            and _is_positive_int(variant.get("batch_size"))
-            and throughputs([run.row])
-        ):
+        if variant.get("gpus") and variant.get("batch_size") and throughputs([run.row]):
             key = (_fixed_settings(run), variant["gpus"], variant["batch_size"], variant.get("all_reduce"))
             groups.setdefault(key, []).append(run)
     return [_gpu_count_result(group) for group in groups.values()]
-
-
-def _is_positive_int(value: object) -> bool:
-    """Return whether a value is a positive integer; a workload unknown here may have anything."""
-    return isinstance(value, int) and value > 0
 
 
 def _fixed_settings(run: StoredRun) -> tuple[object, ...]:

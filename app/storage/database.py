@@ -79,6 +79,10 @@ def _has_damaged_schema(path: Path) -> bool:
         return fresh.execute(missing).fetchone() is not None
 
 
+_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_CONSTRAINT_CHECK", "SQLITE_CONSTRAINT_DATATYPE")
+"""Also where a row is copied whose JSON, or type, is none."""
+
+
 def _known_error(path: Path, code: str, text: str) -> DatabaseError | None:
     in_use = DatabaseLockedError(f"{path} is locked by another program; close that program, or try again later.")
     no_permission = _or_another_file(DatabaseError, f"{path} may not be opened; check its permissions or")
@@ -86,7 +90,7 @@ def _known_error(path: Path, code: str, text: str) -> DatabaseError | None:
     unusable = DatabaseError(f"{path} cannot be read or written ({text}); check the disk that holds it.")
     for prefix, error in (
         ("SQLITE_NOTADB", _or_another_file(DatabaseGoneError, f"{path} is not an SQLite database;")),
-        ("SQLITE_CORRUPT", _damaged_error(path)),
+        *((damage, _damaged_error(path)) for damage in _DAMAGED),
         ("SQLITE_READONLY_DBMOVED", DatabaseGoneError(f"{path} was moved or replaced while it was open.")),
         ("SQLITE_FULL", full),
         # On a full disk SQLite cannot make its index of the log.

@@ -69,6 +69,7 @@ RUN_COLUMNS = (
     "deleted_utc_ns",
     "host",
 )
+_AS_STORED = ("run", "uid", "started_utc_ns", "ended_utc_ns", "purpose", "note", "deleted_utc_ns")
 PLANNED_SQL = f"json_extract(runs.environment, '$.{PLANNED_KEY}')"
 """What a run's experiment planned, which a list shows of its environment."""
 
@@ -111,22 +112,16 @@ def run_row(
     *run_values, planned, state, reason = row
     values = dict(zip(RUN_COLUMNS, run_values, strict=True))
     return RunRow(
-        run=values["run"],
-        uid=values["uid"],
-        started_utc_ns=values["started_utc_ns"],
-        ended_utc_ns=values["ended_utc_ns"],
+        **{name: values[name] for name in _AS_STORED},
         spec=_spec(values["workload"], values["variant"]),
         outcome=_outcome(*(values[name] for name in OUTCOME_COLUMNS)) if values["outcome"] is not None else None,
         summary=_summary(values, len(gpu_names)),
         gpu_names=gpu_names,
         evidence_state=state,
         evidence_reason=reason,
-        purpose=values["purpose"],
         planned=planned if isinstance(planned, str) else None,
-        note=values["note"],
         tags=tags,
         experiments=experiments,
-        deleted_utc_ns=values["deleted_utc_ns"],
         host=host if isinstance(host := values["host"], str) else None,
         gpus=gpus,
     )
@@ -154,6 +149,9 @@ def _decoded(text: str, kind: type[Json]) -> Json:
     except (ValueError, RecursionError) as error:
         _log.warning("a stored value is damaged (%s) and counts as absent: %.200r", error, text)
         return kind()
+
+
+_shared = lru_cache(maxsize=128)(_decoded)
 
 
 @lru_cache(maxsize=32)
@@ -218,14 +216,8 @@ def evidence(
     return Evidence(
         requested=values["asked"],
         actual=values["ran"],
-        unverified=values["unverified"],
         match=_optional_bool(values["match"]),
-        reason=values["reason"],
-        sources=values["sources"],
-        notes=values["notes"],
-        steps=values["steps"],
-        span_ns=values["span_ns"],
-        busy_ns=values["busy_ns"],
+        **{name: values[name] for name in ("unverified", "reason", "sources", "notes", "steps", "span_ns", "busy_ns")},
         kernels=tuple(map(_kernel, kernels)),
         devices=tuple(record(DeviceTime, DEVICE_TIME_COLUMNS, time) for time in device_times),
         timeline=timeline,
@@ -270,30 +262,14 @@ def encode_fields(fields: Mapping[str, FieldInfo]) -> str:
 
 
 def device(row: Sequence[Any]) -> Device:
-    """Return the device of a row of `DEVICE_COLUMNS`."""
-    name, kind, index, device_name, memory_total_bytes, absent, fields_json, implausible = row
+    """Return the device of a row of `DEVICE_COLUMNS`; the runs of one session share what it has and lacks."""
+    *values, absent, fields_json, implausible = row
     return Device(
-        device=name,
-        kind=kind,
-        index=index,
-        name=device_name,
-        memory_total_bytes=memory_total_bytes,
-        absent=_reasons(absent),
-        fields=_known_fields(fields_json),
+        **dict(zip(("device", "kind", "index", "name", "memory_total_bytes"), values, strict=True)),
+        absent=_shared(absent, dict[str, str]),
+        fields=_shared(fields_json, dict[str, FieldInfo]),
         implausible=_decoded(implausible, dict[str, int]),
     )
-
-
-@lru_cache(maxsize=64)
-def _reasons(text: str) -> dict[str, str]:
-    """Return a device's absent fields; the runs of one session share them, for hundreds may be compared."""
-    return {sys.intern(name): reason for name, reason in _decoded(text, dict[str, str]).items()}
-
-
-@lru_cache(maxsize=64)
-def _known_fields(text: str) -> dict[str, FieldInfo]:
-    """Return a device's fields; the runs of one session share them."""
-    return _decoded(text, dict[str, FieldInfo])
 
 
 def phase(row: Sequence[Any]) -> Phase:

@@ -310,6 +310,7 @@ READERS = (
 
 
 @given(edit=edits)
+@example(edit=("bytes", 4712575, 12))
 @example(edit=("bytes", 20, 13))
 @example(edit=("bytes", 19, 12))
 @example(edit=("bytes", 4, 4))
