@@ -42,8 +42,9 @@ def translate_sqlite_errors(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:
         code = getattr(error, "sqlite_errorname", "")
-        # Python itself finds a text that is no UTF-8, and names no code.
-        if "decode" in str(error) or (code == "SQLITE_ERROR" and _has_damaged_schema(path)):
+        # Python itself finds a text that is no UTF-8, and names no code; SQLite has none of its own for JSON.
+        is_no_text = any(words in str(error) for words in ("decode", "malformed JSON"))
+        if is_no_text or (code == "SQLITE_ERROR" and _has_damaged_schema(path)):
             code = "SQLITE_CORRUPT"
         database_error = _known_error(path, code, str(error))
         if database_error is None:

@@ -119,6 +119,15 @@ def test_a_damaged_schema_is_one_sentence(statements: tuple[str, ...], database_
         store.load(1)
 
 
+def test_json_that_sqlite_cannot_parse_is_one_sentence(database_path: Path) -> None:
+    with (
+        Store.open(database_path) as store,
+        pytest.raises(DatabaseError, match=r"is damaged; restore a copy of it"),
+        database.translate_sqlite_errors(database_path),
+    ):
+        store._db.execute("SELECT json_extract('{', '$.host')").fetchall()
+
+
 @pytest.mark.parametrize(("free_bytes", "is_read_only"), [(0, True), (1, False), (None, False)])
 def test_a_database_on_a_full_disk_is_opened_for_reading(
     free_bytes: int | None, is_read_only: bool, database_path: Path, monkeypatch: pytest.MonkeyPatch
