@@ -200,12 +200,12 @@ cells = st.one_of(
     st.sampled_from([0, 1, -1, "", "\x00", "a\x00/../../../x", "\x1b[2J", "\u202e", "x" * 70_000, "[]", "{}", "null"]),
 )
 """What a column may be set to."""
-odd_words: st.SearchStrategy[Any] = st.sampled_from(
+strange_values: st.SearchStrategy[Any] = st.sampled_from(
     ["", "many", "nan", "9" * 5_000, "x" * 70_000, 10**30, -1, 0, 1.5, True, None, [], [[]], {"a": {}}]
 )
 edits = st.one_of(
     st.tuples(st.just("cell"), st.integers(0, 10_000), cells),
-    st.tuples(st.just("json"), st.integers(0, 2**32), odd_words),
+    st.tuples(st.just("json"), st.integers(0, 2**32), strange_values),
     st.tuples(st.just("bytes"), st.integers(0, 2**32), st.integers(1, 40)),
     st.tuples(st.just("cut"), st.floats(0, 1), st.just(0)),
 )
