@@ -291,4 +291,8 @@ def block_columns(rows: Iterable[Sequence[Any]]) -> BlockColumns:
 def _block_numbers(row: Sequence[Any]) -> Row:
     *first, loss, allocator_bytes = row
     first[1] = first[1] == "measure"
-    return (*first, math.nan if loss is None else loss, math.nan if allocator_bytes is None else allocator_bytes)
+    return (
+        *first,
+        math.nan if loss is None or loss in INFINITE else loss,
+        math.nan if allocator_bytes is None else allocator_bytes,
+    )

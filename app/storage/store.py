@@ -353,7 +353,8 @@ class Store:
 
     def _run_rows(self, table: str, columns: Sequence[str], run: int, order: str) -> list[Any]:
         stored = self._db.execute(f"SELECT {', '.join(columns)} FROM {table} WHERE run = ? ORDER BY {order}", (run,))
-        return [row for row in stored if rows.INFINITE.isdisjoint(row)]
+        # Of a block only its loss can be infinite, which `rows.block_columns` leaves out: its time counts.
+        return [row for row in stored if table == "blocks" or rows.INFINITE.isdisjoint(row)]
 
     def _begin_phase(self, run: int, phase: PhaseStarted) -> None:
         self._db.execute(_END_PHASE, (phase.t_ns, run))

@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from app.errors import DatabaseError
@@ -80,7 +81,8 @@ def test_infinite_figures_are_absent(database_path: Path) -> None:
         run = store.load(1)
     assert (run.row.summary.sample_hz, run.row.summary.throughput) == (None, None)
     assert (run.epochs, run.portability, run.equality) == ((), (), ())
-    assert len(run.blocks.start_ns) == blocks - 1
+    assert len(run.blocks.start_ns) == blocks
+    assert not np.isinf(run.blocks.loss).any()
 
 
 @pytest.mark.parametrize("value", ["many", "5", "[5]", "{", ""])
