@@ -35,8 +35,10 @@ _INSTALLED = tuple(
     f"{os.path.realpath(folder)}{os.sep}"
     for folder in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), Path(__file__).parents[1])
 )
-_GENERATED = "__autograph_generated_file"
-"""How files begin that TensorFlow writes and imports, each time with another name."""
+_GENERATED = ("__autograph_generated_file", "torchinductor_")
+"""How files and folders begin that TensorFlow and Inductor write and import, each time with another name."""
+_CACHES = {"TRITON_CACHE_DIR": "~/.triton", "TORCHINDUCTOR_CACHE_DIR": "", "XDG_CACHE_HOME": "~/.cache"}
+"""Where compilers keep what they generate, by the environment variable that names the folder; else the usual one."""
 _loaded_before: set[str] = set()
 """Modules that this process had before the user's file."""
 
@@ -125,8 +127,13 @@ def _loaded_files() -> dict[str, str]:
 
 
 def _is_user_file(path: str) -> bool:
-    is_installed = path.startswith(_INSTALLED) or not _ENVIRONMENT_FOLDERS.isdisjoint(Path(path).parts)
-    return not is_installed and not Path(path).name.startswith(_GENERATED)
+    parts = Path(path).parts
+    if path.startswith(_INSTALLED) or any(
+        part in _ENVIRONMENT_FOLDERS or part.startswith(_GENERATED) for part in parts
+    ):
+        return False
+    caches = filter(None, (os.environ.get(variable, usual) for variable, usual in _CACHES.items()))
+    return not any(path.startswith(f"{os.path.realpath(os.path.expanduser(cache))}{os.sep}") for cache in caches)  # noqa: PTH111
 
 
 def check_modules(source: Source) -> None:

@@ -24,6 +24,7 @@ from app.telemetry.feed import TelemetryFeed
 from tests.fakes.sessions import services, started_feed
 from tests.unit.viewmodels.events import CPU_INVENTORY
 from workloads.catalog import Machine, UsageError, fill_defaults
+from workloads.custom.source import _is_user_file
 from workloads.protocol import RunSpec, Source, UserModule, Value
 
 HAS_COMPILER = shutil.which("g++") is not None
@@ -238,3 +239,27 @@ def test_what_is_no_file_of_text_is_refused_unread(tmp_path: Path, database_path
         else:
             with pytest.raises(UsageError, match="has more than 500,000 bytes"):
                 read_source(file)
+
+
+@pytest.mark.parametrize(
+    ("path", "variable", "is_user_s"),
+    [
+        ("home/.triton/cache/XU5D/cuda_utils.so", "", False),
+        ("home/.cache/kernels/generated.py", "", False),
+        ("home/triton/cache/mine.py", "", True),
+        ("elsewhere/XU5D/cuda_utils.so", "TRITON_CACHE_DIR", False),
+        ("elsewhere/ab/cab.py", "TORCHINDUCTOR_CACHE_DIR", False),
+        ("elsewhere/ab/cab.py", "", True),
+        ("tmp/torchinductor_me/ab/cab.py", "", False),
+        ("home/work/model.py", "", True),
+    ],
+)
+def test_what_a_compiler_keeps_is_no_module_of_the_user_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, variable: str, is_user_s: bool
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    if variable:
+        monkeypatch.setenv(variable, str(tmp_path / "elsewhere"))
+    assert _is_user_file(str(tmp_path / path)) is is_user_s
