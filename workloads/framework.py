@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from workloads.machine import UUID_PREFIXES
-
+UUID_PREFIXES = ("GPU-", "MIG-")
+"""How each UUID begins that CUDA_VISIBLE_DEVICES takes."""
 VARIABLES_RECORDED_KEY = "variables_recorded"
 """The environment key of a run with the prefixes of the environment variables that it looked for.
 

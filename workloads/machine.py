@@ -2,8 +2,7 @@
 
 import msgspec
 
-UUID_PREFIXES = ("GPU-", "MIG-")
-"""How each UUID begins that CUDA_VISIBLE_DEVICES takes."""
+from workloads.framework import UUID_PREFIXES as UUID_PREFIXES  # which a Python without msgspec reads, too
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
