@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 BROKEN = {
-    "no number": re.compile(r"\b(?:None|nan|inf)\b"),
+    "no number": re.compile(r"\b(?:None(?! of )|nan|inf)\b"),
     "a hyphen for a minus": re.compile(r"(?:^|[\s(])-\d"),
     "a percent sign without a no-break space": re.compile(r"\d ?%"),
     "a decimal size": re.compile(r"\d\s[KMG]B\b"),

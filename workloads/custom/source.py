@@ -41,6 +41,8 @@ _CACHES = {"TRITON_CACHE_DIR": "~/.triton", "TORCHINDUCTOR_CACHE_DIR": "", "XDG_
 """Where compilers keep what they generate, by the environment variable that names the folder; else the usual one."""
 _loaded_before: set[str] = set()
 """Modules that this process had before the user's file."""
+_paths_before: set[str] = set()
+"""Folders in which Python looked for modules before the user's file."""
 
 
 def load_module(source: Source) -> ModuleType:
@@ -55,6 +57,8 @@ def load_module(source: Source) -> ModuleType:
     module.__file__ = source.path
     _loaded_before.clear()
     _loaded_before.update(sys.modules)
+    _paths_before.clear()
+    _paths_before.update(sys.path)
     sys.modules[_MODULE] = module
     # Tracebacks then show the lines that ran, not those that the file has by now.
     linecache.cache[source.path] = (len(source.text), None, source.text.splitlines(keepends=True), source.path)
@@ -127,12 +131,12 @@ def _loaded_files() -> dict[str, str]:
 
 
 def _is_user_file(path: str) -> bool:
-    parts = Path(path).parts
-    if path.startswith(_INSTALLED) or any(
-        part in _ENVIRONMENT_FOLDERS or part.startswith(_GENERATED) for part in parts
-    ):
+    folders = (part in _ENVIRONMENT_FOLDERS or part.startswith(_GENERATED) for part in Path(path).parts)
+    top = max((folder for folder in sys.path if path.startswith(f"{folder}{os.sep}")), key=len, default="")
+    # A package manager fills a folder that has such files.
+    if path.startswith(_INSTALLED) or any(folders) or (top and any(Path(top).glob("*.dist-info"))):
         return False
-    caches = filter(None, (os.environ.get(variable, usual) for variable, usual in _CACHES.items()))
+    caches = filter(None, (*_CACHES.values(), *map(os.environ.get, _CACHES)))
     return not any(path.startswith(f"{os.path.realpath(os.path.expanduser(cache))}{os.sep}") for cache in caches)  # noqa: PTH111
 
 
@@ -146,7 +150,11 @@ def check_modules(source: Source) -> None:
                 f"{file_name(source.path)}: {path} is not what it was when the file was read, so this is another "
                 "variant; start it anew from the file."
             )
-    unnamed = next((module for module in _user_modules(source) if module.path not in paths.values()), None)
+    # What a library imports late, from a folder of PYTHONPATH say, is its own business and nobody's variant.
+    near = {str(Path(path).parent) for path in (source.path, *paths.values())} | (set(sys.path) - _paths_before)
+    roots = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in near)
+    late = (module for module in _user_modules(source) if module.path not in paths.values())
+    unnamed = next((module for module in late if module.path.startswith(roots)), None)
     if unnamed is not None:
         raise CustomWorkloadError(
             f"{file_name(source.path)}: {unnamed.path} was not imported when the file was read, so no variant names "

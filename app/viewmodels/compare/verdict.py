@@ -369,7 +369,7 @@ def _describe_rival_repeats(ranked: Sequence[VariantResult], rivals: Sequence[Va
         return HOW_SURE, 0
     most = max(needs, key=lambda need: need.repeats)
     helps = _describe_required_repeats(most, "their ratio" if len(rivals) == 1 else "their ratios")
-    return f"Which of {of_these} is fastest may stay open: {helps}.", most.repeats
+    return units.sentence(helps), most.repeats
 
 
 def _describe_noise(ranked: Sequence[VariantResult]) -> tuple[str, int]:

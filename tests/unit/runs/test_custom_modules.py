@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -252,9 +253,11 @@ def test_what_is_no_file_of_text_is_refused_unread(tmp_path: Path, database_path
         ("elsewhere/ab/cab.py", "", True),
         ("tmp/torchinductor_me/ab/cab.py", "", False),
         ("home/work/model.py", "", True),
+        ("installed/jinja2/__init__.py", "", False),
+        ("plain/jinja2/__init__.py", "", True),
     ],
 )
-def test_what_a_compiler_keeps_is_no_module_of_the_user_s(
+def test_what_compilers_and_package_managers_keep_is_no_module_of_the_user_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, variable: str, is_user_s: bool
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -262,4 +265,22 @@ def test_what_a_compiler_keeps_is_no_module_of_the_user_s(
         monkeypatch.delenv(name, raising=False)
     if variable:
         monkeypatch.setenv(variable, str(tmp_path / "elsewhere"))
+    (tmp_path / "installed" / "jinja2-3.1.dist-info").mkdir(parents=True)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "installed"), str(tmp_path / "plain")])
     assert _is_user_file(str(tmp_path / path)) is is_user_s
+
+
+def test_what_a_library_imports_late_is_nobody_s_variant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, feed: TelemetryFeed
+) -> None:
+    """Of a folder that was on Python's path before, and has nothing that the file imported."""
+    ends = services(tmp_path, feed)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "theirs").mkdir()
+    write(tmp_path / "theirs" / "inner.py", "")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "theirs"))
+    text = NET.replace("import top\n", "").replace("# forward\n", "import inner\n")
+    file = write(tmp_path / "mine" / "mine.py", text)
+    (small,) = load_custom_workloads(file, "", ends.database, ReadOptions(consent=typed, leases=ends.host.leases))
+    outcome = RunSession(fill_defaults(small, SHORT, Machine(cpu_count=2)), ends).run()
+    assert (outcome.name, outcome.reason) == ("completed", None)
