@@ -11,8 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-UUID_PREFIXES = ("GPU-", "MIG-")
-"""How each UUID begins that CUDA_VISIBLE_DEVICES takes."""
 VARIABLES_RECORDED_KEY = "variables_recorded"
 """The environment key of a run with the prefixes of the environment variables that it looked for.
 
@@ -73,6 +71,8 @@ class Framework:
 
     def prepare_environment(self, gpu_uuids: Sequence[str]) -> None:
         """Set which GPUs the framework may see, in the order of their addresses, and its default variables."""
+        from workloads.machine import UUID_PREFIXES  # here: a Python without msgspec reads this module, too
+
         # CUDA does not take a Jetson's UUID for a name, but an index: its GPU is the only one of its machine.
         named = all(uuid.startswith(UUID_PREFIXES) for uuid in gpu_uuids)
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu_uuids if named else map(str, range(len(gpu_uuids)))) or "-1"

@@ -2,7 +2,8 @@
 
 import msgspec
 
-from workloads.framework import UUID_PREFIXES as UUID_PREFIXES  # which a Python without msgspec reads, too
+UUID_PREFIXES = ("GPU-", "MIG-")
+"""How each UUID begins that CUDA_VISIBLE_DEVICES takes."""
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
