@@ -21,6 +21,7 @@ from workloads.job_protocol import ComputedGradients, ComputeGradients, JobReque
 from workloads.protocol import Message, RunSpec
 from workloads.tensorflow.backend import TensorflowBackend, recipe_of
 from workloads.tensorflow.runtime import Replicas, replicas_on
+from workloads.training import Loop, Task, plan_of
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -88,13 +89,8 @@ def first_losses(spec: RunSpec, steps: int, replicas: int = 1) -> list[float]:
     return [task.fetch(task.step()) for _ in range(steps)]
 
 
-def train_on_stored_images(spec: RunSpec, replicas: int = 1) -> tuple[list[float], list[Message]]:
-    """Train a spec to its end; return the loss of each step, and all messages."""
-    from workloads.tensorflow.steps import build_task
-    from workloads.training import Loop, plan_of
-
-    recipe = recipe_of(spec.workload)(spec.variant)
-    task = build_task(recipe, spec.variant, _replicas(replicas), stored_data(spec.variant))
+def train(spec: RunSpec, task: Task) -> tuple[list[float], list[Any]]:
+    """Train the task of a spec to its end, in any framework; return the loss of each step, and all messages."""
     losses: list[float] = []
     messages: list[Message] = []
 
@@ -105,6 +101,14 @@ def train_on_stored_images(spec: RunSpec, replicas: int = 1) -> tuple[list[float
 
     assert Loop(replace(task, step=step), plan_of(spec.variant), messages.append, lambda: False).run()
     return losses, messages
+
+
+def train_on_stored_images(spec: RunSpec, replicas: int = 1) -> tuple[list[float], list[Any]]:
+    """Train a spec to its end; return the loss of each step, and all messages."""
+    from workloads.tensorflow.steps import build_task
+
+    recipe = recipe_of(spec.workload)(spec.variant)
+    return train(spec, build_task(recipe, spec.variant, _replicas(replicas), stored_data(spec.variant)))
 
 
 def outputs_after_a_batch(spec: RunSpec) -> tuple[Array, Array, Array]:

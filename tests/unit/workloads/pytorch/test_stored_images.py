@@ -1,6 +1,5 @@
 """PyTorch trains on stored images as TensorFlow does: same batches, rates, epochs and accuracy, on one rank and two."""
 
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -18,29 +17,14 @@ from workloads.catalog import Machine, check
 from workloads.cifar10 import ImageData
 from workloads.errors import RefusedError
 from workloads.image_training import BatchSlice, Images
-from workloads.protocol import DataReady, Epoch, Message, RunSpec, Value
+from workloads.protocol import DataReady, Epoch, Value
 from workloads.pytorch import ranks
 from workloads.pytorch.ranks import Share
 from workloads.pytorch.stored_images import EvaluationImages, Inputs, PrefetchQueue, Preprocessing, crop
-from workloads.training import Loop, Task, plan_of
 
 pytestmark = pytest.mark.usefixtures("restored_variables")
 STORED: dict[str, Value] = {"data": "stand_in", "images": 400, "batch_size": 40, "epochs": 2, "layout": "NHWC"}
 CPU = torch.device("cpu")
-
-
-def trained(spec: RunSpec, task: Task) -> tuple[list[float], list[Any]]:
-    """The losses of the first steps, into the second epoch, and all messages."""
-    losses: list[float] = []
-    messages: list[Message] = []
-
-    def step() -> Any:
-        result = task.step()
-        losses.append(task.fetch(result))
-        return result
-
-    assert Loop(replace(task, step=step), plan_of(spec.variant), messages.append, lambda: False).run()
-    return losses[:12], messages
 
 
 def epochs_of(messages: list[Any]) -> list[Epoch]:
@@ -60,8 +44,8 @@ def test_both_frameworks_train_alike(settings: dict[str, Value], tensorflow: Ten
     )
     spec = in_pytorch("cnn10", **STORED, **settings)
     assert check(spec, Machine(cpu_count=2)) == ()
-    losses, messages = trained(spec, task_of(spec))
-    assert losses == pytest.approx(expected[:12], rel=1e-4)
+    losses, messages = in_tensorflow.train(spec, task_of(spec))
+    assert losses[:12] == pytest.approx(expected[:12], rel=1e-4)
     theirs, ours = epochs_of(their_messages), epochs_of(messages)
     assert [(epoch.epoch, epoch.steps, epoch.examples) for epoch in ours] == [(1, 10, 400), (2, 10, 400)]
     assert [epoch.accuracy for epoch in ours] == pytest.approx(
@@ -79,9 +63,9 @@ def test_two_ranks_train_as_tensorflow_s_replicas_do(
     monkeypatch.setattr(ranks, "replica_count", lambda variant: 2)
     spec = in_pytorch("cnn10", **STORED)
     with connected(spec) as task:
-        losses, messages = trained(spec, task)
+        losses, messages = in_tensorflow.train(spec, task)
         evidence = collected(spec, task)
-    assert losses == pytest.approx(expected[:12], rel=1e-4)
+    assert losses[:12] == pytest.approx(expected[:12], rel=1e-4)
     reference, accuracy = ([epoch.accuracy for epoch in epochs_of(run)] for run in (their_messages, messages))
     assert accuracy == pytest.approx(reference, abs=2.5 / 80)  # two images of 80 near a border
     assert evidence.actual == {**evidence.requested, "all_reduce": "gloo"}, "each rank has its part of a batch"
@@ -90,7 +74,7 @@ def test_two_ranks_train_as_tensorflow_s_replicas_do(
 def test_the_rate_is_0_after_the_last_step() -> None:
     spec = in_pytorch("cnn10", **STORED, schedule="cosine")
     task = task_of(spec)
-    trained(spec, task)
+    in_tensorflow.train(spec, task)
     step: Any = task.step
     weights = step.state().weights
     task.fetch(task.step())
