@@ -199,6 +199,8 @@ def test_a_python_that_is_typed_allows_no_other(
     type_another(workbench, tmp_path / "own" / "bin" / "python")
     chosen = (str(attacker.python),)
     qtbot.waitUntil(lambda: workbench.form.form.selection.chosen["interpreter"] == chosen, timeout=READ_LIMIT_MS)
+    # Undo changes the choices on another thread; the button follows once the window has shown them.
+    qtbot.waitUntil(workbench.run_view.form.run_button.isEnabled, timeout=READ_LIMIT_MS)
     click_run(workbench.run_view.form)
     assert f"run {attacker.python} as Python" in question(qtbot, workbench)
     answer(qtbot, workbench, REFUSE)
