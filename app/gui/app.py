@@ -238,7 +238,7 @@ class Workbench(QObject):
             self.undo.undone.connect(take)
         self._connect_queue()
         self.hosts.start(self.queue)
-        self.run.plan_requested.connect(self.questions.submit)
+        self.run.plan_requested.connect(self.queue.add)
         self.questions.start()
         self.window.page_shown.connect(lambda _: self.questions.come_in_sight())
         self._first_start.decided.connect(self.questions.read)

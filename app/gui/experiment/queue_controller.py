@@ -1,5 +1,6 @@
 """The queue's controller: runs the entries, applies the user's changes, and follows what other programs do."""
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -40,62 +41,8 @@ Result = TypeVar("Result")
 QueueSnapshot = tuple[tuple[int, str], ...]
 """Every entry with its state, in order."""
 
-_REFRESH_ELSEWHERE_S = 2
-"""How often the progress of another program is read."""
 _POLL_S = 3.0
-
-
-class QueueWatch:
-    """Notices what other programs change in the queue of a database, once `is_on`.
-
-    Thread: GUI only; the database is read in the background.
-    """
-
-    def __init__(
-        self, services: Services, entries: Callable[[], Sequence[ExperimentProgress]], changed: Callable[[bool], None]
-    ) -> None:
-        """Watch nothing yet.
-
-        `entries` returns those that the window shows; `changed` is called where the database has others, and told
-        whether there are more.
-        """
-        self._services = services
-        self._entries = entries
-        self._changed = changed
-        self.is_on = False
-        self._polled_s = time.monotonic()
-        self._polling = False
-        self._fingerprint: FileFingerprint | None = None
-        self._previous: QueueSnapshot | None = None
-
-    def poll(self) -> None:
-        """Look, if it is time to; quick if not.
-
-        A poll that finds no file written since the last one ends there. A difference has to be there at two polls in a
-        row: an experiment that begins in a terminal waits for an instant, which need not be shown.
-        """
-        now_s = time.monotonic()
-        if not self.is_on or self._polling or now_s - self._polled_s < _POLL_S:
-            return
-        self._polled_s, self._polling = now_s, True
-        database, fingerprint = self._services.database, self._fingerprint
-        self._services.reads.run(lambda: _read_snapshot(database, fingerprint), self._compare, self._ignore)
-
-    def _compare(self, answer: tuple[FileFingerprint, QueueSnapshot | None]) -> None:
-        self._polling = False
-        fingerprint, stored = answer
-        if stored is None:
-            return
-        snapshot = tuple((entry.entry, entry.state) for entry in self._entries())
-        is_sure = stored in (snapshot, self._previous)
-        self._fingerprint = fingerprint if is_sure else None
-        self._previous = stored
-        if is_sure and stored != snapshot:
-            self._changed(bool({entry for entry, _ in stored} - {entry for entry, _ in snapshot}))
-
-    def _ignore(self, _: UserError) -> None:
-        # Nobody asked for it: whatever else needs the database says what is wrong with it.
-        self._polling = False
+"""How often the window looks whether another program has changed the queue."""
 
 
 def _read_snapshot(database: Path, previous: FileFingerprint | None) -> tuple[FileFingerprint, QueueSnapshot | None]:
@@ -152,15 +99,12 @@ class QueueController(QObject):
         self._actions = actions
         self._model = QueueModel()
         self.state = QueueState()
-        self._watch = QueueWatch(
-            services,
-            lambda: self._model.entries,
-            lambda has_more: self._read(self._show_offer if has_more else None),
-        )
         self._view: QueueView | None = None
         self._runner: QueueRunner | None = None
         self._stopping = self._closing = self._begin_requested = False
         self._refreshed_s = 0
+        self._poll_at_s = math.inf
+        self._fingerprint: FileFingerprint | None = None
         self._progress_key: tuple[int, int, tuple[RunSpec, ...], int | None] | None = None
         self._result_entry: int | None = None
         self._result_plan: Plan | None = None
@@ -187,7 +131,7 @@ class QueueController(QObject):
         """Offer to resume what an earlier window or program left in the queue, and watch it from now on."""
 
         def take(answer: tuple[FileFingerprint, QueueSnapshot | None]) -> None:
-            self._watch.is_on = True
+            self._poll_at_s = time.monotonic() + _POLL_S
             if answer[1]:
                 # If the user has added something meanwhile, that begins, and nothing is paused.
                 is_begun = self._begin_requested or self.running
@@ -235,15 +179,26 @@ class QueueController(QObject):
         self.stop()
 
     def refresh(self) -> None:
-        """Count down the time left, and now and then read what other programs do; usually quick."""
-        elapsed_s = int(time.monotonic()) - self._refreshed_s
-        if self.running and elapsed_s:
+        """Count down the time left, and now and then look at what other programs do; usually quick."""
+        now_s = time.monotonic()
+        if self.running and int(now_s) != self._refreshed_s:
             self._show()
-        elif self._model.runs_elsewhere and elapsed_s >= _REFRESH_ELSEWHERE_S:
-            self._refreshed_s += elapsed_s
-            self._read()
-        if not (self._run.running or self.running or self._closing):
-            self._watch.poll()
+        if now_s >= self._poll_at_s and not (self._run.running or self.running or self._closing):
+            self._poll_at_s = math.inf
+            database, fingerprint = self._services.database, self._fingerprint
+            # Nobody requested it: whatever else needs the database says what is wrong with it.
+            self._services.reads.run(
+                lambda: _read_snapshot(database, fingerprint), self._compare, lambda _: self._compare((None, None))
+            )
+
+    def _compare(self, answer: tuple[FileFingerprint | None, QueueSnapshot | None]) -> None:
+        """Take the queue over where another program has changed or runs it; what it has added is offered."""
+        self._poll_at_s = time.monotonic() + _POLL_S
+        self._fingerprint, stored = answer
+        entries = tuple((entry.entry, entry.state) for entry in self._model.entries)
+        if stored is not None and (stored != entries or self._model.runs_elsewhere):
+            has_more = {entry for entry, _ in stored} - {entry for entry, _ in entries}
+            self._read(self._show_offer if has_more else None)
 
     def _change(
         self, change: Callable[["Store"], object] | None, then: Callable[[], None] | None = None, name: str = ""
