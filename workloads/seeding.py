@@ -134,17 +134,12 @@ def synthetic_images(seed: int, index: int, batch: int, layout: str) -> tuple[ND
     keeps int32 tensors in host memory, to be copied at every step.
     """
     coarse = np.random.default_rng(seed).standard_normal([CLASSES, _COARSE_SIZE, _COARSE_SIZE, COLOURS], np.float32)
-    enlarge = _enlargement()
+    centres = (np.arange(IMAGE_SIZE) + 0.5) * _COARSE_SIZE / IMAGE_SIZE - 0.5
+    distances = np.abs(np.clip(centres, 0, _COARSE_SIZE - 1)[:, np.newaxis] - np.arange(_COARSE_SIZE))
+    enlarge = np.asarray(np.maximum(0, 1 - distances), np.float32)
     patterns = np.einsum("yi,xj,kijc->kyxc", enlarge, enlarge, coarse)
     random = np.random.default_rng([seed, index])
     classes = random.integers(0, CLASSES, batch)
     images = random.standard_normal([batch, IMAGE_SIZE, IMAGE_SIZE, COLOURS], np.float32)
     images += patterns[classes]
     return (np.ascontiguousarray(images.transpose(0, 3, 1, 2)) if layout == "NCHW" else images), classes
-
-
-def _enlargement() -> NDArray[np.float32]:
-    """Return the matrix [IMAGE_SIZE, _COARSE_SIZE] that enlarges one axis, bilinear between the pixels' centres."""
-    centres = (np.arange(IMAGE_SIZE) + 0.5) * _COARSE_SIZE / IMAGE_SIZE - 0.5
-    distances = np.abs(np.clip(centres, 0, _COARSE_SIZE - 1)[:, np.newaxis] - np.arange(_COARSE_SIZE))
-    return np.asarray(np.maximum(0, 1 - distances), np.float32)

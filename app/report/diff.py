@@ -8,7 +8,7 @@ from app.metrics import METRICS, put_json
 from app.records import RunRow, StoredRun
 from app.report.why import why_document
 from app.viewmodels.format.cells import TextTable
-from app.viewmodels.history.run_diff import DiffRow, RunDiff, run_diff
+from app.viewmodels.history.run_diff import DiffRow, run_diff
 from workloads.catalog import has_parameter
 
 _ABSENT = object()
@@ -48,7 +48,10 @@ def diff_document(first: StoredRun, second: StoredRun) -> dict[str, Any]:
         "evidence": _pairs(*(run.evidence.actual if run.evidence else {} for run in runs)),
         "kernels": why_document([differences.why])[0],
         "samples": [_means(*pair) for pair in paired_means(*runs)],
-        **_texts(differences),
+        **{
+            text.key: {side: [c.text for c in text.changes if c.side == side] for side in ("first", "second")}
+            for text in differences.texts
+        },
     }
 
 
@@ -86,11 +89,4 @@ def _means(first: DeviceMeans | None, second: DeviceMeans | None) -> dict[str, A
     return {
         "devices": [side.device.device if side else None for side in sides],
         "mean": {name: [side.get(name) for side in means] for name in dict.fromkeys(name for m in means for name in m)},
-    }
-
-
-def _texts(differences: RunDiff) -> dict[str, Any]:
-    return {
-        text.key: {side: [c.text for c in text.changes if c.side == side] for side in ("first", "second")}
-        for text in differences.texts
     }

@@ -18,7 +18,7 @@ from app.analysis.summary import epoch_seconds, epoch_testing_seconds, epoch_tot
 from app.fields import FIELDS, Sample, SlowSample, fields_of
 from app.limits import IMPLAUSIBLE
 from app.metrics import METRICS, put_json
-from app.records import Floats, Phase, PortabilityResult, RunRow, SampleColumns, StoredRun, match_of, worst_state
+from app.records import Phase, PortabilityResult, RunRow, SampleColumns, StoredRun, match_of, worst_state
 from app.samples import HOST, Device, DeviceLost, FieldInfo, Inventory, Processes
 from app.viewmodels.format import derived
 from app.viewmodels.format.cells import example_word
@@ -210,7 +210,11 @@ def _device_means(columns: SampleColumns, loss: derived.DeviceLoss | None) -> di
         "lost": loss and {"t_s": loss.lost_s, "reason": loss.reason, "answered_s": loss.answered_s},
         "samples": int(columns.t_ns.size),
         "slow_samples": int(columns.slow_t_ns.size),
-        "mean": _means({**columns.fields, **gauges}),
+        "mean": {
+            name: float(np.nanmean(values))
+            for name, values in {**columns.fields, **gauges}.items()
+            if not np.isnan(values).all()
+        },
     }
 
 
@@ -223,11 +227,6 @@ def _phase(phase: Phase, energy: PhaseEnergy, zero_ns: int) -> dict[str, Any]:
         "energy_error_mj": energy.error_mj,
         "mean_power_mw": energy.power_mw,
     }
-
-
-def _means(fields: Mapping[str, Floats]) -> dict[str, float]:
-    """Return the mean of every field the device reported, over the whole run."""
-    return {name: float(np.nanmean(values)) for name, values in fields.items() if not np.isnan(values).all()}
 
 
 def _run_head(row: RunRow) -> dict[str, Any]:

@@ -187,7 +187,11 @@ def export_files(
                 for batch in flat_tables.batches(table):
                     write(batch)
         if format == "json":
-            _write_documents(database, runs, part / DOCUMENTS, watch)
+            # Write the documents of the runs, with one run at a time in memory.
+            with Store.open(database) as store, json_array(part / DOCUMENTS, b'{"runs": ') as add:
+                for run in runs:
+                    watch.check()
+                    add(run_document(store.load(run), pruned_utc_ns=retention.pruned_utc_ns(database, run)))
     files = tuple(sorted(folder.iterdir()))
     return Exported(
         files=files,
@@ -195,14 +199,6 @@ def export_files(
         bytes=sum(file.stat().st_size for file in files),
         seconds=time.monotonic() - started_s,
     )
-
-
-def _write_documents(database: Path, runs: Sequence[int], path: Path, watch: TransferProgress) -> None:
-    """Write the documents of the runs, with one run at a time in memory."""
-    with Store.open(database) as store, json_array(path, b'{"runs": ') as add:
-        for run in runs:
-            watch.check()
-            add(run_document(store.load(run), pruned_utc_ns=retention.pruned_utc_ns(database, run)))
 
 
 _SOURCES = ", and the whole text of your own workloads' files"

@@ -105,7 +105,8 @@ _FEW = 12
 def build_report(comparison: Comparison, made_utc_ns: int, article: tuple[ArticleSection, ...] = ()) -> ReportModel:
     """Return the content of a report."""
     compared_runs, rows = comparison.compared_runs, comparison.rows
-    names = _variant_names(comparison.table)
+    column = comparison.table.keys.index(VARIANT)
+    names = {variant.summary.runs: variant.summary.cells[column].text for variant in comparison.table.variants}
     firsts = {numbers[0]: name for numbers, name in names.items()}
     variants, runs_text = len(names), f"{len(rows)} {units.plural('run', len(rows))}"
     traced = [view for view in comparison.scaling if view.scaling.few.parts or view.scaling.many.parts]
@@ -123,7 +124,14 @@ def build_report(comparison: Comparison, made_utc_ns: int, article: tuple[Articl
         effects=effects_table(comparison.verdict.effects),
         charts=comparison.charts,
         scaling=tuple(drawn),
-        pairs=_scaling_pairs(traced if len(drawn) < len(traced) else ()),
+        pairs=TextTable(
+            head=("Variant", "From", "To", "Efficiency", "Speed-up", "Lost to"),
+            rows=tuple(
+                (view.variant, *view.sides, view.efficiency, view.speedup, view.scaling.cause)
+                for view in (traced if len(drawn) < len(traced) else ())
+            ),
+            numeric=frozenset({3, 4}),
+        ),
         why=tuple(explained),
         why_left_out=sum(view.difference is not None for view in comparison.why if view not in explained),
         curves=_curves(compared_runs, names),
@@ -138,11 +146,6 @@ def build_report(comparison: Comparison, made_utc_ns: int, article: tuple[Articl
 
 VariantNames = Mapping[tuple[int, ...], str]
 """What each variant is called, by the numbers of its runs."""
-
-
-def _variant_names(table: CompareTable) -> VariantNames:
-    column = table.keys.index(VARIANT)
-    return {variant.summary.runs: variant.summary.cells[column].text for variant in table.variants}
 
 
 def _figures(table: CompareTable) -> tuple[TextTable, ...]:
@@ -176,15 +179,6 @@ def _figures(table: CompareTable) -> tuple[TextTable, ...]:
 def _with_interval(cells: Sequence[str]) -> str:
     """Return a figure, with the interval beside it in brackets."""
     return f"{cells[0]} ({cells[1]})" if cells[1:] not in ((), (units.ABSENT,)) else cells[0]
-
-
-def _scaling_pairs(views: Sequence[ScalingView]) -> TextTable:
-    """Return a row for every pair of runs that differ only in their GPUs."""
-    return TextTable(
-        head=("Variant", "From", "To", "Efficiency", "Speed-up", "Lost to"),
-        rows=tuple((view.variant, *view.sides, view.efficiency, view.speedup, view.scaling.cause) for view in views),
-        numeric=frozenset({3, 4}),
-    )
 
 
 def _curves(compared_runs: ComparedRuns, names: VariantNames) -> tuple[CurvePlot, ...]:

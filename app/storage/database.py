@@ -151,7 +151,9 @@ def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
         path.require()
     if may_be_made:
         _make_folder(path)
-        _make_private(path)
+        # Make an empty file where there is none; what keeps it from being made, SQLite says better.
+        with contextlib.suppress(OSError):
+            os.close(open_private(str(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
     with translate_sqlite_errors(path):
         if _is_read_only(path):
             return _open_read_only(path)
@@ -262,12 +264,6 @@ def _make_folder(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _or_another_file(DatabaseError, f"The folder {path.parent} cannot be made ({error.strerror});") from error
-
-
-def _make_private(path: Path) -> None:
-    """Make an empty file where there is none; what keeps it from being made, SQLite says better."""
-    with contextlib.suppress(OSError):
-        os.close(open_private(str(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
 
 
 def _needs_migration(db: Database, path: Path) -> bool:

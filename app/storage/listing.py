@@ -97,7 +97,7 @@ def _groups(
         markers = [f"s{len(spellings) + n}" for n in range(len(spelled))]
         spellings += spelled
         digits = word.text.removeprefix("#")
-        number = int(digits) if not word.field and _is_number(digits) else 0
+        number = int(digits) if not word.field and digits.isascii() and digits.isdecimal() and len(digits) < 19 else 0
         codes.append(f"{_IS_NUMBER} * (run = {number}) + {_code(word.field, markers)}")
         clauses.append(f"({_holds(word.field or 'words', markers)} OR run = {number})")
     names = ", ".join(f"c{n}" for n in range(len(words)))
@@ -137,10 +137,6 @@ def _named_fields(code: int) -> tuple[str, ...]:
 def _holds(name: str, markers: Sequence[str]) -> str:
     """Return SQL that is 1 where a field holds a spelling of a word; without a word, where the field has anything."""
     return f"({' OR '.join(f'instr({name}, {marker}) > 0' for marker in markers) or f'{name} > {chr(39) * 2}'})"
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 19
 
 
 def _spellings(term: str) -> Iterator[str]:

@@ -54,7 +54,11 @@ def prune(
     started_s = time.monotonic()
     with _open_connection(path) as connection:
         before_bytes = size_bytes(path)
-        runs = _old_runs(connection, now_ns - int(older_than_days * DAY_NS))
+        cursor = connection.execute(
+            "SELECT run FROM runs WHERE ended_utc_ns < ? AND pruned_utc_ns IS NULL ORDER BY run",
+            (now_ns - int(older_than_days * DAY_NS),),
+        )
+        runs = tuple(run for (run,) in cursor)
         rows = sum(_count_rows(connection, run) for run in runs)
         packed = False
         if runs and not dry_run:
@@ -136,13 +140,6 @@ def _open_connection(path: Path) -> Iterator[sqlite3.Connection]:
             yield db.conn
     finally:
         db.close()
-
-
-def _old_runs(connection: sqlite3.Connection, before_utc_ns: int) -> tuple[int, ...]:
-    cursor = connection.execute(
-        "SELECT run FROM runs WHERE ended_utc_ns < ? AND pruned_utc_ns IS NULL ORDER BY run", (before_utc_ns,)
-    )
-    return tuple(run for (run,) in cursor)
 
 
 def _count_rows(connection: sqlite3.Connection, run: int) -> int:

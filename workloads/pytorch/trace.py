@@ -177,11 +177,9 @@ def _cpu_events(host: Iterable[_TraceEvent], device: str) -> Iterator[Event]:
     """Yield what operations did themselves: an operation may start others, and goes on after them."""
     for event, (start, end) in _own_times(host):
         line = Line(device, f"thread {event.tid}", int(event.tid) if isinstance(event.tid, int) else 0)
-        yield Event(_short(event.name), round(start * 1e6), round(end * 1e6), line)
-
-
-def _short(name: str) -> str:
-    return name.removeprefix("autograd::engine::evaluate_function: ")
+        yield Event(
+            event.name.removeprefix("autograd::engine::evaluate_function: "), round(start * 1e6), round(end * 1e6), line
+        )
 
 
 def _own_times(events: Iterable[_TraceEvent]) -> Iterator[tuple[_TraceEvent, tuple[float, float]]]:

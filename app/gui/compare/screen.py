@@ -82,7 +82,10 @@ class OffersView(Scroller):
             self._rows.addWidget(separator())
             self._rows.addWidget(self._offer_row(offer))
         self._rows.addWidget(separator())
-        self._take_keyboard()
+        # Give the keyboard to the first offer where Qt left it to the page, in which nothing took it yet.
+        focused, first = self.window().focusWidget(), next(iter(self.offers.values()), None)
+        if first is not None and self.isVisible() and focused is not None and focused.isAncestorOf(first):
+            first.setFocus()
 
     def show_adding(self) -> None:
         """Disable the offer that adds runs until the next offers."""
@@ -91,12 +94,6 @@ class OffersView(Scroller):
             if offer.action == "add":
                 offer_button.setText("Adding …")
                 offer_button.setEnabled(False)
-
-    def _take_keyboard(self) -> None:
-        """Give the keyboard to the first offer where Qt left it to the page, in which nothing took it yet."""
-        focused, first = self.window().focusWidget(), next(iter(self.offers.values()), None)
-        if first is not None and self.isVisible() and focused is not None and focused.isAncestorOf(first):
-            first.setFocus()
 
     def _offer_row(self, offer: "Offer") -> QWidget:
         offer_button = button(_BUTTON_TEXTS[offer.action], offer.detail)

@@ -418,25 +418,21 @@ class QueueController(QObject):
 
     def _answer(self, action: BannerAction) -> None:
         """Take the answer to a banner."""
+        if action in ("go on", "not now", "remove", "unfold"):
+            self._model.withdraw_offer()
         match action:
-            case "go on" | "not now" | "remove" | "unfold":
-                self._answer_offer(action)
+            case "go on":
+                self.pause_or_resume(None, "go on")
+            case "not now":
+                self._change(_pause_unowned)
+            case "remove":
+                self.cancel_all()
+            case "unfold" if self._view is not None:
+                self._view.unfold()
             case "show" if (ended := self._model.last_ended) is not None:
                 self._show_runs(ended.entry)
             case "dismiss":
                 self._model.dismiss_ended()
-                self._show()
-
-    def _answer_offer(self, action: BannerAction) -> None:
-        self._model.withdraw_offer()
-        if action == "go on":
-            self.pause_or_resume(None, "go on")
-        elif action == "not now":
-            self._change(_pause_unowned)
-        elif action == "remove":
-            self.cancel_all()
-        elif self._view is not None:
-            self._view.unfold()
         self._show()
 
     def note_seen(self, runs: Sequence[int]) -> None:

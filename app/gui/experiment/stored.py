@@ -105,14 +105,13 @@ def read_result(
     runs = store.library.runs_of_experiment(experiment) if experiment is not None else ()
     rows = [store.load_header(run).row for run in runs]
     current = {run: disturbances[run] for run in runs if run in disturbances}
-    current |= {row.run: _disturbance(store, row) for row in rows if row.run not in current and row.outcome}
+    current |= {
+        row.run: describe_disturbance(store.load(row.run, ("load_pct", "worker_load_pct")))
+        for row in rows
+        if row.run not in current and row.outcome
+    }
     plan = None if queued is None else entry_plan(queued)
     return plan, experiment_result(plan.variants if plan else [row.spec for row in rows], rows, current), current
-
-
-def _disturbance(store: Store, row: RunRow) -> str:
-    """Return what the machine did beside a run that may have cost it speed; "" for nothing."""
-    return describe_disturbance(store.load(row.run, ("load_pct", "worker_load_pct")))
 
 
 @dataclass(frozen=True, slots=True)

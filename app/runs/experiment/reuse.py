@@ -95,15 +95,14 @@ class EnvironmentFingerprint:
         }
         has_gpus = on_gpu and self.gpus and other.gpus
         same_gpus = self.gpus <= other.gpus or other.gpus <= self.gpus
-        names = [*_differing_keys(pairs), *differing_variables(self.variables, other.variables)]
+        names = [
+            *[name for name, (one, other) in pairs.items() if one and other and one != other],
+            *differing_variables(self.variables, other.variables),
+        ]
         if not on_gpu and onednn_differs(self.variables, other.variables):
             names.append("oneDNN")
         hosts = [] if is_same_host(self.host, other.host) else ["host"]
         return [*hosts, *names, *(["GPU"] if has_gpus and not same_gpus else [])]
-
-
-def _differing_keys(pairs: dict[str, tuple[str | None, str | None]]) -> list[str]:
-    return [name for name, (one, other) in pairs.items() if one and other and one != other]
 
 
 def current_fingerprint(inventory: Inventory, environment: Mapping[str, str] | None = None) -> EnvironmentFingerprint:

@@ -266,7 +266,11 @@ def _gpu_plots(families: Sequence[_GpuFamily]) -> tuple[Plot, Plot]:
     spec = families[0].few.runs[0].row.spec
     unit = units.rate_unit(example_word(spec))
     title = f"{workload_title(spec.workload)}, {_KIND_TITLES[families[0].kind]}"
-    names = _gpu_family_names(families)
+    specs = [_spec_without_gpus(family.few.runs[0].row.spec) for family in families]
+    labels = variant_names(specs) if differing_parameters(specs) else [""] * len(specs)
+    sizes = [variant.few.batch_size // (1 if variant.kind == "strong" else variant.few.gpus) for variant in families]
+    batches = [f"batch {size:,}" for size in sizes]
+    names = [" · ".join(filter(None, pair)) for pair in zip(labels, batches, strict=True)]
     colours = distinct_colours(range(len(families)), HUES)
     counts = sorted({side.gpus for family in families for side in _sides(family)})
     x = Axis(title="GPUs", low=0.0, high=counts[-1] * 1.08, ticks=tuple((float(n), str(n)) for n in counts))
@@ -280,15 +284,6 @@ def _gpu_plots(families: Sequence[_GpuFamily]) -> tuple[Plot, Plot]:
         Plot(title=title, x=x, y=model.zero_based_axis(reach, unit), series=rates, guides=ideal),
         Plot(title="", x=x, y=_percent_axis(shares), series=shares, guides=(full,)),
     )
-
-
-def _gpu_family_names(families: Sequence[_GpuFamily]) -> list[str]:
-    """Return names that distinguish the families, each with its batch."""
-    specs = [_spec_without_gpus(family.few.runs[0].row.spec) for family in families]
-    labels = variant_names(specs) if differing_parameters(specs) else [""] * len(specs)
-    sizes = [variant.few.batch_size // (1 if variant.kind == "strong" else variant.few.gpus) for variant in families]
-    batches = [f"batch {size:,}" for size in sizes]
-    return [" · ".join(filter(None, pair)) for pair in zip(labels, batches, strict=True)]
 
 
 def _spec_without_gpus(spec: RunSpec) -> RunSpec:

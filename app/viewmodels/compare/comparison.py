@@ -228,7 +228,11 @@ def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> Compared
     groups = group_by_variant([run.row for run in runs])
     drawable = {run.row.run for run in runs if len(run.blocks.steps) or any(len(one.t_ns) for one in run.samples)}
     if len(drawable) > MAX_DRAWN:
-        groups = _by_rank(groups)
+        baseline = default_baseline([row for group in groups for row in group])
+        base = next(group for group in groups if any(row.run == baseline for row in group))
+        groups = sorted(
+            groups, key=lambda group: (not same_workload(group, base), -median(throughputs(group) or (0.0,)))
+        )
     drawn = [row.run for row in interleave_variants(groups) if row.run in drawable][:MAX_DRAWN]
     return ComparedRuns(
         runs=tuple(runs),
@@ -245,13 +249,6 @@ def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> Compared
         },
         repeated=repeated,
     )
-
-
-def _by_rank(groups: Sequence[tuple[RunRow, ...]]) -> list[tuple[RunRow, ...]]:
-    """Return variants of the default baseline's workload, the fastest first, then the others."""
-    baseline = default_baseline([row for group in groups for row in group])
-    base = next(group for group in groups if any(row.run == baseline for row in group))
-    return sorted(groups, key=lambda group: (not same_workload(group, base), -median(throughputs(group) or (0.0,))))
 
 
 _MANY_VARIANTS = 8

@@ -265,7 +265,10 @@ class QueueModel:
         if progress.state in QUEUED_STATES:
             self._current = progress if progress.state == "running" else None
             entries = (
-                _with_pause(progress, entry) if entry.entry == progress.entry else entry for entry in self.entries
+                (replace(progress, state="paused") if entry.state == "paused" else progress)
+                if entry.entry == progress.entry
+                else entry
+                for entry in self.entries
             )
             self.entries = tuple(entries) if len(others) < len(self.entries) else (*others, progress)
             return
@@ -376,11 +379,6 @@ class QueueModel:
             return ""
         goes_on = self.is_running or self.waits_for_run
         return "pause" if goes_on and any(entry.state != "paused" for entry in self.entries) else "go on"
-
-
-def _with_pause(progress: ExperimentProgress, entry: ExperimentProgress) -> ExperimentProgress:
-    """Return the progress, paused if its entry is: the runner does not know that."""
-    return replace(progress, state="paused") if entry.state == "paused" else progress
 
 
 def _row(progress: ExperimentProgress, *, running_here: bool = False) -> QueueRow:

@@ -62,9 +62,11 @@ def _walk(nodes: Iterable[Any], functions: dict[str, Any], scope: _Scope) -> Ite
     nodes = list(nodes)
     received = {node.name for node in nodes if _receives_from_peer(node)}
     for node in nodes:
-        if node.op in _ADDITIONS and not received.isdisjoint(_operands(node)):
+        if node.op in _ADDITIONS and not received.isdisjoint({name.partition(":")[0] for name in node.input}):
             yield replace(_operation(node, scope, "AddN"), received=True)
-        cluster = _is_cluster(node)
+        cluster = node.op.startswith(("Xla", "_Xla")) or (
+            "_XlaMustCompile" in node.attr and node.attr["_XlaMustCompile"].b
+        )
         if not (cluster or functions or _is_relevant(node.op) or _INLINED_BRANCH.search(node.name)):
             continue
         op = _operation(node, scope, CLUSTER if cluster else plain_type(node.op))
@@ -101,14 +103,6 @@ def _receives_from_peer(node: Any) -> bool:
 
 def _device_kind(device: bytes) -> bytes:
     return device.rpartition(b"device:")[2].partition(b":")[0]
-
-
-def _operands(node: Any) -> set[str]:
-    return {name.partition(":")[0] for name in node.input}
-
-
-def _is_cluster(node: Any) -> bool:
-    return node.op.startswith(("Xla", "_Xla")) or ("_XlaMustCompile" in node.attr and node.attr["_XlaMustCompile"].b)
 
 
 def _operation(node: Any, scope: _Scope, type_: str) -> Op:

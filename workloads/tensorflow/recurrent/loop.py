@@ -245,7 +245,9 @@ class LoopStack(BaseStack):
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
         """Return the outputs of the top layer."""
         layers = self._layers(inputs.dtype)
-        features_axis, sequence = (1, tf.transpose(inputs, [1, 2, 0])) if self._transposed else (2, _time_major(inputs))
+        features_axis, sequence = (
+            (1, tf.transpose(inputs, [1, 2, 0])) if self._transposed else (2, tf.transpose(inputs, [1, 0, 2]))
+        )
         if valid is not None:
             valid = tf.expand_dims(tf.transpose(valid), features_axis)
         for depth, layer in enumerate(layers):
@@ -285,7 +287,3 @@ class LoopStack(BaseStack):
             step, prepared = padded_step(step), (prepared, valid)
         start = (tf.zeros(shape, inputs.dtype),) * config.state_parts
         return run_loop(step, prepared, start, unroll=config.unroll, backwards=backwards, sequence=sequence)
-
-
-def _time_major(inputs: tf.Tensor) -> tf.Tensor:
-    return tf.transpose(inputs, [1, 0, 2])

@@ -32,7 +32,9 @@ class CudnnStack(BaseStack):
             input_h=start,
             input_c=start if config.state_parts == 2 else tf.zeros([], inputs.dtype),
             params=_packed_parameters([weights for layer in layers for weights in layer], config.cudnn_gates),
-            sequence_lengths=tf.fill([batch], steps) if valid is None else _sequence_lengths(valid),
+            sequence_lengths=tf.fill([batch], steps)
+            if valid is None
+            else tf.cast(tf.reduce_sum(tf.cast(valid, tf.int64), 1), tf.int32),
             rnn_mode=config.keras_name.lower(),
             direction="bidirectional" if config.bidirectional else "unidirectional",
             dropout=config.dropout if training else 0.0,
@@ -49,11 +51,6 @@ def _replica() -> int:
     """Return the number of the replica that this code is of: each draws other masks."""
     context = tf.distribute.get_replica_context()
     return int(tf.get_static_value(context.replica_id_in_sync_group) or 0) if context else 0
-
-
-def _sequence_lengths(valid: tf.Tensor) -> tf.Tensor:
-    """Return how many true steps each sequence has; counted in int64, as TensorFlow sums int32 on the host only."""
-    return tf.cast(tf.reduce_sum(tf.cast(valid, tf.int64), 1), tf.int32)
 
 
 def _packed_parameters(directions: Sequence[Weights], order: Sequence[int]) -> tf.Tensor:
