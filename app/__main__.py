@@ -62,15 +62,13 @@ def _qt_remedy(error: ImportError) -> str:
     return f"Install it with `{installer}`"
 
 
-def _open_window(
-    database: Path | None, sample_ms: float | None = None, opened: Path | tuple[int | Path, float] | None = None
-) -> int:
+def _open_window(database: Path | None, sample_ms: float | None = None, opened: Path | None = None) -> int:
     """Open the window and return its exit status.
 
     Args:
         database: The file; where None, the one that the user chose in the window, else the usual one.
         sample_ms: Milliseconds between two telemetry readings; where None, what the user chose, else the usual.
-        opened: A file to open in the window, or a stored run or a trace to play and how many times as fast as it was.
+        opened: A file whose runs the window asks to add.
     """
     if not _has_display():
         sys.stderr.write(_NO_DISPLAY)

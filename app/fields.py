@@ -17,7 +17,7 @@ from app.limits import Limits, Nanoseconds
 
 DeviceKind = Literal["gpu", "host"]
 Screen = Literal["run", "compare"]
-"""Where a field is plotted: over one run (live, replayed or stored), or over several compared runs."""
+"""Where a field is plotted: over one run (live or stored), or over several compared runs."""
 Topic = Literal[
     "power",
     "load",

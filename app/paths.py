@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 """The folder of `app` and `workloads`: a checkout's root, or where packages are installed."""
 
 RESOURCES = ROOT / "resources"
-"""Icons, presets, reference runs and traces, next to the packages."""
+"""Icons, presets, and reference runs, next to the packages."""
 
 DATABASE_NAME = "profiles.db"
 RUNS_SUFFIX = ".vscope"
@@ -23,7 +23,6 @@ RUNS_SUFFIX = ".vscope"
 DATABASE_SUFFIXES = (RUNS_SUFFIX, ".db")
 """Of every file that an export makes as a database."""
 
-TRACE_SUFFIX = ".vtrace"
 """Of a file of telemetry that the desktop opens with this program."""
 
 DESKTOP_NAME = "variantscope"

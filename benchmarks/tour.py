@@ -200,8 +200,6 @@ class Tour:
         yield "several values", partial(bench.run_view.form.typed.emit, "batch_size", "8..512 x2")
         yield "questions", bench.run_view.show_gallery
         yield "leave the questions", bench.run_view.show_live
-        yield "replay", partial(bench.actions.replay, self._runs[-1])
-        yield "end the replay", bench.replay.stop
         yield "open Monitor", lambda: bench.window.show_page(MONITOR)
         yield "palette", bench.shell.open_palette
         yield "close the palette", bench.shell.open_palette

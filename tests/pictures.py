@@ -211,16 +211,6 @@ def show_evidence(workbench: Workbench) -> None:
     settle(workbench)
 
 
-def replay(workbench: Workbench) -> None:
-    """Replay the measured part of a run of two GPUs."""
-    workbench.actions.replay(cnn_runs(workbench, batch_size=2048, gpus=2)[0].run)
-    wait_until(lambda: workbench.replay.playing)
-    click(workbench, "Skip to measured")
-    wait_until(lambda: "0:10 of" in labels(workbench))
-    click(workbench, "Pause replay")
-    settle(workbench)
-
-
 def search_palette(workbench: Workbench) -> None:
     """Search all actions and runs."""
     palette = workbench.shell.palette
@@ -362,7 +352,6 @@ PICTURES: Mapping[str, Take] = {
     "h200-evidence": show_evidence,
     "article": show_article,
     "pictures": draw_scaling,
-    "replay": replay,
     "report": save_report,
 }
 LIVE: Mapping[str, Take] = {

@@ -10,10 +10,10 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from app.paths import PROGRAM, RUNS_SUFFIX, TRACE_SUFFIX
+from app.paths import PROGRAM, RUNS_SUFFIX
 
-OpenWindow = Callable[[Path | None, float | None, Path | tuple[int | Path, float] | None], int]
-"""Opens the window: database, ms between readings, and a file to open, or a recording to play with its speed."""
+OpenWindow = Callable[[Path | None, float | None, Path | None], int]
+"""Opens the window: database, ms between readings, and a file to open."""
 
 SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Run": {
@@ -58,8 +58,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "app.cli.transfer:reference",
             "Show the runs on real GPUs that come with the program, or add them.",
         ),
-        "replay": ("app.cli.telemetry:replay", "Play a stored run or a trace again, in the window or as lines."),
-        "open": ("app.cli.transfer:open_file", "Open a file in the window: add its runs, or play its trace."),
+        "open": ("app.cli.transfer:open_file", "Open a file in the window, which asks before it adds the runs."),
     },
     "Machine": {
         "hosts": ("app.cli.hosts:hosts", "Name machines reached over SSH, Slurm, Ray or Docker."),
@@ -106,7 +105,7 @@ class ProgramGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command of the first word and the words after it; raises `click.NoSuchCommand`."""
-        if args[0] not in HELP and (Path(args[0]).is_file() or args[0].endswith((RUNS_SUFFIX, TRACE_SUFFIX))):
+        if args[0] not in HELP and (Path(args[0]).is_file() or args[0].endswith(RUNS_SUFFIX)):
             args = ["open", *args]
         if args[0] not in HELP and not ctx.resilient_parsing:
             raise click.NoSuchCommand(args[0], possibilities=HELP, ctx=ctx)

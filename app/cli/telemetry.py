@@ -1,26 +1,22 @@
-"""`watch` and `replay`: telemetry printed live, and again from a run or a file."""
+"""`watch`: telemetry printed live."""
 
 import csv
 import math
 import queue
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import click
 import msgspec
 
 from app import units
-from app.cli.candidates import complete_runs
-from app.cli.commands import UpperLayers
-from app.cli.options import RUN_NUMBER, command, number, on_option
-from app.cli.services import open_store, opened_host, stop_on_interrupt
+from app.cli.options import command, number, on_option
+from app.cli.services import opened_host, stop_on_interrupt
 from app.cli.terminal import print_json, say
 from app.errors import TelemetryError
 from app.fields import FAST_FIELDS, FIELDS, Sample
@@ -28,8 +24,6 @@ from app.plain import cell_text
 from app.report.documents import TelemetryMessage, device_lines, iso_utc, telemetry_line
 from app.samples import HOST, Device, DeviceLost, Inventory, TelemetryGap
 from app.telemetry.messages import SamplerMessage
-from app.telemetry.replay import Recording, Replay, run_recording
-from app.telemetry.trace import read_trace
 from app.viewmodels.format.telemetry_fields import format_field, format_throttle_reasons
 from workloads.catalog import UsageError
 
@@ -68,7 +62,7 @@ def watch(as_json: bool, seconds: float | None, every_s: float, as_csv: bool, on
     with opened_host(on, 1000 * every_s) as host, stop_on_interrupt(lambda: inbox.put(None)):
         host.telemetry.subscribe(inbox.put)
         now = host.now()
-        origin = Origin("live", now.t_ns, now.utc_ns - now.t_ns)
+        origin = Origin(now.t_ns, now.utc_ns - now.t_ns)
         host.inventory()
         show = make_printer(output, origin)
         due = RateLimiter(every_s)
@@ -109,12 +103,11 @@ class RateLimiter:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The source of telemetry, and when it began.
+    """When telemetry began.
 
     `anchor_ns` is the wall clock less the telemetry's own.
     """
 
-    source: str
     begin_ns: int
     anchor_ns: int
 
@@ -177,9 +170,9 @@ def _json_printer(origin: Origin) -> Printer:
         nonlocal newest_ns
         if not isinstance(message, Inventory):
             newest_ns = max(newest_ns, message.t_ns)
-            print_json(telemetry_line(message, utc=origin.utc(message.t_ns), source=origin.source), compact=True)
+            print_json(telemetry_line(message, utc=origin.utc(message.t_ns)), compact=True)
             return
-        for line in device_lines(message, t_ns=newest_ns, utc=origin.utc(newest_ns), source=origin.source):
+        for line in device_lines(message, t_ns=newest_ns, utc=origin.utc(newest_ns)):
             description = {name: value for name, value in line.items() if name not in ("t_ns", "utc")}
             if descriptions.get(line["device"]) != description:
                 descriptions[line["device"]] = description
@@ -241,55 +234,3 @@ def _print_sample(message: Sample, device: Device, origin: Origin) -> None:
     reasons = format_throttle_reasons(message.throttle_reasons or 0)
     figures = (*fields, f"  throttled: {reasons}") if reasons else fields
     print(f"{utc.astimezone():%H:%M:%S.%f}"[:-4], f" {_device_title(device):6s}", *figures, flush=True)
-
-
-def _read_recording(context: click.Context, param: click.Parameter, word: str) -> int | Path:
-    return RUN_NUMBER.convert(word, param, context) if word == "last" or word.isdecimal() else Path(word)
-
-
-@command("replay", "replay 12", "replay telemetry.jsonl --speed 10 --json")
-@click.argument(
-    "recording",
-    callback=_read_recording,
-    metavar="RUN|FILE",
-    shell_complete=complete_runs,
-    help="A run's number in `list`, last, or a file that `watch --json` wrote.",
-)
-@click.option(
-    "--speed",
-    type=number("from 0.01 to 10000", lambda value: 0.01 <= value <= 10_000),
-    default=1.0,
-    metavar="X",
-    help="How many times as fast as it was (default 1).",
-)
-@click.pass_context
-def replay(context: click.Context, database: Path | None, as_json: bool, recording: int | Path, speed: float) -> int:
-    """Play it in the window where there is one; else print the readings until the end or Ctrl-C."""
-    upper = context.ensure_object(UpperLayers)
-    if upper.open_window is not None and upper.has_display and not as_json:
-        _open_recording(database, recording)  # what cannot be played is said here, not in a window that stays open
-        return upper.open_window(database, None, (recording, speed))
-    _print_recording(_open_recording(database, recording), "json" if as_json else "text", f"replay:{recording}", speed)
-    return 0
-
-
-def _print_recording(recording: Recording, output: OutputFormat, source: str, speed: float) -> None:
-    played = Replay(recording, speed=speed)
-    origin = Origin(source, recording.start_ns, recording.utc_ns - recording.start_ns)
-    show = make_printer(output, origin)
-    show(recording.inventory)
-    stopped = threading.Event()
-    with stop_on_interrupt(stopped.set):
-        while not played.ended and not stopped.is_set():
-            for event in played.read():
-                if isinstance(event, TelemetryMessage):
-                    show(event)
-            if (next_s := played.next_s) is not None:
-                stopped.wait(next_s)
-
-
-def _open_recording(database: Path | None, recording: int | Path) -> Recording:
-    if isinstance(recording, Path):
-        return read_trace(recording)
-    with open_store(database) as store:
-        return run_recording(store.load(recording))

@@ -151,8 +151,8 @@ def import_database(database: Path | None, as_json: bool, file: Path) -> int:
     return 0
 
 
-@command("open", "open runs.vscope", "open night.vtrace")
-@click.argument("file", type=FILE, metavar="FILE", help="A database, a recording or a trace of this program.")
+@command("open", "open runs.vscope")
+@click.argument("file", type=FILE, metavar="FILE", help="A database or a recording of this program.")
 @click.pass_context
 def open_file(context: click.Context, database: Path | None, as_json: bool, file: Path) -> int:
     """Open the window, which asks before it adds runs."""
@@ -161,8 +161,7 @@ def open_file(context: click.Context, database: Path | None, as_json: bool, file
         raise UserError(f"There is no file {file}.")
     if as_json or upper.open_window is None or not upper.has_display:
         raise UserError(
-            f"There is no window to open {file.name} in: `{PROGRAM} import {file}` adds the runs of a database, "
-            f"`{PROGRAM} replay {file}` plays a trace."
+            f"There is no window to open {file.name} in: `{PROGRAM} import {file}` adds the runs of a database."
         )
     return upper.open_window(database, None, file)
 

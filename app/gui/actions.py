@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.errors import UserError
@@ -79,12 +78,6 @@ class Actions:
     run_again: Callable[[int], None]
     """Put the variant of a stored run into the form on the Run screen."""
 
-    replay: Callable[[int | Path], None]
-    """Play a stored run, or the file of a trace, on the Run screen."""
-
-    open_trace: Callable[[], None]
-    """Ask for the file of a trace and play it."""
-
     run_plan: Callable[["Plan"], None]
     """Show the Run screen and start an experiment there, or add it to the queue while something runs."""
 
@@ -92,7 +85,7 @@ class Actions:
     """Whether the machine that runs are made on is not known yet, or cannot make one of these."""
 
     open_questions: Callable[[], None]
-    """Show the prepared questions on the Run screen, unless a replay covers it."""
+    """Show the prepared questions on the Run screen."""
 
     show_reference: Callable[[], None]
     """Show History and add the reference runs there."""

@@ -22,7 +22,6 @@ from app.gui.quick_imports import import_plots
 from app.gui.run.files import CustomWorkloads, FileDrops, FileOpener
 from app.gui.run.first_start import FirstStart
 from app.gui.run.form_controller import FormController
-from app.gui.run.replay import ReplayController
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
 from app.gui.settings.settings import Chosen, Settings, SettingsStore
@@ -63,7 +62,7 @@ def main(
     feed: TelemetryFeed,
     *,
     sample_ms: float | None = None,
-    opened: Path | tuple[int | Path, float] | None = None,
+    opened: Path | None = None,
 ) -> int:
     """Show the window on a database until it is closed.
 
@@ -71,7 +70,7 @@ def main(
         database: File of the database; made where there is none. None is the one that the user chose.
         feed: Telemetry, started already, so that its process starts while Qt is loaded.
         sample_ms: Sampling period of telemetry, in milliseconds; None is the one that the user chose.
-        opened: File to open at once; or stored run, or file of a trace, to play, and how many times as fast as it was.
+        opened: File whose runs to offer at once.
 
     Returns:
         The exit status.
@@ -96,10 +95,8 @@ def main(
         workbench.window.painted.connect(collector.start)
         diagnostics.attach(workbench.window)
         workbench.start()
-        if isinstance(opened, Path):
+        if opened is not None:
             workbench.opener.open_file(opened)
-        elif opened is not None:
-            workbench.opener.play(*opened)
         feed = TelemetryFeed()
         status = application.exec()
         workbench.close()
@@ -182,8 +179,7 @@ class Workbench(QObject):
             lambda spec, limit, host: self._session_factory().make_search(spec, limit, host),
         )
         self.custom_workloads = CustomWorkloads(run_view.form, self.form, services)
-        self.replay = ReplayController(run_view)
-        self.opener = FileOpener(services, self.stored, self.form, self.replay)
+        self.opener = FileOpener(services, self.stored, self.form)
         self.hosts = HostScreens(services, run_view, self.form, self.run)
         self.actions = self._make_actions()
         self._factory: SessionFactory | None = None
@@ -195,7 +191,7 @@ class Workbench(QObject):
         self._first_start = FirstStart(
             run_view, self.form, store, self.actions, self.questions.compare_quickly, self._prepare_worker
         )
-        self.shell = Shell(services, self.actions, self.undo, self._run, self.run.stop, self.settings.values)
+        self.shell = Shell(services, self.actions, self.undo, self.run.run, self.run.stop, self.settings.values)
         self.drops = FileDrops(services, _takers(self))
         self.drops.message.connect(self.shell.undo_view.say)
 
@@ -205,8 +201,6 @@ class Workbench(QObject):
             compare=self.stored.compare_runs,
             compare_experiment=partial(self.stored.compare_runs, article=True),
             run_again=self.opener.run_again,
-            replay=self.opener.play,
-            open_trace=self.opener.ask_for_trace,
             run_plan=self._run_plan,
             cannot_run=self._cannot_run,
             open_questions=self._open_questions,
@@ -273,8 +267,6 @@ class Workbench(QObject):
 
     def close(self) -> None:
         """Stop jobs, the sampler and the worker threads."""
-        if self.replay.playing:
-            self.replay.stop()
         self.consent.close()
         write_states(self.window, self.run_view)  # which has no window before it is shown
         close_jobs(self.window)
@@ -344,11 +336,6 @@ class Workbench(QObject):
     def _check_disk_space(self) -> None:
         failed = partial(self.form.messages.show_failed_read, self._check_disk_space)
         self.reads.run(lambda: space_warning(self.database), self.form.warn, failed)
-
-    def _run(self) -> None:
-        """Run the form's variant, unless a replay covers the form."""
-        if not self.replay.playing:
-            self.run.run()
 
     def _handle(self, event: WindowEvent | HostMessage, run: int | None) -> None:
         self.hosts.handle(event, run)
@@ -433,7 +420,6 @@ def _takers(workbench: Workbench) -> dict["DropKind", Callable[[Path], object]]:
 
     return {
         "database": workbench.stored.add_file,
-        "trace": workbench.opener.play,
         "workload": open_workload,
         "preset": workbench.questions.add_preset,
     }

@@ -129,21 +129,21 @@ def largest_batch_document(spec: RunSpec, search: LargestBatch) -> dict[str, Any
 TelemetryMessage = Sample | SlowSample | Processes | DeviceLost
 
 
-def telemetry_line(message: TelemetryMessage, *, utc: str, source: str) -> dict[str, Any]:
+def telemetry_line(message: TelemetryMessage, *, utc: str) -> dict[str, Any]:
     """Return one message with its wall-clock time; all but samples name their `kind`."""
     fields = msgspec.to_builtins(message)
     kind = fields.pop("type")
-    head = {"t_ns": fields.pop("t_ns"), "utc": utc, "source": source, "device": fields.pop("device")}
+    head = {"t_ns": fields.pop("t_ns"), "utc": utc, "source": "live", "device": fields.pop("device")}
     return {**head, **fields} if kind == "sample" else {**head, "kind": kind, **fields}
 
 
-def device_lines(inventory: Inventory, *, t_ns: int, utc: str, source: str) -> list[dict[str, Any]]:
+def device_lines(inventory: Inventory, *, t_ns: int, utc: str) -> list[dict[str, Any]]:
     """Return the lines that describe every device, which come before all others."""
     return [
         {
             "t_ns": t_ns,
             "utc": utc,
-            "source": source,
+            "source": "live",
             "device": device.device,
             "kind": "device",
             "index": device.index,

@@ -1,7 +1,7 @@
 """What files are that are dropped on the window, from the first bytes of each."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -10,14 +10,14 @@ from app.recording import is_recording
 from app.runs.experiment.presets import load_preset
 from app.storage.files import database_application
 from app.storage.migrations import APPLICATION_ID
-from app.telemetry.trace import is_trace, refuse_timeline
 from workloads.catalog import UsageError
 
-DropKind = Literal["database", "trace", "workload", "preset"]
+DropKind = Literal["database", "workload", "preset"]
 
-_TAKEN = "Supported: databases (.vscope, .db), traces (.vtrace, .jsonl), workloads (.py) and presets (.toml)."
+_TAKEN = "Supported: databases (.vscope, .db), workloads (.py) and presets (.toml)."
 _TABLES = (".csv", ".parquet", ".json")
 _MAX_FILES = 6
+_PEEK_BYTES = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +34,7 @@ def sort_files(paths: Sequence[Path], database: Path, *, busy: bool) -> tuple[Dr
     if len(paths) > _MAX_FILES:
         refusal = f"{len(paths)} files are too many at once: {_MAX_FILES} at most."
         return (DroppedFile(path=paths[0], kind=None, refusal=refusal),)
-    files = [_sort(path, database, busy=busy) for path in paths]
-    if sum(file.kind == "trace" for file in files) < 2:
-        return tuple(files)
-    only_one = "Only one trace can be replayed at a time."
-    return tuple(replace(file, kind=None, refusal=only_one) if file.kind == "trace" else file for file in files)
+    return tuple(_sort(path, database, busy=busy) for path in paths)
 
 
 def _sort(path: Path, database: Path, *, busy: bool) -> DroppedFile:
@@ -72,11 +68,9 @@ def _kind(path: Path, database: Path, *, busy: bool) -> DropKind:
     if path.suffix.lower() == ".toml":
         load_preset(str(path))
         return "preset"
-    if is_trace(path):
-        if busy:
-            raise UserError("A run is active. Replay this trace when it has ended.")
-        return "trace"
-    refuse_timeline(path)
+    with path.open("rb") as file:
+        if b'"traceEvents"' in file.read(_PEEK_BYTES):
+            raise UserError("This is a timeline for Perfetto; open it at ui.perfetto.dev.")
     if path.suffix.lower() in _TABLES:
         raise UserError("Exported tables cannot be added: export the runs as a recording, a .vscope file.")
     raise UserError(f"This is not a file of this program. {_TAKEN}")

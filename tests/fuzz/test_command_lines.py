@@ -81,10 +81,9 @@ def test_any_words_end_with_a_status(
     words: list[str], machine: Callable[[], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = machine()
-    more = ["--speed", "10000"] if words[0] == "replay" else []
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        status = main([*words, *more, "--db", "profiles.db"], UpperLayers())
+        status = main([*words, "--db", "profiles.db"], UpperLayers())
     said = capsys.readouterr()
     assert status in (0, 1, 2, 3, 4)
     assert "Traceback" not in said.err

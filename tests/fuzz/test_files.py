@@ -1,4 +1,4 @@
-"""Presets, traces and databases from elsewhere: read, or refused in one sentence."""
+"""Presets and databases from elsewhere: read, or refused in one sentence."""
 
 import contextlib
 import itertools
@@ -22,8 +22,6 @@ from app.runs.experiment.queue import import_with_queue
 from app.storage.store import Store
 from app.storage.transfer.copying import TRANSFERRED
 from app.storage.transfer.validation import _JSON
-from app.telemetry.replay import Replay
-from app.telemetry.trace import read_trace
 from tests.fakes.reference import copy_reference
 from tests.fakes.runs import keep
 from tests.fuzz.budget import one_in
@@ -84,49 +82,6 @@ def assert_sentence(text: str) -> None:
     assert text
     assert len(text) < 2_000
     assert "\n" not in text
-
-
-TRACE: list[dict[str, Any]] = [
-    {"kind": "device", "device": "host", "index": -1, "name": "A processor", "cpu_count": 2, "absent": {}},
-    {"kind": "device", "device": "GPU-x", "index": 0, "name": "NVIDIA H200", "memory_total_bytes": 2**37},
-    {"device": "host", "load_pct": 5.0, "memory_bytes": 2**30},
-    {"device": "GPU-x", "load_pct": 50.0, "power_mw": 300_000},
-    {"device": "GPU-x", "kind": "processes", "processes": [{"pid": 7, "name": "python", "memory_bytes": 1}]},
-    {"device": "GPU-x", "kind": "slow_sample", "energy_mj": 5},
-    {"device": "GPU-x", "kind": "device_lost", "reason": "It is gone."},
-    {"device": "host", "load_pct": 6.0},
-]
-
-
-@st.composite
-def traces(draw: st.DrawFn) -> bytes:
-    """A trace with lines exchanged, changed, or cut."""
-    lines = [{"t_ns": 10**9 * number, "utc": "2026-03-01T14:05:09.120Z", **line} for number, line in enumerate(TRACE)]
-    for _ in range(draw(st.integers(0, 4))):
-        at, other = draw(st.integers(0, len(lines) - 1)), draw(st.integers(0, len(lines) - 1))
-        name = draw(st.sampled_from([*sorted(lines[at]), "kind", "reason", "temperature_c"]))
-        value = draw(
-            st.one_of(
-                st.integers(-(2**64), 2**65), st.floats(), st.text(max_size=5), st.none(), st.just([]), st.just({})
-            )
-        )
-        lines[at] = draw(st.sampled_from([lines[other], {**lines[at], name: value}]))
-    text = "".join(json.dumps(line) + "\n" for line in lines).encode("utf-8", "surrogatepass")
-    return text[: draw(st.one_of(st.just(len(text)), st.integers(0, len(text))))]
-
-
-@given(text=st.one_of(traces(), st.binary(max_size=50)))
-@one_in(1)
-def test_a_trace_is_played_or_refused(text: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "trace.jsonl"
-    path.write_bytes(text)
-    try:
-        played = Replay(read_trace(path), speed=10_000.0)
-        for share in (0.0, 0.5, 2.0):
-            played.jump(share * 1e6)
-            played.read()
-    except UserError as error:
-        assert_sentence(str(error))
 
 
 RECORDED = tuple(map(encode, (STARTED, *EVENTS, ENDED)))

@@ -15,7 +15,7 @@ from app.gui.theme import Theme
 from tests.gui.tour import SCREENS, toured
 from tests.pictures import SIZE, settle
 
-PLOTS = ("monitor", "page of a run", "curves", "replay")
+PLOTS = ("monitor", "page of a run", "curves")
 MENUS = ("history", "result", "run")
 DIALOGS = ("largest batch", "settings", "keys", "palette", "hosts", "tags", "note", "question before deleting", "log")
 NOT_COUNTED = ("painted", "destroyed")

@@ -22,8 +22,6 @@ from tests.pictures import settle
 from tests.vision import lost_edges
 
 EXPECTED = Path(__file__).parent / "pictures"
-STEADY = [name for name in SCREENS if name != "replay"]
-"""Those that come out alike: a replay goes on."""
 SCHEMES = {"light": Qt.ColorScheme.Light, "dark": Qt.ColorScheme.Dark}
 SMALL = 320, 200
 TILES = 16, 10
@@ -70,7 +68,7 @@ def picture_faults(workbench: Workbench, theme: Theme, name: str, shown: QWidget
     Its pictures go into the folder, and take the place of the expected ones where VARIANTSCOPE_NEW_PICTURES is set.
     """
     faults = []
-    for scheme, value in SCHEMES.items() if name in STEADY else ():
+    for scheme, value in SCHEMES.items():
         theme.apply(value)
         settle(workbench)
         full = shown.grab().toImage()
@@ -83,7 +81,7 @@ def picture_faults(workbench: Workbench, theme: Theme, name: str, shown: QWidget
 
 
 def test_a_screen_of_the_other_scheme_or_without_a_panel_is_told_apart() -> None:
-    for name in STEADY:
+    for name in SCREENS:
         light, dark = (QImage(str(EXPECTED / file_of(name, scheme))) for scheme in SCHEMES)
         blank = light.copy()
         blank.fill(light.pixelIndex(SMALL[0] - 2, SMALL[1] // 2))

@@ -94,14 +94,6 @@ def _largest_batch(workbench: Workbench) -> None:
     click(workbench, "Find the largest batch …")
 
 
-def _replay(workbench: Workbench) -> None:
-    workbench.actions.replay(lstm_layers(workbench)[0].run)
-    wait_until(lambda: (replay := workbench.run_view.replay) is not None and replay.chip.text())
-    # It would end at any moment of the looks that follow, and what comes at its end needs room.
-    assert workbench.run_view.replay is not None
-    workbench.run_view.replay.pause_button.click()
-
-
 def _history(workbench: Workbench) -> HistoryView:
     workbench.window.make_page(HISTORY)
     (view,) = workbench.window.findChildren(HistoryView)
@@ -159,7 +151,6 @@ SCREENS: Mapping[str, Callable[[Workbench], object]] = {
     "question before deleting": _trash,
     "log": lambda workbench: workbench.run_view.show_log("A line."),
     "largest batch": _largest_batch,
-    "replay": _replay,
 }
 
 

@@ -1,4 +1,4 @@
-"""Telemetry on the command line, in processes of its own: a log in CSV, a replay, old samples deleted."""
+"""Telemetry on the command line, in processes of its own: a log in CSV, old samples deleted."""
 
 import csv
 import io
@@ -79,27 +79,7 @@ def test_a_row_is_written_at_once(line: CommandLine) -> None:
     assert process.communicate(timeout=LIMIT_S)[1] == ""
 
 
-def test_a_replay_prints_what_was_stored_as_watch_does(stored: CommandLine) -> None:
-    done = stored("replay", "1", "--json", "--speed", "100")
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = [json.loads(text) for text in done.stdout.splitlines()]
-    assert {line["source"] for line in lines} == {"replay:1"}
-    assert {line["device"] for line in lines} == {"host", "GPU-0", "GPU-1"}
-    assert [line["name"] for line in lines if line.get("kind") == "device"][1:] == ["NVIDIA H200"] * 2
-    samples = [line for line in lines if "kind" not in line]
-    assert len(samples) == 360
-    assert samples[0]["utc"] == "2025-10-09T08:54:20.000Z", "the time of the recording"
-    assert {line["power_mw"] for line in samples} == {600_000, None}
-
-
-def test_a_replay_without_a_display_is_lines_to_read(tmp_path: Path, stored: CommandLine) -> None:
-    bare = CommandLine(tmp_path, {"QT_QPA_PLATFORM": "", "DISPLAY": "", "WAYLAND_DISPLAY": ""})
-    done = bare("replay", "1", "--speed", "1000")
-    assert done.returncode == 0, done.stderr
-    assert sum("GPU 1" in text for text in done.stdout.splitlines()) == 120
-
-
-def test_what_watch_wrote_is_played_again_by_replay(tmp_path: Path) -> None:
+def test_watch_names_who_computes_on_a_card(tmp_path: Path) -> None:
     first, second = TWO_H200
     busy = msgspec.structs.replace(first, processes=((os.getpid(), 3 * 2**30),))
     line = CommandLine(tmp_path, environment(Driver(cards=(busy, second))))
@@ -111,35 +91,6 @@ def test_what_watch_wrote_is_played_again_by_replay(tmp_path: Path) -> None:
     process = psutil.Process()
     assert (known["name"], known["user"]) == (process.name(), process.username())
     assert 0 < known["running_s"] <= time.time() - process.create_time() + 1
-    trace = tmp_path / "two cards.jsonl"
-    trace.write_text(watched.stdout, encoding="utf-8")
-    played = line("replay", str(trace), "--json", "--speed", "100")
-    assert (played.returncode, played.stderr) == (0, "")
-    again = [json.loads(text) for text in played.stdout.splitlines()]
-    assert {line.pop("source") for line in again} == {f"replay:{trace}"}
-    assert [without(line, "utc") for line in again if line.get("kind") != "device"] == [
-        without(line, "utc", "source") for line in lines if line.get("kind") != "device"
-    ]
-    assert not line.database.exists(), "a trace needs no database"
-
-
-def without(line: dict[str, object], *names: str) -> dict[str, object]:
-    return {name: value for name, value in line.items() if name not in names}
-
-
-def test_a_replay_of_what_is_no_trace_is_one_sentence(line: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("to do\n", encoding="utf-8")
-    done = line("replay", str(tmp_path / "notes.txt"), "--json")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("Line 1 of notes.txt is no event of a trace (")
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_a_replay_of_no_run_is_one_sentence(line: CommandLine) -> None:
-    Store.open(line.database).close()
-    done = line("replay", "5", "--json")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("There is no run 5 in")
 
 
 def test_prune_deletes_samples_and_keeps_figures(stored: CommandLine) -> None:

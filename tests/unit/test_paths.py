@@ -16,7 +16,6 @@ from app.recording import is_recording
 from app.runs.custom import read_source
 from app.runs.experiment.presets import load_preset
 from app.storage.files import is_database
-from app.telemetry.trace import read_trace
 from workloads.catalog import UsageError
 
 
@@ -30,7 +29,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "grants": lambda path: read_grants(),
     "hosts": lambda path: book.read_hosts(),
     "workload": read_source,
-    "trace": read_trace,
     "database": is_database,
     "ssh configuration": _read_ssh_names,
 }
@@ -68,8 +66,6 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
     os.truncate(file, 6 * 2**40)
     with pytest.raises(UserError, match="it has more than 10,000,000 bytes"):
         load_preset(str(file))
-    with pytest.raises(UserError, match="it has more than 2,000,000,000 bytes"):
-        read_trace(file)
 
 
 def test_the_home_of_no_user_is_a_path(monkeypatch: pytest.MonkeyPatch) -> None:

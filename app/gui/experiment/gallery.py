@@ -237,12 +237,7 @@ class GalleryController(QObject):
         gallery.file_removed.connect(lambda file: self._list_file(file, listed=False))
 
     def open(self) -> None:
-        """Show the questions, with the keyboard in the form's field of several values or else on the first question.
-
-        Do nothing while a replay covers the form.
-        """
-        if not self._view.form.isEnabled():
-            return
+        """Show the questions, with the keyboard in the form's field of several values or else on the first one."""
         self._show_screen()
         self._view.show_gallery()
         if not self._view.form.focus_several():

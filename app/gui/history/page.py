@@ -184,10 +184,8 @@ class RunPageView(QWidget):
         self._back = button("← &History", "Back to the table (Escape)", flat=True)
         self._again = button("R&un again …", "Load this variant into the form on the Run screen")
         self._copy = button("Copy co&mmand", "Copy the command that runs this variant again")
-        self.replay_button = button("Re&play", "Replay this run on the Run screen")
         self.badge.toggled.connect(lambda is_on: self._parts.setCurrentIndex(int(is_on)))
         self._back.clicked.connect(self.back_requested)
-        self.replay_button.clicked.connect(lambda: self._with_run(self._actions.replay))
         self._again.clicked.connect(lambda: self._with_run(self._actions.run_again))
         self._copy.clicked.connect(self._copy_command)
         self.time_bar.range_requested.connect(self.panels.show_named_range)
@@ -209,7 +207,6 @@ class RunPageView(QWidget):
         show_text(self._notes, "\n".join(detail.notes))
         self.badge.show_view(detail.evidence)
         self.evidence.show_view(detail.evidence)
-        self.replay_button.setEnabled(bool(detail.plots.panels))
         self.annotations.show_annotations(detail.run, detail.tags, detail.note)
         self._traceback.setPlainText(plain_text(detail.traceback.rstrip()))
         self._traceback.setVisible(bool(detail.traceback))
@@ -276,7 +273,7 @@ class RunPageView(QWidget):
         layout.addWidget(self._body(), 1)
 
     def _header(self) -> QVBoxLayout:
-        top = make_row(self._back, STRETCH, self.replay_button, self._again, self._copy)
+        top = make_row(self._back, STRETCH, self._again, self._copy)
         state = make_row(self._outcome, self._subtitle, STRETCH, spacing=2 * GRID)
         text = make_column(state, self._reason, self._notes, spacing=GRID // 2)
         row = make_row((text, 1), self._figures, spacing=4 * GRID)

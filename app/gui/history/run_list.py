@@ -88,7 +88,6 @@ class RunMenu(QObject):
         self.compare.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         self.diff = self._action("&Diff", "D", self.diff_requested.emit)
         self._baseline = self._action("Compare with &baseline", "B", self.baseline_requested.emit)
-        self._replay = self._action("Re&play", "P", lambda runs: actions.replay(runs[0]))
         self._again = self._action("R&un again …", "A", lambda runs: actions.run_again(runs[0]))
         self._copy = self._action("Copy co&mmand", "Ctrl+C", self.copy_requested.emit)
         self._log = self._action("Show &log", "L", self.log_requested.emit)
@@ -114,7 +113,7 @@ class RunMenu(QObject):
         self.compare.setEnabled(can_compare(chosen) and not deleted)
         self.restore.setText(restore_label(chosen))
         self.diff.setEnabled(chosen == 2)
-        for action in (self._replay, self._again, self._log):
+        for action in (self._again, self._log):
             action.setEnabled(chosen == 1)
         for action in (self._baseline, self._tags, self._note, self._delete):
             action.setEnabled(chosen > 0 and not deleted)
@@ -131,7 +130,7 @@ class RunMenu(QObject):
         self._open.setEnabled(isinstance(self._table.current_line(), int))
         for part in (
             (self._open, self.compare, self.diff, self._baseline),
-            (self._replay, self._again, self._copy, self._log, self._reveal),
+            (self._again, self._copy, self._log, self._reveal),
             (self._tags, self._note, self._export.menuAction()),
             (self._delete, self.restore, self._purge),
         ):

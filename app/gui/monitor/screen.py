@@ -384,11 +384,7 @@ class MonitorView(QWidget):
             name: toggle_button(name, f"Show the last {name} ({n})") for n, name in enumerate(RANGES_S, 1)
         }
         self._hosts = button("&Hosts …", "Machines with GPUs that are reached by ssh, Slurm, Ray or docker", flat=True)
-        self.trace_button = button(
-            "Replay a &trace …", "Telemetry that the command watch --json recorded (Ctrl+O)", flat=True
-        )
         self._hosts.clicked.connect(actions.manage_hosts)
-        self.trace_button.clicked.connect(actions.open_trace)
         self.table = MonitorTable(model, theme)
         self.table.remember_widths(self._state)
         self.details = DetailsView(theme, actions)
@@ -517,6 +513,6 @@ class MonitorView(QWidget):
         for hidden in (self.search, self._grouped, self._fold, self._parts):
             hidden.hide()
         filters = self.search, self._grouped, self._fold, *self.range_buttons.values()
-        tools = FlowBar(GRID, GRID // 2, *filters, self._hosts, self.trace_button, right=True)
+        tools = FlowBar(GRID, GRID // 2, *filters, self._hosts, right=True)
         head = make_row((self._summary, 1), tools, margins=(2 * GRID, GRID // 2, 2 * GRID, GRID // 2))
         make_column(head, separator(), (self._empty, 1), (self._parts, 1), parent=self, margins=0, spacing=0)

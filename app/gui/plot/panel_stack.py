@@ -1,4 +1,4 @@
-"""The stack of plots with one time axis and crosshair: of a live, replayed or stored run, or of compared runs."""
+"""The stack of plots with one time axis and crosshair: of a live or stored run, or of compared runs."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace

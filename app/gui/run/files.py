@@ -1,4 +1,4 @@
-"""What the user opens, chooses or drops: runs and traces to play, databases with runs, workloads, presets."""
+"""What the user opens, chooses or drops: databases with runs, workloads, presets."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -7,68 +7,41 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QFileSystemWatcher, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QFileDialog
 
 from app.errors import UserError
 from app.grants import Consent, Grant, refuse, typed
 from app.gui.actions import Services
 from app.gui.run.form import FormView
 from app.gui.run.form_controller import FormController
-from app.gui.run.replay import ReplayController
 from app.gui.stored_screens import StoredScreens
 from app.gui.threads import CancellableJob, JobControl
 from app.gui.widgets.dialogs import ask_for_file
 from app.gui.window import RUN
-from app.paths import TRACE_SUFFIX
 from app.recording import is_recording
 from app.storage.files import is_database
 from workloads.catalog import Workload
 
 if TYPE_CHECKING:
     from app.runs.dropped_files import DropKind, DroppedFile
-    from app.telemetry.replay import Recording
 
 
 class FileOpener:
-    """Opens runs and files of recordings in one window.
+    """Opens runs and files with runs in one window.
 
     Thread: GUI only; it reads on `reads`.
     """
 
-    def __init__(
-        self, services: Services, stored: StoredScreens, form: FormController, replay: ReplayController
-    ) -> None:
+    def __init__(self, services: Services, stored: StoredScreens, form: FormController) -> None:
         self._services = services
         self._stored = stored
         self._form = form
-        self._replay = replay
 
     def open_file(self, path: Path) -> None:
-        """Ask whether to add the runs of a database or a recording, or play a trace."""
+        """Ask whether to add the runs of a database or a recording."""
         self._services.reads.run(
-            lambda: is_database(path) or is_recording(path),
-            lambda is_import: self._stored.import_file(path) if is_import else self.play(path),
+            partial(_check_has_runs, path),
+            lambda _: self._stored.import_file(path),
             partial(self._form.messages.show_failed_read, lambda: self.open_file(path)),
-        )
-
-    def ask_for_trace(self) -> None:
-        """Ask for the file of a trace and play it."""
-        name_filter = f"Traces (*{TRACE_SUFFIX} *.jsonl *.json);;All files (*)"
-        name, _ = QFileDialog.getOpenFileName(self._services.window, "Replay a trace", str(Path.cwd()), name_filter)
-        if name:
-            self.play(Path(name))
-
-    def play(self, source: int | Path, speed: float = 1.0) -> None:
-        """Play a stored run or a trace on the Run screen, unless something runs; `speed` 1 is real time."""
-        self._services.window.show_page(RUN)
-        if self._services.is_busy():
-            self._form.warn("A run is active. Replay this one when it has ended.")
-            return
-        self._form.messages.take_away()
-        self._services.reads.run(
-            lambda: _read_recording(self._services.database, source),
-            lambda recording: self._replay.play(recording, speed),
-            partial(self._form.messages.show_failed_read, lambda: self.play(source, speed)),
         )
 
     def run_again(self, run: int) -> None:
@@ -82,15 +55,10 @@ class FileOpener:
         )
 
 
-def _read_recording(database: Path, source: int | Path) -> "Recording":
-    from app.storage.store import Store
-    from app.telemetry.replay import run_recording
-    from app.telemetry.trace import read_trace
-
-    if isinstance(source, Path):
-        return read_trace(source)
-    with Store.open(database) as store:
-        return run_recording(store.load(source))
+def _check_has_runs(path: Path) -> None:
+    """Raise `UserError` for a file that is neither a database nor a recording."""
+    if not (is_database(path) or is_recording(path)):
+        raise UserError(f"{path.name} is not a database of this program.")
 
 
 _DEBOUNCE_MS = 300

@@ -59,7 +59,7 @@ class ChoiceCard(QFrame):
         while self.action_buttons:
             _discard(self._buttons, self.action_buttons.pop())
         for action, label in choice.actions:
-            action_button = button(label, primary=primary and action in ("compare", "install", "watch"))
+            action_button = button(label, primary=primary and action in ("compare", "install", "reference"))
             action_button.clicked.connect(lambda _=False, action=action: self.chosen.emit(choice.target, action))
             self._buttons.addWidget(action_button)
             self.action_buttons.append(action_button)
@@ -161,7 +161,6 @@ class FirstStart(QObject):
         self._is_new: bool | None = None
         self._facts: StartFacts | None = None
         self._is_busy = False
-        self._is_preparing = False
         form.updated.connect(self._make_room)
 
     def start(self) -> None:
@@ -189,7 +188,7 @@ class FirstStart(QObject):
         if self._is_new is None or self._inventory is None:
             return
         if self._is_new:
-            self._read(lambda: self._view.is_free and not self._is_busy)
+            self._read(lambda: not self._is_busy)
         else:
             self.decided.emit()
 
@@ -219,10 +218,7 @@ class FirstStart(QObject):
         view, facts = self._view.first_start, self._facts
         if view is not None and facts is not None and self._inventory is not None:
             reference_runs, is_making = facts.reference_runs, view.maker.is_busy
-            choices = first_choices(
-                self._inventory, facts.framework, reference_runs, is_making=is_making, is_preparing=self._is_preparing
-            )
-            view.show_model(choices)
+            view.show_model(first_choices(self._inventory, facts.framework, reference_runs, is_making=is_making))
 
     def _choose(self, target: Target, action: Action) -> None:
         match action:
@@ -231,8 +227,6 @@ class FirstStart(QObject):
             case "host":
                 self._store_answer()  # the choice stays: who adds no host takes another place
                 self._actions.manage_hosts()
-            case "watch":
-                self._watch()
             case "reference":
                 self._leave()
                 self._actions.show_reference()
@@ -241,23 +235,6 @@ class FirstStart(QObject):
                 self._store_answer()
                 machine = self._inventory.machine
                 self._compare(Machine(cpu_count=machine.cpu_count) if target == "cpu" else machine)
-
-    def _watch(self) -> None:
-        """Play a reference run once all are added."""
-        self._is_preparing = True
-        self._show()
-
-        def play(run: int) -> None:
-            self._is_preparing = False
-            self._leave()
-            self._actions.replay(run)
-
-        self._store.background.run(lambda: add_run_to_watch(self._store.database), play, self._fail)
-
-    def _fail(self, error: UserError) -> None:
-        self._is_preparing = False
-        self._show()
-        self._store.on_failure(error)
 
     def _leave(self) -> None:
         """Show the questions; this database is asked no more."""
@@ -309,14 +286,3 @@ def read_facts() -> StartFacts:
     from app.storage.reference import reference_files
 
     return StartFacts(installed_framework(default_interpreter()), sum(len(file.uids) for file in reference_files()))
-
-
-def add_run_to_watch(database: Path) -> int:
-    """Add the reference runs, and return the newest of an image network on a GPU: its plots have the most to see."""
-    from app.storage.reference import add_reference
-    from app.storage.store import Store
-
-    runs = frozenset(add_reference(database))
-    with Store.open(database) as store:
-        rows = [row for row in store.list_runs() if row.run in runs]
-    return next(row.run for row in rows if row.spec.workload == "cnn10" and row.completed and row.gpu_names)

@@ -113,8 +113,6 @@ class FormView(QWidget):
         self.retry_button = button("&Try again", "Read it once more", small=True)
         self.retry_button.hide()
         self._warning = BreakingLabel("caution")
-        self.rests = text_label("Off during the replay; Back to live ends it.", "caption", wrap=True)
-        self.rests.hide()
         self.run_button = button("&Run", primary=True)
         self.queue_button = button("Add to queue", "Run this after the current run or queue (Ctrl+R)")
         self.copy_button = button("Copy as co&mmand", "Copy the same as a shell command", flat=True)
@@ -362,7 +360,7 @@ class FormView(QWidget):
     def _footer(self) -> QVBoxLayout:
         footer = make_column(margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
         left = Qt.AlignmentFlag.AlignLeft
-        for widget in (self.rests, self._warning, self._refusal, self._refused):
+        for widget in (self._warning, self._refusal, self._refused):
             footer.addWidget(widget)
         footer.addWidget(self.reasons_button, 0, left)
         footer.addWidget(self._cures)

@@ -20,7 +20,6 @@ from PySide6.QtWidgets import (
 from app.gui.experiment.gallery import GalleryView
 from app.gui.run.form import FormView
 from app.gui.run.live import LiveView
-from app.gui.run.replay import ReplayView
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import button, make_column
 from app.gui.widgets.dialogs import resize_within_screen
@@ -49,7 +48,6 @@ class RunView(QWidget):
         self.live = LiveView(theme)
         self.gallery = GalleryView()
         self.form.questions_button.clicked.connect(self.show_gallery)
-        self.replay: ReplayView | None = None
         self.queue: QueueView | None = None
         self.first_start: FirstStartView | None = None
         self._theme = theme
@@ -105,11 +103,6 @@ class RunView(QWidget):
             self._column.addWidget(self.queue)
         return self.queue
 
-    @property
-    def is_free(self) -> bool:
-        """Whether the questions or the live view are shown, and nothing in their place."""
-        return self._right.currentIndex() in (_GALLERY, _LIVE)
-
     def show_gallery(self) -> None:
         """Show the prepared questions, and scroll to them; the form stays usable."""
         self._right.setCurrentIndex(_GALLERY)
@@ -120,17 +113,6 @@ class RunView(QWidget):
         """Show the live view in place of the questions."""
         if self._right.currentIndex() == _GALLERY:
             self.show_live()
-
-    def show_replay(self) -> ReplayView:
-        """Show the replay in place of the live view, made when first needed; the form is disabled meanwhile."""
-        if self.replay is None:
-            self.replay = ReplayView(self._theme)
-            self._right.addWidget(self.replay)
-        self._right.setCurrentWidget(self.replay)
-        self.replay.live.stack.setFocus()  # else Qt takes it from the form to any button
-        self.form.setEnabled(False)
-        self.form.rests.show()
-        return self.replay
 
     def first_start_view(self) -> "FirstStartView":
         """Return the choice of a place for runs, made when first needed."""
@@ -154,16 +136,11 @@ class RunView(QWidget):
             self._reveal()
         elif had_keyboard:
             self.live.stack.setFocus()
-        self.form.setEnabled(True)
-        self.form.rests.hide()
 
     def _focus_plots(self) -> None:
-        """Give the keyboard to the plots in sight, or else to the live ones."""
-        if self.replay is not None and self._right.currentWidget() is self.replay:
-            self.replay.live.stack.setFocus()
-        else:
-            self.show_live()
-            self.live.stack.setFocus()
+        """Show the live plots and give them the keyboard."""
+        self.show_live()
+        self.live.stack.setFocus()
 
     def show_log(self, text: str) -> None:
         """Show the worker's log in a dialog, at its newest lines."""

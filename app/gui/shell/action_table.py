@@ -80,7 +80,6 @@ GROUPS = (
                 "questions",
                 "questions preset matrix grid sweep example quick article",
             ),
-            Action("Replay a trace of telemetry", ("Ctrl+O",), "open trace"),
             Action("Save the plot under the pointer, or all plots, as an image", ("Ctrl+S",), "save"),
             Action("Copy the plot under the pointer, or all plots, to the clipboard", ("Ctrl+Shift+S",), "copy"),
             Action("Show reference runs", (), "reference", "H200 example demo"),
@@ -123,7 +122,6 @@ GROUPS = (
             Action("Show the chosen plot alone, maximised", ("Return",)),
             Action("Show the menu of the chosen plot: log axis, smoothing, own window", ("Menu",)),
             Action("Remove the crosshair, then show all plots again", ("Escape",)),
-            Action("In a replay: jump to the measured part", ("M",)),
         ),
     ),
     Group(
@@ -170,7 +168,6 @@ GROUPS = (
             Action("Compare the checked runs", ("Ctrl+Shift+C",)),
             Action("Show what differs between two checked runs", ("D",)),
             Action("Compare the checked runs with the baseline of their experiment", ("B",)),
-            Action("Replay the run", ("P",)),
             Action("Load the run's variant into the form", ("A",)),
             Action("Copy the commands of the checked runs", ("Ctrl+C",)),
             Action("Show the log of the run", ("L",)),

@@ -133,12 +133,12 @@ def _paint_title(painter: QPainter, area: QRect, row: Match) -> int:
 class Palette(QFrame):
     """A line to type in above a list, over the middle of the window; it goes when something else gets the focus.
 
-    `chosen` has the key of the entry that was chosen, and whether with Ctrl.
+    `chosen` has the key of the entry that was chosen.
 
     Thread: GUI only.
     """
 
-    chosen = Signal(str, bool)
+    chosen = Signal(str)
 
     def __init__(self, window: QWidget, theme: Theme) -> None:
         super().__init__(window)
@@ -153,7 +153,7 @@ class Palette(QFrame):
         self._build()
         self.line.textChanged.connect(lambda _: self._search())
         self.line.installEventFilter(self)
-        self.list.clicked.connect(lambda index: self._choose(index, control=False))
+        self.list.clicked.connect(self._choose)
         self.hide()
 
     def open(self, prompt: str, hint: str, entries: Sequence[Entry], recent: Sequence[str] = ()) -> None:
@@ -211,16 +211,14 @@ class Palette(QFrame):
         if event.type() == QEvent.Type.ShortcutOverride:
             event.accept()
         elif event.type() == QEvent.Type.KeyPress:
-            self._handle_key(key, event)
+            self._handle_key(key)
         return True
 
-    def _handle_key(self, key: Qt.Key, event: QKeyEvent) -> None:
+    def _handle_key(self, key: Qt.Key) -> None:
         if key == Qt.Key.Key_Escape:
             self.close_palette()
         elif key in _ENTER:
-            self._choose(
-                self.list.currentIndex(), control=bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
-            )
+            self._choose(self.list.currentIndex())
         else:
             by = {Qt.Key.Key_Up: -1, Qt.Key.Key_Backtab: -1, Qt.Key.Key_PageUp: -_ROWS_SHOWN}.get(key, 1)
             by = _ROWS_SHOWN if key == Qt.Key.Key_PageDown else by
@@ -236,11 +234,11 @@ class Palette(QFrame):
         if row and isinstance(self._rows.rows[row - 1], str):
             self.list.scrollTo(self._rows.index(row - 1))  # with its heading
 
-    def _choose(self, index: QModelIndex, *, control: bool) -> None:
+    def _choose(self, index: QModelIndex) -> None:
         row = index.data(_ROW_ROLE)
         if isinstance(row, Match):
             self.close_palette()
-            self.chosen.emit(row.entry.key, control)
+            self.chosen.emit(row.entry.key)
 
     def _leave(self, _old: QWidget | None, new: QWidget | None) -> None:
         """Hide when another widget of the program gets the focus; another program may have it for a while."""

@@ -284,7 +284,7 @@ _MAX_RUNS = 5_000
 _MAX_RECENT = 12
 _SYNONYMS = "set preferences options configure colour color mode appearance"
 _TAG = re.compile("<[^>]+>")
-_PALETTE_HINT = "↑ ↓  choose    Enter  run or open    Ctrl+Enter  replay the run    Esc  close"
+_PALETTE_HINT = "↑ ↓  choose    Enter  run or open    Esc  close"
 _KEYS_HINT = "↑ ↓  choose    Enter  run    Esc  close"
 
 
@@ -334,7 +334,6 @@ class Shell(QObject):
         pages = ("run page", "monitor page", "history page", "compare page")
         return {
             **{name: partial(window.show_page, page) for page, name in enumerate(pages)},
-            "open trace": actions.open_trace,
             "save": window.save_picture,
             "copy": partial(window.save_picture, to_clipboard=True),
             "questions": actions.open_questions,
@@ -431,12 +430,12 @@ class Shell(QObject):
                     if action.isEnabled() and action.menu() is None and not action.isSeparator():
                         yield _menu_entry(name, action), action.trigger
 
-    def _do(self, key: str, control: bool) -> None:
+    def _do(self, key: str) -> None:
         self._recent = (key, *(recent_key for recent_key in self._recent if recent_key != key))[:_MAX_RECENT]
         self._state.keep("recent", self._recent)
         kind, _, number = key.partition(" ")
         if kind == "run":
-            (self._actions.replay if control else self._actions.open_run)(int(number))
+            self._actions.open_run(int(number))
         elif key in self._targets:
             self._targets[key]()
 

@@ -38,8 +38,7 @@ _PROCESSOR_LABELS = {"Power": "CPU power", "Memory": "Host memory"}
 _WITH_GPU = (
     "Each NVIDIA GPU gets a row here, with curves of its power, load and memory. Beside them stand its temperature, "
     "its clocks and their limits, and the programs that use it.\n\n"
-    "Runs measured on H200s come with the program. History shows them; "
-    "Replay on a run's page plays back their telemetry."
+    "Runs measured on H200s come with the program. History shows them; a run's page has their telemetry."
 )
 
 

@@ -1,4 +1,4 @@
-"""The panels of a run: its devices' telemetry and its training curves, live, replayed or stored."""
+"""The panels of a run: its devices' telemetry and its training curves, live or stored."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -330,17 +330,6 @@ def accuracy_series(run: StoredRun) -> TimeSeries:
     """Return the accuracy after each epoch in percent, at the end of its training."""
     end_ns = np.array([epoch.end_ns for epoch in run.epochs], dtype=np.int64)
     return TimeSeries(end_ns, np.array([100 * epoch.accuracy for epoch in run.epochs], dtype=np.float64))
-
-
-def overview_curve(run: StoredRun) -> Curve | None:
-    """Return the curve that stands for a whole run, at times of its clock: its first device's power or load."""
-    devices = gpu_samples(run) or host_samples(run)
-    fields = plotted_fields("run", devices[0].device.kind) if devices else ()
-    series = [*(telemetry_series(devices[0], field) for field in fields), throughput_series(run)]
-    curve = next((candidate for candidate in series if np.isfinite(candidate.y).any()), None)
-    if curve is None:
-        return None
-    return Curve(key="run", label="", colour=0, source=Points(*decimate(curve.t_ns / 1e9, curve.y, _BUCKETS)))
 
 
 def run_panels(run: StoredRun, example: str) -> tuple[Panel, ...]:

@@ -8,7 +8,7 @@ from app.samples import Inventory
 from workloads.catalog import FRAMEWORK
 
 Target = Literal["gpu", "cpu", "host", "reference"]
-Action = Literal["compare", "install", "host", "watch", "reference"]
+Action = Literal["compare", "install", "host", "reference"]
 
 TITLE = "Where do you want to run?"
 LEAD = (
@@ -28,17 +28,11 @@ class FirstChoice:
 
 
 def first_choices(
-    inventory: Inventory,
-    framework: str | None,
-    reference_runs: int,
-    *,
-    is_making: bool = False,
-    is_preparing: bool = False,
+    inventory: Inventory, framework: str | None, reference_runs: int, *, is_making: bool = False
 ) -> tuple[FirstChoice, ...]:
-    """Return the places for runs, the GPUs of this machine first; without any, the runs to watch.
+    """Return the places for runs, the GPUs of this machine first; without any, the reference runs.
 
-    `framework` is its version in the environment that runs use here, None where there is none. While it `is_preparing`
-    the reference runs are read.
+    `framework` is its version in the environment that runs use here, None where there is none.
     """
     usable = {gpu.uuid for gpu in inventory.machine.gpus} if inventory.machine.hidden_by else None
     gpus = [device for device in inventory.devices if device.kind == "gpu" and device.lost is None]
@@ -51,11 +45,12 @@ def first_choices(
         reason = f" No GPU: {inventory.no_gpu_reason}." if inventory.no_gpu_reason else ""
         local.append(("cpu", "This machine's CPU", f"{_cores(inventory)}.{reason}"))
     choices = [_local_choice(*arguments, framework, is_making=is_making) for arguments in local]
-    text = f"{reference_runs} runs measured on H200s come with the program, to compare and replay."
-    actions: tuple[tuple[Action, str], ...] = (("watch", "&Watch a run"), ("reference", "Show the reference runs"))
-    if is_preparing:
-        text, actions = f"Reading the {reference_runs} reference runs …", ()
-    look = FirstChoice(target="reference", title="Just look", text=text, actions=actions)
+    look = FirstChoice(
+        target="reference",
+        title="Just look",
+        text=f"{reference_runs} runs measured on H200s come with the program, to look at and compare.",
+        actions=(("reference", "Show the reference runs"),),
+    )
     return (*choices, _HOST, look) if names else (look, *choices, _HOST)
 
 

@@ -3,16 +3,14 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, tzinfo
 
 from app import units
 from app.events import Outcome, RunEnded, RunEvent, RunStarted
 from app.fields import Sample
 from app.samples import HOST, Device, DeviceLost, Inventory, Processes
-from app.telemetry.replay import Recording, TraceStarted
 from app.viewmodels.format.cells import OUTCOMES
 from app.viewmodels.format.derived import summary_line
-from app.viewmodels.format.naming import differing_parameters, format_gpu_counts, short_name, variant_names
+from app.viewmodels.format.naming import differing_parameters, short_name, variant_names
 from app.viewmodels.format.telemetry_fields import ThrottleInterval
 from app.viewmodels.history.evidence import EvidenceView
 from app.viewmodels.plot.model import TIME_RANGES, Marker, Panel, Plots
@@ -27,21 +25,6 @@ from app.viewmodels.plot.panels import (
 )
 from app.viewmodels.run.timeline import RunTimeline, outcome_title, timeline_panels, with_allocator
 from workloads.protocol import RunSpec
-
-REPLAY_SPEEDS = (1.0, 4.0, 16.0)
-"""How many times as fast as it was a recording can be played in the window."""
-
-
-def describe_replay(recording: Recording, zone: tzinfo | None = None) -> str:
-    """Return what is played: `Replay of run 14 · 2× H200 · 2026-11-20`; the day in `zone`, None is the system's."""
-    day = datetime.fromtimestamp(recording.utc_ns / 1e9, UTC).astimezone(zone)
-    return f"Replay of {recording.name} · {format_gpu_counts(recording.gpu_names) or 'CPU'} · {day:%Y-%m-%d}"
-
-
-def format_position(position_s: float, end_s: float) -> str:
-    """Return how far it is: `0:12 of 2:10`."""
-    return f"{units.duration(min(position_s, end_s))} of {units.duration(end_s)}"
-
 
 _ROOM_TO_GROW = 1.1
 """How much longer the axis becomes when growing data reach its end: they fill nine tenths of it or more."""
@@ -282,7 +265,7 @@ class LiveModel:
         """Show a panel for each GPU, or one for all of them."""
         self._per_gpu = per_gpu
 
-    def handle(self, event: RunEvent | Inventory | TraceStarted | Processes, run: int | None = None) -> None:
+    def handle(self, event: RunEvent | Inventory | Processes, run: int | None = None) -> None:
         """Take one event: that of a run is of the one with that number, without one of the only run there is."""
         match event:
             case Inventory():
@@ -291,7 +274,7 @@ class LiveModel:
                 self._handle_sample(event)
             case DeviceLost():
                 self._handle_device_lost(event)
-            case RunStarted() | TraceStarted():
+            case RunStarted():
                 self._begin(RunTimeline(event), alone=run is None)
             case Processes():
                 pass
@@ -416,8 +399,6 @@ class LiveModel:
         return (*device_plots, *timeline_panels(timeline))
 
     def _status(self) -> Status:
-        if isinstance(self._timeline.started, TraceStarted):
-            return Status(title="Recorded telemetry", detail=" ".join(self._timeline.device_failures))
         if self._timeline.spec is None:
             title, detail = self.absence
             return Status(title=title, detail=detail) if title else _STARTING if self._queue_runs else _READY

@@ -8,7 +8,6 @@ from app import units
 from app.events import Outcome, RunEnded, RunEvent, RunStarted
 from app.fields import Sample
 from app.samples import Device, DeviceLost, LogLine, Waiting
-from app.telemetry.replay import TraceStarted
 from app.viewmodels.format.cells import OUTCOMES, example_word
 from app.viewmodels.history.evidence import EvidenceView, evidence_view
 from app.viewmodels.plot.model import Band, LiveSeries, Panel
@@ -155,7 +154,7 @@ _OUT_OF_MEMORY = ("oom", "out of memory", "resource_exhausted")
 class RunTimeline:
     """The events of one run, folded in their order; before the first run it is empty."""
 
-    def __init__(self, started: RunStarted | TraceStarted | None = None, requested: RunSpec | None = None) -> None:
+    def __init__(self, started: RunStarted | None = None, requested: RunSpec | None = None) -> None:
         self.started = started
         self.requested = requested
         self.ended: RunEnded | None = None

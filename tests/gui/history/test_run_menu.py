@@ -76,13 +76,12 @@ def test_a_run_is_compared_with_the_baseline_of_its_experiment(screen: HistoryPa
     screen.wait_for_text("Run 4 belongs to no experiment")
 
 
-def test_a_run_is_replayed_run_again_and_its_command_copied(
+def test_a_run_is_run_again_and_its_command_copied(
     screen: HistoryPage, database_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     screen.choose(2)
-    screen.key(Qt.Key.Key_P)
     screen.key(Qt.Key.Key_A)
-    assert screen.recorded.calls == [("replay", 2), ("run_again", 2)]
+    assert screen.recorded.calls == [("run_again", 2)]
     screen.choose(2, 4)
     screen.key(Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
     screen.wait_for_text("2 commands copied")

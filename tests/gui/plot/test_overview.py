@@ -1,4 +1,4 @@
-"""The strip over plots: which part they show, and where a replay is."""
+"""The strip over plots: which part they show."""
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
@@ -7,13 +7,8 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.time_bar import Overview
-from app.gui.run.replay import ReplayController
-from app.gui.run.screen import RunView
 from app.gui.theme import Theme
-from app.telemetry.replay import run_recording
 from tests.gui.plot.test_stack import plots
-from tests.gui.run.test_replay import RUN_ON_GPUS
-from tests.gui.texts import displayed_text
 
 
 @pytest.fixture
@@ -59,35 +54,3 @@ def test_it_is_not_there_without_plots(made: tuple[Overview, PanelStack]) -> Non
     strip, stack = made
     stack.show_plots(plots())
     assert strip.isHidden()
-
-
-def test_a_replay_goes_on_from_where_its_line_is_dragged_or_moved_by_keys(qtbot: QtBot, theme: Theme) -> None:
-    view = RunView(theme)
-    qtbot.addWidget(view)
-    view.resize(1200, 800)
-    view.show()
-    controller = ReplayController(view)
-    controller.play(run_recording(RUN_ON_GPUS))
-    replay = view.replay
-    assert replay is not None
-    strip, stack = replay.live.overview, replay.live.stack
-    qtbot.waitUntil(lambda: bool(strip.accessibleDescription()))
-    replay.pause_button.click()
-    assert strip.extent == pytest.approx((0.0, 12.0), abs=0.1), "all of the recording, from its beginning"
-    drag(strip, 1.0, 9.0, y=2)
-    qtbot.waitUntil(lambda: "Measuring" in displayed_text(replay.live))
-    assert replay.pause_button.text() == "&Resume replay", "what is paused stays so"
-    played = len(stack.panel("power_mw").curves["GPU-1"].source.points()[0])
-    assert 80 <= played < 120
-    strip.setFocus()
-    QTest.keyClick(strip, Qt.Key.Key_Home)
-    qtbot.waitUntil(lambda: "Measuring" not in displayed_text(replay.live))
-    assert strip.accessibleDescription().startswith("0 of ")
-    QTest.keyClick(strip, Qt.Key.Key_End)
-    qtbot.waitUntil(lambda: "Completed" in displayed_text(replay.live))
-    drag(strip, 2.0, 4.0, y=strip.height() - 8)
-    assert stack.span == pytest.approx((2.0, 4.0), abs=0.2)
-    at = QPoint(round(strip.x_of(1.0)), strip.height() - 8)
-    QTest.mouseClick(strip, Qt.MouseButton.LeftButton, pos=at)
-    qtbot.waitUntil(lambda: strip.accessibleDescription().startswith("1 of "))
-    controller.stop()

@@ -111,43 +111,6 @@ def test_after_the_start_of_the_quick_comparison_the_questions_are_not_seen(
         qtbot.waitUntil(lambda: not workbench.queue.running, timeout=RUN_LIMIT_MS)
 
 
-def test_who_only_looks_watches_a_run_of_a_gpu_from_its_warm_up_and_leaves_by_escape(
-    qtbot: QtBot, database_path: Path, theme: Theme
-) -> None:
-    with window_on(qtbot, database_path, theme, new_user=True) as workbench:
-        watch, *_ = shown(workbench, qtbot).cards[0].action_buttons
-        click(watch)
-        assert "Reading" in displayed_text(shown(workbench, qtbot).cards[0])
-        qtbot.waitUntil(lambda: workbench.replay.playing, timeout=READ_LIMIT_MS)
-        replay = workbench.run_view.replay
-        assert replay is not None
-        qtbot.waitUntil(lambda: "Measuring" in displayed_text(replay.live), timeout=READ_LIMIT_MS)
-        assert "cnn10" in replay.live.name_label.text()
-        QTest.keyClick(replay.live.stack, Qt.Key.Key_Escape)
-        assert not workbench.replay.playing
-        assert workbench.run_view.live.isVisible()
-        read_to_the_end(workbench, qtbot)
-        assert load_setting(database_path, FIRST_START) == ANSWERED
-
-
-def test_what_was_opened_before_the_machine_is_known_stays(
-    qtbot: QtBot, database_path: Path, theme: Theme, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    is_opened, read_facts = threading.Event(), first_start.read_facts
-
-    def read_late() -> first_start.StartFacts:
-        assert is_opened.wait(READ_LIMIT_MS / 1000)
-        return read_facts()
-
-    monkeypatch.setattr(first_start, "read_facts", read_late)
-    with window_on(qtbot, database_path, theme, new_user=True) as workbench:
-        replay = workbench.run_view.show_replay()
-        is_opened.set()
-        qtbot.waitUntil(lambda: workbench.feed.wait_inventory() is not None, timeout=READ_LIMIT_MS)
-        read_to_the_end(workbench, qtbot)
-        assert (replay.isVisible(), is_shown(workbench)) == (True, False)
-
-
 def test_who_has_runs_is_not_asked(database_path: Path) -> None:
     assert first_start.is_unanswered(database_path)
     with Store.open(database_path) as store:

@@ -551,7 +551,7 @@ def test_what_could_not_be_read_is_read_again_at_a_click(
     form = workbench.run_view.form
     with monkeypatch.context() as locked:
         locked.setattr(Store, "open", _locked)
-        workbench.actions.replay(7)
+        workbench.actions.run_again(7)
         qtbot.waitUntil(lambda: not form.retry_button.isHidden(), timeout=LIMIT_MS)
         assert "is locked" in visible_text(form)
     QTest.mouseClick(form.retry_button, Qt.MouseButton.LeftButton)

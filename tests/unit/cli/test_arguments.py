@@ -243,7 +243,6 @@ TIME = "--budget must be a time such as 8m, 90s or 1h30m, not"
             ["experiment", "lstm", "--sample-ms", "1001"],
             "--sample-ms must be from 10 to 1000 milliseconds, not '1001'.",
         ),
-        (["replay", "1", "--speed", "0"], "--speed must be from 0.01 to 10000, not '0'."),
         (["prune"], f"--older-than is missing. {HELP.format(' prune')}"),
         (["prune", "--older-than", "soon"], "--older-than takes a number, not 'soon'."),
         (["prune", "--older-than", "-1d"], "--older-than must be from 0 to 36500 days, such as 30d, not '-1d'."),

@@ -16,7 +16,7 @@ WRONG = Sample(t_ns=ns(1), device=GPU, sm_clock_mhz=1_980, implausible=("power_m
 
 def printed(output: OutputFormat, capsys: pytest.CaptureFixture[str]) -> tuple[list[str], str]:
     """The lines of stdout, and stderr, for an inventory and the sample twice."""
-    show = make_printer(output, Origin("live", 0, 0))
+    show = make_printer(output, Origin(0, 0))
     for message in (GPU_INVENTORY, WRONG, WRONG):
         show(message)
     said = capsys.readouterr()
@@ -53,7 +53,7 @@ def test_gpus_calls_a_field_implausible_whose_newest_reading_is() -> None:
 
 
 def test_a_line_of_watch_says_why_the_clocks_are_held_down(capsys: pytest.CaptureFixture[str]) -> None:
-    show = make_printer("text", Origin("live", 0, 0))
+    show = make_printer("text", Origin(0, 0))
     show(GPU_INVENTORY)
     for reasons in (0x44, 0x1):
         show(Sample(t_ns=ns(1), device=GPU, load_pct=97.0, throttle_reasons=reasons))

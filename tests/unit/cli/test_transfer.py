@@ -14,8 +14,6 @@ from app.cli.progress import PercentLine, StatusLines
 from app.storage.store import Store
 from tests.fakes.runs import keep
 from tests.fakes.terminal import screen, use_terminal
-from tests.unit.viewmodels.stored import keep as keep_run
-from tests.unit.viewmodels.stored import run_row, stored_run
 
 
 @pytest.fixture
@@ -167,26 +165,6 @@ def test_progress_in_a_log_is_a_line_each_tenth(
         shown.show(share)
     shown.clear()
     assert capsys.readouterr().err == "Importing …  20\xa0%\nImporting …  31\xa0%\nImporting …  90\xa0%\n"
-
-
-def test_what_cannot_be_replayed_opens_no_window(
-    tmp_path: Path, database_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    opened: list[object] = []
-
-    def window(*words: object) -> int:
-        opened.append(words)
-        return 0
-
-    upper = UpperLayers(open_window=window, has_display=True)
-    with Store.open(database_path) as store:
-        run = keep_run(store, stored_run(run_row(1)))
-    for word in ("5000", str(tmp_path / "none.jsonl")):
-        assert main(["replay", word, "--db", str(database_path)], upper) == 1
-        assert word in capsys.readouterr().err
-    assert opened == []
-    assert main(["replay", "last", "--db", str(database_path)], upper) == 0
-    assert opened == [(database_path, None, (run, 1.0))]
 
 
 def test_a_file_opens_in_the_window(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -165,7 +165,7 @@ UTC = "2026-03-01T14:05:09.120Z"
 
 
 def line(message: TelemetryMessage) -> dict[str, object]:
-    return telemetry_line(message, utc=UTC, source="live")
+    return telemetry_line(message, utc=UTC)
 
 
 def test_a_sample_is_one_line() -> None:
@@ -201,7 +201,7 @@ def test_every_device_has_a_line_and_the_host_says_how_many_processors_it_has() 
     gpu = Device(device="GPU-a", kind="gpu", index=0, name="NVIDIA H200", absent={"fan_pct": "not supported"})
     host = Device(device=HOST, kind="host", index=-1, name="Xeon", memory_total_bytes=2**36)
     inventory = Inventory(machine=Machine(cpu_count=32), devices=(gpu, host))
-    of_gpu, of_host = device_lines(inventory, t_ns=5, utc=UTC, source="live")
+    of_gpu, of_host = device_lines(inventory, t_ns=5, utc=UTC)
     assert of_gpu == {
         "t_ns": 5,
         "utc": UTC,

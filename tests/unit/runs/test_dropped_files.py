@@ -11,7 +11,6 @@ from app.recording import head_line
 from app.runs.dropped_files import sort_files
 from app.storage.store import Store
 
-TRACE = '{"t_ns": 1, "utc": "2026-01-01T00:00:00Z", "device": "host"}\n'
 PRESET = '[cpu]\nquestion = "?"\nrepeats = 1\nmatrix = [{workload = "dummy", settings = {batch_size = [8, 16]}}]\n'
 
 
@@ -35,8 +34,6 @@ def text(contents: str) -> Callable[[Path], object]:
         ("named-otherwise.json", database, "database", ""),
         ("rescued.vscope", lambda path: path.write_bytes(head_line("1")), "database", ""),
         ("notes.db", foreign, None, "another program's database"),
-        ("night.vtrace", text(TRACE), "trace", ""),
-        ("night.txt", text(TRACE), "trace", ""),
         ("model.py", text("x = 1"), "workload", ""),
         ("mine.toml", text(PRESET.replace("[cpu]", "[gpu]")), "preset", ""),
         ("broken.toml", text("a ="), None, "is not a preset"),
@@ -61,19 +58,13 @@ def test_a_file_is_known_by_what_is_in_it(
 def test_while_something_runs_only_what_disturbs_nothing_is_taken(tmp_path: Path, database_path: Path) -> None:
     database(database_path)
     database(tmp_path / "runs.db")
-    (tmp_path / "night.vtrace").write_text(TRACE)
     (tmp_path / "model.py").write_text("")
-    dropped = sort_files([tmp_path / n for n in ("runs.db", "night.vtrace", "model.py")], database_path, busy=True)
-    assert [file.kind for file in dropped] == [None, None, "workload"]
+    dropped = sort_files([tmp_path / n for n in ("runs.db", "model.py")], database_path, busy=True)
+    assert [file.kind for file in dropped] == [None, "workload"]
 
 
-def test_the_window_s_own_database_two_traces_and_too_many_files_are_refused(
-    tmp_path: Path, database_path: Path
-) -> None:
+def test_the_window_s_own_database_and_too_many_files_are_refused(database_path: Path) -> None:
     database(database_path)
     (own,) = sort_files([database_path], database_path, busy=False)
     assert (own.kind, own.refusal) == (None, "This database is already open in this window.")
-    (tmp_path / "night.vtrace").write_text(TRACE)
-    traces = sort_files([tmp_path / "night.vtrace"] * 2, database_path, busy=False)
-    assert {file.kind for file in traces} == {None}
     assert "7 files are too many" in sort_files([database_path] * 7, database_path, busy=False)[0].refusal

@@ -1,4 +1,4 @@
-"""What a run's page and `show` tell beside throughput: energy, memory, the audit; and a replay in words."""
+"""What a run's page and `show` tell beside throughput: energy, memory, the audit."""
 
 from dataclasses import replace
 from datetime import UTC
@@ -9,10 +9,8 @@ import pytest
 from app.fields import SLOW_FIELDS
 from app.records import Phase, StoredRun
 from app.samples import Device, FieldInfo
-from app.telemetry.replay import run_recording
 from app.viewmodels.format import derived
 from app.viewmodels.history.run_detail import DetailGroup, run_detail
-from app.viewmodels.run.live import describe_replay, format_position
 from tests.unit.viewmodels.stored import UTC_NS, run_row, stored_run
 
 NBSP = "\N{NO-BREAK SPACE}"
@@ -114,15 +112,6 @@ def test_a_pruned_run_says_so() -> None:
         "Its samples and log were deleted on 2025-10-09 to save space; figures, phases and blocks are kept.",
     )
     assert run_detail(run(growth=True), UTC).notes == ()
-
-
-def test_a_replay_names_run_cards_and_day_and_offers_no_gpu() -> None:
-    assert describe_replay(run_recording(run()), UTC) == "Replay of run 14 · 2× H200 · 2025-10-09"
-    assert describe_replay(run_recording(stored_run(run_row(3))), UTC) == "Replay of run 3 · CPU · 2025-10-09"
-    machine = run_recording(run()).inventory
-    assert machine.machine.gpus == ()
-    assert [device.device for device in machine.devices] == ["host", "GPU-0", "GPU-1"]
-    assert format_position(12.0, 130.0) == "0:12 of 2:10"
 
 
 def test_slow_curves_have_panels_where_a_card_gives_them() -> None:

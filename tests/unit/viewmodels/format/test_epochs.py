@@ -1,4 +1,4 @@
-"""Epochs and waiting for data: in the table, the totals, the page of a run, `show`, the document, a replay."""
+"""Epochs and waiting for data: in the table, the totals, the page of a run, `show`, the document."""
 
 from dataclasses import replace
 from datetime import UTC
@@ -11,12 +11,11 @@ from app.cli.main import main
 from app.records import StoredRun
 from app.report.documents import run_document
 from app.storage.store import Store
-from app.telemetry.replay import run_recording
 from app.viewmodels.format import derived
 from app.viewmodels.history.run_detail import run_detail
 from app.viewmodels.run.timeline import Phases
-from tests.fakes.runs import EPOCHS, SPEC, S, keep
-from workloads.protocol import Epoch, PhaseStarted, RunSpec
+from tests.fakes.runs import SPEC, S, keep
+from workloads.protocol import PhaseStarted, RunSpec
 
 NBSP = "\N{NO-BREAK SPACE}"
 TOTAL = "3 epochs in 2.7 s of training and 0.3 s of testing; accuracy 70.00 %, best 75.00 % after epoch 2"
@@ -76,12 +75,6 @@ def test_show_prints_them(run: StoredRun, database_path: Path, capsys: pytest.Ca
     assert "waiting for data 52.0 %" in [" ".join(line.split()) for line in said.splitlines()]
     (row,) = [line.split() for line in said.splitlines() if line.split()[:3] == ["2", "75.00", "%"]]
     assert row == ["2", "75.00", "%", "1.00", "0.90", "0.10", "20.0", "%"]
-
-
-def test_a_replay_has_them_when_they_were_tested(run: StoredRun) -> None:
-    played = [timed for timed in run_recording(run).events() if isinstance(timed.event, Epoch)]
-    assert [timed.event for timed in played] == list(EPOCHS)
-    assert [timed.t_ns for timed in played] == [4 * S, 5 * S, 6 * S]
 
 
 def test_the_import_is_of_whichever_framework_the_run_uses() -> None:

@@ -1,0 +1,48 @@
+"""Files that are opened with the window: their runs are added, once the user agrees."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QMessageBox
+from pytestqt.qtbot import QtBot
+
+from app.gui.app import Workbench
+from app.gui.history.screen import HistoryView
+from app.storage.store import Store
+from tests.gui.windows import press
+from tests.unit.runs.test_recording_import import ENDED, EVENTS, STARTED, lines
+from tests.unit.viewmodels.stored import keep, run_row, stored_run
+
+LIMIT_MS = 120_000
+
+
+def test_a_file_that_is_no_database_is_said(qtbot: QtBot, workbench: Workbench, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("to do\n", encoding="utf-8")
+    workbench.opener.open_file(tmp_path / "notes.txt")
+    button = workbench.run_view.form.run_button
+    said = "notes.txt is not a database of this program."
+    qtbot.waitUntil(lambda: said in button.accessibleDescription(), timeout=LIMIT_MS)
+
+
+def write_database(path: Path) -> None:
+    with Store.open(path) as there:
+        keep(there, stored_run(run_row(1)))
+
+
+def write_recording(path: Path) -> None:
+    path.write_bytes(gzip.compress(lines(STARTED, *EVENTS, ENDED)))
+
+
+@pytest.mark.parametrize("write", [write_database, write_recording])
+def test_runs_that_are_opened_as_a_file_are_added_when_the_user_agrees(
+    qtbot: QtBot, workbench: Workbench, tmp_path: Path, write: Callable[[Path], None]
+) -> None:
+    write(tmp_path / "night.vscope")
+    workbench.opener.open_file(tmp_path / "night.vscope")
+    qtbot.waitUntil(lambda: workbench.window.findChild(QMessageBox) is not None, timeout=LIMIT_MS)
+    press(workbench, "&Add them")
+    history = workbench.window.findChild(HistoryView)
+    assert isinstance(history, HistoryView)
+    qtbot.waitUntil(lambda: list(history.overview.listing.runs) == [1], timeout=LIMIT_MS)
