@@ -10,12 +10,10 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
 from app.gui.plot.panel_stack import PanelStack
-from app.gui.plot.plot_window import ALL_PLOTS
 from app.gui.theme import Theme
 from tests.gui.tour import SCREENS, toured
 from tests.pictures import SIZE, settle
 
-PLOTS = ("monitor", "page of a run", "curves")
 MENUS = ("history", "result", "run")
 DIALOGS = ("largest batch", "settings", "keys", "palette", "hosts", "tags", "note", "question before deleting", "log")
 NOT_COUNTED = ("painted", "destroyed")
@@ -37,12 +35,9 @@ def receivers(workbench: Workbench, theme: Theme) -> Counter[tuple[QObject, str]
 
 def open_and_close_all(workbench: Workbench) -> None:
     """Open each kind of window, dialog and menu, and close it."""
-    for name in (*PLOTS, *MENUS, *DIALOGS):
+    for name in (*MENUS, *DIALOGS):
         SCREENS[name](workbench)
         settle(workbench)
-        for stack in plots_in_sight(workbench):
-            for key in (stack.visible_plots[0].key, ALL_PLOTS):
-                stack.detach_requested.emit(key)
         for widget in workbench.window.findChildren(QWidget):
             if widget.isVisible() and widget.contextMenuPolicy() == Qt.ContextMenuPolicy.CustomContextMenu:
                 widget.customContextMenuRequested.emit(widget.rect().center())
@@ -55,11 +50,6 @@ def open_and_close_all(workbench: Workbench) -> None:
             window.close()
         workbench.shell.palette.close_palette()
         settle(workbench)
-
-
-def plots_in_sight(workbench: Workbench) -> list[PanelStack]:
-    stacks = workbench.window.findChildren(PanelStack)
-    return [stack for stack in stacks if stack.isVisible() and stack.visible_plots]
 
 
 @pytest.mark.qt_log_ignore("does not support", extend=True)

@@ -9,8 +9,7 @@ from PySide6.QtWidgets import QButtonGroup, QCheckBox, QComboBox, QPushButton, Q
 
 from app.gui.plot.legend import MARK_PX, paint_mark, paint_swatch, swatch_width
 from app.gui.plot.panel_stack import PanelStack
-from app.gui.plot.plot_window import PlotWindows
-from app.gui.plot.time_bar import Overview, TimeBar
+from app.gui.plot.time_bar import TimeBar
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import (
     clear_layout,
@@ -135,8 +134,6 @@ class CurvesView(QWidget):
         self.is_waiting = False
         """Whether the curves of other runs are still to come."""
         self.panels = PanelStack(theme, staggered=True)
-        self._overview = Overview(self.panels, theme)
-        self._windows = PlotWindows(self.panels, theme, "compare")
         self.align_choice = QComboBox()
         self._laid_over = toggle_button("Laid over", "The curves of all runs in one panel for each quantity")
         self.side_by_side_button = toggle_button(
@@ -268,7 +265,6 @@ class CurvesView(QWidget):
         make_column(self.panels, parent=inside, margins=(2 * GRID, GRID, 2 * GRID, GRID))
         layout = make_column(bar, parent=self, margins=0, spacing=0)
         head = make_column(self.legend, self.extent, margins=(2 * GRID, GRID // 2, 2 * GRID, 0), spacing=GRID // 2)
-        head.addWidget(self._overview)
         layout.addLayout(head)
         layout.addWidget(Scroller(inside), 1)
 

@@ -10,8 +10,7 @@ from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QSplitter, QStackedWidg
 from app.gui.actions import Actions
 from app.gui.history.annotations import AnnotationView
 from app.gui.plot.panel_stack import PanelStack
-from app.gui.plot.plot_window import PlotWindows
-from app.gui.plot.time_bar import Overview, TimeBar
+from app.gui.plot.time_bar import TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import (
@@ -174,8 +173,6 @@ class RunPageView(QWidget):
         self._figures = FlowBar(4 * GRID, GRID)
         self._traceback = QPlainTextEdit()
         self.panels = PanelStack(theme, staggered=True)
-        self._overview = Overview(self.panels, theme)
-        self._windows = PlotWindows(self.panels, theme, "run page")
         self.time_bar = TimeBar(self.panels, RUN_RANGES)
         self._no_plots = text_label("This run has no measurements: it ended before any were taken.", "muted")
         self.annotations = AnnotationView()
@@ -200,7 +197,6 @@ class RunPageView(QWidget):
         """Show this run from its top."""
         self._detail = detail
         self._title.setText(detail.title)
-        self._windows.name_source(detail.title)
         self._subtitle.setText(detail.subtitle)
         self._outcome.setText(f"{detail.outcome.symbol}  {detail.outcome.text.capitalize()}")
         show_text(self._reason, detail.reason)
@@ -281,7 +277,7 @@ class RunPageView(QWidget):
 
     def _body(self) -> QSplitter:
         plots = QWidget()
-        lines = self._traceback, self._no_plots, self.time_bar, self._overview, (self.panels, 1)
+        lines = self._traceback, self._no_plots, self.time_bar, (self.panels, 1)
         make_column(*lines, parent=plots, margins=(0, GRID, 2 * GRID, GRID), spacing=GRID).addStretch(0)
         self._parts.addWidget(Scroller(plots))
         self._parts.addWidget(self.evidence)

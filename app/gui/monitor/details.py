@@ -10,7 +10,6 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QStackedWidget, QVBoxLayout, 
 from app import units
 from app.gui.actions import Actions
 from app.gui.plot.panel_stack import PanelStack
-from app.gui.plot.plot_window import PlotWindows
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import (
     ElidedLabel,
@@ -117,7 +116,6 @@ class DetailsView(QWidget):
         self._not_reported = text_label("", "caption", wrap=True)
         self.no_gpu = NoGpuView(actions)
         self.stack = PanelStack(theme)
-        self._windows = PlotWindows(self.stack, theme, "monitor")
         self.connect_button = button("", "Connect to this host (Enter in the table)", primary=True)
         self._absence = EmptyState("", "", self.connect_button)
         self._curves = QStackedWidget()
@@ -125,11 +123,6 @@ class DetailsView(QWidget):
         self._column = QVBoxLayout()
         self._details: DeviceDetails | None = None
         self._build()
-
-    @property
-    def is_in_sight(self) -> bool:
-        """Whether anyone can see it, or a window with its plots, which may be open while another screen is shown."""
-        return bool(self._windows.open) or not self.visibleRegion().isEmpty()
 
     @property
     def wanted_height(self) -> int:
@@ -145,7 +138,6 @@ class DetailsView(QWidget):
         """Show the words and figures."""
         self._details = details
         show_text(self._title, details.title)
-        self._windows.name_source(f"Monitor: {details.title}")
         show_text(self._subtitle, details.subtitle)
         state = details.state
         show_text(self._state, state.reason or f"{state.symbol} {state.text}".strip())

@@ -441,7 +441,7 @@ class MonitorView(QWidget):
 
         Every word is of the reading that the table shows.
         """
-        if self.table.selected and self.details.is_in_sight:
+        if self.table.selected and not self.details.visibleRegion().isEmpty():
             details = chosen_details(self._model, *self.table.selected)
             if words:
                 self.details.show_details(details)

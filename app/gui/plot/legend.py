@@ -15,7 +15,7 @@ SWATCH, _DASHED_SWATCH = 12, 24
 _SWATCH_HEIGHT = 3
 MARK_PX = 15
 AXIS_WIDTH = 56
-"""Of the numbers at the left of each plot; the overview begins where the plots do."""
+"""Of the numbers at the left of each plot."""
 _MARK_FONT_PX = 10
 _ENTRY_GAP = 2 * GRID
 _DIMMED_ALPHA = 60

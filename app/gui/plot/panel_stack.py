@@ -1,6 +1,6 @@
 """The stack of plots with one time axis and crosshair: of a live or stored run, or of compared runs."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -148,10 +148,10 @@ class PanelStack(QWidget):
     """Show `Plots` in columns. Plots are made as they are needed, and stay.
 
     With `staggered` the plots scroll, one is drawn in each turn of the event loop, then `drawn` comes. Otherwise all
-    that changed is drawn at once, but one new plot in each turn. `range_requested` tells which
-    range of the axis the user asks for; plots with named ranges show it by themselves. `moved` comes with another
-    window, `crosshair_moved` with its time or None, `curve_clicked` with the key of a curve in a legend, `changed` with
-    whatever else is shown, `detach_requested` with the key of a panel, "" for all. `span` is the range that is shown,
+    that changed is drawn at once, but one new plot in each turn. `range_requested` tells which range of the axis the
+    user asks for; plots with named ranges show it by themselves. `moved` comes with another window, `crosshair_moved`
+    with its time or None, `curve_clicked` with the key of a curve in a legend, `changed` with whatever else is shown.
+    `offered` has all plots as they came, also those behind one that is shown alone. `span` is the range that is shown,
     `crosshair` its time or None, `readout` has the values next to the pointer, `hidden` the keys of curves that are not
     drawn, `raised` that of the one that stands out, "" for none.
 
@@ -164,13 +164,12 @@ class PanelStack(QWidget):
     curve_clicked = Signal(str)
     drawn = Signal()
     changed = Signal()
-    detach_requested = Signal(str)
 
     def __init__(self, theme: Theme, *, staggered: bool = False) -> None:
         super().__init__()
         self._theme = theme
         self._staggered = staggered
-        self._offered = self._plots = Plots()
+        self.offered = self._plots = Plots()
         self._alone, self._columns = "", 1
         self.span: Span = (0.0, 1.0)
         self._fit = False
@@ -201,14 +200,9 @@ class PanelStack(QWidget):
         return next((name for name, span in self._plots.ranges.items() if span == self.span), "")
 
     @property
-    def offered(self) -> Plots:
-        """All plots in the range that is shown, also those behind one that is shown alone."""
-        return replace(self._offered, window=self.span, fit=self._fit)
-
-    @property
     def maximised(self) -> bool:
         """Whether one plot is shown alone."""
-        return any(panel.key == self._alone for panel in self._offered.panels)
+        return any(panel.key == self._alone for panel in self.offered.panels)
 
     @property
     def busy(self) -> bool:
@@ -221,7 +215,7 @@ class PanelStack(QWidget):
 
     def show_plots(self, plots: Plots) -> None:
         """Show these plots with all their curves, drawing only what changed; one alone if the user wants it so."""
-        self._offered = plots
+        self.offered = plots
         alone = tuple(panel for panel in plots.panels if panel.key == self._alone)
         if alone:
             plots = replace(plots, panels=alone, columns=1)
@@ -252,7 +246,7 @@ class PanelStack(QWidget):
         """Lay what is shown out in so many columns."""
         if self._plots.panels and columns != self._columns and not self.maximised:
             self._columns = columns
-            self._offered = replace(self._offered, columns=columns)
+            self.offered = replace(self.offered, columns=columns)
             self._start()
 
     def show_range(self, span: Span) -> None:
@@ -329,7 +323,7 @@ class PanelStack(QWidget):
 
     def _show_again(self) -> None:
         hidden = self.hidden
-        self.show_plots(self.offered)
+        self.show_plots(replace(self.offered, window=self.span, fit=self._fit))
         self.hide_curves(hidden)
 
     def _start(self) -> None:
@@ -369,13 +363,7 @@ class PanelStack(QWidget):
         canvas.opened.connect(lambda: self.maximise(plot))
         plot.legend.clicked.connect(self.curve_clicked)
         self._panels.append(plot)
-        offers: dict[str, Callable[[], None]] = {
-            "Show this plot &alone, or all again": lambda: self.maximise(plot),
-            "Open in a &window of its own": lambda: self.detach_requested.emit(plot.key),
-            "Open a&ll plots in a window": lambda: self.detach_requested.emit(""),
-        }
-        for text, act in offers.items():
-            plot.addAction(text).triggered.connect(lambda _=False, act=act: act())
+        plot.addAction("Show this plot &alone, or all again").triggered.connect(lambda: self.maximise(plot))
 
     def _lay_out(self) -> None:
         self._grid.arrange(self._panels, len(self._plots.panels), self._columns)

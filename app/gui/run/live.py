@@ -10,8 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QStackedWidget, QTabBar
 
 from app.gui.plot.legend import SWATCH, paint_swatch
 from app.gui.plot.panel_stack import PanelStack
-from app.gui.plot.plot_window import PlotWindows
-from app.gui.plot.time_bar import Overview, TimeBar
+from app.gui.plot.time_bar import TimeBar
 from app.gui.run.evidence import BadgeLine, EvidencePanel
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import (
@@ -128,7 +127,7 @@ class LiveView(QWidget):
     quiet_requested = Signal()
     """The experiment anew, on a quiet machine."""
 
-    def __init__(self, theme: Theme, screen: str = "run") -> None:
+    def __init__(self, theme: Theme) -> None:
         super().__init__()
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -165,9 +164,6 @@ class LiveView(QWidget):
             "Run any&way", "Start now, though others use the device; the run says so", small=True
         )
         self.stack = PanelStack(theme)
-        self._screen = screen.capitalize()
-        self._windows = PlotWindows(self.stack, theme, screen)
-        self.overview = Overview(self.stack, theme)
         self.time_bar = TimeBar(self.stack)
         self._state: LiveState | None = None
         self.status = Status(title="")
@@ -229,7 +225,6 @@ class LiveView(QWidget):
         other.clear()
         other.hide()
         self.name_label.setText(status.name)
-        self._windows.name_source(f"{self._screen}: {status.name}" if status.name else self._screen)
         show_text(self._time_left, status.left)
         show_text(self._detail, status.detail)
         self._bar.setValue(round((status.fraction or 0.0) * _PROGRESS_STEPS))
@@ -245,7 +240,7 @@ class LiveView(QWidget):
 
     def _curves(self) -> QWidget:
         area = QWidget()
-        column = make_column(self.time_bar, self.overview, parent=area, margins=0, spacing=GRID)
+        column = make_column(self.time_bar, parent=area, margins=0, spacing=GRID)
         column.addWidget(Scroller(self.stack), 1)
         return area
 

@@ -120,7 +120,7 @@ GROUPS = (
             Action("Raise the previous or next curve", ("Up", "Down")),
             Action("Choose the previous or next plot", ("PgUp", "PgDown")),
             Action("Show the chosen plot alone, maximised", ("Return",)),
-            Action("Show the menu of the chosen plot: log axis, smoothing, own window", ("Menu",)),
+            Action("Show the menu of the chosen plot: log axis, smoothing", ("Menu",)),
             Action("Remove the crosshair, then show all plots again", ("Escape",)),
         ),
     ),

@@ -296,7 +296,6 @@ class LiveModel:
                 bands=self._timeline.phases.bands(axis.origin_s, self._now_s),
                 markers=tuple(Marker(text, t_s - axis.origin_s) for text, t_s in self._timeline.markers),
                 fit=self._view.is_paused,
-                extent=self._extent(axis.origin_s),
             ),
             window=self._view.window,
             pause_label=pause_label if self._view.is_paused else "",
@@ -378,11 +377,6 @@ class LiveModel:
         return self._view.run_axis(
             start_s, self._now_s, timeline.phases.measured(self._now_s), ended=timeline.ended is not None
         )
-
-    def _extent(self, origin_s: float) -> tuple[float, float]:
-        started = self._timeline.started
-        first_s = self._now_s - self.recent.elapsed_s if started is None else started.t_ns / 1e9
-        return first_s - origin_s, self._now_s - origin_s
 
     def _panels(self, axis: TimeAxis) -> tuple[Panel, ...]:
         timeline = self._timeline

@@ -11,7 +11,6 @@ from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
 from app.gui.monitor.screen import MonitorTable, MonitorView
-from app.gui.plot.plot_window import PlotWindow
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import ElidedLabel
 from app.gui.widgets.text_widths import SYMBOL_WIDTH
@@ -302,21 +301,6 @@ def test_a_host_of_two_kinds_of_cards_is_named_whole_where_there_is_room(opened:
     name = "This machine · 4× H100 80GB HBM3, 4× H200"
     bold = QFontMetrics(tabular_font(bold=True))
     assert view.table.columnWidth(0) >= bold.horizontalAdvance(name) + SYMBOL_WIDTH + 2 * GRID
-
-
-@pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
-def test_a_plot_in_a_window_of_its_own_goes_on_while_another_screen_is_shown(qtbot: QtBot, opened: Opened) -> None:
-    model, clock = model_of(machine(1), sample("GPU-0", temperature_c=60))
-    view = opened(model)
-    view.details.stack.detach_requested.emit("temperature_c")
-    (window,) = (each for each in QApplication.topLevelWidgets() if isinstance(each, PlotWindow))
-    view.hide()
-    clock.now_s += 1
-    model.handle(sample("GPU-0", temperature_c=61))
-    model.tick()
-    view.refresh()
-    assert window.plots.panel("temperature_c").curves["GPU-0"].source.points()[1].tolist() == [61.0]
-    window.close()
 
 
 def eight_gpus() -> tuple[MonitorModel, Clock]:

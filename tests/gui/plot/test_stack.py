@@ -1,4 +1,4 @@
-"""A stack of plots: one alone, windows of their own, and the keys."""
+"""A stack of plots: one alone, and the keys."""
 
 import time
 from dataclasses import replace
@@ -6,17 +6,15 @@ from functools import partial
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QMainWindow, QMenu, QScrollArea, QWidget
+from PySide6.QtWidgets import QMainWindow, QMenu, QScrollArea
 from pytestqt.qtbot import QtBot
 
 from app.gui.plot.panel_stack import PanelStack
-from app.gui.plot.plot_window import ALL_PLOTS, PlotWindows
-from app.gui.plot.time_bar import Overview, TimeBar
+from app.gui.plot.time_bar import TimeBar
 from app.gui.theme import Theme
-from app.gui.window_state import write_states
 from app.viewmodels.plot.model import RUN_RANGES, Band, Curve, Look, Panel, Plots, Points
 
 OFF_SCREEN = pytest.mark.qt_log_ignore("does not support", extend=True)
@@ -52,7 +50,6 @@ class Shown:
         qtbot.addWidget(self.window)
         self.stack = PanelStack(theme)
         self.bar = TimeBar(self.stack, RUN_RANGES)
-        self.windows = PlotWindows(self.stack, theme, "test")
         self.window.setCentralWidget(self.stack)
         self.window.resize(900, 600)
         with qtbot.waitActive(self.window):
@@ -125,53 +122,6 @@ def test_the_pointer_raises_a_curve_in_all_plots_and_names_it(made: Shown) -> No
     assert (made.stack.raised, made.stack.readout.text()) == ("", "")
 
 
-@OFF_SCREEN
-def test_a_plot_in_a_window_of_its_own_has_the_range_and_the_crosshair_of_its_stack(made: Shown, qtbot: QtBot) -> None:
-    made.windows.show_window("load")
-    window = made.windows.open["load"]
-    assert window.windowTitle() == "Load – Test – VariantScope"
-    made.windows.name_source("Run 7")
-    assert window.windowTitle() == "Load – Run 7 – VariantScope"
-    assert [plot.title for plot in window.plots.visible_plots] == ["Load"]
-    made.stack.show_named_range("measured")
-    assert window.plots.span == (10.0, 50.0)
-    window.plots.zoom(0.5, 30.0)
-    assert made.stack.span == window.plots.span == (20.0, 40.0)
-    made.stack.set_crosshair(25.0)
-    assert window.plots.crosshair == 25.0
-    window.plots.set_crosshair(None)
-    assert made.stack.crosshair is None
-    made.windows.show_window(ALL_PLOTS)
-    assert made.windows.open[ALL_PLOTS].windowTitle() == "Plots – Run 7 – VariantScope"
-    everything = made.windows.open[ALL_PLOTS].plots
-    qtbot.waitUntil(lambda: [plot.title for plot in everything.visible_plots] == ["Power", "Load"])
-    window.close()
-    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
-    made.stack.set_crosshair(30.0)
-    assert everything.crosshair == 30.0
-    assert list(made.windows.open) == [ALL_PLOTS]
-    for shortcut in made.windows.open[ALL_PLOTS].findChildren(QShortcut):
-        if shortcut.key() == QKeySequence("Ctrl+Q"):
-            shortcut.activated.emit()
-    assert not made.window.isVisible()
-    assert not made.windows.open[ALL_PLOTS].isVisible()
-
-
-@OFF_SCREEN
-@pytest.mark.usefixtures("window_state")
-def test_windows_that_were_open_open_again_where_they_were(made: Shown, qtbot: QtBot, theme: Theme) -> None:
-    for key in ("load", "power"):
-        made.windows.show_window(key)
-    made.windows.open["load"].resize(500, 333)
-    made.windows.open["power"].close()
-    made.window.close()
-    write_states(made.window)
-    again = Shown(qtbot, theme)
-    assert list(again.windows.open) == ["load"]
-    assert (again.windows.open["load"].width(), again.windows.open["load"].height()) == (500, 333)
-    again.window.close()
-
-
 def test_plots_that_scroll_are_high_enough_for_their_lowest_label(qtbot: QtBot, theme: Theme) -> None:
     scroller = QScrollArea()
     qtbot.addWidget(scroller)
@@ -216,23 +166,19 @@ def test_plots_that_wait_for_their_turn_end_as_if_they_had_been_painted_at_once(
 
 
 def test_another_theme_is_painted_at_once_and_not_in_turns(qtbot: QtBot, theme: Theme) -> None:
-    """Some plots, and the picture of the whole, stood white among dark ones."""
+    """Some plots stood white among dark ones."""
     theme.apply(Qt.ColorScheme.Light)
     stack = PanelStack(theme, staggered=True)
-    overview = Overview(stack, theme)
-    for top in (stack, overview):
-        qtbot.addWidget(top)
-        top.resize(900, 500)
-        top.show()
+    qtbot.addWidget(stack)
+    stack.resize(900, 500)
+    stack.show()
     with qtbot.waitSignal(stack.drawn):
         stack.show_plots(plots("power", "load", "memory"))
-    overview.grab()
     begin_s = time.monotonic()
     while stack.turns.take(stack):  # until this turn has no time left
         assert time.monotonic() - begin_s < 5
     theme.apply(Qt.ColorScheme.Dark)
-    widgets: list[QWidget] = [*(panel.plot for panel in stack.visible_plots), overview]
-    for widget in widgets:
+    for widget in (panel.plot for panel in stack.visible_plots):
         corner = widget.grab().toImage().pixelColor(widget.width() - 3, widget.height() // 2)
         assert corner.lightness() < 128
 

@@ -110,7 +110,6 @@ def test_the_palette_lists_what_it_undoes_once_and_finds_what_is_in_menus_of_plo
     for words, found in (
         ("undo", "Undo: add “a very"),
         ("smoothing", "Show the menu of"),
-        ("own window", "Show the menu of"),
     ):
         workbench.shell.open_palette()
         QTest.keyClicks(palette.line, words)
