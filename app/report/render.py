@@ -135,10 +135,22 @@ def render_scaling(views: Sequence[ScalingView], path: Path) -> RenderedPage:
 def render_diff(diff: RunDiff, path: Path) -> RenderedPage:
     """Render two runs side by side, in the format of the path's suffix."""
     template = "diff.md.jinja" if path.suffix.lower() == ".md" else "diff.html.jinja"
+    return RenderedPage(_render_diff(template, diff))
+
+
+def diff_html(diff: RunDiff, *, everything: bool) -> str:
+    """Render what differs as a piece of HTML, and what is alike where `everything` is wanted."""
+    return _render_diff("diff_sections.html.jinja", diff, everything=everything)
+
+
+def _render_diff(template: str, diff: RunDiff, *, everything: bool = False) -> str:
     names = [f"{label}: {name}" for label, name in zip(diff.labels, diff.names, strict=True)]
-    sections = [(section, diff_table(section.rows, diff.labels)) for section in diff.sections]
+    sections = [
+        (section, diff_table([*section.rows, *(section.alike if everything else ())], diff.labels))
+        for section in diff.sections
+    ]
     texts = [(text, list(map(text_line, text.changes))) for text in diff.texts]
-    return RenderedPage(_render(template, diff=diff, names=names, sections=sections, texts=texts))
+    return _render(template, diff=diff, names=names, sections=sections, texts=texts)
 
 
 def gate_markdown(gate: Gate) -> str:

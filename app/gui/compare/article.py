@@ -1,26 +1,14 @@
 """The article that the compared runs reproduce, next to the measured figures, as selectable text."""
 
 import re
-from string import Template
 
 from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtGui import QTextOption
 
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import HtmlPage
+from app.gui.widgets.basic import HtmlPage, report_style
 from app.gui.widgets.pacing import WhenSeen
 
-_STYLE = Template("""
-h1 { font-size: large; margin-top: 32px; margin-bottom: 4px; }
-h2 { font-size: medium; margin-top: 16px; margin-bottom: 4px; }
-p { margin-top: 0px; margin-bottom: 4px; }
-p.quiet { color: $muted; }
-table { margin-top: 4px; margin-bottom: 12px; border-collapse: collapse; }
-th, td { padding: 4px 12px 4px 0px; border-bottom: 1px solid $line; text-align: left; white-space: nowrap; }
-th { color: $muted; font-weight: normal; white-space: normal; vertical-align: bottom; }
-td.long { white-space: normal; }
-.number { text-align: right; }
-""")
 _HEADS, _BREAKS, _JOINER = re.compile("<th[^>]*>[^<]*"), re.compile(r"(?<=\w[-/])(?=\w)"), "\N{WORD JOINER}"
 """The heads of tables, where Qt would break their words, and what it breaks at no more."""
 
@@ -75,4 +63,4 @@ class ArticleView(HtmlPage):
         unbroken = _HEADS.sub(
             lambda head: _BREAKS.sub(_JOINER, head[0]).replace(" %", "\N{NO-BREAK SPACE}%"), self._html
         )
-        self.show_html(unbroken, _STYLE.substitute(muted=colours.muted, line=colours.line))
+        self.show_html(unbroken, report_style(colours))

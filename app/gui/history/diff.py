@@ -1,25 +1,29 @@
 """The page of two runs side by side: what differs, section by section, and what is alike where wanted."""
 
-import html
-from collections.abc import Iterator, Sequence
 from functools import partial
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLineEdit, QTextBrowser, QWidget
 
-from app.gui.theme import GRID, Colours, Theme
-from app.gui.widgets.basic import HtmlPage, button, make_column, make_row, separator, text_label, toggle_button
+from app.gui.theme import GRID, Theme
+from app.gui.widgets.basic import (
+    HtmlPage,
+    button,
+    make_column,
+    make_row,
+    report_style,
+    separator,
+    text_label,
+    toggle_button,
+)
 from app.gui.widgets.flow_layout import FlowBar
 from app.gui.window_state import WindowState
-from app.viewmodels.history.run_diff import DiffRow, DiffSection, RunDiff, TextDiff, text_line
+from app.viewmodels.history.run_diff import RunDiff
 
 _MAX_WIDTH = 150 * GRID
 _MARGINS = 7 * GRID
 """Around the page and its scroll bar."""
-_SHARES = (34, 24, 24, 18)
-"""Of the page's width, in percent: the names, both runs, the change."""
-_INDENT = "&nbsp;" * 5
 
 
 class RunDiffView(QWidget):
@@ -78,7 +82,10 @@ class RunDiffView(QWidget):
 
     def _rebuild(self) -> None:
         if self._diff is not None:
-            self._page.show_html(diff_html(self._diff, self._theme.colours, everything=self._alike.isChecked()))
+            from app.report.render import diff_html  # here: the templates' engine takes its time
+
+            text = diff_html(self._diff, everything=self._alike.isChecked())
+            self._page.show_html(text, report_style(self._theme.colours) + "td { white-space: normal; }")
 
     def _runs(self) -> list[int]:
         return [] if self._diff is None else list(self._diff.runs)
@@ -101,67 +108,3 @@ class RunDiffView(QWidget):
         tools = FlowBar(GRID, GRID // 2, *parts, right=True)
         lines = make_row(self._back, (tools, 1)), self._title, self._names, separator(), (self._page, 1)
         make_column(*lines, parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=GRID)
-
-
-def diff_html(diff: RunDiff, colours: Colours, *, everything: bool) -> str:
-    """Return the page as HTML, every text escaped."""
-    sections = (_section_html(section, diff.labels, colours, everything=everything) for section in diff.sections)
-    return "".join((*sections, *(_text_html(text, diff.labels, colours) for text in diff.texts)))
-
-
-def _section_html(section: DiffSection, labels: tuple[str, str], colours: Colours, *, everything: bool) -> str:
-    rows = [*section.rows, *(section.alike if everything else ())]
-    parts = [_title_html(section.title, section.counts, colours)]
-    if section.note and (rows or section.key == "kernels"):
-        parts.append(f'<p style="margin:0 0 6px 0; color:{colours.muted}">{html.escape(section.note)}</p>')
-    if rows:
-        numbers = any(row.change for row in rows)
-        heads = ("", *labels, "Change" if numbers else "")
-        body = "".join(_row_html(row, colours, alike=row in section.alike, numbers=numbers) for row in rows)
-        parts.append(
-            f'<table width="100%" cellspacing="0" cellpadding="2">{_cells(heads, colours.muted, numbers)}{body}</table>'
-        )
-    return "".join(parts)
-
-
-def _row_html(row: DiffRow, colours: Colours, *, alike: bool, numbers: bool) -> str:
-    name = f"{_INDENT}{_escaped(row.name)}" if row.kernel else _escaped(row.name)
-    cells = (name, *map(_escaped, (row.first, row.second, row.change)))
-    return _cells(cells, colours.muted if alike or row.kernel else colours.text, numbers, name_colour=colours.muted)
-
-
-def _cells(cells: Sequence[str], colour: str, numbers: bool, name_colour: str = "") -> str:
-    side = "right" if numbers else "left"
-
-    def cell_texts() -> Iterator[str]:
-        for n, (cell, share) in enumerate(zip(cells, _SHARES, strict=True)):
-            paint = name_colour if n == 0 and name_colour else colour
-            align = side if n else "left"
-            style = f"color:{paint}; padding-right:16px"
-            yield f'<td width="{share}%" align="{align}" style="{style}">{cell or "&nbsp;"}</td>'
-
-    return f"<tr>{''.join(cell_texts())}</tr>"
-
-
-def _text_html(text: TextDiff, labels: tuple[str, str], colours: Colours) -> str:
-    """Return the lines of a text that one run has: − those of the first, + those of the second."""
-    title = _title_html(text.title, text.counts, colours)
-    if not text.changes:
-        return title
-    tones = {"first": colours.bad, "second": colours.good}
-    legend = f'<p style="margin:0; color:{colours.muted}">− {labels[0]} · + {labels[1]}</p>'
-    lines = "".join(
-        f'<div style="color:{tones[change.side]}; white-space:pre-wrap; font-family:monospace">'
-        f"{html.escape(text_line(change))}</div>"
-        for change in text.changes
-    )
-    return f"{title}{legend}{lines}"
-
-
-def _title_html(title: str, counts: str, colours: Colours) -> str:
-    note = f' &nbsp;<span style="color:{colours.muted}">{html.escape(counts)}</span>' if counts else ""
-    return f'<p style="margin-top:16px; margin-bottom:4px"><b>{html.escape(title)}</b>{note}</p>'
-
-
-def _escaped(text: str) -> str:
-    return html.escape(text).replace("\n", "<br>")

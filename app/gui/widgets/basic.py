@@ -8,6 +8,7 @@ starts no thread, opens no file and knows no controller.
 import html
 import re
 from collections.abc import Iterable, Iterator
+from string import Template
 from typing import Final, TypeVar
 
 from PySide6.QtCore import QSize, Qt
@@ -31,7 +32,7 @@ from PySide6.QtWidgets import (
 )
 from shiboken6 import delete, isValid
 
-from app.gui.theme import GRID, tabular_font
+from app.gui.theme import GRID, Colours, tabular_font
 from app.gui.widgets.pacing import Slices
 from app.gui.widgets.text_widths import SentenceLabel
 from app.plain import plain_line, plain_text
@@ -264,6 +265,25 @@ def separator() -> QFrame:
     line.setProperty("role", "rule")
     line.setFixedHeight(1)
     return line
+
+
+_REPORT_STYLE = Template("""
+h1 { font-size: large; margin-top: 32px; margin-bottom: 4px; }
+h2 { font-size: medium; margin-top: 16px; margin-bottom: 4px; }
+p { margin-top: 0px; margin-bottom: 4px; }
+p.quiet { color: $muted; }
+table { margin-top: 4px; margin-bottom: 12px; border-collapse: collapse; }
+th, td { padding: 4px 12px 4px 0px; border-bottom: 1px solid $line; text-align: left; white-space: nowrap; }
+th { color: $muted; font-weight: normal; white-space: normal; vertical-align: bottom; }
+td.long { white-space: normal; }
+.number { text-align: right; }
+pre { white-space: pre-wrap; }
+""")
+
+
+def report_style(colours: Colours) -> str:
+    """Return the styles of pieces of a report (`resources/templates`) in the theme's colours."""
+    return _REPORT_STYLE.substitute(muted=colours.muted, line=colours.line)
 
 
 class HtmlPage(QTextBrowser):
