@@ -31,19 +31,6 @@ class DatabaseError(UserError):
         return type(self)(self.in_window)
 
 
-class RunRescuedError(DatabaseError):
-    """The database could not take a run, which is stored in a file of its own."""
-
-    def __init__(self, sentence: str, in_window: str, path: Path) -> None:
-        """Say what happened and what brings the run into a database; `path` is the run's file."""
-        super().__init__(sentence, in_window)
-        self.path = path
-
-    def for_window(self) -> DatabaseError:
-        """Return the same error with the sentence for the window."""
-        return RunRescuedError(self.in_window, "", self.path)
-
-
 class DatabaseLockedError(DatabaseError):
     """Another program keeps the database locked."""
 

@@ -137,7 +137,7 @@ def _check_model_paths(paths: Sequence[Path]) -> None:
 
 
 @command("import", "import runs.vscope")
-@click.argument("file", type=FILE, metavar="FILE", help="A database or a recording, from any machine.")
+@click.argument("file", type=FILE, metavar="FILE", help="A database, from any machine.")
 def import_database(database: Path | None, as_json: bool, file: Path) -> int:
     """Import what is not here yet, and print what was and was not."""
     with open_store(database, may_be_new=True) as store:
@@ -152,7 +152,7 @@ def import_database(database: Path | None, as_json: bool, file: Path) -> int:
 
 
 @command("open", "open runs.vscope")
-@click.argument("file", type=FILE, metavar="FILE", help="A database or a recording of this program.")
+@click.argument("file", type=FILE, metavar="FILE", help="A database of this program.")
 @click.pass_context
 def open_file(context: click.Context, database: Path | None, as_json: bool, file: Path) -> int:
     """Open the window, which asks before it adds runs."""

@@ -101,7 +101,7 @@ def main(
         status = application.exec()
         workbench.close()
         collector.stop()
-        opened = workbench.form.messages.rescued
+        opened = None
         next_database = workbench.next_database
         chosen.replace_missing(workbench.database, next_database)
     return status
@@ -148,9 +148,7 @@ class Workbench(QObject):
         self.sessions = Background(self)
         self._theme = theme
         self.window = MainWindow(_pages(self), theme)
-        self._question = DatabaseQuestion(
-            self.window, theme, database, lambda: self._busy, lambda: self.form.messages.rescued, self._switch_database
-        )
+        self._question = DatabaseQuestion(self.window, theme, database, lambda: self._busy, self._switch_database)
         self.reads = Background(self, self._question.take)
         self.undo = UndoStack(self.reads, self)
         self.consent = ConsentQuestion(self.window, theme)

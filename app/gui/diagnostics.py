@@ -70,7 +70,6 @@ def show_log() -> None:
 
 _NOTHING_MADE = "No new database was made in its place. If you put the file back, try again."
 _CHOSEN = "It was chosen in Settings. "
-_RESCUED = "The run that was active is stored in {}; the window that opens next offers to add it."
 _OTHER_RUNS = "The runs in this window are not in it. If you put the old file back, try again."
 
 
@@ -86,7 +85,6 @@ class DatabaseQuestion(QObject):
         theme: Theme,
         database: KnownDatabase,
         is_busy: Callable[[], bool],
-        rescued: Callable[[], Path | None],
         on_answer: Callable[[Path | None], None],
     ) -> None:
         """Ask nothing yet.
@@ -96,7 +94,6 @@ class DatabaseQuestion(QObject):
             theme: Styles it.
             database: The window's database.
             is_busy: Whether something runs: it has a file to end in, and is not to be closed by an answer.
-            rescued: Returns the file of a run that the database could not take, which the next window offers to add.
             on_answer: Gets the database to go on with, None to quit.
         """
         super().__init__(window)
@@ -104,7 +101,6 @@ class DatabaseQuestion(QObject):
         self._theme = theme
         self._database = database
         self._is_busy = is_busy
-        self._rescued = rescued
         self._on_answer = on_answer
         self.is_starting = True
         """Whether the database was not open yet, so that no error of it can be passed over."""
@@ -133,8 +129,6 @@ class DatabaseQuestion(QObject):
             consequence = _CHOSEN + consequence if usual is not None else consequence
         elif isinstance(error, DatabaseReplacedError):
             title, consequence, open_text = "The database was replaced", _OTHER_RUNS, "&Open the new one"
-        if (path := self._rescued()) is not None:
-            consequence = f"{consequence}\n\n{_RESCUED.format(path)}".strip()
         box = message_box(self._window, self._theme, QMessageBox.Icon.Warning, title, sentence)
         box.setInformativeText(consequence)
         retry = box.addButton("&Try again", QMessageBox.ButtonRole.AcceptRole)

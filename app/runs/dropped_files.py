@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Literal
 
 from app.errors import UserError, read_error
-from app.recording import is_recording
 from app.runs.experiment.presets import load_preset
 from app.storage.files import database_application
 from app.storage.migrations import APPLICATION_ID
@@ -53,8 +52,8 @@ def _kind(path: Path, database: Path, *, busy: bool) -> DropKind:
         raise UserError(f"A folder cannot be taken. {_TAKEN}")
     if not path.is_file():
         raise UserError("There is no such file.")
-    if (application := database_application(path)) is not None or is_recording(path):
-        if application not in (None, APPLICATION_ID):
+    if (application := database_application(path)) is not None:
+        if application != APPLICATION_ID:
             raise UserError("This is another program's database.")
         if path.samefile(database):
             raise UserError("This database is already open in this window.")
@@ -72,5 +71,5 @@ def _kind(path: Path, database: Path, *, busy: bool) -> DropKind:
         if b'"traceEvents"' in file.read(_PEEK_BYTES):
             raise UserError("This is a timeline for Perfetto; open it at ui.perfetto.dev.")
     if path.suffix.lower() in _TABLES:
-        raise UserError("Exported tables cannot be added: export the runs as a recording, a .vscope file.")
+        raise UserError("Exported tables cannot be added: export the runs to a .vscope file.")
     raise UserError(f"This is not a file of this program. {_TAKEN}")

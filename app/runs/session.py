@@ -146,7 +146,7 @@ class RunSession:
         uid = uuid.uuid4().hex
         source = stored_source(self._spec, services.database)
         with RunStore.open(services.database) as store:
-            sink = self._sink = StoreSink(store, self._sinks, has_rescue=True)
+            sink = self._sink = StoreSink(store, self._sinks, is_live=True)
             self._maker = RunMaker(
                 start_order(self._spec, source, weights_path(services.database, uid).absolute()),
                 services.host,

@@ -1,16 +1,10 @@
 """Sinks get every event of a run, in the order of one clock."""
 
 import contextlib
-import gzip
 import logging
-import shutil
-import tempfile
 import time
-import uuid
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -19,11 +13,9 @@ from app import units
 from app.analysis.comparability import throttled_environment
 from app.analysis.summary import phases_with_energy, summarise
 from app.environment_keys import HOST_KEY
-from app.errors import DatabaseError, DatabaseGoneError, DatabaseLockedError, RunRescuedError
+from app.errors import DatabaseError, DatabaseLockedError
 from app.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
-from app.log import log_folder, run_number
-from app.paths import PROGRAM, RUNS_SUFFIX, open_private, program_version
-from app.recording import head_line
+from app.log import run_number
 from app.records import Phase, StoredRun
 from app.runs.host import calibrated_device
 from app.runs.leases import CPU
@@ -31,7 +23,7 @@ from app.samples import LogLine, TelemetryGap, Waiting
 from app.storage.owner import this_process
 from app.storage.run_store import RunStore
 from app.storage.store import Store, StoredEvent
-from workloads.protocol import Calibration, DataReady, Flops, RunSpec, encode
+from workloads.protocol import Calibration, DataReady, Flops, RunSpec
 
 _log = logging.getLogger("variantscope.run")
 _LOCK_TRY_S = 0.1
@@ -43,11 +35,9 @@ _BATCH_S = 0.5
 _MOST_LINES, _MOST_CHARS = 10_000, 2_000_000
 """Of the first lines of a log, and of the last ones, that are stored."""
 _BATCH_EVENTS = 20_000
-"""A batch of so many is written before its time: of a recording that is played, much comes in little time."""
+"""A batch of so many is written before its time: of events that are played, many come in little time."""
 _MOST_EVENTS = 80_000
 """About 56 MB, half an hour of one GPU, wait for a locked database."""
-_RESCUE_LEVEL = 1
-"""How hard a recording is compressed while its run goes on, from 1 to 9."""
 
 
 class Sink(Protocol):
@@ -60,62 +50,12 @@ class Sink(Protocol):
         """Take one event; returns at once."""
 
 
-class Rescue:
-    """The recording of a run that goes on, compressed, in a file without a name: it gets one if the database is lost.
-
-    Methods but `close` raise `OSError`.
-
-    Thread: the session's.
-    """
-
-    def __init__(self, database: Path) -> None:
-        """Begin it on the disk of the log where that can be written: that of the database may be what is lost."""
-        self._folders = database.absolute().parent, log_folder().absolute()
-        self._name = f"{database.stem}-rescued-{uuid.uuid4().hex[:8]}{RUNS_SUFFIX}"
-        try:
-            self._unnamed = tempfile.TemporaryFile(dir=self._folders[1])  # noqa: SIM115
-        except OSError:
-            self._unnamed = tempfile.TemporaryFile(dir=self._folders[0])  # noqa: SIM115
-        self._lines = gzip.GzipFile(fileobj=self._unnamed, mode="wb", compresslevel=_RESCUE_LEVEL)
-        self._lines.write(head_line(program_version()))
-
-    def write(self, event: RunEvent) -> None:
-        """Add an event. The run gets an id of its own, so that a database that has its beginning takes it, too."""
-        if isinstance(event, RunStarted):
-            event = msgspec.structs.replace(event, uid=uuid.uuid4().hex)
-        self._lines.write(encode(event))
-        if isinstance(event, RunEnded):
-            self._lines.close()
-
-    def keep(self) -> Path:
-        """Give the file its name, beside the database where that can be, and go on there; return its path."""
-        self._lines.close()
-        try:
-            return self._go_on_in(self._folders[0])
-        except OSError as error:
-            _log.warning("no rescue file beside the database: %s", error)
-            return self._go_on_in(self._folders[1])
-
-    def close(self) -> None:
-        """Close the file; one without a name is gone."""
-        with contextlib.suppress(OSError), self._unnamed:
-            self._lines.close()
-
-    def _go_on_in(self, folder: Path) -> Path:
-        path = folder / self._name
-        self._unnamed.seek(0)
-        with open(path, "xb", opener=open_private) as file:
-            shutil.copyfileobj(self._unnamed, file)
-        self._lines = gzip.GzipFile(path, "ab", _RESCUE_LEVEL)
-        return path
-
-
 class StoreSink:
     """Stores a run's events, from `RunStarted` to `RunEnded`, and passes each on with what only the store knows.
 
     The first gets the run's number, the last its figures. Events between are written in batches, each one transaction,
     every half second. While another program keeps the database locked they are kept in memory. Of a long log the first
-    and the last lines are stored. A run with a rescue goes on in that where the database is lost, or locked for long.
+    and the last lines are stored. What cannot be stored ends the run, which then says so.
 
     Attributes:
         run: The run's number; None until it has begun.
@@ -126,12 +66,13 @@ class StoreSink:
     Thread: the one that opened the store; any for `Waiting`.
     """
 
-    def __init__(self, store: RunStore, listeners: Sequence[Sink] = (), *, has_rescue: bool = False) -> None:
-        """Take where the run is stored, who else gets its events, and whether this is the only place that has them."""
+    def __init__(self, store: RunStore, listeners: Sequence[Sink] = (), *, is_live: bool = False) -> None:
+        """Take where the run is stored, who else gets its events, and whether they come as they happen.
+
+        Then no write waits long for its turn.
+        """
         self._store = store
-        self._has_rescue = has_rescue
-        self._rescue: Rescue | None = None
-        self._lost = ""
+        self._is_live = is_live
         self._listeners = tuple(listeners)
         self._batch: list[StoredEvent] = []
         self._log_lines = 0
@@ -160,9 +101,7 @@ class StoreSink:
                 self._tell(event)  # a link says it on a thread of its own
             case _:
                 self._tell(event)
-                self._record(event)
-                if not self._lost:
-                    self._store_event(event)
+                self._store_event(event)
 
     def abandon(self) -> None:
         """End a run whose last events never came, so that it can be deleted; raises `DatabaseError`."""
@@ -190,49 +129,9 @@ class StoreSink:
         self._started = msgspec.structs.replace(event, run=self.run)
         self._host = event.environment.get(HOST_KEY, "")
         self._devices = [device.device for device in event.devices if device.kind == "gpu"] or [CPU]
-        if self._has_rescue:
+        if self._is_live:
             self._store.wait_at_most(_LOCK_TRY_S)
-            with contextlib.suppress(OSError):
-                self._rescue = Rescue(self._store.path)
-            self._record(event)
-            if (calibration := self._calibration()) is not None:
-                self._record(calibration)
         self._tell(self._started)
-
-    def _record(self, event: RunEvent) -> None:
-        """Add an event to the rescue, if there is one that can be written."""
-        if self._rescue is not None:
-            try:
-                self._rescue.write(event)
-            except OSError as error:
-                _log.warning("the run has no rescue any more: %s", error)
-                self._end_rescue()
-                if self._lost:
-                    self.failure = DatabaseError(f"{self._lost}, but not all of it ({error.strerror}).")
-
-    def _end_rescue(self) -> None:
-        if self._rescue is not None:
-            self._rescue.close()
-            self._rescue = None
-
-    def _lose(self, error: DatabaseGoneError) -> None:
-        """Go on in the rescue alone, from here on; raises the error where there is none."""
-        if self._rescue is None:
-            raise error
-        try:
-            path = self._rescue.keep()
-        except OSError:
-            self._end_rescue()
-            raise error from None
-        self._lost = f"{str(error).rstrip('.')}; the run is in {path}"
-        self.failure = RunRescuedError(
-            f"{self._lost}, and `{PROGRAM} import {path}` adds it to a database.",
-            in_window=f"{self._lost}. Drop that file on the window to add the run to a database.",
-            path=path,
-        )
-        _log.warning("%s", self._lost)
-        self._batch.clear()
-        self._store.close()
 
     def _store_event(self, event: RunEvent) -> None:
         match event:
@@ -254,25 +153,21 @@ class StoreSink:
                 self.flush()
             except DatabaseLockedError:
                 if len(self._batch) > _MOST_EVENTS:
-                    self._lose(self._still_locked())
-            except DatabaseGoneError as error:
-                self._lose(error)
+                    raise self._still_locked() from None
 
     def _end(self, event: RunEnded) -> None:
-        """Store what follows from all that happened; wait for a locked database, then do without it."""
+        """Store what follows from all that happened; wait for a locked database, then say what is not stored."""
         outcome, summary = event.outcome, Summary()
         end_s: float | None = None
         try:
             self._end_log()
-            while not self._lost:
+            while True:
                 try:
                     self.flush()
                     summary = self._conclude(event)
                     break
                 except DatabaseLockedError:
                     end_s = self._wait_for_lock(event.t_ns, end_s)
-                except DatabaseGoneError as error:
-                    self._lose(error)
         except DatabaseError as error:
             outcome, summary = Outcome(name="failed", reason=str(error), ended_by=event.outcome.ended_by), Summary()
             self.failure = error
@@ -280,10 +175,6 @@ class StoreSink:
             self._store.use_reserve()
             with contextlib.suppress(DatabaseError):
                 self._store_end(event.t_ns, outcome, summary)
-        if self._lost:
-            self._record(event)
-            outcome = replace(outcome, reason=f"{outcome.reason or ''} {self._lost}.".strip())
-        self._end_rescue()
         _log.info("ended: %s, %s examples/s. %s", outcome.name, summary.throughput, outcome.reason or "")
         self.ended = RunEnded(run=self._number(), t_ns=event.t_ns, outcome=outcome, summary=summary)
         self._tell(self.ended)
@@ -316,7 +207,7 @@ class StoreSink:
         self._store.finish(self._number(), outcome=outcome, summary=summary, t_ns=t_ns, utc_ns=utc_ns, phases=phases)
 
     def _wait_for_lock(self, t_ns: int, end_s: float | None) -> float:
-        """Return until when the run waits for its database; go on without it when that time is over.
+        """Return until when the run waits for its database; raise `DatabaseError` when that time is over.
 
         Args:
             t_ns: When the run ended.
@@ -327,11 +218,11 @@ class StoreSink:
             self._tell(Waiting(t_ns, f"{self._store.path} is locked by another program; {wait}"))
             return time.monotonic() + _LOCK_WAIT_S
         if time.monotonic() > end_s:
-            self._lose(self._still_locked())
+            raise self._still_locked()
         return end_s
 
-    def _still_locked(self) -> DatabaseGoneError:
-        return DatabaseGoneError(f"{self._store.path} stayed locked by another program.")
+    def _still_locked(self) -> DatabaseError:
+        return DatabaseError(f"{self._store.path} stayed locked by another program; the end of the run is not stored.")
 
     def _number(self) -> int:
         assert self.run is not None, "the run has begun"

@@ -18,16 +18,13 @@ from hypothesis import strategies as st
 from app.cli.main import main
 from app.errors import UserError
 from app.runs.experiment.presets import PRESET_FOLDER, load_preset
-from app.runs.experiment.queue import import_with_queue
 from app.storage.store import Store
 from app.storage.transfer.copying import TRANSFERRED
 from app.storage.transfer.validation import _JSON
 from tests.fakes.reference import copy_reference
 from tests.fakes.runs import keep
 from tests.fuzz.budget import one_in
-from tests.unit.runs.test_recording_import import ENDED, EVENTS, HEAD, STARTED
 from workloads.catalog import Gpu, Machine, UsageError
-from workloads.protocol import encode
 
 MACHINES = (
     Machine(cpu_count=2, platform="linux"),
@@ -82,46 +79,6 @@ def assert_sentence(text: str) -> None:
     assert text
     assert len(text) < 2_000
     assert "\n" not in text
-
-
-RECORDED = tuple(map(encode, (STARTED, *EVENTS, ENDED)))
-odd_values = st.one_of(
-    st.integers(-(2**64), 2**65), st.floats(), st.text(max_size=5), st.none(), st.just([]), st.just({}), st.just([[]])
-)
-
-
-@st.composite
-def recordings(draw: st.DrawFn) -> bytes:
-    """The recording of a run with lines left out, doubled, swapped or cut, or with other values at any depth."""
-    lines = list(RECORDED)
-    for _ in range(draw(st.integers(1, 4))):
-        at, other = draw(st.integers(0, len(lines) - 1)), draw(st.integers(0, len(lines) - 1))
-        event: Any = json.loads(lines[at])
-        inner = event
-        while draw(st.booleans()) and (parts := [part for part in inner.values() if part and isinstance(part, dict)]):
-            inner = draw(st.sampled_from(parts))
-        inner[draw(st.sampled_from(sorted(inner)))] = draw(odd_values)
-        line = json.dumps(event).encode("utf-8", "surrogatepass") + b"\n"
-        lines[at : at + 1] = draw(st.sampled_from([[line], [], [lines[at], lines[at]], [lines[other]]]))
-        lines = lines or [b""]
-    text = HEAD + b"".join(lines)
-    return text[: draw(st.one_of(st.just(len(text)), st.integers(0, len(text))))]
-
-
-@given(text=recordings())
-@one_in(4)
-def test_a_recording_is_imported_or_refused(text: bytes, tmp_path: Path) -> None:
-    file, database = tmp_path / "run.vscope", tmp_path / "profiles.db"
-    file.write_bytes(text)
-    try:
-        imported = import_with_queue(database, file)
-        with Store.open(database) as store:
-            for run in imported.runs:
-                store.load(run)
-                store.library.delete([run])
-                store.library.purge([run])
-    except UserError as error:
-        assert_sentence(str(error))
 
 
 @pytest.fixture(scope="module")

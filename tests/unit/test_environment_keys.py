@@ -10,7 +10,7 @@ from app.environment_keys import CLOCK_OFFSET_KEY, CPU_COUNT_KEY, THROTTLED_KEY,
 from app.errors import UserError
 from app.hosts.connection import _environment
 from app.recording import decode_event
-from tests.unit.runs.test_recording_import import STARTED
+from tests.unit.runs.test_lost_database import STARTED
 from workloads.protocol import EnvironmentInfo, ProtocolError, encode
 
 

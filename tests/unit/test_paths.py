@@ -12,7 +12,6 @@ from app.errors import UserError
 from app.grants import FILE_VARIABLE, read_grants
 from app.hosts import book
 from app.paths import ROOT, config_path, expand_home, read_file
-from app.recording import is_recording
 from app.runs.custom import read_source
 from app.runs.experiment.presets import load_preset
 from app.storage.files import is_database
@@ -53,7 +52,6 @@ def test_what_has_no_end_is_refused_unread(kind: str, endless: Path, monkeypatch
     monkeypatch.setattr(book, "SSH_CONFIG", endless)
     with pytest.raises((UserError, UsageError), match=r"cannot be read \(it is no regular file\)"):
         READERS[kind](endless)
-    assert not is_recording(endless)
 
 
 def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:

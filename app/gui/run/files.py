@@ -17,7 +17,6 @@ from app.gui.stored_screens import StoredScreens
 from app.gui.threads import CancellableJob, JobControl
 from app.gui.widgets.dialogs import ask_for_file
 from app.gui.window import RUN
-from app.recording import is_recording
 from app.storage.files import is_database
 from workloads.catalog import Workload
 
@@ -37,7 +36,7 @@ class FileOpener:
         self._form = form
 
     def open_file(self, path: Path) -> None:
-        """Ask whether to add the runs of a database or a recording."""
+        """Ask whether to add the runs of a database."""
         self._services.reads.run(
             partial(_check_has_runs, path),
             lambda _: self._stored.import_file(path),
@@ -56,8 +55,8 @@ class FileOpener:
 
 
 def _check_has_runs(path: Path) -> None:
-    """Raise `UserError` for a file that is neither a database nor a recording."""
-    if not (is_database(path) or is_recording(path)):
+    """Raise `UserError` for a file that is no database."""
+    if not is_database(path):
         raise UserError(f"{path.name} is not a database of this program.")
 
 

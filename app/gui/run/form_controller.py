@@ -8,7 +8,7 @@ from msgspec import structs
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QGuiApplication
 
-from app.errors import DatabaseError, RunRescuedError, UserError
+from app.errors import DatabaseError, UserError
 from app.grants import allow_pythons
 from app.gui.actions import Services
 from app.gui.run.form import FormView
@@ -46,8 +46,6 @@ class FormMessages(QObject):
         super().__init__(parent)
         self.error = self.warning = self.result = ""
         self.retry: Callable[[], None] | None = None
-        self.rescued: Path | None = None
-        """The file of the last run that the database could not take."""
 
     @property
     def caution(self) -> str:
@@ -59,7 +57,6 @@ class FormMessages(QObject):
         text = error.in_window if isinstance(error, DatabaseError) else str(error)
         retry = self.retry if text == self.error else None  # others may fail for the same reason
         self.forget()
-        self.rescued = error.path if isinstance(error, RunRescuedError) else self.rescued
         self.error, self.retry = text, retry
 
     def show_failed_read(self, retry: Callable[[], None], error: UserError) -> None:

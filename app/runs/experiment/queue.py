@@ -11,7 +11,6 @@ import msgspec
 from app.errors import UserError
 from app.plan import Plan, decode_plan, encode_plan
 from app.queries import ExperimentProgress, QueueEntry
-from app.recording import is_recording
 from app.records import RunRow
 from app.runs.custom import describe_change
 from app.runs.experiment.estimates import Experiment, describe_imported, expected_resolution, time_left
@@ -24,7 +23,6 @@ from app.runs.experiment.reuse import (
     runs_on_same_hardware,
 )
 from app.runs.experiment.schedule import remaining_runs
-from app.runs.recording_import import import_recording
 from app.runs.weight_transfer import pending_trials, runs_with_weights
 from app.samples import Inventory
 from app.storage.store import Store
@@ -259,9 +257,8 @@ def _describe_changed_source(entry: QueueEntry, plan: Plan, database: Path) -> s
 
 
 def import_with_queue(database: Path, file: Path, watch: TransferProgress = NO_PROGRESS) -> Imported:
-    """Import a file's runs, of a database or a recording, then remove the entries that are complete with them."""
-    import_file = import_recording if is_recording(file) else import_runs
-    imported = import_file(database, file, watch)
+    """Import the runs of another database, then remove the entries that are complete with them."""
+    imported = import_runs(database, file, watch)
     with Store.open(database) as store:
         complete, completed = store.library.record(lambda: _finish_complete(store))
     return replace(

@@ -8,7 +8,7 @@ import contextlib
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -289,39 +289,6 @@ def import_runs(database: Path, file: Path, progress: TransferProgress = NO_PROG
         seconds=time.monotonic() - started_s,
         entries=entries,
     )
-
-
-def import_played(
-    database: Path, file: Path, uid: str, play: Callable[[Path], None], progress: TransferProgress = NO_PROGRESS
-) -> Imported:
-    """Import a run as `import_runs` does, which is played into a private database first.
-
-    `play` stores the run of this uid, which comes from the file, in a new database at a path.
-
-    Raises:
-        DatabaseError: The database cannot be used, the run has values that this program does not write, or a run is in
-            progress.
-        StoppedError: `progress` stopped it.
-    """
-    started_s = time.monotonic()
-    source_file = SourceFile(file.resolve(), file.stat().st_size, has_log=False)
-    local = _local_runs(database).get(uid)
-    already = () if local is None else (ExistingRun(local.run, in_trash=local.in_trash),)
-    runs: tuple[int, ...] = ()
-    if local is None:
-        _check_importable(database, source_file)
-        with _scratch(database) as folder:
-            play(staged := folder / "staged.db")
-            check_staged(staged, file, progress)
-            runs, _ = _copy_staged(database, staged, _SourceContents((), (), (), RowCounter(progress, 0)), progress)
-    seconds = time.monotonic() - started_s
-    return Imported(runs=runs, already=already, unfinished=(), in_trash=(), seconds=seconds)
-
-
-def check_staged(staged: Path, file: Path, progress: TransferProgress) -> None:
-    """Raise `DatabaseError` for a value in a private database that this program does not write, as the file's fault."""
-    with contextlib.closing(open_database(staged)) as db, translate_file_errors(file), interruptible(db.conn, progress):
-        check_values(db.conn, file)
 
 
 def check_exportable(database: Path, runs: Iterable[int]) -> None:

@@ -1,10 +1,7 @@
 """Files that are opened with the window: their runs are added, once the user agrees."""
 
-import gzip
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from PySide6.QtWidgets import QMessageBox
 from pytestqt.qtbot import QtBot
 
@@ -12,7 +9,6 @@ from app.gui.app import Workbench
 from app.gui.history.screen import HistoryView
 from app.storage.store import Store
 from tests.gui.windows import press
-from tests.unit.runs.test_recording_import import ENDED, EVENTS, STARTED, lines
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 LIMIT_MS = 120_000
@@ -26,20 +22,11 @@ def test_a_file_that_is_no_database_is_said(qtbot: QtBot, workbench: Workbench, 
     qtbot.waitUntil(lambda: said in button.accessibleDescription(), timeout=LIMIT_MS)
 
 
-def write_database(path: Path) -> None:
-    with Store.open(path) as there:
-        keep(there, stored_run(run_row(1)))
-
-
-def write_recording(path: Path) -> None:
-    path.write_bytes(gzip.compress(lines(STARTED, *EVENTS, ENDED)))
-
-
-@pytest.mark.parametrize("write", [write_database, write_recording])
 def test_runs_that_are_opened_as_a_file_are_added_when_the_user_agrees(
-    qtbot: QtBot, workbench: Workbench, tmp_path: Path, write: Callable[[Path], None]
+    qtbot: QtBot, workbench: Workbench, tmp_path: Path
 ) -> None:
-    write(tmp_path / "night.vscope")
+    with Store.open(tmp_path / "night.vscope") as there:
+        keep(there, stored_run(run_row(1)))
     workbench.opener.open_file(tmp_path / "night.vscope")
     qtbot.waitUntil(lambda: workbench.window.findChild(QMessageBox) is not None, timeout=LIMIT_MS)
     press(workbench, "&Add them")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from app.recording import head_line
 from app.runs.dropped_files import sort_files
 from app.storage.store import Store
 
@@ -32,13 +31,12 @@ def text(contents: str) -> Callable[[Path], object]:
     [
         ("runs.vscope", database, "database", ""),
         ("named-otherwise.json", database, "database", ""),
-        ("rescued.vscope", lambda path: path.write_bytes(head_line("1")), "database", ""),
         ("notes.db", foreign, None, "another program's database"),
         ("model.py", text("x = 1"), "workload", ""),
         ("mine.toml", text(PRESET.replace("[cpu]", "[gpu]")), "preset", ""),
         ("broken.toml", text("a ="), None, "is not a preset"),
         ("timeline.json", text('{"displayTimeUnit": "ms", "traceEvents": [{}]}'), None, "ui.perfetto.dev"),
-        ("runs.csv", text("run,workload\n"), None, "export the runs as a recording"),
+        ("runs.csv", text("run,workload\n"), None, "export the runs to a .vscope file"),
         ("letter.odt", text("PK"), None, "not a file of this program"),
         ("folder", Path.mkdir, None, "A folder cannot be taken"),
         ("gone.db", lambda _: None, None, "There is no such file"),
