@@ -9,7 +9,15 @@ from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QPushButton, QWidget
 
 from app.errors import UserError
-from app.gui.settings.settings import Chosen, SettingsStore, StoredChoice
+from app.gui.settings.settings import (
+    THEMES,
+    Chosen,
+    SettingsStore,
+    StoredChoice,
+    hosts_text,
+    recent_databases,
+    sampling_choices,
+)
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import (
     STRETCH,
@@ -35,13 +43,20 @@ from app.storage import retention
 from app.storage.files import disk_space
 from app.storage.retention import Pruned
 from app.telemetry.feed import TelemetryFeed
-from app.viewmodels.history.labels import StorageLine, prune_consequence, prune_question, prune_result
-from app.viewmodels.settings import THEMES, SettingsState, recent_databases
+from app.viewmodels.history.labels import (
+    RETENTION_CHOICES,
+    StorageLine,
+    prune_consequence,
+    prune_question,
+    prune_result,
+    retention_label,
+)
 
 _WIDTH = 76 * GRID
 _LABEL_WIDTH = 18 * GRID
 _SHORTEST = 8
 """Characters of an option that are always seen: the path of a database may be long, a screen small."""
+_ANOTHER = "Another database …"
 _WHEN_IDLE = "Can be changed when no run is active."
 _SAMPLING = "How often the GPUs of this machine are read. Shorter intervals show shorter peaks and store more samples."
 _DATABASE = "The one chosen here also opens at the next start, unless the window is started on another."
@@ -97,7 +112,6 @@ class SettingsDialog(QDialog):
         self._chosen = Chosen(self)
         self._storage: StorageLine | None = None
         self._failure = ""
-        self._state: SettingsState | None = None
         self._busy = self._is_sized = False
         self.theme_box, self.sampling_box, self.database_box = ChoiceBox(), ChoiceBox(), ChoiceBox()
         self.retention_box, self.notice_box, self.standby_box = ChoiceBox(), ChoiceBox(), ChoiceBox()
@@ -128,27 +142,10 @@ class SettingsDialog(QDialog):
         self.show()
         self.activateWindow()
 
-    def _show_state(self, state: SettingsState) -> None:
-        self._state = state
-        self.theme_box.show_options(THEMES, state.theme)
-        self.sampling_box.show_options(state.sampling, state.sample_ms)
-        databases = {path: str(path) for path in state.databases}
-        self.database_box.show_options({**databases, None: "Another database …"}, state.databases[0])
-        days = state.storage.retention_days if state.storage is not None else None
-        self.retention_box.show_options(state.retention, days)
-        self.retention_box.setEnabled(state.storage is not None)
-        self._captions[self.hosts_button].setText(
-            f"{state.hosts_text} Machines reached over SSH, Slurm, Ray or Docker."
-        )
-        show_text(self._problem, state.problem)
-        self.show_busy(self._busy)
-
     def show_busy(self, busy: bool) -> None:
         """Lock what cannot change while a run or the queue is active, and say so."""
         self._busy = busy
-        if self._state is None:
-            return
-        storage = "" if self._state.storage is None else f"{self._state.storage.text}. "
+        storage = "" if self._storage is None else f"{self._storage.text}. "
         for box, words in ((self.sampling_box, _SAMPLING), (self.database_box, f"{storage}{_DATABASE}")):
             box.setEnabled(not busy)
             self._captions[box].setText(_WHEN_IDLE if busy else words)
@@ -229,23 +226,24 @@ class SettingsDialog(QDialog):
         self._store.background.run(lambda: read_storage(database, note), show, self._show_error)
 
     def _show(self) -> None:
-        self._show_state(
-            SettingsState(
-                theme=self._theme.choice,
-                sample_ms=1000 / self._feed.hz,
-                databases=recent_databases(self._store.database, self._chosen.databases),
-                storage=self._storage,
-                hosts=self._host_names(),
-                problem=self._failure,
-            )
-        )
-
-    def _host_names(self) -> tuple[str, ...]:
+        storage, sample_ms = self._storage, 1000 / self._feed.hz
+        databases = recent_databases(self._store.database, self._chosen.databases)
+        days = storage.retention_days if storage is not None else None
+        self.theme_box.show_options(THEMES, self._theme.choice)
+        self.sampling_box.show_options(sampling_choices(sample_ms), sample_ms)
+        self.database_box.show_options({**{path: str(path) for path in databases}, None: _ANOTHER}, databases[0])
+        kept = dict.fromkeys((*RETENTION_CHOICES, *([days] if storage is not None else [])))
+        self.retention_box.show_options({days: retention_label(days) for days in kept}, days)
+        self.retention_box.setEnabled(storage is not None)
         try:
-            return tuple(entry.name for entry in read_hosts())
+            hosts = [entry.name for entry in read_hosts()]
         except UserError as error:
-            self._failure = str(error)
-            return ()
+            self._failure, hosts = str(error), []
+        self._captions[self.hosts_button].setText(
+            f"{hosts_text(hosts)} Machines reached over SSH, Slurm, Ray or Docker."
+        )
+        show_text(self._problem, self._failure)
+        self.show_busy(self._busy)
 
     def _set_sampling(self, period_ms: float) -> None:
         self._chosen.keep("sample_ms", period_ms)

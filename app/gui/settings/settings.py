@@ -4,7 +4,7 @@ import html
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,13 @@ if TYPE_CHECKING:
     from app.gui.settings.dialog import SettingsDialog
 
 _MIN_MS, _MAX_MS = 10.0, 1000.0
+THEMES = {"system": "Same as system", "light": "Light", "dark": "Dark"}
+"""Label of each choice of `Theme`."""
+
+SAMPLING_CHOICES_MS = (10.0, 20.0, SAMPLE_MS, 100.0, 200.0, 500.0, 1000.0)
+"""Within the limits of `--sample-ms`."""
+
+_MAX_DATABASES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +162,24 @@ class StandbySetting:
         if isinstance(event, Inventory):
             reason = no_standby_reason(event.machine)
             self.choice.set_label(AUTOMATIC, f"Automatic: off here, {reason}" if reason else "Automatic: on here")
+
+
+def sampling_choices(current_ms: float) -> dict[float, str]:
+    """Return the label of each period, in milliseconds; one of the command line, which is current, is among them."""
+    periods_ms = sorted({*SAMPLING_CHOICES_MS, current_ms})
+    return {ms: f"{units.exactly(ms, 'ms')} ({1000 / ms:.3g} per second)" for ms in periods_ms}
+
+
+def hosts_text(hosts: Sequence[str]) -> str:
+    """Return the names of the user's hosts in a line."""
+    named = ", ".join(hosts[:4]) + (" …" if len(hosts) > 4 else "")
+    return f"{len(hosts)} {units.plural('host', len(hosts))}: {named}." if hosts else "None yet."
+
+
+def recent_databases(opened: Path, former: Sequence[str]) -> tuple[Path, ...]:
+    """Return the databases to offer: the open one, then those that were opened before and are still there."""
+    there = (path for path in map(Path, former) if path != opened and path.is_file())
+    return (opened, *there)[:_MAX_DATABASES]
 
 
 NOTIFICATION_CHOICES = {"off": "Show nothing", "message": "Show a message", "sound": "Show a message and play a sound"}
@@ -296,8 +321,6 @@ class Settings(QObject):
 
     def values(self) -> Iterator[tuple[str, Callable[[], object]]]:
         """Yield the values that can be set without the dialog, each with its setting's name, and what sets it."""
-        from app.viewmodels.settings import THEMES
-
         for key, label in THEMES.items():
             yield f"Theme: {label}", partial(self._services.theme.choose, key)
         for name, choice in (("Notifications", self.notifier.choice), ("Standby", self._standby.choice)):
