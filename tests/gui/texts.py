@@ -6,8 +6,8 @@ from PySide6.QtWidgets import QLabel, QWidget
 
 from app.gui.compare.screen import CompareHeader, CompareView
 from app.gui.experiment.queue import BannerView, QueueView
-from app.gui.history.diff import RunDiffView
 from app.gui.history.page import RunPageView
+from app.gui.history.screen import RunDiffView
 from app.gui.monitor.details import DetailsView, NoGpuView
 from app.gui.monitor.screen import MonitorTable
 from app.gui.run.evidence import BadgeLine, EvidencePanel

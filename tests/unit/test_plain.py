@@ -149,10 +149,10 @@ def test_no_command_prints_what_a_hostile_library_says_to_the_terminal(
 
 ROOT = Path(__file__).parents[2]
 RICH = {
+    "app/gui/history/screen.py": "a diff of two runs, from a template that escapes",
     "app/gui/history/page.py": "the environment, whose texts are escaped",
     "app/gui/compare/article.py": "an article, from a template that escapes",
     "app/gui/run/evidence.py": "a legend with coloured squares, whose names are escaped",
-    "app/gui/history/diff.py": "a table of two runs, every text of which is escaped",
     "app/gui/widgets/basic.py": "a page of what these call `show_html` with",
 }
 """Modules of the window that show mark-up, and what it is."""

@@ -1,24 +1,123 @@
 """The History screen: the list of stored runs, the page of one run, or the diff of two."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QShortcut, QShowEvent
-from PySide6.QtWidgets import QMessageBox, QStackedWidget, QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QResizeEvent, QShortcut, QShowEvent
+from PySide6.QtWidgets import QLineEdit, QMessageBox, QStackedWidget, QTextBrowser, QWidget
 
 from app.gui.actions import Actions
 from app.gui.history.annotations import NoteDialog, TagDialog
-from app.gui.history.diff import RunDiffView
 from app.gui.history.filter_bar import FilterBar
 from app.gui.history.page import RunPageView
 from app.gui.history.run_list import HistoryList
-from app.gui.theme import Theme
-from app.gui.widgets.basic import make_column
+from app.gui.theme import GRID, Theme
+from app.gui.widgets.basic import (
+    HtmlPage,
+    button,
+    make_column,
+    make_row,
+    report_style,
+    separator,
+    text_label,
+    toggle_button,
+)
 from app.gui.widgets.dialogs import ask_confirmation
+from app.gui.widgets.flow_layout import FlowBar
 from app.gui.widgets.problem import ProblemLine
+from app.gui.window_state import WindowState
 from app.viewmodels.history.labels import Annotations, TagChange, format_run_count
 from app.viewmodels.history.run_detail import RunDetail
 from app.viewmodels.history.run_diff import RunDiff
+
+_MAX_WIDTH = 150 * GRID
+_MARGINS = 7 * GRID
+"""Around the page and its scroll bar."""
+
+
+class RunDiffView(QWidget):
+    """Shows a `RunDiff`."""
+
+    back_requested = Signal()
+    compare_requested = Signal(list)
+    swap_requested = Signal(list)
+    save_requested = Signal(object)
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._diff: RunDiff | None = None
+        self._title = text_label("", "title")
+        self._names = text_label("", "muted", wrap=True)
+        self._back = button("← &History", "Back to the table (Escape)", flat=True)
+        self._alike = toggle_button("Show what is &equal", "List values that both runs share too")
+        self._swap = button("S&wap", "Count changes from the other run", small=True)
+        self._save = button("&Save …", "Write this page to an HTML or Markdown file", small=True)
+        self._compare = button("Open in &Compare", "Compare the two runs: verdict, curves, charts", small=True)
+        self._search = QLineEdit()
+        self._page = HtmlPage(GRID // 2)
+        self._back.clicked.connect(self.back_requested)
+        state = WindowState("diff", self)
+        self._alike.setChecked(state.read("alike", False))
+        self._alike.toggled.connect(partial(state.keep, "alike"))
+        self._alike.toggled.connect(self._rebuild)
+        self._swap.clicked.connect(lambda: self.swap_requested.emit(self._runs()[::-1]))
+        self._compare.clicked.connect(lambda: self.compare_requested.emit(self._runs()))
+        self._save.clicked.connect(lambda: self.save_requested.emit(self._diff))
+        theme.follow(self, self._rebuild)
+        self._build()
+
+    def show_diff(self, diff: RunDiff) -> None:
+        """Show two runs from the top of the page."""
+        self._diff = diff
+        self._title.setText(diff.title)
+        self._names.setText("\n".join(f"{label}:  {name}" for label, name in zip(diff.labels, diff.names, strict=True)))
+        self._rebuild()
+        self._page.verticalScrollBar().setValue(0)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Keep lines short enough to be followed from name to value."""
+        super().resizeEvent(event)
+        self._page.setLineWrapColumnOrWidth(min(_MAX_WIDTH, self.width() - _MARGINS))
+
+    def focus_search(self) -> None:
+        """Focus the search field."""
+        self._search.setFocus()
+        self._search.selectAll()
+
+    def focus_page(self) -> None:
+        """Give the keyboard to the page, which it scrolls."""
+        self._page.setFocus()
+
+    def _rebuild(self) -> None:
+        if self._diff is not None:
+            from app.report.render import diff_html  # here: the templates' engine takes its time
+
+            text = diff_html(self._diff, everything=self._alike.isChecked())
+            self._page.show_html(text, report_style(self._theme.colours) + "td { white-space: normal; }")
+
+    def _runs(self) -> list[int]:
+        return [] if self._diff is None else list(self._diff.runs)
+
+    def _find_next(self) -> None:
+        """Go to the next place that has the text, from the top again after the last one."""
+        if not self._page.find(self._search.text()):
+            self._page.moveCursor(self._page.textCursor().MoveOperation.Start)
+            self._page.find(self._search.text())
+
+    def _build(self) -> None:
+        self._page.setLineWrapMode(QTextBrowser.LineWrapMode.FixedPixelWidth)
+        self._page.setAccessibleName("What differs between the runs")
+        self._search.setPlaceholderText("Search this page (Ctrl+F)")
+        self._search.setAccessibleName("Search this page")
+        self._search.setClearButtonEnabled(True)
+        self._search.setFixedWidth(26 * GRID)
+        self._search.returnPressed.connect(self._find_next)
+        parts = self._search, self._alike, self._swap, self._save, self._compare
+        tools = FlowBar(GRID, GRID // 2, *parts, right=True)
+        lines = make_row(self._back, (tools, 1)), self._title, self._names, separator(), (self._page, 1)
+        make_column(*lines, parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=GRID)
 
 
 class HistoryView(QWidget):
