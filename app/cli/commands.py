@@ -58,7 +58,6 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "app.cli.transfer:reference",
             "Show the runs on real GPUs that come with the program, or add them.",
         ),
-        "open": ("app.cli.transfer:open_file", "Open a file in the window, which asks before it adds the runs."),
     },
     "Machine": {
         "hosts": ("app.cli.hosts:hosts", "Name machines reached over SSH, Slurm, Ray or Docker."),
@@ -73,6 +72,8 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
 }
 """Every command by section: where it is defined, as `module:name`, and its help."""
 
+_OPEN_FILE = "app.cli.transfer:open_file"
+"""What is done with a file in place of a command."""
 _TARGETS = {name: target for section in SECTIONS.values() for name, (target, _) in section.items()}
 HELP = {name: text for section in SECTIONS.values() for name, (_, text) in section.items()}
 
@@ -96,17 +97,14 @@ class ProgramGroup(click.Group):
         """Import and return a command; None where no command has that name."""
         if cmd_name not in HELP:
             return None
-        module, _, name = _TARGETS[cmd_name].partition(":")
-        command = getattr(importlib.import_module(module), name)
-        assert isinstance(command, click.Command)
-        return command
+        return _load(_TARGETS[cmd_name])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command of the first word and the words after it; raises `click.NoSuchCommand`."""
         if args[0] not in HELP and (Path(args[0]).is_file() or args[0].endswith(RUNS_SUFFIX)):
-            args = ["open", *args]
+            return args[0], _load(_OPEN_FILE), args
         if args[0] not in HELP and not ctx.resilient_parsing:
             raise click.NoSuchCommand(args[0], possibilities=HELP, ctx=ctx)
         return super().resolve_command(ctx, args)
@@ -122,6 +120,13 @@ class ProgramGroup(click.Group):
         """Return the commands and options that begin so, without importing a command."""
         named = [CompletionItem(name, help=text) for name, text in HELP.items() if name.startswith(incomplete)]
         return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def _load(target: str) -> click.Command:
+    module, _, name = target.partition(":")
+    command = getattr(importlib.import_module(module), name)
+    assert isinstance(command, click.Command)
+    return command
 
 
 class ProgramCommand(click.Command):

@@ -160,13 +160,13 @@ def command(name: str, *examples: str, uses_database: bool = True) -> Callable[[
     """Make a function a command of the table, with `--db` and `--json`.
 
     Args:
-        name: Its name in the table.
+        name: Its name in the table; the help of one that is not there is the function's docstring.
         examples: Words after the program's name that its help shows.
         uses_database: Whether the function gets `database`; every command takes `--db`.
     """
 
     def make(function: Callable[..., int]) -> ProgramCommand:
-        command = click.command(name, cls=ProgramCommand, help=HELP[name], examples=examples)
+        command = click.command(name, cls=ProgramCommand, help=HELP.get(name, function.__doc__), examples=examples)
         return command(_database_option(used=uses_database)(_json_option(function)))
 
     return make

@@ -151,7 +151,7 @@ def import_database(database: Path | None, as_json: bool, file: Path) -> int:
     return 0
 
 
-@command("open", "open runs.vscope")
+@command("FILE", "runs.vscope")
 @click.argument("file", type=FILE, metavar="FILE", help="A database of this program.")
 @click.pass_context
 def open_file(context: click.Context, database: Path | None, as_json: bool, file: Path) -> int:

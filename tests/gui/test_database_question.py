@@ -12,6 +12,7 @@ from app.gui.theme import Theme
 from app.paths import default_database
 from app.storage.database import open_database
 from app.storage.store import Store
+from tests.gui.screens import visible_text
 from tests.gui.texts import displayed_text
 from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose
 
@@ -111,7 +112,7 @@ def test_a_run_whose_database_is_gone_ends_before_the_window_asks(qtbot: QtBot, 
     qtbot.waitUntil(lambda: "Measuring" in displayed_text(live), timeout=RUN_LIMIT_MS)
     path.unlink()
     said = "was deleted, or its disk is gone; the end of the run is not stored."
-    qtbot.waitUntil(lambda: said in displayed_text(workbench.run_view.form), timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: said in visible_text(workbench.run_view.form), timeout=RUN_LIMIT_MS)
     box = _question(qtbot, workbench)
     assert "is not there any more" in box.text()
     assert not path.exists()

@@ -178,12 +178,12 @@ def test_a_file_opens_in_the_window(tmp_path: Path, capsys: pytest.CaptureFixtur
     file.write_text("")
     upper = UpperLayers(open_window=window, has_display=True)
     assert main([str(file)], upper) == 0
-    assert main(["--db", "other.db", "open", str(file)], upper) == 0
+    assert main(["--db", "other.db", str(file)], upper) == 0
     assert opened == [(None, file), (Path("other.db"), file)]
-    assert main(["open", str(tmp_path / "none")], upper) == 1
+    assert main(["open"], upper) == 2
     assert main([str(tmp_path / "none.vscope")], upper) == 1
     assert main([str(file)]) == 1
     said = capsys.readouterr().err
-    assert f"There is no file {tmp_path / 'none'}.\n" in said
+    assert "There is no command 'open'." in said
     assert f"There is no file {tmp_path / 'none.vscope'}.\n" in said
     assert f"`python -m app import {file}` adds the runs" in said
