@@ -20,16 +20,6 @@ from app.records import BlockColumns, Floats, Ints, Phase, SampleColumns, Stored
 from app.samples import HOST
 from workloads.protocol import Epoch
 
-AGREEMENT = 2.0
-"""Counter and integral of power agree within this factor; those of two H200s did within 1.13, from second to second."""
-SPAN_NS = 10_000_000_000
-"""They are compared from each reading of the counter to the next, over spans of at least so long, and over all."""
-SLACK_MJ = 10_000.0
-"""Energy by which they may differ beyond that and beyond `SLACK_S` of the highest power: a sleeping card's."""
-FROZEN_NS = 60_000_000_000
-FROZEN_LOAD_PCT = 50.0
-"""A power that stays the same to the milliwatt for so long, while the load changes by so much, is not read anew."""
-
 _COUNTERS = tuple(name for name, field in FIELDS.items() if field.kind == "counter")
 
 Marks = NDArray[np.bool_]
@@ -45,7 +35,7 @@ def plausible_samples(columns: SampleColumns) -> SampleColumns:
 
     The same object where all are plausible.
     """
-    for find in (_beyond_limits, _wrong_counts, _contradictions, _frozen_power):
+    for find in (_beyond_limits, _wrong_counts):
         columns = _without(columns, dict(find(columns)))
     return columns
 
@@ -118,70 +108,6 @@ def _wrong_counts(columns: SampleColumns) -> Found:
             wrong |= steps > fastest * (np.diff(t_ns) / 1e9 + SLACK_S)
         if wrong.any():
             yield name, _marks(columns.slow_t_ns.size, readings[1:][wrong])
-
-
-def _contradictions(columns: SampleColumns) -> Found:
-    """Find readings of the energy counter against which the power speaks; and the power too where it never changed.
-
-    Not where power is missing for a while, or where either had implausible readings already.
-    """
-    if not columns.device.implausible.keys().isdisjoint(("power_mw", "energy_mj")):
-        return
-    power_readings, power_t_ns, power_mw = columns.present("power_mw")
-    if power_mw.size < 2:
-        return
-    readings, t_ns, counted_mj = columns.present("energy_mj")
-    covered = (t_ns >= power_t_ns[0]) & (t_ns <= power_t_ns[-1])
-    readings, t_ns, counted_mj = readings[covered], t_ns[covered], counted_mj[covered]
-    gap_s = np.diff(power_t_ns) / 1e9
-    integral_mj = np.concatenate(([0.0], np.cumsum(gap_s * (power_mw[1:] + power_mw[:-1]) / 2)))
-    drawn_mj = np.interp(t_ns - power_t_ns[0], power_t_ns - power_t_ns[0], integral_mj)
-    slack_mj = SLACK_S * float(power_mw.max()) + SLACK_MJ
-    if t_ns.size < 2 or np.ptp(counted_mj - drawn_mj) <= slack_mj:
-        return  # no span can disagree by more
-    first, last = _spans(t_ns)
-    gaps = np.concatenate(([0], np.cumsum(gap_s > SLACK_S)))
-    before, after = np.searchsorted(power_t_ns, t_ns, "right") - 1, np.searchsorted(power_t_ns, t_ns)
-    counted, drawn = counted_mj[last] - counted_mj[first], drawn_mj[last] - drawn_mj[first]
-    wrong = (counted > AGREEMENT * drawn + slack_mj) | (counted < drawn / AGREEMENT - slack_mj)
-    wrong &= gaps[after[last]] == gaps[before[first]]
-    if not wrong.any():
-        return
-    yield "energy_mj", _marks(columns.slow_t_ns.size, readings[last[wrong]])
-    frozen = [
-        power_readings[a : b + 1]
-        for a, b in zip(before[first[wrong & (counted > 0)]], after[last[wrong & (counted > 0)]], strict=True)
-        if np.ptp(power_mw[a : b + 1]) == 0
-    ]
-    if frozen:
-        yield "power_mw", _marks(columns.t_ns.size, np.concatenate(frozen))
-
-
-def _spans(t_ns: Ints) -> tuple[Ints, Ints]:
-    """Return the first and the last reading of each span over which counter and power are compared."""
-    later = np.searchsorted(t_ns, t_ns + SPAN_NS)
-    starts = np.flatnonzero(later < t_ns.size)
-    first = np.concatenate((np.arange(t_ns.size - 1), starts, [0]))
-    return first, np.concatenate((np.arange(1, t_ns.size), later[starts], [t_ns.size - 1]))
-
-
-def _frozen_power(columns: SampleColumns) -> Found:
-    readings, t_ns, power_mw = columns.present("power_mw")
-    load_pct = columns.fields.get("load_pct")
-    if load_pct is None or not t_ns.size or t_ns[-1] - t_ns[0] < FROZEN_NS:
-        return
-    changes = np.flatnonzero(np.diff(power_mw))
-    starts, ends = np.concatenate(([0], changes + 1)), np.concatenate((changes, [t_ns.size - 1]))
-    long = t_ns[ends] - t_ns[starts] >= FROZEN_NS
-    ranges = [readings[start : end + 1] for start, end in zip(starts[long], ends[long], strict=True)]
-    loads = [load_pct[span] for span in ranges]
-    frozen = [
-        span
-        for span, load in zip(ranges, loads, strict=True)
-        if np.fmax.reduce(load) - np.fmin.reduce(load) >= FROZEN_LOAD_PCT
-    ]
-    if frozen:
-        yield "power_mw", _marks(columns.t_ns.size, np.concatenate(frozen))
 
 
 def _marks(size: int, readings: Ints) -> Marks:

@@ -4,9 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from app.fields import FAST_FIELDS, FIELDS, SLOW_FIELDS, DeviceKind, Sample, SlowSample, fields_of
+from app.fields import FIELDS, DeviceKind, fields_of
 from app.limits import SLACK_S
 
 
@@ -48,15 +46,6 @@ class PlausibleReadings:
         wrong = [name for name, value in values.items() if value is not None and not self._counts_up(name, t_ns, value)]
         values.update(dict.fromkeys(wrong))
         return (*beyond, *wrong)
-
-    def without_implausible(self, sample: Sample | SlowSample) -> Sample | SlowSample:
-        """Return a sample from elsewhere as the sampler would have made it."""
-        names = FAST_FIELDS if isinstance(sample, Sample) else SLOW_FIELDS
-        values = {name: getattr(sample, name) for name in names if name in self._limits}
-        wrong = self.remove(values) if isinstance(sample, Sample) else self.remove_slow(sample.t_ns, values)
-        if not wrong:
-            return sample
-        return msgspec.structs.replace(sample, implausible=(*sample.implausible, *wrong), **dict.fromkeys(wrong))
 
     def _remove_beyond_limits(self, values: dict[str, Any]) -> tuple[str, ...]:
         limits = self._limits
