@@ -80,9 +80,6 @@ def _open_window(database: Path | None, sample_ms: float | None = None, opened: 
     try:
         _check_x11()
         feed.start()  # its process starts while Qt is loaded
-        from app.gui.quick_imports import hasten_imports
-
-        hasten_imports()
         from app.gui.app import main as window
     except ImportError as error:
         feed.close()

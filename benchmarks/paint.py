@@ -63,9 +63,6 @@ def program(database: Path, *, plots: bool = False) -> None:
     gc.disable()
     feed = TelemetryFeed()
     feed.start()
-    from app.gui.quick_imports import hasten_imports
-
-    hasten_imports()
     from app.gui.app import Workbench
     from app.gui.theme import Theme
 
@@ -94,9 +91,6 @@ if __name__ == "__main__":
     if sys.argv[1] == "bare":
         bare()
     elif sys.argv[1] == "tour":
-        from app.gui.quick_imports import hasten_imports
-
-        hasten_imports()
         from benchmarks.tour import main
 
         main(Path(sys.argv[2]), float(sys.argv[3]), [int(word) for word in sys.argv[4:]])

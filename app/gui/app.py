@@ -18,7 +18,6 @@ from app.gui.diagnostics import DatabaseQuestion, Diagnostics, prepare
 from app.gui.experiment.gallery import GalleryController
 from app.gui.experiment.queue_controller import QueueController
 from app.gui.hosts.hosts_controller import HostScreens
-from app.gui.quick_imports import import_plots
 from app.gui.run.files import CustomWorkloads, FileDrops, FileOpener
 from app.gui.run.first_start import FirstStart
 from app.gui.run.form_controller import FormController
@@ -282,7 +281,7 @@ class Workbench(QObject):
     def _start_slow_parts(self) -> None:
         self.feed.start()
         self.feed.subscribe(self.bridge.post)  # readings come while pyqtgraph is imported, and are drawn at once
-        import_plots()  # here, for pyqtgraph crashes on another thread
+        importlib.import_module("app.gui.plot.time_panel")  # here, for pyqtgraph crashes on another thread
         self.reads.run(lambda: prepare(self.database), lambda _: self._database_ready(), self.form.show_error)
         self._later.start()
         self.sessions.run(self._wait_telemetry, lambda _: self._telemetry_ready(), self._telemetry_failed)

@@ -139,28 +139,6 @@ def test_window_loads_no_tensorflow_and_no_scipy() -> None:
     assert "PySide6.QtWidgets" in loaded
 
 
-def test_the_window_is_imported_without_reading_the_source_of_every_module() -> None:
-    read = "import linecache, sys; sys.modules.update({f'read {name}': sys for name in linecache.cache})"
-    hasten = "from app.gui.quick_imports import hasten_imports; hasten_imports(); "
-
-    def sources(code: str) -> int:
-        return sum(name.startswith("read ") for name in loaded_after(f"{code}import app.gui.app; {read}"))
-
-    assert sources(hasten) < 20
-    assert sources("import PySide6.QtCore; ") > 100, "PySide6 reads none any more: hasten_imports is needless"
-
-
-def test_plots_are_imported_without_making_every_class_of_qt() -> None:
-    made = "import PySide6.QtGui as gui, sys; sys.modules.update({f'made {name}': sys for name in vars(gui)})"
-    listed = f"{made}; sys.modules.update({{f'listed {{name}}': sys for name in dir(gui)}})"
-    quick = loaded_after(f"from app.gui.quick_imports import import_plots; import_plots(); {listed}")
-    assert "app.gui.plot.time_panel" in quick
-    assert {"made QPainter", "listed QPainter", "listed QUndoGroup"} <= quick
-    assert "made QUndoGroup" not in quick
-    usual = loaded_after(f"import app.gui.plot.time_panel; {made}")
-    assert "made QUndoGroup" in usual, "pyqtgraph copies no classes any more: import_plots is needless"
-
-
 def test_window_opens_before_database_plots_and_monitor_are_imported() -> None:
     later = {"sqlite_utils", "importlib.metadata", "pyqtgraph", "app.gui.plot.curves", "app.gui.monitor.screen"}
     assert not loaded_after("import app.gui.app") & later

@@ -21,7 +21,6 @@ FUNCTION_LINES = 80
 
 SMALL_MODULES = {
     "app/agent/__main__.py": "a process of its own",
-    "app/gui/quick_imports.py": "imported before anything else of the window",
     "app/runs/standby_setting.py": "asked before the window's first paint, which waits for no worker",
     "app/telemetry/messages.py": "message types of the sampler's process, imported on both sides",
     "workloads/build.py": "the one place that leads from a spec to a backend",
