@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.analysis.run_diff import DeviceMeans, paired_means
 from app.metrics import METRICS, put_json
 from app.records import RunRow, StoredRun
 from app.report.why import why_document
 from app.viewmodels.format.cells import TextTable
-from app.viewmodels.history.run_diff import DiffRow, run_diff
+from app.viewmodels.history.run_diff import DeviceMeans, DiffRow, paired_means, run_diff
 from workloads.catalog import has_parameter
 
 _ABSENT = object()

@@ -11,7 +11,7 @@ from app.gui.plot.pictures import show_picture_menu
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import clear_layout, make_column, make_row, text_label
 from app.report.charts.canvas import Drawing
-from app.report.charts.scaling import HEIGHT, WIDTH, draw_scaling
+from app.report.scaling import HEIGHT, WIDTH, draw_scaling
 from app.viewmodels.compare.scaling import ScalingView, worst_pairs
 
 

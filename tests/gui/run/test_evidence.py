@@ -13,11 +13,10 @@ from pytestqt.qtbot import QtBot
 from app.events import Outcome
 from app.gui.compare.screen import CompareView
 from app.gui.history.page import RunPageView
-from app.gui.run.evidence import EvidencePanel
+from app.gui.run.evidence import EvidencePanel, StackedBar
 from app.gui.run.live import LiveView
 from app.gui.theme import DARK, LIGHT, Theme
 from app.gui.widgets.basic import BreakingLabel
-from app.gui.widgets.share_bars import StackedBar
 from app.storage.store import Store
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.history import evidence

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from app.gui.run.first_start import LEAD
 from app.runs.experiment.presets import load_preset, preset_names
 from app.samples import HOST
 from app.viewmodels.experiment.preview import PresetLine, preset_line
@@ -11,7 +12,6 @@ from app.viewmodels.format.sentences import shorten_name, without_advice
 from app.viewmodels.history.evidence import stored_evidence_view
 from app.viewmodels.history.run_detail import run_detail
 from app.viewmodels.hosts import describe_address
-from app.viewmodels.run.first_start import LEAD
 from tests.fakes.sentences import sentence_faults
 from tests.unit.viewmodels.events import CPU_INVENTORY
 from tests.unit.viewmodels.monitor.test_readings import details as monitor_details

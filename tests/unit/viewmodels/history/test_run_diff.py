@@ -6,11 +6,18 @@ from datetime import UTC
 
 import pytest
 
-from app.analysis.run_diff import LineChange, line_changes, log_changes
 from app.records import StoredRun
 from app.report.diff import diff_document
 from app.samples import LogLine
-from app.viewmodels.history.run_diff import DiffRow, RunDiff, format_change, run_diff
+from app.viewmodels.history.run_diff import (
+    DiffRow,
+    LineChange,
+    RunDiff,
+    format_change,
+    line_changes,
+    log_changes,
+    run_diff,
+)
 from tests.fakes.evidence import AS_REQUESTED, MISLABELLED
 from tests.unit.viewmodels.stored import run_row, stored_run
 
