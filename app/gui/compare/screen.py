@@ -141,8 +141,6 @@ _INTERLEAVE_HINT = "Run these variants again, interleaved, as often as before an
 _MOST_RUNS = 100
 """That one click may ask for."""
 _ROLES: dict[Severity, str] = {"warning": "caution", "note": "caption"}
-MANY_VARIANTS = 8
-"""The table itself is the plot of more, and has the height."""
 
 
 class CompareHeader(QWidget):
@@ -189,10 +187,9 @@ class CompareHeader(QWidget):
         self._comparison, header = comparison, comparison_header(comparison)
         disturbances = comparison.compared_runs.disturbances
         self.result.show_model(verdict_result(comparison.verdict, disturbances) if comparison.variants else None)
-        is_few = 1 < len(comparison.variants) <= MANY_VARIANTS
         around = self.result.plot.parentWidget()
         for widget in (self.result.plot, *([around] if around is not None else [])):
-            widget.setVisible(is_few)
+            widget.setVisible(len(comparison.variants) > 1)
         self._against.setText(comparison.against)
         self._against.setToolTip(plain_tooltip("\n".join(filter(None, (comparison.against, comparison.baseline_note)))))
         self._lines, self._clipboard_text = header.lines, header.clipboard_text

@@ -1,4 +1,4 @@
-"""The table of a comparison: variants and their runs from the fastest to the slowest, each with bar and whisker."""
+"""The table of a comparison: variants and their runs from the fastest to the slowest."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace

@@ -183,7 +183,7 @@ _SECTIONS: Mapping[str, str] = {
     _GPUS: "Scaling",
     "roofline": "Roofline",
 }
-"""What Result can show, by the keys of the charts; bars and whiskers of the others are in the table."""
+"""What Result can show, by the keys of the charts; speed-ups are in the plot above the table."""
 
 
 class CompareTabs(QWidget):
@@ -197,7 +197,7 @@ class CompareTabs(QWidget):
     curves_requested = Signal()
 
     def __init__(self, theme: Theme, actions: Actions, table: CompareTableView, plot: QWidget) -> None:
-        """Make the views around the table and the forest plot of few variants."""
+        """Make the views around the table and the forest plot above it."""
         super().__init__()
         self._theme = theme
         self._comparison = Comparison()

@@ -34,7 +34,7 @@ from app.gui.theme import GRID, LEFT, RIGHT, Theme
 from app.gui.widgets.basic import plain_tooltip
 from app.gui.widgets.text_widths import (
     PAIR_GAP,
-    PLOT_PX,
+    SPARK_PX,
     SYMBOL_WIDTH,
     DerivedFace,
     Face,
@@ -43,7 +43,7 @@ from app.gui.widgets.text_widths import (
     tabular,
     two_lines,
 )
-from app.viewmodels.format.cells import Bar, Cell, Column, Whisker
+from app.viewmodels.format.cells import Bar, Cell, Column
 from app.viewmodels.format.naming import leave_out
 
 AnyIndex = QModelIndex | QPersistentModelIndex
@@ -168,32 +168,12 @@ _SELECTED_ALPHA = 46
 _MARKED_ALPHA = 64
 
 
-_DOT_PX, _WHISKER_PX, _ARROW_PX = 4.0, 2.0, 6.0
-
-
-def paint_whisker(painter: QPainter, area: QRectF, whisker: Whisker, colour: QColor) -> None:
-    """Paint a dot and its interval into an area, with an arrow where one of them leaves it."""
-    x = [area.left() + area.width() * min(1.0, max(0.0, share)) for share in whisker[:3]]
-    y = area.center().y()
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(QPen(colour, _WHISKER_PX))
-    painter.drawLine(QPointF(x[0], y), QPointF(x[2], y))
-    painter.setPen(Qt.PenStyle.NoPen)
-    painter.setBrush(colour)
-    for end, leaves, way in ((x[0], whisker.low < 0, _ARROW_PX), (x[2], whisker.high > 1, -_ARROW_PX)):
-        if leaves:
-            painter.drawPolygon(QPolygonF([QPointF(end, y), QPointF(end + way, y - 4), QPointF(end + way, y + 4)]))
-    if 0 <= whisker.value <= 1:
-        painter.drawEllipse(QPointF(x[1], y), _DOT_PX, _DOT_PX)
-
-
 class CellDelegate(QStyledItemDelegate):
     """Paints the cells of a `CellModel`.
 
-    `unit_widths` has the pixels for the unit in each numeric column,
-    `pairs` those in which something else than a unit stands behind the number, `plots` those in which something is
-    drawn there. `marked` has the words, in lower case,
-    that are marked in the texts of a column, or of all columns (None).
+    `unit_widths` has the pixels for the unit in each numeric column, `pairs` those in which something else than a unit
+    stands behind the number, `sparks` those in which a line is drawn there. `marked` has the words, in lower case, that
+    are marked in the texts of a column, or of all columns (None).
     """
 
     def __init__(self, theme: Theme) -> None:
@@ -204,7 +184,7 @@ class CellDelegate(QStyledItemDelegate):
         self._small = DerivedFace(small_font)
         self.unit_widths: dict[int, int] = {}
         self.pairs: Collection[int] = ()
-        self.plots: Mapping[int, Column] = {}
+        self.sparks: Collection[int] = ()
         self.marked: Mapping[int | None, Sequence[str]] = {}
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
@@ -310,28 +290,11 @@ class CellDelegate(QStyledItemDelegate):
         tone = self._theme.tone_colour(cell.tone) if cell.tone else colours.text
         painter.setPen(QColor(colours.faint if cell.key is None else tone))
         face.write(painter, area.adjusted(0, 0, -unit_width, 0), cell.text, at_right=True)
-        plot = self.plots.get(column) if unit_width else None
-        if unit_width and (plot is None or plot.plot == "interval"):
-            painter.setPen(QColor(colours.faint if cell.tone and plot else colours.muted))
+        if unit_width and column not in self.sparks:
+            painter.setPen(QColor(colours.faint if cell.tone and cell.unit else colours.muted))
             face.write(painter, area.adjusted(area.width() - unit_width + self.gap(column), 0, 0, 0), cell.unit)
-        if plot is not None:
-            self._paint_plot(painter, plot_area(area, plot), cell, plot)
-
-    def _paint_plot(self, painter: QPainter, area: QRect, cell: Cell, column: Column) -> None:
-        """Paint the bar from the line to the value and its whisker, or the line of a series."""
-        colours = self._theme.colours
-        if cell.whisker is not None:
-            x = area.left() + area.width() * column.reference
-            end = area.left() + area.width() * min(1.0, max(0.0, cell.whisker.value))
-            colour = QColor(colours.accent if cell.whisker.leads else colours.faint if cell.tone else colours.muted)
-            bar = QColor(colour)
-            bar.setAlpha(_SELECTED_ALPHA)
-            painter.fillRect(QRectF(min(x, end), area.top() + GRID, abs(end - x), area.height() - 2 * GRID), bar)
-            painter.setPen(QPen(QColor(colours.faint), 1))
-            painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom() + 1))
-            paint_whisker(painter, QRectF(area), cell.whisker, colour)
-        elif cell.spark:
-            self._paint_spark(painter, area, cell.spark, colours.muted)
+        elif unit_width and cell.spark:
+            self._paint_spark(painter, area.adjusted(area.width() - SPARK_PX, 0, 0, 0), cell.spark, colours.muted)
 
     def _paint_spark(self, painter: QPainter, area: QRect, spark: Sequence[float], colour: str) -> None:
         step, height = area.width() / (len(spark) - 1), area.height() - 12
@@ -408,11 +371,6 @@ class CellDelegate(QStyledItemDelegate):
             painter.fillRect(area.left() + left, top, end - left, height, wash)
 
 
-def plot_area(area: QRect, column: Column) -> QRect:
-    """Return where in the area of a cell its plot is drawn: at the right."""
-    return area.adjusted(area.width() - PLOT_PX[column.plot], 0, 0, 0)
-
-
 def _shrink(index: AnyIndex) -> str:
     model = index.model()
     assert isinstance(model, CellModel)
@@ -464,9 +422,8 @@ class CellHeader(QHeaderView):
         assert isinstance(model, CellModel)
         column = model.columns[section]
         unit_width = self._delegate.unit_widths.get(section, 0)
-        written = unit_width - (PLOT_PX[column.plot] + PAIR_GAP if column.plot else 0)
-        second = column.second if column.plot in ("", "interval") and written > 0 else ""  # none has an interval yet
-        if not (second or column.plot) or not unit_width:
+        second = "" if column.has_spark else column.second
+        if not (second or column.has_spark) or not unit_width:
             super().paintSection(painter, area, section)
             if not section:
                 painter.setPen(self.palette().color(QPalette.ColorRole.PlaceholderText))
@@ -486,8 +443,6 @@ class CellHeader(QHeaderView):
         painter.drawText(inside.adjusted(0, 0, -unit_width, 0), RIGHT, model.title(section))
         gap = self._delegate.gap(section)
         painter.drawText(inside.adjusted(inside.width() - unit_width + gap, 0, 0, 0), LEFT, second)
-        if column.ticks:
-            self._paint_axis(painter, plot_area(inside, column), column)
         painter.restore()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
@@ -499,15 +454,3 @@ class CellHeader(QHeaderView):
             self.box_clicked.emit()
         else:
             super().mousePressEvent(event)
-
-    def _paint_axis(self, painter: QPainter, area: QRect, column: Column) -> None:
-        """Paint the labels of a plot's axis at its foot, those near its line first and others where there is room."""
-        painter.setFont(small_font(painter.font()))
-        foot, labels = area.bottom() - 3, [area.adjusted(area.width() + GRID, 0, GRID, 0)]
-        for share, text in sorted(column.ticks, key=lambda tick: abs(tick[0] - column.reference)):
-            x, half = round(area.left() + share * area.width()), painter.fontMetrics().horizontalAdvance(text) // 2 + 1
-            label = QRect(x - half, foot - 16, 2 * half, 14)
-            if not any(label.adjusted(-3, 0, 3, 0).intersects(painted) for painted in labels):
-                painter.drawText(label, Qt.AlignmentFlag.AlignCenter, text)
-                painter.drawLine(x, foot, x, area.bottom())
-                labels.append(label)

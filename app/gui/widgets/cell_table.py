@@ -29,7 +29,7 @@ from app.gui.widgets.cell_delegate import (
 from app.gui.widgets.text_widths import (
     MORE_PX,
     PAIR_GAP,
-    PLOT_PX,
+    SPARK_PX,
     SYMBOL_ONLY,
     ColumnNeeds,
     behind_width,
@@ -121,7 +121,7 @@ class CellTable(RowsView):
         metrics = QFontMetrics(tabular(self.font()))
         columns = list(enumerate(self._cells.columns))
         self._delegate.pairs = {n for n, column in columns if column.second}
-        self._delegate.plots = {n: column for n, column in columns if column.plot}
+        self._delegate.sparks = {n for n, column in columns if column.has_spark}
         self._content_px = {}
         self._delegate.unit_widths.clear()
         for n, (column, cell) in enumerate(zip(self._cells.columns, widest, strict=True)):
@@ -236,7 +236,7 @@ class CellTable(RowsView):
         for column, width in widths.items():
             self._cells.show_title(column, is_visible=columns[column].shrink != "symbol" or width > SYMBOL_ONLY)
             if columns[column].shrink == "plot":  # without its plot a number stands at the right
-                plot_px = PLOT_PX["spark"] + PAIR_GAP
+                plot_px = SPARK_PX + PAIR_GAP
                 self._delegate.unit_widths[column] = 0 if width < needs[column].content else plot_px
             self.setColumnWidth(column, width)
         self._more.place()

@@ -1,15 +1,15 @@
 """The answer of an experiment while it is made and after it: one sentence, and a forest plot of its variants."""
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import BreakingLabel, button, make_column, plain_tooltip, set_role, show_text, text_label
-from app.gui.widgets.cell_delegate import paint_whisker
 from app.gui.widgets.flow_layout import FlowBar
 from app.viewmodels.experiment.verdict_text import ExperimentResult, ResultRow
-from app.viewmodels.format.cells import Whisker
 
 _ROW_PX = 3 * GRID
 _MOST_ROWS = 12
@@ -65,11 +65,9 @@ class ForestPlot(QWidget):
             name = metrics.elidedText(row.name, Qt.TextElideMode.ElideRight, name_px - GRID)
             painter.drawText(QRectF(0, line.top(), name_px, _ROW_PX), LEFT, name)
             if row.ratio is not None:
-                share = self._result.axis.share
-                low, high = row.low or row.ratio, row.high or row.ratio
                 dot = QColor(self._theme.colours.accent if row.is_fastest else self._theme.colours.muted)
-                whisker = Whisker(share(low), share(row.ratio), share(high))
-                paint_whisker(painter, axis.translated(0, line.top()), whisker, dot)
+                ends = row.low or row.ratio, row.ratio, row.high or row.ratio
+                paint_whisker(painter, axis.translated(0, line.top()), tuple(map(self._result.axis.share, ends)), dot)
             right = float(self.width())
             for column, width in zip(reversed(columns), reversed(widths), strict=True):
                 is_change = column is columns[0]
@@ -93,6 +91,29 @@ class ForestPlot(QWidget):
         if (more := len(self._result.rows) - _MOST_ROWS) > 0:
             text = QRectF(0, axis.bottom(), axis.left(), 2 * GRID)
             painter.drawText(text, LEFT, f"and {more:,} more")
+
+
+_DOT_PX, _WHISKER_PX, _ARROW_PX = 4.0, 2.0, 6.0
+
+
+def paint_whisker(painter: QPainter, area: QRectF, shares: Sequence[float], colour: QColor) -> None:
+    """Paint a dot and its interval into an area, with an arrow where one of them leaves it.
+
+    `shares` of its width are the lower end of the interval, the dot, and the upper end.
+    """
+    low, at, high = shares
+    x = [area.left() + area.width() * min(1.0, max(0.0, share)) for share in shares]
+    y = area.center().y()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(QPen(colour, _WHISKER_PX))
+    painter.drawLine(QPointF(x[0], y), QPointF(x[2], y))
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(colour)
+    for end, leaves, way in ((x[0], low < 0, _ARROW_PX), (x[2], high > 1, -_ARROW_PX)):
+        if leaves:
+            painter.drawPolygon(QPolygonF([QPointF(end, y), QPointF(end + way, y - 4), QPointF(end + way, y + 4)]))
+    if 0 <= at <= 1:
+        painter.drawEllipse(QPointF(x[1], y), _DOT_PX, _DOT_PX)
 
 
 def _energy(row: ResultRow) -> str:

@@ -23,8 +23,8 @@ SYMBOL_ONLY = SYMBOL_WIDTH + 2 * GRID
 """Width of a column of symbols whose words are in their tooltips."""
 PAIR_GAP = GRID + GRID // 2
 """Pixels between a number and what stands behind it under a title of its own."""
-PLOT_PX = {"interval": 16 * GRID, "whisker": 16 * GRID, "spark": 8 * GRID}
-"""Width of what is drawn behind a number."""
+SPARK_PX = 8 * GRID
+"""Width of the line that is drawn behind a number."""
 MORE_PX = 4 * GRID
 """Width of the sign of columns beyond the edge."""
 _SMALL_PX = 12
@@ -165,16 +165,16 @@ def content_width(metrics: QFontMetrics, column: Column, title_suffix: str, cell
     text, title = (metrics.horizontalAdvance(text_part) for text_part in (cell.text, f"{column.title}{title_suffix}"))
     unit = unit_width(metrics, cell.unit)
     behind = behind_width(metrics, column, cell)
-    content = max(text, title) + behind if column.plot or (column.second and cell.unit) else text + unit + symbol
+    content = max(text, title) + behind if column.has_spark or (column.second and cell.unit) else text + unit + symbol
     return max(content, title) + 2 * GRID + 2
 
 
 def behind_width(metrics: QFontMetrics, column: Column, cell: Cell) -> int:
-    """Return the width of what stands behind the numbers of a column: a unit, or an interval and what is drawn."""
+    """Return the width of what stands behind the numbers of a column: a unit, an interval, or a line."""
+    if column.has_spark:
+        return SPARK_PX + PAIR_GAP
     gap = PAIR_GAP if column.second else GRID // 2
-    texts = (cell.unit, column.second if cell.unit else "") if column.plot in ("", "interval") else ()
-    written = max((unit_width(metrics, text_part, gap) for text_part in texts), default=0)
-    return written + (PLOT_PX[column.plot] + PAIR_GAP if column.plot else 0)
+    return max(unit_width(metrics, text, gap) for text in (cell.unit, column.second if cell.unit else ""))
 
 
 def unit_width(metrics: QFontMetrics, unit: str, gap: int = GRID // 2) -> int:
@@ -230,7 +230,7 @@ class ColumnNeeds:
                 on_lines, least = self._name_widths(view)
                 return [self.first, on_lines, on_lines, on_lines, least]
             case "plot":
-                bare = self.content - PLOT_PX["spark"] - PAIR_GAP
+                bare = self.content - SPARK_PX - PAIR_GAP
                 return [self.content, self.content, bare, bare, bare]
             case _:
                 return [self.content] * 5

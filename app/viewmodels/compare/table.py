@@ -18,10 +18,9 @@ from app.analysis.verdict import (
 )
 from app.metrics import METRIC_BY_KEY, METRICS, Fold, RunMetrics, aggregate_metrics
 from app.records import RunRow, worst_state
-from app.viewmodels.charts.model import Axis, ratio_axis
 from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.format import cells
-from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column, Whisker
+from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column
 from app.viewmodels.format.naming import differing_parameters, setting_label
 from app.viewmodels.format.ratios import CI, format_interval
 from app.viewmodels.format.sentences import count_runs
@@ -35,7 +34,6 @@ RUN, BASE, VARIANT, SPEEDUP, ENERGY_RATIO = "run", "base", "variant", "speedup",
 _NEVER_FOLDED = frozenset({RUN, BASE, VARIANT, SPEEDUP, ENERGY_RATIO, "throughput"})
 _WORST_FIRST = ("crashed", "failed", "out_of_memory", "refused", "stopped", "running", "completed")
 _NO_TEXT = Cell(text="")
-_MOST_TICKS = 4
 _DIGITS = 4
 """Of throughput and energy, in the terminal too."""
 
@@ -153,25 +151,19 @@ def compare_table(
     """Return the table of a comparison."""
     results = [variant.result for variant in variants]
     base, comparable = next(result for result in results if result.is_baseline), comparable_results(results)
-    speeds, energies = (
-        ratio_axis([ratio for ratio in ratios if ratio is not None], _MOST_TICKS)
-        for ratios in ([result.speedup for result in comparable], [result.energy_ratio for result in comparable])
-    )
     builder = _RowBuilder(
         metrics=metrics,
         looks=looks,
         baseline=baseline,
         base=base,
         sparks=sparks,
-        speeds=speeds,
-        energies=energies,
         leader=leading_result(rank_results(results)),
         fastest=fastest_result(results),
         comparable=comparable,
     )
     rows = tuple(map(builder.variant, variants))
     run_rows = [row for variant in rows for row in variant.runs]
-    columns = _columns(results, speeds, energies)
+    columns = _columns(results)
     empty = [key for n, key in enumerate(columns) if all(row.cells[n].key is None for row in run_rows)]
     all_rows = [*run_rows, *(variant.summary for variant in rows if len(variant.runs) > 1)]
     return CompareTable(
@@ -194,7 +186,7 @@ def _agreed(columns: Mapping[str, Column], rows: Sequence[TableRow], empty: Iter
     return agreements
 
 
-def _columns(results: Sequence[VariantResult], speeds: Axis, energies: Axis) -> dict[str, Column]:
+def _columns(results: Sequence[VariantResult]) -> dict[str, Column]:
     """Throughput and energy bear their unit in the head: it is one for all rows."""
     examples = {cells.example_word(result.runs[0].spec) for result in results}
     example = examples.pop() if len(examples) == 1 else "example"
@@ -206,23 +198,17 @@ def _columns(results: Sequence[VariantResult], speeds: Axis, energies: Axis) -> 
             "Speed-up",
             f"Throughput as a ratio to the baseline's, with its {CI}",
             second=CI,
-            plot="interval",
-            reference=speeds.share(1.0),
-            ticks=_ticks(speeds),
         ),
         ENERGY_RATIO: Column(
             "Energy ratio",
             f"Energy for one example as a ratio to the baseline's, with its {CI}; below 1 is less",
             second=CI,
-            plot="whisker",
-            reference=energies.share(1.0),
-            ticks=_ticks(energies),
         ),
         "throughput": Column(
             units.rate_unit(example).capitalize(),
             f"Throughput over the measured blocks, with its {CI}",
             second=CI,
-            plot="spark",
+            has_spark=True,
         ),
         "energy": Column(f"mJ/{example}", f"Energy for one example, with its {CI}", second=CI),
         "host": Column("Host", "The host that it was made on; empty for this machine", numeric=False, most=192),
@@ -235,7 +221,7 @@ def _columns(results: Sequence[VariantResult], speeds: Axis, energies: Axis) -> 
         metric.key: Column(
             metric.column_title,
             f"{metric.help}{_FOLDS[metric.fold]}",
-            plot="spark" if metric.key == _POWER else "",
+            has_spark=metric.key == _POWER,
         )
         for metric in COMPARED
     }
@@ -244,15 +230,13 @@ def _columns(results: Sequence[VariantResult], speeds: Axis, energies: Axis) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RowBuilder:
-    """Builds the rows of one table; all ratios of a kind are on one axis."""
+    """Builds the rows of one table."""
 
     metrics: Mapping[int, RunMetrics]
     looks: Mapping[int, CurveLook]
     baseline: int
     base: VariantResult
     sparks: Mapping[int, Sparks]
-    speeds: Axis
-    energies: Axis
     leader: VariantResult | None
     fastest: VariantResult | None
     comparable: Sequence[VariantResult]
@@ -273,10 +257,10 @@ class _RowBuilder:
             *(
                 _mark_work(_mark_baseline(ratio, is_base=result.is_baseline), other_work)
                 for ratio in (
-                    ratio_cell(result.speedup, self.speeds, leads=result is self.leader)
+                    ratio_cell(result.speedup)
                     if result.throughput is not None
                     else _why_none(_outcomes_cell(result.runs)),
-                    ratio_cell(result.energy_ratio, self.energies),
+                    ratio_cell(result.energy_ratio),
                 )
             ),
             replace(estimate_cell(result.throughput), spark=sparks.throughput),
@@ -322,10 +306,10 @@ class _RowBuilder:
             *(
                 _mark_work(_mark_baseline(ratio, is_base=is_alone and result.is_baseline), other_work)
                 for ratio in (
-                    _single_ratio(throughput, base_throughput, self.speeds, leads=leads)
+                    _single_ratio(throughput, base_throughput)
                     if throughput is not None
                     else _why_none(cells.outcome(row.outcome)),
-                    _single_ratio(energy, base_energy, self.energies),
+                    _single_ratio(energy, base_energy),
                 )
             ),
             replace(_figure_cell("throughput", throughput, row), spark=self._sparks(row).throughput),
@@ -362,11 +346,9 @@ def _metric_cells(values: RunMetrics, power: Spark, row: RunRow | None = None) -
     ]
 
 
-def _single_ratio(value: float | None, base: float | None, axis: Axis, *, leads: bool = False) -> Cell:
+def _single_ratio(value: float | None, base: float | None) -> Cell:
     """Return the ratio of one run's figure to the mean of the baseline's."""
-    ratio = value / base if value is not None and base else None
-    whisker = _whisker(Estimate(ratio, None, None, 1), axis)._replace(leads=leads) if ratio and ratio > 0 else None
-    return replace(cells.ratio(ratio), whisker=whisker)
+    return cells.ratio(value / base if value is not None and base else None)
 
 
 def _mark_baseline(ratio: Cell, *, is_base: bool) -> Cell:
@@ -421,23 +403,12 @@ def estimate_cell(estimate: Estimate | None) -> Cell:
     return Cell(text=text, unit=interval, key=estimate.value, tooltip=_interval_text(estimate, interval))
 
 
-def ratio_cell(estimate: Estimate | None, axis: Axis, *, leads: bool = False) -> Cell:
-    """Return a ratio with both ends of its interval, and where these are on the axis."""
+def ratio_cell(estimate: Estimate | None) -> Cell:
+    """Return a ratio with both ends of its interval."""
     if estimate is None:
         return Cell(text=units.ABSENT)
     interval = format_interval(estimate.interval, estimate.value)
-    whisker = _whisker(estimate, axis)._replace(leads=leads)
-    tooltip = _interval_text(estimate, interval)
-    return replace(cells.ratio(estimate.value), unit=interval, tooltip=tooltip, whisker=whisker)
-
-
-def _ticks(axis: Axis) -> tuple[tuple[float, str], ...]:
-    return tuple((axis.share(value), label) for value, label in axis.ticks)
-
-
-def _whisker(estimate: Estimate, axis: Axis) -> Whisker:
-    low, high = estimate.interval or (estimate.value, estimate.value)
-    return Whisker(axis.share(low), axis.share(estimate.value), axis.share(high))
+    return replace(cells.ratio(estimate.value), unit=interval, tooltip=_interval_text(estimate, interval))
 
 
 def _interval_text(estimate: Estimate, interval: str) -> str:

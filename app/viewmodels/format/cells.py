@@ -53,15 +53,6 @@ THIS_MACHINE = "this machine"
 """What the program's own machine is called next to other hosts."""
 
 
-class Whisker(NamedTuple):
-    """A value and its interval as shares of its column's width; an interval may leave it. `leads` is in colour."""
-
-    low: float
-    value: float
-    high: float
-    leads: bool = False
-
-
 class Bar(NamedTuple):
     """How much a value is of the largest of its kind, from 0 to 1; one that `leads` is in colour."""
 
@@ -72,8 +63,8 @@ class Bar(NamedTuple):
 class Cell(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`key` is what the column sorts by (None is absent and comes last); `unit` stands after `text`.
 
-    `chips` are single words before the text, each in a shape of its own. Behind the text may be its `whisker`, or a
-    `spark` line of values from 0 to 1, and below it a `bar`. The garbage collector need not look at cells, of which a
+    `chips` are single words before the text, each in a shape of its own. Behind the text may be a `spark` line of
+    values from 0 to 1, and below it a `bar`. The garbage collector need not look at cells, of which a
     comparison has ten thousand: they cannot be part of a cycle.
     """
 
@@ -84,7 +75,6 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     symbol: str = ""
     tone: Tone | None = None
     chips: tuple[str, ...] = ()
-    whisker: Whisker | None = None
     spark: tuple[float, ...] = ()
     bar: Bar | None = None
 
@@ -101,19 +91,16 @@ title, and their symbol stays; what is drawn behind numbers goes. Texts and name
 class Column:
     """One column of a table of runs; `numeric` ones are right-aligned.
 
-    `second` is the title of what stands behind the number, such as its interval. A `plot` is drawn there in its place,
-    in a window, or behind it, an `interval`; whiskers have a line at `reference` and labels at `ticks`, shares of its
-    width. In a window a text has `least` pixels and gets up to `most` before others that give way have theirs; 0 is as
-    many as it needs.
+    `second` is the title of what stands behind the number, such as its interval; one that `has_spark` has a line there
+    in its place, in a window. There a text has `least` pixels and gets up to `most` before others that give way have
+    theirs; 0 is as many as it needs.
     """
 
     title: str
     help: str
     numeric: bool = True
     second: str = ""
-    plot: Literal["", "interval", "whisker", "spark"] = ""
-    reference: float = 0.0
-    ticks: tuple[tuple[float, str], ...] = ()
+    has_spark: bool = False
     shrink: Shrink = ""
     least: int = 0
     most: int = 0

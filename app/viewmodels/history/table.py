@@ -112,7 +112,7 @@ def _metric_column(metric: Metric, listed: ListColumn) -> HistoryColumn:
         return msgspec.structs.replace(metric_cell, unit="" if in_head else metric_cell.unit, bar=bar)
 
     title = f"{metric.column_title}, {unit}" if in_head else metric.column_title
-    column = Column(title, metric.help, plot="spark" if plot else "", shrink="plot" if plot else "")
+    column = Column(title, metric.help, has_spark=plot, shrink="plot" if plot else "")
     return HistoryColumn(column, listed.order, Cell(text=listed.widest), cell, listed.is_default)
 
 

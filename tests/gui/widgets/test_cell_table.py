@@ -5,17 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QColor, QFont, QFontMetrics, QImage, QPainter
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFont, QFontMetrics
 from PySide6.QtWidgets import QApplication
 
 from app.gui.history.table_model import HistoryDelegate, HistoryModel, chips_that_fit, elide_note
 from app.gui.theme import GRID
-from app.gui.widgets.cell_delegate import paint_whisker
 from app.gui.widgets.text_widths import (
     MORE_PX,
     PAIR_GAP,
-    PLOT_PX,
+    SPARK_PX,
     SYMBOL_ONLY,
     ColumnNeeds,
     DerivedFace,
@@ -26,7 +25,7 @@ from app.gui.widgets.text_widths import (
     two_lines,
 )
 from app.storage.store import Store
-from app.viewmodels.format.cells import Column, Shrink, Whisker
+from app.viewmodels.format.cells import Column, Shrink
 from app.viewmodels.history.table import ANNOTATIONS_COLUMN, OUTCOME_COLUMN, VARIANT_COLUMN
 from tests.gui.history_page import TITLES, HistoryPage
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
@@ -129,7 +128,7 @@ def test_in_a_narrow_table_figures_are_in_view_without_their_curves(long_name: H
     long_name.refresh()
     wide = table.columnWidth(column)
     long_name.view.resize(720, 700)
-    assert table.columnWidth(column) == wide - PLOT_PX["spark"] - PAIR_GAP
+    assert table.columnWidth(column) == wide - SPARK_PX - PAIR_GAP
     assert table.columnViewportPosition(column) + table.columnWidth(column) <= table.viewport().width()
 
 
@@ -175,7 +174,7 @@ def test_a_font_is_made_once_for_all_cells_and_again_for_another_one(qapp: QAppl
 
 
 SHRINKS: dict[str, Shrink] = {"name": "name", "words": "symbol", "figure": "plot", "fixed": "", "note": "text"}
-BARE_PX = 180 - PLOT_PX["spark"] - PAIR_GAP
+BARE_PX = 180 - SPARK_PX - PAIR_GAP
 
 
 def widths(view: int, *, chosen: str = "") -> dict[str, int]:
@@ -223,27 +222,3 @@ def test_a_name_too_long_for_two_lines_is_cut_before_it_takes_the_whole_view() -
 
 def test_a_width_that_the_user_chose_stays_in_the_narrowest_view() -> None:
     assert widths(300, chosen="figure")["figure"] == 180
-
-
-@pytest.mark.parametrize(
-    ("whisker", "has_dot", "has_arrow"),
-    [
-        (Whisker(0.4, 0.5, 0.6), True, False),
-        (Whisker(0.4, 0.5, 1.2), True, True),
-        (Whisker(1.1, 1.1, 1.1), False, True),
-    ],
-)
-def test_what_leaves_the_axis_is_an_arrow_at_its_border(whisker: Whisker, has_dot: bool, has_arrow: bool) -> None:
-    """The axis goes from pixel 50 to 150."""
-    picture = QImage(200, 28, QImage.Format.Format_Grayscale8)
-    picture.fill(255)
-    painter = QPainter(picture)
-    paint_whisker(painter, QRectF(50, 0, 100, 28), whisker, QColor("black"))
-    painter.end()
-
-    def is_dark(x: int, y: int) -> bool:
-        return picture.pixelColor(x, y).lightness() < 128
-
-    assert is_dark(100, 11) == has_dot
-    assert is_dark(145, 11) == has_arrow
-    assert not any(is_dark(x, y) for x in range(152, 200) for y in range(28)), "nothing beyond the axis"

@@ -107,29 +107,6 @@ def test_rows_go_from_the_fastest_to_the_slowest_after_the_baseline_and_other_wo
     assert "4.00× the operations" in Arrangement().rows(found.table)[-1].cells[3].tooltip
 
 
-def test_the_axis_ends_at_what_is_ranked_and_at_intervals_that_tell_something() -> None:
-    def speeds(third: tuple[float, ...], flops: int = 10) -> tuple[float, float, float]:
-        """Where the second and the third variant are on the axis, and the end of the second's interval."""
-        figures = [(1, (1000.0, 1001.0, 999.0)), (2, (1500.0, 1540.0, 1470.0)), (3, third)]
-        rows = [run_row(10 * units + n, units=units, throughput=v) for units, vs in figures for n, v in enumerate(vs)]
-        worked = [
-            replace(row, summary=replace(row.summary, flops_per_step=flops if row.run >= 30 else 10)) for row in rows
-        ]
-        table = of(worked, 10).table
-        second, last = (variant.summary.cells[table.keys.index("speedup")].whisker for variant in table.variants[1:])
-        assert second is not None
-        assert last is not None
-        return second.value, last.value, second.high
-
-    plain = speeds((1200.0, 1200.0, 1200.0))
-    assert plain[0] < plain[2] < 1
-    other_work = speeds((30_000.0, 30_000.0, 30_000.0), flops=40)
-    assert other_work[1] > 1, "it is not ranked"
-    assert other_work[2] < 1 < 2 * other_work[0]
-    noisy = speeds((100.0, 1200.0, 9000.0))
-    assert noisy[2] > 0.8, "three runs that say nothing do not squeeze those that do"
-
-
 @pytest.mark.parametrize("wild", [-5.0, -math.inf, math.inf, math.nan, 5e-324, 1e308])
 def test_figures_no_machine_can_have_are_in_the_table_and_stop_nothing(wild: float) -> None:
     figures = [(1, 1e-4), (2, wild), (3, 1e4)]
@@ -155,17 +132,13 @@ def test_what_measured_fastest_leads_and_is_the_fastest_where_its_interval_lies_
     assert marked((1000.0, 1001.0, 999.0), lone, judged) == ["", "", "leads"], "the answer begins with it"
 
 
-def test_ratios_have_their_whiskers_on_one_axis_and_figures_their_sparklines() -> None:
+def test_ratios_have_their_intervals_and_figures_their_sparklines() -> None:
     table = of(repeated(3)).table
     base, other = Arrangement().rows(table)
-    speed, rate = table.keys.index("speedup"), table.keys.index("throughput")
-    column_, whisker = table.columns[speed], other.cells[speed].whisker
-    at_one = base.cells[speed].whisker
-    assert at_one is not None
-    assert whisker is not None
-    assert at_one[:3] == (column_.reference,) * 3, "the baseline's ratio is 1"
-    assert dict(column_.ticks)[column_.reference] == "0\xa0%", "its line has a label"
-    assert column_.reference < whisker.low < whisker.value < whisker.high < 1
+    speed, energy, rate = map(table.keys.index, ("speedup", "energy_ratio", "throughput"))
+    assert (base.cells[speed].text, base.cells[speed].unit) == ("baseline", "")
+    ends = [other.cells[n].unit.replace("\xa0", " ") for n in (speed, energy)]
+    assert ends == ["+5.7 to +6.3 %", "−5.0 to −5.0 %"]
     spark = other.cells[rate].spark
     assert len(spark) > 1
     assert 0 < min(spark) <= max(spark) <= 1
