@@ -29,9 +29,9 @@ Indices = NDArray[np.intp]
 class Pyramid:
     """Samples in time order, read by window. Rows go into the next level in batches: amortised O(1) per sample."""
 
-    def __init__(self, levels: int = LEVELS, keep: int = KEEP_ROWS) -> None:
+    def __init__(self, levels: int = LEVELS, keep: int = KEEP_ROWS, base_s: float = BASE_S) -> None:
         self._keep = keep
-        self._levels = [_Level(k, keep, last=k == levels - 1) for k in range(levels)]
+        self._levels = [_Level(base_s * FACTOR**k, keep, is_first=not k, last=k == levels - 1) for k in range(levels)]
         self.version = 0
 
     def __len__(self) -> int:
@@ -125,8 +125,8 @@ class Pyramid:
 class _Level:
     """Rows of one resolution in one array, the newest at its end; `folded` of them are in the next level too."""
 
-    def __init__(self, number: int, keep: int, *, last: bool) -> None:
-        self.width_s = BASE_S * FACTOR**number
+    def __init__(self, width_s: float, keep: int, *, is_first: bool, last: bool) -> None:
+        self.width_s = width_s
         self.newest = -math.inf
         self.count = 0
         self.folded = 0
@@ -134,7 +134,7 @@ class _Level:
         self._keep = keep
         self._last = last
         self._dropped = False
-        self._array = np.empty((3 if number else 2, _INITIAL_CAPACITY))
+        self._array = np.empty((2 if is_first else 3, _INITIAL_CAPACITY))
 
     @property
     def unfolded(self) -> int:

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QStackedWidget, QVBoxLayout, 
 from app import units
 from app.gui.actions import Actions
 from app.gui.plot.panel_stack import PanelStack
+from app.gui.plot.time_bar import TimeBar
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import (
     ElidedLabel,
@@ -26,6 +27,7 @@ from app.gui.widgets.basic import (
 from app.gui.widgets.panes import Scroller
 from app.viewmodels.monitor.details import PROCESS_COLUMNS, Absence, DeviceDetails
 from app.viewmodels.monitor.readings import DeviceMetric
+from app.viewmodels.plot.model import MONITOR_RANGES
 
 _COLUMN, _NARROW_COLUMN = 39 * GRID, 33 * GRID
 _WIDE, _LINE = 150 * GRID, 22
@@ -116,6 +118,7 @@ class DetailsView(QWidget):
         self._not_reported = text_label("", "caption", wrap=True)
         self.no_gpu = NoGpuView(actions)
         self.stack = PanelStack(theme)
+        self.time_bar = TimeBar(self.stack, MONITOR_RANGES)
         self.connect_button = button("", "Connect to this host (Enter in the table)", primary=True)
         self._absence = EmptyState("", "", self.connect_button)
         self._curves = QStackedWidget()
@@ -127,12 +130,8 @@ class DetailsView(QWidget):
     @property
     def wanted_height(self) -> int:
         """The height of all words, and of plots as high as they get."""
-        return max(self._column.sizeHint().height(), self.stack.maximumHeight()) + 2 * GRID
-
-    def describe_time(self) -> str:
-        """Return what is known of the time at the crosshair; "" without one."""
-        time, details = self.stack.crosshair, self._details
-        return "" if time is None or details is None else details.plots.describe_time(time, self.stack.span)
+        parts = max(self._column.sizeHint().height(), self.stack.maximumHeight())
+        return parts + self.time_bar.sizeHint().height() + 3 * GRID
 
     def show_details(self, details: DeviceDetails) -> None:
         """Show the words and figures."""
@@ -182,6 +181,12 @@ class DetailsView(QWidget):
         self.stack.setMinimumHeight(lines * _PLOT_HEIGHT)
         self.stack.setMaximumHeight(_NO_LIMIT if self.stack.maximised else lines * highest)
         self.stack.show_plots(replace(details.plots, columns=columns))
+
+    def _show_reading(self, time: float | None) -> None:
+        """Say what is known of the time at the crosshair."""
+        details = self._details
+        reading = "" if time is None or details is None else details.plots.describe_time(time, self.stack.span)
+        self.time_bar.show_reading(reading)
 
     def _has_two_columns(self, figures: int) -> bool:
         """Whether one column of figures would be higher than the screen, which has the width for two."""
@@ -235,8 +240,9 @@ class DetailsView(QWidget):
         column.addStretch(1)
         self._words.setWidget(left)
         self._words.setFixedWidth(_COLUMN)
-        layout = make_row(self._words, parent=self, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=2 * GRID)
+        row = make_row(self._words, (self._curves, 1), spacing=2 * GRID)
+        make_column(self.time_bar, (row, 1), parent=self, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
         self._curves.addWidget(Scroller(self.stack))
+        self.stack.crosshair_moved.connect(self._show_reading)
         self._curves.addWidget(self._absence)
         self.connect_button.clicked.connect(self._connect)
-        layout.addWidget(self._curves, 1)

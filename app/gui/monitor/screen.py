@@ -1,7 +1,7 @@
 """The Monitor screen: a table of all devices, the details of the chosen one below it."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -32,7 +32,6 @@ from app.records import Floats
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.monitor.cells import DEVICE, PROCESSES, STATE, GraphCell
 from app.viewmodels.monitor.details import chosen_details
-from app.viewmodels.monitor.history import RANGES_S
 from app.viewmodels.monitor.model import MonitorModel, RowKey, TableSettings
 
 _GRAPH_WIDTH, _BAR_WIDTH = 6 * GRID, 5 * GRID
@@ -380,9 +379,6 @@ class MonitorView(QWidget):
         self.search = QLineEdit()
         self._grouped = toggle_button("By host", "Group devices under their hosts, or sort all of them in one list")
         self._fold = button("Fold all", "Show only hosts, or their devices too", small=True)
-        self.range_buttons = {
-            name: toggle_button(name, f"Show the last {name} ({n})") for n, name in enumerate(RANGES_S, 1)
-        }
         self._hosts = button("&Hosts …", "Machines with GPUs that are reached by ssh, Slurm, Ray or docker", flat=True)
         self._hosts.clicked.connect(actions.manage_hosts)
         self.table = MonitorTable(model, theme)
@@ -414,14 +410,12 @@ class MonitorView(QWidget):
         self._parts.setVisible(not self._empty.isVisible())
         if not has_rows:
             return
-        self._show_summary()
+        self._summary.setText(model.summary())
         self.search.setVisible(model.has_other_hosts)
         self._grouped.setVisible(model.has_other_hosts)
         self._grouped.setChecked(settings.grouped)
         self._fold.setVisible(model.has_other_hosts and settings.grouped)
         self._fold.setText("Unfold all" if all(model.is_folded(host.name) for host in model.hosts) else "Fold all")
-        for name, range_button in self.range_buttons.items():
-            range_button.setChecked(name == settings.range)
         self._size()
         self.show_chosen(words=True)
 
@@ -432,10 +426,6 @@ class MonitorView(QWidget):
         else:
             super().keyPressEvent(event)
 
-    def _show_summary(self) -> None:
-        """Show how all devices are, or what is known of the time under the pointer."""
-        self._summary.setText(self.details.describe_time() or self._model.summary())
-
     def show_chosen(self, *, words: bool) -> None:
         """Show the curves of the selected rows as they are now, with `words` their figures too.
 
@@ -445,6 +435,7 @@ class MonitorView(QWidget):
             details = chosen_details(self._model, *self.table.selected)
             if words:
                 self.details.show_details(details)
+            self.details.time_bar.show_view(self._model.settings.range, "Paused" if self._model.view.is_paused else "")
             self.details.show_plots(details)
 
     def _size(self) -> None:
@@ -487,17 +478,16 @@ class MonitorView(QWidget):
     def _connect(self) -> None:
         self.table.chosen_changed.connect(lambda: self.show_chosen(words=True))
         self.table.sorted.connect(self._keep)
-        self.details.stack.crosshair_moved.connect(lambda _: self._show_summary())
+        self.details.time_bar.control(self._model, self._keep)
         self.details.connect_requested.connect(self._connect_host)
         self.search.textChanged.connect(self._search)
         self._grouped.clicked.connect(lambda grouped: self._change(grouped=grouped))
         self._fold.clicked.connect(self._fold_all)
-        acts: dict[str, Callable[[], object]] = {"Ctrl+F": self.search.setFocus}
-        for number, (name, range_button) in enumerate(self.range_buttons.items(), 1):
-            range_button.clicked.connect(lambda _=False, name=name: self._change(range=name))
-            acts[f"{number}"] = range_button.click
-        for keys, act in acts.items():
-            QShortcut(keys, self, context=Qt.ShortcutContext.WidgetWithChildrenShortcut).activated.connect(act)
+        find = QShortcut("Ctrl+F", self, context=Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        find.activated.connect(self.search.setFocus)
+        for number, range_button in enumerate(self.details.time_bar.range_buttons.values(), 1):
+            key = QShortcut(f"{number}", self.table, context=Qt.ShortcutContext.WidgetShortcut)
+            key.activated.connect(range_button.click)
         leave = QShortcut("Escape", self.search, context=Qt.ShortcutContext.WidgetShortcut)
         leave.activated.connect(self._leave_search)
         self._parts.splitterMoved.connect(self._note_sized)
@@ -512,7 +502,7 @@ class MonitorView(QWidget):
         self._summary.setMinimumWidth(32 * GRID)
         for hidden in (self.search, self._grouped, self._fold, self._parts):
             hidden.hide()
-        filters = self.search, self._grouped, self._fold, *self.range_buttons.values()
+        filters = self.search, self._grouped, self._fold
         tools = FlowBar(GRID, GRID // 2, *filters, self._hosts, right=True)
         head = make_row((self._summary, 1), tools, margins=(2 * GRID, GRID // 2, 2 * GRID, GRID // 2))
         make_column(head, separator(), (self._empty, 1), (self._parts, 1), parent=self, margins=0, spacing=0)

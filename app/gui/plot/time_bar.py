@@ -1,6 +1,7 @@
 """The bar above plots: named ranges of time, what is read at the crosshair, and what only plots of a live run need."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QShortcut
@@ -9,8 +10,11 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.theme import GRID, tabular_font
 from app.gui.widgets.basic import ElidedLabel, button, make_row, show_text, text_label, toggle_button
-from app.viewmodels.plot.model import TIME_RANGES, Span
-from app.viewmodels.run.live import LiveState
+from app.viewmodels.plot.model import LIVE_RANGES, TIME_RANGES, Span
+
+if TYPE_CHECKING:
+    from app.viewmodels.monitor.model import MonitorModel
+    from app.viewmodels.run.live import LiveModel
 
 _ZOOM_HINT = "Ctrl+wheel zooms, dragging pans; or click the plots and use +, −, Shift and the arrows"
 
@@ -30,7 +34,7 @@ class TimeBar(QWidget):
     range_requested = Signal(str)
     pause_requested = Signal()
 
-    def __init__(self, plots: PanelStack, names: Iterable[str] = TIME_RANGES) -> None:
+    def __init__(self, plots: PanelStack, names: Iterable[str] = LIVE_RANGES) -> None:
         super().__init__()
         self.range_buttons = {
             name: toggle_button(name.capitalize(), f"{TIME_RANGES[name].help} ({number}). {_ZOOM_HINT}.")
@@ -45,6 +49,7 @@ class TimeBar(QWidget):
         self.chip = text_label("", "chip")
         self.reading = ElidedLabel("muted")
         self.reading.setFont(tabular_font())
+        self._plots = plots
         self._connect(plots)
         self._build()
 
@@ -58,14 +63,24 @@ class TimeBar(QWidget):
         for range_name, range_button in self.range_buttons.items():
             range_button.setChecked(range_name == name)
 
-    def show_model(self, state: LiveState) -> None:
-        """Show which range of a live run is shown and whether the view follows."""
-        self.mark_range("" if state.pause_label else state.window)
-        show_text(self.chip, state.pause_label)
-        self._pause.setVisible(state.growing and not state.pause_label)
-        self.follow_button.setVisible(bool(state.pause_label))
-        self.per_gpu_button.setVisible(state.has_several_gpus)
-        self.per_gpu_button.setChecked(state.per_gpu)
+    def show_view(self, window: str, pause_label: str, *, growing: bool = True) -> None:
+        """Show which range of growing data is shown, and whether the view follows, which has no `pause_label`."""
+        self.mark_range("" if pause_label else window)
+        show_text(self.chip, pause_label)
+        self._pause.setVisible(growing and not pause_label)
+        self.follow_button.setVisible(bool(pause_label))
+
+    def control(self, model: "LiveModel | MonitorModel", refresh: Callable[[], None]) -> None:
+        """Let bar and plots choose the time range of a model; `refresh` is called after each change, to show it."""
+
+        def show(change: Callable[[], None]) -> None:
+            change()
+            refresh()
+
+        self.range_requested.connect(lambda name: show(lambda: model.follow(name)))
+        self.pause_requested.connect(lambda: show(model.toggle_pause))
+        self.follow_button.clicked.connect(lambda: show(model.follow))
+        self._plots.range_requested.connect(lambda start, end: show(lambda: model.hold(start, end)))
 
     def show_reading(self, text: str) -> None:
         """Show what is known of the time at the crosshair."""

@@ -1,6 +1,6 @@
 """The live view of a run: throughput, progress, live plots, outcome, and a tab for each concurrent run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from app.gui.widgets.basic import (
 from app.gui.widgets.panes import Scroller
 from app.gui.window_state import WindowState
 from app.viewmodels.history.evidence import EvidenceView
-from app.viewmodels.plot.model import TIME_RANGES
+from app.viewmodels.plot.model import LIVE_RANGES
 from app.viewmodels.run.live import LiveModel, LiveState, RunTab, Status
 
 if TYPE_CHECKING:
@@ -184,7 +184,9 @@ class LiveView(QWidget):
         self._show_status(state.status, state.throughput)
         self._show_evidence(state.evidence)
         self._state, self.status = state, state.status
-        self.time_bar.show_model(state)
+        self.time_bar.show_view(state.window, state.pause_label, growing=state.growing)
+        self.time_bar.per_gpu_button.setVisible(state.has_several_gpus)
+        self.time_bar.per_gpu_button.setChecked(state.per_gpu)
         self.stack.show_plots(state.plots)
         self._show_reading(self.stack.crosshair)
 
@@ -260,28 +262,10 @@ class LiveView(QWidget):
         return make_row(STRETCH, self.log_button, self.anyway_button, self._title, self._time_left, spacing=GRID)
 
 
-def connect_time_controls(view: LiveView, model: LiveModel, refresh: Callable[[], None]) -> None:
-    """Connect a view's time bar and plots with the time range of a model.
-
-    `refresh` is called after each change, to show it.
-    """
-
-    def show(change: Callable[[], None]) -> None:
-        change()
-        refresh()
-
-    bar, plots = view.time_bar, view.stack
-    bar.range_requested.connect(lambda name: show(lambda: model.follow(name)))
-    bar.pause_requested.connect(lambda: show(model.toggle_pause))
-    bar.follow_button.clicked.connect(lambda: show(model.follow))
-    bar.per_gpu_button.clicked.connect(lambda apart: show(lambda: model.split_by_gpu(apart)))
-    plots.range_requested.connect(lambda start, end: show(lambda: model.hold(start, end)))
-
-
 def remember_time_controls(view: LiveView, model: LiveModel, state: WindowState) -> None:
     """Show the time range and the panels that were chosen last, and remember those that are chosen."""
     bar, chosen = view.time_bar, state.read("range", "measured")
-    model.follow(chosen if chosen in TIME_RANGES else "measured")
+    model.follow(chosen if chosen in LIVE_RANGES else "measured")
     model.split_by_gpu(state.read("per gpu", False))
     bar.range_requested.connect(partial(state.keep, "range"))
     bar.per_gpu_button.clicked.connect(partial(state.keep, "per gpu"))

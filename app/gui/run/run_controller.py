@@ -10,7 +10,7 @@ from app.errors import UserError
 from app.events import RunStarted
 from app.gui.actions import Services
 from app.gui.run.form_controller import FormController
-from app.gui.run.live import connect_time_controls, remember_time_controls
+from app.gui.run.live import remember_time_controls
 from app.gui.run.screen import RunView
 from app.gui.threads import WindowEvent
 from app.gui.window_state import WindowState
@@ -84,8 +84,13 @@ class RunController(QObject):
         live.anyway_button.clicked.connect(self._run_anyway)
         live.log_button.clicked.connect(lambda: self._view.show_log(self._live.log))
         live.runs.chosen.connect(self._show_run)
-        connect_time_controls(live, self._live, self.refresh)
+        live.time_bar.control(self._live, self.refresh)
+        live.time_bar.per_gpu_button.clicked.connect(self._split_by_gpu)
         remember_time_controls(live, self._live, WindowState("run", self._view))
+        self.refresh()
+
+    def _split_by_gpu(self, per_gpu: bool) -> None:
+        self._live.split_by_gpu(per_gpu)
         self.refresh()
 
     @property

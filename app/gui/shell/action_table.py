@@ -155,6 +155,18 @@ GROUPS = (
         ),
     ),
     Group(
+        title="Plots on Monitor",
+        page=MONITOR,
+        target="Plots",
+        actions=(
+            Action("Pause or resume Monitor's plots", ("Space",)),
+            Action("Follow Monitor's new data", ("F", "End")),
+            Action("Zoom into Monitor's plots", ("+",)),
+            Action("Zoom out of Monitor's plots", ("-",)),
+            Action("Move Monitor's view", ("Shift+Left", "Shift+Right")),
+        ),
+    ),
+    Group(
         title="History",
         page=HISTORY,
         target="Stored runs",

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from app import units
+from app.analysis.strokes import stroke_columns
 from app.fields import FIELDS
 from app.limits import IMPLAUSIBLE
 from app.records import Floats
@@ -14,9 +16,9 @@ from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column, Tone
 from app.viewmodels.format.naming import format_gpu_counts, short_gpu_name
 from app.viewmodels.format.telemetry_fields import describe_process, format_field
 from app.viewmodels.hosts import SILENT_S, HostState, connect_label, describe_stage
-from app.viewmodels.monitor.history import History, SeriesKey
-from app.viewmodels.monitor.readings import SEVERITY_NAMES, TABLE_FIELDS, DeviceState, Readings, worst_state
-from app.viewmodels.plot.panels import device_label
+from app.viewmodels.monitor.readings import SEVERITY_NAMES, DeviceState, Readings, worst_state
+from app.viewmodels.plot.model import LiveSeries
+from app.viewmodels.plot.panels import MONITOR_FIELDS, device_label
 
 COURSE_POINTS = 60
 """Parts of the chosen range of which a sparkline shows the highest value each."""
@@ -34,7 +36,7 @@ _NBSP = "\N{NO-BREAK SPACE}"
 TABLE_COLUMNS: Mapping[str, Column] = {
     DEVICE: Column("Device", "GPUs by number, then the processors; of a host its name", numeric=False),
     STATE: Column("State", "What is wrong with it, or whether it is busy; the worst first", numeric=False),
-    **{name: Column(FIELDS[name].label, _HELP[name]) for name in TABLE_FIELDS},
+    **{name: Column(FIELDS[name].label, _HELP[name]) for name in MONITOR_FIELDS},
     PROCESSES: Column("Used by", "Processes that compute on it, with their users", numeric=False),
 }
 """The columns by their key, which is the name of a field where one is shown."""
@@ -160,12 +162,21 @@ def combine(key: str, values: Sequence[float | None]) -> float | None:
     return sum(present) / len(present) if is_share else max(present)
 
 
+class SeriesKey(NamedTuple):
+    """One quantity of one device."""
+
+    host: str
+    device: str
+    field: str
+
+
 @dataclass(frozen=True, slots=True)
 class Courses:
-    """Where the sparklines come from: a history, and how long a time they show, to its end; each is made once."""
+    """Where the sparklines come from: curves, and the time of them that is shown; each is made once."""
 
-    history: History
-    range_s: float
+    series: Mapping[SeriesKey, LiveSeries]
+    start_s: float
+    end_s: float
     _cache: dict[tuple[object, ...], Floats | None] = field(default_factory=dict)
 
     def of(self, host: MonitoredHost, devices: Sequence[Device], name: str, total: float | None) -> Floats | None:
@@ -176,17 +187,20 @@ class Courses:
         return self._cache[key]
 
     def _make(self, host: MonitoredHost, devices: Sequence[Device], name: str, total: float | None) -> Floats | None:
-        keys = [SeriesKey(host.name, device.device, name) for device in devices]
-        end_s = self.history.newest_s
-        if not keys or not np.isfinite(end_s):
+        series = [self.series.get(SeriesKey(host.name, device.device, name)) for device in devices]
+        courses = [self._course(curve) for curve in series if curve is not None]
+        if not courses:
             return None
-        courses = [self.history.course(key, end_s - self.range_s, end_s, COURSE_POINTS) for key in keys]
         if len(courses) == 1:
             return courses[0] / (total or max(1.0, float(np.fmax.reduce(courses[0]))))
         counts = np.isfinite(courses).sum(axis=0)
         mean: Floats = np.where(counts, np.nan_to_num(courses).sum(axis=0) / np.maximum(counts, 1), np.nan)
         top = total or float(np.fmax.reduce(mean))
         return mean / top if np.isfinite(top) and top else mean
+
+    def _course(self, series: LiveSeries) -> Floats:
+        rows = series.window(self.start_s, self.end_s, COURSE_POINTS)
+        return stroke_columns(rows, self.start_s, self.end_s, COURSE_POINTS).high
 
 
 def device_cells(host: MonitoredHost, device: Device, courses: Courses, *, with_host: bool) -> tuple[Cell, ...]:
@@ -209,7 +223,7 @@ def device_cells(host: MonitoredHost, device: Device, courses: Courses, *, with_
         STATE: Cell(text=state.reason or state.text, symbol=state.symbol, tone=state.tone, tooltip=state.reason),
         PROCESSES: _processes_cell(readings.processes),
     }
-    for key in TABLE_FIELDS:
+    for key in MONITOR_FIELDS:
         value = values.get(key)
         text = IMPLAUSIBLE if key in readings.implausible else _figure(key, value, totals.get(key))
         has_course = key in ("load_pct", "power_mw") and value is not None
@@ -242,7 +256,7 @@ def host_cells(host: MonitoredHost, courses: Courses, *, is_folded: bool) -> tup
         "memory_bytes": combine("memory_bytes", [device.memory_total_bytes for device in devices]),
         "load_pct": 100.0,
     }
-    for key in TABLE_FIELDS:
+    for key in MONITOR_FIELDS:
         value = host.total(key)
         text = _figure(key, value, totals.get(key))
         has_course = has_link and key in ("load_pct", "power_mw") and value is not None

@@ -1,38 +1,34 @@
 """Everything that is known of the chosen device, or of the devices of a chosen host together."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
 from app import units
-from app.fields import FIELDS, Field
+from app.fields import Field
 from app.samples import HOST, Device, Processes
-from app.viewmodels.format.telemetry_fields import ThrottleInterval, format_field, process_parts
+from app.viewmodels.format.telemetry_fields import format_field, process_parts
 from app.viewmodels.hosts import connect_label, describe_no_readings, describe_stage
 from app.viewmodels.monitor.cells import MonitoredHost, combine, describe_count, device_title, host_state
-from app.viewmodels.monitor.history import RANGES_S, HistoryCurve, SeriesKey
-from app.viewmodels.monitor.model import MonitorModel, RowKey
+from app.viewmodels.monitor.model import FINE_RANGES, MonitorModel, RowKey
 from app.viewmodels.monitor.readings import (
-    TABLE_FIELDS,
     DeviceMetric,
     DeviceState,
     describe_not_reported,
     device_metrics,
     worst_state,
 )
-from app.viewmodels.plot.model import Curve, CurveSource, Panel, Plots
-from app.viewmodels.plot.panels import MONITOR_FIELDS, absence_reason, device_colour
+from app.viewmodels.plot.model import TIME_RANGES, CurveSource, Panel, Plots
+from app.viewmodels.plot.panels import MONITOR_FIELDS, absence_reason, device_panels, with_limits
 
 Members = Sequence[tuple[MonitoredHost, Device]]
 """Devices with their hosts."""
 PROCESS_COLUMNS = ("Process", "User", "Running", "Memory")
 _DRAWN_AT_MOST = 20
 """Of so many chosen devices the curves are drawn."""
-_FINE_RANGES = ("1 min",)
-"""Ranges that are drawn from every reading where this machine made it; longer ones from one a second."""
 _PROCESSOR_LABELS = {"Power": "CPU power", "Memory": "Host memory"}
 """What figures of the processors are called among those of the GPUs."""
 _WITH_GPU = (
@@ -107,17 +103,13 @@ def chosen_details(model: MonitorModel, *rows: RowKey) -> DeviceDetails:
 
 def _absence(model: MonitorModel, host: MonitoredHost) -> Absence | None:
     """Return what is said in place of the curves of a host; None while it has any in the chosen range."""
-    now_s, link = host.clock(), host.link
+    now_s, link, range_s = host.clock(), host.link, TIME_RANGES[model.settings.range].last_s or 0.0
     is_heard = host.heard_s > 0.0
-    if not host.name or (is_heard and (link.stage == "connected" or now_s - host.heard_s < _range_s(model))):
+    if not host.name or (is_heard and (link.stage == "connected" or now_s - host.heard_s < range_s)):
         return None
     heard = units.age(now_s - host.heard_s) if is_heard else ""
     title, text = describe_no_readings(link, units.age(now_s - host.linked_s), heard)
     return Absence(host.name, title, text, connect_label(link))
-
-
-def _range_s(model: MonitorModel) -> float:
-    return RANGES_S[model.settings.range]
 
 
 def _device_details(model: MonitorModel, host: MonitoredHost, device: Device) -> DeviceDetails:
@@ -182,8 +174,8 @@ def _host_details(model: MonitorModel, host: MonitoredHost) -> DeviceDetails:
 
 def _total_metrics(members: Members) -> tuple[DeviceMetric, ...]:
     """Return the figures of devices together: sums, means of shares, the highest temperature."""
-    labels = dict(zip(TABLE_FIELDS, ("Mean load", "Total power", "Total memory", "Highest temperature"), strict=True))
-    totals = {name: combine(name, [host.value(device, name) for host, device in members]) for name in TABLE_FIELDS}
+    labels = dict(zip(MONITOR_FIELDS, ("Mean load", "Total power", "Total memory", "Highest temperature"), strict=True))
+    totals = {name: combine(name, [host.value(device, name) for host, device in members]) for name in MONITOR_FIELDS}
     return tuple(
         DeviceMetric(labels[name], format_field(name, value)) for name, value in totals.items() if value is not None
     )
@@ -214,81 +206,60 @@ def _processes(listed: Processes | None) -> tuple[tuple[tuple[str, ...], ...], s
 
 
 def _plots(model: MonitorModel, members: Members) -> Plots:
-    """Return the plots of devices, a curve each."""
-    panels = (_panel(model, members, FIELDS[name]) for name in TABLE_FIELDS)
+    """Return the plots of devices as the Run screen has them, a curve each; those of processors beside GPUs' last."""
+    by_key = {" ".join(filter(None, (host.name, device.device))): (host, device) for host, device in members}
+    keyed = [msgspec.structs.replace(device, device=key) for key, (_, device) in by_key.items()]
+
+    def read(device: Device, field: Field) -> CurveSource | None:
+        host, own = by_key[device.device]
+        if own.absent.get(field.name) not in (None, "lost") and (own.kind == "host" or len(members) > 1):
+            return None
+        is_fine = not host.name and model.settings.range in FINE_RANGES
+        buffer = model.recent.series if is_fine else partial(model.series, host.name)
+        return buffer(own.device, field.name)
+
+    gpus, cpus = ([device for device in keyed if device.kind == kind] for kind in ("gpu", "host"))
+    panels = list(device_panels(gpus, read, names=MONITOR_FIELDS))
+    for panel in device_panels(cpus, read, names=MONITOR_FIELDS):
+        title = _PROCESSOR_LABELS.get(panel.title, panel.title)
+        panels.append(replace(panel, key=f"{panel.key} {HOST}", title=title) if gpus else panel)
+    axis = model.time_axis()
+    throttles = model.recent.throttling.overlapping(axis.origin_s + axis.start, axis.origin_s + axis.end)
+    values = {key: host.readings_of(device.device).values() for key, (host, device) in by_key.items()}
+    limits_mw = {key: readings.get("power_limit_mw") for key, readings in values.items()}
     return Plots(
-        panels=tuple(panel for panel in panels if panel is not None),
-        window=(-_range_s(model), 0.0),
-        origin_s=_origin_s(model),
+        panels=tuple(with_limits(_named(panel, by_key), limits_mw, throttles) for panel in panels),
+        window=(axis.start, axis.end),
+        origin_s=axis.origin_s,
+        fit=model.view.is_paused,
     )
 
 
-def _origin_s(model: MonitorModel) -> float:
-    """Return the end of the plots' axis; of what is kept once a second, nothing changes in between."""
-    is_coarse = model.settings.range not in _FINE_RANGES
-    return model.history.newest_s if is_coarse and math.isfinite(model.history.newest_s) else model.clock()
+def _named(panel: Panel, by_key: Mapping[str, tuple[MonitoredHost, Device]]) -> Panel:
+    """Return a panel whose curves have the names of their hosts where these are several, and the values of the frame.
 
+    Marks tell those of one host apart without their colours, which are by number where two would be the same.
+    """
+    members = [by_key[curve.key] for curve in panel.curves]
+    colours = [curve.colour for curve in panel.curves]
+    has_hosts, is_ambiguous = len({host.name for host, _ in members}) > 1, len(set(colours)) < len(colours)
+    name = panel.key.split()[0]
 
-def _panel(model: MonitorModel, members: Members, field: Field) -> Panel | None:
-    """Return the plot of one field; None where no device reports it, and it is none that all have."""
-    name = field.name
-    kinds = {device.kind for _, device in members} or {"gpu"}
-    reasons = [
-        absence_reason(device, name) or host.readings_of(device.device).implausible.get(name)
-        for host, device in members
-    ]
-    if not kinds & set(field.devices) or (all(reasons) and kinds == {"host"}):
-        return None
-    scale, unit = field.scale, field.display_unit
-    memory_total = max((device.memory_total_bytes or 0 for _, device in members), default=0)
-    if field.unit.startswith("bytes"):
-        scale, unit = units.bytes_unit(memory_total or 2**30)
-    values = [host.readings_of(device.device).values() for host, device in members]
-    limits = [latest["power_limit_mw"] for latest in values if "power_limit_mw" in latest]
-    top = {"load_pct": 100.0, "memory_bytes": memory_total, "power_mw": max(limits, default=None)}.get(name)
-    title = field.label_on(kinds.pop()) if len(kinds) == 1 else field.label
-    reason = reasons[0] if len(members) == 1 else None
-    return Panel(
-        key=name,
-        title=title if reason in (None, "lost") else f"{title} ({reason})",
-        unit=unit,
-        curves=_curves(model, members, field, scale),
-        y_range=(0.0, top / scale) if top else None,
-        throttles=_throttles(model, members) if name == "power_mw" else (),
-    )
+    def value_text(host: MonitoredHost, device: Device) -> str:
+        readings = host.readings_of(device.device)
+        value, reason = readings.values().get(name), absence_reason(device, name) or readings.implausible.get(name)
+        return reason or (format_field(name, value) if value is not None else "")
 
-
-def _curves(model: MonitorModel, members: Members, field: Field, scale: float) -> tuple[Curve, ...]:
-    """Return a curve for each device that has this field; marks tell those of one host apart without their colours."""
-    colours = [device_colour(device) for _, device in members]
-    if len(set(colours)) < len(colours):
-        colours = list(range(len(colours)))
-    is_marked = len(members) > 1 and len({host.name for host, _ in members}) == 1
-    return tuple(
-        Curve(
-            key=" ".join(filter(None, (host.name, device.device))),
+    curves = (
+        replace(
+            curve,
             label=label,
-            colour=colour,
-            source=_source(model, host, device, field),
-            scale=scale,
-            value_text=format_field(field.name, values[field.name]) if field.name in values else "",
-            format_value=lambda value: format_field(field.name, value),
-            mark=("C" if device.device == HOST else str(device.index)) if is_marked else "",
+            colour=number if is_ambiguous else curve.colour,
+            mark="" if has_hosts else curve.mark,
+            value_text=value_text(host, device),
         )
-        for (host, device), label, colour in zip(members, _labels(members), colours, strict=True)
-        if len(members) == 1 or (device.kind in field.devices and device.absent.get(field.name) in (None, "lost"))
-        for values in [host.readings_of(device.device).values()]
+        for number, (curve, label, (host, device)) in enumerate(
+            zip(panel.curves, _labels(members), members, strict=True)
+        )
     )
-
-
-def _source(model: MonitorModel, host: MonitoredHost, device: Device, field: Field) -> CurveSource:
-    if not host.name and field.name in MONITOR_FIELDS and model.settings.range in _FINE_RANGES:
-        return model.recent.series(device.device, field.name)
-    return HistoryCurve(model.history, SeriesKey(host.name, device.device, field.name))
-
-
-def _throttles(model: MonitorModel, members: Members) -> tuple[ThrottleInterval, ...]:
-    """Return when this machine's GPUs were throttled; of other hosts that is not kept."""
-    now_s, local_devices = model.clock(), {device.device for host, device in members if not host.name}
-    intervals = model.recent.throttling.overlapping(now_s - _range_s(model), now_s)
-    return tuple(interval for interval in intervals if interval.device in local_devices)
+    return replace(panel, curves=tuple(curves))

@@ -16,8 +16,6 @@ from app.viewmodels.format.telemetry_fields import format_field, format_throttle
 
 Values = Mapping[str, float]
 
-TABLE_FIELDS = ("load_pct", "power_mw", "memory_bytes", "temperature_c")
-"""The fields that every device has a column and a plot of, in this order."""
 _SHOWN_WITH_ANOTHER = ("power_limit_mw",)
 """Fields without a figure of their own: the power reads `600 W of 700 W`."""
 

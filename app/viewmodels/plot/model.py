@@ -9,7 +9,7 @@ import numpy as np
 
 from app import units
 from app.analysis.align import decimate, running_mean
-from app.analysis.pyramid import LEVELS, Pyramid
+from app.analysis.pyramid import BASE_S, KEEP_ROWS, LEVELS, Pyramid
 from app.records import Floats
 from app.viewmodels.charts import model
 from app.viewmodels.charts.model import Axis, round_step
@@ -240,9 +240,14 @@ TIME_RANGES = {
     "5 min": TimeRange("The last 5 minutes", 300.0),
     "measured": TimeRange("The measured part, and everything before it begins"),
     "all": TimeRange("Everything from start to end"),
+    "1 min": TimeRange("The last minute", 60.0),
+    "10 min": TimeRange("The last 10 minutes", 600.0),
+    "1 h": TimeRange("The last hour", 3_600.0),
+    "8 h": TimeRange("The last 8 hours", 28_800.0),
 }
-"""The ranges of a live run, by their names; a stored run has those that are parts of it."""
-RUN_RANGES = tuple(name for name, time_range in TIME_RANGES.items() if time_range.last_s is None)
+LIVE_RANGES, MONITOR_RANGES = tuple(TIME_RANGES)[:4], tuple(TIME_RANGES)[4:]
+RUN_RANGES = ("measured", "all")
+"""Those of a stored run, which are parts of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,10 +306,14 @@ class LiveSeries(Pyramid):
         levels: Resolutions to store; fewer forget older points sooner.
         periodic: Whether points have a sample period, of which three without a point are a gap. It is followed as it
             changes. The blocks of a run have none.
+        keep: How many rows are stored of each resolution.
+        base_s: The width of a row that would be as fine as the points; the coarser ones are 4, 16 … times as wide.
     """
 
-    def __init__(self, levels: int = LEVELS, *, periodic: bool = True) -> None:
-        super().__init__(levels)
+    def __init__(
+        self, levels: int = LEVELS, *, periodic: bool = True, keep: int = KEEP_ROWS, base_s: float = BASE_S
+    ) -> None:
+        super().__init__(levels, keep, base_s)
         self._periodic = periodic
         self._period_s = math.nan
         self._first_s = math.inf

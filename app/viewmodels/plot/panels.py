@@ -1,7 +1,7 @@
 """The panels of a run: its devices' telemetry and its training curves, live or stored."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -16,7 +16,7 @@ from app.records import SampleColumns, StoredRun
 from app.samples import HOST, Device, Inventory
 from app.units import sentence
 from app.viewmodels.format.naming import format_gpu_counts
-from app.viewmodels.format.telemetry_fields import ThrottleTracker, format_field
+from app.viewmodels.format.telemetry_fields import ThrottleInterval, ThrottleTracker, format_field
 from app.viewmodels.plot.model import SHORT_HISTORY_LEVELS, Curve, CurveSource, LiveSeries, Panel, Points, Span
 
 ReadCurve = Callable[[Device, Field], CurveSource | None]
@@ -33,18 +33,24 @@ def gpu_devices(devices: Sequence[Device]) -> list[Device]:
 
 
 def device_panels(
-    devices: Sequence[Device], read: ReadCurve, *, speed: Literal["fast", "slow"] = "fast", cpu_count: int = 0
+    devices: Sequence[Device],
+    read: ReadCurve,
+    *,
+    speed: Literal["fast", "slow"] = "fast",
+    cpu_count: int = 0,
+    names: Sequence[str] = (),
 ) -> tuple[Panel, ...]:
     """Return a panel per plotted field, with a curve per device; those without any curve are left out.
 
-    `speed` says which fields: those of every tick, or those read rarely. The worker's load is a share of `cpu_count`
-    processors, 0 where that is not known.
+    `speed` says which fields: those of every tick, or those read rarely; `names` has others than a run's. The worker's
+    load is a share of `cpu_count` processors, 0 where that is not known.
     """
     if not devices:
         return ()
     kind = devices[0].kind
     panels: dict[str, list[Field]] = {}
-    for field in plotted_fields("run", kind):
+    named = [FIELDS[name] for name in names if kind in FIELDS[name].devices]
+    for field in named or plotted_fields("run", kind):
         if field.speed == speed and (cpu_count or field.name != "worker_load_pct"):
             panels.setdefault(field.panel, []).append(field)
     built = (_device_panel(FIELDS[name], fields, devices, read, cpu_count) for name, fields in panels.items())
@@ -61,6 +67,22 @@ def per_gpu_panels(gpus: Sequence[Device], read: ReadCurve) -> tuple[Panel, ...]
         for gpu in gpus
     ]
     return tuple(panel for panels in zip(*of_gpus, strict=True) for panel in panels)
+
+
+def with_limits(panel: Panel, limits_mw: Mapping[str, float | None], throttles: Sequence[ThrottleInterval]) -> Panel:
+    """Return a power panel with the highest power limit of its curves as its range, and when its GPUs were throttled.
+
+    `limits_mw` are by the keys of the curves. Any other panel stays as it is.
+    """
+    if panel.key.split()[0] != "power_mw":
+        return panel
+    keys = [curve.key for curve in panel.curves]
+    limits = [limit_mw for key in keys if (limit_mw := limits_mw.get(key)) is not None]
+    return replace(
+        panel,
+        y_range=(0.0, max(limits) / 1000) if limits else None,
+        throttles=tuple(throttle for throttle in throttles if throttle.device in keys),
+    )
 
 
 def training_panels(
@@ -157,7 +179,7 @@ def _device_curve(field: Field, device: Device, source: CurveSource, scale: floa
         if field.topic == "worker":
             scale = float(cpu_count) if field.unit == "%" else scale
             return make_curve("worker", "Worker", WORKER_COLOUR, source, format_value, scale)
-        return make_curve("host", "All", HOST_COLOUR, source, format_value, scale)
+        return make_curve(device.device, "All", HOST_COLOUR, source, format_value, scale)
     curve = make_curve(device.device, device_label(device), device_colour(device), source, format_value, scale)
     reason = absence_reason(device, field.name)
     return replace(curve, value_text=reason) if reason else curve
@@ -180,8 +202,8 @@ HOST_COLOUR = 7
 WORKER_COLOUR = 1
 _SHORT_HISTORY_S = 3600.0
 
-MONITOR_FIELDS = ("power_mw", "load_pct", "memory_bytes")
-"""The fields that the Monitor plots for every device."""
+MONITOR_FIELDS = ("load_pct", "power_mw", "memory_bytes", "temperature_c")
+"""The fields of Monitor's table, which it plots for every device."""
 
 
 def _buffered_fields(kind: DeviceKind) -> tuple[str, ...]:

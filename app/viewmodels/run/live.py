@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from app import units
 from app.events import Outcome, RunEnded, RunEvent, RunStarted
@@ -11,7 +11,6 @@ from app.samples import HOST, Device, DeviceLost, Inventory, Processes
 from app.viewmodels.format.cells import OUTCOMES
 from app.viewmodels.format.derived import summary_line
 from app.viewmodels.format.naming import differing_parameters, short_name, variant_names
-from app.viewmodels.format.telemetry_fields import ThrottleInterval
 from app.viewmodels.history.evidence import EvidenceView
 from app.viewmodels.plot.model import TIME_RANGES, Marker, Panel, Plots
 from app.viewmodels.plot.panels import (
@@ -22,6 +21,7 @@ from app.viewmodels.plot.panels import (
     device_panels,
     gpu_devices,
     per_gpu_panels,
+    with_limits,
 )
 from app.viewmodels.run.timeline import RunTimeline, outcome_title, timeline_panels, with_allocator
 from workloads.protocol import RunSpec
@@ -48,8 +48,8 @@ class TimeAxis:
 class TimeView:
     """The user's choice. A window that follows counts its times back from now, so its ticks stand still."""
 
-    def __init__(self) -> None:
-        self.window = "measured"
+    def __init__(self, window: str = "measured") -> None:
+        self.window = window
         self._paused: TimeAxis | None = None
 
     @property
@@ -62,9 +62,16 @@ class TimeView:
         self._paused = None
         self.window = window or self.window
 
-    def pause(self, axis: TimeAxis) -> None:
-        """Hold the view where it is."""
-        self._paused = axis
+    def toggle_pause(self, axis: TimeAxis) -> None:
+        """Hold the view where it is, or follow again."""
+        self._paused = None if self.is_paused else axis
+
+    def hold(self, axis: TimeAxis, start: float, end: float) -> None:
+        """Hold this range of an axis; one that is too short or too long is no range to look at."""
+        if end - start < _SHORTEST_S or end - start > _LONGEST_S:
+            middle, half = (start + end) / 2, min(max(end - start, _SHORTEST_S), _LONGEST_S) / 2
+            start, end = middle - half, middle + half
+        self._paused = TimeAxis(axis.origin_s, start, end)
 
     def recent_axis(self, now_s: float, elapsed_s: float) -> TimeAxis:
         """Return the view without a run: the window's last seconds, or all `elapsed_s` of them."""
@@ -249,17 +256,11 @@ class LiveModel:
 
     def toggle_pause(self) -> None:
         """Hold the view where it is, or follow again."""
-        if self._view.is_paused:
-            self._view.follow()
-        else:
-            self._view.pause(self._time_axis())
+        self._view.toggle_pause(self._time_axis())
 
     def hold(self, start: float, end: float) -> None:
-        """Show this range of the axis, and hold it; one that is too short or too long is no range to look at."""
-        if end - start < _SHORTEST_S or end - start > _LONGEST_S:
-            middle, half = (start + end) / 2, min(max(end - start, _SHORTEST_S), _LONGEST_S) / 2
-            start, end = middle - half, middle + half
-        self._view.pause(TimeAxis(self._time_axis().origin_s, start, end))
+        """Show this range of the axis, and hold it."""
+        self._view.hold(self._time_axis(), start, end)
 
     def split_by_gpu(self, per_gpu: bool) -> None:
         """Show a panel for each GPU, or one for all of them."""
@@ -389,7 +390,8 @@ class LiveModel:
             devices = gpus or [device for device in self._devices if device.device == HOST]
             panels = device_panels(devices, telemetry.read_curve, cpu_count=cpu_count)
         throttles = telemetry.throttling.overlapping(axis.origin_s + axis.start, axis.origin_s + axis.end)
-        device_plots = (with_allocator(_with_limits(panel, telemetry, throttles), timeline) for panel in panels)
+        limits_mw = {device: sample.power_limit_mw for device, sample in telemetry.latest.items()}
+        device_plots = (with_allocator(with_limits(panel, limits_mw, throttles), timeline) for panel in panels)
         return (*device_plots, *timeline_panels(timeline))
 
     def _status(self) -> Status:
@@ -413,17 +415,3 @@ class LiveModel:
         title, tone = outcome_title(outcome)
         detail = " ".join([outcome.reason or "", *self._timeline.device_failures]).strip()
         return Status(title=title, tone=tone, detail=detail, name=name, has_log=bool(self.log))
-
-
-def _with_limits(panel: Panel, telemetry: TelemetryBuffer, throttles: Sequence[ThrottleInterval]) -> Panel:
-    """Return a power panel with the power limit as its range and the times its GPUs were throttled."""
-    if panel.key.split()[0] != "power_mw":
-        return panel
-    keys = [curve.key for curve in panel.curves]
-    samples = [telemetry.latest[key] for key in keys if key in telemetry.latest]
-    limits_mw = [sample.power_limit_mw for sample in samples if sample.power_limit_mw is not None]
-    return replace(
-        panel,
-        y_range=(0.0, max(limits_mw) / 1000) if limits_mw else None,
-        throttles=tuple(throttle for throttle in throttles if throttle.device in keys),
-    )

@@ -179,13 +179,38 @@ def test_eight_gpus_and_their_details_are_in_sight_at_once_on_a_small_and_on_a_h
 def test_the_range_is_there_at_the_next_start(opened: Opened, window_state: object) -> None:
     model, _ = model_of(GPU_INVENTORY, *samples(0, 1))
     view = opened(model)
-    QTest.mouseClick(view.range_buttons["1 h"], LEFT)
+    QTest.mouseClick(view.details.time_bar.range_buttons["1 h"], LEFT)
     write_states(view)
     later, _ = model_of(GPU_INVENTORY, *samples(0, 1))
     again = opened(later)
     assert later.settings == model.settings
-    assert again.range_buttons["1 h"].isChecked()
+    assert again.details.time_bar.range_buttons["1 h"].isChecked()
     assert again.details.stack.span == (-3600.0, 0.0)
+
+
+def test_the_plots_zoom_pan_pause_and_follow_again_as_those_of_a_run(qtbot: QtBot, opened: Opened) -> None:
+    model, clock = model_of(machine(1), sample("GPU-0"))
+    view = opened(model)
+    stack, bar = view.details.stack, view.details.time_bar
+    assert stack.span == (-60.0, 0.0)
+    stack.setFocus()
+    QTest.keyClick(stack, Qt.Key.Key_Plus)
+    held = stack.span
+    assert held[1] - held[0] == pytest.approx(40.0)
+    assert (bar.chip.text(), bar.range_buttons["1 min"].isChecked()) == ("Paused", False)
+    clock.now_s += 5
+    view.show_chosen(words=False)
+    assert stack.span == held, "data arrive, the view stands still"
+    QTest.keyClick(stack, Qt.Key.Key_Left, Qt.KeyboardModifier.ShiftModifier)
+    assert stack.span[0] < held[0]
+    bar.follow_button.click()
+    assert (stack.span, bar.chip.text()) == ((-60.0, 0.0), "")
+    QTest.keyClick(stack, Qt.Key.Key_Space)
+    assert model.view.is_paused
+    QTest.keyClick(stack, Qt.Key.Key_2)
+    assert (stack.span, model.settings.range) == ((-600.0, 0.0), "10 min")
+    QTest.keyClick(view.table, Qt.Key.Key_3)
+    assert model.settings.range == "1 h"
 
 
 def test_hosts_are_folded_connected_searched_and_opened_by_mouse_and_keyboard(qtbot: QtBot, opened: Opened) -> None:
@@ -248,7 +273,7 @@ def test_a_host_that_is_not_reached_says_so_with_a_way_on_in_place_of_empty_plot
     assert not details.connect_button.isVisible()
     view.table.choose(RowKey("gpu0", "GPU-1"))
     assert "No data from gpu0\nIt fell. Its last reading came 1\u00a0min ago." in displayed_text(details)
-    view.range_buttons["10 min"].click()
+    view.details.time_bar.range_buttons["10 min"].click()
     assert stack.isVisible(), "of this range there is something to draw"
 
 

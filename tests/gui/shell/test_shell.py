@@ -53,7 +53,7 @@ def test_f1_and_the_question_mark_show_every_action_and_the_palette_the_buttons_
         assert palette.isVisible()
         shown = titles(workbench)
         assert shown[0] == "Run", "the keys of the screen come first"
-        assert len(shown) == sum(1 for _ in all_actions()) + 7
+        assert len(shown) == sum(1 for _ in all_actions()) + 8
         assert "Pause or resume the plots, Space" in shown
         QTest.keyClick(palette.line, Qt.Key.Key_Escape)
         assert not palette.isVisible()

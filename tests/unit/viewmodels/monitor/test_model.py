@@ -10,9 +10,8 @@ import pytest
 from app.fields import Sample, SlowSample
 from app.samples import HOST, Device, DeviceLost, FieldInfo, GpuProcess, Inventory, Processes
 from app.viewmodels.hosts import HostState, Stage
-from app.viewmodels.monitor.cells import TABLE_COLUMNS, GraphCell, host_state
+from app.viewmodels.monitor.cells import COURSE_POINTS, TABLE_COLUMNS, Courses, GraphCell, host_state
 from app.viewmodels.monitor.details import chosen_details
-from app.viewmodels.monitor.history import History, HistoryCurve, SeriesKey
 from app.viewmodels.monitor.model import MonitorModel, RowKey, TableSettings
 from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, HOST_DEVICE, handle_all, samples
 from tests.unit.viewmodels.monitor.test_readings import NBSP, Clock, layout_of, model_of
@@ -247,56 +246,43 @@ def test_hosts_that_are_heard_on_other_threads_have_details_too() -> None:
     assert mean.course[np.isfinite(mean.course)].tolist() == pytest.approx([0.25, 0.45]), "the mean of both"
 
 
-@pytest.fixture
-def hours() -> tuple[History, SeriesKey]:
+def test_eight_hours_are_kept_in_bounded_memory_the_newest_minutes_whole() -> None:
     """Nine hours of a saw-tooth of a minute, a value a second."""
-    history, key = History(), SeriesKey("", "GPU-0", "load_pct")
+    model, _ = model_of()
+    series = model.series("", "GPU-0", "load_pct")
     for second in range(9 * 3600):
-        history.add(float(second), {key: float(second % 60)})
-    return history, key
-
-
-def test_eight_hours_are_kept_in_bounded_memory_the_newest_minutes_whole(hours: tuple[History, SeriesKey]) -> None:
-    history, key = hours
+        series.append(float(second), float(second % 60))
     end = 9 * 3600 - 1.0
-    x, low, high = history.window(key, end - 300, end)
-    assert len(x) == 300
+    x, low, high = series.window(end - 240, end, 1200)
+    assert len(x) == 242
     assert low is high
-    x, low, high = history.window(key, end - 7.5 * 3600, end)
-    assert x[0] <= end - 7.4 * 3600
+    x, low, high = series.window(end - 8 * 3600, end, 1200)
+    assert x[0] <= end - 8 * 3600
     assert len(x) < 1_500
     assert np.all(np.diff(x) > 0)
     assert (low.min(), high.max()) == (0.0, 59.0), "no peak is lost"
-    assert history.memory_bytes <= 320_000, "of 32 curves, of which one is used"
-    course = history.course(key, end - 3600, end, 60)
-    assert np.isfinite(course).all()
-    curve = HistoryCurve(history, key)
-    x, low, high = curve.window(end - 6 * 3600, end, 1200)
-    of_minutes = x < end - 3700
-    assert np.all(np.diff(x) > 0)
-    assert set(low[of_minutes]) == {0.0}
-    assert set(high[of_minutes]) == {59.0}
-    assert np.diff(x).max() <= 6 * 3600 / 1200, "no pixel column is without its minute"
-    assert curve.range_at(end) == (59.0, 59.0)
-    assert curve.range_at(end - 5 * 3600) == (0.0, 59.0)
+    assert series.memory_bytes <= 45_056
+    assert series.range_at(end) == (59.0, 59.0)
+    assert series.range_at(end - 5 * 3600) == (0.0, 59.0)
 
 
 def test_time_without_readings_is_a_gap() -> None:
-    history, key, other = History(), SeriesKey("", "GPU-0", "load_pct"), SeriesKey("", "GPU-1", "load_pct")
-    history.add(1.0, {key: 5.0})
-    history.add(100.0, {key: 6.0, other: 7.0})
-    _, low, _ = history.window(key, 0.0, 200.0)
-    assert str(low.tolist()) == "[5.0, nan, 6.0]", "the machine slept"
-    assert str(history.window(other, 0.0, 200.0)[1].tolist()) == "[nan, nan, 7.0]"
-    assert not len(history.window(SeriesKey("", "GPU-9", "load_pct"), 0.0, 200.0)[0])
-    assert np.flatnonzero(np.isfinite(history.course(key, 0.0, 100.0, 100))).tolist() == [0, 99]
+    model, _ = model_of()
+    series = model.series("", "GPU-0", "load_pct")
+    for t_s, value in ((1.0, 5.0), (2.0, 5.0), (100.0, 6.0)):
+        series.append(t_s, value)
+    assert str(series.window(0.0, 200.0, 100)[1].tolist()) == "[5.0, 5.0, nan, 6.0]", "the machine slept"
+    course = Courses(model.history, 0.0, 100.0)._course(series)
+    assert np.flatnonzero(np.isfinite(course)).tolist() == [0, 1, COURSE_POINTS - 1]
+    assert not len(model.series("", "GPU-9", "load_pct").points()[0])
 
 
 def test_a_sparkline_has_no_gap_where_a_reading_came_a_little_late() -> None:
-    history, key = History(), SeriesKey("", "GPU-0", "load_pct")
-    for t_s, value in ((1.0, 1.0), (2.1, 2.0), (3.05, 3.0), (3.9, 4.0), (6.0, 6.0)):
-        history.add(t_s, {key: value})
-    assert history.course(key, 0.0, 6.0, 6).tolist() == [1.0, 2.0, 2.0, 4.0, 6.0, 6.0]
+    model, _ = model_of()
+    series = model.series("", "GPU-0", "load_pct")
+    for t_s in (*range(30), 31.5, *range(32, 60)):
+        series.append(float(t_s), 5.0)
+    assert np.isfinite(Courses(model.history, 0.0, 59.0)._course(series)).all()
 
 
 def test_of_very_many_devices_only_the_fields_of_the_table_are_kept() -> None:
@@ -305,8 +291,7 @@ def test_of_very_many_devices_only_the_fields_of_the_table_are_kept() -> None:
     handle_all(model, [sample("GPU-0"), SlowSample(t_ns=1, device="GPU-0", tensor_active_pct=1.0)])
     clock.now_s += 1
     model.tick()
-    assert len(model.history.window(SeriesKey("", "GPU-0", "load_pct"), 0.0, 1e9)[0])
-    assert not len(model.history.window(SeriesKey("", "GPU-0", "tensor_active_pct"), 0.0, 1e9)[0])
+    assert {key.field for key in model.history} == {"load_pct", "memory_bytes"}
 
 
 def test_a_device_that_is_gone_leaves_the_table() -> None:
@@ -416,11 +401,12 @@ def test_several_rows_have_their_figures_together_and_a_curve_each() -> None:
     assert curves["power_mw"] == [("GPU 1", "1"), ("GPU 7", "7")]
     mixed = chosen_details(model, *here, RowKey("", HOST))
     assert (mixed.title, mixed.state.text) == ("3 devices", "Busy")
-    load, power = mixed.plots.panels[:2]
-    assert (load.title, [curve.label for curve in load.curves]) == ("Load", ["GPU 1", "GPU 7", "CPU"])
-    assert len({curve.colour for curve in load.curves}) == 3, "GPU 7 and the processors have the same elsewhere"
-    assert len(power.curves) == 2
-    assert [curve.colour for curve in power.curves] == [curve.colour for curve in load.curves[:2]]
+    drawn = {panel.title: tuple(curve.label for curve in panel.curves) for panel in mixed.plots.panels}
+    assert drawn == {
+        **dict.fromkeys(("Load", "Power", "Memory", "Temperature"), ("GPU 1", "GPU 7")),
+        **dict.fromkeys(("CPU load", "Host memory"), ("CPU",)),
+    }
+    assert len({panel.key for panel in mixed.plots.panels}) == 6
     apart = chosen_details(model, RowKey("", "GPU-0"), RowKey("gpu0"))
     (first, second) = apart.plots.panels[1].curves
     assert (first.label, second.label) == ("This machine GPU 0", "gpu0 GPU 0")

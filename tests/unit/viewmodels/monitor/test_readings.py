@@ -112,9 +112,13 @@ def test_an_implausible_value_is_called_so_until_the_next_plausible_one() -> Non
         "Memory free": "–",
         "Memory temperature": "implausible",
     }
-    titles = {device: [panel.title for panel in details(model, device).plots.panels] for device in ("GPU-0", "GPU-1")}
-    assert titles["GPU-0"] == ["Load", "Power (implausible)", "Memory (implausible)", "Temperature"]
-    assert titles["GPU-1"] == ["Load", "Power", "Memory", "Temperature (This card has no sensor.)"]
+    legends = {
+        device: {panel.title: panel.curves[0].value_text for panel in details(model, device).plots.panels}
+        for device in ("GPU-0", "GPU-1")
+    }
+    assert (legends["GPU-0"]["Power"], legends["GPU-0"]["Memory"]) == ("implausible", "implausible")
+    assert list(legends["GPU-0"]) == ["Load", "Power", "Memory", "Temperature"]
+    assert legends["GPU-1"]["Temperature"] == "This card has no sensor."
     model.handle(Sample(t_ns=ns(6), device="GPU-0", power_mw=300_000, memory_bytes=2**30))
     model.handle(SlowSample(t_ns=ns(6), device="GPU-0", memory_temperature_c=71))
     assert "implausible" not in figures(model).values()
