@@ -130,39 +130,16 @@ def _load(target: str) -> click.Command:
 
 
 class ProgramCommand(click.Command):
-    """A command with examples in its help; numbers below 0 are values, and options may be abbreviated."""
+    """A command with examples in its help."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **attrs: Any) -> None:
         super().__init__(*args, **attrs)
         self.examples = examples
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words after the command's name; raises `click.UsageError`."""
-        return super().parse_args(ctx, self._options_first(ctx, args))
-
-    def _options_first(self, ctx: click.Context, words: Sequence[str]) -> list[str]:
-        """Return the options with their values, then `--` and the arguments, among which -1 would be an option."""
-        options_by_name = {
-            name: param for param in self.get_params(ctx) if isinstance(param, click.Option) for name in param.opts
-        }
-        options: list[str] = []
-        arguments: list[str] = []
-        left = list(words)
-        while left:
-            word = left.pop(0)
-            if word == "--":
-                arguments += left
-                break
-            if not _is_option(word):
-                arguments.append(word)
-                continue
-            word = _full_name(word, options_by_name)
-            option = options_by_name.get(word)
-            if option is None or option.is_flag:
-                options.append(word)
-            else:
-                options += _take_value(ctx, word, option, left)
-        return [*options, "--", *arguments]
+        """Read the words after the command's name; where the shell completes an option's value, without that option."""
+        is_open = ctx.resilient_parsing and bool(args) and args[-1].startswith("-")
+        return super().parse_args(ctx, args[:-1] if is_open else args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples, which are no text to wrap."""
@@ -170,33 +147,6 @@ class ProgramCommand(click.Command):
             with formatter.section("Examples"):
                 for example in self.examples:
                     formatter.write(f"{'':{formatter.current_indent}}{PROGRAM} {example}\n")
-
-
-def _is_option(word: str) -> bool:
-    """Return whether a word can only be an option: it begins with `-`, and no number below 0 does so."""
-    return len(word) > 1 and word.startswith("-") and not word[1:].lstrip(".")[:1].isdigit()
-
-
-def _take_value(ctx: click.Context, word: str, option: click.Option, left: list[str]) -> list[str]:
-    """Return an option with its value, the first of the words left, or alone where its value may be left out."""
-    may_be_alone = isinstance(option.flag_value, int)
-    if left and not _is_option(left[0]):
-        if may_be_alone and left[0].startswith("-"):
-            option.type.convert(left[0], option, ctx)  # click would read it as an option
-        return [word, left.pop(0)]
-    if may_be_alone:
-        return [word]
-    if ctx.resilient_parsing:  # the value is the word that the shell is to complete
-        return []
-    instead = f", not the option {left[0]}" if left else ""
-    raise click.BadOptionUsage(word, f"{word} expects a value{instead}.", ctx)
-
-
-def _full_name(word: str, options: Mapping[str, click.Option]) -> str:
-    """Return the word with its option written out where it is the beginning of one alone."""
-    name, equals, value = word.partition("=")
-    options_meant = [option for option in options if option.startswith(name)]
-    return f"{options_meant[0]}{equals}{value}" if len(options_meant) == 1 and name.startswith("--") else word
 
 
 def describe_wrong_use(error: click.UsageError) -> str:

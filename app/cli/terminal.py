@@ -13,7 +13,6 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, TextIO, cast
 
 from app.errors import UserError
@@ -23,10 +22,6 @@ from app.plain import plain_line, plain_text
 _log = logging.getLogger("variantscope.run")
 
 _GAP = "  "
-_PARTS = 3
-"""The widest column of a table that is too wide for a terminal keeps at least one of so many parts of its width."""
-_HEAD = 10
-"""Characters that a line of a broken head may have, however narrow the numbers below it are."""
 _STYLES = {"✔": "green", "✘": "red"}
 _MAX_NAME = 66
 
@@ -120,7 +115,8 @@ def print_json_list(key: str, documents: Iterable[dict[str, Any]]) -> None:
 def print_text(words: str) -> None:
     """Print sentences, on a terminal broken between words where its line ends."""
     width = _terminal_width()
-    print(*([words] if width is None else _wrap(words, width)), sep="\n")
+    broken = [words] if width is None else textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False)
+    print(*broken, sep="\n")
 
 
 def elide_name(name: str) -> str:
@@ -163,28 +159,6 @@ def say(sentence: str) -> None:
     print(plain_line(sentence), file=sys.stderr, flush=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """A column of a table: its head and cells, whose lines are parted by newlines."""
-
-    head: str
-    cells: tuple[str, ...]
-    is_number: bool
-
-    @property
-    def width(self) -> int:
-        return max(len(line) for text in (self.head, *self.cells) for line in text.split("\n"))
-
-    def wrapped(self, width: int) -> "_Column":
-        """Return the column with its texts broken into lines of this width, where their words allow it."""
-        head, *cells = ("\n".join(_wrap(text, width, _GAP)) for text in (self.head, *self.cells))
-        return replace(self, head=head, cells=tuple(cells))
-
-    def with_wrapped_head(self) -> "_Column":
-        """Return the column with its head in as many lines as make it about as wide as its numbers."""
-        return replace(self, head="\n".join(_wrap(self.head, max([_HEAD, *map(len, self.cells)]))))
-
-
 def print_table(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
@@ -192,89 +166,63 @@ def print_table(
     right: frozenset[int] = frozenset(),
     spare: Sequence[str] = (),
 ) -> None:
-    """Print aligned columns.
+    """Print aligned columns; no header where all heads are empty. The columns of numbers are aligned to the `right`.
 
-    Where a terminal is too narrow, the columns of the `spare` heads are left out, the first one first; then long heads
-    of numbers and the words of the widest column are broken into lines, and the columns that do not fit stand below,
-    with the first one again. Elsewhere nothing is broken or left out.
-
-    No header is printed where all heads are empty; the columns of numbers are aligned to the `right`.
+    Where a terminal is too narrow, the columns of the `spare` heads are left out, the first one first; then words are
+    broken into lines, and the columns that do not fit stand below, with the first one again. Elsewhere nothing is
+    broken or left out.
     """
     if not rows and not any(header):
         return
-    columns = [
-        _Column(head, tuple(plain_line(row[index]) for row in rows), index in right)
-        for index, head in enumerate(header)
-    ]
-    width = _terminal_width()
-    if width is None:
-        _print_plain(columns)
+    columns = [[head, *(plain_line(row[n]) for row in rows)] for n, head in enumerate(header)]
+    widths = [max(map(len, column)) for column in columns]
+    room = _terminal_width()
+    if room is None:
+        for line in list(zip(*columns, strict=True))[0 if any(header) else 1 :]:
+            cells = (text.rjust(widths[n]) if n in right else text.ljust(widths[n]) for n, text in enumerate(line))
+            if text := _GAP.join(cells).rstrip():
+                print(text)
         return
+    numbers = list(range(len(columns)))
     for head in spare:
-        if _excess(columns, width) > 0:
-            columns = [column for column in columns if column.head != head]
-    for number, piece in enumerate(_split(_narrowed(columns, width), width)):
-        if number:
+        if _length(widths, numbers) > room:
+            numbers = [n for n in numbers if header[n] != head]
+    # A number is never broken, its head between words; a text is, into lines of a third of the terminal at least.
+    least = [
+        max(map(len, [*head.split(" "), *cells])) if n in right else min(widths[n], room // 3)
+        for n, (head, *cells) in enumerate(columns)
+    ]
+    pieces = [numbers[:1]]
+    for n in numbers[1:]:
+        if len(pieces[-1]) > 1 and _length(least, [*pieces[-1], n]) > room:
+            pieces.append(numbers[:1])
+        pieces[-1].append(n)
+    for piece in pieces:
+        if piece is not pieces[0]:
             print()
-        _print_styled(piece)
+        _print_styled(columns, piece, right, least, room)
 
 
-def is_terminal() -> bool:
-    """Return whether a person reads what is printed."""
-    return _terminal_width() is not None
+def _length(widths: Sequence[int], numbers: Sequence[int]) -> int:
+    return sum(widths[n] + len(_GAP) for n in numbers) - len(_GAP)
 
 
-def _print_plain(columns: Sequence[_Column]) -> None:
-    heads = [column.head for column in columns]
-    sides = [(str.rjust if column.is_number else str.ljust, column.width) for column in columns]
-    for line in [*([heads] if any(heads) else []), *zip(*(column.cells for column in columns), strict=True)]:
-        cells = (adjust(text, width) for text, (adjust, width) in zip(line, sides, strict=True))
-        if text := _GAP.join(cells).rstrip():
-            print(text)
-
-
-def _narrowed(columns: list[_Column], width: int) -> list[_Column]:
-    """Return the columns with heads and the widest texts broken as far as a terminal of this width requires it."""
-    if _excess(columns, width) > 0:
-        columns = [column.with_wrapped_head() if column.is_number else column for column in columns]
-    excess = _excess(columns, width)
-    texts = [index for index, column in enumerate(columns) if not column.is_number]
-    if excess > 0 and texts:
-        widest = max(texts, key=lambda index: columns[index].width)
-        columns[widest] = columns[widest].wrapped(max(columns[widest].width - excess, width // _PARTS))
-    return columns
-
-
-def _excess(columns: Sequence[_Column], width: int) -> int:
-    return sum(column.width + len(_GAP) for column in columns) - len(_GAP) - width
-
-
-def _split(columns: Sequence[_Column], width: int) -> list[list[_Column]]:
-    """Return the columns that fit next to each other, the first in each piece."""
-    pieces = [[columns[0]]]
-    for column in columns[1:]:
-        if len(pieces[-1]) > 1 and _excess([*pieces[-1], column], width) > 0:
-            pieces.append([columns[0]])
-        pieces[-1].append(column)
-    return pieces
-
-
-def _print_styled(columns: Sequence[_Column]) -> None:
-    """Print the columns with a bold header, unless the terminal or the user's NO_COLOR has no styles."""
+def _print_styled(
+    columns: Sequence[Sequence[str]], numbers: Sequence[int], right: frozenset[int], least: Sequence[int], room: int
+) -> None:
+    """Print columns with bold heads, unless the terminal or the user's NO_COLOR has no styles."""
     # Here, for rich takes its time, and most output goes to no terminal.
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), show_header=any(column.head for column in columns)
-    )
-    for column in columns:
-        table.add_column(Text(column.head), justify="right" if column.is_number else "left", no_wrap=True)
-    for line in zip(*(column.cells for column in columns), strict=True):
-        table.add_row(*(Text(text, style=_STYLES.get(text, "")) for text in line))
+    table = Table(box=None, padding=(0, len(_GAP), 0, 0), show_header=any(c[0] for c in columns))
+    for n in numbers:
+        table.add_column(Text(columns[n][0]), justify="right" if n in right else "left", min_width=least[n])
+    for line in list(zip(*columns, strict=True))[1:]:
+        table.add_row(*(Text(line[n], style=_STYLES.get(line[n], "")) for n in numbers))
     console = Console(
-        width=max(1, _excess(columns, 0)),  # a word that is too long for the terminal is printed whole
+        width=max(room, _length(least, numbers)) + len(_GAP),  # of the last column, which is cut below
         color_system=None if os.environ.get("NO_COLOR") else "auto",
         legacy_windows=False,
     )
@@ -285,10 +233,11 @@ def _print_styled(columns: Sequence[_Column]) -> None:
             print(text, file=unfiltered(sys.stdout))
 
 
+def is_terminal() -> bool:
+    """Return whether a person reads what is printed."""
+    return _terminal_width() is not None
+
+
 def _terminal_width() -> int | None:
     """Return how many characters a line of the terminal has; None where results go elsewhere."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def _wrap(words: str, width: int, indent: str = "") -> list[str]:
-    return textwrap.wrap(words, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

@@ -232,8 +232,8 @@ class SettingsDialog(QDialog):
         self.theme_box.show_options(THEMES, self._theme.choice)
         self.sampling_box.show_options(sampling_choices(sample_ms), sample_ms)
         self.database_box.show_options({**{path: str(path) for path in databases}, None: _ANOTHER}, databases[0])
-        kept = dict.fromkeys((*RETENTION_CHOICES, *([days] if storage is not None else [])))
-        self.retention_box.show_options({days: retention_label(days) for days in kept}, days)
+        days_offered = dict.fromkeys((*RETENTION_CHOICES, *([days] if storage is not None else [])))
+        self.retention_box.show_options({days: retention_label(days) for days in days_offered}, days)
         self.retention_box.setEnabled(storage is not None)
         try:
             hosts = [entry.name for entry in read_hosts()]
