@@ -14,7 +14,6 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from app.environments.records import Action, EnvironmentAnswer, EnvironmentRequest
 from app.samples import Inventory
 from workloads.job_protocol import JobRequest, JobResult
 from workloads.protocol import MOST_TEXT_CHARS, TAG, Bytes, Count, Name, Nanoseconds, Start, Text, TextByName, Texts
@@ -110,24 +109,6 @@ class StartJob(msgspec.Struct, frozen=True, kw_only=True, tag="start_job", tag_f
     request: JobRequest
 
 
-class ManageEnvironments(msgspec.Struct, frozen=True, tag="manage_environments", tag_field=TAG):
-    """List the environments on the host, or offer, add or remove one; answered by `EnvironmentsManaged` or `Refused`.
-
-    How far it is comes before as `Progressed`; `CancelJob` ends it, as it does a job.
-
-    Attributes:
-        number: Of the order.
-        action: What to do.
-        request: Which one, and what to make it of.
-        uv: Name of the uv in the scratch folder; "" is the host's own.
-    """
-
-    number: Number
-    action: Action
-    request: EnvironmentRequest
-    uv: str = ""
-
-
 class CancelJob(msgspec.Struct, frozen=True, tag="cancel_job", tag_field=TAG):
     """End a job that takes too long; it is still answered."""
 
@@ -193,7 +174,6 @@ Order = (
     | CancelJob
     | DescribeHost
     | InspectHost
-    | ManageEnvironments
     | KeepStandby
     | ReadFile
     | WriteFile
@@ -201,7 +181,7 @@ Order = (
 )
 
 
-AnsweredOrder = TakeLease | StartJob | DescribeHost | InspectHost | ManageEnvironments | ReadFile | WriteFile
+AnsweredOrder = TakeLease | StartJob | DescribeHost | InspectHost | ReadFile | WriteFile
 
 
 class AgentHello(msgspec.Struct, frozen=True, kw_only=True, tag="agent_hello", tag_field=TAG):
@@ -216,7 +196,6 @@ class AgentHello(msgspec.Struct, frozen=True, kw_only=True, tag="agent_hello", t
         boot_id: The boot that its monotonic clock counts from.
         python: Version of the agent's Python.
         scratch: The agent's own folder for files of jobs and weights; it is gone with the agent.
-        environments: Names of the environments there that the program made.
         frameworks: The frameworks, by the value of the parameter, that runs have which name no Python.
     """
 
@@ -228,7 +207,6 @@ class AgentHello(msgspec.Struct, frozen=True, kw_only=True, tag="agent_hello", t
     boot_id: Text
     python: Name
     scratch: Text
-    environments: Texts = ()
     frameworks: Texts = ()
 
 
@@ -259,13 +237,6 @@ class RunSaid(msgspec.Struct, frozen=True, kw_only=True, tag="run_said", tag_fie
 
     run: Number
     event: msgspec.Raw
-
-
-class Progressed(msgspec.Struct, frozen=True, kw_only=True, tag="progressed", tag_field=TAG):
-    """How far an order is that takes long."""
-
-    number: Number
-    text: Line
 
 
 class Leased(msgspec.Struct, frozen=True, kw_only=True, tag="leased", tag_field=TAG):
@@ -306,7 +277,6 @@ class HostInspected(msgspec.Struct, frozen=True, kw_only=True, tag="host_inspect
         home: The user's home folder.
         home_free_bytes: Space in it that the user may use.
         frameworks: All that the program knows, there or not.
-        environments: The names of the environments that `env add` made there.
     """
 
     number: Number
@@ -314,14 +284,6 @@ class HostInspected(msgspec.Struct, frozen=True, kw_only=True, tag="host_inspect
     home: Text
     home_free_bytes: Bytes
     frameworks: Annotated[tuple[InspectedFramework, ...], msgspec.Meta(max_length=10)]
-    environments: Texts = ()
-
-
-class EnvironmentsManaged(msgspec.Struct, frozen=True, kw_only=True, tag="environments_managed", tag_field=TAG):
-    """What was found or made."""
-
-    number: Number
-    answer: EnvironmentAnswer
 
 
 class FilePart(msgspec.Struct, frozen=True, kw_only=True, tag="file_part", tag_field=TAG):
@@ -333,18 +295,7 @@ class FilePart(msgspec.Struct, frozen=True, kw_only=True, tag="file_part", tag_f
 
 
 Report = (
-    AgentHello
-    | Pong
-    | Refused
-    | TelemetryEnded
-    | RunSaid
-    | Progressed
-    | Leased
-    | JobDone
-    | HostDescribed
-    | HostInspected
-    | EnvironmentsManaged
-    | FilePart
+    AgentHello | Pong | Refused | TelemetryEnded | RunSaid | Leased | JobDone | HostDescribed | HostInspected | FilePart
 )
 
 

@@ -1,8 +1,8 @@
 """The gate: what is executed or connected to is a grant of this user on this machine, never a value of a run.
 
-A run, a plan, a preset or a setting of a database may name a Python, a host or a source text; each may come from
-somebody else. It is started only where the user has typed it on this machine, or has answered one question that shows
-it in full. Grants are in one private file of the user's config folder, outside any database.
+A run, a plan, a preset or a setting of a database may name a Python, packages, a host or a source text; each may come
+from somebody else. It is started only where the user has typed it on this machine, or has answered one question that
+shows it in full. Grants are in one private file of the user's config folder, outside any database.
 
 Whoever starts something asks first (`RunServices.admit`, `find_host`, `load_custom_workloads`). Where a process is
 started and where it gets its order (`app.runs.launcher`) nobody is asked any more: what is not granted by then is
@@ -22,9 +22,9 @@ import msgspec
 from app.errors import UserError, read_error, write_error
 from app.paths import PROGRAM, config_path, read_file, rewrite_private
 from app.plain import plain_text
-from workloads.catalog import FRAMEWORKS, complete_environments, default_interpreter
+from workloads.catalog import default_interpreter
 from workloads.job_protocol import ComputeGradients, DescribeFile, JobRequest
-from workloads.protocol import Source, Start
+from workloads.protocol import Source, Start, Variant
 
 Entries = TypeVar("Entries", bound=tuple[msgspec.Struct, ...])
 FILE_VARIABLE = "VARIANTSCOPE_GRANTS"
@@ -32,11 +32,13 @@ FILE_VARIABLE = "VARIANTSCOPE_GRANTS"
 
 _REQUESTS = {
     "interpreter": "run {value} as Python{where}",
+    "packages": "install and run the packages {value}{where}",
     "host": "connect to {value}",
     "source": "run the code of {path} (SHA-256 {value})",
 }
 _COMMANDS = {
     "interpreter": "run dummy -s {setting}{on}",
+    "packages": "run dummy -s {setting}{on}",
     "host": "hosts check {word}",
     "source": "run {file} --parameters",
 }
@@ -53,12 +55,13 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         kind: What it is.
-        value: The path of a Python, the whole address of a host, or the SHA-256 of a source text.
-        host: The host of a Python, as the user calls it; "" is this machine.
+        value: The path of a Python, the packages of a variant, the whole address of a host, or the SHA-256 of a source
+            text.
+        host: The host of a Python or of packages, as the user calls it; "" is this machine.
         path: Where a source text was read: next to it is the data that it reads.
     """
 
-    kind: Literal["interpreter", "host", "source"]
+    kind: Literal["interpreter", "packages", "host", "source"]
     value: str
     host: str = ""
     path: str = ""
@@ -74,7 +77,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def command(self) -> str:
         """Return a command whose words grant it."""
         words = _COMMANDS[self.kind].format(
-            setting=shlex.quote(f"interpreter={self.value}"),
+            setting=shlex.quote(f"{self.kind}={self.value}"),
             on=f" --on {shlex.quote(self.host)}" if self.host else "",
             word=shlex.quote(self.value),
             file=shlex.quote(self.path),
@@ -113,17 +116,12 @@ def require(needed: Iterable[Grant], consent: Consent) -> None:
         return
     if consent is not typed and len(missing) > _MOST_AT_ONCE:
         raise UserError(
-            f"Nothing was started: {len(missing)} Pythons, hosts or files that were not typed here are more than one"
-            " question can show; start the variants in smaller parts."
+            f"Nothing was started: {len(missing)} Pythons, packages, hosts or files that were not typed here are more"
+            " than one question can show; start the variants in smaller parts."
         )
     if not consent(missing):
         raise UserError(f"Nothing was started, for nobody has allowed to {describe(missing)}.")
     rewrite_list(grants_path(), lambda: (*read_grants(), *missing))
-
-
-def allow_pythons(pythons: Iterable[object], host: str) -> None:
-    """Grant the values of `interpreter` that the user has just typed for a host; raises `UserError`."""
-    require(filter(None, (interpreter_grant(python, host) for python in pythons)), typed)
 
 
 def describe(grants: Sequence[Grant]) -> str:
@@ -134,18 +132,22 @@ def describe(grants: Sequence[Grant]) -> str:
 def interpreter_grant(python: object, host: str) -> Grant | None:
     """Return what the value of `interpreter` needs on a host, "" for this machine.
 
-    None for the program's own Python, for an environment that `env add` made, which has a name, and for the Python that
-    the user's environment variable names.
+    None for the program's own Python, for a version, and for the Python that the user's environment variable names.
     """
     python = str(python)
-    if os.sep not in python or (not host and python in _own_pythons()):
+    if os.sep not in python or (not host and python in (sys.executable, sys.prefix, default_interpreter())):
         return None
     return Grant(kind="interpreter", value=python, host=host)
 
 
-def _own_pythons() -> tuple[str, ...]:
-    defaults = map(default_interpreter, FRAMEWORKS.values())
-    return (sys.executable, sys.prefix, *map(str, complete_environments()), *defaults)
+def variant_grants(variant: Variant, host: str) -> list[Grant]:
+    """Return what a variant needs on a host, "" for this machine: the Python and the packages that it names."""
+    python, packages = interpreter_grant(variant.get("interpreter", ""), host), str(variant.get("packages", ""))
+    # Installing a package may run its code already.
+    return [
+        *([python] if python else []),
+        *([Grant(kind="packages", value=packages, host=host)] if packages else []),
+    ]
 
 
 def source_grant(source: Source) -> Grant:
@@ -153,15 +155,15 @@ def source_grant(source: Source) -> Grant:
     return Grant(kind="source", value=source.sha256, path=source.path)
 
 
-def named_python(order: Start | JobRequest) -> str:
-    """Return the Python or environment that an order names; "" where it may be any that has the framework."""
-    return str(order.spec.variant.get("interpreter", "")) if isinstance(order, Start | ComputeGradients) else ""
+def ordered_variant(order: Start | JobRequest) -> Variant:
+    """Return the variant whose Python and packages an order takes; empty where it takes this machine's."""
+    return order.spec.variant if isinstance(order, Start | ComputeGradients) else {}
 
 
 def order_grants(order: Start | JobRequest) -> list[Grant]:
-    """Return what an order to a process of this machine needs: the Python that it names, and the text that it runs."""
+    """Return what an order to a process of this machine needs: Python and packages that it names, the text it runs."""
     source = order.source if isinstance(order, Start | ComputeGradients | DescribeFile) else None
-    return [grant for grant in (interpreter_grant(named_python(order), ""), source and source_grant(source)) if grant]
+    return [*variant_grants(ordered_variant(order), ""), *([source_grant(source)] if source else [])]
 
 
 def grants_path() -> Path:

@@ -33,20 +33,17 @@ from workloads.framework import (
 )
 from workloads.interpreter import (
     DEFAULT_VARIABLE,
-    ENVIRONMENT_STAMP,
     MINIMUM_VERSIONS,
-    complete_environments,
+    NO_PYTHON,
     default_interpreter,
-    environment_folder,
-    environments_folder,
     find_python,
     installed_framework,
+    is_version,
     lacks_framework,
-    missing_python,
 )
 from workloads.machine import Gpu, Machine
 from workloads.parameters import PRECISION
-from workloads.processor import TRY_PROCESSOR, read_support
+from workloads.processor import cache_folder, read_support
 from workloads.protocol import RunSpec, Value, Variant
 from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.schema import (
@@ -311,7 +308,7 @@ def _checked(parameter: Parameter, value: Value) -> Value:
 
 
 def _absolute(path: str) -> str:
-    """Return the path from the root on, links left as they are; a word without a slash is a name, and stays."""
+    """Return the path from the root on, links left as they are; a word without a slash is a version, and stays."""
     is_path = os.sep in path or path.startswith((".", "~"))
     return os.path.abspath(os.path.expanduser(path)) if is_path else path  # noqa: PTH100, PTH111 - pathlib keeps the dots
 

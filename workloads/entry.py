@@ -1,8 +1,9 @@
 """Entry point in another Python: `PATH/bin/python workloads/entry.py workloads.worker [words]`.
 
-It makes `workloads` importable there, nothing else of this folder's parent, and runs the module named. A Python that is
-too old, or lacks a library, ends the run as refused, with one sentence that says what to do. Every Python since 2.7 can
-read this file, so it uses no newer syntax.
+It makes `workloads` importable there, nothing else of this folder's parent, and runs the module named, in the folder
+that a variable names: uv, which starts it, is kept out of the user's. A Python that is too old, or lacks a library,
+ends the run as refused, with one sentence that says what to do. Every Python since 2.7 can read this file, so it uses
+no newer syntax.
 """
 # ruff: noqa: PTH100, PTH118, PTH120
 
@@ -41,6 +42,7 @@ def _make_importable():  # type: () -> None
 def _main():  # type: () -> None
     # A script's own folder comes first on the path, and would give `import errors` a meaning.
     sys.path[:] = [path for path in sys.path if path != _FOLDER]
+    os.chdir(os.environ.pop("VARIANTSCOPE_FOLDER", "."))
     if sys.version_info < _OLDEST:
         _refuse(_too_old_message())
         return

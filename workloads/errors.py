@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 from types import FunctionType
 
 from workloads.framework import FRAMEWORKS, framework_of
+from workloads.interpreter import install_command
 from workloads.protocol import MOST_TRACEBACK_CHARS, Finished, Source, Variant, WorkerOutcome, plain, sentence
 
 
@@ -159,7 +160,7 @@ def _missing_module_remedy(error: Exception, source: Source) -> str:
         return ""
     module = error.name.partition(".")[0]
     if framework := next((framework for framework in FRAMEWORKS.values() if module in framework.modules), None):
-        return f": `env add` makes an environment that has {framework.name}."
+        return f": {install_command(framework.modules)}."
     path = Path(source.path).parent / module
     if path.is_dir() or path.with_suffix(".py").is_file():
         return (

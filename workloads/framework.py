@@ -45,6 +45,7 @@ class Framework:
     Attributes:
         name: The name in sentences.
         distributions: Names of the packages that provide it; the first one found gives the version.
+        gpu_package: What is installed for runs on GPUs; for others it is the first distribution.
         modules: The modules that a file imports which uses it.
         minimum_versions: The oldest version of each library that workloads can use.
         version_key: The environment key that holds its version.
@@ -58,6 +59,7 @@ class Framework:
 
     name: str
     distributions: tuple[str, ...]
+    gpu_package: str
     modules: tuple[str, ...]
     minimum_versions: Mapping[str, str]
     version_key: str
@@ -68,6 +70,10 @@ class Framework:
     default_variables: Mapping[str, str]
     own_variables: frozenset[str]
     minor_variables: frozenset[str]
+
+    def package(self, *, on_gpus: bool) -> str:
+        """Return what is installed for it."""
+        return self.gpu_package if on_gpus else self.distributions[0]
 
     def prepare_environment(self, gpu_uuids: Sequence[str]) -> None:
         """Set which GPUs the framework may see, in the order of their addresses, and its default variables."""
@@ -153,6 +159,7 @@ _LOADED_LABELS = {"cuda_loaded": "CUDA loaded", "cudnn_loaded": "cuDNN loaded", 
 FRAMEWORK = Framework(
     name="TensorFlow",
     distributions=("tensorflow", "tensorflow-cpu"),
+    gpu_package="tensorflow[and-cuda]",
     modules=("tensorflow", "keras"),
     minimum_versions={"tensorflow": "2.16", "keras": "3.2"},
     version_key="tensorflow",
@@ -178,6 +185,7 @@ FRAMEWORK = Framework(
 PYTORCH = Framework(
     name="PyTorch",
     distributions=("torch",),
+    gpu_package="torch",
     modules=("torch",),
     minimum_versions={"torch": "2.9"},
     version_key="pytorch",
@@ -200,6 +208,7 @@ PYTORCH = Framework(
 JAX = Framework(
     name="JAX",
     distributions=("jax",),
+    gpu_package="jax[cuda12]",
     modules=("jax",),
     minimum_versions={"jax": "0.8"},
     version_key="jax",

@@ -1,7 +1,7 @@
-"""Another virtual environment's Python for a run: where it is, and the libraries that it must have.
+"""Another Python for a run: where it is, and the libraries that it must have.
 
-It is named by the path of its folder or of the Python itself. One that `env add` of the program made on that machine is
-named by its name: a word without a slash.
+It is named by the path of a virtual environment's folder or of the Python itself; for packages, whose environment uv
+makes, by its version too.
 """
 
 import importlib.util
@@ -22,62 +22,32 @@ MINIMUM_VERSIONS = _LIBRARIES | {
 
 DEFAULT_VARIABLE = "VARIANTSCOPE_INTERPRETER"
 """The environment variable that names the interpreter of runs that name none."""
-ENVIRONMENT_STAMP = "variantscope.json"
-"""The file in a complete environment that the program made; it is written last, and deleted first."""
 NO_PYTHON = (
     "{interpreter} is neither a virtual environment's folder nor a Python on this machine; leave it empty for this "
     "program's own."
 )
-MISSING_ENVIRONMENT = (
-    "There is no complete environment called {interpreter} on this machine; a path has a slash: ./{interpreter}. The "
-    "command `env add {interpreter}` makes it, and `env list` shows those there are."
-)
-_ENVIRONMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_VERSION = re.compile(r"3\.\d+(\.\d+)?")
 
 
-def environments_folder() -> Path:
-    """Return where the program makes environments: in the user's data folder.
-
-    https://specifications.freedesktop.org/basedir-spec (XDG_DATA_HOME; a relative path is to be ignored).
-    """
-    data = os.environ.get("XDG_DATA_HOME", "")
-    return Path(data if os.path.isabs(data) else Path.home() / ".local/share") / "variantscope" / "envs"  # noqa: PTH117
+def default_interpreter() -> str:
+    """Return the interpreter of a run that names none, as the variable says; "" is the Python of this program."""
+    named = os.environ.get(DEFAULT_VARIABLE, "")
+    return os.path.abspath(named) if named else ""  # noqa: PTH100 - pathlib keeps the dots
 
 
-def environment_folder(name: str) -> Path | None:
-    """Return the folder that the environment of that name has or would have; None for a path or no possible name."""
-    return environments_folder() / name if _ENVIRONMENT_NAME.fullmatch(name) else None
-
-
-def complete_environments() -> list[Path]:
-    """Return the folders of the complete environments on this machine, the first one made first."""
-    stamps = [path for path in environments_folder().glob(f"*/{ENVIRONMENT_STAMP}") if find_python(path.parent.name)]
-    return [path.parent for path in sorted(stamps, key=lambda path: path.stat().st_mtime_ns)]
-
-
-def default_interpreter(framework: Framework = FRAMEWORK) -> str:
-    """Return the interpreter of a run that names none; "" is the Python that this program runs by.
-
-    That is what the environment variable names, as for a host in the user's list. Else it is the program's own virtual
-    environment where it has the framework; else the first that the program made here and that has it, or the first.
-    """
-    if named := os.environ.get(DEFAULT_VARIABLE):
-        return os.path.abspath(named) if os.sep in named else named  # noqa: PTH100 - pathlib keeps the dots
-    if sys.prefix != sys.base_prefix and importlib.util.find_spec(framework.modules[0]) is not None:
-        return ""
-    names = [folder.name for folder in complete_environments()]
-    return next((name for name in names if not lacks_framework(name, framework)), (*names, "")[0])
+def is_version(interpreter: str) -> bool:
+    """Return whether it is the version of a Python that uv looks for, or fetches."""
+    return _VERSION.fullmatch(interpreter) is not None
 
 
 def find_python(interpreter: str) -> Path | None:
-    """Return the Python of an environment by its name or folder, or the Python itself; None if there is none.
+    """Return the Python of a virtual environment's folder, or the Python itself; None if there is none.
 
     A relative path is none: it would name another file wherever a program is started.
     """
-    is_path = os.path.isabs(interpreter)  # noqa: PTH117 - it may be a name
-    folder = Path(interpreter) if is_path else environment_folder(interpreter)
-    if folder is None or not (is_path or (folder / ENVIRONMENT_STAMP).is_file()):
+    if not os.path.isabs(interpreter):  # noqa: PTH117 - it may be no path at all
         return None
+    folder = Path(interpreter)
     named = [folder] if folder.name.startswith("python") else []
     inside = [folder / "bin" / name for name in ("python", "python3")]
     return next((python for python in (*named, *inside) if _is_program(python)), None)
@@ -88,18 +58,10 @@ def _is_program(path: Path) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113
 
 
-def missing_python(interpreter: str) -> str | None:
-    """Return in one sentence why no Python is started by that name or path on this machine; None if one is."""
-    if find_python(interpreter) is not None:
-        return None
-    reason = NO_PYTHON if environment_folder(interpreter) is None else MISSING_ENVIRONMENT
-    return reason.format(interpreter=interpreter)
-
-
 def installed_framework(interpreter: str = "", framework: Framework = FRAMEWORK) -> str | None:
     """Return a framework's version in a virtual environment, or None where its packages do not say; imports nothing.
 
-    `interpreter` is the environment's name or folder, or its Python; empty is this program's own.
+    `interpreter` is the environment's folder or its Python; empty is this program's own.
     """
     import importlib.metadata
 
@@ -117,7 +79,7 @@ def lacks_framework(interpreter: str, framework: Framework) -> bool:
 
     A Python outside any virtual environment does not tell, so it counts as having it.
     """
-    chosen = interpreter or default_interpreter(framework)
+    chosen = interpreter or default_interpreter()
     folders = _package_folders(chosen)
     package = framework.modules[0]
     if folders is None or any(Path(folder, package).is_dir() for folder in folders):

@@ -30,7 +30,7 @@ def import_modules(framework: Framework, remedy: str = "") -> None:
     except BROKEN_PACKAGE as error:
         remedy = remedy or f"{install_command(framework.modules)}, or use framework=tensorflow"
         raise RefusedError(
-            f"{framework.name} cannot be imported ({error}): `env add` makes an environment that has it, or {remedy}."
+            f"{framework.name} cannot be imported ({error}): use packages={framework.distributions[0]}, or {remedy}."
         ) from error
     for name, module in modules.items():
         if is_older(version := module.__version__, name):

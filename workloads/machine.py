@@ -22,8 +22,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     `gpus` are those that runs may use, the preferred one first; `hidden_by` is the environment variable that keeps them
     from others, as `CUDA_VISIBLE_DEVICES=1`.
     `local` is false for a host: this machine's disk is not its own, so it refuses by itself what it does not have.
-    `environments` are the names of those that the program had made there when it was reached, and `frameworks` those
-    that runs had there which name no Python, by the value of the parameter; None where nobody asked.
+    `frameworks` are those that runs had there which name no Python, by the value of the parameter; None where nobody
+    asked.
     """
 
     gpus: tuple[Gpu, ...] = ()
@@ -31,5 +31,4 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     cpu_count: int = 1
     platform: str = "linux"
     local: bool = True
-    environments: tuple[str, ...] = ()
     frameworks: tuple[str, ...] | None = None

@@ -291,10 +291,20 @@ _DURATION: tuple[Parameter, ...] = (
         name="interpreter",
         kind="path",
         label="Python",
-        help="An environment by its name, or the path of a virtual environment's folder or Python, with "
-        "other versions of the libraries; it needs the framework, numpy and msgspec. Empty is this program's own.",
+        help="The path of a virtual environment's folder or Python, with other versions of the libraries; it needs the "
+        "framework, numpy and msgspec. Empty is this program's own. With packages its version will do.",
         default="",
         unset="this program's own",
+        same_result=True,
+    ),
+    Parameter(
+        name="packages",
+        kind="text",
+        label="Packages",
+        help="What uv installs for the run, as pip takes it, with a space between two packages: torch==2.9.* "
+        "numpy==2.*. Empty is what the Python has.",
+        default="",
+        unset="what the Python has",
         same_result=True,
     ),
 )

@@ -44,7 +44,7 @@ class ProcessorSupport(msgspec.Struct, frozen=True, kw_only=True):
 def read_support(interpreter: str = "") -> ProcessorSupport | None:
     """Return what an environment computes here; None if it was not tried with this processor and these variables.
 
-    `interpreter` is the environment's name or folder, or its Python; empty is the one of runs that name none.
+    `interpreter` is the environment's folder or its Python; empty is the one of runs that name none.
     """
     chosen = interpreter or default_interpreter()
     python = find_python(chosen) if chosen else Path(sys.prefix, "bin", "python")

@@ -10,7 +10,7 @@ from workloads.cnn import has_square_channels
 from workloads.definitions import WORKLOADS
 from workloads.framework import FRAMEWORK, FRAMEWORKS, ONEDNN_VARIABLE, Framework, framework_of
 from workloads.image_parameters import IMAGE_DATA, IMAGE_TRAINING
-from workloads.interpreter import MISSING_ENVIRONMENT, NO_PYTHON, environment_folder, find_python, lacks_framework
+from workloads.interpreter import NO_PYTHON, find_python, is_version, lacks_framework
 from workloads.machine import Gpu, Machine
 from workloads.parameters import EAGER_STEPS
 from workloads.processor import read_support
@@ -57,17 +57,11 @@ def _too_few_whole_gpus(variant: Variant, machine: Machine) -> bool:
     return count > 1 and instances > 0 and len(choice) - instances < count
 
 
-def _is_name(variant: Variant) -> bool:
-    return environment_folder(str(variant["interpreter"])) is not None
-
-
-def _lacks_python(variant: Variant) -> bool:
-    return bool(variant["interpreter"]) and find_python(str(variant["interpreter"])) is None
-
-
-def _is_relative(variant: Variant) -> bool:
+def _lacks_python(variant: Variant, machine: Machine) -> bool:
     python = str(variant["interpreter"])
-    return bool(python) and not (os.path.isabs(python) or _is_name(variant))  # noqa: PTH117 - it may be a name
+    if not python or (variant["packages"] and is_version(python)):
+        return False
+    return find_python(python) is None if machine.local else not os.path.isabs(python)  # noqa: PTH117
 
 
 PRECISION_RULES: tuple[Rule, ...] = (
@@ -172,20 +166,11 @@ _GENERAL: tuple[Rule, ...] = (
         broken=lambda v, m: int(v["cpu_threads"]) > m.cpu_count,
         reason="{cpu_threads} CPU threads asked for, but this machine has {cpu_count} processors.",
     ),
+    Rule(parameters=("interpreter",), broken=lambda v, m: m.local and _lacks_python(v, m), reason=NO_PYTHON),
     Rule(
         parameters=("interpreter",),
-        broken=lambda v, m: m.local and _lacks_python(v) and not _is_name(v),
-        reason=NO_PYTHON,
-    ),
-    Rule(
-        parameters=("interpreter",),
-        broken=lambda v, m: not m.local and _is_relative(v),
-        reason="{interpreter} is no environment's name and no whole path, so it names no Python of a host.",
-    ),
-    Rule(
-        parameters=("interpreter",),
-        broken=lambda v, m: m.local and _lacks_python(v) and _is_name(v),
-        reason=MISSING_ENVIRONMENT,
+        broken=lambda v, m: not m.local and _lacks_python(v, m),
+        reason="{interpreter} is no whole path, so it names no Python of a host.",
     ),
 )
 
@@ -267,8 +252,11 @@ def _framework_rule(
 def missing_framework(variant: Variant, machine: Machine) -> Framework | None:
     """Return the framework of a variant if the machine is known to lack it for its runs.
 
-    What a host has its agent said. This machine's TensorFlow is not looked for: a worker knows best.
+    What a host has its agent said. This machine's TensorFlow is not looked for: a worker knows best. Of packages uv
+    knows what they bring.
     """
+    if variant.get("packages"):
+        return None
     name, interpreter = str(variant.get("framework", "")), str(variant["interpreter"])
     if machine.local:
         framework = framework_of(variant)
@@ -281,9 +269,10 @@ def missing_framework(variant: Variant, machine: Machine) -> Framework | None:
 
 def _missing_rule(framework: Framework) -> Rule:
     return Rule(
-        parameters=("framework", "interpreter"),
+        parameters=("framework", "interpreter", "packages"),
         broken=lambda variant, machine: missing_framework(variant, machine) is framework,
-        reason=f"{framework.name} is not installed for these runs; name an environment that has it.",
+        reason=f"{framework.name} is not installed for these runs; use packages={framework.distributions[0]}, or the "
+        "interpreter of an environment that has it.",
     )
 
 
@@ -427,7 +416,9 @@ def depends_on_processor(workload: str, variant: Variant) -> bool:
 
 def _may_lack_kernels(images: Variant) -> bool:
     """Return whether TensorFlow may have no kernels for a variant on images: all but the usual, on the CPU alone."""
-    is_plain_cpu = int(images["gpus"]) == 0 and not images["xla"] and framework_of(images) is FRAMEWORK
+    # In an environment of packages they are not tried: uv makes another folder for each run.
+    is_tried = framework_of(images) is FRAMEWORK and not images.get("packages")
+    is_plain_cpu = int(images["gpus"]) == 0 and not images["xla"] and is_tried
     return is_plain_cpu and (images["layout"], images["precision"]) != ("NHWC", "float32")
 
 

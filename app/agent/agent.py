@@ -18,7 +18,6 @@ from app.agent_protocol import (
     CancelJob,
     ChangeRate,
     DescribeHost,
-    EnvironmentsManaged,
     HostDescribed,
     HostInspected,
     InspectedFramework,
@@ -26,11 +25,9 @@ from app.agent_protocol import (
     JobDone,
     KeepStandby,
     Leased,
-    ManageEnvironments,
     Order,
     Ping,
     Pong,
-    Progressed,
     ReadFile,
     Refused,
     ReleaseLease,
@@ -52,14 +49,7 @@ from app.runs.host import Host
 from app.runs.jobs import ERROR_KINDS, run_job
 from app.runs.leases import Lease, Leases
 from app.runs.standby import StandbyLauncher
-from workloads.catalog import (
-    FRAMEWORKS,
-    Framework,
-    complete_environments,
-    default_interpreter,
-    find_python,
-    installed_framework,
-)
+from workloads.catalog import FRAMEWORKS, Framework, default_interpreter, find_python, installed_framework
 from workloads.job_protocol import JobResult
 
 
@@ -114,7 +104,7 @@ class Agent:
             case KeepStandby(wanted=keep):
                 self._wants_standby = keep
                 self._launcher.prepare()
-            case StartJob() | ManageEnvironments() | CancelJob():
+            case StartJob() | CancelJob():
                 self._follow_job(order)
             case DescribeHost(number=number):
                 describe = partial(self._answer, number, lambda: HostDescribed(number=number, environment=host_info()))
@@ -150,7 +140,7 @@ class Agent:
         self._held[order.number] = lease
         return Leased(number=order.number, devices=lease.devices)
 
-    def _follow_job(self, order: StartJob | ManageEnvironments | CancelJob) -> None:
+    def _follow_job(self, order: StartJob | CancelJob) -> None:
         if isinstance(order, CancelJob):
             if (job := self._jobs.get(order.job)) is not None:
                 job.set()
@@ -159,10 +149,8 @@ class Agent:
         make = partial(self._answer, order.number, lambda: self._run_job(order, cancelled))
         threading.Thread(target=make, name="job", daemon=True).start()
 
-    def _run_job(self, order: StartJob | ManageEnvironments, cancelled: threading.Event) -> Report:
+    def _run_job(self, order: StartJob, cancelled: threading.Event) -> Report:
         try:
-            if isinstance(order, ManageEnvironments):
-                return self._manage_environments(order, cancelled)
             # The program knows which result it waits for.
             require(order_grants(order.request), typed)
             any_result = cast(type[JobResult], JobResult)
@@ -170,24 +158,6 @@ class Agent:
             return JobDone(number=order.number, result=result)
         finally:
             self._jobs.pop(order.number, None)
-
-    def _manage_environments(self, order: ManageEnvironments, cancelled: threading.Event) -> Report:
-        from app.environments.managed import manage_environments  # here, for an agent starts sooner without it
-
-        last = ""
-
-        def report(line: str) -> bool:
-            nonlocal last
-            if line != last:
-                last = line
-                self._outbox.answer(Progressed(number=order.number, text=line))
-            return not cancelled.is_set()
-
-        uv = self._scratch.path(order.uv) if order.uv else ""
-        if uv:
-            Path(uv).chmod(0o700)
-        answer = manage_environments(order.action, order.request, report, uv)
-        return EnvironmentsManaged(number=order.number, answer=answer)
 
     def _follow_file(self, order: ReadFile | WriteFile | RemoveFile) -> None:
         number = order.number
@@ -226,12 +196,11 @@ def _inspect(order: InspectHost) -> HostInspected:
         home=str(Path.home()),
         home_free_bytes=shutil.disk_usage(Path.home()).free,
         frameworks=tuple(_inspect_framework(key, framework) for key, framework in FRAMEWORKS.items()),
-        environments=tuple(folder.name for folder in complete_environments()),
     )
 
 
 def _inspect_framework(name: str, framework: Framework) -> InspectedFramework:
-    interpreter = default_interpreter(framework)
+    interpreter = default_interpreter()
     return InspectedFramework(
         name=name,
         interpreter=str(find_python(interpreter) or interpreter or sys.executable),

@@ -20,7 +20,7 @@ from app.errors import bug_message
 from app.log import configure_child
 from app.storage.owner import boot_id, host_id
 from app.telemetry.sampler_process import claim_output
-from workloads.catalog import FRAMEWORKS, complete_environments, lacks_framework
+from workloads.catalog import FRAMEWORKS, lacks_framework
 from workloads.protocol import MOST_MESSAGE_BYTES, ProtocolError, decode
 
 _STDIN = 0
@@ -74,7 +74,6 @@ def _hello(scratch: Path) -> AgentHello:
         boot_id=boot_id(),
         python=platform.python_version(),
         scratch=str(scratch),
-        environments=tuple(sorted(folder.name for folder in complete_environments())),
         frameworks=tuple(key for key, framework in FRAMEWORKS.items() if not lacks_framework("", framework)),
     )
 

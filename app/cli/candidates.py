@@ -1,4 +1,4 @@
-"""Candidates for completion by the shell: workloads, settings, runs, presets, environments and hosts."""
+"""Candidates for completion by the shell: workloads, settings, runs, presets and hosts."""
 
 from collections.abc import Iterable
 
@@ -37,8 +37,6 @@ def complete_settings(context: click.Context, _param: click.Parameter, incomplet
 def _values(parameter: catalog.Parameter) -> list[str]:
     if parameter.kind == "switch":
         return ["false", "true"]
-    if parameter.kind == "path":
-        return sorted(folder.name for folder in catalog.complete_environments())
     return [choice.value for choice in parameter.choices] or [f"{parameter.default}"]
 
 
@@ -65,15 +63,6 @@ def complete_presets(_context: click.Context, _param: click.Parameter, incomplet
     from app.runs.experiment.presets import preset_names  # here, as above
 
     return _matching(((name, "") for name in preset_names()), incomplete) or [CompletionItem(incomplete, type="file")]
-
-
-def complete_environments(context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the environments that are known or, for the other actions, those that are there."""
-    from app.environments.known import KNOWN  # here, as above
-
-    choices = [(choice.name, f"{choice.framework.name} {choice.version}") for choice in KNOWN]
-    folders = [(folder.name, str(folder)) for folder in catalog.complete_environments()]
-    return _matching(choices if context.params.get("action") == "add" else folders, incomplete)
 
 
 def complete_hosts(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -67,7 +67,6 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "app.cli.machine:calibrate_devices",
             "Measure again how fast the GPUs, or the CPU, multiply matrices.",
         ),
-        "env": ("app.cli.env:env", "Make, list and remove environments: frameworks in several versions, for runs."),
     },
 }
 """Every command by section: where it is defined, as `module:name`, and its help."""

@@ -40,7 +40,7 @@ _USE = "hosts add takes a name and an address: `hosts add gpu1 ssh://me@gpu1`."
     "--interpreter",
     default="",
     metavar="ENV",
-    help="With add: the environment there, by name or path, of runs that name none (default: it is found).",
+    help="With add: the virtual environment there of runs that name none (default: the agent's Python).",
 )
 def hosts(as_json: bool, action: str, names: Sequence[str], python: str, interpreter: str) -> int:
     """Change the list, and print it, or check hosts; the status of a check is 0 if all of them can make runs."""
@@ -129,7 +129,6 @@ def _check_document(check: HostCheck) -> dict[str, Any]:
         document |= {
             "framework": frameworks["tensorflow"],
             "frameworks": frameworks,
-            "environments": list(inspected.environments),
             "home": {"path": inspected.home, "free_bytes": inspected.home_free_bytes},
         }
     return document

@@ -69,7 +69,8 @@ def explain(title: str, log: str, path: Path, again: str = "start again") -> str
     if _OFFLINE.search(log):
         connect = f"Connect, or name a mirror in {' or '.join(_MIRRORS)}"
         if _TORCH_INDEX in log:  # which no mirror of PyPI has
-            connect = f"Connect to {_TORCH_INDEX}, which has this build of PyTorch, or take the one with CUDA (--cuda)"
+            other = "or take that of PyPI, with CUDA (set UV_INDEX to it)"
+            connect = f"Connect to {_TORCH_INDEX}, which has this build of PyTorch, {other}"
         return f"{title} failed: no network. {connect}, and {again}; what was fetched is kept."
     lines = [line.strip() for line in log.splitlines() if line.strip()] or [""]
     errors = [line for line in lines if line.lower().startswith(("error", "e:", "×"))]
@@ -114,9 +115,9 @@ def run_step(
         raise InstallError(explain(title, text, log, again))
 
 
-def _start(command: Sequence[str], folder: Path, output: int, held: Sequence[int]) -> subprocess.Popen[bytes]:
-    quiet = {"DEBIAN_FRONTEND": "noninteractive", "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
-    environment = {**os.environ, **quiet}
+def installer_environment() -> dict[str, str]:
+    """Return this process's environment for uv, pip and what they start: with the user's own settings alone."""
+    environment = dict(os.environ)
     for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):  # they lead an installer to other packages
         environment.pop(name, None)
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # uv leaves it to the first import: else each compiles anew
@@ -128,13 +129,18 @@ def _start(command: Sequence[str], folder: Path, output: int, held: Sequence[int
     if "UV_CONFIG_FILE" not in environment:
         file = next(filter(Path.is_file, files), None)
         environment.update({"UV_CONFIG_FILE": str(file)} if file else {"UV_NO_CONFIG": "1"})
+    return environment
+
+
+def _start(command: Sequence[str], folder: Path, output: int, held: Sequence[int]) -> subprocess.Popen[bytes]:
+    quiet = {"DEBIAN_FRONTEND": "noninteractive", "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
     try:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env=environment,
+            env={**installer_environment(), **quiet},
             cwd=folder,
             start_new_session=True,
             pass_fds=held,

@@ -185,9 +185,7 @@ class Workbench(QObject):
         self.questions = GalleryController(run_view, self.form, services, self.queue.add, show_run, self.actions)
         store = SettingsStore(database, self.reads, self.form.show_error)
         self.settings = Settings(services, store, self.form, self._prepare_worker, self._switch_database)
-        self._first_start = FirstStart(
-            run_view, self.form, store, self.actions, self.questions.compare_quickly, self._prepare_worker
-        )
+        self._first_start = FirstStart(run_view, self.form, store, self.actions, self.questions.compare_quickly)
         self.shell = Shell(services, self.actions, self.undo, self.run.run, self.run.stop, self.settings.values)
         self.drops = FileDrops(services, _takers(self))
         self.drops.message.connect(self.shell.undo_view.say)

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from app import units
-from app.environments.known import find_uv
+from app.environments.packages import find_uv
 from app.errors import UserError
 from app.hosts.address import Address
 from app.hosts.channel import Channel

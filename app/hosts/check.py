@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from app import units
 from app.agent_protocol import HostInspected, InspectedFramework, InspectHost
-from app.environments.known import command_to_add
 from app.errors import UserError
 from app.hosts.book import HostEntry
 from app.hosts.connection import Connection
@@ -144,12 +143,12 @@ def _look(entry: HostEntry, connection: Connection, end_s: float) -> HostCheck:
 
 
 def no_framework(entry: HostEntry, missing: Sequence[InspectedFramework]) -> str:
-    """Return in one sentence which frameworks a host lacks, and what makes an environment that has one."""
+    """Return in one sentence which frameworks a host lacks, and what runs there do about it."""
     frameworks = [FRAMEWORKS[inspected.name] for inspected in missing]
     pythons = " and ".join(dict.fromkeys(inspected.interpreter for inspected in missing))
     names = " and no ".join(framework.name for framework in frameworks)
-    commands = " or ".join(command_to_add(entry.name, framework) for framework in frameworks)
-    return f"{pythons} has no {names}: {commands} makes an environment that has it."
+    packages = " or ".join(f"packages={framework.distributions[0]}" for framework in frameworks)
+    return f"{pythons} has no {names} on {entry.name}: use {packages} for runs there."
 
 
 def _wall_clock_offset_s(connection: Connection) -> tuple[float, float]:

@@ -36,8 +36,6 @@ def _inspected_rows(check: HostCheck, inspected: HostInspected) -> Iterator[tupl
         text = f"{framework.version}  {framework.interpreter}"
         missing = f"none: {no_framework(check.entry, [framework])}"
         yield FRAMEWORKS[framework.name].name, text if framework.version else missing
-    if inspected.environments:
-        yield "environments", ", ".join(inspected.environments)
     # On one disk they are the same.
     folders = (check.cache, (inspected.home, inspected.home_free_bytes))
     spaces = {units.byte_size(space): path for path, space in folders if space is not None}

@@ -136,7 +136,7 @@ class RemoteSampler:
 def of_host(inventory: Inventory, hello: AgentHello) -> Inventory:
     """Return the inventory of a machine whose disk is not this one's."""
     replace = msgspec.structs.replace
-    machine = replace(inventory.machine, local=False, environments=hello.environments, frameworks=hello.frameworks)
+    machine = replace(inventory.machine, local=False, frameworks=hello.frameworks)
     return replace(inventory, machine=machine)
 
 

@@ -14,7 +14,6 @@ from app.viewmodels.hosts import HostState, Stage
 from workloads.catalog import UsageError
 
 if TYPE_CHECKING:
-    from app.environments.records import Environments
     from app.hosts.connection import HostConnection
     from app.runs.host import Host
 
@@ -196,20 +195,6 @@ class Connections:
             slot = self._slots.get(name)
         connection = slot.connection if slot is not None and slot.state.stage == "connected" else None
         return connection.host if connection is not None else None
-
-    def environments(self, name: str) -> "Environments":
-        """Return what can be done with the environments of a host; raises `UserError` if it is not connected."""
-        from app.hosts.connection import Connection
-        from app.hosts.remote_jobs import RemoteEnvironments
-
-        with self._lock:
-            slot = self._slots.get(name)
-        connection = slot.connection if slot is not None else None
-        if connection is None:
-            raise UserError(f"{name} is not connected: connect to it first.")
-        if not isinstance(connection, Connection):
-            raise UserError(f"Environments are made on one host: name a host of {name} by its ssh address.")
-        return RemoteEnvironments(connection.link)
 
     def connected(self, name: str) -> "Host":
         """Return a host that is connected now; raises `UserError` with why it is not."""

@@ -22,7 +22,6 @@ from app.agent_protocol import (
     AgentHello,
     AnsweredOrder,
     CancelJob,
-    EnvironmentsManaged,
     FilePart,
     HostDescribed,
     HostInspected,
@@ -31,7 +30,6 @@ from app.agent_protocol import (
     Order,
     Ping,
     Pong,
-    Progressed,
     Refused,
     Report,
     RunSaid,
@@ -68,8 +66,8 @@ class LinkSilent:
 
 
 TelemetryReport = SamplerMessage | TelemetryEnded | LinkLost
-RunReport = RunSaid | Progressed | Refused | LinkSilent | LinkLost
-Numbered = Refused | Leased | JobDone | HostDescribed | HostInspected | EnvironmentsManaged | FilePart
+RunReport = RunSaid | Refused | LinkSilent | LinkLost
+Numbered = Refused | Leased | JobDone | HostDescribed | HostInspected | FilePart
 """Reports that answer an order, by its number."""
 TakeTelemetry = Callable[[TelemetryReport], None]
 TakeRun = Callable[[RunReport], None]
@@ -121,7 +119,7 @@ class Routes:
     def pass_on(self, report: Report | SamplerMessage) -> None:
         """Pass a report on; what nobody waits for any more is dropped. Raises `FloodError`."""
         match report:
-            case RunSaid(run=number) | Progressed(number=number):
+            case RunSaid(run=number):
                 with self._lock:
                     take_run = self._runs.get(number)
                 if take_run is not None:

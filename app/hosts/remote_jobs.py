@@ -1,27 +1,13 @@
-"""Jobs on another host, work on its environments, and the files that go there and come back."""
+"""Jobs on another host, and the files that go there and come back."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from app.agent_protocol import (
-    FILE_PIECE_BYTES,
-    EnvironmentsManaged,
-    FilePart,
-    JobDone,
-    ManageEnvironments,
-    Progressed,
-    ReadFile,
-    RemoveFile,
-    StartJob,
-    WriteFile,
-)
-from app.environments.known import find_uv, system_name
-from app.environments.records import Action, EnvironmentAnswer, EnvironmentRequest, Report
-from app.environments.steps import CancelledError
+from app.agent_protocol import FILE_PIECE_BYTES, FilePart, JobDone, ReadFile, RemoveFile, StartJob, WriteFile
 from app.errors import UserError, read_error, write_error
-from app.hosts.link import Link, LinkLostError, RunReport
+from app.hosts.link import Link
 from app.paths import open_private
 from app.runs.host import calibrated_device
 from app.runs.jobs import JobCrashedError, JobError, Kind
@@ -170,46 +156,3 @@ class RemoteJobs:
                 raise UserError("Models are exported on this machine only; leave the host out.")
             case _:
                 return request, []
-
-
-class RemoteEnvironments:
-    """What `manage_environments` does, on the host of a link; errors begin with the host's name."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-        self._files = ScratchFiles(link)
-
-    def __call__(self, action: Action, request: EnvironmentRequest, report: Report) -> EnvironmentAnswer:
-        """Do what `action` says; raises `UserError`."""
-        uv = self._send_uv(report) if action in ("offer", "add") else ""
-        try:
-            return self._follow(ManageEnvironments(self._link.number(), action, request, uv), report)
-        except LinkLostError:
-            raise
-        except (UserError, OSError) as error:
-            raise UserError(f"{self._link.name}: {error}") from error
-
-    def _send_uv(self, report: Report) -> str:
-        """Return the name of this program's uv there; "" where the host has one, or cannot run this one."""
-        order = ManageEnvironments(self._link.number(), "list", EnvironmentRequest())
-        if self._follow(order, report).lacks_uv != system_name():
-            return ""
-
-        def watch() -> None:
-            if not report(f"Sending uv to {self._link.name} …"):
-                raise CancelledError("Sending uv was stopped.")
-
-        return self._files.send(Path(find_uv()), watch)
-
-    def _follow(self, order: ManageEnvironments, report: Report) -> EnvironmentAnswer:
-        lines = [""]
-
-        def take(progress: RunReport) -> None:
-            if isinstance(progress, Progressed):
-                lines[0] = progress.text
-
-        self._link.routes.listen_run(order.number, take)
-        try:
-            return self._link.ask(order, EnvironmentsManaged, lambda: not report(lines[0])).answer
-        finally:
-            self._link.routes.forget_run(order.number)

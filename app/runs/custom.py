@@ -17,7 +17,6 @@ import msgspec
 from msgspec.structs import replace
 
 from app import units
-from app.environments.known import command_to_add
 from app.errors import UserError
 from app.grants import Consent, refuse, require, source_grant, typed
 from app.paths import PROGRAM, expand_home, read_file
@@ -26,8 +25,8 @@ from app.runs.leases import CPU, DeviceLeases, Leases, sleep_unstoppable
 from app.storage.database import load_setting, save_setting
 from app.storage.known_settings import CUSTOM_WORKLOADS, custom_source
 from workloads import catalog
-from workloads.catalog import FRAMEWORKS, CustomFile, UsageError, Workload
-from workloads.job_protocol import CustomWorkload, DescribeFile, FileDescription, framework_of_job
+from workloads.catalog import CustomFile, UsageError, Workload
+from workloads.job_protocol import CustomWorkload, DescribeFile, FileDescription
 from workloads.protocol import RunSpec, Source, UserModule
 
 _MOST_BYTES = 500_000
@@ -249,8 +248,7 @@ def _describe(source: Source, name: str, options: ReadOptions) -> FileDescriptio
         raise UserError(f"{file} was not read to its end. {error}") from error
     except JobError as error:
         # The sentence names file and line; the traceback that may follow it is of this program.
-        sentence, command = str(error).partition("\n")[0], command_to_add("", FRAMEWORKS[framework_of_job(request)])
-        raise UserError(sentence.replace("`env add`", command)) from error
+        raise UserError(str(error).partition("\n")[0]) from error
     finally:
         lease.release()
     for sentence in described.left_out:

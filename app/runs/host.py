@@ -12,7 +12,7 @@ from app.runs.launcher import Launcher, LocalLauncher
 from app.runs.leases import CPU, DeviceLeases, Lease, Leases, candidate_devices
 from app.samples import Inventory
 from app.telemetry.feed import TelemetryFeed
-from workloads.catalog import Machine, check, missing_framework
+from workloads.catalog import Machine, check
 from workloads.protocol import RunSpec, Start
 
 
@@ -123,11 +123,7 @@ class Host:
 
     def refusal(self, spec: RunSpec) -> str | None:
         """Return why this host cannot make a run, in one sentence; None if it can."""
-        refusals = check(spec, self.machine)
-        if not refusals:
-            return None
-        is_missing = "interpreter" in refusals[0].parameters and missing_framework(spec.variant, self.machine)
-        return refusals[0].reason + (" `env add` makes one." if is_missing else "")
+        return next((refusal.reason for refusal in check(spec, self.machine)), None)
 
     def balanced_unit(self, device: str) -> str:
         """Return over what the runs of each variant are spread evenly: the device itself, or the node that has it."""

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from app.environments.packages import fetch_packages
 from app.errors import UserError
-from app.runs.launcher import BrokenMessage, Exited, LocalWorker, ProcessSpec, granted_interpreter
+from app.runs.launcher import BrokenMessage, Exited, LocalWorker, ProcessSpec, granted_python
 from app.runs.leases import DeviceLeases, sleep_unstoppable
 from app.runs.pipes import fatal_message
 from app.samples import LogLine
-from workloads.catalog import FRAMEWORKS
-from workloads.job_protocol import JobFailed, JobRequest, JobResult, decode_job_result, framework_of_job
+from workloads.job_protocol import JobFailed, JobRequest, JobResult, decode_job_result
 
 if TYPE_CHECKING:
     from app.agent_protocol import RefusedKind
@@ -79,12 +79,14 @@ def run_job(request: JobRequest, result_type: type[Kind], is_overdue: Callable[[
 
     Raises:
         JobError: The job failed.
-        UserError: It needs a Python or a text that is not granted.
+        UserError: It needs a Python, packages or a text that are not granted, or packages that cannot be had.
         TimeoutError: It was overdue; its process is gone.
     """
-    interpreter = granted_interpreter(request, FRAMEWORKS[framework_of_job(request)])
+    python = granted_python(request)
+    if python.packages:
+        fetch_packages(python.packages, python.interpreter, lambda _: is_overdue is None or not is_overdue())
     events: queue.SimpleQueue[_JobEvent] = queue.SimpleQueue()
-    spec = ProcessSpec.current(_JOB_COMMAND, interpreter)
+    spec = ProcessSpec.current(_JOB_COMMAND, python)
     worker = LocalWorker(spec.start(), events.put, decode_job_result)
     worker.listen()
     worker.send(request)

@@ -13,18 +13,19 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO, Generic, Protocol, TypeVar
+from typing import IO, BinaryIO, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import psutil
 
+from app.environments.packages import uv_folder, worker_command, worker_environment
 from app.errors import UserError
-from app.grants import interpreter_grant, named_python, order_grants, refuse, require
+from app.grants import order_grants, ordered_variant, refuse, require, variant_grants
 from app.paths import ROOT, python_environment
 from app.runs.environment import sources_hash
 from app.runs.pipes import discard, log_lines, message_lines
 from app.samples import LogLine
-from workloads.catalog import Framework, default_interpreter, find_python, framework_of, missing_python
+from workloads.catalog import NO_PYTHON, default_interpreter, find_python
 from workloads.job_protocol import JobRequest
 from workloads.protocol import Message, ProtocolError, Start, decode_message, encode
 
@@ -69,6 +70,8 @@ _LEFT_TO_READ_S = 1.0
 """A pipe holds 64 KiB at most. If reading the rest takes longer, an orphan of the worker holds the pipe open."""
 _READER_TIMEOUT_S = 10.0
 """Without an orphan, the machine is too busy for the readers: `Exited` must not overtake the last messages."""
+
+_SIGNAL_BASE = 128
 
 WORKER = (sys.executable, "-m", "workloads.worker")
 """The command that starts a worker on this machine."""
@@ -131,12 +134,22 @@ class Launcher(Protocol):
         """
 
 
-def _external_command(command: tuple[str, ...], interpreter: str) -> tuple[str, ...]:
-    """Return the command `python -m module …` for the Python of another environment."""
-    _, _, *arguments = command
-    if reason := missing_python(interpreter):
-        raise UserError(reason)
-    return (str(find_python(interpreter)), str(ROOT / "workloads" / "entry.py"), *arguments)
+class Python(NamedTuple):
+    """What a worker runs by: the interpreter, "" for this program's own, and the packages that uv adds to it."""
+
+    interpreter: str = ""
+    packages: str = ""
+
+
+def _external_command(command: tuple[str, ...], python: Python) -> tuple[str, ...]:
+    """Return the command `python -m module …` for another Python."""
+    arguments = (str(ROOT / "workloads" / "entry.py"), *command[2:])
+    if python.packages:
+        return worker_command(python.packages, python.interpreter, arguments)
+    path = find_python(python.interpreter)
+    if path is None:
+        raise UserError(NO_PYTHON.format(interpreter=python.interpreter))
+    return (str(path), *arguments)
 
 
 def _external_environment() -> dict[str, str]:
@@ -149,31 +162,31 @@ def _external_environment() -> dict[str, str]:
 class ProcessSpec:
     """Everything that a worker's process is started with, and so everything that its imports can depend on.
 
-    `interpreter` is the Python that was named for it, "" for this process's own; `sources` is the hash of what it
-    imports of this program.
+    `python` is what was named for it; `sources` is the hash of what it imports of this program.
     """
 
     command: tuple[str, ...]
-    interpreter: str
+    python: Python
     folder: str
     environment: Mapping[str, str]
     sources: str
 
     @classmethod
-    def current(cls, command: tuple[str, ...], interpreter: str = "") -> "ProcessSpec":
+    def current(cls, command: tuple[str, ...], python: Python = Python()) -> "ProcessSpec":  # noqa: B008 - frozen
         """Return the spec of a command `python -m module …` for this process's environment and folder as they are now.
 
-        `interpreter` is a Python, or name or folder of the environment, to use in place of this process's own; "" for
-        that.
+        `python` is used in place of this process's own.
 
         Raises:
-            UserError: This machine has no Python of that name or path.
+            UserError: This machine has no such Python, or no uv for packages.
         """
-        if interpreter:
-            command, environment = _external_command(command, interpreter), _external_environment()
-        else:
-            environment = python_environment()
-        return cls(command, interpreter, str(Path.cwd()), environment, sources_hash())
+        folder = str(Path.cwd())
+        environment = python_environment()
+        if any(python):
+            command, environment = _external_command(command, python), _external_environment()
+        if python.packages:
+            folder, environment = str(uv_folder()), worker_environment(folder)
+        return cls(command, python, folder, environment, sources_hash())
 
     def start(self) -> "subprocess.Popen[bytes]":
         """Start the process with three pipes and in its own session: Ctrl-C in a terminal reaches only the program.
@@ -182,7 +195,7 @@ class ProcessSpec:
             OSError: It cannot be started; its text ends a sentence for the user.
             UserError: Its Python is not granted.
         """
-        require(filter(None, [interpreter_grant(self.interpreter, "")]), refuse)
+        require(variant_grants(self.python._asdict(), ""), refuse)
         try:
             return subprocess.Popen(
                 self.command,
@@ -201,14 +214,15 @@ class ProcessSpec:
             raise OSError(f"{program} cannot be run ({reason})") from error
 
 
-def granted_interpreter(order: Start | JobRequest, framework: Framework) -> str:
-    """Return the environment that an order names, else this machine's default; "" is the program's own.
+def granted_python(order: Start | JobRequest) -> Python:
+    """Return the Python and the packages that an order names, else this machine's default.
 
     Raises:
-        UserError: The order names a Python or has a text that is not granted.
+        UserError: The order names a Python or packages, or has a text, that are not granted.
     """
     require(order_grants(order), refuse)
-    return named_python(order) or default_interpreter(framework)
+    variant = ordered_variant(order)
+    return Python(str(variant.get("interpreter") or default_interpreter()), str(variant.get("packages", "")))
 
 
 class LocalLauncher:
@@ -223,8 +237,7 @@ class LocalLauncher:
 
     def launch(self, start: Start, post: Post) -> Worker:
         """Start the process, the threads that read its pipes, and the thread that waits for its end."""
-        interpreter = granted_interpreter(start, framework_of(start.spec.variant))
-        worker = LocalWorker(ProcessSpec.current(self._command, interpreter).start(), post, decode_message)
+        worker = LocalWorker(ProcessSpec.current(self._command, granted_python(start)).start(), post, decode_message)
         _log.info("worker %d launched", worker.pid)
         worker.listen()
         worker.send(start)
@@ -330,6 +343,8 @@ class LocalWorker(Generic[Said]):
 
     def _watch(self, readers: tuple[threading.Thread, ...], pipes: Collection[str]) -> None:
         exit_code = self._process.wait()
+        if exit_code - _SIGNAL_BASE in signal.valid_signals():  # so uv says, as a shell does, which signal ended it
+            exit_code = _SIGNAL_BASE - exit_code
         self._is_over.set()
         # Orphans in its group would hold the pipes open.
         self.kill()

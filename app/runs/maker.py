@@ -8,13 +8,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import msgspec
 
 from app.environment_keys import GPUS_USED_KEY, OTHERS_ON_GPU_KEY, OTHERS_UNKNOWN_KEY
+from app.environments.packages import fetch_packages
+from app.environments.steps import CancelledError
 from app.errors import UserError, bug_message
 from app.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
 from app.fields import SlowSample
 from app.runs.host import Host, MadeRun, WorkerTimeouts, host_of
 from app.runs.launcher import Worker
 from app.runs.leases import CPU, Lease
-from app.runs.outcome import WorkerExit, form_outcome, with_commands, with_file_name, with_memory_size
+from app.runs.outcome import WorkerExit, form_outcome, with_file_name, with_host, with_memory_size
 from app.runs.supervisor import Inbox, StopRequested, Supervisor
 from app.samples import HOST, Device, DeviceLost, FieldsUpdated, GpuProcess, Inventory, Processes, TelemetryGap, Waiting
 from app.telemetry.feed import TelemetryFeed
@@ -39,12 +41,12 @@ class OtherProcesses:
 
     def add(self, listed: Processes) -> None:
         """Add one list of one GPU."""
-        others = {process.pid: process for process in listed.processes if not self._is_of_run(process.pid)}
+        others = {process.pid: process for process in listed.processes if not self.is_of_run(process.pid)}
         self._worker_listed |= len(others) < len(listed.processes)
         self._seen = self._seen | others
         self._max_at_once = max(self._max_at_once, len(others.keys() - self._earlier_pids))
 
-    def _is_of_run(self, pid: int) -> bool:
+    def is_of_run(self, pid: int) -> bool:
         """Return whether a process is the worker, or one of its session, as a rank is that it started."""
         with contextlib.suppress(OSError):  # it is gone, or another system's
             return pid == self._worker_pid or os.getsid(pid) == self._worker_pid
@@ -97,6 +99,13 @@ class TelemetryRecorder:
         self._other_processes = OtherProcesses(pid, self._earlier_pids)
         self._worker_pid = pid
         self._feed.follow(pid)
+
+    def follow_inner(self, pid: int) -> None:
+        """Record that process of the run instead: where uv starts the worker, it is uv that was launched."""
+        if self._worker_pid not in (None, pid) and self._other_processes and self._other_processes.is_of_run(pid):
+            self._feed.unfollow(self._worker_pid)
+            self._worker_pid = pid
+            self._feed.follow(pid)
 
     def handle(self, event: RunEvent) -> None:
         """Have the energy counters read where a phase begins, and note which final readings have come."""
@@ -244,7 +253,9 @@ class LocalRun:
                 self._end(Outcome(name="failed", reason=f"No worker could be started: {error}."))
                 return
             recorder.follow(worker.pid)
-            supervisor = Supervisor(worker, self._inbox, self._timeouts, emit, clock, self._host.now)
+            supervisor = Supervisor(
+                worker, self._inbox, self._timeouts, emit, clock, self._host.now, recorder.follow_inner
+            )
             ending = _watch(supervisor, worker, self._inbox)
             outcome = with_memory_size(form_outcome(ending, framework_of(self._start.spec.variant)), devices)
             try:
@@ -340,7 +351,10 @@ class RunMaker:
         # The form checked it on the machine as it was then; the worker knows only its own GPUs.
         if (refusal := self._host.refusal(spec)) is not None:
             outcome = Outcome(name="refused", reason=refusal)
-            self._end_at_once(inventory, with_commands(outcome, self._host.name, framework_of(spec.variant)))
+            self._end_at_once(inventory, with_host(outcome, self._host.name))
+            return
+        if (refused := self._fetch_packages()) is not None:
+            self._end_at_once(inventory, refused)
             return
         lease = self._external_lease or self._host.lease_for_run(
             spec, notify=self._notify, wait_for_stop=self._wait_for_stop, runs_anyway=lambda: self._runs_anyway
@@ -353,6 +367,27 @@ class RunMaker:
         finally:
             if self._external_lease is None:
                 lease.release()
+
+    def _fetch_packages(self) -> Outcome | None:
+        """Have the packages that the variant names on this machine; return why that cannot be."""
+        variant, last = self._start.spec.variant, ""
+        if not variant.get("packages") or self._host.remote_run is not None:
+            return None
+
+        def report(line: str) -> bool:
+            nonlocal last
+            if line and line != last:
+                last = line
+                self._notify(line)
+            return self._stop_reason is None
+
+        try:
+            fetch_packages(str(variant["packages"]), str(variant["interpreter"]), report)
+        except CancelledError:
+            return Outcome(name="stopped", reason=self._stop_reason or "Stopped by the user while packages came.")
+        except UserError as error:
+            return Outcome(name="refused", reason=str(error))
+        return None
 
     def _notify(self, reason: str) -> None:
         self._emit(Waiting(self._host.now().t_ns, reason))
@@ -388,10 +423,8 @@ class RunMaker:
 
     def _pass(self, event: RunEvent) -> None:
         if isinstance(event, RunEnded):
-            spec = self._start.spec
-            outcome = with_file_name(event.outcome, spec.workload)
-            outcome = with_commands(outcome, self._host.name, framework_of(spec.variant))
-            event = msgspec.structs.replace(event, outcome=outcome)
+            outcome = with_file_name(event.outcome, self._start.spec.workload)
+            event = msgspec.structs.replace(event, outcome=with_host(outcome, self._host.name))
         self._emit(event)
 
     def _begin(self, inventory: Inventory, gpu_uuids: Sequence[str] = ()) -> None:

@@ -1,23 +1,18 @@
 """Form a run's outcome from the worker's last message, its exit code, and what the program did to it."""
 
-import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from app import units
-from app.environments.known import command_to_add
 from app.events import Outcome
-from app.paths import PROGRAM
 from app.samples import Device
 from workloads.catalog import FRAMEWORK, Framework, is_custom
 from workloads.protocol import Finished, WorkerOutcome, sentence
 
 BROKEN_PYTHON = "The Python of this run is none that can make runs, or is broken:"
 """Begins the reason where the process never said hello."""
-
-_COMMAND = re.compile(r"`env ([^`]*)`")
 
 EndMethod = Literal["itself", "closed stdin", "terminated", "killed"]
 
@@ -76,15 +71,9 @@ def with_file_name(outcome: Outcome, workload: str) -> Outcome:
     return replace(outcome, reason=f"{workload.partition(':')[0]}: {outcome.reason}")
 
 
-def with_commands(outcome: Outcome, host: str, framework: Framework = FRAMEWORK) -> Outcome:
-    """Return the outcome; commands about environments in its reason are whole, and it names the host.
-
-    What refuses a run there knows neither how this program is called nor the host's name; "" is this machine.
-    """
-    reason = (outcome.reason or "").replace("`env add`", command_to_add(host, framework))
-    if host:
-        reason = reason.replace("on this machine", f"on {host}")
-    reason = _COMMAND.sub(rf"`{PROGRAM} env \1{f' --on {host}' if host else ''}`", reason)
+def with_host(outcome: Outcome, host: str) -> Outcome:
+    """Return the outcome, whose reason names the host: what refuses a run there calls it this machine, as "" is."""
+    reason = (outcome.reason or "").replace("on this machine", f"on {host}" if host else "on this machine")
     return replace(outcome, reason=sentence(reason) or None)
 
 

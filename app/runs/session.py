@@ -10,7 +10,7 @@ from app.crash import write_report
 from app.environment_keys import CUSTOM_MODULES_KEY, CUSTOM_PATH_KEY, CUSTOM_SOURCE_KEY
 from app.errors import UserError
 from app.events import Outcome
-from app.grants import Consent, interpreter_grant, refuse, require, source_grant
+from app.grants import Consent, refuse, require, source_grant, variant_grants
 from app.log import run_number
 from app.paths import weights_path
 from app.records import StoredRun
@@ -56,14 +56,12 @@ class RunServices:
         What the host refuses is not asked for. `consent` is in place of the services' own, where the user typed them.
 
         Raises:
-            UserError: One of them names a Python or a text that is not allowed.
+            UserError: One of them names a Python, packages or a text that is not allowed.
         """
         possible = [spec for spec in specs if self.host.refusal(spec) is None]
-        pythons = filter(
-            None, (interpreter_grant(spec.variant.get("interpreter", ""), self.host.name) for spec in possible)
-        )
+        named = (grant for spec in possible for grant in variant_grants(spec.variant, self.host.name))
         texts = map(source_grant, filter(None, (stored_source(spec, self.database) for spec in possible)))
-        require((*pythons, *texts), consent or self.consent)
+        require((*named, *texts), consent or self.consent)
 
 
 class RunSession:
@@ -183,7 +181,7 @@ def start_order(spec: RunSpec, source: Source | None, weights: Path) -> Start:
     """Return a worker's order, but for its devices; `weights` is where those are saved, if they are to be."""
     variant = spec.variant
     # A device is calibrated by the program's own libraries, and a processor with all its threads, or not at all.
-    uses_defaults = not variant["cpu_threads"] and not variant.get("interpreter")
+    uses_defaults = not any(map(variant.get, ("cpu_threads", "interpreter", "packages")))
     return Start(
         protocol=PROTOCOL_VERSION,
         spec=spec,

@@ -26,13 +26,14 @@ from app.runs.launcher import (
     LocalWorker,
     Post,
     ProcessSpec,
+    Python,
     Worker,
     WorkerEvent,
-    granted_interpreter,
+    granted_python,
 )
 from app.runs.leases import CPU, DeviceLeases, Lease
 from app.samples import LogLine
-from workloads.catalog import default_interpreter, framework_of
+from workloads.catalog import default_interpreter
 from workloads.protocol import STANDBY, Hello, Start, decode_message
 
 _log = logging.getLogger("variantscope.worker")
@@ -47,8 +48,8 @@ _MOST_EVENTS = 500
 _RECENT_RUNS = 8
 """A framework or Python that none of so many runs used has no standby worker any more."""
 
-Kind = tuple[str, str]
-"""What tells standby workers apart: the framework that they import, and the Python that runs name."""
+Kind = tuple[str, Python]
+"""What tells standby workers apart: the framework that they import, and the Python and packages that runs name."""
 
 
 class StandbyLauncher:
@@ -76,14 +77,11 @@ class StandbyLauncher:
         # Guarded by the lock, as what follows: runs take workers from the list while the launcher's thread adds to it.
         self._standbys: list[_StandbyWorker] = []
         self._running = 0
-        self._recent: deque[Kind] = deque([("tensorflow", default_interpreter())], maxlen=_RECENT_RUNS)
+        self._recent: deque[Kind] = deque([("tensorflow", Python(default_interpreter()))], maxlen=_RECENT_RUNS)
 
     def launch(self, start: Start, post: Post) -> Worker:
         """Give the order to the oldest standby worker that fits, even if it still imports, else to a new worker."""
-        kind = (
-            str(start.spec.variant.get("framework", "tensorflow")),
-            granted_interpreter(start, framework_of(start.spec.variant)),
-        )
+        kind = str(start.spec.variant.get("framework", "tensorflow")), granted_python(start)
         standby = self._take_matching(kind)
         counted_post = self._count_run(post)
         served = standby.serve(start, counted_post) if standby is not None else None
@@ -165,8 +163,8 @@ class StandbyLauncher:
             self._importing.end()
 
     def _process_spec(self, kind: Kind) -> ProcessSpec:
-        framework, interpreter = kind
-        return ProcessSpec.current((*self._command, STANDBY, framework), interpreter)
+        framework, python = kind
+        return ProcessSpec.current((*self._command, STANDBY, framework), python)
 
     def _clear(self, recent: Collection[Kind] = ()) -> None:
         with self._lock:

@@ -294,14 +294,16 @@ class Supervisor:
         emit: Callable[[RunEvent], None],
         clock: ClockAnchor,
         now: Callable[[], ClockAnchor] = now_here,
+        on_hello: Callable[[int], None] = lambda _pid: None,
     ) -> None:
         """Prepare to watch a worker, just launched.
 
         The inbox has what it and the telemetry say, and requests to stop. `emit` gets every event of the run, in order.
         `clock` are the clocks of the host before the worker's start, which the worker's have to agree with; `now` reads
-        them.
+        them. `on_hello` gets the id by which the worker calls its process: it may be a child of the one launched.
         """
         self._worker = worker
+        self._on_hello = on_hello
         self._clock, self._now = clock, now
         self._inbox = inbox
         self._limits = limits
@@ -428,6 +430,7 @@ class Supervisor:
                 self._give_up(f"The worker speaks protocol {protocol}, this program {PROTOCOL_VERSION}.")
             case Hello():
                 self._started = True
+                self._on_hello(message.pid)
                 self._check_clock(message)
                 self._extend_deadline()
             case Finished():

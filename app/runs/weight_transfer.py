@@ -108,6 +108,7 @@ def _target_spec(trained: RunSpec, implementation: str, gpus: int) -> RunSpec:
         "memory_growth": True,
         "memory_limit": 0.0,
         "interpreter": "",
+        "packages": "",
     }
     parameters = catalog.workload(trained.workload).parameters
     defaults = {parameter.name: parameter.default for parameter in parameters}

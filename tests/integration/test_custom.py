@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 
 from app.grants import require, source_grant, typed
-from app.runs import launcher
 from app.runs.jobs import run_job
 from app.storage.store import Store
 from tests.fakes.command_line import ROOT, CommandLine
-from workloads.catalog import PYTORCH, Framework
 from workloads.job_protocol import DescribeFile, FileDescription
 from workloads.protocol import Source
 
@@ -133,16 +131,9 @@ def test_an_example_in_pytorch_is_run_with_evidence(command: CommandLine) -> Non
     assert (run["evidence"]["match"], run["environment"]["pytorch_devices"]) == (True, "CPU")
 
 
-def test_a_file_is_read_by_a_python_that_has_its_framework(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted: list[Framework] = []
-
-    def default(framework: Framework) -> str:
-        wanted.append(framework)
-        return ""
-
-    monkeypatch.setattr(launcher, "default_interpreter", default)
+def test_a_file_is_described_by_the_backend_of_its_framework() -> None:
     text = "def net(batch_size=4):\n    import torch\n"
     source = Source(path="/mine/net.py", text=text)
     require([source_grant(source)], typed)
     described = run_job(DescribeFile(source=source), FileDescription)
-    assert (wanted, described.workloads[0].framework) == ([PYTORCH], "pytorch")
+    assert described.workloads[0].framework == "pytorch"

@@ -1,7 +1,6 @@
 """Runs by the Python of another virtual environment: real environments, made here, with what each is to have."""
 
 import ast
-import os
 import site
 import sys
 from contextlib import closing
@@ -9,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.environments.known import command_to_add
 from app.events import Outcome
-from app.paths import PROGRAM
 from app.records import StoredRun
 from app.runs.leases import Leases
 from app.runs.outcome import BROKEN_PYTHON
@@ -20,17 +17,7 @@ from app.telemetry.feed import TelemetryFeed
 from tests.fakes.environments import VirtualEnvironment
 from tests.fakes.sessions import dummy, run_through, services, with_launcher
 from tests.fakes.standby import standing_by
-from workloads.catalog import (
-    DEFAULT_VARIABLE,
-    ENVIRONMENT_STAMP,
-    PYTORCH,
-    Machine,
-    check,
-    complete,
-    default_interpreter,
-    environments_folder,
-    installed_framework,
-)
+from workloads.catalog import DEFAULT_VARIABLE, Machine, check, complete, default_interpreter
 from workloads.protocol import Value
 
 ROOT = Path(__file__).parents[2]
@@ -60,12 +47,12 @@ def test_an_empty_environment_says_what_it_lacks_though_ours_has_it(
     )
 
 
-def test_a_run_without_its_framework_is_told_what_makes_an_environment(
+def test_a_run_without_its_framework_is_told_what_installs_it(
     tmp_path: Path, feed: TelemetryFeed, elsewhere: VirtualEnvironment
 ) -> None:
     machine, place = feed.wait_inventory().machine, str(elsewhere.folder)
     for settings, ending in (
-        ({}, f"name an environment that has it. {command_to_add('', PYTORCH)} makes one."),
+        ({}, "use packages=torch, or the interpreter of an environment that has it."),
         ({"precision": "tf32"}, "use precision=float32."),
     ):
         spec = complete("lstm", {"framework": "pytorch", "gpus": 0, "interpreter": place, **settings}, machine)
@@ -180,41 +167,7 @@ def test_a_worker_stands_by_for_each_python_of_the_last_runs(
     assert [run.environment.get("standby") for run in (*runs, own)] == [None, "yes", "yes"]
 
 
-def test_an_environment_of_the_program_is_named_wherever_it_is(
-    tmp_path: Path, feed: TelemetryFeed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "tf1").mkdir()  # a folder here is not meant: that is ./tf1
-    made = VirtualEnvironment(environments_folder() / "tf1")
-    made.see_ours()
-    spec = dummy(feed.wait_inventory(), interpreter="tf1")
-    assert spec.variant["interpreter"] == "tf1"
-    (refusal,) = check(spec, Machine())
-    assert refusal.reason.startswith("There is no complete environment called tf1 on this machine")
-    assert check(spec, Machine(local=False)) == (), "a host refuses what it does not have by itself"
-    outcome, _, _ = run_through(spec, services(tmp_path, feed))
-    assert (outcome.name, outcome.reason) == ("refused", refusal.reason.replace("`env", f"`{PROGRAM} env"))
-    (made.folder / ENVIRONMENT_STAMP).touch()
-    assert check(spec, Machine()) == ()
-    outcome, _, _ = run_through(spec, services(tmp_path, feed))
-    assert outcome.name == "completed", outcome
-
-
-def test_a_run_that_names_no_python_gets_the_first_environment_where_ours_has_no_framework(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    for name in ("second", "first"):
-        python = environments_folder() / name / "bin" / "python"
-        python.parent.mkdir(parents=True)
-        python.symlink_to(sys.executable)
-        (environments_folder() / name / ENVIRONMENT_STAMP).touch()
-        os.utime(environments_folder() / name / ENVIRONMENT_STAMP, (len(name), len(name)))
-    assert default_interpreter() == ("" if installed_framework() else "first")
-    monkeypatch.setattr(sys, "prefix", sys.base_prefix)
-    assert default_interpreter() == "first"
-    (environments_folder() / "first" / "bin" / "python").unlink()  # as when the Python underneath was removed
-    assert default_interpreter() == "second"
+def test_a_run_that_names_no_python_gets_that_of_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert default_interpreter() == ""
     monkeypatch.setenv(DEFAULT_VARIABLE, "/opt/tf")
     assert default_interpreter() == "/opt/tf"

@@ -10,7 +10,6 @@ import pytest
 from app.errors import UserError
 from app.grants import (
     Grant,
-    allow_pythons,
     grants_path,
     interpreter_grant,
     read_grants,
@@ -18,10 +17,10 @@ from app.grants import (
     require,
     source_grant,
     typed,
+    variant_grants,
 )
-from workloads.catalog import ENVIRONMENT_STAMP
 from workloads.interpreter import DEFAULT_VARIABLE
-from workloads.protocol import Source
+from workloads.protocol import Source, Variant
 
 
 @pytest.fixture(autouse=True)
@@ -71,23 +70,18 @@ def test_a_text_is_allowed_where_it_was_read() -> None:
         require([there], refuse)
 
 
-@pytest.mark.parametrize("python", ["", "tf219", sys.executable, sys.prefix])
+@pytest.mark.parametrize("python", ["", "3.12", sys.executable, sys.prefix])
 def test_what_is_the_program_s_own_needs_none(python: str) -> None:
     assert interpreter_grant(python, "") is None
 
 
-def test_an_environment_that_the_program_made_needs_none_here_but_its_path_on_a_host_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    folder = tmp_path / "variantscope" / "envs" / "tf219"
-    (folder / "bin").mkdir(parents=True)
-    (folder / "bin" / "python").symlink_to(sys.executable)
-    assert interpreter_grant(str(folder), "") is not None, "it is not complete"
-    (folder / ENVIRONMENT_STAMP).write_text("{}")
-    assert interpreter_grant(str(folder), "") is None
-    assert interpreter_grant(f"{folder}/../tf219", "") is not None
-    assert interpreter_grant(str(folder), "gpu1") == Grant(kind="interpreter", value=str(folder), host="gpu1")
+def test_a_variant_needs_its_python_and_its_packages() -> None:
+    variant: Variant = {"interpreter": PYTHON.value, "packages": "torch==2.9.* numpy<2"}
+    python, packages = variant_grants(variant, "gpu1")
+    assert (python.host, packages.host) == ("gpu1", "gpu1")
+    assert packages.request == "install and run the packages torch==2.9.* numpy<2 on gpu1"
+    assert packages.command.endswith("run dummy -s 'packages=torch==2.9.* numpy<2' --on gpu1")
+    assert variant_grants({"interpreter": "3.12", "packages": ""}, "") == []
 
 
 def test_a_request_is_one_plain_line() -> None:
@@ -138,7 +132,7 @@ def test_no_question_has_more_than_can_be_seen(count: int, fits: bool) -> None:
     with pytest.raises(UserError):
         require(many, consent)
     assert bool(asked) == fits
-    allow_pythons([grant.value for grant in many], "")
+    require(many, typed)
     assert len(read_grants()) == count, "typed, they are as many as are wanted"
 
 

@@ -159,7 +159,7 @@ def test_uv_finds_packages_where_pip_does() -> None:
         ("error: Failed to fetch\n  Caused by: dns error", "Connect, or name a mirror"),
         (
             "error: Failed to fetch: https://download.pytorch.org/whl/cpu/torch\n  dns error",
-            "or take the one with CUDA",
+            "or take that of PyPI, with CUDA",
         ),
         ("OSError: [Errno 28] No space left on device", "disk is full"),
         ("Collecting a\nERROR: Cannot install a and b\n\n[notice] x", "ERROR: Cannot install a and b"),

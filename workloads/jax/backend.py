@@ -43,7 +43,7 @@ class JaxBackend(PartialBackend):
             jax.config.update("jax_platforms", "cpu")
         devices = jax.devices()
         gpus = [device for device in devices if device.platform == "gpu"]
-        cause = "it has no plugin for CUDA, or one for another driver; `env add` makes an environment that fits"
+        cause = "it has no plugin for CUDA, or one for another driver; packages=… installs a build that fits"
         check_gpu_count(JAX, gpu_uuids, len(gpus), cause)
         versions = {
             "python": platform.python_version(),

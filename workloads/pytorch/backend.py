@@ -46,7 +46,7 @@ class PytorchBackend(PartialBackend):
         import torch
 
         count = torch.cuda.device_count()
-        cause = "it was built without CUDA, or for another driver; `env add` makes an environment that fits"
+        cause = "it was built without CUDA, or for another driver; packages=… installs a build that fits"
         check_gpu_count(PYTORCH, gpu_uuids, count, cause)
         cudnn = torch.backends.cudnn.version()
         versions = {

@@ -224,7 +224,6 @@ class GalleryController(QObject):
         gallery, database, inventory = self._gallery, self._services.database, self._services.inventory
         self._form.updated.connect(self._refresh)
         self._view.gallery_shown.connect(self.read)
-        self._view.form.environment_ended.connect(self.read)
         gallery.plots_button.clicked.connect(self._view.show_live)
         gallery.start_requested.connect(self._submit_preset)
         gallery.verdict_requested.connect(

@@ -2,18 +2,15 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
-from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QFontDatabase, QGuiApplication
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QFormLayout, QLineEdit, QPlainTextEdit, QPushButton, QWidget
 
-from app.environments.known import newest
-from app.environments.records import Environment, EnvironmentOffer, EnvironmentRequest, Environments, make
 from app.errors import UserError
 from app.gui.hosts.hosts_controller import HostsController
 from app.gui.theme import GRID, Theme
-from app.gui.threads import CancellableJob, JobControl
+from app.gui.threads import CancellableJob
 from app.gui.widgets.basic import (
     STRETCH,
     BreakingLabel,
@@ -35,7 +32,7 @@ from app.hosts.check import HostCheck, check_hosts
 from app.hosts.check_lines import check_lines
 from app.samples import Inventory
 from app.viewmodels.hosts import HOST_COLUMNS, describe_address, host_cells, widest_host_cells
-from workloads.catalog import FRAMEWORK, FRAMEWORKS, Framework, UsageError
+from workloads.catalog import FRAMEWORKS, UsageError
 
 _LOOK_S = 0.1
 _OFFERS = 24
@@ -153,25 +150,17 @@ class HostsDialog(QDialog):
         self.check_button = button("C&heck", "Check whether it answers, and what it has for runs")
         self.use_button = button("&Use for runs", "Choose it on the Run screen")
         self.remove_button = button("Remo&ve", "Remove it from this list; nothing changes on the host")
-        tooltip = "Create an environment for runs there; its size is shown first"
-        self.environment_buttons = {
-            button(f"Make &{framework.name} …", tooltip): framework for framework in FRAMEWORKS.values()
-        }
-        self.maker = EnvironmentMaker()
-        self.maker.ended.connect(self._look_again)
-        self._made_for: HostEntry | None = None
         self._buttons: Mapping[QPushButton, Callable[[HostEntry], None]] = {
             self.use_button: self._use,
             self.connect_button: self._connect_or_end,
             self.check_button: self._check,
-            **{key: partial(self._make_environment, framework) for key, framework in self.environment_buttons.items()},
             self.remove_button: self._remove,
         }
         for pressed, act in self._buttons.items():
             pressed.clicked.connect(lambda _=False, act=act: self._with_chosen(act))
         self.table.selectionModel().selectionChanged.connect(lambda *_: self._show_chosen())
         hosts.states_changed.connect(self.refresh)
-        self.finished.connect(lambda _: self._close_jobs())
+        self.finished.connect(lambda _: self._job.close())
         self._build()
         theme.apply_style_sheet(self)
         self.refresh()
@@ -228,8 +217,6 @@ class HostsDialog(QDialog):
         state = self._hosts.connections.state(entry.name)
         self.connect_button.setText("&Connect" if state.can_retry else "&Disconnect")
         self.check_button.setEnabled(entry.name not in self._checking)
-        for pressed in self.environment_buttons:
-            pressed.setEnabled(state.stage == "connected" and not self.maker.is_busy)
         self._show_details(entry.name, state.text)
 
     def _show_details(self, name: str, text: str) -> None:
@@ -259,21 +246,6 @@ class HostsDialog(QDialog):
             self._hosts.connect_host(entry.name)
         else:
             connections.disconnect(entry.name)
-
-    def _make_environment(self, framework: Framework, entry: HostEntry) -> None:
-        self._made_for = entry
-        self.maker.make(entry.name, lambda: self._hosts.connections.environments(entry.name), framework)
-        self._show_chosen()
-
-    def _look_again(self) -> None:
-        """Ask the host what it has, now that an environment was made there, or not."""
-        self._show_chosen()
-        if self._made_for is not None:
-            self._check(self._made_for)
-
-    def _close_jobs(self) -> None:
-        self._job.close()
-        self.maker.close_job()
 
     def _check(self, entry: HostEntry) -> None:
         """Check a host, one of the list or the one that is typed."""
@@ -327,7 +299,7 @@ class HostsDialog(QDialog):
         for push_button in buttons.findChildren(QPushButton):
             push_button.setAutoDefault(False)  # Enter in a field adds a host
         content = QWidget()
-        parts = (self._list, 3), (self.details, 2), self.maker, text_label("Add a host", "heading"), self.form
+        parts = (self._list, 3), (self.details, 2), text_label("Add a host", "heading"), self.form
         column = make_column(
             *parts, parent=content, margins=(2 * GRID, 2 * GRID, 2 * GRID, 0), spacing=GRID + GRID // 2
         )
@@ -346,103 +318,3 @@ def _check_host(entry: HostEntry, stop: threading.Event) -> HostCheck:
     if not checks:
         raise UserError("The check was stopped." if stop.is_set() else "The check failed; see the log.")
     return checks[0]
-
-
-_LOOK_S = 0.2
-Step = EnvironmentOffer | str
-
-
-class EnvironmentMaker(QWidget):
-    """A line of text, uv's last one, and two buttons; hidden until an environment is made.
-
-    `ended` is emitted when one was made, or when that failed or was cancelled.
-
-    Thread: GUI only; the environment is made on a job's thread.
-    """
-
-    ended = Signal()
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._job = CancellableJob(self)
-        self._accepted = threading.Event()
-        self._host = ""
-        self.text = text_label("", "", wrap=True)
-        self.accept_button = button("&Download", "Download and install it there", primary=True)
-        self.cancel_button = button("Canc&el", "Stop; what was downloaded is kept for next time")
-        self.accept_button.clicked.connect(self._accept)
-        self.cancel_button.clicked.connect(self._job.stop)
-        self._double_click = QTimer(self, singleShot=True)
-        self._double_click.timeout.connect(partial(self.cancel_button.setEnabled, True))
-        line = make_row(self.accept_button, self.cancel_button, STRETCH, spacing=GRID)
-        make_column(self.text, line, parent=self, margins=0, spacing=GRID)
-        self.hide()
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether an environment is being made."""
-        return bool(self._host)
-
-    def make(self, host: str, reach: Callable[[], Environments], framework: Framework = FRAMEWORK) -> None:
-        """Make the newest environment of a framework that is known.
-
-        `reach` returns what can be done with the environments of the host, on the job's thread.
-        """
-        self._host = host
-        self._accepted.clear()
-        self._show(f"Looking for what {host} needs …", role="")
-        self.accept_button.hide()
-        self.cancel_button.show()
-        self.cancel_button.setEnabled(False)  # it may be where the button was that is double-clicked
-        self._double_click.start(QGuiApplication.styleHints().mouseDoubleClickInterval())
-        self.show()
-        self._job.run(
-            lambda control: self._work(reach(), framework, control), self._end, self._fail, on_progress=self._take
-        )
-
-    def close_job(self) -> None:
-        """End what goes on."""
-        self._job.close()
-
-    def _work(self, environments: Environments, framework: Framework, control: JobControl[Step]) -> Environment:
-        """Make it, on the job's thread, after the user's answer to the offer."""
-
-        def ask(offer: EnvironmentOffer) -> bool:
-            control.report(offer)
-            while not self._accepted.wait(_LOOK_S):
-                if control.stop.is_set():
-                    return False
-            return True
-
-        def report(line: str) -> bool:
-            control.report(line)
-            return not control.stop.is_set()
-
-        return make(environments, EnvironmentRequest(name=newest(framework).name), ask, report)
-
-    def _accept(self) -> None:
-        self.accept_button.hide()
-        self._accepted.set()
-
-    def _take(self, step: Step) -> None:
-        is_offer = isinstance(step, EnvironmentOffer)
-        self.accept_button.setVisible(is_offer)
-        if text := step.sentence if isinstance(step, EnvironmentOffer) else step:
-            self._show(f"{self._host}: {text}", role="")
-
-    def _end(self, environment: Environment) -> None:
-        self._finish(f"{self._host} has the environment {environment.name}; runs there use it.", "caption")
-
-    def _fail(self, error: UserError) -> None:
-        self._finish(str(error), "problem")
-
-    def _finish(self, text: str, role: str) -> None:
-        self._host = ""
-        self._show(text, role=role)
-        for widget in (self.accept_button, self.cancel_button):
-            widget.hide()
-        self.ended.emit()
-
-    def _show(self, text: str, *, role: str) -> None:
-        self.text.setText(text)
-        set_role(self.text, role)

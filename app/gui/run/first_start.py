@@ -43,9 +43,7 @@ class FirstChoice:
     actions: tuple[tuple[Action, str], ...] = ()
 
 
-def first_choices(
-    inventory: Inventory, framework: str | None, reference_runs: int, *, is_making: bool = False
-) -> tuple[FirstChoice, ...]:
+def first_choices(inventory: Inventory, framework: str | None, reference_runs: int) -> tuple[FirstChoice, ...]:
     """Return the places for runs, the GPUs of this machine first; without any, the reference runs.
 
     `framework` is its version in the environment that runs use here, None where there is none.
@@ -60,7 +58,7 @@ def first_choices(
     else:
         reason = f" No GPU: {inventory.no_gpu_reason}." if inventory.no_gpu_reason else ""
         local.append(("cpu", "This machine's CPU", f"{_cores(inventory)}.{reason}"))
-    choices = [_local_choice(*arguments, framework, is_making=is_making) for arguments in local]
+    choices = [_local_choice(*arguments, framework) for arguments in local]
     look = FirstChoice(
         target="reference",
         title="Just look",
@@ -89,13 +87,13 @@ def _cores(inventory: Inventory) -> str:
     return f"{count} {'core' if count == 1 else 'cores'}"
 
 
-def _local_choice(target: Target, title: str, text: str, framework: str | None, *, is_making: bool) -> FirstChoice:
+def _local_choice(target: Target, title: str, text: str, framework: str | None) -> FirstChoice:
     """Return the choice of a place on this machine, where runs need the framework."""
     actions: tuple[tuple[Action, str], ...] = ()
     if framework:
         text = f"{text} {FRAMEWORK.name} {framework} is installed.".strip()
         actions = (("compare", "Start the &quick comparison"),)
-    elif not is_making:
+    else:
         text = f"{text} Runs need {FRAMEWORK.name}, a one-time download whose size you see first.".strip()
         actions = (("install", f"Get {FRAMEWORK.name} …"),)
     return FirstChoice(target=target, title=title, text=text, actions=actions)
@@ -152,11 +150,7 @@ def _discard(layout: QBoxLayout, widget: QWidget) -> None:
 
 
 class FirstStartView(QWidget):
-    """The cards under a title; `chosen` has the place and the action.
-
-    Attributes:
-        maker: Makes the environment of runs on this machine.
-    """
+    """The cards under a title; `chosen` has the place and the action."""
 
     chosen = Signal(str, str)
 
@@ -165,9 +159,6 @@ class FirstStartView(QWidget):
         self.setProperty("role", "surface")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAccessibleName(TITLE)
-        from app.gui.hosts.hosts_dialog import EnvironmentMaker  # which most windows never need
-
-        self.maker = EnvironmentMaker()
         self.cards: list[ChoiceCard] = []
         self._column = make_column(spacing=GRID)
         self.later_button = button("Not now", "Settings leads back to this choice", flat=True)
@@ -192,7 +183,6 @@ class FirstStartView(QWidget):
         column.addWidget(text_label(LEAD, "muted", wrap=True))
         column.addSpacing(GRID)
         column.addLayout(self._column)
-        column.addWidget(self.maker)
         column.addWidget(self.later_button, 0, Qt.AlignmentFlag.AlignLeft)
         column.addStretch(2)
         around = QWidget()
@@ -212,7 +202,7 @@ class FirstStart(QObject):
 
     `decided` is emitted when it is known whether the window begins with them.
 
-    Thread: GUI only; an environment is made on a job's thread.
+    Thread: GUI only.
     """
 
     decided = Signal()
@@ -224,18 +214,13 @@ class FirstStart(QObject):
         store: SettingsStore,
         actions: Actions,
         compare: Callable[[Machine], None],
-        installed: Callable[[], None],
     ) -> None:
-        """Make the controller of a window's first start.
-
-        `installed` is called when runs have their environment.
-        """
         super().__init__(view)
         self._view = view
+        self._form = form
         self._store = store
         self._actions = actions
         self._compare = compare
-        self._installed = installed
         self._inventory: Inventory | None = None
         self._is_new: bool | None = None
         self._facts: StartFacts | None = None
@@ -289,20 +274,20 @@ class FirstStart(QObject):
             view = self._view.first_start_view()
             view.chosen.connect(self._choose)
             view.later_button.clicked.connect(self._leave)
-            view.maker.ended.connect(self._end_installation)
         self._show()
         self._view.show_first_start()
 
     def _show(self) -> None:
         view, facts = self._view.first_start, self._facts
         if view is not None and facts is not None and self._inventory is not None:
-            reference_runs, is_making = facts.reference_runs, view.maker.is_busy
-            view.show_model(first_choices(self._inventory, facts.framework, reference_runs, is_making=is_making))
+            view.show_model(first_choices(self._inventory, facts.framework, facts.reference_runs))
 
     def _choose(self, target: Target, action: Action) -> None:
         match action:
-            case "install" if self._view.first_start is not None:
-                self._install(self._view.first_start)
+            case "install":
+                self._view.show_live()  # beside the form, whose next run installs it
+                self._store_answer()
+                self._form.get_framework(FRAMEWORK)
             case "host":
                 self._store_answer()  # the choice stays: who adds no host takes another place
                 self._actions.manage_hosts()
@@ -332,22 +317,6 @@ class FirstStart(QObject):
         self._is_busy = busy
         if busy and self._view.first_start is not None and self._view.first_start.isVisible():
             self._view.show_live()
-
-    def _install(self, view: "FirstStartView") -> None:
-        from app.environments.managed import manage_environments
-
-        view.maker.make("This machine", lambda: manage_environments)
-        self._show()
-
-    def _end_installation(self) -> None:
-        def take(framework: str | None) -> None:
-            if self._facts is not None:
-                self._facts = self._facts._replace(framework=framework)
-            self._show()
-            if framework:
-                self._installed()
-
-        self._store.background.run(lambda: installed_framework(default_interpreter()), take, self._store.on_failure)
 
 
 def is_unanswered(database: Path) -> bool:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QInputDialog, QLineEdit, QVBoxLayout, QWidget
@@ -31,9 +30,6 @@ from app.viewmodels.experiment.preview import describe_refused
 from app.viewmodels.run.fields import EXPERIMENT, MOST_CURES, Field, FormState
 from app.viewmodels.run.form import LimitQuestion, limit_question
 
-if TYPE_CHECKING:
-    from app.gui.hosts.hosts_dialog import EnvironmentMaker
-
 
 class BatchLimitDialog(QInputDialog):
     """Asks for the largest batch size to try."""
@@ -56,10 +52,7 @@ _FOR_THE_NEXT = "This form is for the next run."
 
 def _row_keys(state: FormState) -> dict[str, tuple[object, ...]]:
     """Return what the rows depend on, by their fields: those of a custom workload may change."""
-    return {
-        field.name: (field.label, bool(field.options), bool(field.suggestions), field.unit, field.essential)
-        for field in state.fields
-    }
+    return {field.name: (field.label, bool(field.options), field.unit, field.essential) for field in state.fields}
 
 
 class FormView(QWidget):
@@ -74,10 +67,6 @@ class FormView(QWidget):
     """With a field and what is written in it, at every key."""
     largest_batch_requested = Signal(int)
     """With the largest batch size to try."""
-    environment_wanted = Signal(object)
-    """With the framework that an environment is to have."""
-    environment_ended = Signal()
-    """When it was made, or not."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -104,9 +93,6 @@ class FormView(QWidget):
         self.reasons_button = button("", "Every reason", flat=True)
         self.reasons_button.setCheckable(True)
         self._cures = FlowBar(GRID // 2, GRID // 2)
-        self._making = QVBoxLayout()
-        self.maker: EnvironmentMaker | None = None
-        """Below the cures; None until one is wanted."""
         self.cure_buttons = [button("", small=True) for _ in range(MOST_CURES)]
         for cure_button in self.cure_buttons:
             cure_button.setProperty("chip", "true")
@@ -321,20 +307,7 @@ class FormView(QWidget):
     def _apply_cure(self, number: int) -> None:
         if self.state is not None and number < len(self.state.cures):
             cure = self.state.cures[number]
-            if cure.framework is not None:
-                self.environment_wanted.emit(cure.framework)
-            else:
-                self.edited.emit(cure.name, cure.values)
-
-    def environment_maker(self) -> "EnvironmentMaker":
-        """Return what makes an environment below the cures, which most windows never need."""
-        if self.maker is None:
-            from app.gui.hosts.hosts_dialog import EnvironmentMaker
-
-            self.maker = EnvironmentMaker()
-            self.maker.ended.connect(self.environment_ended)
-            self._making.addWidget(self.maker)
-        return self.maker
+            self.edited.emit(cure.name, cure.values)
 
     def _build(self) -> None:
         content = QWidget()
@@ -364,7 +337,6 @@ class FormView(QWidget):
             footer.addWidget(widget)
         footer.addWidget(self.reasons_button, 0, left)
         footer.addWidget(self._cures)
-        footer.addLayout(self._making)
         footer.addWidget(self.retry_button, 0, left)
         footer.addLayout(make_row((self.run_button, 1), (self.queue_button, 1), spacing=GRID))
         footer.addLayout(make_row(self.copy_button, STRETCH, self._largest))

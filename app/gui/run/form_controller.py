@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QGuiApplication
 
 from app.errors import DatabaseError, UserError
-from app.grants import allow_pythons
+from app.grants import require, typed, variant_grants
 from app.gui.actions import Services
 from app.gui.run.form import FormView
 from app.gui.window_state import WindowState
@@ -127,7 +127,7 @@ class FormController(QObject):
         self._read_plan: Plan | None = None
         """The plan that the database was read for last."""
         self._is_reading, self._unread = False, ""
-        self._typed_pythons: set[tuple[str, Value]] = set()
+        self._typed: set[tuple[str, str, Value]] = set()
         self.messages = FormMessages(self)
 
     def start(self) -> None:
@@ -139,8 +139,6 @@ class FormController(QObject):
         view.reset_button.clicked.connect(self._reset)
         view.copy_button.clicked.connect(self._copy_command)
         view.retry_button.clicked.connect(self.messages.try_again)
-        view.environment_wanted.connect(self._make_environment)
-        view.environment_ended.connect(self._check_again)
         self.messages.changed.connect(self.show)
         self.form.restore(self._state.read("form", self.form.choices))
         self.show()
@@ -210,52 +208,45 @@ class FormController(QObject):
         self.messages.warning = text
         self.show()
 
-    def allow_typed_python(self) -> None:
-        """Allow those of the chosen Pythons that the user has typed or chosen here; raises `UserError`."""
-        host = self.form.host
-        allow_pythons([python for python in self._pythons() if (host, python) in self._typed_pythons], host)
+    def allow_typed(self) -> None:
+        """Allow those of the chosen Pythons and packages that the user has typed or chosen here; raises `UserError`."""
+        chosen = self._typed & self._foreign()
+        require((grant for host, name, value in chosen for grant in variant_grants({name: value}, host)), typed)
+
+    def get_framework(self, framework: Framework) -> None:
+        """Have runs install a framework, as if the user had typed its package."""
+        package = framework.package(on_gpus=bool(self.form.machine and self.form.machine.gpus))
+        self._change(lambda: self._edit("packages", (package,)))
 
     def _change(self, change: Callable[[], None]) -> None:
         self.messages.forget()
         self.form.files.clear_last()
-        if (maker := self._view.maker) is not None and not maker.is_busy:
-            maker.hide()  # how it ended is about a framework that may not be chosen any more
         change()
         self._state.keep("form", self.form.choices)
         self.show()
 
     def _edit(self, name: str, values: tuple[Value, ...]) -> None:
-        self._edit_pythons(lambda: self.form.edit(name, *values))
+        self._edit_foreign(lambda: self.form.edit(name, *values))
 
     def _type(self, name: str, text: str) -> None:
-        self._edit_pythons(lambda: self.form.type(name, text))
+        self._edit_foreign(lambda: self.form.type(name, text))
 
-    def _edit_pythons(self, edit: Callable[[], None]) -> None:
-        """Remember what an edit by the user adds to the Pythons: what a run, undo or the last window chose asks."""
-        before = self._pythons()
+    def _edit_foreign(self, edit: Callable[[], None]) -> None:
+        """Remember what an edit by the user adds: what a run, undo or the last window chose asks."""
+        before = self._foreign()
         edit()
-        self._typed_pythons |= {(self.form.host, python) for python in self._pythons() if python not in before}
+        self._typed |= self._foreign() - before
 
-    def _pythons(self) -> tuple[Value, ...]:
-        return tuple(self.form.selection.chosen.get("interpreter", ()))
+    def _foreign(self) -> set[tuple[str, str, Value]]:
+        """Return the Pythons and packages that are chosen, each with its host and parameter."""
+        chosen = self.form.selection.chosen
+        return {(self.form.host, name, value) for name in ("interpreter", "packages") for value in chosen.get(name, ())}
 
     def _reset(self) -> None:
         choices = self.form.choices
         self._change(self.form.reset)
         if self.form.choices != choices:
             self._services.record_change("reset the form", _FormReversal(self.form, choices))
-
-    def _make_environment(self, framework: Framework) -> None:
-        """Make an environment that has a framework, for runs on this machine that name none."""
-        from app.environments.managed import manage_environments
-
-        maker = self._view.environment_maker()
-        if not maker.is_busy:
-            maker.make("This machine", lambda: manage_environments, framework)
-
-    def _check_again(self) -> None:
-        self.form.check_again()
-        self.show()
 
     def _copy_command(self) -> None:
         QGuiApplication.clipboard().setText(self.form.selection.command())

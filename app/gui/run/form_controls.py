@@ -200,7 +200,7 @@ class FieldRow:
             self.list.activated.connect(lambda index: edit(field.name, self.value_at(index)))
         if self.line is not None:
             self.line.textEdited.connect(lambda text: write(field.name, text))
-        if (field.options or field.suggestions) and field.takes_several:
+        if field.options and field.takes_several:
             self.side = self._make_menu()
         self.back.clicked.connect(lambda: edit(field.name))
         self._dress(field)
@@ -321,7 +321,7 @@ class FieldRow:
     def _fill_menu(self, menu: ChecksMenu) -> None:
         """Offer all values at once, and each."""
         menu.clear()
-        field, offered = self._field, self._offered()
+        field, offered = self._field, self._field.options
         every = [option.value for option in offered if option.reason is None]
         everything = menu.addAction("All that can run here" if len(every) < len(offered) else "All")
         everything.triggered.connect(lambda: self._edit(field.name, *every))
@@ -333,15 +333,6 @@ class FieldRow:
             entry.setChecked(option.value in values)
             entry.setFont(_struck(entry.font(), is_struck=option.reason is not None))
             entry.toggled.connect(lambda on, value=option.value: self._tick(value, on=on))
-
-    def _offered(self) -> list[Option]:
-        """Return the options; those of a text with suggestions are these, and what it has."""
-        field = self._field
-        if field.options:
-            return list(field.options)
-        usual = Option(value="", label=field.unset)
-        own_values = (option for option in field.chosen if option.value not in ("", *field.suggestions))
-        return [usual, *(Option(value=suggestion, label=suggestion) for suggestion in field.suggestions), *own_values]
 
     def _tick(self, value: object, *, on: bool) -> None:
         """Add a value or remove it; the last one stays."""

@@ -158,7 +158,7 @@ class RunController(QObject):
         if not state.can_run:
             return
         try:
-            self._form_controller.allow_typed_python()
+            self._form_controller.allow_typed()
             if state.is_experiment:
                 self.plan_requested.emit(self._form.selection.plan())
                 return
@@ -190,7 +190,7 @@ class RunController(QObject):
         if self._busy or not state.can_run or state.is_experiment:
             return
         try:
-            self._form_controller.allow_typed_python()
+            self._form_controller.allow_typed()
             search = self._make_search(spec, limit, self._form.host)
         except (UsageError, UserError) as error:
             self.show_error(UserError(str(error)))

@@ -180,17 +180,19 @@ class ReusableRuns:
 
 
 @dataclass(frozen=True, slots=True)
-class FingerprintByInterpreter:
-    """The environment that runs are compared with; `frameworks` has the versions of other interpreters than its own."""
+class FingerprintByPython:
+    """The environment that runs are compared with.
+
+    `frameworks` has the versions of others than the program's own, by interpreter and packages.
+    """
 
     base: EnvironmentFingerprint
-    frameworks: Mapping[str, Mapping[str, str]]
+    frameworks: Mapping[tuple[str, str], Mapping[str, str]]
 
     def expected_for(self, run: RunHeader) -> EnvironmentFingerprint:
         """Return the fingerprint that a run like this one would have."""
-        interpreter = _interpreter(run.row.spec)
-        has_framework = interpreter in self.frameworks
-        return replace(self.base, frameworks=self.frameworks[interpreter]) if has_framework else self.base
+        frameworks = self.frameworks.get(_python(run.row.spec))
+        return self.base if frameworks is None else replace(self.base, frameworks=frameworks)
 
 
 def matching_results(stored: Iterable[RunRow], plan: Plan) -> list[RunRow]:
@@ -245,9 +247,11 @@ def reusable_runs(
     rows = [row for row in _without_reference(results) if not plan.again or row.run in own_runs]
     runs = [store.load_header(row.run) for row in rows]
     # The environments of another host are known there alone.
-    interpreters = {_interpreter(spec) for spec in plan.specs if HOST_KEY not in fingerprint.host} - {""}
-    fingerprints = FingerprintByInterpreter(
-        fingerprint, {interpreter: _installed_versions(interpreter) for interpreter in interpreters}
+    pythons = {_python(spec) for spec in plan.specs if HOST_KEY not in fingerprint.host} - {("", "")}
+    fingerprints = FingerprintByPython(
+        fingerprint,
+        # What uv would install is not known before.
+        {(python, packages): {} if packages else _installed_versions(python) for python, packages in pythons},
     )
     return _select_reusable(
         [run for run in runs if machine is None or not _refused_but_possible(run.row, machine)],
@@ -260,7 +264,7 @@ def reusable_runs(
 
 def _installed_versions(interpreter: str) -> dict[str, str]:
     versions = {
-        name: installed_framework(interpreter or default_interpreter(framework), framework)
+        name: installed_framework(interpreter or default_interpreter(), framework)
         for name, framework in FRAMEWORKS.items()
     }
     return {name: version.partition("+")[0] for name, version in versions.items() if version}
@@ -287,12 +291,12 @@ def reusable_as_newest(store: Store, plan: Plan) -> ReusableRuns:
     measured = [run for run in runs if run.row.completed]
     if not runs:
         return ReusableRuns(runs=())
-    frameworks: dict[str, dict[str, str]] = {}
+    frameworks: dict[tuple[str, str], dict[str, str]] = {}
     for run in measured or runs:
-        frameworks.setdefault(_interpreter(run.row.spec), {}).update(_versions(run.environment))
+        frameworks.setdefault(_python(run.row.spec), {}).update(_versions(run.environment))
     return _select_reusable(
         runs,
-        FingerprintByInterpreter(run_fingerprint((measured or runs)[-1]), frameworks),
+        FingerprintByPython(run_fingerprint((measured or runs)[-1]), frameworks),
         ThrottleFilter(plan.max_throttled_pct),
     )
 
@@ -306,13 +310,13 @@ def _refused_but_possible(row: RunRow, machine: Machine) -> bool:
     return refused and not check(row.spec, machine)
 
 
-def _interpreter(spec: RunSpec) -> str:
-    return str(spec.variant.get("interpreter", ""))
+def _python(spec: RunSpec) -> tuple[str, str]:
+    return str(spec.variant.get("interpreter", "")), str(spec.variant.get("packages", ""))
 
 
 def _select_reusable(
     runs: Sequence[RunHeader],
-    fingerprints: FingerprintByInterpreter,
+    fingerprints: FingerprintByPython,
     throttle_filter: ThrottleFilter,
     own_runs: Collection[int] = (),
     since_utc_ns: int = 0,

@@ -127,13 +127,13 @@ def _is_minor(runs: Sequence[StoredRun], key: str) -> bool:
 
 
 def _is_requested(runs: Sequence[StoredRun], key: str) -> bool:
-    """Return whether a library's version differs only because the runs name other interpreters or frameworks."""
+    """Return whether a library's version differs only because the runs name other Pythons, packages or frameworks."""
     if all(key not in framework.library_keys for framework in FRAMEWORKS.values()):
         return False
-    versions: dict[tuple[Value, Value], set[str]] = {}
+    versions: dict[tuple[Value, ...], set[str]] = {}
     for run in runs:
         variant = run.row.spec.variant
-        chosen = variant.get("interpreter", ""), variant.get("framework", "")
+        chosen = tuple(variant.get(name, "") for name in ("interpreter", "packages", "framework"))
         versions.setdefault(chosen, set()).add(run.environment.get(key, ""))
     return len(versions) > 1 and all(len(values) == 1 for values in versions.values())
 

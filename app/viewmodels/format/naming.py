@@ -124,7 +124,7 @@ def choice_label(spec: RunSpec, name: str, value: Value) -> str:
 def path_name(path: str) -> str:
     """Return a virtual environment by its folder, `…/tf216`; a common folder name with its project, `…/mine/.venv`.
 
-    An environment that the program made has a name alone, `tf216`, which no path is shown as.
+    A version, and an environment that an older version of the program had made, `tf216`, is no path, and stays.
     """
     folder = PurePath(path)
     if folder.name in ("python", "python3") and folder.parent.name == "bin":
@@ -305,6 +305,8 @@ def format_setting(spec: RunSpec, name: str, *, in_sentence: bool = False) -> st
         return f"on {', '.join(word.strip()[:_UUID_SHOWN] for word in str(value).split(','))}"
     if parameter is not None and parameter.kind == "path":
         return f"{label} {path_name(str(value))}" if value else f"own {label}"
+    if name == "packages" and not value:
+        return "no packages" if in_sentence else "No packages"
     if isinstance(value, bool):
         return f"{label} {'on' if value else 'off'}"
     chosen = next((c.label for c in parameter.choices if c.value == value), None) if parameter else None

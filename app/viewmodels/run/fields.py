@@ -17,7 +17,7 @@ from app.viewmodels.run.selection import (
     format_values,
 )
 from workloads import catalog
-from workloads.catalog import MAX_VARIANTS, Framework, Parameter
+from workloads.catalog import MAX_VARIANTS, Parameter
 from workloads.protocol import RunSpec, Value
 
 EXPERIMENT = "experiment."
@@ -52,7 +52,6 @@ class Field:
         unset: What no text stands for.
         maximum: The largest number.
         options: Values to choose from; empty where they are typed.
-        suggestions: Values of a text that may be another.
         takes_several: Whether it may have several values.
         enabled: Whether it can be changed.
         essential: Shown always; the others where they are found, or are not at their default.
@@ -70,7 +69,6 @@ class Field:
     unset: str = ""
     maximum: float = 0
     options: tuple[Option, ...] = ()
-    suggestions: tuple[str, ...] = ()
     takes_several: bool = True
     enabled: bool = True
     essential: bool = True
@@ -91,15 +89,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cure:
-    """A change of one parameter's values after which what is refused can run here, or is left out.
-
-    With a `framework` it is none, but an environment to make that has it.
-    """
+    """A change of one parameter's values after which what is refused can run here, or is left out."""
 
     label: str
-    name: str = ""
-    values: Values = ()
-    framework: Framework | None = None
+    name: str
+    values: Values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +211,6 @@ class Fields:
         return replace(
             field,
             chosen=tuple(replace(option, reason=self._chosen_refusal(name, option.value)) for option in field.chosen),
-            suggestions=self._suggestions(parameter),
             enabled=name != "devices" or bool(selection.device.gpus) or values != ("",),
             essential=is_custom or (parameter.common and self._is_of_chosen_framework(parameter)),
             note=field.note or self._note(parameter, values),
@@ -266,14 +259,6 @@ class Fields:
         text = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
         return f"{text}." if text else ""
 
-    def _suggestions(self, parameter: Parameter) -> tuple[str, ...]:
-        """Return the environments that the program has made there, so far as that is known."""
-        if parameter.kind != "path":
-            return ()
-        if not self._selection.device.local:
-            return self._selection.device.environments
-        return tuple(sorted(folder.name for folder in catalog.complete_environments()))
-
     def _options(self, parameter: Parameter) -> tuple[Option, ...]:
         """Return the values to choose from, each with what speaks against it beside the first values of all others."""
         selection, options = self._selection, _options(parameter)
@@ -310,8 +295,9 @@ class Fields:
         if spec is None:
             return
         missing = catalog.missing_framework(spec.variant, selection.device)
-        if missing is not None and selection.device.local and not spec.variant["interpreter"]:
-            yield Cure(label=f"Get {missing.name} …", framework=missing)
+        if missing is not None and "framework" not in selection.varied and not spec.variant["interpreter"]:
+            package = missing.package(on_gpus=bool(spec.variant["gpus"]))
+            yield Cure(name="packages", values=(package,), label=f"Get {missing.name} …")
         refusals = (refusal for refused_spec, refusal in selection.refused if refused_spec is spec)
         names = dict.fromkeys(name for refusal in refusals for name in refusal.parameters)
         edited_first = sorted(names, key=lambda name: name not in selection.chosen)

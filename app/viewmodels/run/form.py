@@ -219,10 +219,6 @@ class VariantForm:
             )
         return selection
 
-    def check_again(self) -> None:
-        """Check the combinations anew when asked next: the machine has other environments now."""
-        self._selection = None
-
     def state(self, *, has_stored: bool = False) -> FormState:
         """Return everything the form shows; `has_stored` is whether stored runs could count for the experiment."""
         selection = self.selection

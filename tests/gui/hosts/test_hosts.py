@@ -9,18 +9,9 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.environments.records import (
-    Action,
-    Environment,
-    EnvironmentAnswer,
-    EnvironmentOffer,
-    EnvironmentRequest,
-    Environments,
-    Report,
-)
 from app.gui.app import Workbench
 from app.gui.hosts.hosts_controller import HostsController
-from app.gui.hosts.hosts_dialog import EnvironmentMaker, HostsDialog
+from app.gui.hosts.hosts_dialog import HostsDialog
 from app.gui.monitor.screen import MonitorView
 from app.gui.run.form_controls import HostChoice
 from app.gui.theme import Theme
@@ -146,44 +137,3 @@ def test_a_run_on_a_host_streams_into_the_plots_and_says_where_it_was_made(qtbot
     form.host.chosen.emit("")
     qtbot.waitUntil(form.run_button.isEnabled)
     assert hosts.shown_host == ""
-
-
-class Made:
-    """Environments of a host that are made at once, after the user's answer."""
-
-    def __init__(self) -> None:
-        self.requests: list[EnvironmentRequest] = []
-
-    def environments(self) -> Environments:
-        return self._manage
-
-    def _manage(self, action: Action, request: EnvironmentRequest, report: Report) -> EnvironmentAnswer:
-        if action == "offer":
-            return EnvironmentAnswer(offer=OFFER)
-        self.requests.append(request)
-        assert report("Downloading tensorflow")
-        return EnvironmentAnswer(environments=(Environment(name="tf", folder="/f", state="complete"),))
-
-
-OFFER = EnvironmentOffer(name="tf", folder="/f", python="3.11", packages=43, download_bytes=2**30, free_bytes=2**36)
-
-
-def test_an_environment_is_made_after_its_size_was_accepted_or_cancelled(qtbot: QtBot) -> None:
-    maker, made = EnvironmentMaker(), Made()
-    qtbot.addWidget(maker)
-    for answer, said in ((maker.cancel_button, "was not made"), (maker.accept_button, "lab has the environment")):
-        maker.make("lab", made.environments)
-        qtbot.waitUntil(lambda: not maker.accept_button.isHidden())
-        assert maker.text.text() == f"lab: {OFFER.sentence}"
-        qtbot.waitUntil(maker.cancel_button.isEnabled)
-        with qtbot.waitSignal(maker.ended):
-            answer.click()
-        assert said in maker.text.text()
-        assert not maker.is_busy
-    assert len(made.requests) == 1
-    maker.make("lab", made.environments)
-    QTest.mouseClick(maker.cancel_button, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: not maker.accept_button.isHidden())
-    assert maker.is_busy, "the second half of a double click is no wish to stop"
-    qtbot.waitUntil(maker.cancel_button.isEnabled)
-    maker.close_job()

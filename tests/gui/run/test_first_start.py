@@ -1,8 +1,5 @@
-"""The first start: the choice of a place for runs, asked once, and an environment made from it."""
+"""The first start: the choice of a place for runs, asked once, and the framework that runs there get."""
 
-import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,15 +8,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.environments.records import (
-    Action,
-    Environment,
-    EnvironmentAnswer,
-    EnvironmentOffer,
-    EnvironmentRequest,
-    Report,
-)
-from app.environments.steps import InstallError
+from app.environments import packages
 from app.gui.app import Workbench
 from app.gui.experiment.gallery import QuestionCard
 from app.gui.hosts.hosts_dialog import HostsDialog
@@ -30,21 +19,13 @@ from app.gui.theme import Theme
 from app.storage.database import load_setting
 from app.storage.known_settings import ANSWERED, FIRST_START
 from app.storage.store import Store
+from app.viewmodels.format.naming import short_name
 from tests.fakes.runs import keep
-from tests.fakes.wheels import use_wheels
+from tests.fakes.wheels import use_wheels, write_wheel
 from tests.gui.screens import visible_text
 from tests.gui.texts import displayed_text
 from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, click_run, window_on
 from workloads import interpreter
-
-OFFER = EnvironmentOffer(
-    name="tf221",
-    folder="/envs/tf221",
-    python="3.11.7",
-    packages=3,
-    download_bytes=1 << 20,
-    free_bytes=9 << 30,
-)
 
 
 def shown(workbench: Workbench, qtbot: QtBot) -> FirstStartView:
@@ -118,78 +99,27 @@ def test_who_has_runs_is_not_asked(database_path: Path) -> None:
     assert not first_start.is_unanswered(database_path)
 
 
-class Install:
-    """Makes an environment as a test says, on the thread of the window's job."""
-
-    def __init__(self) -> None:
-        self.end: InstallError | None = None
-        self.is_confirmed = threading.Event()
-        self.may_end = threading.Event()
-
-    def __call__(self, action: Action, request: EnvironmentRequest, report: Report) -> EnvironmentAnswer:
-        if action == "offer":
-            return EnvironmentAnswer(offer=OFFER)
-        self.is_confirmed.set()
-        report("Downloading tensorflow")
-        assert self.may_end.wait(READ_LIMIT_MS / 1000)
-        if self.end is not None:
-            raise self.end
-        return EnvironmentAnswer(environments=(Environment(name="tf221", folder=OFFER.folder, state="complete"),))
-
-
-@pytest.fixture
-def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """No environment has TensorFlow until one is made."""
-    made = Install()
-    found = iter([None, None, None, "2.21.0"])
-    monkeypatch.setattr(first_start, "installed_framework", lambda _: next(found))
-    monkeypatch.setattr("app.environments.managed.manage_environments", made)
-    yield made
-    made.may_end.set()
-
-
-def test_tensorflow_is_fetched_when_its_size_is_accepted(
-    qtbot: QtBot, database_path: Path, theme: Theme, install: Install
+def test_who_wants_tensorflow_gets_a_form_whose_run_installs_it(
+    qtbot: QtBot, database_path: Path, theme: Theme, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(first_start, "installed_framework", lambda _: None)
     with window_on(qtbot, database_path, theme, new_user=True) as workbench:
-        view = shown(workbench, qtbot)
-        card, maker = view.cards[1], view.maker
-
-        def says(text: str) -> None:
-            qtbot.waitUntil(lambda: text in f"{displayed_text(card)} {maker.text.text()}", timeout=READ_LIMIT_MS)
-
-        def begin() -> None:
-            qtbot.waitUntil(lambda: bool(card.action_buttons), timeout=READ_LIMIT_MS)
-            click(card.action_buttons[0])
-            assert not card.action_buttons, "one at a time"
-            says(OFFER.sentence)
-
-        says("Runs need TensorFlow")
-        begin()
-        qtbot.waitUntil(maker.cancel_button.isEnabled, timeout=READ_LIMIT_MS)
-        click(maker.cancel_button)
-        says("was not made")
-        assert not install.is_confirmed.is_set(), "what was not accepted is not fetched"
-        begin()
-        install.end = InstallError("Installing failed: no network.")
-        click(maker.accept_button)
-        says("Downloading")
-        install.may_end.set()
-        says("no network")
-        install.end = None
-        begin()
-        click(maker.accept_button)
-        says("TensorFlow 2.21.0 is installed.")
-        assert [each.text() for each in card.action_buttons] == ["Start the &quick comparison"]
+        card = shown(workbench, qtbot).cards[1]
+        qtbot.waitUntil(lambda: "Runs need TensorFlow" in displayed_text(card), timeout=READ_LIMIT_MS)
+        click(card.action_buttons[0])
+        assert not is_shown(workbench)
+        assert workbench.form.form.selection.chosen["packages"] == ("tensorflow",)
+        read_to_the_end(workbench, qtbot)
+        assert load_setting(database_path, FIRST_START) == ANSWERED
 
 
 def test_who_chooses_pytorch_and_has_none_gets_it_with_one_click(
     qtbot: QtBot, database_path: Path, theme: Theme, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use_wheels(monkeypatch, tmp_path)
-    folders = interpreter._package_folders
-    monkeypatch.setattr(interpreter, "_package_folders", lambda name: folders(name) if name else [])
-    monkeypatch.setattr(sys, "prefix", sys.base_prefix)
+    write_wheel(use_wheels(monkeypatch, tmp_path), "torch", "9.0")
+    monkeypatch.setattr(interpreter, "_package_folders", lambda _: [])
+    monkeypatch.setenv("UV_TORCH_BACKEND", "auto")
+    monkeypatch.setattr(packages, "nvidia_driver", lambda: True)
     with window_on(qtbot, database_path, theme) as workbench:
         form = workbench.run_view.form
         form.workload_chosen.emit("lstm")
@@ -198,11 +128,13 @@ def test_who_chooses_pytorch_and_has_none_gets_it_with_one_click(
         assert not form.run_button.isEnabled()
         assert form.cure_buttons[0].text() == "Get PyTorch …"
         click(form.cure_buttons[0])
-        accept = form.environment_maker().accept_button
-        qtbot.waitUntil(accept.isVisible, timeout=READ_LIMIT_MS)
-        click(accept)
-        qtbot.waitUntil(form.run_button.isEnabled, timeout=RUN_LIMIT_MS)
-        assert "has the environment torch215" in visible_text(form)
+        assert workbench.form.form.selection.chosen["packages"] == ("torch",)
+        qtbot.waitUntil(form.run_button.isEnabled, timeout=READ_LIMIT_MS)
         assert not form.cure_buttons[0].isVisible()
-        form.edited.emit("framework", ("tensorflow",))
-        assert "torch215" not in visible_text(form), "that was about another framework"
+        click_run(form)
+        qtbot.waitUntil(lambda: not workbench.run.running, timeout=RUN_LIMIT_MS)
+    with Store.open(database_path) as store:
+        (run,) = store.list_runs()
+    assert run.outcome is not None
+    assert "'pytorch'" not in (run.outcome.reason or ""), "it is there, and has no code in this test"
+    assert short_name(run.spec).endswith("packages torch")

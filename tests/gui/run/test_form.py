@@ -1,6 +1,5 @@
 """The form of the Run screen, and the search for the largest batch."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,7 @@ from app.viewmodels.run.form import VariantForm
 from tests.gui.screens import visible_text
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
 from workloads import catalog
-from workloads.catalog import ENVIRONMENT_STAMP, Machine, environments_folder, installed_framework
+from workloads.catalog import Machine, installed_framework
 from workloads.processor import CACHE_VARIABLE, ProcessorSupport, store_support
 from workloads.protocol import Value
 
@@ -595,33 +594,3 @@ def test_the_button_asks_how_far_to_go(qtbot: QtBot, theme: Theme) -> None:
         assert ("makes the whole machine swap" in dialog.labelText()) is says
         dialog.accept()
         assert requests[-1] == shown
-
-
-def test_environments_are_offered_for_python_next_to_any_path(
-    view: FormView, form: VariantForm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    for name in ("tf221", "tf219"):
-        python = environments_folder() / name / "bin" / "python"
-        python.parent.mkdir(parents=True)
-        python.symlink_to(sys.executable)
-        (environments_folder() / name / ENVIRONMENT_STAMP).touch()
-    show(view, form, Machine())
-    row, line = view.rows["interpreter"], control(view, "interpreter")
-    assert isinstance(line, QLineEdit)
-    assert (line.text(), line.placeholderText()) == ("", "this program's own")
-    offered = [entry.text().strip() for entry in menu_of(row).actions() if entry.text()]
-    assert offered == ["All", "this program's own", "tf219", "tf221"]
-    view.typed.connect(form.type)
-    QTest.keyClicks(line, "/opt/tf")
-    view.show_model(form.state())
-    assert form.selection.spec.variant["interpreter"] == "/opt/tf"
-    assert menu_of(row).actions()[-1].text().startswith("/opt/tf\t"), "with why it cannot run"
-    view.edited.connect(lambda name, values: form.edit(name, *values))
-    next(entry for entry in menu_of(row).actions() if entry.text().startswith("tf221")).trigger()
-    view.show_model(form.state())
-    assert form.selection.chosen["interpreter"] == ("/opt/tf", "tf221")
-    form.edit("interpreter")
-    show(view, form, Machine(local=False, environments=("tf220",)))
-    offered = [entry.text().strip() for entry in menu_of(view.rows["interpreter"]).actions() if entry.text()]
-    assert offered == ["All", "this program's own", "tf220"]

@@ -35,7 +35,6 @@ def offers(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         ("variantscope run -s xl", []),
         ("variantscope experiment --preset qu", ["plain,quick"]),
         ("variantscope queue go", ["plain,go-on"]),
-        ("variantscope env add tf21", [f"plain,tf21{minor}" for minor in (9, 8, 7, 6)]),
     ],
 )
 def test_a_line_is_completed(

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from app.environments.known import command_to_add
 from app.errors import UserError
 from app.grants import refuse, typed
 from app.plan import Plan
@@ -28,7 +27,7 @@ from app.telemetry.feed import TelemetryFeed
 from tests.fakes.processes import has_ended
 from tests.fakes.sessions import services, started_feed
 from tests.unit.viewmodels.events import CPU_INVENTORY
-from workloads.catalog import PYTORCH, Machine, UsageError, Workload, fill_defaults
+from workloads.catalog import Machine, UsageError, Workload, fill_defaults
 
 TEXT = """
 import os
@@ -178,14 +177,14 @@ def test_a_bad_file_is_told_in_one_sentence(
         load_custom_workloads(file, "", database_path, reading)
 
 
-def test_a_missing_framework_is_told_with_the_command_that_gets_it(
+def test_a_missing_framework_is_told_with_the_command_that_installs_it(
     file: Path, database_path: Path, reading: ReadOptions
 ) -> None:
     file.write_text(f"import sys\nsys.path[:] = []\nimport torch\n{TEXT}")
     with pytest.raises(UserError) as refused:
         load_custom_workloads(file, "", database_path, reading)
-    missing, command = "mine.py:3: ModuleNotFoundError: No module named 'torch'", command_to_add("", PYTORCH)
-    assert str(refused.value) == f"{missing}: {command} makes an environment that has PyTorch."
+    missing, command = "mine.py:3: ModuleNotFoundError: No module named 'torch'", "-m pip install 'torch>=2.9'"
+    assert str(refused.value) == f"{missing}: install with `{sys.executable} {command}`."
 
 
 FUNCTION = "def net(batch_size=4): ...\n"

@@ -12,13 +12,13 @@ from app.grants import Grant, read_grants, require, typed
 from app.runs.experiment.equality import EqualityChecker
 from app.runs.host import Host
 from app.runs.jobs import run_job
-from app.runs.launcher import LocalLauncher, LocalWorker, ProcessSpec, granted_interpreter
+from app.runs.launcher import LocalLauncher, LocalWorker, ProcessSpec, Python, granted_python
 from app.runs.leases import Leases
 from app.runs.session import RunServices
 from app.runs.standby import StandbyLauncher
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.sessions import started_feed
-from workloads.catalog import FRAMEWORKS, Machine, complete
+from workloads.catalog import Machine, complete
 from workloads.job_protocol import (
     Calibrate,
     ComputedGradients,
@@ -117,7 +117,7 @@ def by_a_job(python: Path) -> None:
 
 
 def by_a_process(python: Path) -> None:
-    ProcessSpec.current((sys.executable, "-m", "workloads.worker"), str(python)).start()
+    ProcessSpec.current((sys.executable, "-m", "workloads.worker"), Python(str(python))).start()
 
 
 WAYS = [by_a_launcher, by_a_launcher_with_standbys, by_a_job, by_a_process]
@@ -129,6 +129,19 @@ def test_no_way_leads_to_a_python_that_is_not_granted(way: Callable[[Path], None
         way(python)
     assert not marker.exists()
     assert read_grants() == ()
+
+
+def test_packages_that_are_not_granted_are_neither_installed_nor_run() -> None:
+    spec = complete("dummy", {"gpus": 0, "packages": "tiny"}, Machine())
+    start = Start(protocol=PROTOCOL_VERSION, spec=spec)
+    ways: list[Callable[[], object]] = [
+        lambda: LocalLauncher().launch(start, _discard),
+        lambda: run_job(ComputeGradients(spec=spec, path="/x"), ComputedGradients),
+        lambda: ProcessSpec.current((sys.executable, "-m", "workloads.worker"), Python("", "tiny")).start(),
+    ]
+    for way in ways:
+        with pytest.raises(UserError, match="nobody has allowed to install and run the packages tiny"):
+            way()
 
 
 def test_no_way_leads_to_a_text_that_is_not_granted(tmp_path: Path, marker: Path) -> None:
@@ -173,7 +186,7 @@ def test_a_baseline_that_cannot_run_here_is_not_computed_either(
 
 def test_what_is_granted_passes(python: Path) -> None:
     require([Grant(kind="interpreter", value=str(python))], typed)
-    assert granted_interpreter(start_of(python), FRAMEWORKS["tensorflow"]) == str(python)
+    assert granted_python(start_of(python)) == Python(str(python))
 
 
 def test_jobs_that_name_no_program_need_no_grant(python: Path) -> None:
@@ -185,4 +198,4 @@ def test_jobs_that_name_no_program_need_no_grant(python: Path) -> None:
         Calibrate(precision="float32"),
     ]
     for request in requests:
-        assert granted_interpreter(request, FRAMEWORKS["tensorflow"]) != str(python)
+        assert granted_python(request) == Python()

@@ -10,13 +10,12 @@ from app.runs.outcome import (
     EndMethod,
     WorkerExit,
     form_outcome,
-    with_commands,
     with_file_name,
+    with_host,
     with_memory_size,
 )
 from app.runs.pipes import fatal_message
 from app.samples import Device
-from workloads.catalog import PYTORCH
 from workloads.protocol import Finished, WorkerOutcome
 
 LOST = "NVIDIA H200 stopped answering (GPU is lost)."
@@ -135,23 +134,13 @@ def test_out_of_memory_says_how_much_there_is() -> None:
     assert with_memory_size(Outcome(name="completed"), cards).reason is None
 
 
-def test_commands_in_a_reason_are_whole_and_say_the_host() -> None:
-    refused = Outcome(name="refused", reason="No tf1 on this machine; `env add tf1` makes it, `env list` shows others.")
-    commands = ("python -m app env add tf1 --on gpu1", "python -m app env list --on gpu1")
-    whole = "No tf1 on gpu1; `{}` makes it, `{}` shows others.".format(*commands)
-    assert with_commands(refused, "gpu1").reason == whole
-    assert with_commands(refused, "").reason == whole.replace(" --on gpu1", "").replace("on gpu1", "on this machine")
-    assert "`python -m app env add tf221 --on gpu1` (319\xa0MiB to download, with CUDA 3.2\xa0GiB) makes" in (
-        with_commands(Outcome(name="refused", reason="`env add` makes one."), "gpu1").reason or ""
-    )
-    assert with_commands(Outcome(name="completed"), "gpu1") == Outcome(name="completed")
-
-
-def test_a_command_makes_an_environment_of_the_run_s_framework() -> None:
-    refused = Outcome(name="refused", reason="`env add` makes one.")
-    assert " env add torch215`" in (with_commands(refused, "", PYTORCH).reason or "")
+def test_a_reason_names_the_host() -> None:
+    refused = Outcome(name="refused", reason="No such Python on this machine.")
+    assert with_host(refused, "gpu1").reason == "No such Python on gpu1."
+    assert with_host(refused, "") == refused
+    assert with_host(Outcome(name="completed"), "gpu1") == Outcome(name="completed")
 
 
 def test_a_reason_of_several_lines_is_stored_as_one() -> None:
-    outcome = with_commands(form_outcome(ending(word("failed", "w.py:3: [SGD (\n    lr: 0.1\n)] is none."), 1)), "")
+    outcome = with_host(form_outcome(ending(word("failed", "w.py:3: [SGD (\n    lr: 0.1\n)] is none."), 1)), "")
     assert outcome.reason == "w.py:3: [SGD ( lr: 0.1 )] is none."

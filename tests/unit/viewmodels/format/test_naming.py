@@ -71,6 +71,12 @@ def test_another_python_is_named_by_its_folder() -> None:
     assert short_name(specs[1]) == "lstm TensorFlow Standard · CPU · batch 32 · Python …/TF216"
 
 
+def test_packages_are_named_as_they_were_typed() -> None:
+    specs = [complete("lstm", {"packages": packages}, Machine()) for packages in ("", "torch==2.9.1 numpy<2")]
+    assert variant_names(specs) == ["No packages", "Packages torch==2.9.1 numpy<2"]
+    assert short_name(specs[1]).endswith(" · packages torch==2.9.1 numpy<2")
+
+
 def test_what_is_measured_and_kept_is_no_part_of_a_name() -> None:
     spec = complete("lstm", {"seconds": 3, "seed": 7}, Machine())
     assert short_name(spec) == "lstm TensorFlow Standard · CPU · batch 32"

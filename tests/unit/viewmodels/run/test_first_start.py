@@ -45,8 +45,3 @@ def test_without_tensorflow_it_is_offered_and_nothing_can_be_compared() -> None:
     for choice in first_choices(with_gpus("H200"), None, 1)[:2]:
         assert "Runs need TensorFlow, a one-time download whose size you see first." in choice.text
         assert actions(choice) == ["install"]
-
-
-def test_while_it_is_made_it_is_not_offered_again() -> None:
-    gpu, cpu, host, _ = first_choices(with_gpus("H200"), None, 1, is_making=True)
-    assert (actions(gpu), actions(cpu), actions(host)) == ([], [], ["host"])

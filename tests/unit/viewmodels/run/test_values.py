@@ -25,6 +25,8 @@ LSTM = workload("lstm")
         ("steps", "off, 5", (0, 5)),
         ("input_steps", "all", (0,)),
         ("devices", "0,1; 1", ("0,1", "1")),
+        ("packages", ",torch==2.9.1, torch==2.11.0", ("", "torch==2.9.1", "torch==2.11.0")),
+        ("packages", "torch>=2.9,<2.11 numpy<2,jax[cuda12,k8s]", ("torch>=2.9,<2.11 numpy<2", "jax[cuda12,k8s]")),
         ("precision", "tf32, float32", ("tf32", "float32")),
     ],
 )

@@ -391,7 +391,7 @@ def test_an_environment_without_pytorch_is_told_before_the_run(tmp_path: Path) -
         (("pytorch",), {}, True),
         (("pytorch",), {"framework": "pytorch"}, False),
         (("tensorflow",), {"framework": "pytorch"}, True),
-        (("tensorflow",), {"framework": "pytorch", "interpreter": "torch215"}, False),
+        (("tensorflow",), {"framework": "pytorch", "interpreter": "/envs/torch215"}, False),
         (None, {}, False),
     ],
 )
