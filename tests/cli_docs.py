@@ -18,7 +18,7 @@ and an installed program is `variantscope COMMAND …`. Without a command the wi
 `open FILE` does.
 
 Every command takes `--db PATH` (the database) and `--json` (print one JSON document and nothing else).
-`--help` shows what this page has. An option may be abbreviated to any beginning that no other option shares.
+`--help` shows what this page has.
 
 | exit status | meaning |
 | ---: | --- |

@@ -12,7 +12,7 @@ import signal
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO, cast
 
 from app.errors import UserError
@@ -189,7 +189,7 @@ def print_table(
             numbers = [n for n in numbers if header[n] != head]
     # A number is never broken, its head between words; a text is, into lines of a third of the terminal at least.
     least = [
-        max(map(len, [*head.split(" "), *cells])) if n in right else min(widths[n], room // 3)
+        max(map(len, [*head.split(), *cells])) if n in right else min(widths[n], room // 3)
         for n, (head, *cells) in enumerate(columns)
     ]
     pieces = [numbers[:1]]
@@ -200,29 +200,31 @@ def print_table(
     for piece in pieces:
         if piece is not pieces[0]:
             print()
-        _print_styled(columns, piece, right, least, room)
+        free, given = max(0, room - _length(least, piece)), {}
+        for n in piece:
+            given[n] = min(widths[n], least[n] + free)
+            free -= given[n] - least[n]
+        _print_styled(columns, given, right)
 
 
 def _length(widths: Sequence[int], numbers: Sequence[int]) -> int:
     return sum(widths[n] + len(_GAP) for n in numbers) - len(_GAP)
 
 
-def _print_styled(
-    columns: Sequence[Sequence[str]], numbers: Sequence[int], right: frozenset[int], least: Sequence[int], room: int
-) -> None:
-    """Print columns with bold heads, unless the terminal or the user's NO_COLOR has no styles."""
+def _print_styled(columns: Sequence[Sequence[str]], widths: Mapping[int, int], right: frozenset[int]) -> None:
+    """Print columns of these widths with bold heads, unless the terminal or the user's NO_COLOR has no styles."""
     # Here, for rich takes its time, and most output goes to no terminal.
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, padding=(0, len(_GAP), 0, 0), show_header=any(c[0] for c in columns))
-    for n in numbers:
-        table.add_column(Text(columns[n][0]), justify="right" if n in right else "left", min_width=least[n])
+    table = Table(box=None, padding=(0, len(_GAP), 0, 0), show_header=any(columns[n][0] for n in widths))
+    for n, width in widths.items():
+        table.add_column(Text(columns[n][0]), justify="right" if n in right else "left", width=width)
     for line in list(zip(*columns, strict=True))[1:]:
-        table.add_row(*(Text(line[n], style=_STYLES.get(line[n], "")) for n in numbers))
+        table.add_row(*(Text(line[n], style=_STYLES.get(line[n], "")) for n in widths))
     console = Console(
-        width=max(room, _length(least, numbers)) + len(_GAP),  # of the last column, which is cut below
+        width=sum(width + len(_GAP) for width in widths.values()),
         color_system=None if os.environ.get("NO_COLOR") else "auto",
         legacy_windows=False,
     )
