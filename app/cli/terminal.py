@@ -200,11 +200,11 @@ def print_table(
     for piece in pieces:
         if piece is not pieces[0]:
             print()
-        free, given = max(0, room - _length(least, piece)), {}
+        free, wide = max(0, room - _length(least, piece)), {}
         for n in piece:
-            given[n] = min(widths[n], least[n] + free)
-            free -= given[n] - least[n]
-        _print_styled(columns, given, right)
+            wide[n] = min(widths[n], least[n] + free)
+            free -= wide[n] - least[n]
+        _print_styled(columns, wide, right)
 
 
 def _length(widths: Sequence[int], numbers: Sequence[int]) -> int:
