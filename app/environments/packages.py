@@ -99,7 +99,7 @@ def worker_environment(folder: str) -> dict[str, str]:
 
 def uv_folder() -> Path:
     """Return the folder in which uv runs, with its logs: it would read what a stranger left in the user's."""
-    folder = cache_folder() / "uv"
+    folder = cache_folder() / "packages"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
