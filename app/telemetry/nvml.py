@@ -456,7 +456,7 @@ class NvmlSource:
         readers, tick = self._list.readers, self._reading[1] + 1
         for reader in readers:
             self._reading = reader, tick
-            reader.take()
+            self._take(reader)
             if self._fast_thread is not thread:
                 for left in readers:
                     left.is_left = False
@@ -465,14 +465,13 @@ class NvmlSource:
         if (t_ns := time.monotonic_ns()) < self._lines_due_ns:
             return b""
         self._lines_due_ns = t_ns + _LINES_EVERY_NS
-        return b"".join([self._lines(reader) for reader in readers])
+        return b"".join([reader.lines() for reader in readers if self._list.serves(reader)])
 
-    def _lines(self, reader: GpuReader) -> bytes:
+    def _take(self, reader: GpuReader) -> None:
         try:
-            return reader.lines()
+            reader.take()
         except pynvml.NVMLError as error:
             self._list.lose(reader, str(error))
-            return b""
 
     def replace_fast_thread(self, thread: threading.Thread) -> None:
         """Let this thread read the fast fields from now on."""

@@ -1,8 +1,4 @@
-"""Every NVML call that telemetry makes, as data, prepared once; and the GPM metrics of Hopper and newer.
-
-nvidia-ml-py looks its function up and makes arguments and buffers anew at every call. Twenty times a second, from cold
-caches, that costs more than the answers do (docs/measurements/2026-11-21-telemetry.md). Library, structures and errors
-here are nvidia-ml-py's own. What is prepared belongs to one thread: every reading uses the same buffers.
+"""Every NVML call that telemetry makes, as data; and the GPM metrics of Hopper and newer.
 
 Fast calls are read at every tick; slow ones on a schedule of their own, because they cost much (on an H200 the energy
 counter takes 2 to 19 ms, the thermal counters 2.5 ms) or change slowly. `nvmlDeviceGetPcieThroughput` is never called:
@@ -12,8 +8,6 @@ NVML API reference, "GPM functions": two samples at least 100 ms apart, then one
 """
 
 import contextlib
-import ctypes
-import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,91 +16,9 @@ from typing import Any, NamedTuple
 import pynvml
 
 Number = int | float
-PreparedRead = Callable[[], Sequence[Number]]
 
-_VALUE_FORMATS: Mapping[int, str] = {1: "I4x", 2: "Q", 3: "Q", 4: "q", 5: "i4x", 6: "H6x"}
-"""How the eight bytes of an `nvmlValue_t` are read, by `nvmlValueType_t`; no field of ours is a double (0)."""
-
-
-@dataclass(frozen=True, slots=True)
-class BufferedRead:
-    """A call made ready for one device, whose answer comes into a buffer; calling it gives the numbers there.
-
-    Attributes:
-        arguments: Its arguments, the buffer among them.
-        memory: The buffer.
-        numbers: Where in it the numbers are.
-        statuses: Where in it the outcome of each number is; None where the function's own is all there is.
-    """
-
-    function: Any
-    arguments: tuple[Any, ...]
-    memory: memoryview
-    numbers: struct.Struct
-    statuses: struct.Struct | None = None
-
-    def __call__(self) -> Sequence[Number]:
-        """Return the numbers; raise `pynvml.NVMLError` where the device does not give all."""
-        _raise_on_error(self.function(*self.arguments))
-        if self.statuses is not None and any(codes := self.statuses.unpack_from(self.memory)):
-            _raise_on_error(next(filter(None, codes)))
-        return self.numbers.unpack_from(self.memory)
-
-
-def prepare_number(name: str, *arguments: int, kind: type[Any] = ctypes.c_uint) -> Callable[[Any], PreparedRead]:
-    """Return a function of a device that prepares a call with these numbers, which gives one number of a C type."""
-
-    def prepare(handle: Any) -> PreparedRead:
-        return _buffered_read(name, handle, arguments, kind(), "Q" if ctypes.sizeof(kind) == 8 else "I")
-
-    return prepare
-
-
-def prepare_structure(name: str, make: Callable[[], Any], layout: str) -> Callable[[Any], PreparedRead]:
-    """Return a function of a device that prepares a call of an NVML function which fills a structure.
-
-    `layout` is what to read of the structure, in the notation of `struct`; `x` skips a byte.
-    """
-
-    def prepare(handle: Any) -> PreparedRead:
-        return _buffered_read(name, handle, (), make(), layout)
-
-    return prepare
-
-
-def prepare_field_values(*ids: int) -> Callable[[Any], PreparedRead]:
-    """Return a function of a device that prepares one `nvmlDeviceGetFieldValues` of several fields.
-
-    A field's type is the driver's and stays the same: it is learnt by a first call. `nvmlFieldValue_t` has 40 bytes,
-    its outcome at 28 and its value at 32.
-    """
-
-    def prepare(handle: Any) -> PreparedRead:
-        function, values = _library_function("nvmlDeviceGetFieldValues"), (pynvml.c_nvmlFieldValue_t * len(ids))()
-        for value, field_id in zip(values, ids, strict=True):
-            value.fieldId = field_id
-        arguments = (handle, ctypes.c_int(len(ids)), ctypes.byref(values))
-        memory, statuses = memoryview(values).cast("B"), struct.Struct("28xi8x" * len(ids))
-        BufferedRead(function, arguments, memory, struct.Struct(""), statuses)()
-        if not all(value.valueType in _VALUE_FORMATS for value in values):
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
-        numbers = struct.Struct("".join(f"32x{_VALUE_FORMATS[value.valueType]}" for value in values))
-        return BufferedRead(function, arguments, memory, numbers, statuses)
-
-    return prepare
-
-
-def _buffered_read(name: str, handle: Any, arguments: Sequence[int], buffer: Any, layout: str) -> PreparedRead:
-    call_arguments = (handle, *map(ctypes.c_uint, arguments), ctypes.byref(buffer))
-    return BufferedRead(_library_function(name), call_arguments, memoryview(buffer).cast("B"), struct.Struct(layout))
-
-
-def _library_function(name: str) -> Any:
-    """Return a function of the loaded library; raise `pynvml.NVMLError` where this driver has none of that name."""
-    try:
-        return getattr(pynvml.nvmlLib, name)
-    except AttributeError:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND) from None
+_VALUE_MEMBERS: Mapping[int, str] = {1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
+"""The member of an `nvmlValue_t`, by `nvmlValueType_t`; no field of ours is a double (0)."""
 
 
 def _raise_on_error(code: int) -> None:
@@ -120,48 +32,28 @@ def read_text(function: Any, *arguments: Any) -> str:
     return text.decode("utf-8", "backslashreplace")
 
 
-class _ProcessV1(ctypes.Structure):
-    _fields_ = (("pid", ctypes.c_uint), ("usedGpuMemory", ctypes.c_ulonglong))
-
-
-_PROCESS_LISTS: tuple[tuple[str, Any], ...] = (
-    ("nvmlDeviceGetComputeRunningProcesses_v3", pynvml.c_nvmlProcessInfo_v3_t),
-    ("nvmlDeviceGetComputeRunningProcesses_v2", pynvml.c_nvmlProcessInfo_v2_t),
-    ("nvmlDeviceGetComputeRunningProcesses", _ProcessV1),
-)
-_PROCESS_ROOM = (64, 16_384)
-"""For how many processes there is room in the first call, and in another where these are more."""
-
-
 def compute_processes(handle: Any) -> list[tuple[int, int | None]]:
     """Return id and memory of each compute process: listing graphics ones takes milliseconds on some GPUs.
 
     Raises:
         pynvml.NVMLError: They are not listed.
     """
-    name, kind = next((pair for pair in _PROCESS_LISTS if hasattr(pynvml.nvmlLib, pair[0])), _PROCESS_LISTS[-1])
-    code = 0
-    for room in _PROCESS_ROOM:
-        processes, count = (kind * room)(), ctypes.c_uint(room)
-        code = _library_function(name)(handle, ctypes.byref(count), processes)
-        if code != pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
-            break
-    _raise_on_error(code)
-    unknown = pynvml.NVML_VALUE_NOT_AVAILABLE_ulonglong.value
-    memory = ((entry.pid, entry.usedGpuMemory) for entry in processes[: count.value])
-    return [(pid, used_bytes if used_bytes != unknown else None) for pid, used_bytes in memory]
+    try:
+        processes = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
+    except pynvml.NVMLError_FunctionNotFound:
+        processes = pynvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
+    return [(process.pid, process.usedGpuMemory) for process in processes]
 
 
 @dataclass(frozen=True, slots=True)
 class NvmlCall:
-    """One call and the fields it gives. `prepare(handle)` gives the call made ready for one device.
+    """One call and the fields it gives: `read(handle)` returns their numbers, or raises `pynvml.NVMLError`.
 
-    That gives the fields' numbers in their order; both raise `pynvml.NVMLError`. As a fast call it is made every
-    `every_ms` at most, however often samples are made.
+    As a fast call it is made every `every_ms` at most, however often samples are made.
     """
 
     fields: tuple[str, ...]
-    prepare: Callable[[Any], PreparedRead]
+    read: Callable[[Any], Sequence[Number]]
     every_ms: int = 50
 
 
@@ -179,12 +71,20 @@ class ScheduledCall:
 
 def field_values_call(every_ms: int = 50, **ids: int) -> NvmlCall:
     """Return a call of several fields in one `nvmlDeviceGetFieldValues`; it fails if one of them is not there."""
-    return NvmlCall(tuple(ids), prepare_field_values(*ids.values()), every_ms)
+    return NvmlCall(tuple(ids), lambda handle: _field_values(handle, tuple(ids.values())), every_ms)
 
 
-def single_field_call(name: str, read: Callable[[Any], Number]) -> NvmlCall:
+def _field_values(handle: Any, ids: Sequence[int]) -> list[Number]:
+    values = pynvml.nvmlDeviceGetFieldValues(handle, ids)
+    _raise_on_error(next((value.nvmlReturn for value in values if value.nvmlReturn), 0))
+    if not all(value.valueType in _VALUE_MEMBERS for value in values):
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
+    return [getattr(value.value, _VALUE_MEMBERS[value.valueType]) for value in values]
+
+
+def single_field_call(name: str, read: Callable[[Any], Number], every_ms: int = 50) -> NvmlCall:
     """Return a call of nvidia-ml-py that gives one field."""
-    return NvmlCall((name,), lambda handle: lambda: (read(handle),))
+    return NvmlCall((name,), lambda handle: (read(handle),), every_ms)
 
 
 def _memory_info(handle: Any, *version: int) -> Any:
@@ -194,36 +94,22 @@ def _memory_info(handle: Any, *version: int) -> Any:
     return info
 
 
-def _memory_info_v2() -> Any:
-    return pynvml.c_nvmlMemory_v2_t(version=pynvml.nvmlMemory_v2)
+def _memory_used_call(*version: int) -> NvmlCall:
+    return single_field_call("memory_bytes", lambda handle: _memory_info(handle, *version).used, every_ms=100)
 
 
-def _memory_used_call(function: str, make: Callable[[], Any]) -> NvmlCall:
-    read = prepare_structure(function, make, f"{type(make()).used.offset}xQ")
-
-    def prepare(handle: Any) -> PreparedRead:
-        _memory_info(handle)
-        return read(handle)
-
-    return NvmlCall(("memory_bytes",), prepare, every_ms=100)
-
-
-def _throttle_reasons_call(function: str) -> NvmlCall:
-    return NvmlCall(("throttle_reasons",), prepare_number(function, kind=ctypes.c_ulonglong))
+def _utilization(handle: Any) -> tuple[int, int]:
+    rates = pynvml.nvmlDeviceGetUtilizationRates(handle)
+    return rates.gpu, rates.memory
 
 
 def _clock_call(name: str, domain: int) -> NvmlCall:
-    return NvmlCall((name,), prepare_number("nvmlDeviceGetClockInfo", domain))
+    return single_field_call(name, lambda handle: pynvml.nvmlDeviceGetClockInfo(handle, domain))
 
 
-def _prepare_thermal(handle: Any) -> PreparedRead:
-    read = _THERMAL_CALL.prepare(handle)
-    return lambda: (sum(read()),)
-
-
-_THERMAL_CALL = field_values_call(
-    software=pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN,
-    hardware=pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN,
+_THERMAL_FIELDS = (
+    pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN,
+    pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN,
 )
 
 _POWER_EVERY_MS = 0
@@ -236,26 +122,22 @@ FAST_CALLS: tuple[tuple[NvmlCall, ...], ...] = (
             power_average_mw=pynvml.NVML_FI_DEV_POWER_AVERAGE,
         ),
         field_values_call(_POWER_EVERY_MS, power_mw=pynvml.NVML_FI_DEV_POWER_INSTANT),
-        NvmlCall(("power_mw",), prepare_number("nvmlDeviceGetPowerUsage"), _POWER_EVERY_MS),
+        single_field_call("power_mw", pynvml.nvmlDeviceGetPowerUsage, _POWER_EVERY_MS),
     ),
+    (NvmlCall(("load_pct", "memory_load_pct"), _utilization),),
+    (_memory_used_call(pynvml.nvmlMemory_v2), _memory_used_call()),
     (
-        NvmlCall(
-            ("load_pct", "memory_load_pct"),
-            prepare_structure("nvmlDeviceGetUtilizationRates", pynvml.c_nvmlUtilization_t, "II"),
+        single_field_call(
+            "temperature_c", lambda handle: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)
         ),
     ),
-    (
-        _memory_used_call("nvmlDeviceGetMemoryInfo_v2", _memory_info_v2),
-        _memory_used_call("nvmlDeviceGetMemoryInfo", pynvml.c_nvmlMemory_t),
-    ),
-    (NvmlCall(("temperature_c",), prepare_number("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU)),),
     (_clock_call("sm_clock_mhz", pynvml.NVML_CLOCK_SM),),
     (_clock_call("memory_clock_mhz", pynvml.NVML_CLOCK_MEM),),
     (
-        _throttle_reasons_call("nvmlDeviceGetCurrentClocksEventReasons"),
-        _throttle_reasons_call("nvmlDeviceGetCurrentClocksThrottleReasons"),
+        single_field_call("throttle_reasons", pynvml.nvmlDeviceGetCurrentClocksEventReasons),
+        single_field_call("throttle_reasons", pynvml.nvmlDeviceGetCurrentClocksThrottleReasons),
     ),
-    (NvmlCall(("power_limit_mw",), prepare_number("nvmlDeviceGetEnforcedPowerLimit")),),
+    (single_field_call("power_limit_mw", pynvml.nvmlDeviceGetEnforcedPowerLimit),),
 )
 """The fast calls: for each the ways to make it, best first. Power is read at every tick, which may be 10 ms; memory, on
 an H200 the only one of them that enters the kernel, ten times a second."""
@@ -276,7 +158,7 @@ SLOW_CALLS: tuple[ScheduledCall, ...] = (
     ScheduledCall((field_values_call(throttled_power_ns=pynvml.NVML_FI_DEV_PERF_POLICY_POWER),), 1.0),
     ScheduledCall(
         (
-            NvmlCall(("throttled_thermal_ns",), _prepare_thermal),
+            single_field_call("throttled_thermal_ns", lambda handle: sum(_field_values(handle, _THERMAL_FIELDS))),
             field_values_call(throttled_thermal_ns=pynvml.NVML_FI_DEV_PERF_POLICY_THERMAL),
         ),
         5.0,
@@ -287,7 +169,7 @@ SLOW_CALLS: tuple[ScheduledCall, ...] = (
     ENERGY_CALL,
 )
 """The slow calls, the energy counter last because its time matters most: a sample is stamped when all are
-read. GPM needs two samples (nvml_gpm.py) and comes with PCIe and NVLink where it is there."""
+read. GPM needs two samples and comes with PCIe and NVLink where it is there."""
 
 PCIE_COUNTER_CALL = ScheduledCall(
     (

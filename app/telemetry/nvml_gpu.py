@@ -3,13 +3,11 @@
 import contextlib
 import re
 import statistics
-import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import le
 from typing import Any
 
 import msgspec
@@ -19,8 +17,8 @@ import pynvml
 from app.fields import Sample, SlowSample
 from app.samples import Device, FieldInfo, FieldsUpdated, GpuProcess, Processes
 from app.telemetry import nvml_calls
-from app.telemetry.nvml_calls import BufferedRead, Number, compute_processes, read_text
-from app.telemetry.nvml_probe import LOST_ERRORS, Answers, PreparedCall, Probe, SlowSchedule, absence_reason
+from app.telemetry.nvml_calls import Number, NvmlCall, compute_processes, read_text
+from app.telemetry.nvml_probe import LOST_ERRORS, Answers, Probe, SlowSchedule, absence_reason
 from app.telemetry.plausible import PlausibleReadings
 from workloads.machine import Gpu
 
@@ -106,116 +104,6 @@ class FieldPeriods:
 
 _EARLY_NS = 5_000_000
 """A tick that comes so much early counts as in time."""
-
-
-@dataclass(slots=True)
-class _Group:
-    """The calls that are made equally often: their places among all, functions and arguments."""
-
-    every_ns: int
-    calls: list[tuple[int, Any, tuple[Any, ...]]]
-    fields: list[str]
-    due_ns: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The answers at one tick: the outcome of each call, all buffers in a row, and the calls that were made."""
-
-    t_ns: int
-    codes: tuple[int, ...]
-    memory: bytes
-    groups: Sequence[_Group]
-
-    @property
-    def fields(self) -> list[str]:
-        """The fields that were read then; the others are of a tick before."""
-        return [name for group in self.groups for name in group.fields]
-
-
-class FastBatch:
-    """The fast calls of one GPU.
-
-    Thread: the fast one.
-    """
-
-    def __init__(self, device: str, calls: Sequence[PreparedCall]) -> None:
-        self.calls = calls
-        self.names = tuple(name for call in calls for name in call.fields)
-        self._reads = [call.read for call in calls if isinstance(call.read, BufferedRead)]
-        self._groups = [_group(calls, every_ms) for every_ms in sorted({call.every_ms for call in calls})]
-        self._codes = [0] * len(calls)
-        self._buffers = [read.memory for read in self._reads]
-        self._numbers = _joint([read.numbers for read in self._reads], self._buffers)
-        self._statuses = _joint([read.statuses for read in self._reads], self._buffers)
-        self._readings: list[Reading] = []
-        fields = "".join(f',"{name}":%d' for name in self.names)
-        self._line = f'{{"type":"sample","device":{msgspec.json.encode(device).decode()},"t_ns":%d{fields}}}\n'
-
-    def take(self, t_ns: int) -> None:
-        """Make the calls that are due."""
-        due = [group for group in self._groups if t_ns >= group.due_ns]
-        for group in due:
-            group.due_ns = t_ns + group.every_ns
-            for index, function, arguments in group.calls:
-                self._codes[index] = code = function(*arguments)
-                if code:
-                    group.due_ns = 0
-        self._readings.append(Reading(t_ns, tuple(self._codes), b"".join(self._buffers), due))
-
-    def hand_over(self) -> list[Reading]:
-        """Return what was read since the last time."""
-        readings, self._readings = self._readings, []
-        return readings
-
-    def values(self, reading: Reading) -> tuple[Number, ...] | None:
-        """Return the values of all fields; None where one of them is not there."""
-        if any(reading.codes) or any(self._statuses.unpack(reading.memory)):
-            return None
-        return self._numbers.unpack(reading.memory)
-
-    def values_there(self, reading: Reading) -> tuple[dict[str, Number | None], list[pynvml.NVMLError]]:
-        """Return the values that are there, None for the others, and the errors of these."""
-        values, errors, offset = dict[str, Number | None](), list[pynvml.NVMLError](), 0
-        for call, read, code in zip(self.calls, self._reads, reading.codes, strict=True):
-            statuses = read.statuses.unpack_from(reading.memory, offset) if read.statuses is not None else ()
-            if failed := next(filter(None, (code, *statuses)), 0):
-                errors.append(pynvml.NVMLError(failed))
-                values.update(dict.fromkeys(call.fields))
-            else:
-                values.update(zip(call.fields, read.numbers.unpack_from(reading.memory, offset), strict=True))
-            offset += len(read.memory)
-        return values, errors
-
-    def line(self, t_ns: int, values: Sequence[Number]) -> bytes:
-        """Return the values of all fields as the sampler writes a `Sample`."""
-        return (self._line % (t_ns, *values)).encode()
-
-
-def within(low: Sequence[float], values: Sequence[Number], high: Sequence[float]) -> bool:
-    """Return whether every value is within its limits."""
-    return all(map(le, low, values)) and all(map(le, values, high))
-
-
-def _group(calls: Sequence[PreparedCall], every_ms: int) -> _Group:
-    chosen = [(index, call) for index, call in enumerate(calls) if call.every_ms == every_ms]
-    functions = [
-        (index, call.read.function, call.read.arguments)
-        for index, call in chosen
-        if isinstance(call.read, BufferedRead)
-    ]
-    return _Group(every_ms * 1_000_000 - _EARLY_NS, functions, [name for _, call in chosen for name in call.fields])
-
-
-def _joint(layouts: Sequence[struct.Struct | None], buffers: Sequence[memoryview]) -> struct.Struct:
-    """Return the layout of all buffers in a row; a buffer without a layout is skipped."""
-    parts = (
-        f"{layout.format}{len(buffer) - layout.size}x" if layout is not None else f"{len(buffer)}x"
-        for layout, buffer in zip(layouts, buffers, strict=True)
-    )
-    return struct.Struct(f"={''.join(parts)}")
-
-
 _OBSERVE_S, _OBSERVE_PAUSE_S = 1.2, 0.002
 _PROCESSES_EVERY_S = 2.0
 _TOGETHER_S = 0.1
@@ -250,9 +138,9 @@ class GpuReader:
     _processes_reason: str | None = None
     _updated: FieldsUpdated | None = None
     _plausible: PlausibleReadings = field(init=False)
-    _batch: FastBatch | None = None
-    _low: tuple[float, ...] = ()
-    _high: tuple[float, ...] = ()
+    _due_ns: dict[tuple[str, ...], int] = field(default_factory=dict)
+    _values: dict[str, Number | None] = field(default_factory=dict)
+    _lines: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.probe = Probe(self.handle, self._answers)
@@ -281,46 +169,40 @@ class GpuReader:
         return update
 
     def take(self) -> None:
-        """Read the fast fields found so far."""
+        """Read the fast fields found so far that are due; raise `pynvml.NVMLError` where the GPU is lost."""
         t_ns, calls = time.monotonic_ns(), self.probe.fast
         if not calls:
             return
-        if self._batch is None or self._batch.calls is not calls:
-            self._batch = FastBatch(self.gpu.uuid, calls)
-            self._low, self._high = self._plausible.limits_of(self._batch.names)
-        self._batch.take(t_ns)
+        due = [call for call in calls if t_ns >= self._due_ns.get(call.fields, 0)]
+        fresh, errors = dict[str, Number | None](), list[pynvml.NVMLError]()
+        for call in due:
+            self._due_ns[call.fields] = t_ns + call.every_ms * 1_000_000 - _EARLY_NS
+            try:
+                fresh.update(zip(call.fields, call.read(self.handle), strict=True))
+            except pynvml.NVMLError as error:
+                errors.append(error)
+                fresh.update(dict.fromkeys(call.fields))
+                self._due_ns[call.fields] = 0
+        self._note(errors, answered=len(errors) < len(due))
+        self._values.update(fresh)
+        values = dict(self._values)
+        implausible = self._plausible.remove(values)
+        if self._periods.is_time(t_ns):
+            self._periods.observe(t_ns, {name: values[name] for name in fresh})
+        sample = Sample(t_ns=t_ns, device=self.gpu.uuid, implausible=implausible, **values)  # type: ignore[arg-type]
+        self._lines.append(msgspec.json.encode(sample) + b"\n")
 
-    def lines(self) -> bytes:
-        """Return what was taken since the last time as the sampler writes it; nothing before there is a field."""
-        batch = self._batch
-        return b"" if batch is None else b"".join([self._line(batch, reading) for reading in batch.hand_over()])
-
-    def _line(self, batch: FastBatch, reading: Reading) -> bytes:
-        values = batch.values(reading)
-        if values is None or not within(self._low, values, self._high):
-            return self._line_with_gaps(batch, reading)
-        self._answers.came()
-        if self._periods.is_time(reading.t_ns):
-            self._observe(reading, dict(zip(batch.names, values, strict=True)))
-        return batch.line(reading.t_ns, values)
-
-    def _line_with_gaps(self, batch: FastBatch, reading: Reading) -> bytes:
-        """Return a sample of which some fields failed, or may not be plausible."""
-        values, errors = batch.values_there(reading)
-        if len(errors) == len(batch.calls):
-            self._answers.failed(errors)
-        else:
+    def _note(self, errors: Sequence[pynvml.NVMLError], *, answered: bool) -> None:
+        if answered:
             self._answers.raise_if_lost(errors)
             self._answers.came()
-        implausible = self._plausible.remove(values)
-        self._low, self._high = self._plausible.limits_of(batch.names)
-        if self._periods.is_time(reading.t_ns):
-            self._observe(reading, values)
-        sample = Sample(t_ns=reading.t_ns, device=self.gpu.uuid, implausible=implausible, **values)  # type: ignore[arg-type]
-        return msgspec.json.encode(sample) + b"\n"
+        elif errors:
+            self._answers.failed(errors)
 
-    def _observe(self, reading: Reading, values: Mapping[str, Number | None]) -> None:
-        self._periods.observe(reading.t_ns, {name: values[name] for name in reading.fields})
+    def lines(self) -> bytes:
+        """Return what was read since the last time as the sampler writes it; nothing before there is a field."""
+        lines, self._lines = self._lines, []
+        return b"".join(lines)
 
     def read_slow(self, now_s: float) -> Iterator[SlowSample | Processes]:
         """Yield the slow fields that are due by now, and the processes."""
@@ -378,10 +260,10 @@ class GpuReader:
         """Return the slow calls, the energy counter last: its time matters most, and a sample is stamped at its end."""
         return self.probe.slow if self.probe.energy is None else [*self.probe.slow, self.probe.energy]
 
-    def _numbers(self, call: PreparedCall) -> Sequence[Number]:
+    def _numbers(self, call: NvmlCall) -> Sequence[Number]:
         """Return what the call gives now; nothing where it fails this once."""
         try:
-            numbers = call.read()
+            numbers = call.read(self.handle)
         except pynvml.NVMLError as error:
             self._answers.failed((error,))
             return ()

@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pynvml
@@ -22,7 +23,6 @@ from app.telemetry.nvml_calls import (
     Gpm,
     Number,
     NvmlCall,
-    PreparedRead,
     ScheduledCall,
 )
 
@@ -85,20 +85,11 @@ class Answers:
                 raise error
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedCall:
-    """A call made ready for this card, and how often it is made at most where it is a fast one."""
-
-    fields: tuple[str, ...]
-    read: PreparedRead
-    every_ms: int
-
-
 @dataclass(slots=True)
 class SlowSchedule:
     """A slow call of this card: when it is due, and for a counter its reading before."""
 
-    call: PreparedCall
+    call: NvmlCall
     interval_s: float
     counter: bool
     due_s: float = 0.0
@@ -127,7 +118,7 @@ class Probe:
     answers: Answers
     fields: dict[str, FieldInfo] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
-    fast: tuple[PreparedCall, ...] = ()
+    fast: tuple[NvmlCall, ...] = ()
     slow: list[SlowSchedule] = field(default_factory=list)
     energy: SlowSchedule | None = None
     gpm: Gpm | None = None
@@ -196,8 +187,7 @@ class Probe:
         reasons, is_open = dict[str, str](), False
         for call in search.alternatives:
             try:
-                read = call.prepare(self.handle)
-                cost_us = _cost_us(read)
+                cost_us = _cost_us(partial(call.read, self.handle))
             except pynvml.NVMLError as error:
                 self._note_error(error)
                 reasons.update({name: absence_reason(error) for name in call.fields})
@@ -206,13 +196,13 @@ class Probe:
                     break
                 continue
             self.absent.update(reasons)
-            self._add_call(PreparedCall(call.fields, read, call.every_ms), search.slow)
+            self._add_call(call, search.slow)
             self._add_fields(call.fields, cost_us)
             return True
         self.absent.update(reasons)
         return not is_open
 
-    def _add_call(self, call: PreparedCall, slow: ScheduledCall | None) -> None:
+    def _add_call(self, call: NvmlCall, slow: ScheduledCall | None) -> None:
         if slow is None:
             self.fast = (*self.fast, call)
         elif slow is ENERGY_CALL:

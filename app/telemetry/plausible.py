@@ -1,7 +1,6 @@
 """Take readings that cannot be true out of samples, where they are made: no consumer sees them (docs/telemetry.md)."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from app.fields import FIELDS, DeviceKind, fields_of
@@ -34,11 +33,6 @@ class PlausibleReadings:
             self._capacities["power_limit_mw"] = self._highest_limit_mw = limit_mw
             self._limits = self._work_out_limits()
         return self._remove_beyond_limits(values)
-
-    def limits_of(self, names: Sequence[str]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Return the least and the highest values of these fast fields with which `remove` has nothing to do."""
-        limits = {**self._limits, "power_limit_mw": (0.0, self._highest_limit_mw)}
-        return tuple(limits[name][0] for name in names), tuple(limits[name][1] for name in names)
 
     def remove_slow(self, t_ns: int, values: dict[str, Any]) -> tuple[str, ...]:
         """Set slow fields to None that are beyond their limits, or that count back or too fast; return their names."""

@@ -298,9 +298,6 @@ class FakeNvml:
     def _card_nvmlDeviceGetComputeRunningProcesses_v2(self, card: Card, count: Any, out: Any) -> int:
         return self._card_nvmlDeviceGetComputeRunningProcesses_v3(card, count, out)
 
-    def _card_nvmlDeviceGetComputeRunningProcesses(self, card: Card, count: Any, out: Any) -> int:
-        return self._card_nvmlDeviceGetComputeRunningProcesses_v3(card, count, out)
-
     def _card_nvmlDeviceGetMigMode(self, card: Card, current: Any, pending: Any) -> int:
         if card.mig_mode is None:
             return int(pynvml.NVML_ERROR_NOT_SUPPORTED)

@@ -242,7 +242,7 @@ def processes_of(source: Readers) -> list[Processes]:
     return [message for message in source.read_slow() if isinstance(message, Processes)]
 
 
-@pytest.mark.parametrize("missing", [(), (f"{PROCESSES}_v3",), (f"{PROCESSES}_v3", f"{PROCESSES}_v2")])
+@pytest.mark.parametrize("missing", [(), (f"{PROCESSES}_v3",)])
 def test_who_uses_a_gpu_is_asked_in_the_newest_way_there_is(missing: tuple[str, ...]) -> None:
     with opened(Card(uuid="GPU-x", processes=((7, 5_000),)), missing=missing) as (source, _):
         (listed,) = processes_of(source)
