@@ -127,7 +127,7 @@ def run_row(
     )
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4_096)
 def _spec(workload: str, variant: str) -> RunSpec:
     """Return a variant; the runs of one share it, for an experiment may keep a thousand of them in memory.
 

@@ -40,14 +40,7 @@ from app.viewmodels.history.labels import (
 )
 from app.viewmodels.history.run_detail import RunDetail, run_detail
 from app.viewmodels.history.run_diff import RunDiff, run_diff
-from app.viewmodels.history.table import (
-    DEFAULT_COLUMNS,
-    HistoryOptions,
-    Listing,
-    group_by_experiment,
-    history_rows,
-    visible_page,
-)
+from app.viewmodels.history.table import DEFAULT_COLUMNS, HistoryOptions, Listing, group_by_experiment
 from app.viewmodels.plot.panels import NO_SPARKS, SPARK_FIELDS, Sparks, run_sparks
 
 
@@ -292,7 +285,7 @@ _FACETS_DELAY_MS = 150
 
 
 class HistoryController(QObject):
-    """Finds runs, reads the rows that come into view, and opens one.
+    """Reads and finds runs, and opens one.
 
     Thread: GUI only; it reads on `background`.
     """
@@ -307,7 +300,7 @@ class HistoryController(QObject):
         self._reading = False
         self._read_pending = False
         self._outdated = True
-        self._under_way: set[str] = set()
+        self._reading_sparks = False
         self._compare_state = WindowState("compare", view, database)
         self._requested_run: int | None = None
         self._edits = HistoryEdits(view, database, background, actions, self)
@@ -354,12 +347,10 @@ class HistoryController(QObject):
             self._read_pending = True
             return
         self._reading = True
-        overview, query = self._view.overview, self._query
-        before, in_groups = overview.listing.query, overview.grouped
-        near = overview.table.runs_near() if query == before else ()
-        # The filters' choices take half the time, and do not change with a new query of the same runs.
-        offered = None if self._outdated or query.deleted != before.deleted else overview.listing.options
-        read = partial(_read_listing, query=query, near=near, offered=offered, in_groups=in_groups)
+        query, listing = self._query, self._view.overview.listing
+        # Rows and the filters' choices take most of the time, and do not change with a new query of the same runs.
+        source = None if self._outdated or query.deleted != listing.query.deleted else listing
+        read = partial(_read_listing, query=query, source=source)
         self._background.ask(self._database, read, self._show_listing, self._fail_read)
 
     def _poll(self) -> None:
@@ -411,32 +402,21 @@ class HistoryController(QObject):
             self._read_pending = False
             self._read()
 
-    def _read_rows(self, runs: tuple[int, ...]) -> None:
-        view, table = self._view.overview.listing.row_view, self._view.table
-        self._read_for_table(
-            "rows",
-            lambda store: history_rows(store.library.run_rows(runs), view),
-            lambda rows: table.add_rows(runs, rows),
-        )
-
     def _read_sparks(self, runs: tuple[int, ...]) -> None:
-        self._read_for_table("sparks", lambda store: _read_sparks(store, runs), self._view.table.add_sparks)
-
-    def _read_for_table(self, kind: str, question: Callable[[Store], Answer], show: Callable[[Answer], None]) -> None:
-        """Read what the table requests, one request of a kind at a time: it requests what it still lacks afterwards."""
-        if kind in self._under_way:
+        """Read the curves that the table requests, once at a time: it requests what it still lacks afterwards."""
+        if self._reading_sparks:
             return
-        self._under_way.add(kind)
+        self._reading_sparks = True
 
-        def done(answer: Answer) -> None:
-            self._under_way.discard(kind)
-            show(answer)
+        def done(sparks: dict[int, Sparks]) -> None:
+            self._reading_sparks = False
+            self._view.table.add_sparks(sparks)
 
         def fail(error: UserError) -> None:
-            self._under_way.discard(kind)
+            self._reading_sparks = False
             self._show_error(error)
 
-        self._background.ask(self._database, question, done, fail)
+        self._background.ask(self._database, lambda store: _read_sparks(store, runs), done, fail)
 
     def _withdraw_answer(self) -> None:
         """Let no answer come that was asked for before; the header has withdrawn the one that it had."""
@@ -467,7 +447,6 @@ class HistoryController(QObject):
         self._view.overview.bar.query_changed.connect(self._set_query)
         self._view.overview.facets_requested.connect(self._read_facets)
         self._facets_delay.timeout.connect(self._read_facets)
-        self._view.table.rows_requested.connect(self._read_rows)
         self._view.table.sparks_requested.connect(self._read_sparks)
         self._view.table.chosen_changed.connect(self._withdraw_answer)
         self._answer_delay.timeout.connect(self._read_answer)
@@ -479,22 +458,22 @@ class HistoryController(QObject):
         timer.start()
 
 
-def _read_listing(
-    store: Store, query: RunQuery, near: tuple[int, ...], offered: HistoryOptions | None, *, in_groups: bool
-) -> Listing:
-    """Return the runs of a query, with the rows around those of `near`.
-
-    `near` are runs in view; the choices of the filters are read too where they were not `offered`.
-    """
+def _read_listing(store: Store, query: RunQuery, source: Listing | None) -> Listing:
+    """Return the runs of a query, with the rows and the choices of `source`, or all that are stored."""
     library = store.library
-    offered = offered or _read_offered(store, deleted=query.deleted)
+    if source is None:
+        everything = library.run_rows(library.find(RunQuery(deleted=query.deleted)))
+        options = _read_offered(store, deleted=query.deleted)
+        source = Listing(options=options, rows={row.run: row for row in everything})
     matches = library.search(query)
-    common = library.common_values(query, matches)
-    groups = group_by_experiment(matches.runs, offered.experiments, None)
-    ordered = [run for group in groups for run in group.runs] if in_groups else matches.runs
-    listing = Listing(query=query, options=offered, matches=matches, common=common, groups=groups)
-    rows = history_rows(library.run_rows(visible_page(ordered, near)), listing.row_view)
-    return replace(listing, rows=rows)
+    return Listing(
+        query=query,
+        options=source.options,
+        rows=source.rows,
+        matches=matches,
+        common=library.common_values(query, matches),
+        groups=group_by_experiment(matches.runs, source.options.experiments, None),
+    )
 
 
 def _read_offered(store: Store, *, deleted: bool) -> HistoryOptions:

@@ -1,4 +1,4 @@
-"""The table of stored runs: loads rows near the viewport and preserves the selection across updates."""
+"""The table of stored runs: makes the rows near the viewport and preserves the selection across updates."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -16,8 +16,8 @@ from app.viewmodels.history.labels import marked_terms
 from app.viewmodels.history.table import COLUMNS, ORDERS, Group, HistoryRow, Line, Listing, widest
 from app.viewmodels.plot.panels import Sparks
 
-_NEAR_HEIGHTS, _PAGE_HEIGHTS = 0.5, 2.0
-"""Views above and below that need their rows, and views that are read once one lacks them."""
+_NEAR_HEIGHTS = 0.5
+"""Views above and below that need their rows."""
 _SPARKS_DELAY_MS = 150
 """Without scrolling, before curves are read."""
 _SPARKS_AT_ONCE = 4
@@ -33,7 +33,6 @@ class HistoryTable(CellTable):
 
     opened = Signal(int)
     chosen_changed = Signal()
-    rows_requested = Signal(tuple)
     sparks_requested = Signal(tuple)
     fold_toggled = Signal(int)
 
@@ -52,7 +51,7 @@ class HistoryTable(CellTable):
         self.horizontalHeader().setSectionsClickable(True)
         self.head.box_clicked.connect(self.toggle_all)
         self.selectionModel().selectionChanged.connect(self._selection_changed)
-        self.verticalScrollBar().valueChanged.connect(self._request_near_rows)
+        self.verticalScrollBar().valueChanged.connect(self._make_near_rows)
         self._sparks_delay = QTimer(self, interval=_SPARKS_DELAY_MS, singleShot=True)
         self._sparks_delay.timeout.connect(self._request_sparks)
         self.setAccessibleName("Stored runs")
@@ -68,16 +67,13 @@ class HistoryTable(CellTable):
         marked = marked_terms(listing.query.text)
         self._delegate.marked = {ORDERS.index(order) if order else None: words for order, words in marked.items()}
         self._lines.searched = (*marked.get("", ()), *marked.get("variant", ()))
-        self._lines.mark_outdated()
-        self._lines.fill(listing.rows, listing.rows)
-        self._fit(listing.rows.values())
-        self._set_lines(listing.lines(folded), listing.query, from_top=from_top)
-        self._request_near_rows()
+        self._lines.take_runs(listing.rows, listing.row_view)
+        self.show_lines(listing.lines(folded), listing.query, from_top=from_top)
 
     def show_lines(self, lines: Sequence[Line], query: RunQuery, *, from_top: bool = False) -> None:
         """Show the same runs in other lines."""
         self._set_lines(lines, query, from_top=from_top)
-        self._request_near_rows()
+        self._make_near_rows()
 
     def _set_lines(self, lines: Sequence[Line], query: RunQuery, *, from_top: bool) -> None:
         """Replace the lines; checked runs stay checked, and the first visible one stays first."""
@@ -93,12 +89,6 @@ class HistoryTable(CellTable):
         top_row = None if from_top or first is None else self._lines.line_row(first)
         self.verticalScrollBar().setValue(top_row or 0)
         self.chosen_changed.emit()
-
-    def add_rows(self, requested: Iterable[int], rows: Mapping[int, HistoryRow]) -> None:
-        """Show rows that were read for these runs."""
-        self._lines.fill(requested, rows)
-        self._fit(rows.values())
-        self._request_near_rows()
 
     def chosen(self) -> list[int]:
         """Return the checked runs, oldest first, with those of checked folded groups."""
@@ -127,12 +117,6 @@ class HistoryTable(CellTable):
         """Return whether the current run is checked, or some of the current group."""
         index = self.currentIndex()
         return index.isValid() and self._lines.check_state(index.row()) != Qt.CheckState.Unchecked
-
-    def runs_near(self) -> tuple[int, ...]:
-        """Return the visible runs and those near them."""
-        return tuple(
-            line for line in self._lines.lines[slice(*self._visible_range(_NEAR_HEIGHTS))] if isinstance(line, int)
-        )
 
     def add_sparks(self, sparks: Mapping[int, Sparks]) -> None:
         """Draw the curves that were read, and request those still missing."""
@@ -214,9 +198,9 @@ class HistoryTable(CellTable):
             painter.end()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Request the rows of lines that came into view."""
+        """Make the rows of lines that came into view."""
         super().resizeEvent(event)
-        self._request_near_rows()
+        self._make_near_rows()
 
     def _row_after(self, current: Line | None, row: int) -> int | None:
         """Return the row of the current line now; where it is gone, the same row."""
@@ -225,10 +209,9 @@ class HistoryTable(CellTable):
         new_row = self._lines.line_row(current)
         return min(row, len(self._lines.lines) - 1) if new_row is None else new_row
 
-    def _request_near_rows(self) -> None:
-        """Request the rows near the visible ones, more than needed once some are missing."""
-        if self._lines.missing(*self._visible_range(_NEAR_HEIGHTS)):
-            self.rows_requested.emit(self._lines.missing(*self._visible_range(_PAGE_HEIGHTS)))
+    def _make_near_rows(self) -> None:
+        """Make the rows near the visible ones, as wide as they need."""
+        self._fit(self._lines.make(*self._visible_range(_NEAR_HEIGHTS)))
         self._sparks_delay.start()
 
     def _request_sparks(self) -> None:

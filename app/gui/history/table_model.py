@@ -1,4 +1,4 @@
-"""Model, group selection and painting of the table of stored runs; rows are loaded page by page."""
+"""Model, group selection and painting of the table of stored runs; a row is made when it comes near the view."""
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -13,6 +13,7 @@ from app.gui.theme import GRID, Theme
 from app.gui.widgets.cell_delegate import BOX_LEFT, CHECK_BOX_PX, AnyIndex, CellDelegate, CellModel
 from app.gui.widgets.text_widths import DerivedFace, Face
 from app.queries import RunQuery
+from app.records import RunRow
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.format.naming import SEPARATOR, leave_out
 from app.viewmodels.history.table import (
@@ -23,6 +24,8 @@ from app.viewmodels.history.table import (
     Group,
     HistoryRow,
     Line,
+    RowView,
+    history_rows,
     with_sparks,
 )
 from app.viewmodels.plot.panels import NO_SPARKS, Sparks
@@ -50,13 +53,12 @@ def elide_note(note: str, face: Face, width: int) -> str:
     return _PEN if face.width(_PEN) <= width else ""
 
 
-_MAX_CACHED_ROWS = 4_000
 _NO_PARENT = QModelIndex()
 _BLANKS = (Cell(text=""),) * (len(COLUMNS) - 1)
 
 
 class HistoryModel(CellModel):
-    """Lines in order; a run without its row yet shows its number alone. The selection is what is checked."""
+    """Lines in order, of runs that are all there. The selection is what is checked."""
 
     marks_px = BOX_LEFT + CHECK_BOX_PX
 
@@ -67,8 +69,9 @@ class HistoryModel(CellModel):
         self._run_rows: dict[Line, int] = {}
         self._group_rows: dict[int, int] = {}
         self._group_ranges: Sequence[tuple[int, int]] = ()
+        self._runs: Mapping[int, RunRow] = {}
+        self._view = RowView(zone=None)
         self._rows: dict[int, HistoryRow] = {}
-        self._up_to_date: set[int] = set()
         self._query = RunQuery()
         self._shared: dict[str, frozenset[str]] = {}
         self.searched: Collection[str] = ()
@@ -89,29 +92,34 @@ class HistoryModel(CellModel):
         self._group_ranges = [(top, following - 1) for top, following in itertools.pairwise(tops)]
         self.endResetModel()
 
-    def mark_outdated(self) -> None:
-        """Have every row read again; until then it is shown as it was."""
-        self._up_to_date.clear()
+    def take_runs(self, runs: Mapping[int, RunRow], view: RowView) -> None:
+        """Take all runs and what they are seen with, of which every row is made again."""
+        self._runs, self._view = runs, view
+        self._shared = {}
         self._differences.clear()
+        self._rows.clear()
+        if self.lines:
+            self.dataChanged.emit(self.index(0, 0), self.index(len(self.lines) - 1, len(COLUMNS) - 1))
 
-    def fill(self, requested: Iterable[int], rows: Mapping[int, HistoryRow]) -> None:
-        """Take rows that were read; requested runs that were not found stay blank."""
-        former, shared = self._shared, dict(self._shared) if self._up_to_date else {}
-        changed = set()
-        for run, read in rows.items():
-            row = with_sparks(read, self._sparks.get(run, NO_SPARKS))
-            if self._rows.pop(run, None) != row:
-                changed.add(run)
-            self._rows[run] = row
+    def make(self, first: int, last: int) -> Collection[HistoryRow]:
+        """Make the rows of lines `first` to before `last` that are not made yet; return them."""
+        lines = [line for line in self.lines[first:last] if isinstance(line, int) and line not in self._rows]
+        rows = self._made_rows(lines)
+        self._rows |= rows
+        former, shared = self._shared, dict(self._shared)
+        for row in rows.values():
             _, *settings = row.cells[VARIANT_COLUMN].text.split(SEPARATOR)
             parts = frozenset(filter(self._may_be_left_out, settings))
             shared[row.workload] = parts & shared.get(row.workload, parts)
         self._shared = shared
-        self._up_to_date.update(requested)
-        fresh = rows if shared == former else self._rows.keys() & self._up_to_date
-        self._differences.update(self._difference(self._rows[run]) for run in fresh)
-        self._evict_oldest()
-        self._emit_changed(changed if shared == former else self._rows)
+        named = rows if shared == former else self._rows
+        self._differences.update(map(self._difference, named.values()))
+        self._emit_changed(named)
+        return rows.values()
+
+    def _made_rows(self, runs: Iterable[int]) -> dict[int, HistoryRow]:
+        rows = history_rows((self._runs[run] for run in runs if run in self._runs), self._view)
+        return {run: with_sparks(row, self._sparks.get(run, NO_SPARKS)) for run, row in rows.items()}
 
     def add_sparks(self, sparks: Mapping[int, Sparks]) -> None:
         """Draw these runs' curves behind their figures."""
@@ -135,7 +143,7 @@ class HistoryModel(CellModel):
             self.dataChanged.emit(self.index(min(lines), 0), self.index(max(lines), len(COLUMNS) - 1))
 
     def shared_parts(self, row: int) -> frozenset[str]:
-        """Return the parts of a variant's name that all runs of its workload have, among those read."""
+        """Return the parts of a variant's name that all runs of its workload have, among those made."""
         line = self.lines[row]
         run_row = self._rows.get(line) if isinstance(line, int) else None
         return self._shared.get(run_row.workload, frozenset()) if run_row else frozenset()
@@ -146,10 +154,6 @@ class HistoryModel(CellModel):
     def _difference(self, row: HistoryRow) -> str:
         """Return the name of a variant without the parts that all runs of its workload share."""
         return leave_out(row.cells[VARIANT_COLUMN].text, self._shared[row.workload], lambda _: False)
-
-    def missing(self, first: int, last: int) -> tuple[int, ...]:
-        """Return the runs of lines `first` to before `last` whose rows are to be read."""
-        return tuple(line for line in self.lines[first:last] if isinstance(line, int) and line not in self._up_to_date)
 
     def line_row(self, line: Line) -> int | None:
         """Return the row of a run or group, None where it is folded away or not found."""
@@ -180,8 +184,8 @@ class HistoryModel(CellModel):
         line = self.lines[row]
         if isinstance(line, Group):
             return (Cell(text=line.title, unit=line.details, tooltip=line.title), *_BLANKS)
-        run_row = self._rows.get(line)
-        return run_row.cells if run_row else (Cell(text=str(line)), *_BLANKS)
+        row_of_run = self._rows.get(line) or self._made_rows([line]).get(line)
+        return row_of_run.cells if row_of_run else (Cell(text=str(line)), *_BLANKS)
 
     def is_folded(self, row: int) -> bool | None:
         """Return whether the runs of a group are folded away; None for a run."""
@@ -209,13 +213,6 @@ class HistoryModel(CellModel):
         if not count:
             return Qt.CheckState.Unchecked
         return Qt.CheckState.Checked if count == len(self.lines) else Qt.CheckState.PartiallyChecked
-
-    def _evict_oldest(self) -> None:
-        """Drop the oldest rows, to limit memory."""
-        for run in list(self._rows)[:-_MAX_CACHED_ROWS]:
-            del self._rows[run]
-            self._sparks.pop(run, None)
-            self._up_to_date.discard(run)
 
 
 _GROUP_MIN = 12 * GRID

@@ -71,10 +71,6 @@ def build_lines(groups: Sequence[Group], folded: Collection[int]) -> tuple[Line,
     return tuple(lines)
 
 
-PAGE = 48
-"""How many rows are read along with the numbers of the runs: what a window shows at once, and a little more."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowView:
     """What rows are seen with: the reader's time zone (None is the system's), and what a search for `words` found.
@@ -256,7 +252,7 @@ class HistoryOptions:
 class Listing:
     """What a query found: the numbers of the runs in order, and the same in groups.
 
-    `rows` are those of the first runs, or of those in view before; the others are read when they come into view.
+    `rows` has all runs, or all in the trash, whatever the query finds.
     """
 
     query: RunQuery = field(default_factory=RunQuery)
@@ -264,7 +260,7 @@ class Listing:
     matches: SearchResult = field(default_factory=SearchResult)
     common: Common = field(default_factory=Common)
     groups: Sequence[Group] = ()
-    rows: Mapping[int, HistoryRow] = field(default_factory=dict)
+    rows: Mapping[int, RunRow] = field(default_factory=dict)
 
     @property
     def runs(self) -> Sequence[int]:
@@ -273,7 +269,7 @@ class Listing:
 
     @property
     def row_view(self) -> RowView:
-        """What rows read later are seen with."""
+        """What rows are seen with."""
         return RowView(zone=None, common=self.common)
 
     def lines(self, folded: Iterable[int] | None) -> Sequence[Line]:
@@ -289,9 +285,13 @@ class Listing:
     @property
     def agreed(self) -> str:
         """What all runs say in the columns that are chosen and not shown: `lstm · all completed · on H200`."""
-        row = next((self.rows[run] for run in self.runs if run in self.rows), None)
-        folded = [] if row is None else [n for n, order in enumerate(ORDERS) if order in self.common.agreed]
-        texts = [cells.agreed_text(ORDERS[n], COLUMNS[n], row.cells[n]) for n in folded if row is not None]
+        first = history_rows((self.rows[run] for run in self.runs[:1] if run in self.rows), self.row_view)
+        texts = (
+            cells.agreed_text(order, COLUMNS[n], row.cells[n])
+            for row in first.values()
+            for n, order in enumerate(ORDERS)
+            if order in self.common.agreed
+        )
         return " · ".join(filter(None, texts))
 
 
@@ -305,13 +305,6 @@ def group_by_experiment(
     experiment_of = {run: experiment.experiment for experiment in reversed(experiments) for run in experiment.runs}
     named = {stored.experiment: (stored.name, units.local_time(stored.created_utc_ns, zone)) for stored in experiments}
     return build_groups(runs, experiment_of, named)
-
-
-def visible_page(runs: Sequence[int], near: Collection[int]) -> Sequence[int]:
-    """Return the runs whose rows are read with all numbers: those around `near`, or the first ones."""
-    near_runs = set(near)
-    first = next((n for n, run in enumerate(runs) if run in near_runs), 0)
-    return runs[max(0, first - PAGE // 4) : first + max(PAGE, len(near_runs) + PAGE // 4)]
 
 
 def toggle_order(query: RunQuery, column: int) -> RunQuery:

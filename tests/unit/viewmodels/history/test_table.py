@@ -27,7 +27,6 @@ from app.viewmodels.history.table import (
     DEFAULT_COLUMNS,
     ORDERS,
     OUTCOME_COLUMN,
-    PAGE,
     VARIANT_COLUMN,
     HistoryOptions,
     HistoryRow,
@@ -36,7 +35,6 @@ from app.viewmodels.history.table import (
     group_by_experiment,
     history_rows,
     toggle_order,
-    visible_page,
     widest,
 )
 from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED, UNKNOWN
@@ -170,13 +168,6 @@ def test_runs_stand_below_the_newest_experiment_they_belong_to_and_those_without
     assert listing.lines(None) == [5, 4, 3, 2, 1]
     assert listing.lines([]) == (first, 4, 3, second, 1, rest, 5, 2)
     assert listing.lines([1, 2]) == (first, second, rest, 5, 2)
-
-
-def test_the_rows_read_at_once_are_those_around_the_view_and_what_came_before_them() -> None:
-    assert visible_page(range(1000), ()) == range(PAGE)
-    assert visible_page(range(1000), range(500, 560)) == range(500 - PAGE // 4, 560 + PAGE // 4)
-    assert visible_page([1001, *range(1000)], range(60))[0] == 1001
-    assert visible_page([7, 8], (3,)) == [7, 8]
 
 
 def test_an_experiment_without_a_run_among_those_found_has_no_line() -> None:
