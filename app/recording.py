@@ -27,6 +27,7 @@ class RecordingHead(msgspec.Struct, frozen=True, tag="recording", tag_field=TAG)
 
 
 _HEAD = msgspec.json.Decoder(RecordingHead)
+_BEGINNING = b'{"type":"recording"'
 
 
 def head_line(program: str) -> bytes:
@@ -45,11 +46,8 @@ def read_events(lines: Iterable[bytes]) -> Iterator[RunEvent]:
         if line.endswith(CUT) or not line.endswith(b"\n"):
             continue
         if is_first:
-            head = decode(_HEAD, line, "a recording")
-            if head.version != RECORDING_VERSION:
-                raise ProtocolError(
-                    f"a recording of program version {head.program}, whose lines this version cannot read"
-                )
+            if not is_head(line):
+                raise ProtocolError("not a recording")
             is_first = False
         else:
             yield decode_event(line)
@@ -57,7 +55,21 @@ def read_events(lines: Iterable[bytes]) -> Iterator[RunEvent]:
 
 def decode_event(line: bytes) -> RunEvent:
     """Return the event of one line; raises `ProtocolError`, whose text ends a sentence."""
-    event = decode(_EVENT, line, "an event of a run")
+    return checked_event(decode(_EVENT, line, "an event of a run"))
+
+
+def is_head(line: bytes) -> bool:
+    """Return whether a line is the first of a recording of this format; raises `ProtocolError` for another format."""
+    if not line.startswith(_BEGINNING):
+        return False
+    head = decode(_HEAD, line, "a recording")
+    if head.version != RECORDING_VERSION:
+        raise ProtocolError(f"a recording of program version {head.program}, whose lines this version cannot read")
+    return True
+
+
+def checked_event(event: RunEvent) -> RunEvent:
+    """Return an event whose environment has numbers where they belong; raises `ProtocolError`."""
     if isinstance(event, RunStarted | EnvironmentInfo) and (keys := wrong_numbers(event.environment)):
         raise ProtocolError(f"not an event of a run, for {keys[0]} of its environment is no number")
     return event

@@ -5,7 +5,7 @@ Without a name all are made. The checkout's environment has what they need once 
 
 import sys
 
-from benchmarks import agent, compare, database, estimates, link, quick, sampler, schedule, why, window, worker
+from benchmarks import compare, database, estimates, link, quick, sampler, why, window, worker
 from benchmarks.harness import main
 
 if __name__ == "__main__":
@@ -16,7 +16,6 @@ if __name__ == "__main__":
                 "start": window.measure_start,
                 "worker": worker.measure,
                 "sampler": sampler.measure,
-                "agent": agent.measure,
                 "link": link.measure,
                 "frame": window.measure_frames,
                 "use": window.measure_use,
@@ -24,7 +23,6 @@ if __name__ == "__main__":
                 "database": database.measure,
                 "why": why.measure,
                 "quick": quick.measure,
-                "schedule": schedule.measure,
                 "estimates": estimates.measure,
             },
         )

@@ -1,6 +1,6 @@
-"""Benchmark `link`: what an agent between this program and a host costs, against the same without one.
+"""Benchmark `link`: what a host costs, against the same on this machine.
 
-The host has to be this machine: `sh:`, an agent without a network, or its own sshd. Runs with and without an agent take
+The host has to be this machine: `sh:`, without a network, or its own sshd. Runs on it and here take
 turns; samples of both are read in the same seconds.
 """
 
@@ -18,8 +18,7 @@ from app.analysis.intervals import LEVEL, mean
 from app.cli.runs import one_variant, run_services, workload_finder
 from app.fields import Sample
 from app.grants import typed
-from app.hosts.connection import HZ
-from app.hosts.open import open_host
+from app.hosts.remote import HZ, open_host
 from app.runs.session import RunServices, RunSession
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
@@ -43,7 +42,7 @@ def measure(on: str = "sh:", workload: str = "", settings: Sequence[str] = (), p
         on: The host: this machine, as `--on` names it.
         workload: What runs, "" for a CNN on GPUs and an LSTM where there is none.
         settings: Its parameters, as words `name=value`.
-        pairs: Runs with an agent, and without.
+        pairs: Runs there, and as many here.
     """
     with tempfile.TemporaryDirectory() as folder:
         first = [*_first_samples(on, Path(folder)), *_delays(on)]
@@ -55,14 +54,14 @@ def measure(on: str = "sh:", workload: str = "", settings: Sequence[str] = (), p
 
 
 def _first_samples(on: str, folder: Path) -> Sequence[Result]:
-    """Measure seconds from a click to the first sample: the first time, and once the agent is there."""
-    # Only this machine's own environment reaches the agent: on another host it may be there already.
+    """Measure seconds from a click to the first sample: the first time, and once the program is there."""
+    # Only this machine's own environment reaches it: on another host it may be there already.
     with _environment_variable("XDG_CACHE_HOME", str(folder / "cache")) if on == "sh:" else nullcontext():
         first_s = _first_sample_s(on)
         known_s = statistics.median(_first_sample_s(on) for _ in range(_TIMES))
     return [
-        Result(name="first sample, the agent sent", value=first_s, unit="s", limit=_SENT_S),
-        Result(name="first sample, the agent known", value=known_s, unit="s", limit=_FIRST_S),
+        Result(name="first sample, the program sent", value=first_s, unit="s", limit=_SENT_S),
+        Result(name="first sample, the program known", value=known_s, unit="s", limit=_FIRST_S),
     ]
 
 
@@ -93,7 +92,7 @@ def _first_sample_s(on: str) -> float:
 
 
 def _delays(on: str) -> Sequence[Result]:
-    """Measure how long samples are under way with an agent and without, in the same seconds.
+    """Measure how long samples are under way from there and here, in the same seconds.
 
     A sampler of GPUs writes what it read at two ticks together: half of its samples are 50 ms late on either way.
     """
@@ -107,7 +106,7 @@ def _delays(on: str) -> Sequence[Result]:
     return [
         Result(name="round trip of the link", value=round_trip_ms, unit="ms"),
         *(
-            Result(name=f"delay of a sample with an agent, {percent} %", value=there_ms, unit="ms", baseline=here_ms)
+            Result(name=f"delay of a sample from there, {percent} %", value=there_ms, unit="ms", baseline=here_ms)
             for percent, there_ms, here_ms in delays
         ),
         *(
@@ -145,12 +144,12 @@ def _throughput(spec: RunSpec, here: RunServices, there: RunServices, pairs: int
         turns = ((here, local), (there, remote))
         for services, figures in turns if pair % 2 == 0 else reversed(turns):
             figures.append(_run(spec, services))
-    found = mean([with_agent / without for with_agent, without in zip(remote, local, strict=True)], LEVEL)
+    found = mean([there_per_s / here_per_s for there_per_s, here_per_s in zip(remote, local, strict=True)], LEVEL)
     assert found is not None, "there are pairs"
     ratios = (("", found.value), (", lower end of the interval", found.low), (", upper end", found.high))
     return [
         Result(
-            name=f"{spec.workload} through an agent",
+            name=f"{spec.workload} on the host",
             value=statistics.mean(remote),
             unit="examples/s",
             baseline=statistics.mean(local),

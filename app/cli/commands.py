@@ -22,7 +22,6 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "app.cli.experiment:experiment",
             "Run several variants in turn, repeated, and say which is faster.",
         ),
-        "attach": ("app.cli.attach:attach", "Fetch runs that go on on other hosts, detached from this program."),
         "queue": ("app.cli.queue:queue", "Show the unfinished experiments; go on with, reorder, pause or remove them."),
         "portability": (
             "app.cli.run:portability",

@@ -1,40 +1,54 @@
-"""`hosts`: the machines that the user has named."""
+"""`hosts`: the machines that the user has named, and the runs that go on there without this program."""
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
+from app import units
 from app.cli.candidates import complete_hosts
-from app.cli.options import OneOf, command
-from app.cli.terminal import print_json, print_table, print_text
+from app.cli.options import OneOf, command, events_option
+from app.cli.progress import ProgressSink
+from app.cli.services import open_store, stop_on_interrupt
+from app.cli.show import print_run
+from app.cli.terminal import print_json, print_table, print_text, say
+from app.errors import UserError
 from app.grants import typed
 from app.hosts.book import HostEntry, add_host, find_host, read_hosts, remove_host
-from app.hosts.check import HostCheck, check_hosts
-from app.hosts.check_lines import check_lines
+from app.hosts.check import HostCheck, check_hosts, check_lines
+from app.hosts.detached import DETACHED_DAYS, serve_detached
+from app.hosts.fetch import Fetch, list_detached, stop_detached
+from app.hosts.messages import DetachedRun
 from app.paths import PROGRAM
+from app.report.documents import run_document
 from app.samples import HOST, Device
 from workloads.catalog import UsageError
 
-_ACTIONS = ("list", "add", "check", "remove")
+_ACTIONS = ("list", "add", "check", "remove", "jobs", "fetch", "stop")
+_SHOWN_DIGITS = 8
 _USE = "hosts add takes a name and an address: `hosts add gpu1 ssh://me@gpu1`."
 
 
-@command("hosts", "hosts add gpu1 ssh://me@gpu1", "hosts check", uses_database=False)
+@command("hosts", "hosts add gpu1 ssh://me@gpu1", "hosts check", "hosts fetch gpu1")
 @click.argument(
     "action", type=OneOf(_ACTIONS), default="list", metavar="[ACTION]", help=f"{', '.join(_ACTIONS)} (default: list)."
 )
 @click.argument(
     "names",
     nargs=-1,
-    metavar="[NAME]... [ADDRESS]",
+    metavar="[NAME]... [ADDRESS|RUN]",
     shell_complete=complete_hosts,
-    help="Hosts; with add a name and an address, such as ssh://me@gpu1.",
+    help="Hosts; with add a name and an address, such as ssh://me@gpu1; with fetch and stop a host and a run of `hosts"
+    " jobs`.",
 )
 @click.option(
-    "--python", default="", metavar="PYTHON", help="With add: the Python there for the agent (default: it is found)."
+    "--python",
+    default="",
+    metavar="PYTHON",
+    help="With add: a Python there that has what the program needs (default: uv brings it).",
 )
 @click.option(
     "--interpreter",
@@ -42,8 +56,21 @@ _USE = "hosts add takes a name and an address: `hosts add gpu1 ssh://me@gpu1`."
     metavar="ENV",
     help="With add: the virtual environment there of runs that name none (default: the agent's Python).",
 )
-def hosts(as_json: bool, action: str, names: Sequence[str], python: str, interpreter: str) -> int:
-    """Change the list, and print it, or check hosts; the status of a check is 0 if all of them can make runs."""
+@click.option("--keep", is_flag=True, help="With fetch: leave the lines of the run on the host.")
+@events_option
+def hosts(
+    database: Path | None,
+    as_json: bool,
+    action: str,
+    names: Sequence[str],
+    python: str,
+    interpreter: str,
+    keep: bool,
+    events: bool,
+) -> int:
+    """Change the list, and print it; check hosts, or fetch their detached runs: the status is 0 where all is well."""
+    if events:
+        return serve_detached(action, "".join(names[:1]))
     if action != "add" and (python or interpreter):
         raise UsageError(f"{'--python' if python else '--interpreter'} goes with `hosts add`.")
     match action:
@@ -58,8 +85,12 @@ def hosts(as_json: bool, action: str, names: Sequence[str], python: str, interpr
                 remove_host(name)
         case "check":
             return _check(names, as_json=as_json)
+        case "jobs" | "fetch" | "stop":
+            if not names or len(names) > (1 if action == "jobs" else 2):
+                raise UsageError(f"hosts {action} takes a host, and a run's id from `hosts jobs`.")
+            return _follow_detached(action, names[0], "".join(names[1:]), database, as_json=as_json, keep=keep)
         case "list" if names:
-            raise UsageError("hosts list shows all there is; names go with add, check and remove.")
+            raise UsageError("hosts list shows all there is; names go with the other actions.")
     return _print_hosts(as_json=as_json)
 
 
@@ -102,34 +133,30 @@ def _print_check(check: HostCheck) -> None:
 
 
 def _check_document(check: HostCheck) -> dict[str, Any]:
-    inventory, inspected = check.inventory, check.inspected
+    inventory, hello = check.inventory, check.hello
     document: dict[str, Any] = {
         "name": check.entry.name,
         "address": check.entry.address,
         "can_run": not check.problem,
         "problem": check.problem or None,
     }
-    if inventory is not None:
+    if inventory is not None and hello is not None:
+        frameworks = {
+            framework.name: {"version": framework.version, "interpreter": framework.interpreter}
+            for framework in hello.frameworks
+        }
         document |= {
             "round_trip_ms": check.round_trip_ms,
-            "python": dict(zip(("version", "path"), check.python, strict=True)),
+            "python": dict(zip(("version", "path"), hello.python, strict=True)),
             "driver": inventory.driver,
             "cuda_driver": inventory.cuda_driver,
             "no_gpu_reason": inventory.no_gpu_reason,
             "gpus": [_gpu_document(check, device) for device in inventory.devices if device.device != HOST],
-            "cache": dict(zip(("path", "free_bytes"), check.cache, strict=True)),
             "clock_offset_s": check.clock_offset_s,
             "clock_error_s": check.clock_error_s,
-        }
-    if inspected is not None:
-        frameworks = {
-            framework.name: {"version": framework.version, "interpreter": framework.interpreter}
-            for framework in inspected.frameworks
-        }
-        document |= {
             "framework": frameworks["tensorflow"],
             "frameworks": frameworks,
-            "home": {"path": inspected.home, "free_bytes": inspected.home_free_bytes},
+            "home": {"path": hello.home, "free_bytes": hello.home_free_bytes},
         }
     return document
 
@@ -149,3 +176,59 @@ def _gpu_document(check: HostCheck, device: Device) -> dict[str, Any]:
             for user in listed.processes
         ],
     }
+
+
+def _follow_detached(action: str, word: str, uid: str, database: Path | None, *, as_json: bool, keep: bool) -> int:
+    """List, end or fetch the detached runs of a host whose id begins so; Ctrl-C leaves them going on."""
+    entry = find_host(word, typed)
+    runs = [run for run in list_detached(entry, say) if run.uid.startswith(uid)]
+    if uid and not runs:
+        raise UserError(f"There is no run {uid} on {word}: `{PROGRAM} hosts jobs {word}` lists them.")
+    if action == "jobs":
+        _print_detached(runs, as_json=as_json)
+        return 0
+    if action == "stop":
+        if len(runs) != 1:
+            raise UsageError(f"hosts stop ends one run: `{PROGRAM} hosts jobs {word}` shows which there are.")
+        stop_detached(entry, runs[0].uid, say)
+        print(f"The run is asked to end; `{PROGRAM} hosts fetch {word}` fetches what it did.")
+        return 0
+    with open_store(database, may_be_new=True) as store:
+        path = store.path
+    fetched = []
+    for run in runs:
+        fetch = Fetch(entry, run, path, say)
+        with stop_on_interrupt(fetch.leave):
+            stored = fetch.run([ProgressSink()], keep=keep)
+        if stored is None:
+            say(f"It goes on on {word}; `{PROGRAM} hosts fetch {word}` follows it again.")
+            return 1
+        fetched.append(stored)
+        if not as_json:
+            print_run(stored)
+    if as_json:
+        print_json({"runs": [run_document(stored) for stored in fetched]})
+    elif not fetched:
+        print(f"No detached run is on {word}: `{PROGRAM} run WORKLOAD --on {word} --detach` makes one.")
+    return int(not all(stored.row.completed for stored in fetched))
+
+
+def _print_detached(runs: Sequence[DetachedRun], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"detached": [msgspec.structs.asdict(run) for run in runs]})
+    elif not runs:
+        print("No run is detached.")
+    else:
+        rows = [
+            (
+                run.uid[:_SHOWN_DIGITS],
+                run.workload,
+                run.variant,
+                units.local_time(run.detached_utc_ns),
+                "goes on" if run.goes_on else run.problem or "over",
+                units.byte_size(run.size_bytes),
+            )
+            for run in runs
+        ]
+        print_table(("run", "workload", "variant", "detached", "state", "size"), rows, right=frozenset({5}))
+        print(f"\nA run that is over stays there for {DETACHED_DAYS} days; `{PROGRAM} hosts fetch` fetches it.")

@@ -208,14 +208,18 @@ def _one_host(_context: click.Context, _param: click.Parameter, words: tuple[str
     return words[0] if words else ""
 
 
+events_option = click.option(
+    "--events",
+    is_flag=True,
+    help="For a program elsewhere (docs/hosts.md): follow orders from stdin, say all as lines.",
+)
 on_option = click.option(
     "--on",
     multiple=True,
     metavar="HOST",
     callback=_one_host,
     shell_complete=complete_hosts,
-    help="On this host: a name of `hosts list`, or an address such as ssh://me@gpu1 (default: this machine); an"
-    " experiment may be spread over several, as gpu1,gpu2.",
+    help="On this host: a name of `hosts list`, or an address such as ssh://me@gpu1 (default: this machine).",
 )
 no_standby_option = click.option("--no-standby", is_flag=True, help="Never import a framework ahead for the next run.")
 parallel_option = click.option(

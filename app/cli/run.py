@@ -1,6 +1,5 @@
 """`run`, `portability` and `check-equal`: one variant run once, its weights loaded elsewhere, what variants compute."""
 
-import contextlib
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from app.cli.options import (
     KNOWN_WORKLOADS,
     OneOf,
     command,
+    events_option,
     on_option,
     run_argument,
     runs_argument,
@@ -33,7 +33,6 @@ from app.cli.show import print_run
 from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
 from app.grants import typed
-from app.hosts.attach import SpoolLink, detach_run, require_lasting
 from app.hosts.book import find_host
 from app.paths import PROGRAM
 from app.records import RunRow, StoredRun
@@ -235,7 +234,9 @@ def _verdict(run: RunRow, trials: Sequence[TrialResult]) -> str:
     "--batch-step", type=COUNT, metavar="N", help="Tell batches apart by N (default: an eighth of the first)."
 )
 @on_option
-@click.option("--detach", is_flag=True, help="Let the run go on there without this program; `attach` fetches it.")
+@click.option("--detach", is_flag=True, help="Let the run go on there without this program; `hosts fetch` fetches it.")
+@events_option
+@click.option("--events-to", type=FILE, metavar="FOLDER", hidden=True)
 @sampling_option
 def run(
     database: Path | None,
@@ -248,9 +249,19 @@ def run(
     batch_step: int | None,
     on: str,
     detach: bool,
+    events: bool,
+    events_to: Path | None,
     sample_ms: float,
 ) -> int:
     """Run and print the result; return 0 when it completed, or was detached."""
+    if events:
+        from app.hosts.serve import serve  # here, as below, for few commands need it
+
+        return serve()
+    if events_to is not None:
+        from app.hosts.detached import make_detached
+
+        return make_detached(events_to)
     if workload is None:
         raise UsageError(f"run needs a workload: {KNOWN_WORKLOADS}, or a file of yours as path/to/file.py:name.")
     definition = workload_finder(database, typed)(workload)
@@ -260,8 +271,6 @@ def run(
         raise UsageError("--batch-limit and --batch-step go with --largest-batch.")
     if detach and (largest_batch or not on):
         raise UsageError("--detach is for one run on another host: it goes with --on, and not with --largest-batch.")
-    if detach:
-        require_lasting(find_host(on, typed))
     with run_services(database, sample_ms, on=on, standby=largest_batch) as services:
         spec = one_variant(definition, settings, services.host.machine)
         services.admit([spec], typed)
@@ -281,12 +290,13 @@ def _detach(spec: RunSpec, services: RunServices, on: str, sample_ms: float, *, 
     """Start a run that goes on without this program, and say how to fetch it."""
     if (refusal := services.host.refusal(spec)) is not None:
         raise UserError(refusal)
-    with contextlib.closing(SpoolLink.open(find_host(on, typed), say)) as link:
-        uid = detach_run(spec, services, link, 1000 / sample_ms)
+    from app.hosts.fetch import detach_run
+
+    uid = detach_run(spec, services, find_host(on, typed), 1000 / sample_ms, say)
     if as_json:
         print_json({"detached": {"uid": uid, "host": on}})
     else:
-        print(f"The run goes on on {on} without this program; `{PROGRAM} attach {on}` fetches it.")
+        print(f"The run goes on on {on} without this program; `{PROGRAM} hosts fetch {on}` fetches it.")
     return 0
 
 

@@ -21,7 +21,7 @@ from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 
 if TYPE_CHECKING:
-    from app.hosts.connection import HostConnection
+    from app.hosts.remote import Connection
 
 _QUIET_S = 1.0
 """What takes longer says what it waits for."""
@@ -61,7 +61,7 @@ class Hosts:
         self._hz = 1000 / sample_ms
         self._standby = standby
         self._here: Host | None = None
-        self._connections: dict[str, HostConnection] = {}
+        self._connections: dict[str, Connection] = {}
 
     def open(self, word: str, consent: Consent = ask_consent) -> Host:
         """Return the host that a word of `--on` names, "" for this machine; a lost one is connected to again.
@@ -88,9 +88,8 @@ class Hosts:
         self._stack.callback(launcher.close)
         return Host(telemetry=feed, launcher=launcher, leases=leases)
 
-    def _connect(self, word: str, consent: Consent) -> "HostConnection":
-        from app.hosts.connection import Connection  # here, for few commands need it
-        from app.hosts.open import open_host
+    def _connect(self, word: str, consent: Consent) -> "Connection":
+        from app.hosts.remote import open_host  # here, for few commands need it
 
         progress = threading.Timer(_QUIET_S, say, (f"Connecting to {word} …",))
         progress.daemon = True
@@ -100,8 +99,8 @@ class Hosts:
         finally:
             progress.cancel()
         self._stack.callback(connection.close)
-        if self._standby and isinstance(connection, Connection):  # in a pool each run has an agent of its own
-            connection.keep_standby(is_standby_wanted(connection.host.telemetry))
+        if self._standby and is_standby_wanted(connection.host.telemetry):
+            connection.standby.set()
         return connection
 
 

@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from app import units
-from app.cli.options import command, number, on_option
+from app.cli.options import command, events_option, number, on_option
 from app.cli.services import opened_host, stop_on_interrupt
 from app.cli.terminal import print_json, say
 from app.errors import TelemetryError
@@ -52,9 +52,14 @@ _LOGGED = tuple(name for name in FAST_FIELDS if FIELDS[name].topic != "worker")
     help="Seconds between two readings (default 1).",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print a log with a header, one row per device and reading.")
+@events_option
 @on_option
-def watch(as_json: bool, seconds: float | None, every_s: float, as_csv: bool, on: str) -> int:
+def watch(as_json: bool, seconds: float | None, every_s: float, as_csv: bool, events: bool, on: str) -> int:
     """Print telemetry until the time is over or Ctrl-C."""
+    if events:
+        from app.hosts.serve import serve  # here, for few commands need it
+
+        return serve(1 / every_s, once=seconds is not None)
     if as_json and as_csv:
         raise UsageError("watch prints JSON or CSV, not both: give --json or --csv.")
     output: OutputFormat = "json" if as_json else "csv" if as_csv else "text"

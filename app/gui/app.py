@@ -227,6 +227,7 @@ class Workbench(QObject):
             self.undo.undone.connect(take)
         self._connect_queue()
         self.hosts.start(self.queue)
+        self.hosts.runs_fetched.connect(self._runs_imported)
         self.run.plan_requested.connect(self.queue.add)
         self.questions.start()
         self.window.page_shown.connect(lambda _: self.questions.come_in_sight())

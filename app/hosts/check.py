@@ -7,12 +7,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from app import units
-from app.agent_protocol import HostInspected, InspectedFramework, InspectHost
 from app.errors import UserError
 from app.hosts.book import HostEntry
-from app.hosts.connection import Connection
-from app.hosts.open import open_entry
-from app.samples import GpuProcess, Inventory, Processes
+from app.hosts.messages import HostFramework, HostHello
+from app.hosts.remote import Connection, connect
+from app.samples import HOST, Device, GpuProcess, Inventory, Processes
 from workloads.catalog import FRAMEWORKS
 
 CHECK_S = 15.0
@@ -30,10 +29,7 @@ class HostCheck:
     Attributes:
         problem: Why it cannot make runs, in one sentence; "" if it can. With one, what follows may be absent.
         round_trip_ms: Of its link; None if it was not reached.
-        python: Version and path of the Python that runs the agent.
         processes: The processes on each GPU, by its UUID; one is missing if the driver did not tell in time.
-        inspected: Users of those processes, space at home, and the framework; None of a cluster, whose nodes differ.
-        cache: The folder of the agent's files there, and the space in it in bytes.
         clock_offset_s: Its wall clock minus this machine's.
         clock_error_s: How far that may be off.
     """
@@ -41,118 +37,135 @@ class HostCheck:
     entry: HostEntry
     problem: str = ""
     round_trip_ms: float | None = None
-    python: tuple[str, str] = ("", "")
+    hello: HostHello | None = None
     inventory: Inventory | None = None
     processes: dict[str, Processes] = field(default_factory=dict)
-    inspected: HostInspected | None = None
-    cache: tuple[str, int | None] = ("", None)
-    clock_offset_s: float | None = None
-    clock_error_s: float | None = None
+    clock_offset_s: float = 0.0
+    clock_error_s: float = 0.0
 
     def user_of(self, process: GpuProcess) -> str:
-        """Return the user of a process: "" for the one that the agent runs as, `another user` if it is not known."""
-        assert self.inspected is not None, "processes are only known of a host that was inspected"
+        """Return the user of a process: "" for the one that the program runs as there, `another user` if not known."""
         user = process.user or "another user"
-        return "" if user == self.inspected.user else user
+        return "" if self.hello is not None and user == self.hello.user else user
 
 
 def check_hosts(entries: Sequence[HostEntry]) -> Iterator[HostCheck]:
     """Check hosts, all at the same time and within `CHECK_S`, and yield what was found in their order."""
     end_s = time.monotonic() + CHECK_S
-    for entry, attempt in [(entry, _start(entry, end_s)) for entry in entries]:
+    for entry, pending, waits_for in [(entry, *_start(entry, end_s)) for entry in entries]:
         try:
-            yield attempt.check.result(max(0.0, end_s - time.monotonic()))
+            yield pending.result(max(0.0, end_s - time.monotonic()))
         except TimeoutError:
-            waits = f" ({attempt.waits_for.rstrip(' …')})" if attempt.waits_for else ""
+            waits = f" ({waits_for[-1].rstrip(' …')})" if waits_for else ""
             yield HostCheck(entry=entry, problem=f"It did not answer within {units.exactly(CHECK_S, 's')}{waits}.")
 
 
-@dataclass(slots=True)
-class _Pending:
-    check: "Future[HostCheck]" = field(default_factory=Future)
-    waits_for: str = ""
+def _start(entry: HostEntry, end_s: float) -> "tuple[Future[HostCheck], list[str]]":
+    """Check a host in a thread of its own, which nobody waits for when it is late; the list has what it waits for."""
+    pending: Future[HostCheck] = Future()
+    waits_for: list[str] = []
+    is_late = [False]
 
-    def notify(self, sentence: str) -> None:
-        self.waits_for = sentence
-
-
-def _start(entry: HostEntry, end_s: float) -> _Pending:
-    """Check a host in a thread of its own, which nobody waits for when it is late."""
-    pending = _Pending()
+    def is_cancelled() -> bool:
+        is_late[0] = time.monotonic() > end_s - _END_S
+        return is_late[0]
 
     def check() -> None:
         try:
-            pending.check.set_result(_check(entry, pending, end_s - _END_S))
+            connection = connect(entry, notify=waits_for.append, is_cancelled=is_cancelled)
+            try:
+                pending.set_result(_look(entry, connection, end_s - _END_S))
+            finally:
+                connection.close()
         except UserError as error:
-            if time.monotonic() < end_s - _END_S:  # else it was cancelled
-                pending.check.set_result(HostCheck(entry=entry, problem=str(error)))
+            if not is_late[0]:
+                pending.set_result(HostCheck(entry=entry, problem=str(error)))
         except BaseException as error:  # noqa: BLE001 - the one who waits gets it
-            pending.check.set_exception(error)
+            pending.set_exception(error)
 
     threading.Thread(target=check, name=f"check {entry.name}", daemon=True).start()
-    return pending
-
-
-def _check(entry: HostEntry, pending: _Pending, end_s: float) -> HostCheck:
-    """Connect to a host and look at it; raises `UserError`."""
-    connection = open_entry(entry, notify=pending.notify, is_cancelled=lambda: time.monotonic() > end_s)
-    try:
-        if not isinstance(connection, Connection):  # a Ray cluster: what its nodes lack is said by their runs
-            return HostCheck(entry=entry, inventory=connection.host.inventory())
-        return _look(entry, connection, end_s)
-    finally:
-        connection.close()
+    return pending, waits_for
 
 
 def _look(entry: HostEntry, connection: Connection, end_s: float) -> HostCheck:
-    telemetry = connection.host.telemetry
+    telemetry, hello = connection.host.telemetry, connection.hello
     listed: dict[str, Processes] = {}
-    all_listed = threading.Condition()
+    changed = threading.Condition()
 
     def take(message: object) -> None:
         if isinstance(message, Processes):
-            with all_listed:
+            with changed:
                 listed[message.device] = message
-                all_listed.notify_all()
+                changed.notify_all()
 
     unsubscribe = telemetry.subscribe(take)
     inventory = telemetry.wait_inventory(max(0.0, end_s - time.monotonic()))
     gpus = {gpu.uuid for gpu in inventory.machine.gpus}
-    with all_listed:
-        all_listed.wait_for(lambda: gpus <= listed.keys(), min(_PROCESSES_S, max(0.0, end_s - time.monotonic())))
+    with changed:
+        changed.wait_for(lambda: gpus <= listed.keys(), min(_PROCESSES_S, max(0.0, end_s - time.monotonic())))
         processes = dict(listed)
     unsubscribe()
-    order = InspectHost(number=connection.link.number())
-    answer = connection.link.order(order).result(end_s - time.monotonic())
-    assert isinstance(answer, HostInspected), "nothing else answers that order"
-    lacks_all = not any(framework.version for framework in answer.frameworks)
-    offset_s, error_s = _wall_clock_offset_s(connection)
-    facts = connection.prepared.facts if connection.prepared else None
+    lacks_all = not any(framework.version for framework in hello.frameworks)
+    now = connection.now()
     return HostCheck(
         entry=entry,
-        problem=no_framework(entry, answer.frameworks) if lacks_all else "",
+        problem=no_framework(entry, hello.frameworks) if lacks_all else "",
         round_trip_ms=connection.status().round_trip_ms,
-        python=(connection.hello.python, facts.executable if facts else ""),
+        hello=hello,
         inventory=inventory,
         processes=processes,
-        inspected=answer,
-        cache=(facts.folder, facts.free_bytes) if facts else ("", None),
-        clock_offset_s=offset_s,
-        clock_error_s=error_s,
+        clock_offset_s=(hello.utc_ns + now.t_ns - hello.t_ns - now.utc_ns) / 1e9,
+        clock_error_s=now.error_ns / 1e9,
     )
 
 
-def no_framework(entry: HostEntry, missing: Sequence[InspectedFramework]) -> str:
+def no_framework(entry: HostEntry, missing: Sequence[HostFramework]) -> str:
     """Return in one sentence which frameworks a host lacks, and what runs there do about it."""
-    frameworks = [FRAMEWORKS[inspected.name] for inspected in missing]
-    pythons = " and ".join(dict.fromkeys(inspected.interpreter for inspected in missing))
+    frameworks = [FRAMEWORKS[framework.name] for framework in missing]
+    pythons = " and ".join(dict.fromkeys(framework.interpreter for framework in missing))
     names = " and no ".join(framework.name for framework in frameworks)
     packages = " or ".join(f"packages={framework.distributions[0]}" for framework in frameworks)
     return f"{pythons} has no {names} on {entry.name}: use {packages} for runs there."
 
 
-def _wall_clock_offset_s(connection: Connection) -> tuple[float, float]:
-    """Return the host's wall clock minus this machine's, and how far that may be off."""
-    now, hello = connection.host.now(), connection.hello
-    there_ns = hello.utc_ns + now.t_ns - hello.t_ns
-    return (there_ns - now.utc_ns) / 1e9, now.error_ns / 1e9
+def check_lines(check: HostCheck) -> Iterator[tuple[str, str]]:
+    """Yield a label and a sentence for each thing that was looked at: the terminal and the window say the same."""
+    inventory, hello = check.inventory, check.hello
+    if inventory is None or hello is None:
+        return
+    round_trip = f", round trip {units.milliseconds(check.round_trip_ms)}" if check.round_trip_ms is not None else ""
+    yield "reachable", f"yes{round_trip}"
+    yield "Python", "  ".join(hello.python)
+    driver = f"{inventory.driver or 'unknown'}, CUDA up to {inventory.cuda_driver or 'unknown'}"
+    reason = f"{driver if inventory.machine.hidden_by else 'none'}: {inventory.no_gpu_reason}; runs use the CPU"
+    yield "driver", reason if inventory.no_gpu_reason else driver
+    for device in inventory.devices:
+        if device.device != HOST:
+            yield f"GPU {device.index}", _describe_gpu(check, device)
+    for framework in hello.frameworks:
+        text = f"{framework.version}  {framework.interpreter}"
+        missing = f"none: {no_framework(check.entry, [framework])}"
+        yield FRAMEWORKS[framework.name].name, text if framework.version else missing
+    yield "free space", f"{units.byte_size(hello.home_free_bytes)} in {hello.home}"
+    yield "clock", _describe_clock(check.clock_offset_s, check.clock_error_s)
+
+
+def _describe_gpu(check: HostCheck, device: Device) -> str:
+    name = f"{device.name}, {units.byte_size(device.memory_total_bytes)}"
+    if device.lost is not None:
+        return f"{name}; lost: {device.lost}"
+    listed = check.processes.get(device.device)
+    if listed is None or listed.reason is not None:
+        return f"{name}; who uses it is not known ({listed.reason if listed else 'the driver did not say in time'})"
+    users = [
+        f"{check.user_of(process) or 'you'} ({process.name}, {units.byte_size(process.memory_bytes)})"
+        for process in listed.processes
+    ]
+    return f"{name}; used by {', '.join(users)}" if users else f"{name}; free"
+
+
+def _describe_clock(offset_s: float, error_s: float) -> str:
+    error = units.plus_minus(units.milliseconds(1e3 * error_s))
+    if abs(offset_s) <= error_s:
+        return f"as this machine's, {error}"
+    return f"{units.seconds(abs(offset_s))} {'ahead of' if offset_s > 0 else 'behind'} this machine's, {error}"

@@ -4,17 +4,16 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError, bug_message
-from app.grants import Consent, refuse
 from app.hosts.book import HostEntry, read_hosts
 from app.telemetry.messages import SamplerMessage
 from app.viewmodels.hosts import HostState, Stage
 from workloads.catalog import UsageError
 
 if TYPE_CHECKING:
-    from app.hosts.connection import HostConnection
+    from app.hosts.remote import Connection
     from app.runs.host import Host
 
 FULL_HZ = 20.0
@@ -28,27 +27,15 @@ _CLOSE_S = 5.0
 """How long closing waits for connections that do not end."""
 
 
-class OpenHost(Protocol):
-    """Connects to a host by name or address, as `app.hosts.open.open_host` does."""
-
-    def __call__(
-        self, word: str, *, hz: float, notify: Callable[[str], None], is_cancelled: Callable[[], bool]
-    ) -> "HostConnection":
-        """Return the connection; raises `UserError` or `UsageError`."""
+OpenHost = Callable[..., "Connection"]
+"""Connects to a host by name or address, as `app.hosts.remote.open_host` does."""
 
 
-def open_late(
-    word: str,
-    *,
-    hz: float,
-    notify: Callable[[str], None],
-    is_cancelled: Callable[[], bool],
-    consent: Consent = refuse,
-) -> "HostConnection":
-    """Connect as `app.hosts.open.open_host` does, which the window's first paint does not wait for."""
-    from app.hosts.open import open_host
+def open_late(word: str, **how: Any) -> "Connection":
+    """Connect as `app.hosts.remote.open_host` does, which the window's first paint does not wait for."""
+    from app.hosts.remote import open_host
 
-    return open_host(word, consent=consent, hz=hz, notify=notify, is_cancelled=is_cancelled)
+    return open_host(word, **how)
 
 
 class _Slot:
@@ -60,7 +47,7 @@ class _Slot:
     def __init__(self, name: str, hz: float, owner: "Connections") -> None:
         self.name = name
         self.hz = hz
-        self.connection: HostConnection | None = None
+        self.connection: Connection | None = None
         self.stage: Stage = "connecting"
         self.text = f"Connecting to {name} …"
         self.cancelled = threading.Event()
@@ -88,7 +75,7 @@ class _Slot:
             self.cancelled.wait(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
             tries += 1
 
-    def _serve(self, connection: "HostConnection") -> None:
+    def _serve(self, connection: "Connection") -> None:
         """Pass on what the host says until its link is lost or nobody wants it."""
         name, listen = self.name, self._owner.listen
         self.connection = connection

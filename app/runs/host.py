@@ -1,7 +1,7 @@
 """The host of a run: the machine's workers, device leases, telemetry, inventory and clock as one object."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -66,7 +66,7 @@ class WorkerTimeouts:
 
 
 class MadeRun(Protocol):
-    """A run while it is made: here by `app.runs.maker.LocalRun`, there by `app.hosts.connection.RemoteRun`.
+    """A run while it is made: here by `app.runs.maker.LocalRun`, there by `app.hosts.remote.RemoteRun`.
 
     Thread: `run` blocks its thread, once; `stop` any.
     """
@@ -79,15 +79,36 @@ class MadeRun(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteRunOrder:
+    """A run that another machine makes, from its lease on.
+
+    Attributes:
+        start: The worker's order; which GPUs it has is decided there.
+        devices: Those that it may lease there; none for all.
+        idle_wait_s: How long it waits there for an idle machine at most; None for no wait.
+        runs_anyway: Whether it is to begin although others use its devices, or the machine is not idle.
+    """
+
+    start: Start
+    uid: str
+    purpose: str | None
+    environment: Mapping[str, str]
+    devices: tuple[str, ...]
+    idle_wait_s: float | None
+    timeouts: WorkerTimeouts
+    runs_anyway: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """The machine that runs are made on: this program's own, or one that an agent serves (`app.hosts.connection`).
+    """The machine that runs are made on: this program's own, or one that is reached (`app.hosts.remote`).
 
     Attributes:
         telemetry: Knows who else uses a GPU and how busy the machine is.
         launcher: Starts workers, keeps some on standby, and ends the orphans that they leave.
-        leases: One run per device.
+        leases: One run per device; of another machine, among the runs that this one orders.
         run_job: Runs a small job in a process of the machine, as `app.runs.jobs.run_job` does.
-        remote_run: Prepares a run that another machine makes, as `app.runs.maker.LocalRun` does; None on this machine.
+        remote_run: Prepares a run that another machine makes; None on this machine.
         now: Returns this moment on its clocks. All times of a run are of its monotonic clock.
         describe: Returns what is known of a run's environment before its worker starts, from the inventory.
         name: What the user calls it; "" is this machine.
@@ -99,7 +120,7 @@ class Host:
     launcher: Launcher = field(default_factory=LocalLauncher)
     leases: DeviceLeases = field(default_factory=Leases)
     run_job: RunJob = run_job
-    remote_run: "Callable[[Start, Host, Callable[[RunEvent], None], WorkerTimeouts], MadeRun] | None" = None
+    remote_run: "Callable[[RemoteRunOrder, Host, Callable[[RunEvent], None]], MadeRun] | None" = None
     now: Callable[[], ClockAnchor] = now_here
     describe: Callable[[Inventory], dict[str, str]] = environment_info
     name: str = ""
@@ -124,10 +145,6 @@ class Host:
     def refusal(self, spec: RunSpec) -> str | None:
         """Return why this host cannot make a run, in one sentence; None if it can."""
         return next((refusal.reason for refusal in check(spec, self.machine)), None)
-
-    def balanced_unit(self, device: str) -> str:
-        """Return over what the runs of each variant are spread evenly: the device itself, or the node that has it."""
-        return device
 
     def lease_for_run(
         self,
@@ -162,15 +179,3 @@ class Host:
 def describe_wait(holder: str = "") -> str:
     """Return for whom a run waits; without a name it is another run, or the import for one."""
     return f"Waiting for {holder or 'another run, or the import for one,'} to free this device."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostLease(Lease):
-    """Devices of one host of several: the run that gets them is made on that host."""
-
-    host: Host
-
-
-def host_of(lease: Lease | None, default: Host) -> Host:
-    """Return the host of a lease; most are of the one host that there is."""
-    return lease.host if isinstance(lease, HostLease) else default

@@ -3,10 +3,10 @@
 import queue
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from app.environments.packages import fetch_packages
 from app.errors import UserError
@@ -15,9 +15,6 @@ from app.runs.leases import DeviceLeases, sleep_unstoppable
 from app.runs.pipes import fatal_message
 from app.samples import LogLine
 from workloads.job_protocol import JobFailed, JobRequest, JobResult, decode_job_result
-
-if TYPE_CHECKING:
-    from app.agent_protocol import RefusedKind
 
 Kind = TypeVar("Kind", bound=JobResult)
 Notify = Callable[[str], None]
@@ -44,17 +41,6 @@ class JobError(UserError):
 
 class JobCrashedError(JobError):
     """The process of a job ended without a result."""
-
-
-ERROR_KINDS: "Mapping[RefusedKind, type[Exception]]" = {
-    "job crashed": JobCrashedError,
-    "job error": JobError,
-    "user error": UserError,
-    "cancelled": TimeoutError,
-    "os error": OSError,
-    "bug": Exception,
-}
-"""What an agent calls the errors with which it refuses an order; the first that fits."""
 
 
 @contextmanager

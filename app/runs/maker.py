@@ -13,7 +13,7 @@ from app.environments.steps import CancelledError
 from app.errors import UserError, bug_message
 from app.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
 from app.fields import SlowSample
-from app.runs.host import Host, MadeRun, WorkerTimeouts, host_of
+from app.runs.host import Host, MadeRun, RemoteRunOrder, WorkerTimeouts
 from app.runs.launcher import Worker
 from app.runs.leases import CPU, Lease
 from app.runs.outcome import WorkerExit, form_outcome, with_file_name, with_host, with_memory_size
@@ -301,6 +301,9 @@ class RunMaker:
         environment: Mapping[str, str] | None = None,
         needs_calibration: Callable[[Host, Sequence[str]], bool] | None = None,
         lease: Lease | None = None,
+        devices: Sequence[str] = (),
+        idle_wait_s: float | None = None,
+        prepare: Callable[[Lease], Mapping[str, str]] = lambda _: {},
         timeouts: WorkerTimeouts | None = None,
     ) -> None:
         """Prepare a run.
@@ -314,6 +317,9 @@ class RunMaker:
             environment: What is known of its environment before it starts, besides what the host knows.
             needs_calibration: Whether devices of a host are to be calibrated where `start` has it; None for always.
             lease: Its devices, which the caller releases; None to lease them here.
+            devices: Those to choose from, the preferred one first; empty for all that it may use.
+            idle_wait_s: How long a host that makes the run itself waits for its machine to be idle; None for no wait.
+            prepare: Called when the devices are leased; returns more of its environment.
             timeouts: How long its worker may take.
         """
         self._start = start
@@ -324,16 +330,25 @@ class RunMaker:
         self._environment = environment or {}
         self._needs_calibration = needs_calibration or (lambda _host, _devices: True)
         self._external_lease = lease
+        self._devices = devices
+        self._idle_wait_s = idle_wait_s
+        self._prepare = prepare
         self._timeouts = timeouts or WorkerTimeouts()
         # A flag and a reference that `stop` reads once: handlers of signals call it, too.
         self._stop_reason: str | None = None
         self._making: MadeRun | None = None
-        # A flag that any thread sets.
+        # Flags, the first of which any thread sets.
         self._runs_anyway = False
+        self._has_begun = False
 
     def run_anyway(self) -> None:
         """Begin although others use the devices that it waits for; returns at once."""
         self._runs_anyway = True
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether nobody has asked it to end."""
+        return self._stop_reason is None
 
     def stop(self, reason: str = "") -> None:
         """Ask the run to end; returns at once. With a reason, in one sentence, it is not the user who does."""
@@ -357,13 +372,17 @@ class RunMaker:
             self._end_at_once(inventory, refused)
             return
         lease = self._external_lease or self._host.lease_for_run(
-            spec, notify=self._notify, wait_for_stop=self._wait_for_stop, runs_anyway=lambda: self._runs_anyway
+            spec,
+            notify=self._notify,
+            wait_for_stop=self._wait_for_stop,
+            runs_anyway=lambda: self._runs_anyway,
+            devices=self._devices,
         )
         if lease is None:
             self._end_at_once(inventory, Outcome(name="stopped", reason=self._stop_reason or _STOPPED_WAITING))
             return
         try:
-            self._make_on(host_of(lease, self._host), lease)
+            self._make_on_leased(lease)
         finally:
             if self._external_lease is None:
                 lease.release()
@@ -396,24 +415,34 @@ class RunMaker:
         time.sleep(seconds)
         return self._stop_reason is not None
 
-    def _make_on(self, host: Host, lease: Lease) -> None:
-        """Make the run on the host of its lease; if that is one of several and lost by now, that is its outcome."""
-        try:
-            inventory = host.inventory()
-        except UserError as error:
-            if host is self._host:
-                raise
-            self._end_at_once(self._host.inventory(), Outcome(name="crashed", reason=str(error)))
-            return
-        self._host = host
-        start = self._start
+    def _make_on_leased(self, lease: Lease) -> None:
+        host, gpu_uuids = self._host, tuple(device for device in lease.devices if device != CPU)
         start = msgspec.structs.replace(
-            start,
-            gpu_uuids=tuple(device for device in lease.devices if device != CPU),
-            calibrate=start.calibrate and self._needs_calibration(host, lease.devices),
+            self._start,
+            gpu_uuids=gpu_uuids,
+            calibrate=self._start.calibrate and self._needs_calibration(host, lease.devices),
         )
-        self._begin(inventory, start.gpu_uuids)
-        self._making = making = (host.remote_run or LocalRun)(start, host, self._pass, self._timeouts)
+        making: MadeRun
+        if host.remote_run is not None:
+            making = host.remote_run(
+                RemoteRunOrder(
+                    start=start,
+                    uid=self._uid,
+                    purpose=self._purpose,
+                    environment=self._environment,
+                    devices=lease.devices,
+                    idle_wait_s=self._idle_wait_s,
+                    timeouts=self._timeouts,
+                    runs_anyway=lambda: self._runs_anyway,
+                ),
+                host,
+                self._pass,
+            )
+        else:
+            self._environment = {**self._environment, **self._prepare(lease)}
+            self._begin(host.inventory(), gpu_uuids)
+            making = LocalRun(start, host, self._pass, self._timeouts)
+        self._making = making
         if self._stop_reason is not None:
             making.stop(self._stop_reason)
         try:
@@ -422,7 +451,11 @@ class RunMaker:
             self._making = None  # it has this one's method: a cycle would keep the run's sinks
 
     def _pass(self, event: RunEvent) -> None:
+        if isinstance(event, RunStarted):  # of a run that another machine makes
+            self._has_begun = True
         if isinstance(event, RunEnded):
+            if not self._has_begun:
+                self._begin(self._host.inventory())
             outcome = with_file_name(event.outcome, self._start.spec.workload)
             event = msgspec.structs.replace(event, outcome=with_host(outcome, self._host.name))
         self._emit(event)
@@ -430,7 +463,7 @@ class RunMaker:
     def _begin(self, inventory: Inventory, gpu_uuids: Sequence[str] = ()) -> None:
         devices = run_devices(inventory, gpu_uuids)
         used = ", ".join(f"{device.name} ({device.device})" for device in devices if device.kind == "gpu")
-        now = self._host.now()
+        now, self._has_begun = self._host.now(), True
         self._emit(
             RunStarted(
                 uid=self._uid,

@@ -79,6 +79,7 @@ class RunSession:
         purpose: str | None = None,
         environment: Mapping[str, str] | None = None,
         lease: Lease | None = None,
+        idle_wait_s: float | None = None,
     ) -> None:
         """Prepare a run.
 
@@ -89,6 +90,7 @@ class RunSession:
             purpose: What it is made for, if not for its own sake.
             environment: What is known of its environment before it starts; stored with it.
             lease: Its devices, which the caller releases; None to lease them here.
+            idle_wait_s: How long another machine waits to be idle before it; on this one the caller waits.
         """
         self._spec = spec
         self._services = services
@@ -96,6 +98,7 @@ class RunSession:
         self._purpose = purpose
         self._environment = environment or {}
         self._lease = lease
+        self._idle_wait_s = idle_wait_s
         self._stop_requested = False
         # Two references, each set once and read once: a signal's handler may stop the run at any moment.
         self._maker: RunMaker | None = None
@@ -154,6 +157,7 @@ class RunSession:
                 environment={**source_info(source), **self._environment},
                 needs_calibration=partial(needs_calibration, store, self._spec),
                 lease=self._lease,
+                idle_wait_s=self._idle_wait_s,
                 timeouts=services.timeouts,
             )
             if self._stop_requested:

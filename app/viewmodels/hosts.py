@@ -200,14 +200,14 @@ _MEANINGS = {
     "slurm": "srun on {address} waits in Slurm's queue for a node; the runs are made there.",
     "ray": "Your own ssh connects to {address}, from where Ray places each run on a node with free GPUs.",
     "docker": "docker exec starts the program in the running container {address}.",
-    "sh": "This machine, through an agent as on any other host: for trying it out.",
+    "sh": "This machine, as any other host is reached: for trying it out.",
 }
 
 
 def describe_address(kind: str, address: str) -> str:
     """Return what an address means, in a sentence or two."""
     first = (
-        f" The program sends its agent there once (under {units.quantity('1', 'MiB')}), into your cache folder."
+        f" The program sends itself there once ({units.quantity('1', 'MiB')}), into your cache folder."
         if kind != "sh"
         else ""
     )

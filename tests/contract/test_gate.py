@@ -4,17 +4,13 @@ import re
 
 from tests.contract.test_imports import ROOT
 
-STARTS = re.compile(
-    r"\.launcher\.launch\(|\bComputeGradients\(|\bDescribeFile\(|\bDetachRun\(|\bopen_entry\(|SpoolLink\.open\("
-)
+STARTS = re.compile(r"\.launcher\.launch\(|\bComputeGradients\(|\bDescribeFile\(|\bHostProcess\((?:Start|start_it|\n)")
 GATES = re.compile(r"\.admit\(|\brequire\(|\bfind_host\(")
 WITHOUT = {
-    "app/hosts/check.py": "its hosts are of the book, or typed in the dialog or the command",
-    "app/hosts/remote_jobs.py": "it sends the orders of others",
     "app/runs/maker.py": "it makes what a session, or the order of a detached run, has passed",
 }
-OTHER_SIDE = ("app/agent/",)
-"""The agent follows orders that have passed the gate."""
+OTHER_SIDE = ("app/hosts/serve.py", "app/hosts/detached.py", "app/hosts/ray_driver.py")
+"""On a host orders are followed that have passed the gate."""
 
 
 def test_who_starts_something_passes_the_gate() -> None:

@@ -1,6 +1,8 @@
-"""Hosts for tests: this machine through an agent of its own, as any host is reached."""
+"""Hosts for tests: this machine through a shell, as any host is reached, and hosts that are played."""
 
 import os
+import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,15 +11,17 @@ import psutil
 import pytest
 
 from app.grants import typed
-from app.hosts.address import parse_address
-from app.hosts.carriers import Carrier, shell_carrier
-from app.hosts.channel import ProcessChannel
-from app.hosts.connection import Connection, connect
-from app.hosts.link import LinkLimits
+from app.hosts.address import Address
+from app.hosts.book import HostEntry
+from app.hosts.process import HostProcess, LinkLimits
+from app.hosts.remote import Connection, connect
+from app.hosts.wheel import Start
 from app.runs.session import RunServices
 from tests.fakes.sessions import PATIENT
 
 NAME = "gpu1"
+HERE = f"sh:?python={sys.executable}"
+"""The address of this machine as a host."""
 
 
 @contextmanager
@@ -27,28 +31,26 @@ def connected(
     environment: Mapping[str, str] | None = None,
     notify: Callable[[str], None] = lambda _: None,
     limits: LinkLimits | None = None,
-    carrier: Carrier | None = None,
+    address: str = HERE,
 ) -> Iterator[Connection]:
     """Connect to this machine.
 
     Args:
         folder: For what is sent there.
-        environment: Variables of the agent and all that it starts.
+        environment: Variables of the program there and all that it starts.
         notify: Gets what a user is told.
         limits: How long the host may be silent.
-        carrier: The way, if it is not a plain shell.
+        address: The way, if it is not a plain shell.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
         for name, value in (environment or {}).items():
             patch.setenv(name, value)
-        connection = connect(
-            carrier or shell_carrier(parse_address("sh:")), name=NAME, hz=10.0, notify=notify, limits=limits
-        )
-    try:
-        yield connection
-    finally:
-        connection.close()
+        connection = connect(HostEntry(name=NAME, address=address), hz=10.0, notify=notify, limits=limits)
+        try:
+            yield connection
+        finally:
+            connection.close()
 
 
 def services_on(connection: Connection, folder: Path) -> RunServices:
@@ -56,49 +58,71 @@ def services_on(connection: Connection, folder: Path) -> RunServices:
     return RunServices(database=folder / "profiles.db", host=connection.host, consent=typed, timeouts=PATIENT)
 
 
+def runner_of(connection: Connection) -> HostProcess:
+    """Return the program there that makes runs."""
+    (process,) = (process for process in connection.runners._all if process.lost is None)
+    return process
+
+
 def processes_of(connection: Connection) -> list[psutil.Process]:
-    """Return all processes on the host: the agent, its sampler and workers."""
-    return psutil.Process(carrier_pid(connection)).children(recursive=True)
-
-
-def carrier_pid(connection: Connection) -> int:
-    """Return the process id of the carrier, which here has become the agent's guard."""
-    channel = connection.link._channel
-    assert isinstance(channel, ProcessChannel)
-    return channel.pid
+    """Return all processes on the host: the programs, their guards, samplers and workers."""
+    started = [connection.process, *connection.runners._all]
+    tops = [psutil.Process(process.pid) for process in started if process.lost is None]
+    return [process for top in tops for process in (top, *top.children(recursive=True))]
 
 
 def shifted_clock(folder: Path, days: float) -> Mapping[str, str]:
     """Return the environment of Python processes whose monotonic clock is so many days ahead of this machine's."""
-    return _site(
-        folder,
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(
         "import time\n"
         "def shift(clock, by):\n"
         "    return lambda: clock() + by\n"
         f"time.monotonic = shift(time.monotonic, {days * 86_400!r})\n"
-        f"time.monotonic_ns = shift(time.monotonic_ns, {round(days * 86_400e9)})\n",
+        f"time.monotonic_ns = shift(time.monotonic_ns, {round(days * 86_400e9)})\n"
     )
-
-
-def flooding_agent(folder: Path, signal: Path, times: int) -> Mapping[str, str]:
-    """Return the environment of an agent that says every sample so often, once there is a file called `signal`."""
-    return _site(
-        folder,
-        "import os, sys\n"
-        "class Pipe:\n"
-        "    def __init__(self, pipe):\n"
-        "        self.flush, self.write_once = pipe.flush, pipe.write\n"
-        "    def write(self, lines):\n"
-        f'        floods = lines.startswith(b\'{{"type":"sample"\') and os.path.exists({str(signal)!r})\n'
-        "        floods = floods and 'app.telemetry.sampler' not in sys.orig_argv\n"
-        f"        self.write_once(lines * ({times} if floods else 1))\n"
-        "open_file = os.fdopen\n"
-        "os.fdopen = lambda file, *mode: Pipe(open_file(file, *mode)) if mode == ('wb',) else open_file(file, *mode)\n",
-    )
-
-
-def _site(folder: Path, text: str) -> Mapping[str, str]:
-    """Return the environment of Python processes that begin with this text."""
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(text)
     return {"PYTHONPATH": os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))}
+
+
+PLAYED = """\
+import os, sys, threading, time
+from app.events import *
+from app.fields import Sample
+from app.hosts.messages import *
+from app.hosts.serve import host_hello
+from app.recording import head_line
+from app.samples import *
+from workloads.protocol import *
+import msgspec
+orders = msgspec.json.Decoder(Order)
+saying = threading.Lock()
+def say(*messages):
+    for message in messages:
+        line = message if isinstance(message, bytes) else encode(message)
+        with saying:
+            while line:
+                line = line[os.write(1, line):]
+def listen(on_order=lambda order: None, answers=True):
+    for line in sys.stdin.buffer:
+        order = orders.decode(line)
+        if isinstance(order, Beat):
+            if answers:
+                say(Beat(number=order.number, t_ns=time.monotonic_ns()))
+        else:
+            on_order(order)
+"""
+
+
+class PlayedStart(Start):
+    """Starts a program that a test plays: `words` has its text, in Python, after `PLAYED`."""
+
+    def script(self) -> str:
+        """Return the script of sh."""
+        program = shlex.quote(PLAYED + self.words[0])
+        return f"PYTHONPATH={shlex.quote(str(Path(__file__).parents[2]))} exec {sys.executable} -c {program}"
+
+
+def played(text: str, **how: LinkLimits | Callable[[str], None] | None) -> HostProcess:
+    """Start a program that begins as one on a host, then does what `text` says."""
+    start = PlayedStart(address=Address(kind="sh"), words=[f"say(head_line('1'), host_hello())\n{text}"])
+    return HostProcess(start, NAME, **how)  # type: ignore[arg-type]

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from app.hosts.address import Address
-from app.hosts.carriers import Carrier
+from app.hosts.book import HostEntry
 from tests.fakes.nvml import TWO_H200, Driver, environment
 
 ROOT = Path(__file__).parents[2]
@@ -66,10 +65,14 @@ class RunningCluster:
         print(node, file=self.process.stdin, flush=True)
         assert self.process.stdout.readline().strip() == "killed"
 
-    def carrier(self, address: str = "") -> Carrier:
-        """Return what leads to the head node: a shell."""
-        variables = {"RAY_ADDRESS": address or self.address, "XDG_CACHE_HOME": str(self.cache)}
-        return Carrier(address=Address(kind="ray", python=sys.executable), prefix=("sh", "-c"), environment=variables)
+    def entry(self, options: str = "") -> HostEntry:
+        """Return the cluster as a host, which is entered here by a shell."""
+        return HostEntry(name="lab", address=f"ray:?python={sys.executable}{options}")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process needs to find it."""
+        return {"RAY_ADDRESS": self.address, "XDG_CACHE_HOME": str(self.cache)}
 
 
 @contextmanager

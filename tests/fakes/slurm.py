@@ -1,4 +1,4 @@
-"""A stand-in for Slurm on PATH: `srun`, `squeue` and `scancel` of a cluster with one node, which is this machine.
+"""A stand-in for Slurm on PATH: `srun` and `sbatch` of a cluster with one node, which is this machine.
 
 They behave and speak as Slurm's manual pages and sources say (github.com/SchedMD/slurm: src/api/allocate.c,
 src/srun/allocate.c, src/slurmd/slurmstepd/req.c). A test changes the cluster by files of its folder: see `Cluster`.
@@ -39,8 +39,7 @@ class Cluster:
 
     Attributes:
         folder: Its files: `ahead` (other pending jobs, a line each; while it exists, new jobs wait), `end` (how the
-            running job is ended), `jobs` (those of srun), `late` (squeue has no answer to the next question for a
-            state).
+            running job is ended), `jobs` (those of srun).
         environment: What a process needs to find it.
     """
 
@@ -60,10 +59,6 @@ class Cluster:
         (self.folder / "end.new").write_text(how, encoding="utf-8")
         (self.folder / "end.new").rename(self.folder / "end")
 
-    def answer_late(self) -> None:
-        """Let squeue not know a job's state when it is next asked for that alone."""
-        (self.folder / "late").touch()
-
     @property
     def jobs(self) -> list[str]:
         """The jobs that wait or run."""
@@ -74,7 +69,7 @@ def install(folder: Path) -> Cluster:
     """Make a cluster in a new folder, with its commands in `bin`."""
     (folder / "jobs").mkdir(parents=True)
     (folder / "bin").mkdir()
-    for name in ("srun", "squeue", "scancel"):
+    for name in ("srun", "sbatch"):
         path = folder / "bin" / name
         words = shlex.join([sys.executable, "-I", "-S", str(Path(__file__).resolve()), name])
         path.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
@@ -179,34 +174,22 @@ def _processes(job: int) -> Iterator[int]:
                 yield int(folder.name)
 
 
-def _squeue(folder: Path, options: Mapping[str, str]) -> int:
-    if "states" in options:
-        ahead = folder / "ahead"
-        names = ahead.read_text(encoding="utf-8").split() if ahead.exists() else []
-        waiting = [path.name for path in sorted((folder / "jobs").glob("[0-9]*")) if _read(path)[0] == "PENDING"]
-        print("\n".join([*names, *waiting]))
-        return 0
-    if options["format"] == "%T" and (late := folder / "late").exists():
-        late.unlink()
-        return 0
-    for path in sorted((folder / "jobs").glob("[0-9]*")):
-        state, name, partition = _read(path)
-        if name == options["name"]:
-            reason, start = ("Resources", "23:05:00") if state == "PENDING" else ("None", "20:00:00")
-            values = {"%T": state, "%i": path.name, "%P": partition, "%r": reason, "%S": f"2026-11-22T{start}"}
-            print("|".join(values[word] for word in options["format"].split("|")))
+def _sbatch(options: Mapping[str, str], command: list[str]) -> int:
+    """Run a script in the background, as a job of its own that outlives this command."""
+    if refusal := _refusal(options):
+        print(f"sbatch: error: Batch job submission failed: {refusal}", file=sys.stderr)
+        return 1
+    with Path(options["output"]).open("wb") as output:
+        subprocess.Popen(
+            ["sh", *command],  # Slurm runs a copy of the script
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            env={**os.environ, "SLURM_JOB_ID": "77", "SLURMD_NODENAME": _NODE},
+        )
+    print("77")
     return 0
-
-
-def _scancel(folder: Path, options: Mapping[str, str]) -> int:
-    for path in (folder / "jobs").glob("[0-9]*"):
-        if _read(path)[1] == options["name"]:
-            path.unlink(missing_ok=True)
-    return 0
-
-
-def _read(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").split("\n")
 
 
 def _say(text: str) -> None:
@@ -220,9 +203,7 @@ def main(words: list[str]) -> int:
         option, _, value = left.pop(0).lstrip("-").partition("=")
         options[option] = value
     folder = Path(os.environ[_FOLDER])
-    if name == "srun":
-        return _srun(folder, options, left)
-    return _squeue(folder, options) if name == "squeue" else _scancel(folder, options)
+    return _srun(folder, options, left) if name == "srun" else _sbatch(options, left)
 
 
 if __name__ == "__main__":

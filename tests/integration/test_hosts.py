@@ -12,8 +12,7 @@ import pytest
 
 from app.cli.main import main
 from app.hosts.book import HostEntry, add_host
-from app.hosts.connection import Connection
-from app.hosts.open import open_host
+from app.hosts.remote import open_host
 from app.runs.session import RunServices, RunSession
 from tests.fakes.command_line import dummy_arguments
 from tests.fakes.nvml import Card, Driver, environment
@@ -41,13 +40,15 @@ def test_a_run_on_a_host_is_stored_here(database_path: Path, capsys: pytest.Capt
 
 def test_a_killed_connection_ends_the_run_and_all_of_it_on_the_host(database_path: Path, sshd: SshServer) -> None:
     with contextlib.closing(open_host("gpu1")) as connection:
-        assert isinstance(connection, Connection)
         services = RunServices(database=database_path, host=connection.host, timeouts=PATIENT)
         spec = dummy(connection.host.inventory(), steps=0, seconds=600.0)
         going = Going(RunSession(spec, services, [recorder := Recorder()]), recorder)
         recorder.wait(Block)
-        agent = psutil.Process(connection.hello.pid)
-        there = [agent, *agent.children(recursive=True)]
+        there = [
+            process
+            for top in (psutil.Process(connection.hello.pid), *_programs_below(sshd.process.pid))
+            for process in (top, *top.children(recursive=True))
+        ]
         sshd.kill_sessions()
         outcome = going.result()
     assert outcome.name == "crashed"
@@ -55,6 +56,10 @@ def test_a_killed_connection_ends_the_run_and_all_of_it_on_the_host(database_pat
     assert len(there) > 2, "a sampler and a worker were there"
     _, alive = psutil.wait_procs(there, timeout=LIMIT_S)
     assert alive == []
+
+
+def _programs_below(pid: int) -> list[psutil.Process]:
+    return [process for process in psutil.Process(pid).children(recursive=True) if "--events" in process.cmdline()]
 
 
 def test_telemetry_of_a_container_is_shown(
@@ -80,7 +85,8 @@ def test_hosts_are_checked_at_once_and_each_problem_is_said(
     assert gpu1["can_run"]
     assert gpu1["framework"]["version"]
     assert gpu1["python"]["path"] == sys.executable
-    assert gpu1["cache"]["path"] == str(sshd.home / ".cache/variantscope/agents")
+    assert gpu1["home"]["path"] == str(sshd.home)
+    assert len(list((sshd.home / ".cache/variantscope").glob("*/*.whl"))) == 1
     assert abs(gpu1["clock_offset_s"]) <= gpu1["clock_error_s"] + 0.1
     assert not refused["can_run"]
     assert refused["problem"].startswith("ssh://stranger accepts none of your keys")

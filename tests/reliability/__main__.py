@@ -6,7 +6,7 @@ Without a name all are made; `soak` takes a quarter of an hour for its 1,000 run
 import sys
 
 from benchmarks.harness import main
-from tests.reliability import detach_kills, flood, link_kills, resume, soak
+from tests.reliability import flood, resume, soak
 
 if __name__ == "__main__":
     sys.exit(
@@ -14,8 +14,6 @@ if __name__ == "__main__":
             "python -m tests.reliability",
             {
                 "resume": resume.measure,
-                "link": link_kills.measure,
-                "detach": detach_kills.measure,
                 "flood": flood.measure,
                 "soak": soak.measure,
             },

@@ -5,17 +5,18 @@ comes after a random part of the time that such an experiment takes uninterrupte
 command, or *Resume* in a new window, resumes the experiment until it ends by itself. Every second one on the command
 line is made with `--again`, so that only the entry's own runs count, and is resumed by `queue go-on`.
 
-With `--on` the runs are made on a host, on the command line alone, and what carries them is killed, too: the carrier
-(ssh, say), the agent, its guard; or the link is cut, with the carrier stopped until the program has given it up.
+With `--on sh:…` the runs are made on this machine as a host, on the command line alone, and the programs there and
+their guards are killed, too.
 """
 
 import contextlib
+import random
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -35,7 +36,7 @@ from benchmarks.harness import Result
 from tests.reliability.invariants import BROKEN, broken_in
 from workloads import catalog
 
-Target = Literal["program", "worker", "sampler", "agent", "guard", "carrier", "link"]
+Target = Literal["program", "worker", "sampler", "host"]
 
 KILLS = 50
 VARIANTS, REPEATS = 3, 2
@@ -44,16 +45,11 @@ _MODULES: dict[Target, str] = {"worker": "workloads.worker", "sampler": "app.tel
 _SHARES: dict[Target, float] = {"program": 0.4, "worker": 0.35, "sampler": 0.25}
 """How often each is killed."""
 _SHARES_ON_HOST: dict[Target, float] = {
-    "program": 0.18,
-    "carrier": 0.22,
-    "agent": 0.22,
-    "guard": 0.12,
-    "worker": 0.12,
-    "sampler": 0.12,
-    "link": 0.02,
+    "program": 0.3,
+    "host": 0.4,
+    "worker": 0.15,
+    "sampler": 0.15,
 }
-_AGENT, _AGENT_FOLDER = "app.agent", "VARIANTSCOPE_AGENT_FOLDER"
-"""The module of an agent and its guard, and a variable that all have that an agent starts."""
 _TIMING_RUNS = 3
 """Runs that time an experiment; the fastest counts, or after a busy moment most would end before they are killed."""
 _GONE_S = 20.0
@@ -159,7 +155,7 @@ class KilledExperiment:
             victim = self._next_victim(program, target)
             if victim is not None:
                 with contextlib.suppress(psutil.NoSuchProcess):
-                    victim.suspend() if target == "link" else victim.kill()
+                    victim.kill()
                 tally.kills[f"{target} of {mode}"] += 1
             return victim is not None
         program.kill()
@@ -184,30 +180,11 @@ class KilledExperiment:
         return None
 
     def _victim(self, program: "subprocess.Popen[bytes]", target: Target) -> psutil.Process | None:
-        children = psutil.Process(program.pid).children()
-        if not self.on:
-            return next((child for child in children if _MODULES[target] in child.cmdline()), None)
-        if target in ("carrier", "link"):
-            return next((child for child in children if _MODULES["sampler"] not in child.cmdline()), None)
-        theirs = list(self._on_host(program.pid))
-        if target in _MODULES:
-            return next((process for process in theirs if _MODULES[target] in process.cmdline()), None)
-        # The guard is the agent's parent, and its command the same.
-        agents = [process for process in theirs if _AGENT in process.cmdline()]
-        guards = [each for each in agents if each.ppid() not in {other.pid for other in agents}]
-        return next((each for each in agents if (each in guards) == (target == "guard")), None)
-
-    def _on_host(self, program: int | None) -> Iterator[psutil.Process]:
-        """Yield the processes of the program's agent: those below it, or behind ssh those of every newer agent."""
-        if self.on.startswith("sh:"):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                yield from psutil.Process(program).children(recursive=True)
-            return
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                is_agents = _AGENT_FOLDER in process.environ() or _AGENT in process.cmdline()
-                if is_agents and process.create_time() >= self.started_s:
-                    yield process
+        children = psutil.Process(program.pid).children(recursive=bool(self.on))
+        if target == "host":
+            programs = [child for child in children if "--events" in child.cmdline()]
+            return random.choice(programs) if programs else None
+        return next((child for child in children if _MODULES[target] in child.cmdline()), None)
 
     def judge(self) -> tuple[int, int]:
         """Count the runs that the experiment lacks or lost, and those made that were not needed."""
@@ -227,8 +204,6 @@ class KilledExperiment:
     def _left_alive(self) -> int:
         """Count processes of the killed program that do not end by themselves, and kill them."""
         processes = [process for process in psutil.process_iter() if _process_folder(process) == str(self.folder)]
-        if self.on and not self.on.startswith("sh:"):
-            processes += self._on_host(None)
         _, alive = psutil.wait_procs(processes, _GONE_S)
         for process in alive:
             process.kill()
@@ -323,8 +298,7 @@ def _run_and_kill(
     began_s, killed = time.monotonic(), False
     # What is made with `--again` and given up has left the queue, and nothing is left to resume.
     shares_by_target = _SHARES_ON_HOST if experiment.on else _SHARES
-    left_out = {*(["worker"] if experiment.again else []), *(["link"] if experiment.on.startswith("sh:") else [])}
-    targets: list[Target] = [target for target in shares_by_target if target not in left_out]
+    targets: list[Target] = [target for target in shares_by_target if target != "worker" or not experiment.again]
     shares = np.array([shares_by_target[target] for target in targets])
     wait_s = numbers.uniform(0, length_s)
     while program.poll() is None:

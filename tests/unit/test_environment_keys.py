@@ -1,14 +1,11 @@
 """Numbers in a run's environment: what is none is refused where it comes in, and absent where it was stored."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from app.analysis.comparability import throttled_pct
 from app.environment_keys import CLOCK_OFFSET_KEY, CPU_COUNT_KEY, THROTTLED_KEY, environment_number, wrong_numbers
-from app.errors import UserError
-from app.hosts.connection import _environment
 from app.recording import decode_event
 from tests.unit.runs.test_lost_database import STARTED
 from workloads.protocol import EnvironmentInfo, ProtocolError, encode
@@ -55,10 +52,3 @@ def test_an_event_with_a_word_for_a_number_is_none(event: Any) -> None:
 
 def fields(event: Any) -> dict[str, Any]:
     return {name: getattr(event, name) for name in event.__struct_fields__}
-
-
-def test_a_host_that_describes_itself_by_a_word_for_a_number_makes_no_run() -> None:
-    described = SimpleNamespace(environment={CPU_COUNT_KEY: "NaN"})
-    link: Any = SimpleNamespace(name="lab", number=lambda: 1, ask=lambda order, kind: described)
-    with pytest.raises(UserError, match=r"^lab says 'NaN' for cpu_count, where a number belongs; no run can be made"):
-        _environment(link, SimpleNamespace(), "ssh", SimpleNamespace())  # type: ignore[arg-type]

@@ -20,7 +20,6 @@ CLASS_LINES = 400
 FUNCTION_LINES = 80
 
 SMALL_MODULES = {
-    "app/agent/__main__.py": "a process of its own",
     "app/runs/standby_setting.py": "asked before the window's first paint, which waits for no worker",
     "app/telemetry/messages.py": "message types of the sampler's process, imported on both sides",
     "workloads/build.py": "the one place that leads from a spec to a backend",
@@ -31,7 +30,7 @@ SMALL_MODULES = {
 }
 """Modules under the least size, each with its reason: a file is a topic, and a helper belongs to its only user."""
 
-BUDGET_LINES, BUDGET_MODULES = 88_857, 368
+BUDGET_LINES, BUDGET_MODULES = 86_300, 355
 """Lines of app and workloads, blank ones and docstrings included, and modules that are not empty. Both only go down; a
 change that needs more raises them in a commit of its own, which says why."""
 BUDGET_SLACK_LINES, BUDGET_SLACK_MODULES = 400, 4
@@ -39,8 +38,6 @@ BUDGET_SLACK_LINES, BUDGET_SLACK_MODULES = 400, 4
 
 LONE_MODULE_LINES = 150
 LONE_MODULES = {
-    "app.agent.ray_actor": "what runs on the nodes of a cluster, imported there",
-    "app.agent.serve": "imported by a guard's child alone, when the guard is forked",
     "app.gui.compare.article": "imported when the page of an article is opened",
     "workloads.pytorch.stored_images": "the way of one kind of data; a step takes any",
     "workloads.tensorflow.gradients": "imported by jobs that compare",
@@ -53,20 +50,17 @@ LONE_MODULES = {
 PROTOCOLS = {
     "Backend": "the seam to a framework",
     "Batches": "generators of each kind of data",
-    "Channel": "ProcessChannel, and stand-ins of tests",
     "CurveSource": "live, stored, and Monitor's curves",
     "EvidenceCollector": "the seam to a framework",
-    "HostConnection": "Connection, PoolConnection, ClusterConnection",
     "Launcher": "LocalLauncher, StandbyLauncher",
     "Layer": "the layers of cnn/layers.py",
     "MadeRun": "LocalRun, RemoteRun",
     "Model": "the models of each workload",
-    "OpenHost": "a function with keywords, and a stand-in of its tests",
     "Optimizer": "Adam, Momentum",
     "Paintable": "curves, bands, labels and marks",
     "Reversal": "every edit that can be undone",
     "RunJob": "a function with keywords, here and on a host",
-    "Sampler": "SamplerProcess, RemoteSampler, PoolSampler",
+    "Sampler": "SamplerProcess, RemoteSampler",
     "Sink": "of the store, the window, the command line, the queue",
     "Stack": "the implementations of recurrent layers",
     "Worker": "LocalWorker, and stand-ins of tests",

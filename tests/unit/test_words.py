@@ -74,8 +74,6 @@ def test_no_identifier_uses_a_retired_word() -> None:
 
 FILLERS = re.compile(r"_*(each|found|given|gone|known|made|place|said|shown|taken|told|wanted|whole)_*")
 FILLERS_IN_DATA = {
-    "app/agent_protocol.py: wanted": "field of an order to agents",
-    "app/hosts/bootstrap.py: known": "key of what the loader prints on a host",
     "app/runs/custom.py: whole": "key of files stored in the database",
 }
 

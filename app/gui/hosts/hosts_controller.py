@@ -173,14 +173,19 @@ _TICK_MS = 1_000
 class HostScreens(QObject):
     """Takes all events of the window, and shows those of the right machine on each screen.
 
+    `runs_fetched` is emitted when runs of a host were fetched into the database.
+
     Thread: GUI only.
     """
+
+    runs_fetched = Signal()
 
     def __init__(self, services: Services, run_view: RunView, form: FormController, run: RunController) -> None:
         """Prepare; nothing is connected yet."""
         super().__init__(run_view)
         self._window = services.window
         self._theme = services.theme
+        self._database = services.database
         self._form = form
         self._run = run
         self._queue: QueueController | None = None
@@ -222,7 +227,9 @@ class HostScreens(QObject):
         """Show the dialog in which hosts are added, checked and removed."""
         from app.gui.hosts.hosts_dialog import HostsDialog
 
-        HostsDialog(self._window, self._theme, self.hosts).open()
+        dialog = HostsDialog(self._window, self._theme, self.hosts, self._database)
+        dialog.runs_fetched.connect(self.runs_fetched)
+        dialog.open()
 
     def handle(self, event: WindowEvent | HostMessage, run: int | None) -> None:
         """Take one event: telemetry goes to the Run screen only from the host that is shown there."""

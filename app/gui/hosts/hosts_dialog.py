@@ -2,11 +2,14 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QFormLayout, QLineEdit, QPlainTextEdit, QPushButton, QWidget
 
+from app import units
 from app.errors import UserError
 from app.gui.hosts.hosts_controller import HostsController
 from app.gui.theme import GRID, Theme
@@ -28,8 +31,8 @@ from app.gui.widgets.flow_layout import FlowBar
 from app.gui.widgets.panes import PageScroller
 from app.hosts.address import parse_address
 from app.hosts.book import HostEntry, add_host, remove_host, ssh_names
-from app.hosts.check import HostCheck, check_hosts
-from app.hosts.check_lines import check_lines
+from app.hosts.check import HostCheck, check_hosts, check_lines
+from app.hosts.fetch import Fetch, list_detached, stop_detached
 from app.samples import Inventory
 from app.viewmodels.hosts import HOST_COLUMNS, describe_address, host_cells, widest_host_cells
 from workloads.catalog import FRAMEWORKS, UsageError
@@ -125,11 +128,16 @@ class AddHostForm(QWidget):
 class HostsDialog(QDialog):
     """Lists the user's hosts with their state; checks run off the GUI thread, and closing ends them.
 
+    `runs_fetched` is emitted when runs were fetched into the database.
+
     Thread: GUI only.
     """
 
-    def __init__(self, parent: QWidget, theme: Theme, hosts: HostsController) -> None:
+    runs_fetched = Signal()
+
+    def __init__(self, parent: QWidget, theme: Theme, hosts: HostsController, database: Path) -> None:
         super().__init__(parent)
+        self._database = database
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("Hosts")
         resize_within_screen(self, 120 * GRID, 84 * GRID)
@@ -150,10 +158,16 @@ class HostsDialog(QDialog):
         self.check_button = button("C&heck", "Check whether it answers, and what it has for runs")
         self.use_button = button("&Use for runs", "Choose it on the Run screen")
         self.remove_button = button("Remo&ve", "Remove it from this list; nothing changes on the host")
+        self.fetch_button = button(
+            "&Fetch runs", "Fetch the runs that went on there without this program, and list others"
+        )
+        self.stop_button = button("&Stop runs", "End the runs that go on there without this program")
         self._buttons: Mapping[QPushButton, Callable[[HostEntry], None]] = {
             self.use_button: self._use,
             self.connect_button: self._connect_or_end,
             self.check_button: self._check,
+            self.fetch_button: partial(self._work_on_runs, fetch_over),
+            self.stop_button: partial(self._work_on_runs, stop_all),
             self.remove_button: self._remove,
         }
         for pressed, act in self._buttons.items():
@@ -198,12 +212,11 @@ class HostsDialog(QDialog):
 
     def _checked_framework(self, name: str) -> str | None:
         check = self._checks.get(name)
-        inspected = check.inspected if check is not None else None
-        if inspected is None:
+        if check is None or check.hello is None:
             return None
         return ", ".join(
             f"{FRAMEWORKS[framework.name].name} {framework.version}"
-            for framework in inspected.frameworks
+            for framework in check.hello.frameworks
             if framework.version
         )
 
@@ -246,6 +259,15 @@ class HostsDialog(QDialog):
             self._hosts.connect_host(entry.name)
         else:
             connections.disconnect(entry.name)
+
+    def _work_on_runs(self, work: Callable[[HostEntry, Path, threading.Event], str], entry: HostEntry) -> None:
+        """Fetch or end the runs that go on on a host without this program, off the GUI thread."""
+        self._show_text(f"Asking {entry.name} …")
+        self._job.run(lambda control: work(entry, self._database, control.stop), self._end_work, self._fail)
+
+    def _end_work(self, sentence: str) -> None:
+        self._show_text(sentence)
+        self.runs_fetched.emit()
 
     def _check(self, entry: HostEntry) -> None:
         """Check a host, one of the list or the one that is typed."""
@@ -306,6 +328,29 @@ class HostsDialog(QDialog):
         column.addStretch(0)
         foot = make_row(buttons, margins=(2 * GRID, 0, 2 * GRID, 0))
         make_column((PageScroller(content), 1), foot, parent=self, margins=(0, 0, 0, GRID), spacing=GRID)
+
+
+def fetch_over(entry: HostEntry, database: Path, stop: threading.Event) -> str:
+    """Fetch the detached runs of a host that are over; return what became of them; raises `UserError`."""
+    runs = list_detached(entry, lambda _: None)
+    over = [run for run in runs if not run.goes_on]
+    for run in over:
+        fetch = Fetch(entry, run, database, lambda _: None)
+        if stop.is_set():
+            raise UserError("Fetching was stopped.")
+        fetch.run(())
+    more = f" {len(runs) - len(over)} still go on there." if len(runs) > len(over) else ""
+    return f"{len(over)} {units.plural('run', len(over))} of {entry.name} fetched.{more}"
+
+
+def stop_all(entry: HostEntry, _database: Path, _stop: threading.Event) -> str:
+    """Ask the detached runs of a host to end; return how many; raises `UserError`."""
+    runs = [run for run in list_detached(entry, lambda _: None) if run.goes_on]
+    for run in runs:
+        stop_detached(entry, run.uid, lambda _: None)
+    return (
+        f"{len(runs)} {units.plural('run', len(runs))} of {entry.name} asked to end; fetch what was done in a moment."
+    )
 
 
 def _check_host(entry: HostEntry, stop: threading.Event) -> HostCheck:

@@ -31,7 +31,6 @@ from app.records import EqualityCheck
 from app.runs.custom import stored_source
 from app.runs.experiment.estimates import Experiment, requested_s
 from app.runs.experiment.schedule import remaining_runs, runs_of_variant
-from app.runs.host import host_of
 from app.runs.jobs import Notify
 from app.runs.leases import Lease
 from app.runs.session import RunServices
@@ -136,7 +135,7 @@ class EqualityChecker:
                     start_path=str(start) if start else None,
                     source=stored_source(spec, self.services.database),
                 )
-                result = host_of(lease, self.services.host).run_job(
+                result = self.services.host.run_job(
                     request, ComputedGradients, lambda: time.monotonic() > end_s or not self.may_continue()
                 )
         except TimeoutError:

@@ -94,7 +94,7 @@ class IdleWait:
     def __init__(self, host: Host, limits: IdleLimits, state: IdleState | None = None) -> None:
         """Begin to listen to a host's telemetry.
 
-        `state` is what waits on other hosts of the experiment know, too; None if there is no other host.
+        `state` is what earlier waits on the host know; None for the first.
         """
         self._host = host
         self._limits = limits
@@ -107,12 +107,8 @@ class IdleWait:
         self._lost: frozenset[str] = frozenset()
         self._unsubscribe = host.telemetry.subscribe(self._receive)
 
-    def on(self, host: Host) -> "IdleWait":
-        """Return the waits on another host of the same experiment; the caller closes them."""
-        return IdleWait(host, self._limits, self._state)
-
     def skip(self) -> None:
-        """End every wait of the experiment, on other hosts too; returns at once."""
+        """End every wait of the experiment; returns at once."""
         self._state.skipped_ns = time.monotonic_ns()
 
     def close(self) -> None:

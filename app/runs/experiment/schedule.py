@@ -4,7 +4,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
@@ -376,22 +376,17 @@ class DeviceBalancer:
     GPUs of one model differ by a percent or so. That is no difference between variants if all of them ran on all GPUs.
     """
 
-    def __init__(self, variants: int, machine: Machine, unit: Callable[[str], str] = str) -> None:
-        """Begin without runs.
-
-        `unit` is over what they are spread, by device: where a node's GPUs cannot be chosen, that is the node.
-        """
+    def __init__(self, variants: int, machine: Machine) -> None:
+        """Begin without runs."""
         self._variants = variants
         self._machine = machine
-        self._unit = unit
-        self._runs_by_unit = Counter[str]()
+        self._runs_by_device = Counter[str]()
         self._runs_by_variant = Counter[tuple[Hashable, str]]()
 
     def add(self, spec: RunSpec, devices: Collection[str]) -> None:
         """Count a run of a variant that is or was on these devices."""
-        units = list(map(self._unit, devices))
-        self._runs_by_unit.update(units)
-        self._runs_by_variant.update((key, unit) for key in matching_keys(spec) for unit in units)
+        self._runs_by_device.update(devices)
+        self._runs_by_variant.update((key, device) for key in matching_keys(spec) for device in devices)
 
     def ranked_devices(self, spec: RunSpec) -> list[str]:
         """Return the devices a run may lease; those come first where its variant had the smallest share of the runs."""
@@ -414,8 +409,7 @@ class DeviceBalancer:
     def _deficits(self, spec: RunSpec, devices: Sequence[str]) -> dict[str, int]:
         """Return per device how many runs the variant is behind an equal share, times the number of variants."""
         key = variant_key(spec)
-        units = {device: self._unit(device) for device in devices}
         return {
-            device: self._runs_by_unit[unit] - self._variants * self._runs_by_variant[key, unit]
-            for device, unit in units.items()
+            device: self._runs_by_device[device] - self._variants * self._runs_by_variant[key, device]
+            for device in devices
         }

@@ -13,13 +13,13 @@ from msgspec import structs
 from app import units
 from app.analysis.comparability import TIMED_OUT, idle_wait_blockers
 from app.environment_keys import CONCURRENT_GPUS_KEY, IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY, PLANNED_KEY
-from app.errors import TelemetryError, UserError
+from app.errors import UserError
 from app.events import RunEvent, RunStarted
 from app.queries import INTERRUPTED_STATES, EntryState, ExperimentProgress, ExperimentState, QueueEntry
 from app.records import RunHeader, RunRow
 from app.runs.experiment.equality import ExperimentEquality
 from app.runs.experiment.estimates import Experiment, expected_s, time_left
-from app.runs.experiment.idle_wait import ContinueWaiting, IdleLimits, IdleWait, WaitStatus
+from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
 from app.runs.experiment.queue import ExperimentReading, entry_plan, read_experiment
 from app.runs.experiment.reuse import ThrottleFilter, runs_of_entry
 from app.runs.experiment.schedule import (
@@ -36,7 +36,6 @@ from app.runs.experiment.schedule import (
     results_by_variant,
     runs_of_variant,
 )
-from app.runs.host import host_of
 from app.runs.leases import Lease
 from app.runs.session import RunServices, RunSession
 from app.runs.sinks import Sink
@@ -194,7 +193,6 @@ class _LiveProgress:
 @dataclass(slots=True, eq=False)
 class _ActiveRun:
     session: RunSession
-    host: str
     devices: tuple[str, ...]
     other_devices: set[str] = field(default_factory=set)
 
@@ -266,6 +264,9 @@ class ExperimentSession:
         self._runs_anyway = True
         if (idle_wait := self._idle_wait) is not None:
             idle_wait.skip()
+        with self._active_lock:
+            for active in self._active:
+                active.session.run_anyway()
 
     def run(self) -> Experiment:
         """Make the runs and the trials, and return what they came to.
@@ -277,7 +278,7 @@ class ExperimentSession:
         self._machine = machine = reading.machine
         self._runs = list(reading.experiment.runs)
         self._concurrency = plan_concurrency(self._plan, machine)
-        self._balancer = DeviceBalancer(len(self._plan.variants), machine, host.balanced_unit)
+        self._balancer = DeviceBalancer(len(self._plan.variants), machine)
         for run in self._runs:
             self._balancer.add(run.row.spec, run.gpu_uuids)
         self._listener.entry_started(reading)
@@ -440,7 +441,8 @@ class ExperimentSession:
         assert self._progress is not None, "runs are made within `run`"
         try:
             while (end_reason := self._end_reason(planned_run.spec)) is None:
-                environment = self.wait_until_idle(planned_run) if planned_run.lease.devices else {}
+                waits_here = planned_run.lease.devices and self._services.host.remote_run is None
+                environment = self.wait_until_idle(planned_run) if waits_here else {}
                 if (end_reason := self._end_reason(planned_run.spec)) is not None:
                     return end_reason
                 self._progress.start_run(planned_run)
@@ -466,7 +468,8 @@ class ExperimentSession:
             progress.wait(planned_run, status)
             return self._listener.may_wait(planned_run, status) and self.may_continue()
 
-        environment = self._wait_on_host(planned_run.lease, may_wait)
+        assert self._idle_wait is not None, "runs are made within `run`"
+        environment = self._idle_wait.wait(planned_run.lease.devices, may_wait)
         may_wait(None)
         _log.info("idle wait before run %d: %s", planned_run.position, environment[IDLE_WAIT_KEY])
         if blockers := idle_wait_blockers(environment):
@@ -478,16 +481,6 @@ class ExperimentSession:
             progress.say(f"Whether other processes use the GPU is unknown: nobody can list them ({reason}).")
         return environment
 
-    def _wait_on_host(self, lease: Lease, may_wait: ContinueWaiting) -> Mapping[str, str]:
-        assert self._idle_wait is not None, "runs are made within `run`"
-        if (host := host_of(lease, self._services.host)) is self._services.host:
-            return self._idle_wait.wait(lease.devices, may_wait)
-        try:
-            with contextlib.closing(self._idle_wait.on(host)) as idle_wait:
-                return idle_wait.wait(lease.devices, may_wait)
-        except TelemetryError as error:  # the run says it: one host of several is lost
-            return {IDLE_WAIT_KEY: f"skipped, {error}"}
-
     def run_once(self, planned_run: PlannedRun) -> RunHeader:
         """Make one run, part of the experiment from its beginning; return it as stored, with the other GPUs in use."""
         assert self._equality is not None, "runs are made within `run`"
@@ -497,9 +490,9 @@ class ExperimentSession:
             (*self._listener.sinks(planned_run), _BeginningSink(planned_run.spec, self._add_runs, self._equality)),
             environment={**planned_run.environment, PLANNED_KEY: self._plan.extent},
             lease=planned_run.lease,
+            idle_wait_s=IdleLimits.of_plan(self._plan.max_idle_wait_s).wait_s,
         )
-        host = host_of(planned_run.lease, self._services.host).name
-        with self._registered(_ActiveRun(session, host, planned_run.lease.devices)) as active:
+        with self._registered(_ActiveRun(session, planned_run.lease.devices)) as active:
             session.run()
         assert session.number is not None, "it was stored"
         with Store.open(self._services.database) as store:
@@ -511,9 +504,9 @@ class ExperimentSession:
 
     @contextlib.contextmanager
     def _registered(self, active: _ActiveRun) -> Iterator[_ActiveRun]:
-        """Keep a run where `stop` finds it, and note which GPUs of its host others have meanwhile."""
+        """Keep a run where `stop` finds it, and note which GPUs others have meanwhile."""
         with self._active_lock:
-            for concurrent in (run for run in self._active if run.host == active.host):
+            for concurrent in self._active:
                 active.other_devices.update(concurrent.devices)
                 concurrent.other_devices.update(active.devices)
             self._active.append(active)

@@ -1,4 +1,4 @@
-"""Hosts in the window: the dialog with pretended ones, and a run in the window by a real agent."""
+"""Hosts in the window: the dialog with pretended ones, and a run in the window by a real program there."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +21,7 @@ from app.hosts.book import HostEntry, add_host, read_hosts
 from app.storage.store import Store
 from app.viewmodels.monitor.model import MonitorModel
 from benchmarks.hosts import frame_times
+from tests.fakes.hosts import HERE
 from tests.gui.texts import displayed_text
 from tests.gui.windows import RUN_LIMIT_MS, choose, click_run
 
@@ -33,13 +34,13 @@ def test_the_benchmark_of_many_hosts_times_frames_of_both(qtbot: QtBot, theme: T
 
 
 @pytest.fixture
-def dialog(qtbot: QtBot, theme: Theme) -> Iterator[HostsDialog]:
+def dialog(qtbot: QtBot, theme: Theme, tmp_path: Path) -> Iterator[HostsDialog]:
     window, choice, bridge = QWidget(), HostChoice(), Bridge()
     qtbot.addWidget(window)
     qtbot.addWidget(choice)
     hosts = HostsController(choice, bridge, MonitorModel())
     hosts.start()
-    made = HostsDialog(window, theme, hosts)
+    made = HostsDialog(window, theme, hosts, tmp_path / "profiles.db")
     made.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose, False)
     made.open()
     yield made
@@ -112,7 +113,7 @@ def test_hosts_of_the_ssh_configuration_are_a_click_away(
 
 def test_a_run_on_a_host_streams_into_the_plots_and_says_where_it_was_made(qtbot: QtBot, workbench: Workbench) -> None:
     hosts, form = workbench.hosts.hosts, workbench.run_view.form
-    add_host(HostEntry(name="lab", address="sh:"))
+    add_host(HostEntry(name="lab", address=HERE))
     add_host(HostEntry(name="gone", address="ssh://nobody@127.0.0.1:1"))
     hosts.connections.reload()
     form.host.chosen.emit("gone")

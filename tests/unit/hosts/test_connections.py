@@ -13,9 +13,8 @@ from app.errors import UserError
 from app.fields import Sample
 from app.hosts import connections
 from app.hosts.book import FILE_VARIABLE, HostEntry, add_host
-from app.hosts.connection import Connection
 from app.hosts.connections import FULL_HZ, OVERVIEW_HZ, Connections
-from app.hosts.link import LinkStatus
+from app.hosts.remote import Connection, LinkStatus
 from app.telemetry.messages import SamplerMessage
 
 LIMIT_S = 60.0

@@ -1,4 +1,4 @@
-"""The carrier of ssh against a real sshd: what it carries, and its real errors."""
+"""ssh against a real sshd: what it carries, and its real errors."""
 
 import os
 import subprocess
@@ -8,31 +8,31 @@ from pathlib import Path
 import pytest
 
 from app.hosts.address import parse_address
-from app.hosts.carriers import Carrier, ssh_carrier
+from app.hosts.launchers import ENVIRONMENT, LAUNCHERS, explain_end, explain_start
 from tests.fakes.sshd import SshServer
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a carrier ended."""
+    """How it ended."""
 
     out: str
     why: str
 
 
 def carry(host: str, script: str, stdin: str = "") -> Ended:
-    carrier: Carrier = ssh_carrier(parse_address(f"ssh://{host}"))
+    address = parse_address(f"ssh://{host}")
     done = subprocess.run(
-        carrier.command(script),
+        LAUNCHERS["ssh"].command(address, script),
         input=stdin,
         capture_output=True,
         text=True,
         check=False,
         start_new_session=True,
-        env={**os.environ, **carrier.environment},
+        env={**os.environ, **ENVIRONMENT},
         timeout=120,
     )
-    return Ended(done.stdout, carrier.explain(done.returncode, done.stderr))
+    return Ended(done.stdout, explain_end(address, done.returncode, done.stderr))
 
 
 def test_ssh_carries_a_script_and_both_streams(sshd: SshServer) -> None:
@@ -70,10 +70,10 @@ def test_a_key_that_is_not_there_and_a_wrong_config_are_named(sshd: SshServer) -
 
 def test_without_ssh_the_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    carrier = ssh_carrier(parse_address("ssh://gpu1"))
+    address = parse_address("ssh://gpu1")
     with pytest.raises(FileNotFoundError) as error:
-        subprocess.run(carrier.command("true"), check=False)
-    assert "openssh-client" in carrier.explain_start(error.value)
+        subprocess.run(LAUNCHERS["ssh"].command(address, "true"), check=False)
+    assert "openssh-client" in explain_start(address, "ssh", error.value)
 
 
 def test_a_connection_that_the_user_shares_is_used(sshd: SshServer) -> None:

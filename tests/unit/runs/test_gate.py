@@ -35,13 +35,11 @@ from workloads.protocol import PROTOCOL_VERSION, RunSpec, Source, Start
 ROOT = Path(__file__).parents[3]
 PROCESS_CALLS = {"Popen", "run", "call", "check_call", "check_output", "getoutput", "getstatusoutput"}
 STARTS_PROCESSES = {
-    "app/agent/detached.py": "itself, on a host",
-    "app/agent/guard.py": "itself, on a host",
-    "app/agent/ray_actor.py": "the agent, in Ray's own Python",
     "app/cli/progress.py": "stty",
     "app/environments/steps.py": "uv, pip, apt-get and the Python that they have just installed",
-    "app/hosts/bootstrap.py": "ssh, and the agent on a host whose address was granted",
-    "app/hosts/channel.py": "the carrier of a host whose address was granted",
+    "app/hosts/guard.py": "itself, on a host",
+    "app/hosts/process.py": "the launcher of a host whose address was granted",
+    "app/hosts/ray_driver.py": "itself, by Ray's own Python",
     "app/runs/environment.py": "git",
     "app/runs/launcher.py": "workers and jobs: the gate",
     "app/telemetry/sampler_process.py": "this program's own Python",

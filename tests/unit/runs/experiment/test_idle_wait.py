@@ -151,9 +151,10 @@ def test_a_wait_may_be_skipped_and_the_next_is_one_again(clock: Clock) -> None:
     assert machine.wait(ON_GPU, machine.gpu(60)) == "gave up after N s: GPU 0 at 60\xa0°C"
 
 
-def test_a_skip_ends_the_waits_on_all_hosts_of_an_experiment_but_none_that_begins_later(clock: Clock) -> None:
+def test_a_skip_ends_all_waits_of_an_experiment_but_none_that_begins_later(clock: Clock) -> None:
     machine = Machinery(clock)
-    elsewhere = machine.gate.on(Host(telemetry=machine.gate._host.telemetry, name="gpu1"))
+    gate = machine.gate
+    elsewhere = IdleWait(gate._host, gate._limits, gate._state)
 
     def skip(_: WaitStatus) -> bool:
         clock.move(0.1)

@@ -1,4 +1,4 @@
-"""Carriers: the commands they are, and what ssh's and docker's errors mean, as those programs word them."""
+"""Launchers: the commands they are, and what errors of ssh, docker and Slurm mean, as those programs word them."""
 
 import shutil
 import subprocess
@@ -6,9 +6,10 @@ import subprocess
 import pytest
 
 from app.hosts.address import parse_address
-from app.hosts.carriers import docker_carrier, for_any_shell, shell_carrier, ssh_carrier
+from app.hosts.launchers import LAUNCHERS, describe_wait, explain_end, explain_start, for_any_shell
 
-GPU1 = ssh_carrier(parse_address("ssh://me@gpu1:2222"))
+GPU1 = parse_address("ssh://me@gpu1:2222")
+LOGIN = parse_address("slurm+ssh://login?gres=gpu:2&time=30")
 
 _CHANGED = """\
 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
@@ -62,31 +63,80 @@ _VERIFICATION = (
     ],
 )
 def test_what_ssh_says_becomes_one_sentence(said: str, part: str) -> None:
-    sentence = GPU1.explain(255, said)
+    sentence = explain_end(GPU1, 255, said)
     assert part in sentence
     assert not {"\n", "\r"} & set(sentence)
     assert sentence.endswith((".", '"'))
 
 
 def test_a_status_without_words_is_said() -> None:
-    assert GPU1.explain(3, "") == "The connection to ssh://me@gpu1:2222 ended with exit status 3: it printed nothing."
+    assert (
+        explain_end(GPU1, 3, "") == "The connection to ssh://me@gpu1:2222 ended with exit status 3: it printed nothing."
+    )
 
 
 def test_a_signal_and_a_missing_program_are_said() -> None:
-    assert "signal 9" in GPU1.explain(-9, "")
-    assert "install the package openssh-client" in GPU1.explain_start(FileNotFoundError())
-    assert "(Permission denied)" in GPU1.explain_start(PermissionError(13, "Permission denied"))
+    assert "signal 9" in explain_end(GPU1, -9, "")
+    assert "install the package openssh-client" in explain_start(GPU1, "ssh", FileNotFoundError())
+    assert "(Permission denied)" in explain_start(GPU1, "ssh", PermissionError(13, "Permission denied"))
+
+
+def command(address: str, script: str) -> list[str]:
+    parsed = parse_address(address)
+    return LAUNCHERS[parsed.kind].command(parsed, script)
 
 
 def test_docker_errors_say_what_to_do() -> None:
-    box = docker_carrier(parse_address("docker://box"))
-    assert "`docker ps`" in box.explain(1, "Error response from daemon: No such container: box\n")
-    assert "`docker start box`" in box.explain(1, "Error response from daemon: container 1f is not running\n")
-    assert box.command("x") == ["docker", "exec", "-i", "box", "sh", "-c", "x"]
+    box = parse_address("docker://box")
+    assert "`docker ps`" in explain_end(box, 1, "Error response from daemon: No such container: box\n")
+    assert "`docker start box`" in explain_end(box, 1, "Error response from daemon: container 1f is not running\n")
+    assert command("docker://box", "x") == ["docker", "exec", "-i", "box", "sh", "-c", "x"]
+
+
+@pytest.mark.parametrize(
+    ("said", "part"),
+    [
+        (
+            "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-22T23:05:00 DUE TO TIME LIMIT ***\n",
+            "Job 7 on n1 reached its time limit",
+        ),
+        (
+            "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-22T23:05:00 DUE TO PREEMPTION ***\n",
+            "Slurm ended job 7 on n1 (PREEMPTION)",
+        ),
+        ("slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-22T23:05:00 ***\n", "was cancelled by scancel"),
+        ("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.\n", "had no memory left"),
+        ("srun: Force Terminated job 7\n", "was cancelled by scancel or an administrator before it ran"),
+        ("srun: error: Unable to allocate resources: Invalid partition name specified\n", "Invalid partition name"),
+        ("srun: unrecognized option '--gress=gpu'\n", "an option in the address: unrecognized option"),
+        ("variantscope: no srun\n", "slurm+ssh://login has no srun"),
+        ("ssh: connect to host login port 22: Connection refused\r\n", "no ssh server listens"),
+    ],
+)
+def test_what_slurm_says_becomes_one_sentence(said: str, part: str) -> None:
+    assert part in explain_end(LOGIN, 1, said)
+
+
+def test_a_wait_in_a_queue_is_told() -> None:
+    assert describe_wait("srun: job 12 queued and waiting for resources") is not None
+    assert "to job 12" in str(describe_wait("srun: job 12 has been allocated resources"))
+    assert describe_wait("srun: something else") is None
+
+
+def test_slurm_is_asked_with_the_address_s_options_on_the_login_node() -> None:
+    local = command("slurm:?gres=gpu:2&time=30", "true")
+    assert local[:2] == ["sh", "-c"]
+    assert " --gres=gpu:2 --time=30 sh -c true " in local[2]
+    assert command("slurm+ssh://login", "true")[:1] == ["ssh"]
+
+
+def test_what_uv_and_python_lack_there_is_said() -> None:
+    assert "UV_DEFAULT_INDEX" in explain_end(GPU1, 2, "error: Failed to fetch: `https://index.example/click/`\n")
+    assert "uv brings them" in explain_end(GPU1, 1, "ModuleNotFoundError: No module named 'msgspec'\n")
 
 
 def test_ssh_asks_nothing_forwards_nothing_and_ends_its_options_before_the_host() -> None:
-    words = GPU1.command("true")
+    words = command("ssh://me@gpu1:2222", "true")
     assert words[0] == "ssh"
     assert words[-3:-1] == ["--", "me@gpu1"]
     assert {"BatchMode=yes", "ClearAllForwardings=yes", "RemoteCommand=none", "-T", "-a", "-x"} <= set(words)
@@ -106,6 +156,6 @@ def test_a_script_is_the_same_under_any_login_shell(shell: str) -> None:
 
 
 def test_a_shell_of_this_machine_takes_the_script_as_it_is() -> None:
-    command = shell_carrier(parse_address("sh:")).command("cat; echo \"$HOME\" 'x'")
-    found = subprocess.run(command, input="in\n", capture_output=True, text=True, check=True, env={"HOME": "/h"}).stdout
+    words = command("sh:", "cat; echo \"$HOME\" 'x'")
+    found = subprocess.run(words, input="in\n", capture_output=True, text=True, check=True, env={"HOME": "/h"}).stdout
     assert found == "in\n/h x\n"

@@ -1,0 +1,256 @@
+"""Runs that go on on a host without this program: detach them, list them, end them, and play them into the database."""
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from app.environment_keys import CARRIER_KEY, DETACHED_KEY, HOST_KEY
+from app.errors import UserError, write_error
+from app.events import Outcome, RunEnded, RunEvent, RunStarted
+from app.hosts.address import Address
+from app.hosts.book import HostEntry
+from app.hosts.launchers import option_arguments
+from app.hosts.messages import DetachedRun, DetachedRuns, Drained, Piece, Refused, RunOrder, Stored
+from app.hosts.process import HostProcess, LinkLostError
+from app.hosts.serve import WEIGHTS, add_piece
+from app.hosts.wheel import Start
+from app.paths import weights_path
+from app.records import StoredRun
+from app.runs.custom import stored_source
+from app.runs.environment import program_info
+from app.runs.host import ClockAnchor
+from app.runs.leases import candidate_devices
+from app.runs.session import RunServices, needs_calibration, source_info, start_order
+from app.runs.sinks import Sink, StoreSink
+from app.runs.supervisor import MessageOrder
+from app.samples import Waiting
+from app.storage.run_store import RunStore
+from app.storage.store import Store
+from workloads.catalog import UsageError
+from workloads.protocol import ProtocolError, RunSpec, encode
+
+_LOOK_S = 0.2
+
+
+def detach_run(spec: RunSpec, services: RunServices, entry: HostEntry, hz: float, notify: Callable[[str], None]) -> str:
+    """Start a run on a host that goes on without this program; return its uid. The spec is checked for the host.
+
+    Raises:
+        UserError: It cannot be started.
+    """
+    address = entry.full_address
+    if address.kind == "ray":
+        raise UsageError(f"A run on {entry.name} ends with its link, so it cannot be detached: start it on the head.")
+    devices = candidate_devices(spec, services.host.machine)
+    services.admit([spec])
+    with Store.open(services.database) as store:
+        source = stored_source(spec, services.database)
+        start = start_order(spec, source, Path(WEIGHTS))
+        calibrate = start.calibrate and needs_calibration(store, spec, services.host, devices)
+    order = RunOrder(
+        start=msgspec.structs.replace(start, calibrate=calibrate),
+        uid=uuid.uuid4().hex,
+        utc_ns=time.time_ns(),
+        devices=() if address.kind == "slurm" else tuple(devices),
+        environment=program_info() | source_info(source),
+        hz=hz,
+    )
+    sbatch = option_arguments(address) if address.kind == "slurm" else None
+    start_it = Start(address=_entered_by(address), detached_uid=order.uid, order=encode(order), sbatch=sbatch)
+    process = HostProcess(start_it, entry.name, notify)
+    try:
+        process.wait_detached()
+    finally:
+        process.cut()
+    return order.uid
+
+
+def list_detached(entry: HostEntry, notify: Callable[[str], None]) -> tuple[DetachedRun, ...]:
+    """Return the detached runs of a host, the oldest first; raises `UserError`."""
+    report = _ask(entry, ("jobs",), notify)
+    return report.runs if isinstance(report, DetachedRuns) else ()
+
+
+def stop_detached(entry: HostEntry, uid: str, notify: Callable[[str], None]) -> None:
+    """Ask a detached run to end; raises `UserError`."""
+    _ask(entry, ("stop", uid), notify)
+
+
+def _ask(entry: HostEntry, words: Sequence[str], notify: Callable[[str], None]) -> DetachedRuns | Drained:
+    process = _start(entry, words, notify)
+    try:
+        process.wait_hello()
+        match process.next(None):
+            case DetachedRuns() | Drained() as report:
+                return report
+            case Refused(reason=reason):
+                raise UserError(reason)
+        raise UserError(f"{entry.name} answered something else; try again.")
+    finally:
+        process.close()
+
+
+def _start(entry: HostEntry, words: Sequence[str], notify: Callable[[str], None]) -> HostProcess:
+    address = _entered_by(entry.full_address)
+    return HostProcess(Start(address=address, words=("hosts", *words, "--events")), entry.name, notify)
+
+
+def _entered_by(address: Address) -> Address:
+    """Return the address of the node by which a cluster is entered; any other host's is its own."""
+    if address.kind not in ("slurm", "ray"):
+        return address
+    return replace(address, kind="ssh" if address.host else "sh", options=())
+
+
+class Fetch:
+    """One detached run on its way into the database.
+
+    Thread: `run` blocks its thread, once; `leave` any.
+    """
+
+    def __init__(self, entry: HostEntry, detached: DetachedRun, database: Path, notify: Callable[[str], None]) -> None:
+        """Take the run and where it shall be stored; `notify` gets a sentence while it waits for its devices."""
+        self._entry, self._detached, self._database, self._notify = entry, detached, database, notify
+        # A flag, set once.
+        self._is_left = False
+        # Of the thread that fetches.
+        self._process: HostProcess | None = None
+        self._is_drained = False
+        self._problem = ""
+        self._t_ns = 0
+
+    def leave(self) -> None:
+        """Follow the run no longer; it goes on on its host."""
+        self._is_left = True
+
+    def run(self, sinks: Sequence[Sink], *, keep: bool = False) -> StoredRun | None:
+        """Play the run's recording into the database, to its end; return it as stored.
+
+        The sinks get its events. With `keep` its recording stays on the host.
+
+        Returns:
+            The run; None where `leave` came first.
+
+        Raises:
+            UserError: It cannot be fetched now, or never began.
+        """
+        self._process = process = _start(self._entry, ("fetch", self._detached.uid), self._notify)
+        try:
+            process.wait_hello(lambda: self._is_left)
+            return self._store(process, sinks, keep=keep)
+        finally:
+            process.close()
+
+    def _store(self, process: HostProcess, sinks: Sequence[Sink], *, keep: bool) -> StoredRun | None:
+        with RunStore.open(self._database) as store:
+            number = self._stored_run(store)
+            if number is None:
+                sink = StoreSink(store, sinks)
+                self._play(sink, process)
+                if not self._is_drained:
+                    if sink.run is not None and sink.ended is None:
+                        sink.abandon()
+                    if sink.run is not None:
+                        self._purge(store, sink.run)
+                    if self._is_left:
+                        return None
+                    raise UserError(self._problem or process.lost or "The host did not say all of the run; try again.")
+                if sink.failure is not None:
+                    raise sink.failure
+                number = sink.run
+                if number is not None:
+                    store.add_environment(number, {DETACHED_KEY: "yes"})
+                    for part in store.library.parts(self._detached.uid):
+                        self._purge(store, part)
+            if not keep:
+                process.send(Stored())
+                self._wait_end(process)
+            if number is None:
+                raise UserError(self._problem)
+            return store.load(number)
+
+    def _wait_end(self, process: HostProcess) -> None:
+        """Wait until its recording is removed, which ends the program there."""
+        try:
+            while True:
+                process.next(None)
+        except LinkLostError:
+            pass
+
+    def _play(self, sink: StoreSink, process: HostProcess) -> None:
+        """Store the events as they come; end the run where its maker was killed, which is known once all came."""
+        order: MessageOrder | None = None
+        try:
+            while not (self._is_left or self._is_drained):
+                match process.next(_LOOK_S):
+                    case Refused(reason=reason):
+                        self._problem = reason
+                        return
+                    case Drained():
+                        self._is_drained = True
+                    case Piece() as piece:
+                        self._add_piece(piece)
+                    case RunStarted() as started if sink.run is None:
+                        order = MessageOrder.of_events(ClockAnchor(started.t_ns, started.utc_ns))
+                        sink.handle(self._described(started))
+                    case Waiting(reason=reason) if sink.run is None:
+                        self._problem = reason
+                        if reason:
+                            self._notify(f"The run waits on {self._entry.name}: {reason}")
+                    case event if isinstance(event, RunEvent) and order is not None and sink.ended is None:
+                        order.check_event(event)
+                        self._t_ns = max(self._t_ns, getattr(event, "t_ns", 0))
+                        sink.handle(event)
+        except LinkLostError as error:
+            self._problem = str(error)
+        except ProtocolError as error:
+            self._problem = f"What {self._entry.name} has of the run is {error}."
+        if self._is_drained and sink.ended is None:
+            reason = f"What made the run on {self._entry.name} was killed there, or the host was started again."
+            self._problem = self._problem or reason
+            if sink.run is not None:
+                sink.handle(RunEnded(t_ns=self._t_ns, outcome=Outcome(name="crashed", reason=reason)))
+
+    def _add_piece(self, piece: Piece) -> None:
+        path = weights_path(self._database, self._detached.uid).absolute()
+        try:
+            add_piece(path, piece)
+        except OSError as error:
+            raise write_error(path, error) from None
+
+    def _described(self, started: RunStarted) -> RunStarted:
+        """Return the run's first event, with what is known of it on this side."""
+        self._t_ns = started.t_ns
+        here = {HOST_KEY: self._entry.name, CARRIER_KEY: self._entry.full_address.kind, DETACHED_KEY: "in part"}
+        return msgspec.structs.replace(started, uid=self._detached.uid, environment={**started.environment, **here})
+
+    def _stored_run(self, store: Store) -> int | None:
+        """Return the number of the run if all of it is stored; set aside what a fetch that was killed has left.
+
+        Raises:
+            UserError: Another run has its id: a host can name any.
+        """
+        name = self._entry.name
+        for deleted in (False, True):
+            for run in store.library.runs_with_uids([self._detached.uid], deleted=deleted):
+                environment = store.load_header(run).environment
+                match environment.get(DETACHED_KEY):
+                    case "yes":
+                        return run
+                    case "in part" if environment.get(HOST_KEY) == name:
+                        store.library.set_aside(run)
+                    case _:
+                        raise UserError(
+                            f"Run {run} of this database has the id of the run on {name}, and is another one: nothing "
+                            "was fetched. It can be fetched into another database."
+                        )
+        return None
+
+    @staticmethod
+    def _purge(store: Store, run: int) -> None:
+        store.library.delete([run])
+        store.library.purge([run])

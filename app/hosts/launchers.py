@@ -1,0 +1,342 @@
+"""Launchers: the local command that runs a script of sh on a host with its stdin and stdout, and what its errors mean.
+
+One row of `LAUNCHERS` for each way to a host. The user's own ssh does what it does by hand: its config, agent, jump
+hosts and known hosts count. It never asks anything, and nothing here makes a check of it weaker. The texts of srun and
+slurmstepd are those of Slurm's sources (github.com/SchedMD/slurm: src/api/allocate.c, src/slurmd/slurmstepd/req.c).
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from app.hosts.address import Address, Kind
+from app.plain import one_line
+
+_SSH_OPTIONS = (
+    # A question would be asked on a terminal that this program does not have, or not own.
+    "BatchMode=yes",
+    "ConnectTimeout=10",
+    # A dead network is noticed after 15 s, whatever TCP says.
+    "ServerAliveInterval=5",
+    "ServerAliveCountMax=3",
+    # What a user's config sets up for logging in by hand.
+    "ClearAllForwardings=yes",
+    "PermitLocalCommand=no",
+    "RemoteCommand=none",
+    # The reasons below are read from what it says.
+    "LogLevel=INFO",
+)
+_FLAGS = ("-T", "-a", "-x")
+"""No terminal, and neither the user's keys nor the screen are lent to the host."""
+ENVIRONMENT = {"SSH_ASKPASS_REQUIRE": "never"}
+"""A jump host's ssh does not inherit BatchMode: without a terminal it would open a window."""
+
+_SRUN = ("srun", "--ntasks=1", "--nodes=1", "--export=ALL", "--mpi=none", "--job-name=variantscope")
+"""Not `--unbuffered`, which gives the task a terminal."""
+_END_S = 15
+_ON_LOGIN_NODE = """\
+command -v srun >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1
+command -v srun >/dev/null 2>&1 || {{ echo 'variantscope: no srun' >&2; exit 127; }}
+folder=$(mktemp -d) && mkfifo "$folder/in" || exit 1
+exec 3<&0
+{srun} sh -c {script} <"$folder/in" 3<&- &
+srun=$!
+{{ cat <&3 >"$folder/in"; sleep {end_s}; kill $srun; }} >/dev/null 2>&1 &
+watcher=$!
+trap 'kill $srun 2>/dev/null' HUP INT TERM
+exec 3<&-
+wait $srun
+status=$?
+wait $srun
+kill $watcher
+rm -r "$folder"
+exit $status
+"""
+"""A job that waits in the queue does not read stdin: its end takes the job out of the queue, {end_s} s later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One way in which a launcher fails.
+
+    Attributes:
+        pattern: What its output has then, a regular expression over all lines; it may name groups.
+        sentence: What is wrong and what to do. Besides the groups there are `host`, `target`, `label` and `by_hand`.
+        status: Only with this exit status.
+    """
+
+    pattern: str
+    sentence: str
+    status: int | None = None
+
+
+def ssh_prefix(address: Address) -> tuple[str, ...]:
+    """Return the words of the user's ssh before the command."""
+    options = [word for option in _SSH_OPTIONS for word in ("-o", option)]
+    return ("ssh", *_FLAGS, *options, *_port_option(address), "--", address.target)
+
+
+def for_any_shell(script: str) -> str:
+    """Return a command line that runs a script of sh under whatever login shell the user has there.
+
+    sshd gives the line to the login shell, which may be fish or csh: those read quotes, backslashes and line feeds in
+    their own ways. So all but plain characters go in octal, which sh's own printf decodes
+    (https://pubs.opengroup.org/onlinepubs/9699919799/utilities/printf.html, conversion b).
+    """
+    encoded = "".join(
+        char if char.isascii() and (char.isalnum() or char in " ./_=-") else _octal(char) for char in script
+    )
+    return f"""exec sh -c 'eval "$(printf %b "$0")"' '{encoded}'"""
+
+
+def _octal(char: str) -> str:
+    return "".join(f"\\0{byte:03o}" for byte in char.encode())
+
+
+def _port_option(address: Address) -> list[str]:
+    return ["-p", str(address.port)] if address.port is not None else []
+
+
+def _by_ssh(address: Address, script: str) -> list[str]:
+    """Return the command that runs a script on a host by ssh, or on this machine where the address names none."""
+    return [*ssh_prefix(address), for_any_shell(script)] if address.host else ["sh", "-c", script]
+
+
+def option_arguments(address: Address) -> list[str]:
+    """Return the options of the address as srun, sbatch and the driver of Ray take them."""
+    return [f"--{name}={value}" for name, value in address.options]
+
+
+def _by_srun(address: Address, script: str) -> list[str]:
+    srun = shlex.join([*_SRUN, *option_arguments(address)])
+    return _by_ssh(address, _ON_LOGIN_NODE.format(srun=srun, script=shlex.quote(script), end_s=_END_S))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launcher:
+    """A way to start this program on a host.
+
+    Attributes:
+        command: Makes the local command of an address and a script; start it in a session of its own, or Ctrl-C
+            reaches it before this program can end a run.
+        failures: What its errors mean, the first that fits counts.
+        schedules: Whether each run is a job of its own, which a scheduler places on a node.
+    """
+
+    command: Callable[[Address, str], list[str]]
+    failures: tuple[Failure, ...] = ()
+    schedules: bool = False
+
+
+def describe_wait(line: str) -> str | None:
+    """Return what a line of stderr says that is waited for; None for any other line."""
+    if match := re.fullmatch(r"srun: job (\d+) queued and waiting for resources\s*", line):
+        return f"Slurm has queued job {match[1]}; it waits for a node."
+    if match := re.fullmatch(r"srun: job (\d+) has been allocated resources\s*", line):
+        return f"Slurm has allocated a node to job {match[1]}; the program starts there."
+    return line.removeprefix(WAITS_MARK) if line.startswith(WAITS_MARK) else None
+
+
+WAITS_MARK = "variantscope waits: "
+"""Begins a line of the driver of a Ray cluster on stderr, about what a run waits for."""
+
+
+def explain_start(address: Address, program: str, error: OSError) -> str:
+    """Return why a launcher's command could not be started, in one sentence with what to do."""
+    if isinstance(error, FileNotFoundError):
+        package = {"ssh": "the package openssh-client", "docker": "Docker"}.get(program, program)
+        return f"This machine has no {program}, which leads to {address.label}; install {package}."
+    return f"{program}, which leads to {address.label}, cannot be started ({error.strerror})."
+
+
+def explain_end(address: Address, exit_status: int, output: str) -> str:
+    """Return why a launcher ended, in one sentence with what to do.
+
+    A negative exit status is the signal that ended it. `output` is what it wrote to its stderr, and to its stdout
+    where that was no message.
+    """
+    names = {
+        "host": address.host,
+        "target": address.target,
+        "label": address.label,
+        "by_hand": shlex.join(["ssh", *_port_option(address), address.target]),
+    }
+    for failure in (*LAUNCHERS[address.kind].failures, *PROGRAM_FAILURES):
+        match = re.search(failure.pattern, output, re.MULTILINE)
+        if match and failure.status in (None, exit_status):
+            groups = {name: one_line(text or "") for name, text in match.groupdict().items()}
+            return failure.sentence.format(**names, **groups)
+    if exit_status < 0:
+        return f"The connection to {address.label} was ended here, by signal {-exit_status}."
+    lines = [line for line in output.splitlines() if line.strip()]
+    last = one_line(lines[-1]) if lines else "it printed nothing"
+    return f"The connection to {address.label} ended with exit status {exit_status}: {last.rstrip('.')}."
+
+
+SSH_FAILURES = (
+    Failure(
+        r"REMOTE HOST IDENTIFICATION HAS CHANGED(?:.|\n)*?^\s*(?P<remove>ssh-keygen -f .* -R .*)$",
+        "{label} shows another host key than before: it was installed anew, or somebody is between you and it. Ask its"
+        " administrator for the new key's fingerprint; only if it is right, remove the old key: {remove}",
+    ),
+    Failure(
+        r"REMOTE HOST IDENTIFICATION HAS CHANGED(?:.|\n)*?^Offending .*key in (?P<line>.*?)\r?$",
+        "{label} shows another host key than before: it was installed anew, or somebody is between you and it. Ask its"
+        " administrator for the new key's fingerprint; only if it is right, remove the old key, line {line}.",
+    ),
+    Failure(
+        r"\A(?P<line>.*?)\r?$(?:.|\n)*?(?:UNKNOWN port 65535|stdio forwarding failed)",
+        "The jump host on the way to {label} does not lead there ({line}); `{by_hand}` must work without a question.",
+    ),
+    Failure(
+        r"Host key verification failed|No .* host key is known for",
+        "ssh does not know the host key of {label} yet: connect once by hand, `{by_hand}`, compare the key, and"
+        " answer yes.",
+    ),
+    Failure(
+        r"Could not resolve hostname (?P<name>[^:]*): .*(?:[Tt]emporary failure|try again)",
+        "The name {name} cannot be looked up now: check this machine's network.",
+    ),
+    Failure(
+        r"Could not resolve hostname (?P<name>[^:]*):",
+        "There is no host {name}: neither your ssh config nor the name server knows it; check how it is written.",
+    ),
+    Failure(
+        r"Connection refused",
+        "{label} refuses the connection: no ssh server listens on that port; check host and port, or start sshd there.",
+    ),
+    Failure(
+        r"connect to host .*(?:timed out|[Nn]o route to host|[Nn]etwork is unreachable|Host is down)|during banner"
+        r" exchange",
+        "{label} does not answer: check that it is switched on and can be reached from here (a VPN?).",
+    ),
+    Failure(
+        r"Too many authentication failures",
+        "{label} refused after too many keys: name the right one in your ssh config, by IdentityFile with"
+        " IdentitiesOnly yes.",
+    ),
+    Failure(
+        r"Permissions \d+ for '(?P<file>.*?)' are too open",
+        "ssh does not use the key {file}, which others can read: `chmod 600` makes it private.",
+    ),
+    Failure(
+        r"(?:no such identity: |Identity file )(?P<file>.*?)(?:: No such| not accessible)(?:.|\n)*?Permission denied",
+        "{label} refused you, and the key that your ssh config names, {file}, is not there: make it, or name another.",
+    ),
+    Failure(
+        r"Permission denied \((?P<methods>[^)]*)\)",
+        "{label} accepts none of your keys (it takes {methods}), and passwords are never asked for: put your key there"
+        " with ssh-copy-id, or give a key that has a passphrase to ssh-add; `{by_hand}` must work without a question.",
+    ),
+    Failure(
+        r"Bad configuration option|Bad owner or permissions on|[Mm]issing argument|terminating, \d+ bad configuration|"
+        r"ControlPath .*too long|too long for Unix domain socket",
+        "ssh does not accept your ssh config; `{by_hand}` says which line.",
+    ),
+    Failure(
+        r"(?P<line>Unable to negotiate with .*?)\r?$",
+        "This machine's ssh and that of {label} have no method in common ({line}): update the older one.",
+    ),
+    Failure(
+        r"No space left on device|[Dd]isk quota exceeded",
+        "The disk of {label} is full: free some space in your home folder there, for the program's files.",
+    ),
+    Failure(
+        r"This account is (?:currently )?not available|nologin|allows sftp connections only|: restricted$|"
+        r"command not allowed|exec: not found",
+        "{label} lets this user run no commands (a restricted shell or a forced command): ask for an account with a"
+        " shell.",
+    ),
+    Failure(
+        r"Timeout, server .* not responding",
+        "The connection to {label} was lost: it has not answered for 15 s.",
+    ),
+    Failure(
+        r"\A\s*\Z",
+        "The connection to {label} ended without a reason: ssh was killed, or a connection that your ssh config shares"
+        " (ControlMaster) ended.",
+        255,
+    ),
+    Failure(
+        r"(?:closed by remote host|[Cc]onnection reset|[Bb]roken pipe|[Cc]onnection closed by)",
+        "The connection to {label} was closed by the other side.",
+        255,
+    ),
+)
+
+DOCKER_FAILURES = (
+    Failure(r"No such container", "There is no container {host}: `docker ps` shows those that run."),
+    Failure(r"is not running", "The container {host} does not run: `docker start {host}` starts it."),
+    Failure(r"is paused", "The container {host} is paused: `docker unpause {host}` lets it go on."),
+    Failure(
+        r"Cannot connect to the Docker daemon|permission denied while trying to connect",
+        "Docker does not answer this user: start its service, or let your user use it; `docker ps` must work.",
+    ),
+    Failure(r"executable file not found", "The container {host} has no sh, which the program's start needs."),
+    Failure(r"No space left on device", "The container {host} has no space left for the program's files."),
+)
+
+_STEP = r"\*\*\* (?:JOB|STEP) (?P<job>\d+)\S* ON (?P<node>\S+) CANCELLED AT \S+"
+_DENIED = r"Unable to (?:allocate resources|create step for job \d+): "
+
+SLURM_FAILURES = (
+    Failure(
+        rf"{_STEP} DUE TO TIME LIMIT",
+        "Job {job} on {node} reached its time limit, and Slurm ended it: ask for more by time=MINUTES in the address.",
+    ),
+    Failure(
+        rf"{_STEP} DUE TO (?P<why>PREEMPTION|NODE FAILURE|JOB REQUEUE)",
+        "Slurm ended job {job} on {node} ({why}): run again.",
+    ),
+    Failure(
+        r"Detected \d+ oom[-_]kill event|error: .*: Out Of Memory\s*$",
+        "The job had no memory left, and Slurm killed what ran in it: ask for more in the address, as mem=32G.",
+    ),
+    Failure(_STEP, "Job {job} on {node} was cancelled by scancel or an administrator."),
+    Failure(
+        r"Job has been cancelled|Job allocation (?:\d+ )?has been revoked|Force Terminated",
+        "The job was cancelled by scancel or an administrator before it ran.",
+    ),
+    Failure(
+        r"^variantscope: no srun",
+        "{label} has no srun: name a login node of the cluster, or have your shell there find srun without a login.",
+    ),
+    Failure(
+        rf"{_DENIED}(?P<why>.*?)\.?\s*$",
+        "Slurm on {label} does not accept the job: {why}; `sinfo -o '%P %G %c %m'` there shows what it has.",
+    ),
+    Failure(
+        r"s(?:run|batch): (?:error: |fatal: )?(?P<why>Invalid .*|unrecognized option .*|.*invalid option .*?)\.?\s*$",
+        "Slurm on {label} does not accept an option in the address: {why}.",
+    ),
+)
+
+PROGRAM_FAILURES = (
+    Failure(
+        r"Failed to fetch|Could not connect|error sending request|No solution found|dns error",
+        "uv on {label} cannot get what the program needs: let it reach a package index (UV_DEFAULT_INDEX there), or"
+        " name a Python that has all of it (?python=PATH).",
+    ),
+    Failure(
+        r"No module named '(?P<module>[\w.]+)'|Packages that VariantScope needs are missing",
+        "The Python that the address of {label} names lacks packages that the program needs: install them there, or"
+        " leave python= out, and uv brings them.",
+    ),
+    Failure(r"^(?P<why>The program on .* (?:ends|was ended)\b.*)$", "{why}"),
+)
+
+LAUNCHERS: Mapping[Kind, Launcher] = {
+    "sh": Launcher(command=lambda _, script: ["sh", "-c", script]),
+    "ssh": Launcher(command=_by_ssh, failures=SSH_FAILURES),
+    "docker": Launcher(
+        command=lambda address, script: ["docker", "exec", "-i", address.host, "sh", "-c", script],
+        failures=DOCKER_FAILURES,
+    ),
+    "slurm": Launcher(command=_by_srun, failures=(*SLURM_FAILURES, *SSH_FAILURES), schedules=True),
+    "ray": Launcher(
+        command=_by_ssh,
+        failures=(Failure(r"^variantscope ray: (?P<why>.*)$", "{label}: {why}"), *SSH_FAILURES),
+        schedules=True,
+    ),
+}

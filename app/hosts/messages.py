@@ -1,0 +1,162 @@
+"""What the program here and the program on a host say besides the events of runs: orders on its stdin, and reports.
+
+One JSON object a line in both directions. The program there (`run --events`, `watch --events`, `hosts … --events`)
+first writes the head of a recording (`app.recording`) and a `HostHello`; events, telemetry and reports follow. It ends
+everything when its stdin closes, and when it has heard nothing for `LOST_S`. Times are of the host's clocks.
+
+A path in an order or a job is a name in the scratch folder there; its file is sent as pieces before, and fetched as
+pieces after. Both sides are of the same wheel, so no message has a version.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from app.events import RunEvent
+from app.samples import Inventory, Processes
+from app.telemetry.messages import SetRate
+from workloads.job_protocol import JobRequest, JobResult
+from workloads.protocol import MOST_MESSAGE_BYTES, TAG, Bytes, Count, Name, Nanoseconds, Sentence, Start, Text, Texts
+
+BEAT_S = 1.0
+"""How often the program here beats; the program there answers each beat at once."""
+LOST_S = 15.0
+"""Whoever hears nothing for so long gives the other side up, though the pipe is open: a cut network closes nothing."""
+MOST_LINE_BYTES = 2 * MOST_MESSAGE_BYTES
+PIECE_BYTES = 2**18
+MOST_FILE_BYTES = 4 * 2**30
+"""Of weights or gradients that a host may send."""
+
+
+class Beat(msgspec.Struct, frozen=True, kw_only=True, tag="beat", tag_field=TAG):
+    """Sent from here with a number, and answered with the host's monotonic clock when it came."""
+
+    number: Count
+    t_ns: Nanoseconds = 0
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True, tag="piece", tag_field=TAG):
+    """A part of a file, from `offset` on; the file is whole when it has `size` bytes."""
+
+    name: Name
+    offset: Bytes
+    size: Bytes
+    data: Annotated[bytes, msgspec.Meta(max_length=PIECE_BYTES)]
+
+
+class RunOrder(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field=TAG):
+    """Make a run.
+
+    Attributes:
+        start: The worker's order but for its devices, which are leased there.
+        uid: Its id in all databases.
+        utc_ns: Now on the wall clock here: that of the run, so that all runs of a database are in their order.
+        devices: Those that it may lease, the preferred one first; none for all.
+        idle_wait_s: How long to wait for an idle machine at most; None for no wait.
+        environment: What is known here of its environment.
+        hello_s: How long its worker may take to say hello, and `message_gap_s` between two messages.
+        hz: Telemetry readings a second.
+        standby: Whether to keep a worker ready for the next run.
+    """
+
+    start: Start
+    uid: Name
+    utc_ns: Nanoseconds
+    devices: Texts = ()
+    idle_wait_s: float | None = None
+    purpose: Text | None = None
+    environment: dict[str, str] = {}
+    hello_s: float = 120.0
+    message_gap_s: float = 300.0
+    hz: float = 20.0
+    standby: bool = False
+
+
+class JobOrder(msgspec.Struct, frozen=True, tag="job", tag_field=TAG):
+    """Run a small job on the devices that it names; answered by `JobDone` or `Refused`."""
+
+    request: JobRequest
+
+
+class Stop(msgspec.Struct, frozen=True, tag="stop", tag_field=TAG):
+    """End the run or job; with a reason, in one sentence, it is not the user who does."""
+
+    reason: str = ""
+
+
+class RunAnyway(msgspec.Struct, frozen=True, tag="run_anyway", tag_field=TAG):
+    """Begin the run although others use its devices, or the machine is not idle."""
+
+
+class Stored(msgspec.Struct, frozen=True, tag="stored", tag_field=TAG):
+    """The run that was fetched is stored: remove its recording."""
+
+
+Order = Beat | Piece | RunOrder | JobOrder | Stop | RunAnyway | Stored | SetRate
+
+
+class HostFramework(msgspec.Struct, frozen=True, kw_only=True):
+    """A framework by the value of the parameter, in the Python of runs that name none; None where that lacks it."""
+
+    name: Name
+    interpreter: Text
+    version: Name | None
+
+
+class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag="host", tag_field=TAG):
+    """The first report.
+
+    Attributes:
+        t_ns: Now on the host's monotonic clock, and `utc_ns` on its wall clock.
+        environment: What only a process there knows of a run's environment, `host_info`.
+        python: Version and path of the Python that runs the program there.
+        user: The user there, and `home` its folder with so many free bytes.
+    """
+
+    pid: Count
+    t_ns: Nanoseconds
+    utc_ns: Nanoseconds
+    environment: dict[Name, Text]
+    python: tuple[Name, Text]
+    user: Name
+    home: Text
+    home_free_bytes: Bytes
+    frameworks: Annotated[tuple[HostFramework, ...], msgspec.Meta(max_length=10)]
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused", tag_field=TAG):
+    """Why an order was not followed, in one sentence; `cancelled` where it was stopped."""
+
+    kind: Literal["user error", "job error", "job crashed", "cancelled", "bug"]
+    reason: str
+
+
+class JobDone(msgspec.Struct, frozen=True, tag="job_done", tag_field=TAG):
+    """What a job found."""
+
+    result: JobResult
+
+
+class DetachedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that goes on on a host without the program here, or did."""
+
+    uid: Name
+    workload: Name
+    variant: Text
+    detached_utc_ns: Nanoseconds
+    goes_on: bool
+    size_bytes: Bytes
+    problem: Sentence = ""
+
+
+class DetachedRuns(msgspec.Struct, frozen=True, tag="detached", tag_field=TAG):
+    """The detached runs of a host, the oldest first."""
+
+    runs: Annotated[tuple[DetachedRun, ...], msgspec.Meta(max_length=1_000)]
+
+
+class Drained(msgspec.Struct, frozen=True, tag="drained", tag_field=TAG):
+    """All of a detached run was said: it is over."""
+
+
+Report = Beat | Piece | HostHello | Refused | JobDone | DetachedRuns | Drained | Inventory | Processes | RunEvent

@@ -1,0 +1,405 @@
+"""The program on a host as a process here: started by a launcher, told orders, heard until it is lost."""
+
+import contextlib
+import itertools
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import IO
+
+import msgspec
+
+from app import units
+from app.errors import UserError
+from app.events import RunStarted
+from app.fields import Sample, SlowSample
+from app.hosts.address import Address
+from app.hosts.launchers import ENVIRONMENT, LAUNCHERS, describe_wait, explain_end, explain_start
+from app.hosts.messages import BEAT_S, LOST_S, MOST_LINE_BYTES, Beat, HostHello, Order, Report
+from app.hosts.wheel import MARK, Start
+from app.plain import one_line, plain_text
+from app.recording import checked_event, is_head
+from app.samples import Processes
+from workloads.protocol import EnvironmentInfo, ProtocolError, decode, encode
+
+_log = logging.getLogger("variantscope.hosts")
+_READ_BYTES = 1 << 16
+_MOST_STDERR_LINES, _MOST_STDERR_BYTES = 50, 2_000
+_MOST_GARBAGE_BYTES = 64_000
+_MOST_QUEUED_BYTES = 16 * 2**20
+"""Of reports that nobody has taken: then the host waits, for nothing more is read."""
+_READINGS_PER_S, _READINGS_AT_ONCE = 5_000, 20_000
+"""A host that says more is lost: 200 GPUs have 4,000 a second."""
+_END_S, _CUT_S = 5.0, 2.0
+"""How long a launcher may take to end when its stdin closes, while workers end there; and by SIGTERM."""
+_LOOK_S = 0.1
+_QUIET_S = 5.0
+"""Nobody is left waiting for longer without being told for what."""
+_STOOD_STILL_S = 2.0
+"""A thread that is woken so late stood still with this machine, as a laptop that sleeps does."""
+_UNANSWERED = 4
+_BEATS = 16
+_DECODER: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
+
+
+class LinkLostError(UserError):
+    """A host is lost; says why, in one sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkLimits:
+    """When a host that says nothing is told to be silent, and given up, in seconds."""
+
+    warn_s: float = 5.0
+    lost_s: float = LOST_S
+
+
+class HostClock:
+    """The host's monotonic clock, as the beats tell it (Cristian 1989, https://doi.org/10.1007/BF01784024).
+
+    The host read its clock between sending and receiving; of the last beats that with the shortest way counts.
+
+    Thread: any.
+    """
+
+    def __init__(self) -> None:
+        self._beats: deque[tuple[int, int]] = deque(maxlen=_BEATS)
+
+    def add(self, sent_ns: int, received_ns: int, t_ns: int) -> None:
+        """Take a beat's times here, and the host's between them."""
+        self._beats.append((received_ns - sent_ns, t_ns - (sent_ns + received_ns) // 2))
+
+    @property
+    def offset(self) -> tuple[int, int]:
+        """The host's clock less this machine's, and the round trip by which that is known, in nanoseconds."""
+        round_trip_ns, offset_ns = min(self._beats)
+        return offset_ns, round_trip_ns
+
+    def now_ns(self) -> int:
+        """Return now on the host's clock."""
+        return time.monotonic_ns() + self.offset[0]
+
+
+class HostProcess:
+    """The program on a host; whatever comes from there is bounded, and checked by its type.
+
+    `lost` is why it is over, in one sentence, None while it is not; `clock` is the host's, once it has said hello.
+
+    Thread: any; `next` one. Threads of its own read, write and watch.
+    """
+
+    def __init__(
+        self,
+        start: Start,
+        name: str,
+        notify: Callable[[str], None] = lambda _: None,
+        limits: LinkLimits | None = None,
+    ) -> None:
+        """Start it; `notify` gets a sentence for what is waited for, on any thread. Raises `UserError`."""
+        self.name = name
+        self.clock = HostClock()
+        self.lost: str | None = None
+        self._start, self._notify, self._limits = start, notify, limits or LinkLimits()
+        command = LAUNCHERS[start.address.kind].command(start.address, start.script())
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**os.environ, **ENVIRONMENT},
+                start_new_session=True,
+                # Unbuffered: what a full pipe does not take must not be written when it is closed.
+                bufsize=0,
+            )
+        except OSError as error:
+            raise UserError(explain_start(start.address, command[0], error)) from error
+        self._stderr: deque[str] = deque(maxlen=_MOST_STDERR_LINES)
+        self._numbers = itertools.count(1)
+        # Guards what follows.
+        self._changed = threading.Condition()
+        self._hello: HostHello | None = None
+        self._reports: deque[tuple[Report, int]] = deque()
+        self._queued_bytes = 0
+        self._orders: deque[bytes | None] = deque()
+        self._beats: dict[int, int] = {}
+        self._heard_s = time.monotonic()
+        self._readings, self._readings_s = 0, time.monotonic()
+        self._waits_for, self._is_closing, self._is_detached = "", False, False
+        self._threads = [
+            threading.Thread(target=work, name=f"{work.__name__} of {name}", daemon=True)
+            for work in (self._read_stderr, self._read, self._write, self._watch)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the launcher's command."""
+        return self._process.pid
+
+    @property
+    def address(self) -> Address:
+        """Where it is."""
+        return self._start.address
+
+    @property
+    def silent_s(self) -> float:
+        """For how long nothing was heard of it."""
+        return time.monotonic() - self._heard_s
+
+    def wait_hello(self, is_cancelled: Callable[[], bool] = lambda: False) -> HostHello:
+        """Wait until it has said hello and its clock is known; in Slurm's queue that may take hours.
+
+        Raises:
+            UserError: It cannot be reached, or cannot be started there, or the wait was cancelled.
+        """
+        began_s, is_noted = time.monotonic(), False
+        while True:
+            with self._changed:
+                if self._changed.wait_for(lambda: self.lost or (self._hello and self.clock._beats), _LOOK_S):  # noqa: SLF001
+                    break
+                waits_for = self._waits_for
+            if is_cancelled():
+                raise UserError("Connecting was cancelled.")
+            if time.monotonic() - began_s > _QUIET_S and not (is_noted or waits_for):
+                is_noted = True
+                self._notify(f"Waiting for {self.name} to answer …")
+        if self._hello is None:
+            raise LinkLostError(self.lost)
+        return self._hello
+
+    def wait_detached(self) -> None:
+        """Wait until the run that is to go on without this program has begun there; raises `UserError`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.lost is not None)
+        if not self._is_detached:
+            raise LinkLostError(self.lost)
+
+    def send(self, order: Order) -> None:
+        """Give it an order; one that is lost takes it, too."""
+        self._put(encode(order))
+
+    def next(self, timeout_s: float | None) -> Report | None:
+        """Return what it says next, None where nothing came for so long; raises `LinkLostError`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._reports or self.lost, timeout_s)
+            if self._reports:
+                report, size = self._reports.popleft()
+                self._queued_bytes -= size
+                self._changed.notify_all()
+                return report
+        if self.lost is not None:
+            raise LinkLostError(self.lost)
+        return None
+
+    def silent_warning(self) -> str:
+        """Return that it is silent, in one sentence; "" where it is not."""
+        if (silent_s := self.silent_s) < self._limits.warn_s:
+            return ""
+        quiet, limit = (units.with_unit(seconds, "s") for seconds in (silent_s, self._limits.lost_s))
+        return f"Nothing has come from {self.name} for {quiet}; after {limit} it is given up."
+
+    def close(self) -> None:
+        """Close its stdin, which ends everything of it there, and wait some seconds for that."""
+        self._is_closing = True
+        self._put(None)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+        self.cut()
+
+    def cut(self, reason: str = "") -> None:
+        """Give it up: end the launcher within moments."""
+        self._lose(reason or f"The link to {self.name} was closed.")
+        if threading.current_thread() not in self._threads:
+            for thread in self._threads:
+                thread.join(_CUT_S)
+
+    def _put(self, lines: bytes | None) -> None:
+        with self._changed:
+            self._orders.append(lines)
+            self._changed.notify_all()
+
+    def _lose(self, reason: str) -> None:
+        with self._changed:
+            if self.lost is None:
+                self.lost = reason
+                _log.log(logging.INFO if self._is_closing else logging.WARNING, "%s", reason)
+            self._orders.append(None)
+            self._changed.notify_all()
+        if self._process.poll() is None:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_CUT_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _write(self) -> None:
+        """Write the orders; the end of what is read says why it is closed."""
+        assert self._process.stdin is not None, "it was started with pipes"
+        with contextlib.suppress(OSError), self._process.stdin as stdin:
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._orders)
+                    lines = self._orders.popleft()
+                if lines is None:
+                    return
+                view = memoryview(lines)
+                while view:
+                    view = view[stdin.write(view) or 0 :]
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None, "it was started with pipes"
+        output = b""
+        try:
+            with self._process.stdout as stdout:
+                lines = bounded_lines(stdout, MOST_LINE_BYTES)
+                output = self._read_start(lines)
+                for line in lines:
+                    self._heard_s = time.monotonic()
+                    if not line.endswith(b"\n"):
+                        if len(line) >= MOST_LINE_BYTES:
+                            raise ProtocolError(
+                                f"a line without an end: {one_line(line[:80].decode(errors='replace'))}"
+                            )
+                        continue  # it was killed while it wrote
+                    self._take(decode(_DECODER, line, "a report of this program"), len(line))
+        except UserError as error:
+            self._lose(str(error))
+        except ProtocolError as error:
+            self._lose(f"What {self.name} says is {error}; the link was closed.")
+        else:
+            self._lose(self._why_ended(output))
+
+    def _read_start(self, lines: Iterator[bytes]) -> bytes:
+        """Answer the script until the program begins; return what else came, as a login shell prints."""
+        output = b""
+        for line in lines:
+            if is_head(line):
+                return b""
+            if line.startswith(MARK.encode()):
+                self._is_detached = self._is_closing = line.split()[1:] == [b"detached"]
+                self._start.answer(line.decode(errors="replace"), self.name, self._put, self._notify)
+                continue
+            output += line
+            if len(output) > _MOST_GARBAGE_BYTES:
+                raise UserError(
+                    f"{self.name} prints so much before a command runs that the program cannot answer; its shell should"
+                    f" print nothing without a terminal: {one_line(output[:200].decode(errors='replace'))}"
+                )
+        return output
+
+    def _take(self, report: Report, size: int) -> None:
+        match report:
+            case Beat(number=number, t_ns=t_ns):
+                with self._changed:
+                    if (sent_ns := self._beats.pop(number, None)) is not None:
+                        self.clock.add(sent_ns, time.monotonic_ns(), t_ns)
+                        self._changed.notify_all()
+                return
+            case HostHello():
+                with self._changed:
+                    self._hello = self._hello or report
+                self._beat()
+                return
+            case Sample() | SlowSample() | Processes():
+                self._count_reading()
+            case RunStarted() | EnvironmentInfo():
+                checked_event(report)
+        with self._changed:
+            self._changed.wait_for(lambda: self._queued_bytes < _MOST_QUEUED_BYTES or self.lost)
+            self._reports.append((report, size))
+            self._queued_bytes += size
+            self._changed.notify_all()
+
+    def _count_reading(self) -> None:
+        now_s = time.monotonic()
+        self._readings = max(0, self._readings - int(_READINGS_PER_S * (now_s - self._readings_s))) + 1
+        self._readings_s = now_s
+        if self._readings > _READINGS_AT_ONCE:
+            raise UserError(
+                f"The program on {self.name} sends more than {_READINGS_PER_S:,} readings a second, so the link was"
+                " closed."
+            )
+
+    def _why_ended(self, output: bytes) -> str:
+        if self._is_closing:
+            return f"The link to {self.name} was closed."
+        try:
+            exit_status = self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            return f"The program on {self.name} closed its stdout; try again."
+        self._threads[0].join(_END_S)
+        all_output = "\n".join((output.decode(errors="replace"), *self._stderr))
+        return explain_end(self._start.address, exit_status, all_output)
+
+    def _beat(self) -> None:
+        number = next(self._numbers)
+        with self._changed:
+            self._beats[number] = time.monotonic_ns()
+        self.send(Beat(number=number))
+
+    def _watch(self) -> None:
+        """Beat, and look for how long the host has been silent; each look is due at a time of its own."""
+        while True:
+            due_s = time.monotonic() + BEAT_S / 4
+            with self._changed:
+                if self._changed.wait_for(partial(self._is_lost_or_due, due_s), BEAT_S / 4) and self.lost is not None:
+                    return
+                late_s = time.monotonic() - due_s
+                if late_s > _STOOD_STILL_S or self._queued_bytes >= _MOST_QUEUED_BYTES:
+                    self._heard_s = time.monotonic()
+                    self._beats.clear()
+                if self._hello is None:
+                    self._heard_s = time.monotonic()
+                    continue
+                oldest_ns = min(self._beats.values(), default=time.monotonic_ns())
+                newest_ns = max(self._beats.values(), default=0)
+            if time.monotonic_ns() - newest_ns >= BEAT_S * 1e9:
+                self._beat()
+            if (time.monotonic_ns() - oldest_ns) / 1e9 >= _UNANSWERED * self._limits.lost_s:
+                self._lose(f"The program on {self.name} hangs: it sends readings, but answers no beat.")
+            elif self.silent_s >= self._limits.lost_s:
+                quiet = units.with_unit(self.silent_s, "s")
+                self._lose(f"The link to {self.name} was lost: nothing has come from it for {quiet}.")
+
+    def _is_lost_or_due(self, due_s: float) -> bool:
+        return self.lost is not None or time.monotonic() >= due_s
+
+    def _read_stderr(self) -> None:
+        """Keep the last lines, the beginning of each, and pass on once what is waited for."""
+        assert self._process.stderr is not None, "it was started with pipes"
+        with self._process.stderr as stderr:
+            for line in bounded_lines(stderr, _MOST_STDERR_BYTES):
+                text = plain_text(line.decode(errors="replace").rstrip())
+                waits_for = describe_wait(text)
+                if waits_for is None:
+                    self._stderr.append(text)
+                elif waits_for != self._waits_for:
+                    self._waits_for = waits_for
+                    self._notify(waits_for)
+
+
+def bounded_lines(pipe: IO[bytes], limit: int) -> Iterator[bytes]:
+    """Yield a pipe's lines with their line feed; of a longer or unfinished one the first bytes without."""
+    line, is_cut = b"", False
+    while read := pipe.read(_READ_BYTES):
+        *ended, rest = read.split(b"\n")
+        for part in ended:
+            if not is_cut:
+                yield (line + part)[: limit - 1] + b"\n" if len(line) + len(part) < limit else (line + part)[:limit]
+            line, is_cut = b"", False
+        line += b"" if is_cut else rest
+        if len(line) >= limit:
+            yield line[:limit]
+            line, is_cut = b"", True
+    if line:
+        yield line

@@ -1,0 +1,557 @@
+"""The parts of a `Host` that another machine has: telemetry, leases, runs and jobs of the program there."""
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from app import environment_keys
+from app.environment_keys import HOST_ID_KEY, wrong_numbers
+from app.errors import TelemetryError, UserError, read_error, write_error
+from app.events import Outcome, RunEnded, RunEvent, RunStarted
+from app.grants import Consent, refuse
+from app.hosts.book import HostEntry, find_host
+from app.hosts.launchers import LAUNCHERS, option_arguments
+from app.hosts.messages import HostHello, JobDone, JobOrder, Piece, Refused, RunAnyway, RunOrder, Stop
+from app.hosts.process import HostClock, HostProcess, LinkLimits, LinkLostError
+from app.hosts.serve import WEIGHTS, add_piece, pieces
+from app.hosts.wheel import Start
+from app.runs.environment import inventory_info, program_info
+from app.runs.host import ClockAnchor, Host, RemoteRunOrder, calibrated_device
+from app.runs.jobs import JobCrashedError, JobError, Kind
+from app.runs.leases import DeviceLeases, Lease, Leases
+from app.runs.supervisor import MessageOrder
+from app.samples import Inventory, Waiting
+from app.telemetry.feed import TelemetryFeed
+from app.telemetry.messages import SamplerCommand, SamplerMessage, SetRate
+from workloads.job_protocol import ComputeGradients, ExportModel, JobFailed, JobRequest, TryWeights
+from workloads.protocol import Calibration, ProtocolError
+
+HZ = 20.0
+_LOOK_S = 0.2
+_ANSWER_S = 4.0
+"""How long a run that is stopped before it began may take to end there: Ctrl-C ends within 5 s."""
+_STOP_S = 15.0
+"""How long one that has begun may take: its worker is asked, terminated, killed."""
+_RUN, _TELEMETRY = ("run", "--events"), ("watch", "--events")
+
+
+class Runners:
+    """The programs on a host that make its runs and jobs: one that is idle takes the next.
+
+    Thread: any.
+    """
+
+    def __init__(self, entry: HostEntry, limits: LinkLimits | None = None) -> None:
+        self._entry, self._limits = entry, limits
+        self._schedules = LAUNCHERS[entry.full_address.kind].schedules
+        self._lock = threading.Lock()
+        self._idle: list[HostProcess] = []
+        self._all: list[HostProcess] = []
+        self._is_closed = False
+
+    def take(self, gpus: int, notify: Callable[[str], None], is_cancelled: Callable[[], bool]) -> HostProcess:
+        """Return an idle one, or start one where a scheduler gives it so many GPUs; raises `UserError`."""
+        with self._lock:
+            while self._idle:
+                if (process := self._idle.pop()).lost is None:
+                    return process
+        address = self._entry.full_address
+        words: tuple[str, ...] = _RUN
+        module = "app"
+        if address.kind == "ray":
+            words, module = (str(gpus), *option_arguments(address), *_RUN), "app.hosts.ray_driver"
+        process = HostProcess(
+            Start(address=address, words=words, module=module), self._entry.name, notify, self._limits
+        )
+        with self._lock:
+            self._all = [*(other for other in self._all if other.lost is None), process]
+        try:
+            if self._is_closed:
+                raise LinkLostError(f"The link to {self._entry.name} was closed.")
+            process.wait_hello(is_cancelled)
+        except BaseException:
+            process.cut()
+            raise
+        return process
+
+    def give(self, process: HostProcess) -> None:
+        """Take one back; a scheduler's job ends with its run."""
+        if self._schedules or self._is_closed:
+            process.close()
+        else:
+            with self._lock:
+                self._idle.append(process)
+
+    def close(self) -> None:
+        """End all."""
+        with self._lock:
+            self._is_closed = True
+            processes, self._all = self._all, []
+        enders = [threading.Thread(target=process.close, daemon=True) for process in processes]
+        for ender in enders:
+            ender.start()
+        for ender in enders:
+            ender.join()
+
+
+class HostLeases(DeviceLeases):
+    """What this machine's runs use of a host's devices; the program there leases them, among all who use it."""
+
+    def __init__(self, host_id: str, *, schedules: bool) -> None:
+        self._host_id, self._schedules = host_id, schedules
+        self._leases = Leases()
+
+    def take(self, candidates: Sequence[str], count: int) -> Lease | None:
+        """Lease them under the host's name; a scheduler's run leases none, for nobody knows its node yet."""
+        if self._schedules:
+            return Lease()
+        names = {f"{self._host_id[:16]}:{device}": device for device in candidates}
+        if (lease := self._leases.take(list(names), count)) is None:
+            return None
+        return Lease(tuple(names[name] for name in lease.devices), lease.release)
+
+
+class RemoteSampler:
+    """The telemetry of a host, as the sampler of a `TelemetryFeed`.
+
+    Thread: see `Sampler`.
+    """
+
+    def __init__(self, process: HostProcess, hello: HostHello, _hz: float) -> None:
+        self._process, self._hello = process, hello
+        self._is_ended = threading.Event()
+        self._has_inventory = False
+
+    def messages(self) -> Iterator[SamplerMessage]:
+        """Yield what the host says until it is lost or this is ended; where a scheduler places runs, one inventory."""
+        while not self._is_ended.is_set():
+            try:
+                report = self._process.next(_LOOK_S)
+            except LinkLostError:
+                if self._has_inventory and LAUNCHERS[self._process.address.kind].schedules:
+                    self._is_ended.wait()
+                return
+            if isinstance(report, Refused):
+                self._process.cut(report.reason)
+            elif isinstance(report, Inventory):
+                self._has_inventory = self._has_inventory or not report.pending
+                yield of_host(report, self._hello)
+            elif isinstance(report, SamplerMessage):
+                yield report
+
+    def exit_code(self) -> int:
+        """Return 0 for one that was to end; raises `TelemetryError` for another, which no other can replace."""
+        if not self._is_ended.is_set() and self._process.lost is not None:
+            raise TelemetryError(self._process.lost)
+        return 0
+
+    def send(self, command: SamplerCommand) -> None:
+        """Change the rate; of workers and phases the runs' own telemetry knows."""
+        if isinstance(command, SetRate):
+            self._process.send(command)
+
+    def end(self) -> None:
+        """Listen no more; the connection ends the process."""
+        self._is_ended.set()
+
+
+def of_host(inventory: Inventory, hello: HostHello) -> Inventory:
+    """Return the inventory of a machine whose disk is not this one's."""
+    frameworks = tuple(framework.name for framework in hello.frameworks if framework.version is not None)
+    machine = msgspec.structs.replace(inventory.machine, local=False, frameworks=frameworks)
+    return msgspec.structs.replace(inventory, machine=machine)
+
+
+class RemoteRun:
+    """A run that a host makes: what its program says, checked and emitted here.
+
+    Thread: `run` blocks its thread, once; `stop` any.
+    """
+
+    def __init__(
+        self, connection: "Connection", order: RemoteRunOrder, host: Host, emit: Callable[[RunEvent], None]
+    ) -> None:
+        """Prepare a run; its weights are brought to the path in the order before it ends."""
+        self._connection, self._order, self._host, self._emit = connection, order, host, emit
+        weights = order.start.weights_path
+        self._weights = None if weights is None else Path(weights)
+        self._events: MessageOrder | None = None
+        # Set by `stop`: why the run is to end, and since when.
+        self._stop_reason = ""
+        self._stopped_s: float | None = None
+        self._is_stop_sent = self._is_anyway_sent = False
+        self._warning = ""
+
+    def stop(self, reason: str = "") -> None:
+        """Have the program there end it, now or as soon as it is ordered."""
+        self._stop_reason = reason
+        self._stopped_s = self._stopped_s or time.monotonic()
+
+    def run(self) -> None:
+        """Have it made, and emit what is said of it; raises `UserError` where the host is not reached."""
+        runners, spec = self._connection.runners, self._order.start.spec
+        try:
+            process = runners.take(int(spec.variant["gpus"]), self._wait, lambda: self._stopped_s is not None)
+        except UserError:
+            if self._stopped_s is None:
+                raise
+            self._emit(self._ended("stopped", self._stop_reason or "Stopped by the user before it began."))
+            return
+        process.send(self._ordered())
+        try:
+            ended = self._follow(process)
+        except LinkLostError as error:
+            ended = self._ended("crashed", str(error))
+        except ProtocolError as error:
+            ended = self._ended("failed", f"What the program on {process.name} says of the run is {error}.")
+            process.cut(ended.outcome.reason or "")
+        if process.lost is None:
+            runners.give(process)
+        self._emit(ended)
+
+    def _ordered(self) -> RunOrder:
+        order, start = self._order, self._order.start
+        if start.weights_path is not None:
+            start = msgspec.structs.replace(start, weights_path=WEIGHTS)
+        return RunOrder(
+            start=start,
+            uid=order.uid,
+            utc_ns=time.time_ns(),
+            devices=order.devices,
+            idle_wait_s=order.idle_wait_s,
+            purpose=order.purpose,
+            environment=dict(order.environment),
+            hello_s=order.timeouts.hello_s,
+            message_gap_s=order.timeouts.message_gap_s,
+            hz=self._host.telemetry.hz,
+            standby=self._connection.standby.is_set(),
+        )
+
+    def _follow(self, process: HostProcess) -> RunEnded:
+        while True:
+            report = process.next(_LOOK_S)
+            if (ended := self._look(process)) is not None:
+                return ended
+            match report:
+                case None | HostHello():
+                    pass
+                case Piece() if self._weights is not None:
+                    self._store_piece(report)
+                case Refused(reason=reason):
+                    return self._ended("failed", reason)
+                case RunStarted() if self._events is None:
+                    self._events = MessageOrder.of_events(ClockAnchor(report.t_ns, report.utc_ns), self._host.now)
+                    self._pass(self._described(report))
+                case RunEnded() if self._events is not None:
+                    return report
+                case Waiting():
+                    self._pass(report)
+                case _ if (
+                    self._events is not None and isinstance(report, RunEvent) and not isinstance(report, RunStarted)
+                ):
+                    self._events.check_event(report)
+                    self._pass(report)
+                case _:
+                    raise ProtocolError(f"`{type(report).__name__}`, which cannot come now")
+
+    def _look(self, process: HostProcess) -> RunEnded | None:
+        """Pass on what the user wants, and say whether the host is silent; return the end of a run that never ends."""
+        if self._stopped_s is not None:
+            if not self._is_stop_sent:
+                self._is_stop_sent = True
+                process.send(Stop(self._stop_reason))
+            limit_s = _ANSWER_S if self._events is None else _STOP_S
+            if time.monotonic() > self._stopped_s + limit_s:
+                process.cut()
+                return self._ended("stopped", f"Stopped; {process.name} did not say its end in time, and was left.")
+        if not self._is_anyway_sent and self._order.runs_anyway():
+            self._is_anyway_sent = True
+            process.send(RunAnyway())
+        if bool(warning := process.silent_warning()) != bool(self._warning):
+            self._warning = warning
+            self._wait(warning)
+        return None
+
+    def _described(self, started: RunStarted) -> RunStarted:
+        """Return its begin with what is known of it on this side, whatever the host says of that."""
+        return msgspec.structs.replace(
+            started,
+            uid=self._order.uid,
+            spec=self._order.start.spec,
+            purpose=self._order.purpose,
+            utc_ns=time.time_ns(),
+            environment={**started.environment, **self._order.environment, **self._connection.link_info()},
+        )
+
+    def _store_piece(self, piece: Piece) -> None:
+        assert self._weights is not None, "it was ordered"
+        try:
+            add_piece(self._weights, piece)
+        except OSError as error:
+            raise write_error(self._weights, error) from None
+
+    def _wait(self, reason: str) -> None:
+        self._pass(Waiting(self._host.now().t_ns, reason))
+
+    def _pass(self, event: RunEvent) -> None:
+        try:
+            self._emit(event)
+        except UserError as error:
+            if self._stopped_s is None:
+                self.stop(str(error))
+
+    def _ended(self, name: Literal["crashed", "failed", "stopped"], reason: str) -> RunEnded:
+        return RunEnded(t_ns=self._host.now().t_ns, outcome=Outcome(name=name, reason=reason))
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteJobs:
+    """Runs jobs in processes of a host, as `app.runs.jobs.run_job` does on this machine.
+
+    Thread: any; a call blocks its thread.
+    """
+
+    runners: Runners
+    name: str
+    _sent: dict[HostProcess, set[str]] = field(default_factory=dict)
+    """Names of the files that each program there has, by their contents."""
+
+    def __call__(
+        self, request: JobRequest, result_type: type[Kind], is_overdue: Callable[[], bool] | None = None, /
+    ) -> Kind:
+        """Run a job there, with the files that it reads, and bring those here that it writes.
+
+        The paths of the request are of this machine. `is_overdue` is called several times a second; None for no limit.
+
+        Raises:
+            JobError: The job failed.
+            TimeoutError: It was overdue; its process is gone.
+            UserError: The host is lost, or a file cannot be copied.
+        """
+        overdue = is_overdue or (lambda: False)
+        gpus = len(getattr(request, "gpu_uuids", ()))
+        process = self.runners.take(gpus, lambda _: None, overdue)
+        try:
+            there, written = self._with_files(request, process)
+            process.send(JobOrder(there))
+            return self._await(process, result_type, written, overdue)
+        finally:
+            if process.lost is None:
+                self.runners.give(process)
+
+    def _await(
+        self, process: HostProcess, result_type: type[Kind], written: Path | None, is_overdue: Callable[[], bool]
+    ) -> Kind:
+        stopped_s = None
+        while True:
+            match process.next(_LOOK_S):
+                case JobDone(result=result):
+                    break
+                case Refused(kind="cancelled"):
+                    raise TimeoutError
+                case Refused(kind=kind, reason=reason):
+                    errors = {"job error": JobError, "job crashed": JobCrashedError}
+                    raise errors.get(kind, UserError)(reason)
+                case Piece() as piece if written is not None:
+                    self._store(written, piece, process)
+            if stopped_s is None and is_overdue():
+                stopped_s = time.monotonic()
+                process.send(Stop())
+            if stopped_s is not None and time.monotonic() > stopped_s + _ANSWER_S:
+                process.cut()
+                raise TimeoutError
+        if isinstance(result, Calibration):
+            result = msgspec.structs.replace(result, device=calibrated_device(result.device, self.name))
+        if isinstance(result, JobFailed):
+            raise JobError(result.reason)
+        if not isinstance(result, result_type):
+            raise JobCrashedError("The process that did this broke the protocol: it answered something else.")
+        return result
+
+    def _store(self, written: Path, piece: Piece, process: HostProcess) -> None:
+        try:
+            add_piece(written, piece)
+        except OSError as error:
+            raise write_error(written, error) from None
+        except ProtocolError as error:
+            process.cut(f"What {self.name} says is {error}; the link was closed.")
+
+    def _with_files(self, request: JobRequest, process: HostProcess) -> tuple[JobRequest, Path | None]:
+        """Send the files that a job reads; return it with their names there, and the path here of what it writes."""
+        match request:
+            case TryWeights(weights_path=weights):
+                return msgspec.structs.replace(request, weights_path=self._send(Path(weights), process)), None
+            case ComputeGradients(path=path, start_path=start):
+                begun = None if start is None else self._send(Path(start), process)
+                return msgspec.structs.replace(request, path="written.npz", start_path=begun), Path(path)
+            case ExportModel():
+                raise UserError("Models are exported on this machine only; leave the host out.")
+        return request, None
+
+    def _send(self, path: Path, process: HostProcess) -> str:
+        """Return the name of a copy of this file there; one that is there already is not sent again."""
+        try:
+            with path.open("rb") as file:
+                name = f"{hashlib.file_digest(file, 'sha256').hexdigest()[:20]}.npz"
+            sent = self._sent.setdefault(process, set())
+            if name not in sent:
+                for piece in pieces(path, name):
+                    process.send(piece)
+                sent.add(name)
+        except OSError as error:
+            raise read_error(path, error) from error
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class LinkStatus:
+    """How a host is reached: its round trip, for how long it is silent, and why it is lost."""
+
+    round_trip_ms: float | None
+    silent_s: float
+    lost: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """A host that was reached, until `close`.
+
+    Attributes:
+        entry: What the user calls it, and where it is.
+        hello: What is known of it.
+        clock: Its monotonic clock.
+        process: Says its telemetry.
+        runners: Make its runs.
+        standby: Set where a worker is to be kept ready there.
+
+    Thread: any.
+    """
+
+    entry: HostEntry
+    hello: HostHello
+    process: HostProcess
+    runners: Runners
+    standby: threading.Event = field(default_factory=threading.Event)
+    _hosts: list[Host] = field(default_factory=list)
+
+    @property
+    def host(self) -> Host:
+        """Where runs are made; the same class as this machine, with other parts."""
+        return self._hosts[0]
+
+    @property
+    def clock(self) -> HostClock:
+        """The host's monotonic clock."""
+        return self.process.clock
+
+    @property
+    def _schedules(self) -> bool:
+        return LAUNCHERS[self.process.address.kind].schedules
+
+    def status(self) -> LinkStatus:
+        """Return how it is reached; one that a scheduler placed was asked once."""
+        if self._schedules:
+            return LinkStatus(None, 0.0, None)
+        return LinkStatus(self.clock.offset[1] / 1e6, self.process.silent_s, self.process.lost)
+
+    def now(self) -> ClockAnchor:
+        """Return this moment on its monotonic clock, and on this machine's wall clock."""
+        offset_ns, round_trip_ns = self.clock.offset
+        return ClockAnchor(time.monotonic_ns() + offset_ns, time.time_ns(), round_trip_ns // 2)
+
+    def link_info(self) -> dict[str, str]:
+        """Return what is known on this side of a run's environment."""
+        offset_ns, round_trip_ns = self.clock.offset
+        carrier = {
+            environment_keys.HOST_KEY: self.entry.name,
+            environment_keys.CARRIER_KEY: self.process.address.kind,
+        }
+        link = {
+            environment_keys.LINK_ROUND_TRIP_KEY: f"{round_trip_ns / 1e6:.3f}",
+            environment_keys.CLOCK_OFFSET_KEY: str(offset_ns),
+            environment_keys.CLOCK_ERROR_KEY: str(round_trip_ns // 2),
+        }
+        return program_info() | carrier | ({} if self._schedules else link)
+
+    def describe(self, inventory: Inventory) -> dict[str, str]:
+        """Return what is known of a run's environment before it begins."""
+        return inventory_info(inventory) | self.hello.environment | self.link_info()
+
+    def close(self) -> None:
+        """End everything of it on the host, and wait for that."""
+        ender = threading.Thread(target=self.runners.close, daemon=True)
+        ender.start()
+        self.host.telemetry.close()
+        self.process.close()
+        ender.join()
+
+
+def connect(
+    entry: HostEntry,
+    *,
+    hz: float = HZ,
+    notify: Callable[[str], None] = lambda _: None,
+    is_cancelled: Callable[[], bool] = lambda: False,
+    limits: LinkLimits | None = None,
+) -> Connection:
+    """Start the telemetry of a host, sending the program there first if need be; return once its clock is known.
+
+    `notify` gets a sentence for what is waited for, on any thread. `is_cancelled` is called several times a second.
+
+    Raises:
+        UserError: It cannot be reached, or cannot serve; with what to do.
+    """
+    address = entry.full_address
+    schedules = LAUNCHERS[address.kind].schedules
+    words, module = (*_TELEMETRY, "--every", f"{1 / hz:.3f}", *(("--seconds", "1") if schedules else ())), "app"
+    if address.kind == "ray":
+        words, module = ("nodes", *option_arguments(address), *words), "app.hosts.ray_driver"
+    process = HostProcess(Start(address=address, words=words, module=module), entry.name, notify, limits)
+    try:
+        hello = process.wait_hello(is_cancelled)
+        if keys := wrong_numbers(hello.environment):
+            word = hello.environment[keys[0]][:40]
+            raise UserError(
+                f"{entry.name} says {word!r} for {keys[0]}, where a number belongs; no run can be made there."
+            )
+    except BaseException:
+        process.cut()
+        raise
+    connection = Connection(entry=entry, hello=hello, process=process, runners=Runners(entry, limits))
+    feed = TelemetryFeed(hz, partial(RemoteSampler, process, hello), connection.clock.now_ns)
+    host = Host(
+        telemetry=feed,
+        leases=HostLeases(hello.environment.get(HOST_ID_KEY, entry.name), schedules=schedules),
+        remote_run=partial(RemoteRun, connection),
+        run_job=RemoteJobs(connection.runners, entry.name),
+        now=connection.now,
+        describe=connection.describe,
+        name=entry.name,
+    )
+    connection._hosts.append(host)  # noqa: SLF001 - each needs the other
+    feed.start()
+    return connection
+
+
+def open_host(
+    word: str,
+    *,
+    consent: Consent = refuse,
+    hz: float = HZ,
+    notify: Callable[[str], None] = lambda _: None,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> Connection:
+    """Connect to the host that a word of `--on` names: one of the user's, or an address that `consent` allows.
+
+    Raises:
+        UsageError: No host has that name, or it is no address.
+        UserError: It cannot be reached, cannot serve, or is not allowed; with what to do.
+    """
+    return connect(find_host(word, consent), hz=hz, notify=notify, is_cancelled=is_cancelled)

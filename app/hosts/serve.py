@@ -1,0 +1,481 @@
+"""The program on a host: `run --events` and `watch --events` follow orders from stdin, and say all on stdout.
+
+Everything ends with stdin, with `LOST_S` in which nothing was heard, or with this process (`app.hosts.guard`). Stdout
+is written by a thread of its own: a beat is answered, and the end of stdin seen, whatever workers say and whether
+anybody reads; a run that is not read waits, and readings beside it are left out.
+"""
+
+import logging
+import os
+import platform
+import select
+import shutil
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeVar, cast
+
+import msgspec
+import psutil
+
+from app import units
+from app.errors import TelemetryError, UserError, bug_message
+from app.events import RunEnded, RunEvent
+from app.fields import Sample, SlowSample
+from app.grants import order_grants, require, typed
+from app.hosts.guard import end_everything, print_error, start_guard
+from app.hosts.messages import (
+    LOST_S,
+    MOST_FILE_BYTES,
+    MOST_LINE_BYTES,
+    PIECE_BYTES,
+    Beat,
+    HostFramework,
+    HostHello,
+    JobDone,
+    JobOrder,
+    Order,
+    Piece,
+    Refused,
+    RunAnyway,
+    RunOrder,
+    Stop,
+    Stored,
+)
+from app.log import configure_child
+from app.paths import program_version
+from app.recording import head_line
+from app.runs.environment import environment_info, host_info
+from app.runs.experiment.idle_wait import IdleLimits, IdleState, IdleWait, WaitStatus
+from app.runs.host import ClockAnchor, Host, WorkerTimeouts
+from app.runs.jobs import JobCrashedError, JobError, run_job
+from app.runs.leases import CPU, Lease, Leases
+from app.runs.maker import RunMaker
+from app.runs.standby import StandbyLauncher
+from app.samples import Inventory, Processes, Waiting
+from app.telemetry.feed import TelemetryFeed
+from app.telemetry.messages import SamplerMessage, SetRate
+from app.telemetry.sampler_process import Output, claim_output
+from workloads.catalog import FRAMEWORKS, default_interpreter, find_python, installed_framework
+from workloads.job_protocol import ComputeGradients, JobRequest, JobResult, TryWeights
+from workloads.protocol import ProtocolError, decode, encode
+
+_ORDERS: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)
+_MOST_UNSAID_BYTES = 2**20
+_CHUNK_BYTES = 2**16
+_QUIET_S = 1.0
+"""A wait that ends sooner is not told."""
+WEIGHTS = "weights.npz"
+Ordered = TypeVar("Ordered", RunOrder, JobOrder)
+
+
+def host_hello() -> HostHello:
+    """Return what this process says of its host first."""
+    return HostHello(
+        pid=os.getpid(),
+        t_ns=time.monotonic_ns(),
+        utc_ns=time.time_ns(),
+        environment=host_info(),
+        python=(platform.python_version(), sys.executable),
+        user=psutil.Process().username(),
+        home=str(Path.home()),
+        home_free_bytes=shutil.disk_usage(Path.home()).free,
+        frameworks=tuple(
+            HostFramework(
+                name=key,
+                interpreter=str(find_python(interpreter) or interpreter or sys.executable),
+                version=installed_framework(interpreter, framework),
+            )
+            for key, framework in FRAMEWORKS.items()
+            for interpreter in [default_interpreter()]
+        ),
+    )
+
+
+class Outbox:
+    """Writes reports on a thread of its own.
+
+    Thread: any.
+    """
+
+    def __init__(self, output: Output) -> None:
+        """Write the head of a recording and what is known of this host."""
+        self._output = output
+        # Guards what follows.
+        self._changed = threading.Condition()
+        self._urgent: deque[bytes] = deque([head_line(program_version()), encode(host_hello())])
+        self._lines: deque[bytes] = deque()
+        self._unsaid_bytes = 0
+        self._is_writing = self._is_over = False
+        threading.Thread(target=self._write, name="outbox", daemon=True).start()
+
+    def answer(self, report: msgspec.Struct) -> None:
+        """Say this next; returns at once."""
+        with self._changed:
+            self._urgent.append(encode(report))
+            self._changed.notify_all()
+
+    def say(self, report: msgspec.Struct) -> None:
+        """Say this after all that was said before; waits while much is unsaid."""
+        self.pass_on(encode(report))
+
+    def pass_on(self, line: bytes) -> None:
+        """Say a line that is encoded, as `say` does."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._unsaid_bytes < _MOST_UNSAID_BYTES)
+            self._lines.append(line)
+            self._unsaid_bytes += len(line)
+            self._changed.notify_all()
+
+    def offer(self, reading: msgspec.Struct) -> None:
+        """Say this, unless too much is unsaid; returns at once."""
+        if self._unsaid_bytes < _MOST_UNSAID_BYTES / 4:
+            self.say(reading)
+
+    def flush(self) -> None:
+        """Wait until all is said."""
+        with self._changed:
+            self._changed.wait_for(lambda: not (self._urgent or self._lines or self._is_writing))
+
+    def end(self) -> None:
+        """Say nothing from now on: what ends now ends because this process does."""
+        with self._changed:
+            self._is_over = True
+
+    def _write(self) -> None:
+        while True:
+            with self._changed:
+                self._is_writing = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: (self._urgent or self._lines) and not self._is_over)
+                lines = b"".join(self._urgent)
+                self._urgent.clear()
+                while self._lines and len(lines) < _CHUNK_BYTES:
+                    line = self._lines.popleft()
+                    self._unsaid_bytes -= len(line)
+                    lines += line
+                self._is_writing = True
+            self._output.write_lines(lines)
+
+
+def pieces(path: Path, name: str) -> Iterator[Piece]:
+    """Yield a file in pieces; raises `OSError`."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        for offset in range(0, max(1, size), PIECE_BYTES):
+            yield Piece(name=name, offset=offset, size=size, data=file.read(PIECE_BYTES))
+
+
+def add_piece(path: Path, piece: Piece) -> bool:
+    """Add the next piece to a file, which the first begins anew; return whether it is whole.
+
+    Raises:
+        ProtocolError: It is none of the next.
+        OSError: It cannot be written.
+    """
+    part = path.with_name(f"{path.name}.part")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_APPEND | (0 if piece.offset else os.O_TRUNC), 0o600)
+    with os.fdopen(file, "ab") as written:
+        end = piece.offset + len(piece.data)
+        if written.tell() != piece.offset or end > piece.size or piece.size > MOST_FILE_BYTES:
+            raise ProtocolError("a file whose pieces do not fit together")
+        written.write(piece.data)
+    if end == piece.size:
+        part.replace(path)
+    return end == piece.size
+
+
+def make_run(
+    order: RunOrder, host: Host, emit: Callable[[RunEvent], None], weights: Path, idle_wait: IdleWait | None = None
+) -> RunMaker:
+    """Prepare a run that was ordered, whose weights are saved at this path; raises `UserError`."""
+    start = order.start
+    require(order_grants(start), typed)
+    if start.weights_path is not None:
+        start = msgspec.structs.replace(start, weights_path=str(weights))
+
+    def wait_until_idle(lease: Lease) -> Mapping[str, str]:
+        noted = ""
+
+        def go_on(status: WaitStatus) -> bool:
+            nonlocal noted
+            if status.reason != noted and status.waited_s > _QUIET_S:
+                noted = status.reason
+                limit = units.with_unit(status.limit_s, "s")
+                emit(Waiting(host.now().t_ns, f"Waiting for an idle machine: {noted} ({limit} at most)."))
+            return maker.may_begin
+
+        facts = idle_wait.wait(lease.devices, go_on) if idle_wait is not None else {}
+        if noted:
+            emit(Waiting(host.now().t_ns, ""))
+        return facts
+
+    maker = RunMaker(
+        start,
+        host,
+        emit,
+        uid=order.uid,
+        purpose=order.purpose,
+        environment=order.environment,
+        devices=order.devices,
+        prepare=wait_until_idle,
+        timeouts=WorkerTimeouts(hello_s=order.hello_s, message_gap_s=order.message_gap_s),
+    )
+    return maker
+
+
+def ordered_host(order: RunOrder, feed: TelemetryFeed, **parts: object) -> Host:
+    """Return this machine for a run that was ordered; its wall clock is that of whoever ordered."""
+    start_ns = time.monotonic_ns()
+
+    def now() -> ClockAnchor:
+        t_ns = time.monotonic_ns()
+        return ClockAnchor(t_ns, order.utc_ns + t_ns - start_ns)
+
+    return Host(telemetry=feed, now=now, describe=environment_info, **parts)  # type: ignore[arg-type]
+
+
+@dataclass(slots=True)
+class _Active:
+    """A run or job that goes on; `idle_wait` is that before a run."""
+
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    maker: RunMaker | None = None
+    idle_wait: IdleWait | None = None
+
+
+class Server:
+    """Follows the orders of the program elsewhere: one run or job after the other, telemetry beside them.
+
+    Thread: the one that reads orders; a run or job has one of its own.
+    """
+
+    def __init__(self, scratch: Path, outbox: Outbox, feed: TelemetryFeed) -> None:
+        self._scratch, self._outbox, self._feed = scratch, outbox, feed
+        self._leases = Leases()
+        self._idle_state = IdleState()
+        self._wants_standby = False
+        self._launcher = StandbyLauncher(self._leases, lambda: self._wants_standby)
+        self._active: _Active | None = None
+        self.stored = threading.Event()
+        """Set when the run that is said here is stored elsewhere."""
+        # The next run begins when the one before has given back what it had.
+        self._one_at_a_time = threading.Lock()
+
+    def follow(self, order: Order) -> None:
+        """Follow an order; what may take a while has a thread."""
+        active = self._active
+        match order:
+            case Beat(number=number):
+                self._outbox.answer(Beat(number=number, t_ns=time.monotonic_ns()))
+            case Piece(name=name):
+                add_piece(self._scratch / Path(name).name, order)
+            case RunOrder():
+                self._begin(self._run, order)
+            case JobOrder():
+                self._begin(self._do_job, order)
+            case Stop(reason=reason) if active is not None:
+                active.cancelled.set()
+                if active.maker is not None:
+                    active.maker.stop(reason)
+            case RunAnyway() if active is not None and active.maker is not None:
+                active.maker.run_anyway()
+                if active.idle_wait is not None:
+                    active.idle_wait.skip()
+            case SetRate(hz=hz):
+                self._feed.set_rate(hz)
+            case Stored():
+                self.stored.set()
+
+    def _begin(self, work: Callable[[Ordered, _Active], None], order: Ordered) -> None:
+        self._active = _Active()
+        # On Linux a worker dies with the thread that started it: this one lasts as long.
+        threading.Thread(target=self._answer, args=(partial(work, order, self._active),), daemon=True).start()
+
+    def _answer(self, work: Callable[[], None]) -> None:
+        """Do what was ordered, and say why it could not be done."""
+        try:
+            with self._one_at_a_time:
+                work()
+        except Exception as error:  # noqa: BLE001 - the edge of the process: the program elsewhere is told, also of a bug
+            refused = Refused(kind="bug", reason=bug_message(error))
+            if isinstance(error, TimeoutError):
+                refused = Refused(kind="cancelled", reason="It was stopped.")
+            elif isinstance(error, JobError):
+                kind = "job crashed" if isinstance(error, JobCrashedError) else "job error"
+                refused = Refused(kind=kind, reason=str(error))  # type: ignore[arg-type]
+            elif isinstance(error, UserError | OSError):
+                refused = Refused(kind="user error", reason=str(error))
+            else:
+                traceback.print_exc()
+            self._outbox.say(refused)
+
+    def _run(self, order: RunOrder, active: _Active) -> None:
+        weights = self._scratch / WEIGHTS
+        weights.unlink(missing_ok=True)
+        self._wants_standby = order.standby
+        self._feed.set_rate(order.hz)
+        self._feed.start()
+        host = ordered_host(order, self._feed, launcher=self._launcher, leases=self._leases)
+
+        def emit(event: RunEvent) -> None:
+            if isinstance(event, RunEnded) and event.outcome.name == "completed" and weights.is_file():
+                for piece in pieces(weights, WEIGHTS):
+                    self._outbox.say(piece)
+            self._outbox.say(event)
+
+        with closing(IdleWait(host, IdleLimits.of_plan(order.idle_wait_s), self._idle_state)) as idle_wait:
+            active.idle_wait = idle_wait if order.idle_wait_s is not None else None
+            active.maker = make_run(order, host, emit, weights, active.idle_wait)
+            if active.cancelled.is_set():
+                active.maker.stop()
+            active.maker.run()
+
+    def _do_job(self, order: JobOrder, active: _Active) -> None:
+        require(order_grants(order.request), typed)
+        request, written = self._with_paths(order.request)
+        devices = getattr(request, "gpu_uuids", ()) or (CPU,)
+        lease = self._leases.wait(devices, len(devices), on_wait=lambda: None, wait_for_stop=active.cancelled.wait)
+        if lease is None:
+            raise TimeoutError
+        try:
+            # The program elsewhere knows which result it waits for.
+            result = run_job(request, cast(type[JobResult], JobResult), active.cancelled.is_set)
+        finally:
+            lease.release()
+        if written is not None:
+            for piece in pieces(written, written.name):
+                self._outbox.say(piece)
+            written.unlink()
+        self._outbox.say(JobDone(result))
+
+    def _with_paths(self, request: JobRequest) -> tuple[JobRequest, Path | None]:
+        """Return a job with its files in the scratch folder, and the path of the one that it writes."""
+
+        def path(name: str) -> str:
+            return str(self._scratch / Path(name).name)
+
+        replace = msgspec.structs.replace
+        match request:
+            case TryWeights():
+                return replace(request, weights_path=path(request.weights_path)), None
+            case ComputeGradients(path=name, start_path=start):
+                there = replace(request, path=path(name), start_path=None if start is None else path(start))
+                return there, Path(there.path)
+        return request, None
+
+
+def read_orders(stdin: int, guard: int, lost_s: float = LOST_S) -> Iterator[Order]:
+    """Yield the orders until stdin closes; the file `guard` closes when the guard is gone.
+
+    Raises:
+        ProtocolError: Something else came; its text ends a sentence.
+        TimeoutError: Nothing came for `lost_s` seconds.
+        ChildProcessError: The guard is gone.
+    """
+    poll = select.poll()
+    poll.register(stdin, select.POLLIN)
+    poll.register(guard, 0)
+    rest, heard_s = b"", time.monotonic()
+    while True:
+        ready = poll.poll(max(0.0, heard_s + lost_s - time.monotonic()) * 1e3)
+        if not ready:
+            raise TimeoutError
+        if any(file == guard for file, _ in ready):
+            raise ChildProcessError
+        data = os.read(stdin, _CHUNK_BYTES)
+        if not data:
+            return
+        *lines, rest = (rest + data).split(b"\n")
+        if len(rest) >= MOST_LINE_BYTES:
+            lines.append(rest)  # too long: decoding says so
+        for line in lines:
+            yield decode(_ORDERS, line, "an order")
+        heard_s = time.monotonic()
+
+
+def serve(
+    hz: float | None = None,
+    *,
+    once: bool = False,
+    work: Callable[[Outbox, threading.Event], None] | None = None,
+) -> int:
+    """Follow orders until the program elsewhere is gone, and end everything; return the exit status.
+
+    With `hz` telemetry is said, so many readings a second; with `once` its first inventory ends this. So does the end
+    of `work`, which may wait for the event that is set when a run is stored elsewhere.
+    """
+    scratch, guard = start_guard()
+    os.set_blocking(1, True)
+    outbox = Outbox(claim_output())
+    configure_child()
+    logging.getLogger("variantscope").addHandler(logging.NullHandler())
+    feed = TelemetryFeed(hz or 20.0)
+    server = Server(scratch, outbox, feed)
+    end = partial(_end, scratch, outbox)
+    if hz is not None:
+        _say_telemetry(feed, outbox, end if once else None)
+    if work is not None:
+        threading.Thread(target=lambda: (work(outbox, server.stored), end()), name="work", daemon=True).start()
+    complaint = _follow_all(server, guard)
+    outbox.end()
+    feed.close()
+    if complaint:
+        print_error(f"The program on {platform.node()} ends: {complaint}")
+    end_everything(scratch)
+    os._exit(1 if complaint else 0)
+
+
+def _end(scratch: Path, outbox: Outbox) -> None:
+    outbox.flush()
+    end_everything(scratch)
+    os._exit(0)
+
+
+def _say_telemetry(feed: TelemetryFeed, outbox: Outbox, end: Callable[[], None] | None) -> None:
+    """Say all that telemetry says, the inventory first; `end` is called after that."""
+
+    def say(message: SamplerMessage) -> None:
+        if isinstance(message, Sample | SlowSample | Processes):
+            outbox.offer(message)
+        else:
+            outbox.answer(message)
+        if end is not None and isinstance(message, Inventory) and not message.pending:
+            threading.Thread(target=end, daemon=True).start()
+
+    def say_end() -> None:
+        """Say why there is no inventory, if there never is one; of later ends the devices' loss tells."""
+        try:
+            feed.wait_inventory(timeout_s=None)
+        except TelemetryError as error:
+            outbox.answer(Refused(kind="user error", reason=str(error)))
+
+    feed.start()
+    feed.subscribe(say)
+    threading.Thread(target=say_end, name="telemetry end", daemon=True).start()
+
+
+def _follow_all(server: Server, guard: int) -> str:
+    """Follow orders until stdin closes; return "", or why they end before."""
+    try:
+        for order in read_orders(0, guard):
+            server.follow(order)
+    except ProtocolError as error:
+        return f"what it was told is {error}."
+    except TimeoutError:
+        quiet = units.exactly(LOST_S, "s")
+        return f"it heard nothing for {quiet}, so the link is cut or the program that started it is suspended."
+    except ChildProcessError:
+        return "its guard, the process that it was started as, was killed."
+    except Exception as error:  # noqa: BLE001 - the edge of the process: whatever happens, nothing is left here
+        traceback.print_exc()
+        return bug_message(error)
+    return ""

@@ -1,0 +1,190 @@
+"""Getting there: the wheel of this very version, by its hash, and the script that starts the program from it on a host.
+
+The script is sh's. It asks for what its cache lacks by a line on stdout, and reads it from stdin; then it becomes the
+program. uv installs what the wheel needs, or the Python that the address names has it.
+"""
+
+import base64
+import hashlib
+import io
+import platform
+import shlex
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from app import units
+from app.environments.packages import find_uv
+from app.errors import UserError
+from app.hosts.address import Address
+from app.paths import ROOT, checkout_root, program_version
+from workloads.catalog import DEFAULT_VARIABLE
+
+MARK = "@variantscope@"
+"""Begins a line of the script: `send NAME` asks for a file, `fail WORD` ends it."""
+_LEFT_OUT = ("PySide6", "pyqtgraph")
+"""What only the window needs."""
+_METADATA = "Metadata-Version: 2.1\nName: variantscope\n"
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+_SCRIPT = """\
+umask 077
+cd
+{interpreter}
+c=${{XDG_CACHE_HOME:-$HOME/.cache}}/variantscope d=$c/{hash} w=$c/{hash}/{name}
+fail() {{ printf '\\n%s fail %s\\n' {mark} "$1"; exit 1; }}
+get() {{
+  mkdir -p "$d" && [ -O "$d" ] || fail folder
+  printf '\\n%s send %s\\n' {mark} "$1"
+  head -c "$3" >"$2.$$" && mv -f "$2.$$" "$2" || fail full
+}}
+sum() {{ case $({{ sha256sum "$1" || shasum -a 256 "$1"; }} 2>/dev/null) in {hash}*) ;; *) return 1 ;; esac; }}
+sum "$w" || {{ get wheel "$w" {size}; sum "$w" || fail damaged; }}
+{find}
+"""
+_BY_PYTHON = """\
+p={python}
+"$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' </dev/null || fail python
+[ -d "$d/py" ] || {{ "$p" -m zipfile -e "$w" "$d/py.$$" </dev/null && mv "$d/py.$$" "$d/py"; }} || fail full
+set -- env PYTHONSAFEPATH=1 PYTHONPATH="$d/py${{PYTHONPATH:+:$PYTHONPATH}}" "$p" -m {module}
+"""
+_BY_UV = """\
+for u in uv "$HOME/.local/bin/uv" "$HOME/.cargo/bin/uv" "$c/uv"; do command -v "$u" >/dev/null && break; u=; done
+[ -n "$u" ] || {{
+  [ "$(uname -sm)" = {system} ] || fail uv
+  u=$c/uv
+  get uv "$u" {uv_size}
+  chmod 700 "$u"
+}}
+set -- "$u" tool run --quiet --from "$w" variantscope
+"""
+_START = 'exec "$@" {words}\n'
+_DETACH = """\
+f=${{XDG_STATE_HOME:-$HOME/.local/state}}/variantscope/detached/{uid}
+printf '\\n%s send order\\n' {mark}
+mkdir -p "$f" && head -n 1 >"$f/order.json" || fail full
+printf '#!/bin/sh\\nf=$1\\nshift\\nexec "$@" <"$f/order.json"\\n' >"$f/start"
+set -- "$f" "$@" run --events-to "$f"
+{start}
+printf '\\n%s detached\\n' {mark}
+"""
+_IN_SESSION = """\
+setsid nohup sh "$f/start" "$@" >/dev/null 2>"$f/stderr" &
+until [ -s "$f/events.jsonl" ]; do
+  kill -0 $! 2>/dev/null || { tail -n 1 "$f/stderr" >&2; rm -r "$f"; exit 1; }
+  sleep 0.1
+done
+"""
+_BY_SBATCH = 'sbatch --parsable {options} --output="$f/stderr" "$f/start" "$@" >&2 || {{ rm -r "$f"; exit 1; }}\n'
+
+_PROBLEMS = {
+    "folder": "The program cannot be stored on {name}: ~/.cache/variantscope there is not writable, or another user's;"
+    " set XDG_CACHE_HOME there.",
+    "full": "The program cannot be stored on {name}: free some space in ~/.cache there, {size} are needed.",
+    "damaged": "What was sent to {name} arrived damaged; try again.",
+    "python": "{name} needs Python 3.11 or newer, and {python} is none: name one in the host's address (?python=PATH).",
+    "uv": "{name} has no uv, and another processor or system than this machine; install it there: `curl -LsSf"
+    " https://astral.sh/uv/install.sh | sh`.",
+}
+
+
+@cache
+def _requirements() -> tuple[str, ...]:
+    if (root := checkout_root()) is not None:
+        import tomllib
+
+        return tuple(tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"])
+    import importlib.metadata
+
+    return tuple(need for need in importlib.metadata.requires("variantscope") or () if "extra ==" not in need)
+
+
+def _wheel_name() -> str:
+    return f"variantscope-{program_version()}-py3-none-any.whl"
+
+
+@cache
+def build_wheel() -> bytes:
+    """Return the wheel of this program without its window, the same bytes for the same sources.
+
+    https://packaging.python.org/en/latest/specifications/binary-distribution-format/
+    """
+    paths = [ROOT / "variantscope.py", *(ROOT / "app").rglob("*.py"), *(ROOT / "workloads").rglob("*.py")]
+    names = {path.relative_to(ROOT).as_posix(): path for path in paths}
+    files = {name: path.read_bytes() for name, path in sorted(names.items()) if not name.startswith("app/gui/")}
+    info = f"variantscope-{program_version()}.dist-info"
+    needs = "".join(f"Requires-Dist: {need}\n" for need in _requirements() if not need.startswith(_LEFT_OUT))
+    files |= {
+        f"{info}/METADATA": f"{_METADATA}Version: {program_version()}\n{needs}".encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: variantscope\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": b"[console_scripts]\nvariantscope = variantscope:main\n",
+    }
+    record = "".join(f"{name},sha256={_record_hash(data)},{len(data)}\n" for name, data in files.items())
+    files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+    wheel = io.BytesIO()
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED)
+    return wheel.getvalue()
+
+
+def _record_hash(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What starts the program on a host: its words, or a run that goes on without this program."""
+
+    address: Address
+    words: Sequence[str] = ()
+    detached_uid: str = ""
+    order: bytes = b""
+    sbatch: Sequence[str] | None = None
+    module: str = "app"
+
+    def script(self) -> str:
+        """Return the script of sh that receives what is missing there, and becomes the program."""
+        address = self.address
+        if address.python or address.kind == "ray":
+            find = _BY_PYTHON.format(python=_quoted_path(address.python or "python3"), module=self.module)
+        else:
+            system = f"{platform.system()} {platform.machine()}"
+            find = _BY_UV.format(system=shlex.quote(system), uv_size=Path(find_uv()).stat().st_size)
+        wheel = build_wheel()
+        return _SCRIPT.format(
+            interpreter=f"export {DEFAULT_VARIABLE}={_quoted_path(address.interpreter)}" if address.interpreter else "",
+            hash=hashlib.sha256(wheel).hexdigest(),
+            name=_wheel_name(),
+            size=len(wheel),
+            mark=MARK,
+            find=find,
+        ) + (self._detach() if self.detached_uid else _START.format(words=shlex.join(self.words)))
+
+    def _detach(self) -> str:
+        start = _IN_SESSION
+        if self.sbatch is not None:
+            start = _BY_SBATCH.format(options=shlex.join(self.sbatch))
+        return _DETACH.format(uid=self.detached_uid, start=start, mark=MARK)
+
+    def answer(self, line: str, name: str, write: Callable[[bytes], None], notify: Callable[[str], None]) -> None:
+        """Do what a line of the script asks; raises `UserError` with what to do where it cannot go on."""
+        _, action, word = (*line.split(), "", "")[:3]
+        if action == "send":
+            data = self.order or build_wheel()
+            if word != "order":
+                data = Path(find_uv()).read_bytes() if word == "uv" else build_wheel()
+                notify(f"Sending {'uv' if word == 'uv' else 'the program'} to {name} ({units.byte_size(len(data))}) …")
+            write(data)
+        elif action == "fail":
+            size = units.byte_size(20 * 2**20)
+            python = self.address.python or "python3"
+            problem = _PROBLEMS.get(word, "{name} cannot start the program.")
+            raise UserError(problem.format(name=name, size=size, python=python))
+
+
+def _quoted_path(path: str) -> str:
+    """Return a path of the host as a word of its shell, in which `~/` is the user's home."""
+    return f'"$HOME"/{shlex.quote(path[2:])}' if path.startswith("~/") else shlex.quote(path)

@@ -1,0 +1,247 @@
+"""Runs that go on without the program: detached, left, fetched whole, stopped from here, killed there."""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app.cli.main import main
+from app.environment_keys import CARRIER_KEY, DETACHED_KEY, HOST_KEY
+from app.errors import UserError
+from app.fields import Sample
+from app.hosts import detached
+from app.hosts.book import HostEntry, add_host
+from app.hosts.fetch import Fetch, detach_run, list_detached, stop_detached
+from app.hosts.messages import DetachedRun
+from app.hosts.process import HostProcess
+from app.hosts.remote import open_host
+from app.hosts.serve import WEIGHTS
+from app.paths import weights_path
+from app.records import StoredRun
+from app.runs.host import Host
+from app.runs.leases import FOLDER_VARIABLE, Leases
+from app.runs.session import RunServices
+from app.samples import HOST
+from app.storage.store import Store
+from tests.fakes.command_line import dummy_arguments
+from tests.fakes.hosts import HERE
+from tests.fakes.nvml import TWO_H200, Driver, environment
+from tests.fakes.runs import keep
+from tests.fakes.sessions import LIMIT_S, Recorder, dummy
+from workloads.protocol import Block, RunSpec
+
+
+def ignore(_sentence: str) -> None:
+    pass
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own for detached runs, on a host with two GPUs."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv("VARIANTSCOPE_HOSTS", str(tmp_path / "hosts.json"))
+    for name, value in environment(Driver(cards=TWO_H200)).items():
+        monkeypatch.setenv(name, value)
+    return tmp_path / "variantscope" / "detached"
+
+
+@pytest.fixture
+def entry() -> HostEntry:
+    """This machine as a host."""
+    here = HostEntry(name="gpu1", address=HERE)
+    add_host(here)
+    return here
+
+
+def detach(entry: HostEntry, database: Path, make: Callable[[Host], RunSpec]) -> DetachedRun:
+    """Detach a run as `run --detach` does, whose connection to the host is closed then."""
+    with contextlib.closing(open_host(entry.name)) as connection:
+        services = RunServices(database=database, host=connection.host)
+        uid = detach_run(make(connection.host), services, entry, 10.0, ignore)
+    return next(run for run in list_detached(entry, ignore) if run.uid == uid)
+
+
+def long_run(host: Host) -> RunSpec:
+    return dummy(host.inventory(), gpus=1, steps=0, seconds=600.0)
+
+
+def stored_runs(database: Path) -> list[int]:
+    with Store.open(database) as store:
+        return [row.run for row in store.list_runs()]
+
+
+class Fetching:
+    """A fetch on a thread of its own."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self.recorder = Recorder()
+        self.stored: StoredRun | None = None
+        self.error: UserError | None = None
+        self.fetch = fetch
+        self._thread = threading.Thread(target=self._run, name="a test's fetching", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.stored = self.fetch.run([self.recorder])
+        except UserError as error:
+            self.error = error
+
+    def result(self) -> StoredRun | None:
+        self._thread.join(LIMIT_S)
+        assert not self._thread.is_alive(), "the run is not fetched"
+        if self.error is not None:
+            raise self.error
+        return self.stored
+
+
+def process_of(fetching: Fetching) -> HostProcess:
+    assert fetching.fetch._process is not None
+    return fetching.fetch._process
+
+
+def test_a_run_is_fetched_whole_whoever_was_killed_before(entry: HostEntry, database_path: Path, folder: Path) -> None:
+    run = detach(entry, database_path, long_run)
+    assert (run.goes_on, run.workload) == (True, "dummy")
+    cut = Fetching(Fetch(entry, run, database_path, ignore))
+    cut.recorder.wait(Block)
+    os.killpg(process_of(cut).pid, signal.SIGKILL)
+    with pytest.raises(UserError, match=r"its guard, .* was killed|by signal 9"):
+        cut.result()
+    assert stored_runs(database_path) == []
+    left = Fetching(Fetch(entry, run, database_path, ignore))
+    left.recorder.wait(Block)
+    left.fetch.leave()
+    assert left.result() is None
+    assert stored_runs(database_path) == []
+    whole = Fetching(Fetch(entry, run, database_path, ignore))
+    whole.recorder.wait(Block)
+    stop_detached(entry, run.uid, ignore)
+    stored = whole.result()
+    assert stored is not None
+    assert stored.row.outcome is not None
+    assert stored.row.outcome.name == "stopped"
+    assert stored.row.uid == run.uid
+    of_link = {HOST_KEY: "gpu1", CARRIER_KEY: "sh", DETACHED_KEY: "yes"}
+    assert stored.environment.items() >= of_link.items()
+    assert {columns.device.device for columns in stored.samples} >= {HOST}
+    assert abs(stored.row.started_utc_ns - time.time_ns()) < LIMIT_S * 10**9
+    assert list_detached(entry, ignore) == ()
+    assert not (folder / run.uid).exists()
+    assert stored_runs(database_path) == [stored.row.run], "no part of it is left"
+
+
+def test_a_fetched_run_is_not_fetched_twice_and_kept_lines_stay(
+    entry: HostEntry, database_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*dummy_arguments(), "--db", str(database_path)]
+    assert main(["run", *words, "--on", "gpu1", "--detach"]) == 0
+    assert main(["hosts", "fetch", "gpu1", "--keep", "--db", str(database_path), "--json"]) == 0
+    assert '"outcome": "completed"' in capsys.readouterr().out
+    assert main(["hosts", "jobs", "gpu1"]) == 0
+    assert " over " in capsys.readouterr().out
+    assert main(["hosts", "fetch", "gpu1", "--db", str(database_path)]) == 0
+    assert len(stored_runs(database_path)) == 1
+    assert list_detached(entry, ignore) == ()
+    assert main(["hosts", "fetch", "gpu1", "--db", str(database_path)]) == 0
+    assert "No detached run is on gpu1" in capsys.readouterr().out
+    assert main(["hosts", "stop", "gpu1", "abc", "--db", str(database_path)]) == 1
+
+
+def test_a_run_whose_maker_was_killed_there_is_crashed_with_all_that_came(
+    entry: HostEntry, database_path: Path, folder: Path
+) -> None:
+    run = detach(entry, database_path, long_run)
+    following = Fetching(Fetch(entry, run, database_path, ignore))
+    following.recorder.wait(Block)
+    makers = [process for process in psutil.process_iter() if f"--events-to {folder / run.uid}" in _words(process)]
+    below = [child for maker in makers for child in maker.children(recursive=True)]
+    for maker in sorted(makers, key=lambda process: process.create_time())[-1:]:
+        maker.kill()
+    stored = following.result()
+    assert stored is not None
+    assert stored.row.outcome is not None
+    assert stored.row.outcome.name == "crashed"
+    assert stored.row.outcome.reason == ("What made the run on gpu1 was killed there, or the host was started again.")
+    assert stored.blocks.end_ns.size
+    assert psutil.wait_procs(below, LIMIT_S)[1] == [], "nothing of it goes on"
+
+
+def _words(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
+
+
+def test_a_run_waits_there_for_its_device(entry: HostEntry, database_path: Path, folder: Path) -> None:
+    lease = Leases(folder.parents[1]).take([card.uuid for card in TWO_H200], 2)
+    assert lease is not None
+    run = detach(entry, database_path, lambda host: dummy(host.inventory(), gpus=1))
+    waits = threading.Event()
+    following = Fetching(
+        Fetch(entry, run, database_path, lambda said: waits.set() if "waits on gpu1" in said else None)
+    )
+    assert waits.wait(LIMIT_S)
+    lease.release()
+    stored = following.result()
+    assert stored is not None
+    assert stored.row.completed
+
+
+def test_weights_come_with_the_run(entry: HostEntry, database_path: Path, folder: Path, tmp_path: Path) -> None:
+    run = detach(entry, database_path, lambda host: dummy(host.inventory()))
+    while next(other for other in list_detached(entry, ignore)).goes_on:
+        threading.Event().wait(0.05)
+    (folder / run.uid / WEIGHTS).write_bytes(weights := os.urandom(700_000))
+    stored = Fetch(entry, run, database_path, ignore).run(())
+    assert stored is not None
+    assert weights_path(database_path, run.uid).read_bytes() == weights
+
+
+def test_another_run_with_that_id_is_never_touched(entry: HostEntry, database_path: Path) -> None:
+    run = detach(entry, database_path, lambda host: dummy(host.inventory()))
+    with Store.open(database_path) as store:
+        keep(store, uid=run.uid)
+    with pytest.raises(UserError, match="is another one: nothing was fetched"):
+        Fetch(entry, run, database_path, ignore).run(())
+    assert len(stored_runs(database_path)) == 1
+
+
+def test_what_a_full_or_damaged_folder_says(
+    entry: HostEntry, database_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for uid in ("../../etc", "0" * 12):
+        with pytest.raises(UserError, match="not on the host any more"):
+            stop_detached(entry, uid, ignore)
+    (folder / "00112233").mkdir(parents=True)
+    (folder / "00112233" / "order.json").write_text("{}")
+    assert list_detached(entry, ignore) == (), "another version's"
+    monkeypatch.setattr(detached, "MOST_RECORDING_BYTES", 300)
+    path = folder / "lines"
+    recording = detached.RecordingFile(path)
+    for t_ns in range(20):
+        recording.handle(Sample(t_ns=t_ns, device=HOST))
+    os.close(recording._file)
+    lines = path.read_text().splitlines()
+    assert "is full" in lines[-1]
+    assert len(lines) < 10
+
+
+def test_old_recordings_that_nobody_fetched_are_removed(entry: HostEntry, database_path: Path, folder: Path) -> None:
+    run = detach(entry, database_path, lambda host: dummy(host.inventory()))
+    while list_detached(entry, ignore)[0].goes_on:
+        threading.Event().wait(0.05)
+    lines = folder / run.uid / "events.jsonl"
+    for days, number in ((29, 1), (31, 0)):
+        old_s = time.time() - days * 86_400
+        os.utime(lines, (old_s, old_s))
+        assert len(list_detached(entry, ignore)) == number
+    assert not lines.exists()

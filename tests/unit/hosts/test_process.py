@@ -1,0 +1,165 @@
+"""The program on a host, played: what it may say, how much, how late, and what becomes of it when it lies."""
+
+import threading
+import time
+
+import psutil
+import pytest
+
+from app.errors import UserError
+from app.fields import Sample
+from app.hosts.address import Address
+from app.hosts.messages import MOST_LINE_BYTES, RunAnyway
+from app.hosts.process import HostClock, HostProcess, LinkLimits, LinkLostError, bounded_lines
+from app.samples import LogLine
+from tests.fakes.hosts import NAME, PlayedStart, played
+
+LIMIT_S = 60.0
+QUICK = LinkLimits(warn_s=0.3, lost_s=1.0)
+
+
+def lost(process: HostProcess) -> str:
+    """Wait until it is lost, and return why."""
+    end_s, reason = time.monotonic() + LIMIT_S, ""
+    while not reason and time.monotonic() < end_s:
+        try:
+            process.next(1.0)
+        except LinkLostError as error:
+            reason = str(error)
+    process.cut()
+    assert not psutil.pid_exists(process.pid) or psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE
+    return reason
+
+
+def test_it_says_hello_answers_beats_and_takes_orders() -> None:
+    process = played("listen(lambda order: say(LogLine(1, type(order).__name__)))")
+    hello = process.wait_hello()
+    assert hello.frameworks
+    offset_ns, round_trip_ns = process.clock.offset
+    assert abs(offset_ns) <= round_trip_ns, "it is one clock"
+    process.send(RunAnyway())
+    assert process.next(LIMIT_S) == LogLine(1, "RunAnyway")
+    assert process.next(0.01) is None
+    process.close()
+    with pytest.raises(LinkLostError, match=f"The link to {NAME} was closed"):
+        process.next(1.0)
+
+
+@pytest.mark.parametrize(
+    ("lie", "reason"),
+    [
+        ("say(b'no message\\n')", f"What {NAME} says is "),
+        ('say(b\'{"type":"finished"}\\n\')', f"What {NAME} says is "),
+        ("say(Beat(number=1), b'[' * 10_000_000); listen()", "a line without an end"),
+        ("say(RunEnded(t_ns=1, outcome=None))", f"What {NAME} says is "),
+        ("say(EnvironmentInfo(environment={'cpu_count': 'many'}))", "cpu_count of its environment is no number"),
+        ("while True: say(encode(Sample(t_ns=1, device='GPU-0')) * 1000)", "more than 5,000 readings a second"),
+        ("print('The program on gpu1 ends: its disk is full.', file=sys.stderr)", "ends: its disk is full."),
+        ("os.kill(os.getpid(), 9)", "was ended here, by signal 9."),
+        ("print('No space left on device', file=sys.stderr); sys.exit(3)", "exit status 3: No space left on device."),
+    ],
+)
+def test_a_lie_a_flood_and_an_end_are_one_sentence(lie: str, reason: str) -> None:
+    sentence = lost(played(lie))
+    assert reason in sentence
+    assert "\n" not in sentence
+    assert len(sentence) < 500
+
+
+def test_a_program_that_is_none_is_said() -> None:
+    def start(text: str) -> HostProcess:
+        return HostProcess(PlayedStart(address=Address(kind="sh"), words=[text]), NAME)
+
+    process = start("say(b'Welcome\\n' * 10_000); listen()")
+    with pytest.raises(UserError, match=f"{NAME} prints so much before a command runs"):
+        process.wait_hello()
+    process.cut()
+    process = start('say(b\'{"type":"recording","version":2,"program":"9"}\\n\'); listen()')
+    with pytest.raises(UserError, match="a recording of program version 9"):
+        process.wait_hello()
+    process.cut()
+    process = start("say(b'Welcome\\n'); time.sleep(600)")
+    with pytest.raises(UserError, match=r"Connecting was cancelled\."):
+        process.wait_hello(lambda: True)
+    process.cut()
+
+
+def test_what_nobody_reads_waits_on_the_host_in_bounded_memory() -> None:
+    """It is not taken for silent, though nothing more is read; once it is read, all comes in order."""
+    process = played(
+        "threading.Thread(target=listen, daemon=True).start()\n"
+        "for number in range(60): say(LogLine(number, 'x' * 1_000_000))\n"
+        "time.sleep(600)",
+        limits=QUICK,
+    )
+    process.wait_hello()
+    end_s = time.monotonic() + LIMIT_S
+    while process._queued_bytes < 16 * 2**20 and time.monotonic() < end_s:
+        threading.Event().wait(0.01)
+    threading.Event().wait(2 * QUICK.lost_s)
+    assert process._queued_bytes < 16 * 2**20 + MOST_LINE_BYTES
+    assert process.lost is None
+    numbers = [report.t_ns for _ in range(60) if isinstance(report := process.next(LIMIT_S), LogLine)]
+    assert numbers == list(range(60))
+    process.cut()
+
+
+def test_a_silent_host_is_told_then_given_up() -> None:
+    process = played("threading.Thread(target=listen, daemon=True).start(); time.sleep(600)", limits=QUICK)
+    process.wait_hello()
+    assert process.silent_warning() == ""
+    psutil.Process(process.pid).suspend()
+    end_s = time.monotonic() + LIMIT_S
+    while not (warning := process.silent_warning()) and time.monotonic() < end_s:
+        threading.Event().wait(0.01)
+    assert warning.startswith(f"Nothing has come from {NAME} for 0\xa0s; after 1\xa0s it is given up")
+    assert lost(process) == f"The link to {NAME} was lost: nothing has come from it for 1\xa0s."
+
+
+def test_a_host_that_talks_but_answers_no_beat_hangs() -> None:
+    process = played(
+        "say(LogLine(1, ''))\nsay(*[Beat(number=1, t_ns=1)])\n"
+        "while True: say(Sample(t_ns=1, device='GPU-0')); time.sleep(0.02)",
+        limits=LinkLimits(lost_s=0.3),
+    )
+    assert "hangs: it sends readings, but answers no beat" in lost(process)
+
+
+def test_the_clock_is_that_of_the_shortest_way() -> None:
+    clock = HostClock()
+    clock.add(0, 1_000, 5_500)
+    clock.add(10_000, 10_010, 15_000)
+    clock.add(20_000, 24_000, 29_000)
+    assert clock.offset == (15_000 - 10_005, 10)
+    for number in range(16):
+        clock.add(number, number + 100, number + 50)
+    assert clock.offset == (0, 100), "older beats are forgotten"
+
+
+class _Pipe:
+    """A pipe of these parts."""
+
+    def __init__(self, *parts: bytes) -> None:
+        self._parts = [*parts, b""]
+
+    def read(self, _size: int) -> bytes:
+        return self._parts.pop(0)
+
+
+def test_lines_are_bounded() -> None:
+    pipe = _Pipe(b"ab", b"c\nd\n", b"0123456789", b"012345\nend\n", b"cut")
+    assert list(bounded_lines(pipe, 8)) == [b"abc\n", b"d\n", b"01234567", b"end\n", b"cut"]  # type: ignore[arg-type]
+
+
+def test_readings_of_many_gpus_are_no_flood() -> None:
+    process = played(
+        "def flood():\n"
+        "    for _ in range(50): say(encode(Sample(t_ns=1, device='GPU-0')) * 80); time.sleep(0.02)\n"
+        "threading.Thread(target=listen, daemon=True).start()\nflood(); say(LogLine(9, 'over')); time.sleep(600)"
+    )
+    process.wait_hello()
+    readings = 0
+    while isinstance(report := process.next(LIMIT_S), Sample):
+        readings += 1
+    assert (readings, report) == (4_000, LogLine(9, "over"))
+    process.cut()
