@@ -26,7 +26,6 @@ class Setting(Generic[Value]):
 
 
 _parse_list = partial(msgspec.json.decode, type=list[str])
-_parse_mapping = partial(msgspec.json.decode, type=dict[str, str])
 
 
 def _parse_names(text: str) -> frozenset[str]:
@@ -56,9 +55,6 @@ SHOWN_COLUMNS: Final = Setting[Sequence[str]]("shown_columns", str.split, " ".jo
 
 HIDDEN_FIGURES: Final = Setting[frozenset[str]]("hidden_figures", _parse_names, _join_sorted)
 """The columns that comparisons hide."""
-
-DETACHED: Final = Setting[dict[str, str]]("detached", _parse_mapping, json.dumps)
-"""The hosts of runs that were detached and not fetched yet, by the runs' uids."""
 
 PRESET_FILES: Final = Setting[Sequence[str]]("preset_files", _parse_list, json.dumps)
 """Paths of the presets that the user added."""

@@ -17,8 +17,6 @@ import pytest
 
 from app.grants import read_grants
 from app.runs.experiment.presets import list_user_preset_file
-from app.storage.database import save_setting
-from app.storage.known_settings import DETACHED
 from tests.fakes.attacker import Attacker
 from tests.fakes.command_line import LIMIT_S, ROOT, CommandLine
 from workloads.protocol import RunSpec
@@ -77,17 +75,13 @@ def by_the_interpreter_of_a_host(attacker: Attacker) -> None:
     attacker.queue(*attacker.specs(), host=f"sh:?interpreter={attacker.python.parents[1]}")
 
 
-def by_one_of_several_hosts(attacker: Attacker) -> None:
-    attacker.queue(*attacker.specs(), host=f"sh:,sh:?python={attacker.python}")
-
-
 def by_a_source(attacker: Attacker) -> None:
     attacker.queue(*attacker.custom_specs())
 
 
 @pytest.mark.parametrize(
     "plant",
-    [by_a_python, by_a_shell_on_a_host, by_a_host, by_the_interpreter_of_a_host, by_one_of_several_hosts, by_a_source],
+    [by_a_python, by_a_shell_on_a_host, by_a_host, by_the_interpreter_of_a_host, by_a_source],
 )
 @pytest.mark.parametrize("is_opened", [False, True])
 def test_an_entry_of_the_queue_starts_nothing(
@@ -162,14 +156,12 @@ def test_a_preset_does_not_run_the_file_that_it_names(
 
 
 def test_a_database_that_is_opened_makes_nothing_allowed(command: CommandLine, attacker: Attacker) -> None:
-    """Its settings name the source of its runs, files to offer, presets to list, and hosts to fetch runs from."""
+    """Its settings name the source of its runs, files to offer and presets to list."""
     attacker.keep(*attacker.custom_specs())
     list_user_preset_file(attacker.database, str(attacker.preset()))
-    save_setting(attacker.database, DETACHED, {"uid-9": f"sh:?python={attacker.python}"})
     for words, status in (
         (("experiment", "--presets"), 0),
-        (("attach",), 1),
-        (("attach", "--list"), 1),
+        (("hosts", "list"), 0),
         (("experiment", "--variants-of", "1,2", "--no-gate"), 1),
     ):
         done = command.inside(*words, database=attacker.database)

@@ -13,7 +13,7 @@ from app.errors import DatabaseError
 from app.storage import database
 from app.storage.database import load_setting, save_setting
 from app.storage.files import DiskSpace
-from app.storage.known_settings import DETACHED, KEEP_SAMPLES_DAYS, PRESET_FILES, Setting
+from app.storage.known_settings import KEEP_SAMPLES_DAYS, PRESET_FILES, Setting
 from app.storage.store import Store
 from tests.fakes.runs import ENVIRONMENT, SPEC, keep
 from tests.unit.storage.contents import changed
@@ -87,7 +87,7 @@ def test_infinite_figures_are_absent(database_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["many", "5", "[5]", "{", ""])
 def test_a_damaged_setting_was_never_set(value: str, database_path: Path) -> None:
-    settings: tuple[Setting[Any], ...] = (KEEP_SAMPLES_DAYS, DETACHED, PRESET_FILES)
+    settings: tuple[Setting[Any], ...] = (KEEP_SAMPLES_DAYS, PRESET_FILES)
     for setting in settings:
         if (setting, value) != (KEEP_SAMPLES_DAYS, "5"):
             stored_value = Setting(setting.name, str, str)

@@ -19,7 +19,6 @@ STORED: list[tuple[Setting[Any], str, str, Any]] = [
     (known_settings.SHOWN_COLUMNS, "shown_columns", "run started", ["run", "started"]),
     (known_settings.HIDDEN_FIGURES, "hidden_figures", "energy memory", frozenset({"energy", "memory"})),
     (known_settings.FIRST_START, "first_start", "answered", "answered"),
-    (known_settings.DETACHED, "detached", '{"ab12": "gpu1"}', {"ab12": "gpu1"}),
     (known_settings.PRESET_FILES, "preset_files", '["a b.toml", "c.toml"]', ["a b.toml", "c.toml"]),
     (known_settings.CUSTOM_WORKLOADS, "own workloads", '["my net.py"]', ["my net.py"]),
     (custom_source("ab12"), "own source ab12", "{}", "{}"),
