@@ -79,11 +79,10 @@ class HistoryPage(Screen[HistoryView]):
 
     def choose(self, *runs: int) -> None:
         """Choose runs whatever modifier keys the test before left pressed; the last one is the current one."""
-        selection = self.view.table.selectionModel()
-        selection.clearSelection()
+        table = self.view.table
+        table.check_all(checked=False)
         for run in runs:
-            index = self.model.index(self.column("Run").index(str(run)), 0)
-            selection.setCurrentIndex(index, selection.SelectionFlag.Select | selection.SelectionFlag.Rows)
+            table.toggle_check(self.column("Run").index(str(run)))
 
     def key(self, key: Qt.Key, modifier: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:
         """Press a key in the table."""

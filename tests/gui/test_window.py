@@ -92,7 +92,7 @@ def test_two_runs_are_found_in_the_history_and_overlaid_in_compare(qtbot: QtBot,
     history = workbench.window.findChild(HistoryView)
     assert isinstance(history, HistoryView)
     qtbot.waitUntil(lambda: history.table.model().rowCount() == 2, timeout=READ_LIMIT_MS)
-    history.table.selectAll()
+    history.table.check_all(checked=True)
     QTest.keyClick(history.table, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier)
     compare = workbench.window.findChild(CompareView)
     assert isinstance(compare, CompareView)

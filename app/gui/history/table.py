@@ -1,14 +1,15 @@
-"""The table of stored runs: makes the rows near the viewport and preserves the selection across updates."""
+"""The table of stored runs: makes the rows near the viewport, and keeps what is checked and in sight."""
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from PySide6.QtCore import QEvent, QItemSelection, QItemSelectionModel, Qt, QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView
 
-from app.gui.history.table_model import HistoryDelegate, HistoryModel
+from app.gui.history.table_model import HistoryDelegate, HistoryModel, line_runs
 from app.gui.theme import Theme
-from app.gui.widgets.cell_delegate import ROW_HEIGHT, AnyIndex
+from app.gui.widgets.cell_delegate import ROW_HEIGHT
 from app.gui.widgets.cell_table import CellTable, FrozenColumns
 from app.queries import RunQuery
 from app.viewmodels.format.cells import Cell
@@ -25,10 +26,9 @@ _SPARKS_AT_ONCE = 4
 
 
 class HistoryTable(CellTable):
-    """Table that keeps the selection, the current run and the first visible one when its lines are replaced.
+    """Table that keeps the current run and the first visible one when its lines are replaced.
 
-    The selection is what is checked. Only a check box, Space, Ctrl and Shift change it: a click or an arrow key goes to
-    another line. What is checked and not among the lines is checked again when it comes back.
+    Only a check box, Space, Ctrl and Shift change what is checked: a click or an arrow key goes to another line.
     """
 
     opened = Signal(int)
@@ -42,15 +42,11 @@ class HistoryTable(CellTable):
         super().__init__(self._lines, HistoryDelegate(theme))
         self.shows_deleted = False
         """Whether these are the runs in the trash."""
-        self._checked_elsewhere: set[int] = set()
         self.head.hide()  # until there is a listing: its titles would be cut
-        self.setSelectionMode(QAbstractItemView.SelectionMode.MultiSelection)
-        self.setSelectionModel(self._lines.selection)
-        # With all of 10,000 rows chosen a head would ask each one whether it is, for 300 ms a frame.
-        self.horizontalHeader().setSelectionModel(QItemSelectionModel(self._lines, self))
+        self.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
         self.horizontalHeader().setSectionsClickable(True)
         self.head.box_clicked.connect(self.toggle_all)
-        self.selectionModel().selectionChanged.connect(self._selection_changed)
+        self._lines.checks_changed.connect(self._show_checks)
         self.verticalScrollBar().valueChanged.connect(self._make_near_rows)
         self._sparks_delay = QTimer(self, interval=_SPARKS_DELAY_MS, singleShot=True)
         self._sparks_delay.timeout.connect(self._request_sparks)
@@ -76,32 +72,27 @@ class HistoryTable(CellTable):
         self._make_near_rows()
 
     def _set_lines(self, lines: Sequence[Line], query: RunQuery, *, from_top: bool) -> None:
-        """Replace the lines; checked runs stay checked, and the first visible one stays first."""
-        chosen = self._checked_elsewhere.union(self.chosen())
+        """Replace the lines; the current one and the first visible one stay where they can."""
         current, row = self.current_line(), self.currentIndex().row()
         first = self._first_in_view()
         self._lines.set_lines(lines, query)
         self.clearSpans()
         for top, _ in self._lines.group_ranges():
             self.setSpan(top, 0, 1, len(COLUMNS))
-        self._restore_selection(chosen, self._row_after(current, row))
-        self._checked_elsewhere = chosen.difference(self.chosen())
+        if (current_row := self._row_after(current, row)) is not None:
+            self.setCurrentIndex(self._lines.index(current_row, 0))
         top_row = None if from_top or first is None else self._lines.line_row(first)
         self.verticalScrollBar().setValue(top_row or 0)
         self.chosen_changed.emit()
 
     def chosen(self) -> list[int]:
-        """Return the checked runs, oldest first, with those of checked folded groups."""
-        runs: set[int] = set()
-        for part in self.selectionModel().selection().toList():
-            for line in self._lines.lines[part.top() : part.bottom() + 1]:
-                runs.update((line,) if isinstance(line, int) else self._lines.folded_runs(line))
-        return sorted(runs)
+        """Return the checked runs of the table, oldest first, with those of folded groups."""
+        return sorted(self._lines.checked & self._lines.listed)
 
     @property
     def checked_elsewhere(self) -> int:
         """How many runs are checked that are not in the table."""
-        return len(self._checked_elsewhere)
+        return len(self._lines.checked - self._lines.listed)
 
     def current_line(self) -> Line | None:
         """Return the current run or group."""
@@ -142,11 +133,9 @@ class HistoryTable(CellTable):
 
     def toggle_check(self, row: int) -> None:
         """Check a run or the runs of a group, or no longer; the others stay as they are."""
-        flags, index = QItemSelectionModel.SelectionFlag, self._lines.index(row, 0)
-        selects = self._lines.check_state(row) != Qt.CheckState.Checked
-        self.setCurrentIndex(index)
-        self._checked_elsewhere.difference_update(self.current_runs())
-        self.selectionModel().select(index, flags.Rows | (flags.Select if selects else flags.Deselect))
+        self.setCurrentIndex(self._lines.index(row, 0))
+        is_checked = self._lines.check_state(row) == Qt.CheckState.Checked
+        self._lines.check(line_runs(self._lines.lines[row]), checked=not is_checked)
 
     def toggle_all(self) -> None:
         """Check all runs in the table, or none where all are."""
@@ -154,15 +143,7 @@ class HistoryTable(CellTable):
 
     def check_all(self, *, checked: bool) -> None:
         """Check all runs in the table, or none, elsewhere either."""
-        if checked:
-            self.selectAll()
-        else:
-            self._checked_elsewhere.clear()
-            self.clearSelection()
-
-    def selectionCommand(self, _index: AnyIndex, _event: QEvent | None = None) -> QItemSelectionModel.SelectionFlag:
-        """Leave what is checked as it is, whatever becomes the current line."""
-        return QItemSelectionModel.SelectionFlag.NoUpdate
+        self._lines.check(self._lines.listed if checked else self._lines.checked, checked=checked)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Check the lines that a key passes while Shift is held."""
@@ -186,8 +167,9 @@ class HistoryTable(CellTable):
     def _check_from(self, row: int) -> None:
         """Check the lines from a row to the current one."""
         top, bottom = sorted((max(row, 0), self.currentIndex().row()))
-        lines = QItemSelection(self._lines.index(top, 0), self._lines.index(bottom, len(COLUMNS) - 1))
-        self.selectionModel().select(lines, QItemSelectionModel.SelectionFlag.Select)
+        self._lines.check(
+            itertools.chain.from_iterable(map(line_runs, self._lines.lines[top : bottom + 1])), checked=True
+        )
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint the rows, or that they are being read."""
@@ -219,7 +201,7 @@ class HistoryTable(CellTable):
         if self.isVisible() and (missing := self._lines.without_sparks(*self._visible_range(0.0))):
             self.sparks_requested.emit(missing[:_SPARKS_AT_ONCE])
 
-    def _selection_changed(self) -> None:
+    def _show_checks(self) -> None:
         for part in (self, self.head):  # groups and the head show how many of their runs are checked
             part.viewport().update()
         self.chosen_changed.emit()
@@ -243,27 +225,3 @@ class HistoryTable(CellTable):
         """Return the first visible line; None for the first of all, so that new lines above it show."""
         first = self.rowAt(0)
         return self._lines.lines[first] if first > 0 else None
-
-    def _restore_selection(self, chosen: set[int], current_row: int | None) -> None:
-        selection = QItemSelection()
-        last = len(COLUMNS) - 1
-        lines = self._lines.lines if chosen else ()
-        for first, end in _true_ranges([self._lines.is_chosen(line, chosen) for line in lines]):
-            selection.select(self._lines.index(first, 0), self._lines.index(end, last))
-        model = self.selectionModel()
-        model.blockSignals(True)
-        if current_row is not None:
-            model.setCurrentIndex(self._lines.index(current_row, 0), QItemSelectionModel.SelectionFlag.NoUpdate)
-        model.select(selection, QItemSelectionModel.SelectionFlag.ClearAndSelect)
-        model.blockSignals(False)
-
-
-def _true_ranges(flags: Sequence[bool]) -> list[tuple[int, int]]:
-    """Return first and last index of each run of true values."""
-    ranges: list[tuple[int, int]] = []
-    for n, flag in enumerate(flags):
-        if flag and ranges and ranges[-1][1] == n - 1:
-            ranges[-1] = (ranges[-1][0], n)
-        elif flag:
-            ranges.append((n, n))
-    return ranges

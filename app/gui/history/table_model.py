@@ -1,13 +1,12 @@
-"""Model, group selection and painting of the table of stored runs; a row is made when it comes near the view."""
+"""Model and painting of the table of stored runs; a row is made when it comes near the view."""
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from functools import partial
 
-from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QRect, QRectF, Qt
+from PySide6.QtCore import QModelIndex, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QPainter, QPen
-from PySide6.QtWidgets import QStyleOptionViewItem
+from PySide6.QtWidgets import QStyle, QStyleOptionViewItem
 
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.cell_delegate import BOX_LEFT, CHECK_BOX_PX, AnyIndex, CellDelegate, CellModel
@@ -58,14 +57,21 @@ _BLANKS = (Cell(text=""),) * (len(COLUMNS) - 1)
 
 
 class HistoryModel(CellModel):
-    """Lines in order, of runs that are all there. The selection is what is checked."""
+    """Lines in order, of runs that are all there; `checks_changed` comes when others are checked.
+
+    What is checked and not among the lines is checked still when it comes back.
+    """
+
+    checks_changed = Signal()
 
     marks_px = BOX_LEFT + CHECK_BOX_PX
 
     def __init__(self) -> None:
         super().__init__(COLUMNS)
         self.lines: Sequence[Line] = ()
-        self.selection = GroupSelection(self)
+        self.checked: frozenset[int] = frozenset()
+        self.listed: frozenset[int] = frozenset()
+        """The runs of all lines, those of folded groups too."""
         self._run_rows: dict[Line, int] = {}
         self._group_rows: dict[int, int] = {}
         self._group_ranges: Sequence[tuple[int, int]] = ()
@@ -86,6 +92,7 @@ class HistoryModel(CellModel):
         self.beginResetModel()
         self.lines, self._query = lines, query
         self.order = ORDERS.index(query.order) if query.order in ORDERS else -1, query.descending
+        self.listed = frozenset(itertools.chain.from_iterable(map(line_runs, lines)))
         self._run_rows = dict(zip(lines, itertools.count(), strict=False))
         self._group_rows = {line.experiment: n for n, line in enumerate(lines) if isinstance(line, Group)}
         tops = [*self._group_rows.values(), len(lines)]
@@ -171,10 +178,6 @@ class HistoryModel(CellModel):
         """Return the runs of a folded group; an unfolded one has none, its runs have lines."""
         return () if group.runs[0] in self._run_rows else group.runs
 
-    def is_chosen(self, line: Line, runs: AbstractSet[int]) -> bool:
-        """Return whether a line is selected when these runs are: a group's when all of its are."""
-        return line in runs if isinstance(line, int) else runs >= set(line.runs)
-
     def rowCount(self, parent: AnyIndex = _NO_PARENT) -> int:
         """Return the number of lines."""
         return 0 if parent.isValid() else len(self.lines)
@@ -197,22 +200,28 @@ class HistoryModel(CellModel):
         return isinstance(self.lines[row], Group)
 
     def check_state(self, row: int) -> Qt.CheckState:
-        """Return whether a run is selected; of a group, whether all of its runs are, some or none."""
-        line = self.lines[row]
-        if isinstance(line, int) or self.folded_runs(line):
-            selected = self.selection.isSelected(self.index(row, 0))
-            return Qt.CheckState.Checked if selected else Qt.CheckState.Unchecked
-        count = self.selection.count_below(row, row + len(line.runs))
-        if count == len(line.runs):
-            return Qt.CheckState.Checked
-        return Qt.CheckState.PartiallyChecked if count else Qt.CheckState.Unchecked
+        """Return whether a run is checked; of a group, whether all of its runs are, some or none."""
+        return self._check_state(line_runs(self.lines[row]))
 
     def check_state_of_all(self) -> Qt.CheckState:
-        """Return whether all runs are selected, some or none."""
-        count = self.selection.count_below(-1, len(self.lines) - 1)
+        """Return whether all runs of the lines are checked, some or none."""
+        return self._check_state(self.listed)
+
+    def _check_state(self, runs: Collection[int]) -> Qt.CheckState:
+        count = sum(run in self.checked for run in runs)
         if not count:
             return Qt.CheckState.Unchecked
-        return Qt.CheckState.Checked if count == len(self.lines) else Qt.CheckState.PartiallyChecked
+        return Qt.CheckState.Checked if count == len(runs) else Qt.CheckState.PartiallyChecked
+
+    def check(self, runs: Iterable[int], *, checked: bool) -> None:
+        """Check these runs, or no longer; the others stay as they are."""
+        self.checked = self.checked.union(runs) if checked else self.checked.difference(runs)
+        self.checks_changed.emit()
+
+
+def line_runs(line: Line) -> Sequence[int]:
+    """Return the run of a line, or those of a group."""
+    return (line,) if isinstance(line, int) else line.runs
 
 
 _GROUP_MIN = 12 * GRID
@@ -232,6 +241,14 @@ class HistoryDelegate(CellDelegate):
         model = index.model()
         assert isinstance(model, HistoryModel)
         return model.shared_parts(index.row())
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        """Paint a cell; that of a checked line as one that is selected."""
+        model = index.model()
+        assert isinstance(model, HistoryModel)
+        if model.check_state(index.row()) == Qt.CheckState.Checked:
+            option.state |= QStyle.StateFlag.State_Selected
+        super().paint(painter, option, index)
 
     def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
         """Paint a group's line, a cell with chips, or a plain cell."""
@@ -295,38 +312,3 @@ def _smaller(font: QFont) -> QFont:
     copy = QFont(font)
     copy.setPixelSize(_CHIP_PX)
     return copy
-
-
-class GroupSelection(QItemSelectionModel):
-    """Selection in which a group's line selects the lines of its runs too."""
-
-    def __init__(self, model: HistoryModel) -> None:
-        super().__init__(model)
-        self._rows = model
-
-    def select(  # type: ignore[override]  # one function for both of Qt's
-        self, chosen: QItemSelection | QModelIndex, command: QItemSelectionModel.SelectionFlag
-    ) -> None:
-        """Extend a change of the selection to the runs of selected groups."""
-        selection = QItemSelection(chosen, chosen) if isinstance(chosen, QModelIndex) else chosen
-        super().select(self._with_group_runs(selection), command)
-        partly = QItemSelection()
-        for top, bottom in self._rows.group_ranges():
-            if self.isSelected(self._rows.index(top, 0)) and self.count_below(top, bottom) < bottom - top:
-                partly.select(self._rows.index(top, 0), self._rows.index(top, self._rows.columnCount() - 1))
-        if not partly.isEmpty():
-            super().select(partly, QItemSelectionModel.SelectionFlag.Deselect)
-
-    def count_below(self, top: int, bottom: int) -> int:
-        """Return how many lines from below `top` to `bottom` are selected."""
-        ranges = self.selection().toList()
-        return sum(max(0, min(part.bottom(), bottom) - max(part.top(), top + 1) + 1) for part in ranges)
-
-    def _with_group_runs(self, selection: QItemSelection) -> QItemSelection:
-        spans = [(part.top(), part.bottom()) for part in selection.toList()]
-        last = self._rows.columnCount() - 1
-        for top, bottom in self._rows.group_ranges():
-            if any(first <= top <= end < bottom for first, end in spans):
-                group = QItemSelection(self._rows.index(top, 0), self._rows.index(bottom, last))
-                selection.merge(group, QItemSelectionModel.SelectionFlag.Select)
-        return selection

@@ -73,8 +73,8 @@ class RowsView(QTableView):
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint the rows, and a frame about the current one where the selection does not show it."""
         super().paintEvent(event)
-        index, several = self.currentIndex(), self.selectionMode() == QAbstractItemView.SelectionMode.MultiSelection
-        if self.hasFocus() and index.isValid() and (several or not self.selectionModel().isSelected(index)):
+        index = self.currentIndex()
+        if self.hasFocus() and index.isValid() and not self.selectionModel().isSelected(index):
             painter = QPainter(self.viewport())
             painter.setPen(QGuiApplication.palette().highlight().color())  # the view's own is transparent
             row = self.visualRect(index)
