@@ -26,7 +26,7 @@ DRAWN = ("power_mw", "load_pct", "memory_bytes", "sm_clock_mhz")
 
 _REPEATS = 5
 _WINDOWS = 5
-_MIN_SPEEDUP = 5.0
+_MIN_SPEEDUP = 2.0
 _MAX_LOAD_SHARE = 0.9
 _FIRST_PAINT_MS = 1_000.0
 _SEARCH_MS = 300.0
