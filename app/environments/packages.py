@@ -118,6 +118,8 @@ def fetch_packages(packages: str, interpreter: str, report: Callable[[str], bool
         UserError: These packages are not granted, or the cache cannot be written.
     """
     require(variant_grants({"packages": packages}, ""), refuse)
+    if options := [word for word in packages.split() if word.startswith("-")]:
+        raise InstallError(f"{options[0]} is no package: uv's options are its environment variables.")
     folder, name = uv_folder(), hashlib.sha256(f"{packages} {interpreter}".encode()).hexdigest()[:16]
 
     def step(title: str, *command: str, reported: bool = True) -> None:

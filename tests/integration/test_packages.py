@@ -171,6 +171,11 @@ def test_what_uv_cannot_do_is_one_sentence(
     assert any("http://127.0.0.1:8/simple" in log.read_text() for log in uv_folder().glob("*.log"))
 
 
+def test_an_option_is_no_package() -> None:
+    with pytest.raises(InstallError, match=r"^--index-url=http://127.0.0.1:9 is no package"):
+        fetch("tiny --index-url=http://127.0.0.1:9")
+
+
 def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("VARIANTSCOPE_CACHE", str(tmp_path / "file"))
