@@ -24,11 +24,11 @@ from app.analysis.verdict import Decision, VariantResult, judge, throughputs
 from app.cli.experiment_progress import run_entries
 from app.cli.options import (
     FILE,
+    Count,
     again_option,
     no_gate_option,
     parallel_option,
     settings_option,
-    whole_number,
     workload_argument,
 )
 from app.cli.runs import one_variant, run_services, workload_finder
@@ -216,7 +216,7 @@ def analyse(runs: Sequence[RunHeader], parallel: int = 1) -> NoiseResult:
 @settings_option("NAME=VALUE", "A parameter of the workload; may be repeated.")
 @click.option(
     "--pairs",
-    type=whole_number(least=LEAST_PAIRS, most=REPEATS_LIMIT // 2),
+    type=Count(LEAST_PAIRS, REPEATS_LIMIT // 2),
     default=PAIRS,
     metavar="N",
     help=f"How many runs of each side (default {PAIRS}).",

@@ -148,25 +148,18 @@ class ProgramCommand(click.Command):
 
 
 def describe_wrong_use(error: click.UsageError) -> str:
-    """Say in one line what is wrong, and where more help is unless the sentence says all."""
+    """Say in one line what is wrong, in click's words, and where more help is unless the sentence says all."""
+    message = error.format_message()
+    wrong = message if message.endswith((".", "?", "?)")) else f"{message}."
+    if isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter):
+        return wrong
     where = error.ctx.command_path if error.ctx is not None else PROGRAM
-    more = f"`{where} --help` shows how it is used."
-    match error:
-        case click.NoSuchCommand():
-            wrong = f"There is no command {error.command_name!r}.{_suggest(error.possibilities)}"
-        case click.NoSuchOption():
-            name = error.option_name.lstrip("-").replace("-", "_")
-            possibilities = [f"-s {name}=…"] if name in _parameters_of(error.ctx) else error.possibilities
-            wrong = f"There is no option {error.option_name}.{_suggest(possibilities)}"
-        case click.MissingParameter() if error.param is not None:
-            wrong = f"{_name(error.param)} is missing."
-        case click.BadParameter() if error.param is not None:
-            return f"{_name(error.param)} {error.message}."
-        case _:
-            wrong = f"{error.format_message().rstrip('.')}."
-            if (setting := _SETTING.search(wrong)) is not None and setting[1] in _parameters_of(error.ctx):
-                wrong += _suggest([f"-s {setting[0]}"])
-    return f"{wrong} {more}"
+    setting = _SETTING.search(wrong)
+    if isinstance(error, click.NoSuchOption):
+        setting = _SETTING.match(f"{error.option_name.lstrip('-').replace('-', '_')}=…")
+    if setting is not None and setting[1] in _parameters_of(error.ctx):
+        wrong += f" Did you mean -s {setting[0]}?"
+    return f"{wrong} `{where} --help` shows how it is used."
 
 
 _SETTING = re.compile(r"(\w+)=[^\s()]+")
@@ -179,11 +172,3 @@ def _parameters_of(context: click.Context | None) -> set[str]:
     if context is None or all(param.name != "settings" for param in context.command.params):
         return set()
     return {parameter.name for workload in catalog.WORKLOADS for parameter in workload.parameters}
-
-
-def _suggest(names: Sequence[str] | None) -> str:
-    return f" Did you mean {' or '.join(names)}?" if names else ""
-
-
-def _name(param: click.Parameter) -> str:
-    return param.human_readable_name.strip("[].") if isinstance(param, click.Argument) else param.opts[0]

@@ -15,7 +15,7 @@ from app import units
 from app.analysis.verdict import throughputs
 from app.cli.candidates import complete_runs
 from app.cli.library import run_query
-from app.cli.options import FILE, RUN_NUMBER, RunFilter, command, filter_options, number, report_option, runs_argument
+from app.cli.options import FILE, RUN_NUMBER, Number, RunFilter, command, filter_options, report_option, runs_argument
 from app.cli.services import open_store
 from app.cli.terminal import elide_name, print_json, print_table, print_text, say
 from app.errors import UserError, write_error
@@ -56,7 +56,7 @@ from workloads.catalog import UsageError
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 """The variable in which GitHub Actions names the file of a step's summary."""
 
-_MARGIN = number("above 0% and below 100%", lambda value: 0 < value < 100, suffix="%")
+_MARGIN = Number(0, 100, "%", is_open=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

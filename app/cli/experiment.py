@@ -28,6 +28,8 @@ from app.cli.experiment_progress import (
 from app.cli.options import (
     FILE,
     TIME,
+    Count,
+    Number,
     Parsed,
     again_option,
     command,
@@ -35,13 +37,11 @@ from app.cli.options import (
     no_gate_option,
     no_standby_option,
     notify_option,
-    number,
     on_option,
     option_name,
     parallel_option,
     sampling_option,
     settings_option,
-    whole_number,
     workload_argument,
 )
 from app.cli.progress import run_with_notification
@@ -206,7 +206,7 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     """Return the numbers of runs in `1,4`; raises `ValueError` with the reason."""
     words = text.split(",")
     if not all(word.isdecimal() for word in words):
-        raise ValueError(f"takes run numbers separated by commas, such as 1,4; not {text!r}")
+        raise ValueError(f"{text!r} is no list of run numbers with commas, such as 1,4")
     return tuple(map(int, words))
 
 
@@ -215,7 +215,7 @@ def parse_run_list(text: str) -> tuple[int, ...]:
 @settings_option("NAME=A,B", "A parameter of the workload; several values vary; may be repeated.")
 @click.option(
     "--repeats",
-    type=whole_number(least=1, most=REPEATS_LIMIT),
+    type=Count(1, REPEATS_LIMIT),
     metavar="N",
     help="Runs of each variant (default 3; with --until at most so many, default 20).",
 )
@@ -257,7 +257,7 @@ def parse_run_list(text: str) -> tuple[int, ...]:
 )
 @click.option(
     "--max-throttled",
-    type=number("from 0% to 100%", lambda value: 0 <= value <= 100, suffix="%"),
+    type=Number(0, 100, "%"),
     default=MAX_THROTTLED_PCT,
     metavar="SHARE",
     help="Make a run once more that was throttled for more than SHARE of its measured part (default 5%).",

@@ -10,7 +10,7 @@ import msgspec
 
 from app import units
 from app.cli.candidates import complete_hosts
-from app.cli.options import OneOf, command, events_option
+from app.cli.options import command, events_option
 from app.cli.progress import ProgressSink
 from app.cli.services import open_store, stop_on_interrupt
 from app.cli.show import print_run
@@ -34,7 +34,11 @@ _USE = "hosts add takes a name and an address: `hosts add gpu1 ssh://me@gpu1`."
 
 @command("hosts", "hosts add gpu1 ssh://me@gpu1", "hosts check", "hosts fetch gpu1")
 @click.argument(
-    "action", type=OneOf(_ACTIONS), default="list", metavar="[ACTION]", help=f"{', '.join(_ACTIONS)} (default: list)."
+    "action",
+    type=click.Choice(_ACTIONS),
+    default="list",
+    metavar="[ACTION]",
+    help=f"{', '.join(_ACTIONS)} (default: list).",
 )
 @click.argument(
     "names",

@@ -1,5 +1,6 @@
 """`list`, `note`, `tag`, `delete`, `restore` and `prune`: the stored runs found, annotated and removed."""
 
+import contextlib
 import shlex
 import sys
 from collections.abc import Sequence
@@ -10,17 +11,7 @@ from typing import Any
 import click
 
 from app import units
-from app.cli.options import (
-    COUNT,
-    OneOf,
-    Parsed,
-    RunFilter,
-    command,
-    filter_options,
-    read_number,
-    run_argument,
-    runs_argument,
-)
+from app.cli.options import COUNT, Parsed, RunFilter, command, filter_options, run_argument, runs_argument
 from app.cli.services import open_store
 from app.cli.terminal import is_terminal, print_json, print_json_list, print_table, say
 from app.errors import UserError
@@ -130,7 +121,7 @@ def _print_moved(library: Library, moved: Sequence[int], done: str, *, as_json: 
 @click.option("--deleted", is_flag=True, help="The runs in the trash instead of all others.")
 @click.option(
     "--sort",
-    type=OneOf(RUN_ORDERS),
+    type=click.Choice(RUN_ORDERS),
     default="started",
     metavar="COLUMN",
     help=f"Order by one of {', '.join(RUN_ORDERS)}.",
@@ -261,10 +252,10 @@ def _experiment_document(experiment: StoredExperiment) -> dict[str, Any]:
 def _read_days(word: str) -> float:
     """Return days from `30d`, `12h`, `2w` or a bare number of days."""
     number, unit = (word[:-1], word[-1]) if word[-1:] in _DAYS else (word, "d")
-    value = read_number(number) * _DAYS[unit]
-    if not 0 <= value <= 36_500:
-        raise ValueError(f"must be from 0 to 36500 days, such as 30d, not {word!r}")
-    return value
+    with contextlib.suppress(ValueError):
+        if 0 <= (days := float(number) * _DAYS[unit]) <= 36_500:
+            return days
+    raise ValueError(f"{word!r} is no age such as 30d, 12h or 2w, of 36500 days at most")
 
 
 @command("prune", "prune --older-than 30d --dry-run", "prune --older-than 2w")

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from click.shell_completion import shell_complete
 
 from app.cli.commands import ProgramGroup, UpperLayers, describe_wrong_use
-from app.cli.options import DATABASE, DATABASE_HELP, SAMPLE_PERIOD, OneOf
+from app.cli.options import DATABASE, DATABASE_HELP, SAMPLE_PERIOD
 from app.cli.terminal import drop_output, plain_output, say
 from app.errors import UserError
 from app.log import LEVELS, configure
@@ -50,7 +50,7 @@ def _print_version(context: click.Context, _param: click.Parameter, is_requested
 )
 @click.option(
     "--log-level",
-    type=OneOf(LEVELS),
+    type=click.Choice(LEVELS),
     metavar="LEVEL",
     help=f"How much to log: {', '.join(LEVELS)} (default info).",
 )

@@ -1,6 +1,7 @@
 """Types of values, arguments and options that several commands share."""
 
 import functools
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class _FilePath(click.Path):
             path.exists()
         except OSError as error:
             path_text = one_line(str(path))
-            self.fail(f"names {path_text}, which cannot be used ({error.strerror})", param, ctx)
+            self.fail(f"{path_text} cannot be used ({error.strerror})", param, ctx)
         return path
 
 
@@ -42,7 +43,7 @@ class _DatabasePath(_FilePath):
         """Return it as a `Path`."""
         path: Path = super().convert(value, param, ctx)
         if not path.parent.is_dir():
-            self.fail(f"names a database in {one_line(str(path.parent))}, which is no folder", param, ctx)
+            self.fail(f"{one_line(str(path.parent))} is no folder", param, ctx)
         return path
 
 
@@ -53,7 +54,7 @@ _TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
 
 class Parsed(click.ParamType[Any]):
-    """A value that a function reads from a word; its `ValueError` goes on with the sentence `--option …`."""
+    """A value that a function reads from a word; its `ValueError` says why a word is none."""
 
     def __init__(self, read: Callable[[str], Any]) -> None:
         self.name = read.__name__
@@ -69,30 +70,26 @@ class Parsed(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
-class OneOf(click.Choice[str]):
-    """One of several words."""
+class Count(click.IntRange):
+    """A whole number within limits."""
 
-    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
-        """Return what goes on with the sentence `--option …`."""
-        return f"must be one of {', '.join(map(str, self.choices))}, not {value!r}"
+    name = "whole number"
 
 
-def whole_number(least: int | None = None, most: int | None = None) -> Parsed:
-    """Return the type of whole numbers within limits."""
+class Number(click.FloatRange):
+    """A number within limits, behind which a unit may stand."""
 
-    def read(word: str) -> int:
-        try:
-            value = int(word)
-        except ValueError:
-            instead = "; spaces stand between several" if "," in word else ""
-            raise ValueError(f"takes a whole number, not {word!r}{instead}") from None
-        if least is not None and value < least:
-            raise ValueError(f"must be at least {least}, not {word!r}")
-        if most is not None and value > most:
-            raise ValueError(f"must be at most {most}, not {word!r}")
-        return value
+    name = "number"
 
-    return Parsed(read)
+    def __init__(self, least: float, most: float, unit: str = "", *, is_open: bool = False) -> None:
+        super().__init__(least, most, min_open=is_open, max_open=is_open)
+        self._unit = unit
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number; click takes one that is not for within any limits."""
+        word: Any = value.removesuffix(self._unit) if isinstance(value, str) else value
+        number: float = super().convert(word, param, ctx)
+        return self.fail("nan is no number", param, ctx) if math.isnan(number) else number
 
 
 class _RunNumber(click.ParamType[int]):
@@ -103,14 +100,14 @@ class _RunNumber(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number; what is no word, as it is."""
         if value != "last" or ctx is None:
-            run: int = whole_number().convert(value, param, ctx)
+            run: int = click.INT.convert(value, param, ctx)
             return run
         from app.cli.services import open_store  # with the database's modules, which few words need
         from app.queries import RunQuery
 
         with open_store(ctx.params.get("database")) as store:
             runs = store.library.find(RunQuery())
-        return runs[0] if runs else self.fail("needs a stored run: there is none yet", param, ctx)
+        return runs[0] if runs else self.fail("there is no stored run yet", param, ctx)
 
 
 def _run_numbers(context: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[int, ...]:
@@ -118,42 +115,19 @@ def _run_numbers(context: click.Context, param: click.Parameter, words: tuple[st
     return tuple(RUN_NUMBER.convert(part, param, context) for word in words for part in word.split(","))
 
 
-def number(limits: str, fits: Callable[[float], bool], suffix: str = "") -> Parsed:
-    """Return the type of numbers.
-
-    `limits` are what `fits` checks, in words, as `from 0.01 to 10000`; the suffix may stand behind a number.
-    """
-
-    def read(word: str) -> float:
-        value = read_number(word.removesuffix(suffix))
-        if not fits(value):
-            raise ValueError(f"must be {limits}, not {word!r}")
-        return value
-
-    return Parsed(read)
-
-
-def read_number(word: str) -> float:
-    """Return the number; raises `ValueError` with what to say of a word that is none."""
-    try:
-        return float(word)
-    except ValueError:
-        raise ValueError(f"takes a number, not {word!r}") from None
-
-
 def read_time_s(word: str) -> float:
     """Return seconds from `8m`, `90s`, `1h30m` or a bare number of seconds; raises `ValueError` for anything else."""
     match = _TIME.fullmatch(word)
     if match is None or not word:
-        raise ValueError(f"must be a time such as 8m, 90s or 1h30m, not {word!r}")
+        raise ValueError(f"{word!r} is no time such as 8m, 90s or 1h30m")
     hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return 3600 * hours + 60 * minutes + seconds
 
 
 RUN_NUMBER = _RunNumber()
-COUNT = whole_number(least=1)
+COUNT = Count(min=1)
 TIME = Parsed(read_time_s)
-SAMPLE_PERIOD = number("from 10 to 1000 milliseconds", lambda value: 10 <= value <= 1000)
+SAMPLE_PERIOD = Number(10, 1000)
 
 
 def command(name: str, *examples: str, uses_database: bool = True) -> Callable[[Callable[..., int]], ProgramCommand]:
@@ -197,7 +171,7 @@ sampling_option = click.option(
     type=SAMPLE_PERIOD,
     metavar="N",
     default=_of_program("sample_ms"),
-    help=f"Milliseconds between two telemetry readings, 10 to 1000 (default {SAMPLE_MS:g}).",
+    help=f"Milliseconds between two telemetry readings (default {SAMPLE_MS:g}).",
 )
 
 
@@ -224,7 +198,7 @@ on_option = click.option(
 no_standby_option = click.option("--no-standby", is_flag=True, help="Never import a framework ahead for the next run.")
 parallel_option = click.option(
     "--parallel",
-    type=COUNT,
+    type=Count(min=0),
     is_flag=False,
     flag_value=0,
     metavar="[N]",

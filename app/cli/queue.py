@@ -19,7 +19,7 @@ from app.cli.experiment_progress import (
     run_entries,
     write_experiment_report,
 )
-from app.cli.options import FILE, OneOf, command, no_standby_option, notify_option, sampling_option, whole_number
+from app.cli.options import FILE, command, no_standby_option, notify_option, sampling_option
 from app.cli.progress import run_with_notification
 from app.cli.runs import run_services
 from app.cli.services import open_store
@@ -155,13 +155,15 @@ def _article_tables(ended: EndedEntry) -> tuple[MeasuredTable, ...]:
 
 @command("queue", "queue", "queue go-on 2 --report result.html", "queue move 3 --first")
 @click.argument(
-    "action", type=OneOf(_ACTIONS), default="list", metavar="[ACTION]", help=f"{', '.join(_ACTIONS)} (default: list)."
+    "action",
+    type=click.Choice(_ACTIONS),
+    default="list",
+    metavar="[ACTION]",
+    help=f"{', '.join(_ACTIONS)} (default: list).",
 )
-@click.argument("entries", type=whole_number(), nargs=-1, metavar="[ENTRY]...", help="Their numbers in the list.")
+@click.argument("entries", type=click.INT, nargs=-1, metavar="[ENTRY]...", help="Their numbers in the list.")
 @click.option("--first", is_flag=True, help="With move: before all others.")
-@click.option(
-    "--before", type=whole_number(), metavar="ENTRY", help="With move: before this one (default: to the end)."
-)
+@click.option("--before", type=click.INT, metavar="ENTRY", help="With move: before this one (default: to the end).")
 @no_standby_option
 @notify_option
 @click.option(

@@ -16,7 +16,6 @@ from app.cli.options import (
     COUNT,
     FILE,
     KNOWN_WORKLOADS,
-    OneOf,
     command,
     events_option,
     on_option,
@@ -74,7 +73,7 @@ _EXACT = 1e-5
 @click.option("--into", default="", metavar="A,B", help="The implementations (default: all that can run there).")
 @click.option(
     "--gpus",
-    type=OneOf(("0", "1")),
+    type=click.Choice(("0", "1")),
     metavar="N",
     help="On the CPU (0) or a GPU (1); default: not where the run trained.",
 )

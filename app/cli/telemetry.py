@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from app import units
-from app.cli.options import command, events_option, number, on_option
+from app.cli.options import Number, command, events_option, on_option
 from app.cli.services import opened_host, stop_on_interrupt
 from app.cli.terminal import print_json, say
 from app.errors import TelemetryError
@@ -39,14 +39,14 @@ _LOGGED = tuple(name for name in FAST_FIELDS if FIELDS[name].topic != "worker")
 @command("watch", "watch --seconds 10", "watch --csv --every 5 > telemetry.csv", uses_database=False)
 @click.option(
     "--seconds",
-    type=number("a number of seconds above 0", lambda value: 0 < value < math.inf),
+    type=Number(0, math.inf, is_open=True),
     metavar="N",
     help="End after N seconds (default: at Ctrl-C).",
 )
 @click.option(
     "--every",
     "every_s",
-    type=number("from 0.01 to 3600 seconds", lambda value: 0.01 <= value <= 3600),
+    type=Number(0.01, 3600),
     default=1.0,
     metavar="S",
     help="Seconds between two readings (default 1).",

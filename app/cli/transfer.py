@@ -9,7 +9,7 @@ import click
 
 from app import units
 from app.cli.commands import UpperLayers
-from app.cli.options import FILE, OneOf, command, runs_argument
+from app.cli.options import FILE, command, runs_argument
 from app.cli.progress import progress_watch
 from app.cli.services import open_store
 from app.cli.terminal import print_json, print_table, say
@@ -65,7 +65,7 @@ class ExportOptions:
 )
 @click.option(
     "--format",
-    type=OneOf((*get_args(Format), "trace")),
+    type=click.Choice((*get_args(Format), "trace")),
     help="Tables in this format, a file each, in a folder; or trace: one timeline that ui.perfetto.dev opens.",
 )
 @click.option(

@@ -51,7 +51,10 @@ def test_a_wrong_word_is_wrong_use(tmp_path: Path) -> None:
     assert start("--db").returncode == 2
     assert start("--sample-ms").returncode == 2
     wrong = start("--sample-ms", "5")
-    assert (wrong.returncode, wrong.stderr) == (2, "--sample-ms must be from 10 to 1000 milliseconds, not '5'.\n")
+    assert (wrong.returncode, wrong.stderr) == (
+        2,
+        "Invalid value for '--sample-ms': 5.0 is not in the range 10<=x<=1000.\n",
+    )
 
 
 def test_a_python_without_the_packages_is_told_what_to_use() -> None:

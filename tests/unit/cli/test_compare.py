@@ -52,7 +52,7 @@ def test_runs_are_named_with_commas_and_the_newest_one_as_last(
     with Store.open(empty):
         pass
     assert main(["show", "last", "--db", str(empty)]) == 2
-    assert capsys.readouterr().err.startswith("RUN needs a stored run: there is none yet")
+    assert capsys.readouterr().err.startswith("Invalid value for 'RUN': there is no stored run yet")
 
 
 def test_the_verdict_comes_first_and_the_warnings_last(database: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -287,5 +287,5 @@ def test_a_database_in_a_folder_that_is_not_there_is_wrong_use(
     folder = tmp_path / "typo"
     for words in (["run", "lstm"], ["list"], ["--db", str(folder / "x.db"), "list"]):
         assert main([*words, *([] if "--db" in words else ["--db", str(folder / "x.db")])]) == 2
-        assert capsys.readouterr().err == f"--db names a database in {folder}, which is no folder.\n"
+        assert capsys.readouterr().err == f"Invalid value for '--db': {folder} is no folder.\n"
     assert not folder.exists()

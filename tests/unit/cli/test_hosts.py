@@ -47,7 +47,7 @@ def test_hosts_are_added_listed_and_removed(capsys: pytest.CaptureFixture[str]) 
         (["remove", "gpu1"], "There is no host 'gpu1'."),
         (["list", "gpu1"], "hosts list shows all there is"),
         (["list", "--python", "python3"], "--python goes with `hosts add`."),
-        (["dance"], "ACTION must be one of list, add"),
+        (["dance"], "Invalid value for '[ACTION]': 'dance' is not one of 'list', 'add'"),
     ],
 )
 def test_wrong_use_is_one_sentence(

@@ -184,6 +184,6 @@ def test_a_file_opens_in_the_window(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main([str(tmp_path / "none.vscope")], upper) == 1
     assert main([str(file)]) == 1
     said = capsys.readouterr().err
-    assert "There is no command 'open'." in said
+    assert "No such command 'open'." in said
     assert f"There is no file {tmp_path / 'none.vscope'}.\n" in said
     assert f"`python -m app import {file}` adds the runs" in said
