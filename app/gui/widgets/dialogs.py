@@ -5,14 +5,13 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QPoint, QRect, QSize, Qt, QUrl, Signal
-from PySide6.QtGui import QColor, QDesktopServices, QPainter, QPixmap
-from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMainWindow, QMessageBox, QWidget
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QFileDialog, QMainWindow, QMessageBox, QWidget
 
 from app.grants import Grant
-from app.gui.theme import DARK, GRID, LIGHT, Theme, tabular_font
+from app.gui.theme import GRID, Theme
 from app.plain import plain_text
 
-_ICON_PX = 32
 _LOOK_S = 0.2
 _FRAME = QSize(4 * GRID, 8 * GRID)
 """What a window manager puts around a window, at most."""
@@ -203,33 +202,5 @@ def warn(parent: QWidget, title: str, text: str) -> None:
 
 def _plain_box(parent: QWidget, icon: QMessageBox.Icon, title: str, text: str) -> QMessageBox:
     box = QMessageBox(icon, title, plain_text(text), parent=parent)
-    box.setIconPixmap(_icon_picture(icon))
-    picture = box.findChild(QLabel, "qt_msgboxex_icon_label")
-    assert isinstance(picture, QLabel), "Qt made it for the icon"
-    picture.setAccessibleName(icon.name)
     box.setTextFormat(Qt.TextFormat.PlainText)
     return box
-
-
-def _icon_picture(icon: QMessageBox.Icon) -> QPixmap:
-    """Return the icon of a box in the colours of the window, in place of those of Qt's own style."""
-    colours = DARK if QApplication.palette().window().color() == QColor(DARK.window) else LIGHT
-    sign, colour = {
-        QMessageBox.Icon.Question: ("?", colours.accent),
-        QMessageBox.Icon.Information: ("i", colours.accent),
-        QMessageBox.Icon.Warning: ("!", colours.warning),
-    }[icon]
-    scale = QApplication.primaryScreen().devicePixelRatio()
-    picture = QPixmap(round(_ICON_PX * scale), round(_ICON_PX * scale))
-    picture.setDevicePixelRatio(scale)
-    picture.fill(Qt.GlobalColor.transparent)
-    painter = QPainter(picture)
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(Qt.PenStyle.NoPen)
-    painter.setBrush(QColor(colour))
-    painter.drawEllipse(0, 0, _ICON_PX, _ICON_PX)
-    painter.setPen(QColor(colours.on_accent))
-    painter.setFont(tabular_font(_ICON_PX * 5 // 8, bold=True))
-    painter.drawText(QRect(0, 0, _ICON_PX, _ICON_PX), Qt.AlignmentFlag.AlignCenter, sign)
-    painter.end()
-    return picture

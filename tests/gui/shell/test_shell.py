@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QAction, QColor, QKeySequence, QShortcut
+from PySide6.QtGui import QAction, QKeySequence, QShortcut
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMessageBox, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.gui.app import Workbench
 from app.gui.history.screen import HistoryView
 from app.gui.shell.action_table import all_actions
-from app.gui.theme import DARK, Theme
+from app.gui.theme import Theme
 from app.gui.widgets.dialogs import message_box
 from app.gui.window import COMPARE, HISTORY, MONITOR, RUN
 from app.storage.store import Store
@@ -178,12 +178,8 @@ def test_an_experiment_is_built_from_any_screen(workbench: Workbench) -> None:
         assert workbench.run_view.gallery.isVisible()
 
 
-def test_boxes_have_the_window_s_own_icons_and_buttons_without_any(qtbot: QtBot, theme: Theme) -> None:
+def test_buttons_of_boxes_have_no_icons(qtbot: QtBot, theme: Theme) -> None:
     parent = QWidget()
     qtbot.addWidget(parent)
-    theme.apply(Qt.ColorScheme.Dark)
     box = message_box(parent, theme, QMessageBox.Icon.Warning, "Title", "Text")
-    button = box.addButton(QMessageBox.StandardButton.Save)
-    with_icon = box.iconPixmap().toImage()
-    assert QColor(DARK.warning) == with_icon.pixelColor(with_icon.width() // 2, 1)
-    assert button.icon().isNull()
+    assert box.addButton(QMessageBox.StandardButton.Save).icon().isNull()
