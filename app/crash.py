@@ -88,7 +88,7 @@ def new_reports() -> list[Path]:
     import psutil
 
     folder = log_folder()
-    faults = [path for path in sorted(folder.glob(_FAULTS)) if not psutil.pid_exists(_process_id(path))]
+    faults = [path for path in sorted(folder.glob(_FAULTS)) if not psutil.pid_exists(int(path.stem.rpartition("-")[2]))]
     for path in faults:
         if not path.stat().st_size:
             path.unlink()
@@ -105,10 +105,6 @@ def dismiss_reports(reports: Sequence[Path]) -> None:
 def _stamp() -> str:
     # Two crashes of one process within a second would have one name: the nanoseconds tell them apart.
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{time.monotonic_ns()}-{os.getpid()}"
-
-
-def _process_id(path: Path) -> int:
-    return int(path.stem.rpartition("-")[2])
 
 
 def _describe_versions() -> str:

@@ -71,7 +71,14 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return what is to be allowed, in full and in one plain line."""
         where = f" on {self.host}" if self.host else ""
         words = _REQUESTS[self.kind].format(value=self.value, where=where, path=self.path)
-        return _distinct(plain_text(words.replace("\n", "\\n").replace("\t", "\\t")))
+        line = "".join(
+            char if char.isprintable() else char.encode("unicode_escape").decode()
+            for char in plain_text(words.replace("\n", "\\n").replace("\t", "\\t"))
+        )
+        others = list(dict.fromkeys(char for char in line if not char.isascii()))
+        names = [f"{char} is {unicodedata.name(char, 'unnamed')}" for char in others[:_MOST_NAMED]]
+        names += [f"{len(others) - _MOST_NAMED} more are not ASCII"] if len(others) > _MOST_NAMED else []
+        return f"{line} ({', '.join(names)})" if names else line
 
     @property
     def command(self) -> str:
@@ -83,15 +90,6 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             file=shlex.quote(self.path),
         )
         return f"{PROGRAM} {words}"
-
-
-def _distinct(text: str) -> str:
-    """Return a line that no other text looks like: what cannot be printed is escaped, what is not ASCII is named."""
-    line = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-    others = list(dict.fromkeys(char for char in line if not char.isascii()))
-    names = [f"{char} is {unicodedata.name(char, 'unnamed')}" for char in others[:_MOST_NAMED]]
-    names += [f"{len(others) - _MOST_NAMED} more are not ASCII"] if len(others) > _MOST_NAMED else []
-    return f"{line} ({', '.join(names)})" if names else line
 
 
 Consent = Callable[[Sequence[Grant]], bool]

@@ -132,7 +132,8 @@ def step_timeline(step: TracedStep | None, kernels: Sequence[Kernel]) -> StepTim
     if step is None:
         return None
     ranks = {kernel.name: rank for rank, kernel in enumerate(kernels)}
-    lines = _ranked_lines(step.events)[:MOST_STREAMS]
+    times = {line: time_ps(events_of_line) for line, events_of_line in _by_line(step.events).items()}
+    lines = sorted(times, key=lambda line: (len(line.device), line.device, -times[line]))[:MOST_STREAMS]
     numbers = {line: number for number, line in enumerate(lines)}
     ranked = [event for event in step.events if event.name in ranks and event.line in numbers]
     return StepTimeline(
@@ -171,12 +172,6 @@ def _periodic(line: Sequence[Event], steps: int) -> list[Event]:
 def time_ps(events: Iterable[Event]) -> int:
     """Return the time of all events together, whether they overlap or not."""
     return sum(event.end_ps - event.start_ps for event in events)
-
-
-def _ranked_lines(events: Iterable[Event]) -> list[Line]:
-    """Return the lines by device, of each the busiest first."""
-    times = {line: time_ps(events_of_line) for line, events_of_line in _by_line(events).items()}
-    return sorted(times, key=lambda line: (len(line.device), line.device, -times[line]))
 
 
 def _streams(lines: Iterable[Line]) -> Iterator[Stream]:
@@ -223,11 +218,6 @@ def _mean_occupancy_pct(events: Iterable[Event]) -> float | None:
     return weighted / total_ps if total_ps else None
 
 
-def _span_ps(events: Iterable[Event]) -> int:
-    starts, ends = zip(*((event.start_ps, event.end_ps) for event in events), strict=True)
-    return int(max(ends) - min(starts))
-
-
 def _busy_ps(events: Iterable[Event]) -> int:
     """Return the length of the union of the events' intervals."""
     busy = reached = 0
@@ -242,9 +232,10 @@ def device_time(device: str, events: Sequence[Event], kernels: int) -> DeviceTim
     communication_names = {name for name in {event.name for event in events} if classify(name) == "communication"}
     communication = [event for event in events if event.name in communication_names]
     host_wait_ns, kernel_wait_ns = _waits_ns(events)
+    starts, ends = zip(*((event.start_ps, event.end_ps) for event in events), strict=True)
     return DeviceTime(
         device=device,
-        span_ns=_span_ps(events) // 1000,
+        span_ns=int(max(ends) - min(starts)) // 1000,
         busy_ns=_busy_ps(events) // 1000,
         compute_ns=_busy_ps(event for event in events if event.name not in communication_names) // 1000,
         communication_ns=_busy_ps(communication) // 1000,

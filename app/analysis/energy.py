@@ -67,19 +67,14 @@ def gpu_energy(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
     by_counter, by_power = (read(gpu, start_ns, end_ns) for read in (_energy_by_counter, _energy_by_power))
     if by_counter is None:
         return by_power
-    if not _stood_still(gpu, start_ns, end_ns):
+    _, t_ns, energy_mj = gpu.present("energy_mj")
+    times = np.clip(t_ns, start_ns, end_ns)
+    longest_ns = float((times - times[np.searchsorted(energy_mj, energy_mj)]).max())
+    if not (longest_ns >= min(end_ns - start_ns, max(_STILL_NS, GAP_PERIODS * _period_ns(gpu, "energy_mj")))):
         return by_counter
     if by_power and by_power.energy_mj - by_counter.energy_mj <= by_power.error_mj + by_counter.error_mj:
         return by_counter
     return by_power and replace(by_power, source=STILL_SOURCE)
-
-
-def _stood_still(gpu: SampleColumns, start_ns: int, end_ns: int) -> bool:
-    """Return whether a counter that never falls had one value for too long a part of a window, or for all of it."""
-    _, t_ns, energy_mj = gpu.present("energy_mj")
-    times = np.clip(t_ns, start_ns, end_ns)
-    longest_ns = float((times - times[np.searchsorted(energy_mj, energy_mj)]).max())
-    return longest_ns >= min(end_ns - start_ns, max(_STILL_NS, GAP_PERIODS * _period_ns(gpu, "energy_mj")))
 
 
 def _energy_by_counter(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
@@ -117,14 +112,11 @@ def _energy_by_power(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy |
     times = np.concatenate(([0.0], t_s[inside], [length_s]))
     used_mj = float(np.trapezoid(np.concatenate((edges[:1], power_mw[inside], edges[1:])), times))
     ends = [_edge_uncertainty(gpu, t_ns, edge_ns, period_ns) for edge_ns in (start_ns, end_ns)]
-    unread_mj = _unread_s(times) * float(power_mw[inside].max())
+    gaps_s = np.diff(times)
+    unread_mj = float(gaps_s[gaps_s > max(_GAP_S, GAP_PERIODS * float(np.median(gaps_s)))].sum()) * float(
+        power_mw[inside].max()
+    )
     return Energy(used_mj, _error_mj(ends, period_ns, used_mj / length_s) + unread_mj, INTEGRAL_SOURCE)
-
-
-def _unread_s(times_s: Floats) -> float:
-    """Return the seconds of a window in which nothing was read, as while a killed sampler is replaced."""
-    gaps_s = np.diff(times_s)
-    return float(gaps_s[gaps_s > max(_GAP_S, GAP_PERIODS * float(np.median(gaps_s)))].sum())
 
 
 def _period_ns(gpu: SampleColumns, field: str) -> float:

@@ -288,7 +288,9 @@ def required_repeats(
     half = estimate.half_width if estimate else None
     if half is None or half <= _FINEST_HALF_WIDTH:
         return None
-    target, level = _next_finer(min(math.expm1(half), WIDEST_KNOWN)), level_at(look + 1, comparisons)
+    limit = _FINER_FACTOR * min(math.expm1(half), WIDEST_KNOWN)
+    tens = 10.0 ** math.floor(math.log10(limit))
+    target, level = next(step * tens for step in _ROUND_STEPS if step * tens <= limit), level_at(look + 1, comparisons)
     least, most = (_noise_quantile(values, baseline, (1 + side * _RANGE) / 2) for side in (-1, 1))
     repeats = [additional_repeats(values, baseline, target, level, noise) for noise in (least, 1.0, most)]
     return RequiredRepeats(fewest=repeats[0], repeats=repeats[1], most=repeats[2], half_width=target)
@@ -355,13 +357,6 @@ def _noise_quantile(values: Sequence[float], baseline: Sequence[float], probabil
 
 def _variances(values: Sequence[float], baseline: Sequence[float]) -> tuple[float, float]:
     return _variance([*map(math.log, values)]), _variance([*map(math.log, baseline)])
-
-
-def _next_finer(half: float) -> float:
-    """Return the largest of …, 0.05, 0.02, 0.01, 0.005, … that is clearly below `half`."""
-    limit = _FINER_FACTOR * half
-    tens = 10.0 ** math.floor(math.log10(limit))
-    return next(step * tens for step in _ROUND_STEPS if step * tens <= limit)
 
 
 def student_t(degrees: float, probability: float) -> float:

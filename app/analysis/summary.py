@@ -107,13 +107,9 @@ def _wrong_counts(columns: SampleColumns) -> Found:
             fastest = limits.highest(_highest_limit_mw(columns))
             wrong |= steps > fastest * (np.diff(t_ns) / 1e9 + SLACK_S)
         if wrong.any():
-            yield name, _marks(columns.slow_t_ns.size, readings[1:][wrong])
-
-
-def _marks(size: int, readings: Ints) -> Marks:
-    marks = np.zeros(size, dtype=np.bool_)
-    marks[readings] = True
-    return marks
+            marks = np.zeros(columns.slow_t_ns.size, dtype=np.bool_)
+            marks[readings[1:][wrong]] = True
+            yield name, marks
 
 
 @dataclass(frozen=True, slots=True)

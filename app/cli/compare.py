@@ -50,7 +50,7 @@ from app.viewmodels.compare.why_text import CAVEAT
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import VERIFICATIONS
 from app.viewmodels.format.ratios import CI
-from app.viewmodels.history.run_diff import DiffSection, RunDiff, TextDiff, run_diff, text_line
+from app.viewmodels.history.run_diff import DiffSection, RunDiff, run_diff, text_line
 from workloads.catalog import UsageError
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -404,7 +404,10 @@ def print_diff(differences: RunDiff, *, everything: bool) -> None:
     for section in differences.sections:
         _print_section(section, differences.labels, everything=everything)
     for text in differences.texts:
-        _print_text_diff(text)
+        print()
+        print(f"{text.title}: {text.counts}")
+        for change in text.changes:
+            print(f"  {text_line(change)}")
 
 
 def _print_section(section: DiffSection, labels: tuple[str, str], *, everything: bool) -> None:
@@ -416,10 +419,3 @@ def _print_section(section: DiffSection, labels: tuple[str, str], *, everything:
     table = diff_table(rows, labels, "  ")
     header = [text.lower() for text in table.head] if rows else ()
     print_table(header, [(f"  {name}", *values) for name, *values in table.rows], right=table.numeric)
-
-
-def _print_text_diff(text: TextDiff) -> None:
-    print()
-    print(f"{text.title}: {text.counts}")
-    for change in text.changes:
-        print(f"  {text_line(change)}")

@@ -163,7 +163,11 @@ def make_printer(output: OutputFormat, origin: Origin) -> Printer:
     """Return what prints a message; the first one has to be an inventory."""
     if output == "json":
         return _json_printer(origin)
-    return _csv_printer(origin) if output == "csv" else _text_printer(origin)
+    return (
+        _csv_printer(origin)
+        if output == "csv"
+        else _sample_printer(lambda sample, device: _print_sample(sample, device, origin), partial(print, flush=True))
+    )
 
 
 def _json_printer(origin: Origin) -> Printer:
@@ -204,11 +208,6 @@ def _csv_printer(origin: Origin) -> Printer:
 
 def _device_title(device: Device) -> str:
     return "host" if device.device == HOST else f"GPU {device.index}"
-
-
-def _text_printer(origin: Origin) -> Printer:
-    """Return what prints a line per reading, and one on each device that is lost, comes back or appears."""
-    return _sample_printer(lambda sample, device: _print_sample(sample, device, origin), partial(print, flush=True))
 
 
 def _sample_printer(print_sample: Callable[[Sample, Device], None], print_change: Callable[[str], object]) -> Printer:

@@ -142,7 +142,9 @@ class DatabaseQuestion(QObject):
         def answer() -> None:
             clicked = box.clickedButton()
             if clicked is retry:
-                self._try_again()
+                # Open the database; with it a new window, since all screens of this one may lack what they asked for.
+                database = self._database
+                self._attempts.run(lambda: prepare(database), lambda _: self._on_answer(Path(database)), self._ask)
             elif clicked is choose:
                 self._choose(error)
             elif reopen is not None and clicked is reopen:
@@ -162,11 +164,6 @@ class DatabaseQuestion(QObject):
                 self._on_answer(path)
 
         ask_for_database(self._window, self._database.parent, take)
-
-    def _try_again(self) -> None:
-        """Open the database; with it a new window, since all screens of this one may lack what they asked for."""
-        database = self._database
-        self._attempts.run(lambda: prepare(database), lambda _: self._on_answer(Path(database)), self._ask)
 
 
 def prepare(database: Path) -> None:

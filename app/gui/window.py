@@ -141,7 +141,9 @@ class MainWindow(QMainWindow):
         self.help_menu = QMenu(self._help)
         self._help.setMenu(self.help_menu)
         self._build()
-        self._connect()
+        self._tabs.currentChanged.connect(self.show_page)
+        self.help_menu.addAction("&Keys and actions").triggered.connect(self.keys_requested)
+        self.help_menu.addAction("Show &log").triggered.connect(self.show_log_requested)
         self._state = WindowState("window", self)
         self._restore_geometry()
 
@@ -238,11 +240,6 @@ class MainWindow(QMainWindow):
         size = self._state.read("size", (0, 0), tuple[int, int])
         if not self.restoreGeometry(QByteArray(self._state.read("geometry", b""))) and min(size) > 0:
             self.resize(QSize(*size).boundedTo(self.screen().availableSize()))
-
-    def _connect(self) -> None:
-        self._tabs.currentChanged.connect(self.show_page)
-        self.help_menu.addAction("&Keys and actions").triggered.connect(self.keys_requested)
-        self.help_menu.addAction("Show &log").triggered.connect(self.show_log_requested)
 
     def _build(self) -> None:
         self.setWindowTitle("VariantScope")

@@ -109,7 +109,8 @@ def load_custom_workloads(path: Path, name: str, database: Path, options: ReadOp
         UnreadFileError: The text was never read, and `options` is None.
     """
     text = read_source(path)
-    key = _search_key(text)
+    words = (text.path, text.text, str(Path.cwd()), os.environ.get("PYTHONPATH", ""))
+    key = hashlib.sha256("\0".join(words).encode()).hexdigest()
     stored = _load_stored(database, key) or _load_stored(database, text.sha256)
     if stored is None or not stored.has_modules:
         stored = _StoredFile(text)
@@ -141,12 +142,6 @@ def load_custom_workloads(path: Path, name: str, database: Path, options: ReadOp
             save_setting(database, custom_source(identity), document)
     file = CustomFile(path=source.path, sha256=source.sha256, modules=tuple(module.path for module in source.modules))
     return tuple(catalog.custom_workload(definition, file) for definition in definitions)
-
-
-def _search_key(text: Source) -> str:
-    """Return what a text with modules is stored by: where it is, and where this process looks for what it imports."""
-    words = (text.path, text.text, str(Path.cwd()), os.environ.get("PYTHONPATH", ""))
-    return hashlib.sha256("\0".join(words).encode()).hexdigest()
 
 
 def _as_now(modules: Iterable[UserModule]) -> tuple[UserModule, ...]:

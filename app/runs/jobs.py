@@ -3,7 +3,7 @@
 import queue
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
@@ -84,7 +84,8 @@ def run_job(request: JobRequest, result_type: type[Kind], is_overdue: Callable[[
         raise
     result = output.result
     if result is None:
-        last = _last_log_line(output.log)
+        lines = [line for line in output.log if line.strip()] or ["it printed nothing."]
+        last = next((message for line in lines if (message := fatal_message(line))), lines[-1])
         raise JobCrashedError(f"The process that did this ended with exit status {output.exit_code}: {last}")
     if isinstance(result, BrokenMessage):
         raise JobCrashedError(f"The process that did this broke the protocol: {result.reason}")
@@ -126,9 +127,3 @@ def _listen(events: "queue.SimpleQueue[_JobEvent]", is_overdue: Callable[[], boo
                 output.result = output.result or event
         if is_overdue is not None and is_overdue():
             raise TimeoutError
-
-
-def _last_log_line(log: Iterable[str]) -> str:
-    """Return the text by which a library aborted, else the last line of the log."""
-    lines = [line for line in log if line.strip()] or ["it printed nothing."]
-    return next((message for line in lines if (message := fatal_message(line))), lines[-1])

@@ -160,7 +160,12 @@ class StoreSink:
         outcome, summary = event.outcome, Summary()
         end_s: float | None = None
         try:
-            self._end_log()
+            # Add the last lines of a long log to the next batch: no more will come.
+            if self._left_out:
+                note = f"(… {self._left_out:,} lines left out: the log is too long)"
+                self._batch.append(LogLine(self._last_lines[0].t_ns, note))
+            self._batch += self._last_lines
+            self._last_lines.clear()
             while True:
                 try:
                     self.flush()
@@ -185,7 +190,8 @@ class StoreSink:
         run = self._number()
         stored = self._store.load(run)
         self._store.add_environment(run, throttled_environment(stored))
-        calibration = self._calibration()
+        assert self._started is not None, "the run has begun"
+        calibration = stored_calibration(self._store, self._started.spec, self._devices, self._host)
         summary = summarise(
             stored,
             allocator_peak_bytes=event.summary.allocator_peak_bytes,
@@ -196,10 +202,6 @@ class StoreSink:
         self._store_end(event.t_ns, event.outcome, summary, phases_with_energy(stored))
         self.stored = self._store.with_end(stored)
         return summary
-
-    def _calibration(self) -> Calibration | None:
-        assert self._started is not None, "the run has begun"
-        return stored_calibration(self._store, self._started.spec, self._devices, self._host)
 
     def _store_end(self, t_ns: int, outcome: Outcome, summary: Summary, phases: Sequence[Phase] = ()) -> None:
         assert self._started is not None, "the run has begun"
@@ -241,14 +243,6 @@ class StoreSink:
         self._stored_lines += sum(isinstance(event, LogLine) for event in self._batch)
         self._batch = []
 
-    def _end_log(self) -> None:
-        """Add the last lines of a long log to the next batch: no more will come."""
-        if self._left_out:
-            note = f"(… {self._left_out:,} lines left out: the log is too long)"
-            self._batch.append(LogLine(self._last_lines[0].t_ns, note))
-        self._batch += self._last_lines
-        self._last_lines.clear()
-
     def _add_log_line(self, line: LogLine) -> None:
         self._log_lines += 1
         self._log_chars += len(line.text)
@@ -275,7 +269,9 @@ def mark_crashed_runs(store: Store) -> list[int]:
     for run in orphaned:
         _log.warning("run %d is marked as crashed: the program that owned it is gone", run)
         stored = store.load(run)
-        last_ns = _last_stored_ns(stored)
+        columns = (*(columns.t_ns for columns in stored.samples), stored.blocks.end_ns)
+        ends = [int(times[-1]) for times in columns if times.size]
+        last_ns = max([stored.anchor_t_ns, *(phase.start_ns for phase in stored.phases), *ends])
         reason = "The program that owned this run ended without finishing it; everything up to its last batch is kept."
         store.finish(
             run,
@@ -285,10 +281,3 @@ def mark_crashed_runs(store: Store) -> list[int]:
             utc_ns=stored.anchor_utc_ns + last_ns - stored.anchor_t_ns,
         )
     return orphaned
-
-
-def _last_stored_ns(run: StoredRun) -> int:
-    """Return the time of the last that is stored of a run, so that no phase of it ends before it began."""
-    columns = (*(columns.t_ns for columns in run.samples), run.blocks.end_ns)
-    ends = [int(times[-1]) for times in columns if times.size]
-    return max([run.anchor_t_ns, *(phase.start_ns for phase in run.phases), *ends])

@@ -314,18 +314,15 @@ class _StandbyWorker:
                 self._post(event)
                 return
             if not isinstance(event, LogLine | Hello | Exited) or len(self._events) >= _MOST_EVENTS:
-                self._give_up()
+                if not self._discarded:
+                    _log.warning("standby worker %d is ended: it says what no standby worker says", self._worker.pid)
+                    self._discarded = True
+                    self._worker.kill()
                 return
             self._events.append(event)
             if isinstance(event, Hello):
                 _log.info("standby worker %d is ready", self._worker.pid)
                 self._timeout = self._start_timeout(_UNUSED_S)
-
-    def _give_up(self) -> None:
-        if not self._discarded:
-            _log.warning("standby worker %d is ended: it says what no standby worker says", self._worker.pid)
-            self._discarded = True
-            self._worker.kill()
 
     def _log_exit(self, post: Post) -> None:
         if self._discarded:

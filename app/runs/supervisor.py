@@ -104,7 +104,7 @@ class MessageOrder:
 
     def check(self, message: Message) -> None:
         """Take the next message; raises `ProtocolError` if it cannot come now."""
-        kind, name = type(message), _name(message)
+        kind, name = type(message), str(message.__struct_config__.tag)
         if Finished in self._seen:
             raise ProtocolError(f"`{name}` came after `finished`")
         if kind is Hello and Hello in self._seen:
@@ -202,10 +202,6 @@ class MessageOrder:
 
 def _when(phase: PhaseName | None) -> str:
     return f"in the phase {phase}" if phase else "before any phase"
-
-
-def _name(message: Message) -> str:
-    return str(message.__struct_config__.tag)
 
 
 _END_METHODS: tuple[EndMethod, ...] = ("itself", "closed stdin", "terminated", "killed")
@@ -431,7 +427,11 @@ class Supervisor:
             case Hello():
                 self._started = True
                 self._on_hello(message.pid)
-                self._check_clock(message)
+                # Log it if the worker's clocks are not those of the host: its blocks and the telemetry would not match.
+                error_ns = self._clock.utc_at(message.t_ns) - message.utc_ns
+                _log.info("worker %d says hello", message.pid)
+                if abs(error_ns) > _MAX_CLOCK_ERROR_NS:
+                    _log.warning("the clocks of worker %d and its host differ by %.1f s", message.pid, error_ns / 1e9)
                 self._extend_deadline()
             case Finished():
                 _log.info("worker finished: %s", message.outcome)
@@ -442,13 +442,6 @@ class Supervisor:
                     _log.info("phase %s", message.phase)
                 self._extend_deadline()
                 self._forward(message)
-
-    def _check_clock(self, hello: Hello) -> None:
-        """Log it if the worker's clocks are not those of the host: its blocks and the telemetry would not match."""
-        error_ns = self._clock.utc_at(hello.t_ns) - hello.utc_ns
-        _log.info("worker %d says hello", hello.pid)
-        if abs(error_ns) > _MAX_CLOCK_ERROR_NS:
-            _log.warning("the clocks of worker %d and its host differ by %.1f s", hello.pid, error_ns / 1e9)
 
     def _extend_deadline(self) -> None:
         if self._started and self._end_method == "itself" and self._finished is None:

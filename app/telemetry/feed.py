@@ -223,17 +223,14 @@ class TelemetryFeed:
                 if self._changed.wait_for(lambda: self._closing, pause_s):
                     return None
                 try:
-                    return self._relaunch(ended)
+                    ended.end()
+                    self._sampler = self._start_sampler(self.hz)
+                    self._follow(self._followed)
+                    return self._sampler
                 except OSError as error:
                     how = str(error)
                     _log.error("no sampler could be started: %s", error)
         raise TelemetryError(_NO_RESPONSE)
-
-    def _relaunch(self, ended: Sampler) -> Sampler:
-        ended.end()
-        self._sampler = self._start_sampler(self.hz)
-        self._follow(self._followed)
-        return self._sampler
 
     def _restart_pause_s(self) -> float | None:
         """Return how long to wait before the sampler is started again; None if it ended too often."""

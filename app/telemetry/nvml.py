@@ -456,7 +456,10 @@ class NvmlSource:
         readers, tick = self._list.readers, self._reading[1] + 1
         for reader in readers:
             self._reading = reader, tick
-            self._take(reader)
+            try:
+                reader.take()
+            except pynvml.NVMLError as error:
+                self._list.lose(reader, str(error))
             if self._fast_thread is not thread:
                 for left in readers:
                     left.is_left = False
@@ -466,12 +469,6 @@ class NvmlSource:
             return b""
         self._lines_due_ns = t_ns + _LINES_EVERY_NS
         return b"".join([reader.lines() for reader in readers if self._list.serves(reader)])
-
-    def _take(self, reader: GpuReader) -> None:
-        try:
-            reader.take()
-        except pynvml.NVMLError as error:
-            self._list.lose(reader, str(error))
 
     def replace_fast_thread(self, thread: threading.Thread) -> None:
         """Let this thread read the fast fields from now on."""

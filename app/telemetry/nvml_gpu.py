@@ -183,7 +183,11 @@ class GpuReader:
                 errors.append(error)
                 fresh.update(dict.fromkeys(call.fields))
                 self._due_ns[call.fields] = 0
-        self._note(errors, answered=len(errors) < len(due))
+        if len(errors) < len(due):
+            self._answers.raise_if_lost(errors)
+            self._answers.came()
+        elif errors:
+            self._answers.failed(errors)
         self._values.update(fresh)
         values = dict(self._values)
         implausible = self._plausible.remove(values)
@@ -191,13 +195,6 @@ class GpuReader:
             self._periods.observe(t_ns, {name: values[name] for name in fresh})
         sample = Sample(t_ns=t_ns, device=self.gpu.uuid, implausible=implausible, **values)  # type: ignore[arg-type]
         self._lines.append(msgspec.json.encode(sample) + b"\n")
-
-    def _note(self, errors: Sequence[pynvml.NVMLError], *, answered: bool) -> None:
-        if answered:
-            self._answers.raise_if_lost(errors)
-            self._answers.came()
-        elif errors:
-            self._answers.failed(errors)
 
     def lines(self) -> bytes:
         """Return what was read since the last time as the sampler writes it; nothing before there is a field."""

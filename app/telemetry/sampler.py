@@ -84,7 +84,10 @@ class HostSource:
         """Find out what the host reports and what a read costs."""
         power_absence = self._rapl.absence_reason()
         absent = {"power_mw": power_absence} if power_absence else {}
-        cost_us = self._cost_us()
+        self.read()
+        started_ns = time.perf_counter_ns()
+        self.read()
+        cost_us = round((time.perf_counter_ns() - started_ns) / 1e3, 1)
         host = Device(
             device=HOST,
             kind="host",
@@ -129,13 +132,6 @@ class HostSource:
 
     def close(self) -> None:
         """Do nothing: no resource is held."""
-
-    def _cost_us(self) -> float:
-        """Return what one read costs; psutil's first has nothing to compare with, so the second counts."""
-        self.read()
-        started_ns = time.perf_counter_ns()
-        self.read()
-        return round((time.perf_counter_ns() - started_ns) / 1e3, 1)
 
     def _read_worker(self) -> tuple[float | None, int | None]:
         worker = self._worker  # another thread may follow another one meanwhile

@@ -178,7 +178,11 @@ class CompareHeader(QWidget):
         self._clipboard_text = ""
         self.more_button.clicked.connect(self._toggle)
         self._interleave.clicked.connect(lambda: self.interleave_requested.emit(self._runs_to_interleave()))
-        self._build()
+        lines = make_column(self._against, *self._first, *self._long_texts.values(), spacing=GRID // 2)
+        below = make_row((lines, 1), spacing=2 * GRID)
+        below.addWidget(self._interleave, 0, Qt.AlignmentFlag.AlignBottom)
+        below.addWidget(self.more_button, 0, Qt.AlignmentFlag.AlignBottom)
+        make_column(self.result, STRETCH, below, parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=0)
 
     def show_model(self, comparison: Comparison, *, new_runs: bool) -> None:
         """Show what heads a comparison; of the same runs in no less room than before, or all below it would jump."""
@@ -255,13 +259,6 @@ class CompareHeader(QWidget):
         rest = len(self._lines) - _COLLAPSED_COUNT
         self.more_button.setText("Less" if self._is_unfolded else f"{rest} more" if rest > 0 else "More")
         self.more_button.setVisible(bool(self._lines or self._long_texts[""].text()))
-
-    def _build(self) -> None:
-        lines = make_column(self._against, *self._first, *self._long_texts.values(), spacing=GRID // 2)
-        below = make_row((lines, 1), spacing=2 * GRID)
-        below.addWidget(self._interleave, 0, Qt.AlignmentFlag.AlignBottom)
-        below.addWidget(self.more_button, 0, Qt.AlignmentFlag.AlignBottom)
-        make_column(self.result, STRETCH, below, parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=0)
 
 
 def _selectable(role: str) -> QLabel:

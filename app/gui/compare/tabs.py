@@ -65,7 +65,11 @@ class WhyPanel(QWidget):
         self._gains = make_column(spacing=GRID // 2)
         self._table_title = text_label("Parts of a step", "heading")
         self.table = PartsTable()
-        self._build()
+        chooser = make_row(self.choice, self._against, STRETCH, spacing=GRID)
+        self.choice.setMinimumWidth(24 * GRID)
+        parts = chooser, self._sentence, self._notes, self._charts, self._gains, self._table_title, self.table
+        make_column(*parts, parent=self, margins=(0, GRID, 0, 2 * GRID), spacing=GRID)
+        self.setMaximumWidth(_MAX_WIDTH)
         self.hide()
 
     def show_views(self, views: tuple[WhyView, ...]) -> None:
@@ -102,13 +106,6 @@ class WhyPanel(QWidget):
             self._gains.addWidget(text_label(CAVEAT, "caption", wrap=True))
         self._table_title.setVisible(bool(view.rows))
         self.table.show_rows(view.head, view.rows)
-
-    def _build(self) -> None:
-        chooser = make_row(self.choice, self._against, STRETCH, spacing=GRID)
-        self.choice.setMinimumWidth(24 * GRID)
-        parts = chooser, self._sentence, self._notes, self._charts, self._gains, self._table_title, self.table
-        make_column(*parts, parent=self, margins=(0, GRID, 0, 2 * GRID), spacing=GRID)
-        self.setMaximumWidth(_MAX_WIDTH)
 
 
 class PartsTable(QTreeWidget):

@@ -310,7 +310,10 @@ class QueueController(QObject):
     def _run_more(self, repeats: int, variants: Sequence[RunSpec]) -> None:
         """Make more repeats of the experiment whose answer is shown, or of some variants; those that it has count."""
         if (plan := self._result_plan) is not None:
-            repeated = _seeds_of(variants, plan) or plan.variants
+            from app.analysis.verdict import without
+
+            alike = list(map(without, variants))
+            repeated = tuple(spec for spec in plan.variants if without(spec) in alike) or plan.variants
             self.add(structs.replace(plan, variants=repeated, repeats=plan.repeats + repeats, again=False))
 
     def _run_when_quiet(self) -> None:
@@ -460,11 +463,3 @@ class QueueController(QObject):
 
         if (experiment := self._model.experiment_number(entry)) is not None:
             self._query(lambda store: store.library.runs_of_experiment(experiment), open_runs)
-
-
-def _seeds_of(variants: Sequence[RunSpec], plan: Plan) -> tuple[RunSpec, ...]:
-    """Return what a plan has of these variants, with every seed and length."""
-    from app.analysis.verdict import without
-
-    alike = list(map(without, variants))
-    return tuple(spec for spec in plan.variants if without(spec) in alike)

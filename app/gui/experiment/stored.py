@@ -43,7 +43,6 @@ from app.viewmodels.experiment.queue import VerdictText
 from app.viewmodels.experiment.verdict_text import ExperimentResult, experiment_result, experiment_verdict
 from app.viewmodels.format.naming import differing_parameters
 from workloads.catalog import Machine, UsageError
-from workloads.protocol import RunSpec
 
 
 def change_queue(
@@ -190,17 +189,13 @@ def _with_stored(read: _ReadPreset, store: Store, inventory: Inventory, stored: 
     ahead = estimate_remaining(store, plan, inventory, stored)
     own = _counted_rows(store, plan, inventory) if ahead.counted_utc_ns or ahead.older_utc_ns else []
     label = reference_label(reference)
-    alike = reference if _asks_alike(plan.variants, reference) else ()
+    # A question may be another one without a GPU: the reference answers it where it varies what the plan varies.
+    varied = (differing_parameters(specs) for specs in (plan.variants, [row.spec for row in reference]))
+    alike = reference if set.intersection(*map(set, varied)) else ()
     answer = next(
         (f"{whose}: {title}" for whose, rows in (("Here", own), (label, alike)) if (title := _answer(rows))), ""
     )
     return preset_progress(line, ahead, reference=label, answer=answer)
-
-
-def _asks_alike(variants: Sequence[RunSpec], reference: Sequence[RunRow]) -> bool:
-    """Return whether reference runs vary what a plan varies: a question may be another one without a GPU."""
-    varied = (differing_parameters(specs) for specs in (variants, [row.spec for row in reference]))
-    return bool(set.intersection(*map(set, varied)))
 
 
 def _answer(rows: Sequence[RunRow]) -> str:

@@ -59,7 +59,8 @@ class LogView(QWidget):
         back = QShortcut("Shift+Return", self._search, context=Qt.ShortcutContext.WidgetShortcut)
         back.activated.connect(self._previous)
         theme.follow(self, self._highlight_matches)
-        self._build()
+        header = make_row(self._title, STRETCH, self._match_count, self._search, spacing=GRID)
+        make_column(header, (self._text, 1), parent=self, margins=(0, GRID, 2 * GRID, 2 * GRID), spacing=GRID)
 
     def show_log(self, title: str, text: str) -> None:
         """Show a log at its end."""
@@ -104,10 +105,6 @@ class LogView(QWidget):
         if pattern and not self._text.find(pattern, flags):
             self._text.moveCursor(wrap_to)
             self._text.find(pattern, flags)
-
-    def _build(self) -> None:
-        header = make_row(self._title, STRETCH, self._match_count, self._search, spacing=GRID)
-        make_column(header, (self._text, 1), parent=self, margins=(0, GRID, 2 * GRID, 2 * GRID), spacing=GRID)
 
 
 def details_html(groups: tuple[DetailGroup, ...], muted: str) -> str:
@@ -209,7 +206,9 @@ class RunPageView(QWidget):
         lines = min(self._traceback.blockCount(), _TRACEBACK_LINES) + 2
         self._traceback.setFixedHeight(lines * self._traceback.fontMetrics().lineSpacing())
         self._traceback.verticalScrollBar().setValue(detail.fault_line)
-        self._show_figures(detail.figures)
+        clear_layout(self._figures.flow)
+        for name, cell in detail.figures:
+            self._figures.flow.addWidget(_figure(name, cell))
         self._no_plots.setVisible(not detail.plots.panels)
         self.time_bar.setVisible(bool(detail.plots.panels))
         self.time_bar.offer_ranges(detail.plots.ranges)
@@ -229,11 +228,6 @@ class RunPageView(QWidget):
     def focus_search(self) -> None:
         """Focus the search field of the log."""
         self._log.focus_search()
-
-    def _show_figures(self, figures: tuple[tuple[str, Cell], ...]) -> None:
-        clear_layout(self._figures.flow)
-        for name, cell in figures:
-            self._figures.flow.addWidget(_figure(name, cell))
 
     def _mark_range(self) -> None:
         self.time_bar.mark_range(self.panels.shown_range)
@@ -285,16 +279,13 @@ class RunPageView(QWidget):
         left.setSizes([1000, _LOG_HEIGHT])
         state = WindowState("run page", self)
         state.keep_splitter("log", left)
-        body = splitter(Qt.Orientation.Horizontal, left, self._side_panel(), (1, 0))
+        # Make the side panel: annotations, then the environment.
+        about = QWidget()
+        make_column(self.annotations, separator(), (self._details, 1), parent=about, margins=0, spacing=0)
+        body = splitter(Qt.Orientation.Horizontal, left, about, (1, 0))
         body.setSizes([1000, _DETAILS_WIDTH])
         state.keep_splitter("details", body)
         return body
-
-    def _side_panel(self) -> QWidget:
-        """Make the side panel: annotations, then the environment."""
-        about = QWidget()
-        make_column(self.annotations, separator(), (self._details, 1), parent=about, margins=0, spacing=0)
-        return about
 
 
 def _figure(name: str, cell: Cell) -> QWidget:

@@ -134,8 +134,14 @@ class HistoryView(QWidget):
         self.table = self.overview.table
         self.detail = RunPageView(theme, actions)
         self.diff = RunDiffView(theme)
-        self._build()
-        self._connect()
+        self._pages.addWidget(self.overview)
+        self._pages.addWidget(self.detail)
+        self._pages.addWidget(self.diff)
+        make_column(self.problem, (self._pages, 1), parent=self, margins=0, spacing=0)
+        self.detail.back_requested.connect(self.show_list)
+        self.diff.back_requested.connect(self.show_list)
+        for keys, act in (("Ctrl+F", self._focus_search), ("Escape", self._escape)):
+            QShortcut(keys, self, context=Qt.ShortcutContext.WidgetWithChildrenShortcut).activated.connect(act)
 
     def showEvent(self, event: QShowEvent) -> None:
         """Focus the table."""
@@ -203,15 +209,3 @@ class HistoryView(QWidget):
             self.detail.badge.button.setChecked(False)
         else:
             self.show_list()
-
-    def _connect(self) -> None:
-        self.detail.back_requested.connect(self.show_list)
-        self.diff.back_requested.connect(self.show_list)
-        for keys, act in (("Ctrl+F", self._focus_search), ("Escape", self._escape)):
-            QShortcut(keys, self, context=Qt.ShortcutContext.WidgetWithChildrenShortcut).activated.connect(act)
-
-    def _build(self) -> None:
-        self._pages.addWidget(self.overview)
-        self._pages.addWidget(self.detail)
-        self._pages.addWidget(self.diff)
-        make_column(self.problem, (self._pages, 1), parent=self, margins=0, spacing=0)

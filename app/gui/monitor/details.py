@@ -155,7 +155,8 @@ class DetailsView(QWidget):
             self._show_figures(self._details)
 
     def _show_figures(self, details: DeviceDetails) -> None:
-        columns = 2 if self._has_two_columns(len(details.metrics)) else 1
+        # One column of figures may be higher than the screen, which has the width for two.
+        columns = 2 if (self.width() >= _WIDE and (len(details.metrics) + 8) * _LINE > self.height()) else 1
         self._words.setFixedWidth(_COLUMN if columns == 1 else 2 * _NARROW_COLUMN + 2 * GRID)
         self.figures.show_figures(details.metrics, columns, "" if details.is_current else "muted")
 
@@ -187,10 +188,6 @@ class DetailsView(QWidget):
         details = self._details
         reading = "" if time is None or details is None else details.plots.describe_time(time, self.stack.span)
         self.time_bar.show_reading(reading)
-
-    def _has_two_columns(self, figures: int) -> bool:
-        """Whether one column of figures would be higher than the screen, which has the width for two."""
-        return self.width() >= _WIDE and (figures + 8) * _LINE > self.height()
 
     def _show_processes(self, rows: tuple[tuple[str, ...], ...]) -> None:
         if rows == self._shown_processes:

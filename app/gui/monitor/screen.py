@@ -219,7 +219,11 @@ class MonitorTable(CellTable):
             self._spans = frozenset()
             self.clearSpans()
             self._restore(row)
-        self._show_order()
+        settings = self._monitor.settings
+        column = self._rows.keys.index(settings.sort) if settings.sort in self._rows.keys else -1
+        if (order := (column, not settings.ascending)) != self._rows.order:
+            self._rows.order = order
+            self._rows.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, len(self._rows.keys) - 1)
         self._span_reasons()
         self.viewport().update()
 
@@ -300,13 +304,6 @@ class MonitorTable(CellTable):
         self._monitor.sort_by(self._rows.keys[column])
         self.refresh()
         self.sorted.emit()
-
-    def _show_order(self) -> None:
-        settings = self._monitor.settings
-        column = self._rows.keys.index(settings.sort) if settings.sort in self._rows.keys else -1
-        if (order := (column, not settings.ascending)) != self._rows.order:
-            self._rows.order = order
-            self._rows.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, len(self._rows.keys) - 1)
 
     def _restore(self, row: int) -> None:
         """Choose the rows again that the user chose, or what is in their place; before any choice, the first GPU."""
@@ -416,7 +413,12 @@ class MonitorView(QWidget):
         self._grouped.setChecked(settings.grouped)
         self._fold.setVisible(model.has_other_hosts and settings.grouped)
         self._fold.setText("Unfold all" if all(model.is_folded(host.name) for host in model.hosts) else "Fold all")
-        self._size()
+        # Give the table the room that its rows want, until the user chooses.
+        height = self._parts.height()
+        room = max(int(height * _TABLE_SHARE), height - self.details.wanted_height)
+        table_height = min(self.table.wanted_height, room)
+        if not self._is_sized and self.isVisible() and table_height != self._parts.sizes()[0]:
+            self._parts.setSizes([table_height, height - table_height])
         self.show_chosen(words=True)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -437,14 +439,6 @@ class MonitorView(QWidget):
                 self.details.show_details(details)
             self.details.time_bar.show_view(self._model.settings.range, "Paused" if self._model.view.is_paused else "")
             self.details.show_plots(details)
-
-    def _size(self) -> None:
-        """Give the table the room that its rows want, until the user chooses."""
-        height = self._parts.height()
-        room = max(int(height * _TABLE_SHARE), height - self.details.wanted_height)
-        table_height = min(self.table.wanted_height, room)
-        if not self._is_sized and self.isVisible() and table_height != self._parts.sizes()[0]:
-            self._parts.setSizes([table_height, height - table_height])
 
     def _note_sized(self) -> None:
         self._is_sized = True

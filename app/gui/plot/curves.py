@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from PySide6.QtCore import QPoint, QRectF
 from PySide6.QtGui import QColor, QImage, QPainter
 
@@ -116,7 +115,7 @@ class Curves:
         """Draw all columns."""
         _, _, rows, ratio = self._rendered_as
         raster = _raster(rows, len(self._rendered[0][0].low))
-        pixels = self._colours()
+        pixels = [_premultiplied(colour) for _, colour, _ in self._rendered]
         colours = sorted(set(pixels))
         firsts, lengths = self._extents()
         for index, pixel in enumerate(pixels):
@@ -124,17 +123,16 @@ class Curves:
         self._image = raster.image(colours)
         self._image.setDevicePixelRatio(ratio)
 
-    def _colours(self) -> list[int]:
-        """Return the pixel of each curve. Of two colours the more opaque, then the larger one is seen."""
-        return [_premultiplied(colour) for _, colour, _ in self._rendered]
-
     def _extents(self) -> tuple[Floats, Floats]:
         """Return the uppermost row of every curve in each column, and how many rows it takes."""
         bottom, top, rows, ratio = self._rendered_as
         firsts, lengths = _row_extents([line for line, *_ in self._rendered], bottom, top, rows, round(ratio))
         for (line, _, dash), length in zip(self._rendered, lengths, strict=True):
             if dash:
-                gaps = _dash_gaps(dash, line, round(ratio))
+                ends = np.cumsum(dash) * round(ratio)
+                number = round(line.start / line.width) + np.arange(len(line.low))
+                turn = np.searchsorted(ends, number % ends[-1], side="right")
+                gaps = np.asarray(turn % 2 == 1)
                 gaps[np.clip(np.add.outer(line.dots, (-1, 0, 1)), 0, len(gaps) - 1)] = False
                 length[gaps] = 0
         return firsts, lengths
@@ -172,14 +170,6 @@ def _widen(dots: ColumnIndices, first: Floats, end: Floats) -> None:
     for side in (-1, 0, 1):
         around = np.clip(dots + side, 0, len(first) - 1)
         first[around], end[around] = upper, lower
-
-
-def _dash_gaps(dash: Dash, line: Stroke, thickness: int) -> NDArray[np.bool_]:
-    """Return the pixel columns that a dash leaves out; it moves with the data."""
-    ends = np.cumsum(dash) * thickness
-    number = round(line.start / line.width) + np.arange(len(line.low))
-    turn = np.searchsorted(ends, number % ends[-1], side="right")
-    return np.asarray(turn % 2 == 1)
 
 
 _SOLID, _EDGE, _FAINT, _SHADE = 255, 150, 80, 45
@@ -231,18 +221,17 @@ class PanelCurve:
             self.strokes.append((stroke(smoothed), _SOLID))
         if self.spread is not None:
             low, high = (stroke(look.drawn(_unshifted(edge))) for edge in self.spread)
-            self.strokes[:0] = [(_between(low, high), _SHADE), (low, _EDGE), (high, _EDGE)]
+            self.strokes[:0] = [
+                (replace(low, high=high.high, top=high.top, dots=low.dots[:0]), _SHADE),
+                (low, _EDGE),
+                (high, _EDGE),
+            ]
         self.current = True
 
 
 def _unshifted(source: CurveSource) -> CurveSource:
     """Return a curve on its own clock."""
     return ShiftedCurve(source.source, 0.0, source.scale) if isinstance(source, ShiftedCurve) else source
-
-
-def _between(low: Stroke, high: Stroke) -> Stroke:
-    """Return what fills the room between two lines."""
-    return replace(low, high=high.high, top=high.top, dots=low.dots[:0])
 
 
 class DrawnCurves(dict[str, PanelCurve]):

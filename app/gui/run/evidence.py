@@ -210,7 +210,10 @@ class EvidencePanel(QScrollArea):
         if view.kernels:
             yield _titled("Where the time went", self._time_shares(view))
         if view.has_step and self._is_stored:
-            yield _titled("One step", self._timeline())
+            opener = button("Open in &Perfetto …", "Write a file that ui.perfetto.dev opens")
+            opener.clicked.connect(self.timeline_requested)
+            self._note = text_label("When each kernel of a step ran, on which stream.", "muted", wrap=True)
+            yield _titled("One step", make_row(opener, (self._note, 1), margins=0, spacing=GRID))
         if view.kernels:
             yield _titled(f"Top {view.noun}s", self._kernels(view))
         if view.devices:
@@ -221,12 +224,6 @@ class EvidencePanel(QScrollArea):
             yield _titled("Against other variants", text_label("\n".join(view.equality), wrap=True))
         if notes := "\n".join(filter(None, (view.sources, *view.notes))):
             yield _titled("", text_label(notes, "caption", wrap=True))
-
-    def _timeline(self) -> QHBoxLayout:
-        opener = button("Open in &Perfetto …", "Write a file that ui.perfetto.dev opens")
-        opener.clicked.connect(self.timeline_requested)
-        self._note = text_label("When each kernel of a step ran, on which stream.", "muted", wrap=True)
-        return make_row(opener, (self._note, 1), margins=0, spacing=GRID)
 
     def _aspects(self, aspects: tuple[Aspect, ...]) -> QGridLayout:
         grid = _table(("", "Requested", "Actual"), numbers=())

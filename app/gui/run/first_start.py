@@ -53,7 +53,8 @@ def first_choices(inventory: Inventory, framework: str | None, reference_runs: i
     names = [device.name for device in gpus if usable is None or device.device in usable]
     local: list[tuple[Target, str, str]] = []
     if names:
-        local.append(("gpu", _gpu_title(names), ""))
+        kinds = ", ".join(dict.fromkeys(names))
+        local.append(("gpu", f"This machine's {f'{len(names)} GPUs' if len(names) > 1 else 'GPU'}: {kinds}", ""))
         local.append(("cpu", "This machine's CPU", f"{_cores(inventory)}."))
     else:
         reason = f" No GPU: {inventory.no_gpu_reason}." if inventory.no_gpu_reason else ""
@@ -74,12 +75,6 @@ _HOST = FirstChoice(
     text="Runs and telemetry there, window and results here, over your own SSH. Nothing to install there.",
     actions=(("host", "Add a host …"),),
 )
-
-
-def _gpu_title(names: Sequence[str]) -> str:
-    """Return the title for these GPUs: `This machine's GPU: NVIDIA H200`, `This machine's 2 GPUs: NVIDIA H200`."""
-    kinds = ", ".join(dict.fromkeys(names))
-    return f"This machine's {f'{len(names)} GPUs' if len(names) > 1 else 'GPU'}: {kinds}"
 
 
 def _cores(inventory: Inventory) -> str:

@@ -38,11 +38,6 @@ _NBSP = "\N{NO-BREAK SPACE}"
 _BETWEEN_FACTS = "  ·  "
 
 
-def _unbroken(facts: str) -> str:
-    """Return facts in a row that breaks only between them, where the next line begins with a fact."""
-    return f"{_NBSP}{_NBSP}·{_NBSP} ".join(fact.replace(" ", _NBSP) for fact in facts.split(_BETWEEN_FACTS))
-
-
 class RunTabs(QTabBar):
     """A tab per concurrent run, in the colour of its GPU's curves; hidden where there is one run.
 
@@ -172,7 +167,11 @@ class LiveView(QWidget):
         leave.setEnabled(False)
         leave.activated.connect(lambda: self.badge.button.setChecked(False))
         self.badge.toggled.connect(leave.setEnabled)
-        self._build()
+        lines = self.runs, self._header(), self._detail, self._facts, self.badge, self._bar
+        self._column = make_column(*lines, parent=self, margins=(2 * GRID, 2 * GRID, 2 * GRID, GRID), spacing=GRID)
+        self._parts.addWidget(self._curves())
+        self._parts.addWidget(self.evidence)
+        self._column.addWidget(self._parts, 1)
 
     def show_model(self, state: LiveState) -> None:
         """Show this state; plots draw only what changed."""
@@ -180,7 +179,10 @@ class LiveView(QWidget):
         show_text(self._number, state.throughput)
         self._unit.setText(state.unit)
         show_text(self._spread, state.spread)
-        show_text(self._facts, _unbroken(state.summary))
+        show_text(
+            self._facts,
+            f"{_NBSP}{_NBSP}·{_NBSP} ".join(fact.replace(" ", _NBSP) for fact in state.summary.split(_BETWEEN_FACTS)),
+        )
         self._show_status(state.status, state.throughput)
         self._show_evidence(state.evidence)
         self._state, self.status = state, state.status
@@ -232,13 +234,6 @@ class LiveView(QWidget):
         self._bar.setValue(round((status.fraction or 0.0) * _PROGRESS_STEPS))
         self.log_button.setVisible(status.has_log)
         self.anyway_button.setVisible(status.can_run_anyway)
-
-    def _build(self) -> None:
-        lines = self.runs, self._header(), self._detail, self._facts, self.badge, self._bar
-        self._column = make_column(*lines, parent=self, margins=(2 * GRID, 2 * GRID, 2 * GRID, GRID), spacing=GRID)
-        self._parts.addWidget(self._curves())
-        self._parts.addWidget(self.evidence)
-        self._column.addWidget(self._parts, 1)
 
     def _curves(self) -> QWidget:
         area = QWidget()

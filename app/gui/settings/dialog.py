@@ -124,7 +124,11 @@ class SettingsDialog(QDialog):
         self._content = QWidget()
         self._scroller = Scroller(self._content, horizontal=False)
         self._build()
-        self._connect()
+        self.theme_box.chosen.connect(self._theme.choose)
+        self.sampling_box.chosen.connect(self._set_sampling)
+        self.database_box.chosen.connect(self._choose_database)
+        self.retention_box.chosen.connect(self._set_retention)
+        self.folder_button.clicked.connect(lambda: open_on_desktop(self._store.database.parent))
         for box, choice in ((self.notice_box, notice), (self.standby_box, standby)):
             choice.changed.connect(lambda box=box, choice=choice: _show_choice(box, choice))
             box.chosen.connect(choice.choose)
@@ -159,13 +163,6 @@ class SettingsDialog(QDialog):
             foot = self.height() - self._scroller.height()
             resize_within_screen(self, _WIDTH, self._content.heightForWidth(_WIDTH) + line + foot)
             centre_on_screen(self, self._window)
-
-    def _connect(self) -> None:
-        self.theme_box.chosen.connect(self._theme.choose)
-        self.sampling_box.chosen.connect(self._set_sampling)
-        self.database_box.chosen.connect(self._choose_database)
-        self.retention_box.chosen.connect(self._set_retention)
-        self.folder_button.clicked.connect(lambda: open_on_desktop(self._store.database.parent))
 
     def _build(self) -> None:
         self.setWindowTitle("Settings")

@@ -424,7 +424,8 @@ class Shell(QObject):
             name = _plain(push_button.text())
             menu: QMenu | None = push_button.menu()
             if menu is None:
-                yield _button_entry(name, push_button.toolTip()), push_button.click
+                detail = html.unescape(_TAG.sub("", push_button.toolTip()))
+                yield Entry(key=f"button {name}", title=name, group="On this screen", detail=detail), push_button.click
             else:
                 for action in menu.actions():
                     if action.isEnabled() and action.menu() is None and not action.isSeparator():
@@ -445,11 +446,6 @@ class Shell(QObject):
 
 def _action_key(group: Group, action: Action) -> str:
     return f"action {group.title}: {action.title}"
-
-
-def _button_entry(name: str, tooltip: str) -> Entry:
-    detail = html.unescape(_TAG.sub("", tooltip))
-    return Entry(key=f"button {name}", title=name, group="On this screen", detail=detail)
 
 
 def _menu_entry(button: str, action: QAction) -> Entry:

@@ -227,19 +227,18 @@ class ColumnNeeds:
             case "text":
                 return [self.column.least] * 5
             case "name":
-                on_lines, least = self._name_widths(view)
+                most = max(_NAME_MIN, view * _NAME_PCT // 100)
+                wrapped = max([_NAME_MIN, *(line if line <= most else lines for line, lines in self.names)])
+                on_lines, least = (
+                    min(wrapped, self.first),
+                    min(self.first, most, max([_NAME_MIN, *(lines for _, lines in self.names)])),
+                )
                 return [self.first, on_lines, on_lines, on_lines, least]
             case "plot":
                 bare = self.content - SPARK_PX - PAIR_GAP
                 return [self.content, self.content, bare, bare, bare]
             case _:
                 return [self.content] * 5
-
-    def _name_widths(self, view: int) -> tuple[int, int]:
-        """Return the least widths of names: long ones are set in two lines, which nobody likes to read, then all."""
-        most = max(_NAME_MIN, view * _NAME_PCT // 100)
-        wrapped = max([_NAME_MIN, *(line if line <= most else lines for line, lines in self.names)])
-        return min(wrapped, self.first), min(self.first, most, max([_NAME_MIN, *(lines for _, lines in self.names)]))
 
 
 def divide_width(needs: Mapping[int, ColumnNeeds], view: int) -> dict[int, int]:

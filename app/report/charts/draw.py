@@ -125,7 +125,8 @@ def draw_bars(chart: BarChart, canvas: Canvas) -> None:
         if bar.value is not None and bar.low is not None and bar.high is not None:
             ends = to_x(max(bar.low, chart.axis.low)), to_x(min(bar.high, chart.axis.high))
             cut = bar.low < chart.axis.low, bar.high > chart.axis.high
-            marks += _interval(ends, cut, middle, canvas.palette)
+            ground = svg.whisker(ends, middle, canvas.palette.surface, upright=False, width=4, cut=cut)
+            marks += ground + svg.whisker(ends, middle, canvas.palette.text, upright=False, width=1.5, cut=cut)
         canvas.add_mark(marks, (0, middle - _ROW / 2, canvas.width, _ROW), bar)
     canvas.parts.append(svg.line(start, top, start, bottom, canvas.palette.text))
     canvas.height = bottom + 26
@@ -140,12 +141,6 @@ def _bar_marks(bar: Bar, start: float, end: float | None, middle: float, canvas:
         min(start, end), middle - _BAR_HEIGHT / 2, abs(end - start), _BAR_HEIGHT, palette.curve(bar.colour)
     )
     return marks + svg.text(canvas.width - _LEFT, middle + 4, bar.text, palette.text, "end")
-
-
-def _interval(ends: tuple[float, float], cut: tuple[bool, bool], middle: float, palette: Palette) -> str:
-    """Return a whisker that is seen on any bar, with an arrow where it goes on beyond the axis."""
-    ground = svg.whisker(ends, middle, palette.surface, upright=False, width=4, cut=cut)
-    return ground + svg.whisker(ends, middle, palette.text, upright=False, width=1.5, cut=cut)
 
 
 _HEIGHT, _MAX_HEIGHT, _HEIGHT_SHARE = 230.0, 440.0, 0.34

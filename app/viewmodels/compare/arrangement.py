@@ -56,7 +56,10 @@ class Arrangement:
     def _of_groups(self, groups: Mapping[str, Sequence[VariantRows]], table: CompareTable) -> list[TableRow]:
         rows: list[TableRow] = []
         for title, group in groups.items():
-            rows.append(_group_row(title, group, table))
+            name = f"{title}  ({len(group)} {units.plural('variant', len(group))})"
+            cells = tuple(Cell(text=name, key=title) if key == VARIANT else Cell(text="") for key in table.keys)
+            runs = tuple(run for variant in group for run in variant.summary.runs)
+            rows.append(TableRow(kind="group", cells=cells, runs=runs, style=None, is_baseline=False, title=title))
             if title not in self.folded:
                 rows += self._of_variants(group, table)
         return rows
@@ -85,14 +88,6 @@ class Arrangement:
         ordered = [item for _, item in present] + [item for key, item in keyed if key is None]
         by_speed = self.column is None
         return sorted(ordered, key=lambda item: (not get_row(item).is_baseline, by_speed and get_row(item).other_work))
-
-
-def _group_row(title: str, group: Sequence[VariantRows], table: CompareTable) -> TableRow:
-    """Return the head of a group, which stands for all its runs."""
-    name = f"{title}  ({len(group)} {units.plural('variant', len(group))})"
-    cells = tuple(Cell(text=name, key=title) if key == VARIANT else Cell(text="") for key in table.keys)
-    runs = tuple(run for variant in group for run in variant.summary.runs)
-    return TableRow(kind="group", cells=cells, runs=runs, style=None, is_baseline=False, title=title)
 
 
 def text_table(table: CompareTable, rows: Sequence[TableRow], columns: Sequence[int]) -> TextTable:

@@ -76,8 +76,10 @@ def comparison_warnings(
     the variant of the first run.
     """
     clocks = clock_warnings(runs, baseline)
+    rows = [run.row for run in runs]
+    values = {row.run: row.evidence_reason or "" for row in rows if row.evidence_state == "mismatch"}
     warnings = [
-        *_mismatched(runs),
+        *([ComparisonWarning(key=EVIDENCE, sentence=describe_mismatches(rows), values=values)] if values else []),
         *_indistinguishable(runs),
         *_without_tensor_cores(runs),
         *_other_dropout(runs),
@@ -108,12 +110,6 @@ def describe_disturbance(run: StoredRun) -> str:
 def machine_warnings(run: StoredRun) -> tuple[ComparisonWarning, ...]:
     """Return what the machine did beside a run that may have cost it speed: other programs, a wait in vain, a sleep."""
     return (*_shared_host([run]), *_describe_reasons([run], _DISTURBANCES))
-
-
-def _mismatched(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    rows = [run.row for run in runs]
-    values = {row.run: row.evidence_reason or "" for row in rows if row.evidence_state == "mismatch"}
-    return [ComparisonWarning(key=EVIDENCE, sentence=describe_mismatches(rows), values=values)] if values else []
 
 
 def _indistinguishable(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from app import units
-from app.analysis.intervals import MIN_REPEATS, WIDEST_KNOWN, Resolution
+from app.analysis.intervals import MIN_REPEATS, WIDEST_KNOWN
 from app.plan import Plan
 from app.queries import ExpectedResolution, ExperimentProgress
 from app.records import RunRow
@@ -126,20 +126,15 @@ def describe_resolution(expected: ExpectedResolution | None, *, at_most: bool = 
         return [f"How small a difference {repeats} can show is not known yet: too few stored runs."]
     judged = f"{expected.noise_runs:,} stored runs of {'other' if expected.of_other_variants else 'these'} variants"
     if expected.estimate.smallest >= WIDEST_KNOWN:
-        return [_describe_insufficient(repeats, judged, expected.estimate)]
+        sufficient = expected.estimate.sufficient_repeats
+        more = "" if sufficient is None else f"; about {sufficient:,} can show smaller ones"
+        least = units.percent(100 * WIDEST_KNOWN)
+        return [sentence(f"{repeats} can show only differences of {least} or more, as {judged} vary so much{more}")]
     smallest, half = (percent_of(share) for share in (expected.estimate.smallest, expected.estimate.half_width))
     shows = (
         f"can show a difference of about {smallest} (interval {units.plus_minus(half)}, from the spread of {judged})"
     )
     return [sentence(f"{repeats} {shows}")]
-
-
-def _describe_insufficient(repeats: str, judged: str, resolution: Resolution) -> str:
-    """Return that so many repeats are too few to show a difference of note, and how many would do."""
-    sufficient = resolution.sufficient_repeats
-    more = "" if sufficient is None else f"; about {sufficient:,} can show smaller ones"
-    least = units.percent(100 * WIDEST_KNOWN)
-    return sentence(f"{repeats} can show only differences of {least} or more, as {judged} vary so much{more}")
 
 
 def describe_uncounted(uncounted: int, causes: Sequence[str]) -> list[str]:

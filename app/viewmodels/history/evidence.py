@@ -113,8 +113,11 @@ def evidence_view(
     noun = "op" if spec.variant.get("gpus") == 0 else "kernel"
     traced, step_ms = traced_step(evidence, spec.variant.get("gpus")), measured_step_ms(spec, summary)
     parts = step_parts(traced, step_ms)
+    label = VERIFICATIONS[evidence.state]
     return EvidenceView(
-        badge=_badge(spec, evidence),
+        badge=Badge(
+            symbol=label.symbol, title=label.word.capitalize(), detail=_badge_detail(spec, evidence), tone=label.tone
+        ),
         aspects=_aspects(spec, evidence),
         traced=_describe_trace(spec, evidence, traced, step_ms),
         idle_share=units.percent(100 * parts.idle_ms / parts.step_ms, 1) if parts else "",
@@ -152,13 +155,6 @@ def _describe_mismatch(kind: str, rows: Sequence[RunRow], among: Sequence[RunRow
     runs = f"{name_runs([row.run for row in rows], among)} did not run"
     subject = "no run ran" if len(rows) == len(among) > 1 else runs
     return f"{units.sentence(f'{subject} what was requested')} {units.sentence(reason)}"
-
-
-def _badge(spec: RunSpec, evidence: Evidence) -> Badge:
-    label = VERIFICATIONS[evidence.state]
-    return Badge(
-        symbol=label.symbol, title=label.word.capitalize(), detail=_badge_detail(spec, evidence), tone=label.tone
-    )
 
 
 def unchecked_parameters(spec: RunSpec, evidence: Evidence) -> list[str]:

@@ -1,7 +1,7 @@
 """The page of one stored run: outcome, key figures, details, curves and log."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from app.viewmodels.format.environment import environment_label, format_environm
 from app.viewmodels.format.naming import run_command
 from app.viewmodels.format.sentences import without_advice
 from app.viewmodels.history.evidence import EvidenceView, stored_evidence_view
-from app.viewmodels.plot.model import Band, Panel, Plots, Span
+from app.viewmodels.plot.model import Band, Plots, Span
 from app.viewmodels.plot.panels import run_panels
 from workloads.catalog import own_variant
 
@@ -80,7 +80,9 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
     row = run.row
     reason, traceback = ("", "") if row.outcome is None else (row.outcome.reason or "", row.outcome.detail or "")
     panels = run_panels(run, cells.example_word(row.spec))
-    end_s = _end_s(run, panels)
+    ends = [float(curve.x[-1]) for panel in panels for curve in panel.curves]
+    ends += [(phase.end_ns - run.anchor_t_ns) / 1e9 for phase in run.phases if phase.end_ns is not None]
+    end_s = max(ends, default=1.0)
     bands = _bands(run, end_s)
     measured = _measured(bands, end_s)
     begun = cells.started(row, zone)
@@ -177,7 +179,14 @@ def _groups(run: StoredRun, values: RunMetrics) -> Sequence[DetailGroup]:
         DetailGroup("Devices", tuple(_device(c.device.index, c.device.name, c.device.device) for c in run.samples)),
         section("Telemetry"),
         *_field_costs(run),
-        DetailGroup("Environment", _environment(run.environment)),
+        DetailGroup(
+            "Environment",
+            tuple(
+                DetailItem(environment_label(key), format_environment_value(key, value))
+                for key, value in run.environment.items()
+                if value
+            ),
+        ),
         section("Run", *_identity(run)),
     )
 
@@ -202,14 +211,6 @@ def _field_costs(run: StoredRun) -> list[DetailGroup]:
     ]
 
 
-def _environment(environment: Mapping[str, str]) -> tuple[DetailItem, ...]:
-    return tuple(
-        DetailItem(environment_label(key), format_environment_value(key, value))
-        for key, value in environment.items()
-        if value
-    )
-
-
 def _identity(run: StoredRun) -> tuple[tuple[str, str], ...]:
     row = run.row
     ended = row.outcome
@@ -231,13 +232,6 @@ def _log_title(lines: int) -> str:
     if lines > LOG_TAIL:
         return f"Log, last {LOG_TAIL:,} of {lines:,} lines"
     return f"Log, {lines:,} {units.plural('line', lines)}" if lines else "Log, empty"
-
-
-def _end_s(run: StoredRun, panels: Sequence[Panel]) -> float:
-    """Return where the time axis ends: the last known time of the run."""
-    ends = [float(curve.x[-1]) for panel in panels for curve in panel.curves]
-    ends += [(phase.end_ns - run.anchor_t_ns) / 1e9 for phase in run.phases if phase.end_ns is not None]
-    return max(ends, default=1.0)
 
 
 def _measured(bands: Sequence[Band], end_s: float) -> Span:

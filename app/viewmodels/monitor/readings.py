@@ -232,7 +232,10 @@ class Readings:
         """Return the state of the device, the worst that is true of it first, with what else is."""
         now_s = self.clock()
         if self.loss:
-            return self._lost_state(device, now_s)
+            since = "" if self.lost_s is None else f" {units.age(now_s - self.lost_s)} ago"
+            word = "Driver away" if any(words in self.loss for words in _DRIVER_AWAY) else "Lost"
+            word = "No telemetry" if device.device == HOST else word
+            return _state(_LOST, word, f"{word}{since}. {units.sentence(self.loss)}")
         if self.read_s == math.inf:
             return _state(_IDLE, "No reading yet")
         if now_s - self.read_s >= STALE_S:
@@ -250,12 +253,6 @@ class Readings:
         if count or (load_pct is not None and load_pct >= _USED_PCT and device.device != HOST):
             return _state(_BUSY, "In use")
         return _state(_IDLE, "" if load_pct is None else "Idle")
-
-    def _lost_state(self, device: Device, now_s: float) -> DeviceState:
-        since = "" if self.lost_s is None else f" {units.age(now_s - self.lost_s)} ago"
-        word = "Driver away" if any(words in self.loss for words in _DRIVER_AWAY) else "Lost"
-        word = "No telemetry" if device.device == HOST else word
-        return _state(_LOST, word, f"{word}{since}. {units.sentence(self.loss)}")
 
     def _mark(self, sample: Sample | SlowSample, values: Values) -> None:
         """Note the fields whose newest reading cannot be true."""

@@ -272,7 +272,9 @@ class LiveModel:
             case Inventory():
                 self._inventory = event
             case Sample():
-                self._handle_sample(event)
+                self.recent.add(event)
+                for timeline in self._timelines:
+                    timeline.handle(event)
             case DeviceLost():
                 self._handle_device_lost(event)
             case RunStarted():
@@ -310,11 +312,6 @@ class LiveModel:
             summary=summary_line(self._timeline.ended.summary, self._timeline.example) if self._timeline.ended else "",
             evidence=self._timeline.evidence_view,
         )
-
-    def _handle_sample(self, sample: Sample) -> None:
-        self.recent.add(sample)
-        for timeline in self._timelines:
-            timeline.handle(sample)
 
     def _handle_device_lost(self, event: DeviceLost) -> None:
         devices = self._inventory.devices if self._inventory else ()

@@ -248,7 +248,8 @@ class RunTimeline:
         """Take one event of the run, or a sample, which counts only where it runs on that device."""
         match event:
             case Sample():
-                self._handle_sample(event)
+                if self.running and event.device in self._devices:
+                    self.telemetry.add(event)
             case Waiting():
                 self.waiting = event.reason
             case PhaseStarted():
@@ -261,26 +262,23 @@ class RunTimeline:
             case Epoch():
                 self.accuracy_pct.append(event.end_ns / 1e9, 100 * event.accuracy)
             case LogLine():
-                self._handle_log_line(event)
+                self._log.append(event.text)
+                if any(words in event.text.lower() for words in _OUT_OF_MEMORY):
+                    self._out_of_memory_s = event.t_ns / 1e9
             case Evidence():
                 self._evidence = event
             case RunEnded():
-                self._handle_end(event)
+                # End the run; no more evidence will come.
+                self.phases.end(event.t_ns)
+                self.ended = event
+                if self._evidence is not None and self.spec is not None:
+                    self.evidence_view = evidence_view(self.spec, self._evidence, event.outcome, event.summary)
 
     def mark_device_lost(self, name: str, event: DeviceLost) -> None:
         """Record that a device of that name stopped answering, where the run runs on it."""
         if self.started is None or event.device in self._devices:
             self.device_failures.append(units.sentence(f"{name} stopped answering: {event.reason}"))
             self._lost_markers.append((f"{name} lost", event.t_ns / 1e9))
-
-    def _handle_sample(self, sample: Sample) -> None:
-        if self.running and sample.device in self._devices:
-            self.telemetry.add(sample)
-
-    def _handle_log_line(self, line: LogLine) -> None:
-        self._log.append(line.text)
-        if any(words in line.text.lower() for words in _OUT_OF_MEMORY):
-            self._out_of_memory_s = line.t_ns / 1e9
 
     def _handle_block(self, block: Block) -> None:
         if block.phase != "compile":
@@ -289,13 +287,6 @@ class RunTimeline:
             self.loss.append(block.end_ns / 1e9, block.loss if math.isfinite(block.loss) else None)
         if block.allocator_bytes is not None:
             self.allocator.append(block.end_ns / 1e9, block.allocator_bytes)
-
-    def _handle_end(self, event: RunEnded) -> None:
-        """End the run; no more evidence will come."""
-        self.phases.end(event.t_ns)
-        self.ended = event
-        if self._evidence is not None and self.spec is not None:
-            self.evidence_view = evidence_view(self.spec, self._evidence, event.outcome, event.summary)
 
 
 _ALLOCATOR_COLOUR = 6
