@@ -109,7 +109,7 @@ def test_a_name_that_no_file_can_have_is_a_sentence(words: list[str], capsys: py
     assert main(words) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert "xxx…, which cannot be used (File name too long)." in err
+    assert "xxx… cannot be used (File name too long)." in err
     assert err.count("\n") == 1
 
 
