@@ -60,11 +60,6 @@ SLURM_NODE_KEY = "slurm_node"
 DETACHED_KEY = "detached"
 """Key of a run's environment: it went on without the program, and was fetched whole (`yes`) or so far `in part`."""
 
-RAY_KEY = "ray"
-"""Key of a run's environment: the version of the Ray that placed it; absent without Ray."""
-RAY_REPORTER_KEY = "ray_reporter"
-"""Key of a run's environment: that Ray's reporter ran on its host, which reads GPUs and processes; else absent."""
-
 PER_RUN_KEYS = frozenset(
     {
         OTHERS_ON_GPU_KEY,

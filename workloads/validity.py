@@ -252,8 +252,8 @@ def _framework_rule(
 def missing_framework(variant: Variant, machine: Machine) -> Framework | None:
     """Return the framework of a variant if the machine is known to lack it for its runs.
 
-    What a host has its agent said. This machine's TensorFlow is not looked for: a worker knows best. Of packages uv
-    knows what they bring.
+    What a host has its program there said. This machine's TensorFlow is not looked for: a worker knows best. Of
+    packages uv knows what they bring.
     """
     if variant.get("packages"):
         return None

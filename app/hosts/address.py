@@ -16,14 +16,12 @@ from app.plain import one_line
 from workloads.catalog import UsageError
 
 Kind = Literal["ssh", "slurm", "ray", "docker", "sh"]
-"""How a host is reached; `sh` is this machine, through an agent."""
+"""How a host is reached; `sh` is this machine, as any other."""
 
 _HERE: tuple[Kind, ...] = ("sh", "slurm", "ray")
 """Kinds whose name is a scheme of its own, for this machine."""
 _SCHEMES: Mapping[Kind, str] = {"ssh": "ssh", "slurm": "slurm+ssh", "ray": "ray+ssh", "docker": "docker"}
 _KINDS: Mapping[str, Kind] = {scheme: kind for kind, scheme in _SCHEMES.items()} | {kind: kind for kind in _HERE}
-NEXT_ADDRESS = re.compile(rf",(?=\s*(?:[a-z+]+://|(?:{'|'.join(_HERE)}):))")
-"""The comma before another address of a list, whose options may have commas too."""
 _FOR_ALL = ("python", "interpreter")
 OPTIONS: Mapping[Kind, tuple[str, ...]] = {
     "ray": ("gpu", "cpus"),
@@ -61,7 +59,7 @@ class Address:
         host: Its name, its address, or its name in the user's ssh config; the container of docker; "" for this machine.
         user: The user there, "" for that of the user's ssh config.
         port: None for that of the user's ssh config.
-        python: The Python that runs the agent there, as a command or a path; "" for one that is found.
+        python: A Python there that has what the program needs, as a command or a path; "" for uv.
         interpreter: The Python or environment of runs that name none; "" for one that is found.
         options: Others behind `?`, by name; those of srun.
     """

@@ -1,23 +1,20 @@
 """The user's hosts: names for addresses, in one JSON file of the user's config folder."""
 
-import contextlib
 import dataclasses
 import difflib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from app.grants import Consent, Grant, read_list, refuse, require, rewrite_list
-from app.hosts.address import NEXT_ADDRESS, Address, checked_value, is_address, parse_address
-from app.paths import PROGRAM, config_path, expand_home, read_file
+from app.hosts.address import Address, checked_value, is_address, parse_address
+from app.paths import PROGRAM, config_path
 from workloads.catalog import UsageError
 
 FILE_VARIABLE = "VARIANTSCOPE_HOSTS"
 """The environment variable that names another file."""
-SSH_CONFIG = Path("~/.ssh/config")
-"""https://man.openbsd.org/ssh_config"""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
@@ -27,7 +24,7 @@ class HostEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         address: Where it is, as `parse_address` reads it.
-        python: The Python that runs the agent there; "" for that of the address, or one that is found.
+        python: A Python there that has what the program needs; "" for that of the address, or for uv.
         interpreter: The Python or environment of runs that name none; as `python`.
     """
 
@@ -66,11 +63,6 @@ def find_host(word: str, consent: Consent = refuse) -> HostEntry:
     return HostEntry(name=address.label, address=word)
 
 
-def split_hosts(word: str) -> list[str]:
-    """Return the words of `gpu1,gpu2`; behind `?` a comma may belong to a value, unless another address follows it."""
-    return [part.strip() for part in (NEXT_ADDRESS.split(word) if "?" in word else word.split(","))]
-
-
 def _named(word: str) -> HostEntry:
     entries = {entry.name: entry for entry in read_hosts()}
     if word in entries:
@@ -81,28 +73,6 @@ def _named(word: str) -> HostEntry:
         f"There is no host {word!r}.{meant} `{PROGRAM} hosts list` shows yours; an address such as ssh://gpu1 works"
         " without adding."
     )
-
-
-def ssh_names() -> tuple[str, ...]:
-    """Return the hosts that the user's SSH configuration names, in its order and without patterns."""
-    return tuple(dict.fromkeys(_names_in(expand_home(SSH_CONFIG), set())))
-
-
-def _names_in(config: Path, read: set[Path]) -> Iterator[str]:
-    if config in read:
-        return
-    read.add(config)
-    with contextlib.suppress(OSError):
-        for line in read_file(config).decode(errors="replace").splitlines():
-            keyword, *words = line.partition("#")[0].replace("=", " ", 1).replace('"', " ").split() or [""]
-            match keyword.lower():
-                case "host":
-                    yield from filter(_NAME.fullmatch, words)
-                case "include":
-                    for pattern in (expand_home(Path(word)) for word in words):
-                        folder = pattern.anchor or expand_home(SSH_CONFIG).parent
-                        for path in sorted(Path(folder).glob(str(pattern.relative_to(pattern.anchor)))):
-                            yield from _names_in(path, read)
 
 
 def add_host(entry: HostEntry) -> None:

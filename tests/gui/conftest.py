@@ -42,8 +42,7 @@ def garbage_on_this_thread() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_hosts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Give the window a book of hosts and an SSH configuration of the test's own, which are empty at first."""
-    monkeypatch.setattr("app.hosts.book.SSH_CONFIG", tmp_path / "ssh_config")
+    """Give the window a book of hosts of the test's own, which is empty at first."""
     monkeypatch.setenv(FILE_VARIABLE, str(tmp_path / "hosts.json"))
 
 

@@ -19,6 +19,7 @@ from app.grants import read_grants
 from app.runs.experiment.presets import list_user_preset_file
 from tests.fakes.attacker import Attacker
 from tests.fakes.command_line import LIMIT_S, ROOT, CommandLine
+from tests.fakes.hosts import HERE
 from workloads.protocol import RunSpec
 
 REFUSED = "Nobody can be asked here whether to "
@@ -58,13 +59,13 @@ def by_a_python(attacker: Attacker) -> None:
 
 
 def by_a_shell_on_a_host(attacker: Attacker) -> None:
-    """The first run would write its order over the agent's `entry.py`, which the second would have a shell read."""
+    """The first run would write its order over a file of the program there, which the second has a shell read."""
     tee, sh = attacker.specs(x=f"$(touch {attacker.marker})")
     by_tee, by_sh = (
         RunSpec(workload=spec.workload, variant={**spec.variant, "interpreter": program})
         for spec, program in ((tee, "/usr/bin/tee"), (sh, "/bin/sh"))
     )
-    attacker.queue(by_tee, by_sh, host="sh:")
+    attacker.queue(by_tee, by_sh, host=HERE)
 
 
 def by_a_host(attacker: Attacker) -> None:
@@ -102,9 +103,9 @@ def test_an_entry_of_the_queue_starts_nothing(
     "words",
     [
         ("experiment", "--variants-of", "1,2", "--no-gate", "--no-standby", "--no-check-equal"),
-        ("experiment", "--variants-of", "1,2", "--no-gate", "--no-standby", "--on", "sh:"),
+        ("experiment", "--variants-of", "1,2", "--no-gate", "--no-standby", "--on", HERE),
         ("check-equal", "1", "2"),
-        ("check-equal", "1", "2", "--on", "sh:"),
+        ("check-equal", "1", "2", "--on", HERE),
     ],
 )
 @pytest.mark.parametrize("is_opened", [False, True])
@@ -126,7 +127,7 @@ def test_what_stored_runs_were_of_is_not_started_by_their_python(
         ("queue", "go-on", "1"),
         ("experiment", "--variants-of", "1,2", "--no-gate"),
         ("check-equal", "1", "2"),
-        ("experiment", "--variants-of", "1,2", "--no-gate", "--on", "sh:"),
+        ("experiment", "--variants-of", "1,2", "--no-gate", "--on", HERE),
     ],
 )
 def test_a_relative_path_is_no_python_wherever_the_program_is_started(
@@ -161,7 +162,6 @@ def test_a_database_that_is_opened_makes_nothing_allowed(command: CommandLine, a
     list_user_preset_file(attacker.database, str(attacker.preset()))
     for words, status in (
         (("experiment", "--presets"), 0),
-        (("hosts", "list"), 0),
         (("experiment", "--variants-of", "1,2", "--no-gate"), 1),
     ):
         done = command.inside(*words, database=attacker.database)
@@ -196,7 +196,7 @@ def test_a_typed_file_and_a_typed_host_are_allowed(command: CommandLine, attacke
 
 def test_a_python_of_a_host_is_one_of_that_host(command: CommandLine, attacker: Attacker) -> None:
     typed = ("run", "dummy", "-s", "gpus=0", "-s", f"interpreter={attacker.python}")
-    command.inside(*typed, "--on", "sh:")
+    command.inside(*typed, "--on", HERE)
     assert attacker.marker.exists()
     attacker.marker.unlink()
     attacker.queue(*attacker.specs(interpreter=str(attacker.python)))
@@ -209,7 +209,7 @@ def test_a_python_of_a_host_is_one_of_that_host(command: CommandLine, attacker: 
 def test_a_host_starts_no_program_that_is_no_python_even_if_it_was_typed(
     command: CommandLine, tmp_path: Path, program: str
 ) -> None:
-    words = ("run", "dummy", "-s", "gpus=0", "-s", f"interpreter={program}", "--on", "sh:")
+    words = ("run", "dummy", "-s", "gpus=0", "-s", f"interpreter={program}", "--on", HERE)
     document = json.loads(command.inside(*words, "--json").stdout)
     assert document["outcome"] == "refused"
     assert f"{program} is neither a virtual environment's folder nor a Python on sh:" in document["reason"]

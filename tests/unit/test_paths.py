@@ -17,19 +17,12 @@ from app.runs.experiment.presets import load_preset
 from app.storage.files import is_database
 from workloads.catalog import UsageError
 
-
-def _read_ssh_names(path: Path) -> None:
-    assert book.ssh_names() == ()
-    raise UserError(f"{path} cannot be read (it is no regular file)")  # what cannot be read names no host
-
-
 READERS: dict[str, Callable[[Path], object]] = {
     "preset": lambda path: load_preset(str(path)),
     "grants": lambda path: read_grants(),
     "hosts": lambda path: book.read_hosts(),
     "workload": read_source,
     "database": is_database,
-    "ssh configuration": _read_ssh_names,
 }
 
 
@@ -49,7 +42,6 @@ def endless(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def test_what_has_no_end_is_refused_unread(kind: str, endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FILE_VARIABLE, str(endless))
     monkeypatch.setenv(book.FILE_VARIABLE, str(endless))
-    monkeypatch.setattr(book, "SSH_CONFIG", endless)
     with pytest.raises((UserError, UsageError), match=r"cannot be read \(it is no regular file\)"):
         READERS[kind](endless)
 

@@ -1,7 +1,7 @@
 """The dialog of hosts: a list to connect, check and remove, and a form that adds one."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -14,23 +14,13 @@ from app.errors import UserError
 from app.gui.hosts.hosts_controller import HostsController
 from app.gui.theme import GRID, Theme
 from app.gui.threads import CancellableJob
-from app.gui.widgets.basic import (
-    STRETCH,
-    BreakingLabel,
-    button,
-    clear_layout,
-    make_column,
-    make_row,
-    set_role,
-    text_label,
-)
+from app.gui.widgets.basic import STRETCH, BreakingLabel, button, make_column, make_row, set_role, text_label
 from app.gui.widgets.cell_delegate import CellDelegate, CellModel
 from app.gui.widgets.cell_table import CellTable
 from app.gui.widgets.dialogs import resize_within_screen
-from app.gui.widgets.flow_layout import FlowBar
 from app.gui.widgets.panes import PageScroller
 from app.hosts.address import parse_address
-from app.hosts.book import HostEntry, add_host, remove_host, ssh_names
+from app.hosts.book import HostEntry, add_host, remove_host
 from app.hosts.check import HostCheck, check_hosts, check_lines
 from app.hosts.fetch import Fetch, list_detached, stop_detached
 from app.samples import Inventory
@@ -38,15 +28,13 @@ from app.viewmodels.hosts import HOST_COLUMNS, describe_address, host_cells, wid
 from workloads.catalog import FRAMEWORKS, UsageError
 
 _LOOK_S = 0.1
-_OFFERS = 24
-"""Names of the user's SSH configuration that are offered at most; others are typed."""
 _ADDRESS_HINT = "ssh://me@gpu1, slurm+ssh://login?gres=gpu:1, ray+ssh://head, docker://name"
 
 
 class AddHostForm(QWidget):
     """Name and address of a new host; while they are typed, a sentence says what the address means."""
 
-    def __init__(self, add: Callable[[HostEntry], None], test: Callable[[HostEntry], None]) -> None:
+    def __init__(self, add: Callable[[HostEntry], None]) -> None:
         super().__init__()
         self.name = QLineEdit()
         self.name.setPlaceholderText("gpu1")
@@ -55,22 +43,16 @@ class AddHostForm(QWidget):
         self.address.setPlaceholderText(_ADDRESS_HINT)
         self.address.setAccessibleName("Address")
         self.meaning = BreakingLabel("caption")
-        self.offers = FlowBar(GRID, GRID // 2)
-        self.offers.hide()
-        self._offered: list[str] = []
         self.add_button = button("&Add", "Add this host to yours", primary=True)
-        self.test_button = button("&Test connection", "Connect once and report what is there; nothing is added")
         for field in (self.name, self.address):
             field.textChanged.connect(lambda _: self.refresh())
             field.returnPressed.connect(self._enter)
         self.add_button.clicked.connect(lambda: add(self.entry()))
-        self.test_button.clicked.connect(self._rest)
-        self.test_button.clicked.connect(lambda: test(self.entry()))
         form = QFormLayout()
         form.addRow("Na&me", self.name)
         form.addRow("Add&ress", self.address)
-        buttons = make_row(self.test_button, self.add_button, STRETCH)
-        make_column(self.offers, form, self.meaning, buttons, parent=self, margins=0)
+        buttons = make_row(self.add_button, STRETCH)
+        make_column(form, self.meaning, buttons, parent=self, margins=0)
         self.refresh()
 
     def entry(self) -> HostEntry:
@@ -78,35 +60,12 @@ class AddHostForm(QWidget):
         address = self.address.text().strip()
         return HostEntry(name=self.name.text().strip() or address, address=address)
 
-    def offer(self, names: Sequence[str]) -> None:
-        """Offer hosts of the user's SSH configuration: a click fills the fields."""
-        if list(names) == self._offered:
-            return
-        self._offered = list(names)
-        clear_layout(self.offers.flow)
-        self.offers.flow.addWidget(text_label("From your SSH configuration:", "caption"))
-        for name in names[:_OFFERS]:
-            host_button = button(name, f"Take {name} from your SSH configuration", small=True)
-            host_button.clicked.connect(lambda _=False, name=name: self._take(name))
-            self.offers.flow.addWidget(host_button)
-        self.offers.setVisible(bool(names))
-
-    def _take(self, name: str) -> None:
-        self.name.setText(name)
-        self.address.setText(f"ssh://{name}")
-        self.add_button.setFocus()
-
     def _enter(self) -> None:
         """Add the host, or go to the field that it lacks."""
         if self.add_button.isEnabled():
             self.add_button.click()
         else:
             (self.address if self.name.text().strip() else self.name).setFocus()
-
-    def _rest(self) -> None:
-        """Offer no test while there is one; Qt would give the keyboard to "Add"."""
-        self.address.setFocus()
-        self.test_button.setEnabled(False)
 
     def refresh(self, error: str = "") -> None:
         """Say what the address means, or what is wrong."""
@@ -121,7 +80,6 @@ class AddHostForm(QWidget):
                 text = str(wrong)
         self.meaning.setText(text)
         set_role(self.meaning, "caption" if is_valid or not address else "problem")
-        self.test_button.setEnabled(is_valid)
         self.add_button.setEnabled(is_valid and bool(self.name.text().strip()))
 
 
@@ -153,17 +111,15 @@ class HostsDialog(QDialog):
         self.details.setReadOnly(True)
         self.details.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         self.details.setAccessibleName("What the check found")
-        self.form = AddHostForm(self._add, self._check)
+        self.form = AddHostForm(self._add)
         self.connect_button = button("&Connect", "Connect to this host, or end its connection")
         self.check_button = button("C&heck", "Check whether it answers, and what it has for runs")
-        self.use_button = button("&Use for runs", "Choose it on the Run screen")
         self.remove_button = button("Remo&ve", "Remove it from this list; nothing changes on the host")
         self.fetch_button = button(
             "&Fetch runs", "Fetch the runs that went on there without this program, and list others"
         )
         self.stop_button = button("&Stop runs", "End the runs that go on there without this program")
         self._buttons: Mapping[QPushButton, Callable[[HostEntry], None]] = {
-            self.use_button: self._use,
             self.connect_button: self._connect_or_end,
             self.check_button: self._check,
             self.fetch_button: partial(self._work_on_runs, fetch_over),
@@ -195,7 +151,6 @@ class HostsDialog(QDialog):
             for entry in entries
         ]
         self._list.setVisible(bool(rows))
-        self.form.offer([name for name in ssh_names() if f"ssh://{name}" not in {entry.address for entry in entries}])
         self._model.show_rows(rows, is_alike=len(rows) == len(self._model.rows))
         self.table.fit(widest_host_cells(self._model.rows))
         self._show_chosen()
@@ -249,10 +204,6 @@ class HostsDialog(QDialog):
         if (entry := self.chosen) is not None:
             act(entry)
 
-    def _use(self, entry: HostEntry) -> None:
-        self._hosts.choose(entry.name)
-        self.accept()
-
     def _connect_or_end(self, entry: HostEntry) -> None:
         connections = self._hosts.connections
         if connections.state(entry.name).can_retry:
@@ -270,7 +221,6 @@ class HostsDialog(QDialog):
         self.runs_fetched.emit()
 
     def _check(self, entry: HostEntry) -> None:
-        """Check a host, one of the list or the one that is typed."""
         self._checking.add(entry.name)
         self._show_chosen()
         self._show_text(f"Checking {entry.name} …")

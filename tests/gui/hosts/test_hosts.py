@@ -9,6 +9,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
+from app.cli.main import main
 from app.gui.app import Workbench
 from app.gui.hosts.hosts_controller import HostsController
 from app.gui.hosts.hosts_dialog import HostsDialog
@@ -55,10 +56,9 @@ def test_a_host_is_explained_while_it_is_typed_then_added_checked_and_removed(
     form = dialog.form
     form.address.setText("ray://head")
     assert "write ray+ssh://" in form.meaning.text()
-    assert [form.add_button.isEnabled(), form.test_button.isEnabled()] == [False, False]
+    assert not form.add_button.isEnabled()
     form.address.setText("ssh://me@gpu1")
     assert form.meaning.text().startswith("Your own ssh connects to ssh://me@gpu1")
-    assert form.test_button.isEnabled()
     assert not form.add_button.isEnabled(), "it has no name yet"
     form.address.clear()
     form.name.setText(LONG)
@@ -79,36 +79,29 @@ def test_a_host_is_explained_while_it_is_typed_then_added_checked_and_removed(
     assert [dialog.check_button.isVisible(), dialog.details.isVisible()] == [False, False], "nothing to check"
 
 
-def test_a_connection_is_tested_once_at_a_time(qtbot: QtBot, dialog: HostsDialog) -> None:
-    form = dialog.form
-    form.address.setText("ssh://nobody@127.0.0.1:1")
-    form.test_button.setFocus()
-    form.test_button.click()
-    assert not form.test_button.isEnabled()
-    assert dialog.focusWidget() is form.address, "and no second press of Space adds it"
-    qtbot.waitUntil(form.test_button.isEnabled, timeout=RUN_LIMIT_MS)
-    assert "Checking" not in dialog.details.toPlainText()
-
-
-def test_hosts_of_the_ssh_configuration_are_a_click_away(
+def test_detached_runs_are_fetched_and_stopped(
     qtbot: QtBot, dialog: HostsDialog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not dialog.check_button.isVisible(), "no dead buttons beside an empty list"
-    assert not dialog.form.offers.isVisible()
-    monkeypatch.setattr("app.hosts.book.SSH_CONFIG", tmp_path / "config.ssh")
-    (tmp_path / "config.ssh").write_text("Host gpu1 gpu2\n")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    database, words = tmp_path / "profiles.db", ["dummy", "-s", "gpus=0", "-s", "seconds=60"]
+    assert main(["run", *words, "--on", HERE, "--detach", "--db", str(database)]) == 0
+    add_host(HostEntry(name="here", address=HERE))
+    dialog._hosts.connections.reload()
     dialog.refresh()
-    offered = dialog.form.offers.findChildren(QPushButton)
-    assert [offer.text() for offer in offered] == ["gpu1", "gpu2"]
-    offered[1].click()
-    assert dialog.form.entry() == HostEntry(name="gpu2", address="ssh://gpu2")
-    dialog.form.add_button.click()
-    assert dialog.check_button.isVisible()
+    dialog.table.selectRow(0)
 
-    def names() -> list[str]:
-        return [offer.text() for offer in dialog.form.offers.findChildren(QPushButton) if offer.isVisible()]
+    def press(action: QPushButton) -> str:
+        with qtbot.waitSignal(dialog.runs_fetched, timeout=RUN_LIMIT_MS):
+            action.click()
+        return dialog.details.toPlainText()
 
-    qtbot.waitUntil(lambda: names() == ["gpu1"])
+    assert press(dialog.fetch_button) == "0 runs of here fetched. 1 still go on there."
+    assert press(dialog.stop_button).startswith("1 run of here asked to end")
+    while not (said := press(dialog.fetch_button)).startswith("1 run"):
+        assert said == "0 runs of here fetched. 1 still go on there."
+    with Store.open(database) as store:
+        assert [row.host for row in store.list_runs()] == ["here"]
 
 
 def test_a_run_on_a_host_streams_into_the_plots_and_says_where_it_was_made(qtbot: QtBot, workbench: Workbench) -> None:

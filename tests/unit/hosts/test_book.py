@@ -6,16 +6,7 @@ import pytest
 
 from app.errors import UserError
 from app.grants import typed
-from app.hosts.book import (
-    FILE_VARIABLE,
-    HostEntry,
-    add_host,
-    find_host,
-    read_hosts,
-    remove_host,
-    split_hosts,
-    ssh_names,
-)
+from app.hosts.book import FILE_VARIABLE, HostEntry, add_host, find_host, read_hosts, remove_host
 from workloads.catalog import UsageError
 
 GPU1 = HostEntry(name="gpu1", address="ssh://me@gpu1?python=python3.11", interpreter="tf221")
@@ -49,37 +40,6 @@ def test_an_address_is_a_host_without_adding_it() -> None:
     with pytest.raises(UserError, match="nobody has allowed"):
         find_host("ssh://me@gpu1:22?python=./evil")
     assert (entry.name, entry.full_address.port) == ("ssh://me@gpu1:22", 22)
-
-
-@pytest.mark.parametrize(
-    ("word", "words"),
-    [
-        ("gpu1", ["gpu1"]),
-        ("gpu1, ssh://gpu2", ["gpu1", "ssh://gpu2"]),
-        ("slurm:?nodelist=a,b&mem=4G", ["slurm:?nodelist=a,b&mem=4G"]),
-        ("slurm+ssh://l?nodelist=a,b,ssh://gpu2,sh:", ["slurm+ssh://l?nodelist=a,b", "ssh://gpu2", "sh:"]),
-        ("ssh://a?python=/x,ray:", ["ssh://a?python=/x", "ray:"]),
-    ],
-)
-def test_several_hosts_are_parted_by_commas_but_for_those_of_a_value(word: str, words: list[str]) -> None:
-    assert split_hosts(word) == words
-
-
-def test_names_of_the_ssh_configuration_are_read_with_what_it_includes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In either way to write a keyword; patterns and options are no hosts, and what includes itself is read once."""
-    config = tmp_path / "config.ssh"
-    monkeypatch.setattr("app.hosts.book.SSH_CONFIG", config)
-    assert ssh_names() == ()
-    (tmp_path / "parts").mkdir()
-    (tmp_path / "parts" / "a.conf").write_text("Include config.ssh\nHost=inner gpu1\n")
-    (tmp_path / "parts" / "b").write_text("Host outer\n")
-    config.write_text(
-        'Host gpu1 "gpu2" # mine\n  HostName 10.0.0.1\nhost *.cluster !bad ?x -oProxyCommand\n'
-        f"Include parts/*.conf nothing {tmp_path}/parts/b\nMatch host other\nHost last\n"
-    )
-    assert ssh_names() == ("gpu1", "gpu2", "inner", "outer", "last")
 
 
 def test_an_unknown_host_names_the_one_that_is_meant() -> None:

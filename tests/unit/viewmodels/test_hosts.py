@@ -68,6 +68,6 @@ def test_the_head_and_the_plots_say_what_is_wrong_with_the_link() -> None:
 
 def test_an_address_is_explained_and_a_host_has_a_cell_a_column() -> None:
     assert "Your own ssh connects to ssh://me@gpu1" in describe_address("ssh", "ssh://me@gpu1")
-    assert "agent there" not in describe_address("sh", "sh:")
+    assert "sends itself there" not in describe_address("sh", "sh:")
     cells = host_cells("gpu1", "ssh://gpu1", CONNECTED, INVENTORY, "")
     assert [cell.text for cell in cells] == ["gpu1", "ssh://gpu1", "connected, 12.3\u00a0ms", "1× H200", "none"]
