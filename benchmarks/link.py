@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.analysis.intervals import LEVEL, mean
-from app.cli.runs import one_variant, run_services, workload_finder
+from app.cli.run import one_variant, run_services, workload_finder
 from app.fields import Sample
 from app.grants import typed
 from app.hosts.remote import HZ, open_host

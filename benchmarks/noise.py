@@ -31,7 +31,7 @@ from app.cli.options import (
     settings_option,
     workload_argument,
 )
-from app.cli.runs import one_variant, run_services, workload_finder
+from app.cli.run import one_variant, run_services, workload_finder
 from app.cli.terminal import print_json, print_table, print_text
 from app.errors import UserError
 from app.grants import typed

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.cli.runs import run_services
+from app.cli.run import run_services
 from app.events import RunEvent
 from app.paths import python_environment
 from app.records import StoredRun

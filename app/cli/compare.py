@@ -13,9 +13,18 @@ import click
 
 from app import units
 from app.analysis.verdict import throughputs
-from app.cli.candidates import complete_runs
 from app.cli.library import run_query
-from app.cli.options import FILE, RUN_NUMBER, Number, RunFilter, command, filter_options, report_option, runs_argument
+from app.cli.options import (
+    FILE,
+    RUN_NUMBER,
+    Number,
+    RunFilter,
+    command,
+    complete_runs,
+    filter_options,
+    report_option,
+    runs_argument,
+)
 from app.cli.services import open_store
 from app.cli.terminal import elide_name, print_json, print_table, print_text, say
 from app.errors import UserError, write_error
@@ -40,10 +49,10 @@ from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.compare.arrangement import text_table
 from app.viewmodels.compare.comparison import Comparison, default_baseline, prepare_comparison
 from app.viewmodels.compare.comparison import compare as compare_runs
-from app.viewmodels.compare.effects import effects_table
 from app.viewmodels.compare.scaling import NO_SCALING_PAIRS, ScalingView, scaling_mismatches, scaling_views
 from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.table import COMPARED, VARIANT, ComparedVariant
+from app.viewmodels.compare.verdict import effects_table
 from app.viewmodels.compare.warnings import EARLIER_RUNS, EVIDENCE
 from app.viewmodels.compare.why import WhyView
 from app.viewmodels.compare.why_text import CAVEAT

@@ -12,7 +12,6 @@ from msgspec import structs
 
 from app import units
 from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
-from app.cli.candidates import complete_presets
 from app.cli.compare import GateOptions, gate_options, report_gate
 from app.cli.experiment_progress import (
     describe_elsewhere,
@@ -33,6 +32,7 @@ from app.cli.options import (
     Parsed,
     again_option,
     command,
+    complete_presets,
     given_parameters,
     no_gate_option,
     no_standby_option,
@@ -45,7 +45,7 @@ from app.cli.options import (
     workload_argument,
 )
 from app.cli.progress import run_with_notification
-from app.cli.runs import run_services, several_variants, workload_finder
+from app.cli.run import run_services, several_variants, workload_finder
 from app.cli.services import open_store
 from app.cli.terminal import ask_consent, ask_yes, print_json, print_table, say
 from app.errors import UserError

@@ -9,8 +9,7 @@ import click
 import msgspec
 
 from app import units
-from app.cli.candidates import complete_hosts
-from app.cli.options import command, events_option
+from app.cli.options import command, complete_hosts, events_option
 from app.cli.progress import ProgressSink
 from app.cli.services import open_store, stop_on_interrupt
 from app.cli.show import print_run

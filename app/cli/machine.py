@@ -12,7 +12,7 @@ import msgspec
 
 from app import units
 from app.cli.options import command, on_option
-from app.cli.runs import run_services
+from app.cli.run import run_services
 from app.cli.services import opened_host
 from app.cli.terminal import print_json, print_table, say
 from app.fields import FIELDS, Sample, SlowSample, fields_of

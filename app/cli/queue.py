@@ -21,7 +21,7 @@ from app.cli.experiment_progress import (
 )
 from app.cli.options import FILE, command, no_standby_option, notify_option, sampling_option
 from app.cli.progress import run_with_notification
-from app.cli.runs import run_services
+from app.cli.run import run_services
 from app.cli.services import open_store
 from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError

@@ -11,10 +11,10 @@ from app.viewmodels.charts.model import BarChart, Chart
 from app.viewmodels.charts.palette import dash_pattern
 from app.viewmodels.compare.arrangement import Arrangement, column_titles, text_table
 from app.viewmodels.compare.comparison import ComparedRuns, Comparison, comparison_curves
-from app.viewmodels.compare.effects import effects_table
 from app.viewmodels.compare.scaling import ScalingView, worst_pairs
 from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.table import BASE, RUN, VARIANT, CompareTable
+from app.viewmodels.compare.verdict import effects_table
 from app.viewmodels.compare.why import WhyView, largest_differences
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import TextTable

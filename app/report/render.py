@@ -20,7 +20,7 @@ from app.report.gate import Gate
 from app.report.model import ALL_PAIRS, ArticleSection, ReportModel, build_report
 from app.report.scaling import scaling_sections
 from app.report.why import why_sections
-from app.runs.experiment.article_runs import ArticleRuns
+from app.runs.experiment.presets import ArticleRuns
 from app.viewmodels.charts.palette import DARK, LIGHT, PAGE, css_variables
 from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.scaling import ScalingView, scaling_mismatches

@@ -28,8 +28,7 @@ from app.storage.transfer.progress import NO_PROGRESS, RowCounter, TransferProgr
 from app.units import rate_unit
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.derived import phase_energies
-from app.viewmodels.format.kernels import short_kernel_names
-from app.viewmodels.format.naming import short_name
+from app.viewmodels.format.naming import short_kernel_names, short_name
 from app.viewmodels.format.telemetry_fields import ThrottleTracker
 from app.viewmodels.plot.panels import device_label
 from workloads.protocol import Evidence, StepKernel, StepTimeline

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.experiment_progress import EntryReporter
-from app.cli.runs import run_services
+from app.cli.run import run_services
 from app.errors import UserError
 from app.plan import Plan
 from app.queries import ExperimentProgress

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from app.cli.runs import run_services
+from app.cli.run import run_services
 from app.runs.launcher import LocalLauncher
 from app.runs.session import RunSession
 from benchmarks.harness import Result, module_output

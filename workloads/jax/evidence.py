@@ -19,12 +19,11 @@ from workloads.evidence import (
     summarise,
     trace_steps,
 )
-from workloads.image_evidence import image_layout
 from workloads.jax.steps import Step
+from workloads.network_evidence import blank_reason, image_layout, observed_pattern
 from workloads.operations import Op
 from workloads.protocol import Evidence, RunSpec
 from workloads.recurrent import OpPattern
-from workloads.recurrent_evidence import blank_reason, observed_pattern
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
 from workloads.training import Task
 from workloads.xla import STATS, Plane, Profiled, ProfileLine, XlaTrace, profile_steps, program_ops, read_planes

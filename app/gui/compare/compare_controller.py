@@ -37,7 +37,7 @@ from app.viewmodels.compare.warnings import EARLIER_RUNS
 from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
-    from app.runs.experiment.article_runs import ArticleRuns
+    from app.runs.experiment.presets import ArticleRuns
     from app.viewmodels.compare.offers import Offer
 
 
@@ -360,8 +360,7 @@ def _read_runs(
     Thread: not the GUI's.
     """
     from app.gui.experiment.stored import known_workloads
-    from app.runs.experiment.article_runs import replicated_articles
-    from app.runs.experiment.presets import user_preset_files
+    from app.runs.experiment.presets import replicated_articles, user_preset_files
 
     stored: list[StoredRun] = []
     with Store.open(database) as store:

@@ -20,8 +20,7 @@ from app.gui.widgets.basic import (
     text_label,
     toggle_button,
 )
-from app.gui.widgets.flow_layout import FlowBar, FlowLayout
-from app.gui.widgets.panes import Scroller
+from app.gui.widgets.panes import FlowBar, FlowLayout, Scroller
 from app.viewmodels.compare.curves import ALIGNMENTS, CompareCurves, CurveGroup, format_position, small_multiples
 from app.viewmodels.plot.model import RUN_RANGES, Panel, Plots, Span
 

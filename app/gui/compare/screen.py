@@ -20,6 +20,7 @@ from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import (
     STRETCH,
     ElidedLabel,
+    ProblemLine,
     button,
     clear_layout,
     make_column,
@@ -32,7 +33,6 @@ from app.gui.widgets.basic import (
 )
 from app.gui.widgets.dialogs import ask_save_path, open_on_desktop
 from app.gui.widgets.panes import Scroller
-from app.gui.widgets.problem import ProblemLine
 from app.gui.widgets.result import ResultView
 from app.gui.window_state import WindowState
 from app.plain import plain_line

@@ -1,10 +1,11 @@
 """The three views of a comparison: its result as table and charts, why variants differ, and their curves."""
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtCore import QByteArray, QMimeData, QSize, Qt, Signal
+from PySide6.QtGui import QContextMenuEvent, QResizeEvent, QTextOption
+from PySide6.QtSvgWidgets import QSvgWidget
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QHeaderView,
@@ -19,28 +20,143 @@ from PySide6.QtWidgets import (
 from app.gui.actions import Actions
 from app.gui.compare.charts import ChartsView
 from app.gui.compare.curves import CurvesView
-from app.gui.compare.scaling import ScalingPanel
 from app.gui.compare.table import CompareTableView
+from app.gui.plot.pictures import show_picture_menu
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import (
     STRETCH,
     ElidedComboBox,
+    HtmlPage,
     clear_layout,
     make_column,
     make_row,
     plain_tooltip,
+    report_style,
     separator,
     show_text,
     text_label,
 )
+from app.gui.widgets.pacing import WhenSeen
 from app.gui.widgets.panes import Scroller
+from app.report.charts.canvas import Drawing
+from app.report.scaling import HEIGHT, WIDTH, draw_scaling
 from app.viewmodels.charts.model import without_runs
 from app.viewmodels.compare.comparison import Comparison
+from app.viewmodels.compare.scaling import ScalingView, worst_pairs
 from app.viewmodels.compare.why import WhyRow, WhyView
 from app.viewmodels.compare.why_text import CAVEAT
 
-if TYPE_CHECKING:
-    from app.gui.compare.article import ArticleView
+
+class ScalingChart(QSvgWidget):
+    """The chart of one pair in the theme's colours, as in a report."""
+
+    def __init__(self, theme: Theme, view: ScalingView) -> None:
+        super().__init__()
+        self._theme = theme
+        self._view = view
+        self.setFixedSize(WIDTH, HEIGHT)
+        self.setAccessibleName(f"{view.title}: {view.efficiency}")
+        theme.follow(self, self._draw)
+        self._draw()
+
+    def drawing(self) -> Drawing:
+        """Return the drawing in the current colours."""
+        return draw_scaling(self._view, self._theme.colours)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """Offer to save the chart."""
+        show_picture_menu(self, self.drawing, event.globalPos())
+
+    def _draw(self) -> None:
+        self.load(QByteArray(self.drawing().svg().encode()))
+
+
+class ScalingPanel(QWidget):
+    """One part for each of the worst pairs of runs that differ in their GPUs alone; hidden where there is none."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._column = make_column(parent=self, margins=(0, 0, 0, 2 * GRID), spacing=3 * GRID)
+        self.hide()
+
+    def show_views(self, views: Sequence[ScalingView]) -> None:
+        """Show the pairs that lose most; all are in the report."""
+        clear_layout(self._column)
+        for view in worst_pairs(views):
+            self._column.addWidget(_pair(self._theme, view))
+        self.setVisible(bool(views))
+
+
+def _pair(theme: Theme, view: ScalingView) -> QWidget:
+    pair = QWidget()
+    pair.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+    column = make_column(parent=pair, margins=0, spacing=GRID)
+    header = make_row(text_label(view.efficiency, "figure"), spacing=GRID)
+    header.addWidget(text_label(f"efficiency, speed-up {view.speedup}; {view.interval}", "caption"), 1)
+    column.addWidget(text_label(view.title, "heading"))
+    column.addLayout(header)
+    column.addWidget(text_label(view.cause, "", wrap=True))
+    column.addWidget(ScalingChart(theme, view))
+    return pair
+
+
+_HEADS, _BREAKS, _JOINER = re.compile("<th[^>]*>[^<]*"), re.compile(r"(?<=\w[-/])(?=\w)"), "\N{WORD JOINER}"
+"""The heads of tables, where Qt would break their words, and what it breaks at no more."""
+
+
+class ArticleView(HtmlPage):
+    """Shows HTML in the theme's colours; it copies as HTML, and as Markdown where text is wanted."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__(2 * GRID)
+        self._theme = theme
+        self._html = ""
+        # Where a bar came with the text, all would be laid out a second time, for the width that is left.
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOn)
+        # Otherwise Qt breaks the words of narrow heads in their middle.
+        self.setWordWrapMode(QTextOption.WrapMode.WordWrap)
+        self.setAccessibleName("The article beside what was measured")
+        self.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
+        )
+        # Qt lays tables out a pixel or two wider than the page in some widths.
+        self.horizontalScrollBar().rangeChanged.connect(self._hide_needless_bar)
+        self._content = WhenSeen(self, self._restyle)
+        theme.changed.connect(self._content.ask)
+
+    def show_article(self, html: str) -> None:
+        """Show this HTML from its top, unless it is shown already."""
+        if html != self._html:
+            self._html = html
+            self.verticalScrollBar().setValue(0)
+            self._content.ask()
+
+    def createMimeDataFromSelection(self) -> QMimeData:
+        """Return what Ctrl+C copies: of several cells, Markdown rows rather than one line per cell."""
+        # Made by Qt, not here: the clipboard keeps it, and one of Python's would outlive the interpreter and crash.
+        data = super().createMimeDataFromSelection()
+        cursor = self.textCursor()
+        ends = [self.document().findBlock(position) for position in (cursor.selectionStart(), cursor.selectionEnd())]
+        # Read first: Qt fills it then, and would write over what was set before.
+        if data.text() and ends[0] != ends[1]:
+            # Qt writes cells with unbreakable text as code.
+            data.setText(cursor.selection().toMarkdown().replace("```\n", "").strip() + "\n")
+        data.setText(data.text().replace(_JOINER, ""))
+        data.setHtml(data.html().replace(_JOINER, ""))
+        return data
+
+    def _hide_needless_bar(self, _least: int, most: int) -> None:
+        policy = Qt.ScrollBarPolicy
+        self.setHorizontalScrollBarPolicy(policy.ScrollBarAsNeeded if most > GRID // 2 else policy.ScrollBarAlwaysOff)
+
+    def _restyle(self) -> None:
+        colours = self._theme.colours
+        unbroken = _HEADS.sub(
+            lambda head: _BREAKS.sub(_JOINER, head[0]).replace(" %", "\N{NO-BREAK SPACE}%"), self._html
+        )
+        self.show_html(unbroken, report_style(colours))
+
 
 _MAX_WIDTH = 1600
 _TABLE_WIDTH = 130 * GRID
@@ -306,9 +422,7 @@ class CompareTabs(QWidget):
             self._due.discard(view)
             (self.curves_requested if view == CURVES else self.article_requested).emit()
 
-    def _article_view(self) -> "ArticleView":
-        from app.gui.compare.article import ArticleView
-
+    def _article_view(self) -> ArticleView:
         if self.article is None:
             self.article = ArticleView(self._theme)
             self._stack.addWidget(self.article)

@@ -18,8 +18,7 @@ from app.gui.theme import GRID
 from app.gui.threads import CancellableJob, JobControl
 from app.gui.widgets.basic import STRETCH, button, clear_layout, make_column, plain_tooltip, show_text, text_label
 from app.gui.widgets.dialogs import ask_for_file
-from app.gui.widgets.flow_layout import FlowBar
-from app.gui.widgets.panes import Scroller
+from app.gui.widgets.panes import FlowBar, Scroller
 from app.viewmodels.experiment.preview import PresetLine
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from app.gui.widgets.basic import (
 from app.gui.widgets.cell_delegate import ROW_HEIGHT, AnyIndex, CellDelegate, CellModel
 from app.gui.widgets.cell_table import CellTable
 from app.gui.widgets.dialogs import ask_confirmation
-from app.gui.widgets.flow_layout import FlowBar
+from app.gui.widgets.panes import FlowBar
 from app.gui.window_state import WindowState
 from app.viewmodels.experiment.queue import (
     BAR_COLUMN,

@@ -6,8 +6,7 @@ from PySide6.QtWidgets import QLineEdit, QWidget
 from app.gui.theme import GRID
 from app.gui.widgets.basic import STRETCH, button, make_row, toggle_button
 from app.queries import RunQuery
-from app.viewmodels.history.facets import with_choice
-from app.viewmodels.history.labels import describe_left_out
+from app.viewmodels.history.labels import describe_left_out, with_choice
 from app.viewmodels.history.table import Listing, is_filtered, with_text
 
 

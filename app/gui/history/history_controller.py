@@ -29,13 +29,13 @@ from app.units import plural
 from app.viewmodels.experiment.verdict_text import ExperimentResult
 from app.viewmodels.format.naming import run_command
 from app.viewmodels.format.sentences import format_run_numbers
-from app.viewmodels.history.facets import facet_groups
 from app.viewmodels.history.labels import (
     Annotations,
     TagChange,
     can_compare,
     collect_annotations,
     deleted_label,
+    facet_groups,
     runs_label,
 )
 from app.viewmodels.history.run_detail import RunDetail, run_detail

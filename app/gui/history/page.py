@@ -24,9 +24,8 @@ from app.gui.widgets.basic import (
     show_text,
     text_label,
 )
-from app.gui.widgets.flow_layout import FlowBar
 from app.gui.widgets.pacing import Slices, WhenSeen
-from app.gui.widgets.panes import Scroller, splitter
+from app.gui.widgets.panes import FlowBar, Scroller, splitter
 from app.gui.window_state import WindowState
 from app.plain import plain_text
 from app.viewmodels.format.cells import Cell

@@ -37,11 +37,13 @@ from app.gui.widgets.panes import splitter
 from app.gui.window_state import WindowState
 from app.paths import RUNS_SUFFIX
 from app.viewmodels.experiment.verdict_text import ExperimentResult
-from app.viewmodels.history.facets import OPEN_AT_FIRST, FacetGroup, choose
 from app.viewmodels.history.labels import (
+    OPEN_AT_FIRST,
+    FacetGroup,
     StorageLine,
     answer_hint,
     can_compare,
+    choose,
     compare_label,
     count_label,
     empty_text,

@@ -15,6 +15,7 @@ from app.gui.history.run_list import HistoryList
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import (
     HtmlPage,
+    ProblemLine,
     button,
     make_column,
     make_row,
@@ -24,8 +25,7 @@ from app.gui.widgets.basic import (
     toggle_button,
 )
 from app.gui.widgets.dialogs import ask_confirmation
-from app.gui.widgets.flow_layout import FlowBar
-from app.gui.widgets.problem import ProblemLine
+from app.gui.widgets.panes import FlowBar
 from app.gui.window_state import WindowState
 from app.viewmodels.history.labels import Annotations, TagChange, format_run_count
 from app.viewmodels.history.run_detail import RunDetail

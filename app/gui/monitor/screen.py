@@ -24,8 +24,7 @@ from app.gui.widgets.basic import (
 )
 from app.gui.widgets.cell_delegate import AnyIndex, CellDelegate, CellModel
 from app.gui.widgets.cell_table import CellTable
-from app.gui.widgets.flow_layout import FlowBar
-from app.gui.widgets.panes import splitter
+from app.gui.widgets.panes import FlowBar, splitter
 from app.gui.widgets.text_widths import SYMBOL_WIDTH, Face
 from app.gui.window_state import WindowState
 from app.records import Floats

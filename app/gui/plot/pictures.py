@@ -228,7 +228,7 @@ def drawing_in_sight(page: QWidget, hovered: QWidget | None, theme: Theme) -> Dr
     `hovered` is the widget under the pointer.
     """
     from app.gui.compare.charts import ChartWidget
-    from app.gui.compare.scaling import ScalingChart
+    from app.gui.compare.tabs import ScalingChart
     from app.gui.plot.time_panel import TimePanel
 
     for start in (hovered, QApplication.focusWidget()):

@@ -23,8 +23,7 @@ from app.gui.widgets.basic import (
     text_label,
     toggle_button,
 )
-from app.gui.widgets.flow_layout import FlowBar
-from app.gui.widgets.panes import Scroller
+from app.gui.widgets.panes import FlowBar, Scroller
 from app.gui.window_state import WindowState
 from app.viewmodels.experiment.preview import describe_refused
 from app.viewmodels.run.fields import EXPERIMENT, MOST_CURES, Field, FormState

@@ -40,7 +40,7 @@ from app.gui.widgets.basic import (
     text_label,
 )
 from app.gui.widgets.cell_delegate import AnyIndex
-from app.gui.widgets.flow_layout import FlowBar
+from app.gui.widgets.panes import FlowBar
 from app.viewmodels.hosts import host_field
 from app.viewmodels.run.fields import Field, Option
 

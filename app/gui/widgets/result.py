@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import BreakingLabel, button, make_column, plain_tooltip, set_role, show_text, text_label
-from app.gui.widgets.flow_layout import FlowBar
+from app.gui.widgets.panes import FlowBar
 from app.viewmodels.experiment.verdict_text import ExperimentResult, ResultRow
 
 _ROW_PX = 3 * GRID

@@ -27,7 +27,7 @@ from app.runs.experiment.article import (
     TrainingPlace,
     TrainingTable,
 )
-from app.runs.experiment.article_runs import ArticleRuns
+from app.runs.experiment.presets import ArticleRuns
 from app.runs.experiment.schedule import RunsByVariant
 from app.runs.weight_transfer import latest_trial, run_to_transfer
 from app.storage.reference import is_reference

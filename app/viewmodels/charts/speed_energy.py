@@ -10,7 +10,7 @@ from app.analysis.verdict import work_ratio
 from app.viewmodels.charts import model
 from app.viewmodels.charts.model import Bar, BarChart, Guide, Plot, Point, PointChart, PointSeries
 from app.viewmodels.charts.sweeps import ChartVariant, drawable, format_estimate
-from app.viewmodels.compare.effects import EFFECTS_TITLE, effect_name, effect_notes, effects_method
+from app.viewmodels.compare.verdict import EFFECTS_TITLE, effect_name, effect_notes, effects_method
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names, workload_title
 from app.viewmodels.format.ratios import CI, describe_ratio

@@ -21,7 +21,7 @@ from app.viewmodels.compare.why_text import (
     describe_obstacle,
     notes,
 )
-from app.viewmodels.format.kernels import short_kernel_names
+from app.viewmodels.format.naming import short_kernel_names
 from app.viewmodels.format.ratios import CI
 from app.viewmodels.history.kernel_time import KERNEL_CLASSES
 

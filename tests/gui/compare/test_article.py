@@ -10,9 +10,9 @@ from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
-from app.gui.compare.article import ArticleView
 from app.gui.compare.compare_controller import CompareController
 from app.gui.compare.screen import CompareView
+from app.gui.compare.tabs import ArticleView
 from app.gui.theme import DARK, LIGHT, Theme
 from app.gui.threads import Background
 from app.runs.experiment.presets import load_preset

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.compare import charts
 from app.gui.compare.charts import ChartsView, ChartWidget
-from app.gui.compare.scaling import ScalingChart
+from app.gui.compare.tabs import ScalingChart
 from app.gui.plot.pictures import drawing_in_sight, save_chart, save_picture_in_sight
 from app.gui.plot.time_panel import TimePanel
 from app.gui.theme import DARK, LIGHT, Theme

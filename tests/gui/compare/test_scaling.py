@@ -5,8 +5,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from app.gui.compare.scaling import ScalingChart, ScalingPanel
 from app.gui.compare.screen import CompareView
+from app.gui.compare.tabs import ScalingChart, ScalingPanel
 from app.gui.run.evidence import EvidencePanel
 from app.gui.theme import DARK, LIGHT, Theme
 from app.records import StoredRun

@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from app.gui.widgets.basic import HtmlPage, clear_layout
-from app.gui.widgets.flow_layout import FlowLayout
+from app.gui.widgets.panes import FlowLayout
 
 
 class CountedItem(QWidgetItem):

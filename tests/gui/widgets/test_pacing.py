@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QCheckBox, QStackedWidget, QStyle, QStyleOptionBut
 from pytestqt.qtbot import QtBot
 from shiboken6 import delete, isValid
 
-from app.gui.compare.article import ArticleView
+from app.gui.compare.tabs import ArticleView
 from app.gui.run.evidence import EvidencePanel
 from app.gui.theme import DARK, DARK_ALWAYS, LIGHT, LIGHT_ALWAYS, Theme
 from app.gui.widgets.basic import text_label

@@ -8,7 +8,7 @@ import pytest
 from app.cli.commands import SECTIONS
 from app.cli.experiment import _baseline_first
 from app.cli.main import main
-from app.cli.runs import one_variant, several_variants
+from app.cli.run import one_variant, several_variants
 from app.cli.telemetry import RateLimiter
 from app.fields import Sample, SlowSample
 from app.samples import HOST

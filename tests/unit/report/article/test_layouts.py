@@ -9,8 +9,7 @@ import pytest
 from app.cli.main import main
 from app.records import StoredRun
 from app.report.article.tables import MeasuredTable, measured_tables, sections_with_runs
-from app.runs.experiment.article_runs import replicated_articles
-from app.runs.experiment.presets import load_preset
+from app.runs.experiment.presets import load_preset, replicated_articles
 from app.storage.store import Store
 from tests.fakes.experiments import result
 from tests.fakes.reference import load_reference, runs_with

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from app.report.article.tables import describe_origin
 from app.report.render import articles_html
-from app.runs.experiment.article_runs import replicated_articles
-from app.runs.experiment.presets import load_preset
+from app.runs.experiment.presets import load_preset, replicated_articles
 from tests.fakes.experiments import ENVIRONMENT, result
 from tests.unit.viewmodels.stored import run_row, stored_run
 

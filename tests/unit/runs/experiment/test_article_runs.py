@@ -8,8 +8,7 @@ import pytest
 
 from app.plan import Plan
 from app.records import StoredRun
-from app.runs.experiment.article_runs import ArticleRuns, replicated_articles
-from app.runs.experiment.presets import load_preset
+from app.runs.experiment.presets import ArticleRuns, load_preset, replicated_articles
 from tests.fakes.experiments import ENVIRONMENT, result
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.protocol import RunSpec

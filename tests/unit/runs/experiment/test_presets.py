@@ -9,8 +9,7 @@ from app.errors import UserError
 from app.grants import typed
 from app.runs.custom import ReadOptions, UnreadFileError, resolve_workload, stored_source
 from app.runs.experiment.article import Article, RatioTable
-from app.runs.experiment.article_runs import replicated_articles
-from app.runs.experiment.presets import PRESET_FOLDER, load_preset
+from app.runs.experiment.presets import PRESET_FOLDER, load_preset, replicated_articles
 from app.runs.leases import Leases
 from app.runs.weight_transfer import transfer_targets
 from tests.fakes.experiments import result

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from app.records import RunRow
-from app.viewmodels.compare.effects import effect_name, effect_notes
 from app.viewmodels.compare.verdict import (
     FEW_RUNS_NOTE,
     HOW_SURE,
@@ -19,6 +18,8 @@ from app.viewmodels.compare.verdict import (
     Verdict,
     compute_verdict,
     describe_method,
+    effect_name,
+    effect_notes,
 )
 from tests.fakes.evidence import MISLABELLED
 from tests.fakes.sentences import sentence_faults

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.viewmodels.format.kernels import short_kernel_names
+from app.viewmodels.format.naming import short_kernel_names
 from tests.fakes.reference import load_reference
 
 SWAP = "SwapDimension1And2InTensor3UsingTiles"

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.cli.runs import several_variants
+from app.cli.run import several_variants
 from app.plan import MAX_REPEATS
 from app.viewmodels.run.fields import BASELINE, EXPERIMENT, Field
 from app.viewmodels.run.form import VariantForm

@@ -82,7 +82,7 @@ def test_transposes_are_counted_and_their_layers_named() -> None:
 def layout_of_a_rewritten_graph() -> Any:
     """As TensorFlow's layout optimizer leaves it on a GPU, where it works."""
     from workloads.aspects import Observation
-    from workloads.image_evidence import image_layout
+    from workloads.network_evidence import image_layout
     from workloads.operations import Op
     from workloads.xla import XlaTrace
 

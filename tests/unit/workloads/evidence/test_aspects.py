@@ -108,7 +108,7 @@ def test_what_keras_was_left_to_choose_is_named_with_the_reason(replica: Replica
     ],
 )
 def test_keras_has_a_reason_on_a_gpu_too(given: dict[str, Value], words: str) -> None:
-    from workloads.recurrent_evidence import fallback_reason
+    from workloads.network_evidence import fallback_reason
 
     spec = complete("lstm", {"gpus": 0, "implementation": "auto", **given}, Machine())
     assert words in fallback_reason({**spec.variant, "gpus": 1})
@@ -305,7 +305,7 @@ def test_cudnn_layer_by_layer_and_the_stack_in_one_call(
     requested: str, layers: int, calls: int, ran: str | None
 ) -> None:
     from workloads.aspects import Observation
-    from workloads.recurrent_evidence import recurrent_implementation
+    from workloads.network_evidence import recurrent_implementation
 
     spec = spec_of("lstm", implementation=requested, layers=layers)
     aspect = recurrent_implementation(Observation(spec=spec, graph=cudnn_calls(calls)))
@@ -387,7 +387,7 @@ def test_without_a_loop_the_implementation_is_not_known(requested: str, on_gpu: 
     ],
 )
 def test_no_sentence_ends_in_an_empty_list(graph: tuple[Op, ...], shown: str | None) -> None:
-    from workloads.recurrent_evidence import recurrent_implementation
+    from workloads.network_evidence import recurrent_implementation
 
     aspect = recurrent_implementation(Observation(spec=spec_of("lstm", implementation="combined_input"), graph=graph))
     reason = f"What ran is not combined_input: it has {shown}." if shown else GRAPH_BLANK
