@@ -172,8 +172,8 @@ def test_what_uv_cannot_do_is_one_sentence(
 
 
 def test_an_option_is_no_package() -> None:
-    with pytest.raises(InstallError, match=r"^--index-url=http://127.0.0.1:9 is no package"):
-        fetch("tiny --index-url=http://127.0.0.1:9")
+    with pytest.raises(InstallError, match=r"^--config-file=uv.toml is no package"):
+        fetch("tiny --config-file=uv.toml")
 
 
 def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,12 +38,10 @@ BUDGET_SLACK_LINES, BUDGET_SLACK_MODULES = 400, 4
 
 LONE_MODULE_LINES = 150
 LONE_MODULES = {
-    "app.gui.compare.tabs": "imported when the page of an article is opened",
     "workloads.pytorch.stored_images": "the way of one kind of data; a step takes any",
     "workloads.tensorflow.gradients": "imported by jobs that compare",
     "workloads.tensorflow.evidence.custom": "of users' models alone, as cnn/evidence.py is of images",
     "workloads.tensorflow.evidence.graph": "of TensorFlow's graphs alone",
-    "workloads.tensorflow.evidence.collector": "of TensorFlow's profiles alone",
 }
 """Modules of fewer lines that one module alone imports, of its own folder: each says why it is not a part of that."""
 
