@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from workloads.errors import KnownError
 from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
-from workloads.processor import ProcessorSupport
+from workloads.libraries import ProcessorSupport
 from workloads.protocol import Calibration, Evidence, RunSpec, Source
 from workloads.training import Task
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from workloads import catalog, dummy
 from workloads.backend import backend_of
 from workloads.errors import RefusedError
+from workloads.libraries import read_support, try_processor
 from workloads.machine import Gpu, Machine
-from workloads.processor import read_support, try_processor
 from workloads.protocol import RunSpec, Source
 from workloads.training import Task
 

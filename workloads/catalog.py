@@ -41,9 +41,9 @@ from workloads.interpreter import (
     is_version,
     lacks_framework,
 )
+from workloads.libraries import cache_folder, read_support
 from workloads.machine import Gpu, Machine
 from workloads.parameters import PRECISION
-from workloads.processor import cache_folder, read_support
 from workloads.protocol import RunSpec, Value, Variant
 from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.schema import (

@@ -27,7 +27,7 @@ from workloads.job_protocol import (
     decode_job_request,
     framework_of_job,
 )
-from workloads.processor import TRY_PROCESSOR, store_support
+from workloads.libraries import TRY_PROCESSOR, store_support
 from workloads.protocol import Calibration, Variant, encode, sentence
 from workloads.weights import WeightsError, compare_outputs, read
 

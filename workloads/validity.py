@@ -11,9 +11,9 @@ from workloads.definitions import WORKLOADS
 from workloads.framework import FRAMEWORK, FRAMEWORKS, ONEDNN_VARIABLE, Framework, framework_of
 from workloads.image_parameters import IMAGE_DATA, IMAGE_TRAINING
 from workloads.interpreter import NO_PYTHON, find_python, is_version, lacks_framework
+from workloads.libraries import read_support
 from workloads.machine import Gpu, Machine
 from workloads.parameters import EAGER_STEPS
-from workloads.processor import read_support
 from workloads.protocol import Variant
 from workloads.recurrent_layers import RECURRENT_LAYERS, RecurrentLayer
 from workloads.schema import Rule, Workload

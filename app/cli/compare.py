@@ -31,8 +31,7 @@ from app.errors import UserError, write_error
 from app.paths import PROGRAM
 from app.records import RunRow
 from app.report.comparison import compare_document
-from app.report.diff import diff_document, diff_table
-from app.report.documents import combined_state
+from app.report.documents import combined_state, diff_document, diff_table
 from app.report.gate import Gate, judge_gate
 from app.report.render import (
     check_file,

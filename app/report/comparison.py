@@ -14,9 +14,8 @@ from app.metrics import put_json
 from app.plan import Plan
 from app.records import StoredRun
 from app.report.article.tables import MeasuredTable
-from app.report.documents import equality_document, estimate_document, verification_document
+from app.report.documents import equality_document, estimate_document, verification_document, why_document
 from app.report.scaling import scaling_document
-from app.report.why import why_document
 from app.runs.experiment.estimates import Experiment
 from app.runs.experiment.schedule import runs_of_variant, stopping_rule
 from app.viewmodels.compare.comparison import Comparison, compare, prepare_comparison

@@ -15,17 +15,23 @@ from app.analysis.intervals import Estimate
 from app.analysis.largest_batch import LargestBatch
 from app.analysis.steps import busy_share, imbalance
 from app.analysis.summary import epoch_seconds, epoch_testing_seconds, epoch_totals, epoch_waiting_pct, mfu
+from app.analysis.why import Change, Part, WhatIf, find_cause
 from app.fields import FIELDS, Sample, SlowSample, fields_of
 from app.limits import IMPLAUSIBLE
 from app.metrics import METRICS, put_json
 from app.records import Phase, PortabilityResult, RunRow, SampleColumns, StoredRun, match_of, worst_state
+from app.report.charts.draw import draw_chart
 from app.samples import HOST, Device, DeviceLost, FieldInfo, Inventory, Processes
+from app.viewmodels.charts.palette import Palette
+from app.viewmodels.compare.why import WhyView
+from app.viewmodels.compare.why_text import CAVEAT
 from app.viewmodels.format import derived
-from app.viewmodels.format.cells import example_word
+from app.viewmodels.format.cells import TextTable, example_word
 from app.viewmodels.format.derived import PhaseEnergy
 from app.viewmodels.history.evidence import unchecked_parameters
+from app.viewmodels.history.run_diff import DeviceMeans, DiffRow, paired_means, run_diff
 from app.viewmodels.run.form import describe_largest_batch
-from workloads.catalog import own_variant
+from workloads.catalog import has_parameter, own_variant
 from workloads.protocol import EvidenceState, RunSpec
 
 
@@ -313,3 +319,168 @@ def _field(device: Device, name: str, value: float | None) -> dict[str, Any]:
 def iso_utc(utc_ns: int) -> str:
     """Return a time in nanoseconds since 1970 as ISO 8601 with milliseconds: `2026-03-01T14:05:09.120Z`."""
     return datetime.fromtimestamp(utc_ns / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def why_document(views: Sequence[WhyView]) -> list[dict[str, Any]]:
+    """Return an entry per variant but the baseline: its step, the parts of it, and what if; times are in ms.
+
+    `examples` is what times are of, None for one step. A part lists the kernels that changed most, with full names;
+    `more_kernels` are the others together; the idle part lists its causes. `cause` is an `app.analysis.why.Cause` that
+    explains most of the difference. Where it is not known why, `text` says so, and `parts` is empty.
+    """
+    return [_entry(view) for view in views]
+
+
+def _entry(view: WhyView) -> dict[str, Any]:
+    difference = view.difference
+    return {
+        "label": view.name,
+        "runs": list(view.runs),
+        "text": view.sentence,
+        "notes": list(view.notes),
+        "examples": difference.examples if difference else None,
+        "step": _change(difference.step) if difference else None,
+        "cause": asdict(cause) if difference and (cause := find_cause(difference)) else None,
+        "parts": [_part(part) for part in difference.parts] if difference else [],
+        "what_if": [_what_if(what_if, text) for what_if, text in zip(view.what_ifs, view.gains, strict=True)],
+    }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    difference = estimate_document(change.difference, "difference_ms", "interval_ms")
+    return {"baseline_ms": change.baseline_ms, "ms": change.other_ms, **difference}
+
+
+def _part(part: Part) -> dict[str, Any]:
+    return {
+        "kind": part.kind,
+        **_change(part.change),
+        "kernels": [
+            {
+                "name": kernel.kernel.name,
+                "tensor_cores": kernel.kernel.tensor_cores,
+                **_change(kernel.change),
+            }
+            for kernel in part.kernels
+        ],
+        "causes": [{"kind": cause.cause, **_change(cause.change)} for cause in part.causes],
+        "more_kernels": {"count": part.more, "difference_ms": part.more_ms},
+    }
+
+
+def _what_if(gain: WhatIf, text: str) -> dict[str, Any]:
+    return {
+        "of": "baseline" if gain.of_baseline else "variant",
+        "kinds": list(gain.kinds),
+        "step_ms": gain.step_ms,
+        **estimate_document(gain.speedup, "speedup"),
+        "text": text,
+    }
+
+
+def why_sections(views: Sequence[WhyView], palette: Palette) -> list[dict[str, Any]]:
+    """Return what the templates show of each variant, drawn in these colours; `kernels` has the parts with theirs."""
+    return [
+        {
+            "title": f"{view.name} against {view.baseline}",
+            "text": view.sentence,
+            "notes": view.notes,
+            "drawing": draw_chart(view.chart, palette) if view.chart else None,
+            "parts": _table(view, kernels=False),
+            "kernels": _table(view, kernels=True),
+            "gains": view.gains,
+            "caveat": CAVEAT,
+        }
+        for view in views
+    ]
+
+
+def _table(view: WhyView, *, kernels: bool) -> TextTable:
+    """Return the parts alone, or with the kernels of each."""
+    rows = tuple(
+        ((f"– {row.label}" if row.is_detail else row.label), *row.cells)
+        for row in view.rows
+        if kernels or row.kind != "kernel"
+    )
+    return TextTable(head=("", *view.head), rows=rows, numeric=frozenset(range(1, len(view.head) + 1)))
+
+
+_ABSENT = object()
+_INDENT = "\N{NO-BREAK SPACE}" * 4
+"""Before a kernel, which stands below its class."""
+
+
+def diff_table(rows: Sequence[DiffRow], labels: tuple[str, str], indent: str = _INDENT) -> TextTable:
+    """Return values of both runs, which these labels name, with their changes if any has one; kernels are indented."""
+    changes = any(row.change for row in rows)
+    texts = [(f"{indent * row.kernel}{row.name}", row.first, row.second, row.change) for row in rows]
+    return TextTable(
+        head=("", *labels, *(["Change"] if changes else [])),
+        rows=tuple(texts) if changes else tuple(row[:3] for row in texts),
+        numeric=frozenset({1, 2, 3}) if changes else frozenset(),
+    )
+
+
+def diff_document(first: StoredRun, second: StoredRun) -> dict[str, Any]:
+    """Return the `diff` document of two runs: of each value that differs a pair, the first run's and the second's.
+
+    `kernels` has the parts of a step as in the `why` of a comparison with the first run as baseline; `samples` has
+    means over `measure`, one entry per device; `log` has the lines that only one run has.
+    """
+    runs = (first, second)
+    differences = run_diff(first, second, None)
+    specs = [run.row.spec for run in runs]
+    parameters = (
+        {name: value for name, value in spec.variant.items() if all(has_parameter(one, name) for one in specs)}
+        for spec in specs
+    )
+    return {
+        "runs": [_head(run.row) for run in runs],
+        "parameters": _pairs(*parameters),
+        "metrics": _metrics(*runs),
+        "environment": _pairs(*(run.environment for run in runs)),
+        "evidence": _pairs(*(run.evidence.actual if run.evidence else {} for run in runs)),
+        "kernels": why_document([differences.why])[0],
+        "samples": [_means(*pair) for pair in paired_means(*runs)],
+        **{
+            text.key: {side: [c.text for c in text.changes if c.side == side] for side in ("first", "second")}
+            for text in differences.texts
+        },
+    }
+
+
+def _head(row: RunRow) -> dict[str, Any]:
+    return {
+        "run": row.run,
+        "uid": row.uid,
+        "workload": row.spec.workload,
+        "outcome": row.outcome.name if row.outcome else None,
+        "host": row.host,
+        "gpus": list(row.gpu_names),
+    }
+
+
+def _pairs(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the values that differ by name; None for a run that has none."""
+    names = dict.fromkeys((*first, *second))
+    differing = (name for name in names if first.get(name, _ABSENT) != second.get(name, _ABSENT))
+    return {name: [first.get(name), second.get(name)] for name in differing}
+
+
+def _metrics(first: StoredRun, second: StoredRun) -> dict[str, Any]:
+    """Return every metric that a run has, at its path in documents of runs."""
+    document: dict[str, Any] = {}
+    for metric in METRICS:
+        values = [metric.value(first), metric.value(second)]
+        if values != [None, None]:
+            put_json(document, metric, values)
+    return document
+
+
+def _means(first: DeviceMeans | None, second: DeviceMeans | None) -> dict[str, Any]:
+    sides = (first, second)
+    means = [side.means if side else {} for side in sides]
+    return {
+        "devices": [side.device.device if side else None for side in sides],
+        "mean": {name: [side.get(name) for side in means] for name in dict.fromkeys(name for m in means for name in m)},
+    }

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from workloads import catalog, lstm
+from workloads import catalog
 from workloads.machine import Gpu, Machine
-from workloads.recurrent_layers import RECURRENT_LAYERS
+from workloads.recurrent_layers import LSTM_IMPLEMENTATIONS, RECURRENT_LAYERS
 from workloads.worker import flops_per_step
 
-IMPLEMENTATIONS = tuple(implementation.name for implementation in lstm.IMPLEMENTATIONS)
+IMPLEMENTATIONS = tuple(implementation.name for implementation in LSTM_IMPLEMENTATIONS)
 _LADDER = RECURRENT_LAYERS["lstm"].ladder
 _ARTICLE_A = dict(zip(_LADDER, (349, 724, 994, 1942, 2199, 2290, 3898), strict=True))
 """GFLOPS of the forward pass in the article (NVIDIA, cuDNN 5): the last with four layers, the others with one."""

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from tests.lstm_answers import A_GPU, Answers, answers, variant_of
-from workloads import lstm
 from workloads.protocol import Value
+from workloads.recurrent_layers import LSTM_IMPLEMENTATIONS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("float32_on_the_gpu")]
 
-IMPLEMENTATIONS = [implementation.name for implementation in lstm.IMPLEMENTATIONS]
+IMPLEMENTATIONS = [implementation.name for implementation in LSTM_IMPLEMENTATIONS]
 SIZES: dict[str, Value] = {"gpus": 1, "batch_size": 16, "timesteps": 20, "units": 64}
 CASES: dict[str, dict[str, Value]] = {
     "one layer": {"features": 48},

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.parameter_docs import PAGE, page
-from workloads import catalog, lstm
+from workloads import catalog
 from workloads.catalog import Gpu, Machine, UsageError, check, complete, parse, refusal_reason, with_defaults, workload
 from workloads.framework import FRAMEWORKS
 from workloads.parameters import integer_parameter
 from workloads.protocol import RunSpec, Value
+from workloads.recurrent_layers import LSTM_IMPLEMENTATIONS
 from workloads.schema import Parameter
 
 NO_GPU = Machine(cpu_count=2)
@@ -52,7 +53,7 @@ def test_the_page_of_parameters_is_made_from_the_catalog() -> None:
 def test_the_guide_to_the_lstm_lists_every_implementation() -> None:
     guide = (PAGE.parent / "lstm.md").read_text(encoding="utf-8")
     rows = [line.split("`")[1] for line in guide.partition("## ")[0].splitlines() if line.startswith("| `")]
-    assert sorted(rows) == sorted(each.name for each in lstm.IMPLEMENTATIONS)
+    assert sorted(rows) == sorted(each.name for each in LSTM_IMPLEMENTATIONS)
 
 
 def test_defaults_follow_the_machine() -> None:

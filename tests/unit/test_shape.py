@@ -24,9 +24,7 @@ SMALL_MODULES = {
     "app/telemetry/messages.py": "message types of the sampler's process, imported on both sides",
     "workloads/build.py": "the one place that leads from a spec to a backend",
     "workloads/cifar10_copy.py": "the rules need it, and no package: what reads the copy needs numpy",
-    "workloads/gru.py": "the GRU's table, as workloads/lstm.py is the LSTM's",
     "workloads/machine.py": "all that the sampler needs of the workloads, whose tables take a third of its imports",
-    "workloads/recurrent_layers.py": "the one table of the kinds of recurrent layers, above both of them",
 }
 """Modules under the least size, each with its reason: a file is a topic, and a helper belongs to its only user."""
 

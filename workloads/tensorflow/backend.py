@@ -16,8 +16,7 @@ from workloads.errors import KnownError
 from workloads.framework import FRAMEWORK, ONEDNN_KEY
 from workloads.interpreter import installed_framework
 from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
-from workloads.libraries import check_gpu_count, import_modules, loaded_versions
-from workloads.processor import ProcessorSupport
+from workloads.libraries import ProcessorSupport, check_gpu_count, import_modules, loaded_versions
 from workloads.protocol import Calibration, RunSpec, Source, Variant
 from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.tensorflow import runtime

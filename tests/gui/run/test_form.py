@@ -33,7 +33,7 @@ from tests.gui.screens import visible_text
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
 from workloads import catalog
 from workloads.catalog import Machine, installed_framework
-from workloads.processor import CACHE_VARIABLE, ProcessorSupport, store_support
+from workloads.libraries import CACHE_VARIABLE, ProcessorSupport, store_support
 from workloads.protocol import Value
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from workloads import processor
+from workloads import libraries
 from workloads.catalog import Machine, check, complete, default_interpreter, installed_framework
-from workloads.processor import CACHE_VARIABLE, ProcessorSupport, cache_folder, read_support, store_support
+from workloads.libraries import CACHE_VARIABLE, ProcessorSupport, cache_folder, read_support, store_support
 
 CPU = Machine(cpu_count=2)
 WITH_ONEDNN = ProcessorSupport(
@@ -95,7 +95,7 @@ def test_an_answer_holds_for_its_processor_environment_and_version(
     assert read_support(str(tmp_path / "other")) is None
     assert read_support("/no/such/place") is None
     with monkeypatch.context() as patch:
-        patch.setattr(processor, "processor_identity", lambda: "another")
+        patch.setattr(libraries, "processor_identity", lambda: "another")
         assert read_support() is None
     store_support(structs.replace(WITH_ONEDNN, framework="2.0"))
     assert read_support() is None, "the framework was updated since"
@@ -128,8 +128,8 @@ def test_the_processor_is_named_by_what_it_can_do(tmp_path: Path, monkeypatch: p
     identities = []
     for mhz, flags in (("2400.1", "avx avx2"), ("3100.7", "avx avx2"), ("2400.1", "avx avx2 avx512f")):
         (tmp_path / "cpuinfo").write_text(block.format(mhz, flags))
-        monkeypatch.setattr(processor, "_CPUINFO", tmp_path / "cpuinfo")
-        identities.append(processor.processor_identity.__wrapped__())
+        monkeypatch.setattr(libraries, "_CPUINFO", tmp_path / "cpuinfo")
+        identities.append(libraries.processor_identity.__wrapped__())
     assert identities[0] == identities[1] != identities[2]
-    monkeypatch.setattr(processor, "_CPUINFO", tmp_path / "none")
-    assert processor.processor_identity.__wrapped__().strip()
+    monkeypatch.setattr(libraries, "_CPUINFO", tmp_path / "none")
+    assert libraries.processor_identity.__wrapped__().strip()

@@ -19,7 +19,7 @@ from functools import partial
 
 import tensorflow as tf
 
-from workloads.gru import GATES, GruConfig
+from workloads.recurrent_layers import GRU_GATES, GruConfig
 from workloads.tensorflow.recurrent.loop import (
     Cell,
     LoopStack,
@@ -50,13 +50,13 @@ def state_from_sums(inputs: tf.Tensor, recurrent: tf.Tensor, output: tf.Tensor) 
     `inputs` and `recurrent` are the input's and the recurrence's part of the sums of all gates, side by side on the
     axis 1: [batch, 3 units]. `output` is that before the step, [batch, units].
     """
-    return next_state(tf.split(inputs, GATES, 1), tf.split(recurrent, GATES, 1), output)
+    return next_state(tf.split(inputs, GRU_GATES, 1), tf.split(recurrent, GRU_GATES, 1), output)
 
 
 def gemm6_cell(weights: Weights) -> Cell:
     """Return rung 1: six products per step, each gate with its own two."""
-    kernels, recurrents = tf.split(weights.kernel, GATES, 1), tf.split(weights.recurrent, GATES, 1)
-    input_biases, recurrent_biases = (tf.split(bias, GATES) for bias in tf.unstack(weights.bias))
+    kernels, recurrents = tf.split(weights.kernel, GRU_GATES, 1), tf.split(weights.recurrent, GRU_GATES, 1)
+    input_biases, recurrent_biases = (tf.split(bias, GRU_GATES) for bias in tf.unstack(weights.bias))
 
     def step(inputs: tf.Tensor, state: State) -> State:
         return next_state(

@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.lstm import GATES
+from workloads.recurrent_layers import LSTM_GATES
 from workloads.tensorflow.recurrent.loop import BaseStack, Cell, State, Weights
 
 
@@ -73,7 +73,7 @@ def _block_lstm(
         bias: [4 units].
     """
     steps, batch, _ = inputs.shape
-    units = bias.shape[0] // GATES
+    units = bias.shape[0] // LSTM_GATES
     start, peephole = tf.zeros([batch, units], inputs.dtype), tf.zeros([units], inputs.dtype)
     inputs_by_name = {
         "seq_len_max": tf.constant(steps, tf.int64), "x": inputs, "cs_prev": start, "h_prev": start,
@@ -108,7 +108,7 @@ def block_cell(weights: Weights) -> Cell:
 
 
 def _in_block_order(tensor: tf.Tensor) -> tf.Tensor:
-    i, f, g, o = tf.split(tensor, GATES, -1)
+    i, f, g, o = tf.split(tensor, LSTM_GATES, -1)
     return tf.concat([i, g, f, o], -1)
 
 
@@ -124,7 +124,7 @@ def _lstm_block_cell(
         matrix: Kernel above recurrent kernel, [features + units, 4 units], in the operation's order of gates.
         bias: [4 units], likewise.
     """
-    peephole = tf.zeros([bias.shape[0] // GATES], inputs.dtype)
+    peephole = tf.zeros([bias.shape[0] // LSTM_GATES], inputs.dtype)
     inputs_by_name = {
         "x": inputs, "cs_prev": cell, "h_prev": output,
         "w": matrix, "wci": peephole, "wcf": peephole, "wco": peephole, "b": bias,

@@ -25,7 +25,7 @@ from functools import partial
 
 import tensorflow as tf
 
-from workloads.lstm import GATES, LstmConfig
+from workloads.recurrent_layers import LSTM_GATES, LstmConfig
 from workloads.tensorflow.recurrent.loop import (
     Cell,
     LoopStack,
@@ -55,14 +55,14 @@ def state_from_sums(sums: tf.Tensor, cell: tf.Tensor, axis: int) -> State:
     `sums` are those of all four gates side by side on the axis, in the order i, f, g, o; `cell` is that before the
     step.
     """
-    i, f, g, o = tf.split(sums, GATES, axis)
+    i, f, g, o = tf.split(sums, LSTM_GATES, axis)
     return next_state(i, f, g, o, cell)
 
 
 def gemm8_cell(weights: Weights) -> Cell:
     """Return rung 1: eight products per step, each gate with its own two."""
-    kernels, recurrents = tf.split(weights.kernel, GATES, 1), tf.split(weights.recurrent, GATES, 1)
-    biases = tf.split(weights.bias, GATES)
+    kernels, recurrents = tf.split(weights.kernel, LSTM_GATES, 1), tf.split(weights.recurrent, LSTM_GATES, 1)
+    biases = tf.split(weights.bias, LSTM_GATES)
 
     def step(inputs: tf.Tensor, state: State) -> State:
         i, f, g, o = (

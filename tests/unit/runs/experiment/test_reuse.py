@@ -31,7 +31,7 @@ from app.storage.store import Store
 from tests.fakes.experiments import ENVIRONMENT, aged, result
 from tests.unit.viewmodels.stored import keep
 from workloads.catalog import FRAMEWORK, ONEDNN_KEY, VARIABLES_RECORDED_KEY, Gpu, Machine, complete, installed_framework
-from workloads.processor import CACHE_VARIABLE, ProcessorSupport, store_support
+from workloads.libraries import CACHE_VARIABLE, ProcessorSupport, store_support
 from workloads.protocol import OutcomeName, RunSpec
 
 ONE = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="NVIDIA H200", compute_capability=(9, 0)),))

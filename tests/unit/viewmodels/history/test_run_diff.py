@@ -7,7 +7,7 @@ from datetime import UTC
 import pytest
 
 from app.records import StoredRun
-from app.report.diff import diff_document
+from app.report.documents import diff_document
 from app.samples import LogLine
 from app.viewmodels.history.run_diff import (
     DiffRow,

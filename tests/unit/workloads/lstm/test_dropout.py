@@ -23,7 +23,7 @@ def cell_inputs(**rates: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, A
     """What a cell reads of inputs and earlier outputs of ones in training, each [timesteps, batch, width]."""
     import tensorflow as tf
 
-    from workloads.lstm import LstmConfig
+    from workloads.recurrent_layers import LstmConfig
     from workloads.seeding import recurrent_weights
     from workloads.tensorflow.recurrent.loop import Cell, LoopStack, State, Weights
 

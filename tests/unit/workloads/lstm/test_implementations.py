@@ -9,8 +9,8 @@ import pytest
 
 from tests.lstm_answers import CPU, Answers, answers, batch_of, random_model, variant_of
 from workloads.catalog import complete
-from workloads.lstm import IMPLEMENTATIONS as TABLE
 from workloads.protocol import Value, Variant
+from workloads.recurrent_layers import LSTM_IMPLEMENTATIONS as TABLE
 from workloads.recurrent_layers import RECURRENT_LAYERS
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -199,7 +199,7 @@ def test_one_seed_gives_every_implementation_the_same_weights(name: str) -> None
 
 
 def test_the_weights_begin_as_kerass_do() -> None:
-    from workloads.lstm import LstmConfig
+    from workloads.recurrent_layers import LstmConfig
     from workloads.seeding import recurrent_weights
 
     kernel, recurrent, bias, head, head_bias = recurrent_weights(LstmConfig(layers=1, units=8, features=4))
