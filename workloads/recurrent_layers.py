@@ -31,7 +31,7 @@ class GruConfig(RecurrentConfig):
 
     It is the GRU of cuDNN, and Keras's with `reset_after=True`: the reset gate multiplies the candidate's recurrent
     product, not the output that goes into it as in Cho et al. 2014 (arXiv 1406.1078), so that one product serves all
-    three gates. TensorFlow has no block-fused GRU with this cell: its `GRUBlockCell` resets the output before the product.
+    three gates. TensorFlow has no block-fused GRU with this cell: its `GRUBlockCell` resets the output first.
     """
 
     keras_name: ClassVar[str] = "GRU"
