@@ -199,7 +199,7 @@ def _follow_detached(action: str, word: str, uid: str, database: Path | None, *,
     with open_store(database, may_be_new=True) as store:
         path = store.path
     fetched = []
-    for run in runs:
+    for run in (run for run in runs if run.size_bytes or run.goes_on):
         fetch = Fetch(entry, run, path, say)
         with stop_on_interrupt(fetch.leave):
             stored = fetch.run([ProgressSink()], keep=keep)

@@ -190,7 +190,7 @@ def list_runs() -> DetachedRuns:
                     detached_utc_ns=order.utc_ns,
                     goes_on=goes_on,
                     size_bytes=lines.stat().st_size if lines.exists() else 0,
-                    problem="" if lines.exists() or goes_on else "".join(stderr[-1:])[:500],
+                    problem="" if lines.exists() or goes_on else (stderr or ["not begun"])[-1][:500],
                 )
             )
     return DetachedRuns(tuple(sorted(runs, key=lambda run: run.detached_utc_ns)))

@@ -77,6 +77,11 @@ class HostClock:
         self._beats.append((received_ns - sent_ns, t_ns - (sent_ns + received_ns) // 2))
 
     @property
+    def is_known(self) -> bool:
+        """Whether a beat was answered."""
+        return bool(self._beats)
+
+    @property
     def offset(self) -> tuple[int, int]:
         """The host's clock less this machine's, and the round trip by which that is known, in nanoseconds."""
         round_trip_ns, offset_ns = min(self._beats)
@@ -164,7 +169,7 @@ class HostProcess:
         began_s, is_noted = time.monotonic(), False
         while True:
             with self._changed:
-                if self._changed.wait_for(lambda: self.lost or (self._hello and self.clock._beats), _LOOK_S):  # noqa: SLF001
+                if self._changed.wait_for(lambda: self.lost or (self._hello and self.clock.is_known), _LOOK_S):
                     break
                 waits_for = self._waits_for
             if is_cancelled():
@@ -172,7 +177,7 @@ class HostProcess:
             if time.monotonic() - began_s > _QUIET_S and not (is_noted or waits_for):
                 is_noted = True
                 self._notify(f"Waiting for {self.name} to answer …")
-        if self._hello is None:
+        if self._hello is None or not self.clock.is_known:
             raise LinkLostError(self.lost)
         return self._hello
 

@@ -265,6 +265,8 @@ class Server:
         self._wants_standby = False
         self._launcher = StandbyLauncher(self._leases, lambda: self._wants_standby)
         self._active: _Active | None = None
+        self.heard = threading.Event()
+        """Set when a beat was answered, by which the program elsewhere knows this clock."""
         self.stored = threading.Event()
         """Set when the run that is said here is stored elsewhere."""
         # The next run begins when the one before has given back what it had.
@@ -276,6 +278,7 @@ class Server:
         match order:
             case Beat(number=number):
                 self._outbox.answer(Beat(number=number, t_ns=time.monotonic_ns()))
+                self.heard.set()
             case Piece(name=name):
                 add_piece(self._scratch / Path(name).name, order)
             case RunOrder():
@@ -420,7 +423,7 @@ def serve(
     logging.getLogger("variantscope").addHandler(logging.NullHandler())
     feed = TelemetryFeed(hz or 20.0)
     server = Server(scratch, outbox, feed)
-    end = partial(_end, scratch, outbox)
+    end = partial(_end, scratch, outbox, server.heard)
     if hz is not None:
         _say_telemetry(feed, outbox, end if once else None)
     if work is not None:
@@ -434,7 +437,8 @@ def serve(
     os._exit(1 if complaint else 0)
 
 
-def _end(scratch: Path, outbox: Outbox) -> None:
+def _end(scratch: Path, outbox: Outbox, heard: threading.Event) -> None:
+    heard.wait(LOST_S)
     outbox.flush()
     end_everything(scratch)
     os._exit(0)
@@ -475,6 +479,8 @@ def _follow_all(server: Server, guard: int) -> str:
         return f"it heard nothing for {quiet}, so the link is cut or the program that started it is suspended."
     except ChildProcessError:
         return "its guard, the process that it was started as, was killed."
+    except OSError as error:
+        return f"a file that was sent could not be stored ({error.strerror})."
     except Exception as error:  # noqa: BLE001 - the edge of the process: whatever happens, nothing is left here
         traceback.print_exc()
         return bug_message(error)

@@ -308,7 +308,7 @@ def test_what_a_worker_started_ends_with_the_program_there(here: Connection, tmp
 
 
 def test_a_killed_program_here_leaves_nothing_there(cache: Path, tmp_path: Path) -> None:
-    """Whoever ordered is gone: the carriers' stdin closes."""
+    """Whoever ordered is gone: the launchers' stdin closes."""
     with connected(cache) as connection:
         connection.host.inventory()
         with going(

@@ -283,13 +283,13 @@ class HostsDialog(QDialog):
 def fetch_over(entry: HostEntry, database: Path, stop: threading.Event) -> str:
     """Fetch the detached runs of a host that are over; return what became of them; raises `UserError`."""
     runs = list_detached(entry, lambda _: None)
-    over = [run for run in runs if not run.goes_on]
+    over = [run for run in runs if run.size_bytes and not run.goes_on]
     for run in over:
         fetch = Fetch(entry, run, database, lambda _: None)
         if stop.is_set():
             raise UserError("Fetching was stopped.")
         fetch.run(())
-    more = f" {len(runs) - len(over)} still go on there." if len(runs) > len(over) else ""
+    more = f" {len(runs) - len(over)} go on there still, or wait." if len(runs) > len(over) else ""
     return f"{len(over)} {units.plural('run', len(over))} of {entry.name} fetched.{more}"
 
 
