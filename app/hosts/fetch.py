@@ -1,5 +1,6 @@
 """Runs that go on on a host without this program: detach them, list them, end them, and play them into the database."""
 
+import contextlib
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from app.environment_keys import CARRIER_KEY, DETACHED_KEY, HOST_KEY
-from app.errors import UserError, write_error
+from app.errors import UserError
 from app.events import Outcome, RunEnded, RunEvent, RunStarted
 from app.hosts.address import Address
 from app.hosts.book import HostEntry
@@ -168,18 +169,12 @@ class Fetch:
                         self._purge(store, part)
             if not keep:
                 process.send(Stored())
-                self._wait_end(process)
+                with contextlib.suppress(LinkLostError):  # once its recording is removed the program there ends
+                    while True:
+                        process.next(None)
             if number is None:
                 raise UserError(self._problem)
             return store.load(number)
-
-    def _wait_end(self, process: HostProcess) -> None:
-        """Wait until its recording is removed, which ends the program there."""
-        try:
-            while True:
-                process.next(None)
-        except LinkLostError:
-            pass
 
     def _play(self, sink: StoreSink, process: HostProcess) -> None:
         """Store the events as they come; end the run where its maker was killed, which is known once all came."""
@@ -193,7 +188,7 @@ class Fetch:
                     case Drained():
                         self._is_drained = True
                     case Piece() as piece:
-                        self._add_piece(piece)
+                        add_piece(weights_path(self._database, self._detached.uid).absolute(), piece)
                     case RunStarted() as started if sink.run is None:
                         order = MessageOrder.of_events(ClockAnchor(started.t_ns, started.utc_ns))
                         sink.handle(self._described(started))
@@ -214,13 +209,6 @@ class Fetch:
             self._problem = self._problem or reason
             if sink.run is not None:
                 sink.handle(RunEnded(t_ns=self._t_ns, outcome=Outcome(name="crashed", reason=reason)))
-
-    def _add_piece(self, piece: Piece) -> None:
-        path = weights_path(self._database, self._detached.uid).absolute()
-        try:
-            add_piece(path, piece)
-        except OSError as error:
-            raise write_error(path, error) from None
 
     def _described(self, started: RunStarted) -> RunStarted:
         """Return the run's first event, with what is known of it on this side."""

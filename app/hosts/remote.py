@@ -13,7 +13,7 @@ import msgspec
 
 from app import environment_keys
 from app.environment_keys import HOST_ID_KEY, wrong_numbers
-from app.errors import TelemetryError, UserError, read_error, write_error
+from app.errors import TelemetryError, UserError, read_error
 from app.events import Outcome, RunEnded, RunEvent, RunStarted
 from app.grants import Consent, refuse
 from app.hosts.book import HostEntry, find_host
@@ -209,9 +209,11 @@ class RemoteRun:
             ended = self._follow(process)
         except LinkLostError as error:
             ended = self._ended("crashed", str(error))
-        except ProtocolError as error:
-            ended = self._ended("failed", f"What the program on {process.name} says of the run is {error}.")
-            process.cut(ended.outcome.reason or "")
+        except (ProtocolError, UserError) as error:  # the latter where weights cannot be stored
+            is_lie = isinstance(error, ProtocolError)
+            reason = f"What the program on {process.name} says of the run is {error}." if is_lie else str(error)
+            ended = self._ended("failed", reason)
+            process.cut(reason)
         if process.lost is None:
             runners.give(process)
         self._emit(ended)
@@ -243,7 +245,7 @@ class RemoteRun:
                 case None | HostHello():
                     pass
                 case Piece() if self._weights is not None:
-                    self._store_piece(report)
+                    add_piece(self._weights, report)
                 case Refused(reason=reason):
                     return self._ended("failed", reason)
                 case RunStarted() if self._events is None:
@@ -290,13 +292,6 @@ class RemoteRun:
             environment={**started.environment, **self._order.environment, **self._connection.link_info()},
         )
 
-    def _store_piece(self, piece: Piece) -> None:
-        assert self._weights is not None, "it was ordered"
-        try:
-            add_piece(self._weights, piece)
-        except OSError as error:
-            raise write_error(self._weights, error) from None
-
     def _wait(self, reason: str) -> None:
         self._pass(Waiting(self._host.now().t_ns, reason))
 
@@ -342,6 +337,9 @@ class RemoteJobs:
             there, written = self._with_files(request, process)
             process.send(JobOrder(there))
             return self._await(process, result_type, written, overdue)
+        except ProtocolError as error:
+            process.cut()
+            raise UserError(f"What {self.name} says is {error}; the link was closed.") from None
         finally:
             if process.lost is None:
                 self.runners.give(process)
@@ -360,7 +358,7 @@ class RemoteJobs:
                     errors = {"job error": JobError, "job crashed": JobCrashedError}
                     raise errors.get(kind, UserError)(reason)
                 case Piece() as piece if written is not None:
-                    self._store(written, piece, process)
+                    add_piece(written, piece)
             if stopped_s is None and is_overdue():
                 stopped_s = time.monotonic()
                 process.send(Stop())
@@ -374,14 +372,6 @@ class RemoteJobs:
         if not isinstance(result, result_type):
             raise JobCrashedError("The process that did this broke the protocol: it answered something else.")
         return result
-
-    def _store(self, written: Path, piece: Piece, process: HostProcess) -> None:
-        try:
-            add_piece(written, piece)
-        except OSError as error:
-            raise write_error(written, error) from None
-        except ProtocolError as error:
-            process.cut(f"What {self.name} says is {error}; the link was closed.")
 
     def _with_files(self, request: JobRequest, process: HostProcess) -> tuple[JobRequest, Path | None]:
         """Send the files that a job reads; return it with their names there, and the path here of what it writes."""

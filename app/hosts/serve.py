@@ -26,7 +26,7 @@ import msgspec
 import psutil
 
 from app import units
-from app.errors import TelemetryError, UserError, bug_message
+from app.errors import TelemetryError, UserError, bug_message, write_error
 from app.events import RunEnded, RunEvent
 from app.fields import Sample, SlowSample
 from app.grants import order_grants, require, typed
@@ -50,7 +50,7 @@ from app.hosts.messages import (
     Stored,
 )
 from app.log import configure_child
-from app.paths import program_version
+from app.paths import open_private, program_version
 from app.recording import head_line
 from app.runs.environment import environment_info, host_info
 from app.runs.experiment.idle_wait import IdleLimits, IdleState, IdleWait, WaitStatus
@@ -178,18 +178,19 @@ def add_piece(path: Path, piece: Piece) -> bool:
 
     Raises:
         ProtocolError: It is none of the next.
-        OSError: It cannot be written.
+        UserError: It cannot be written.
     """
-    part = path.with_name(f"{path.name}.part")
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_APPEND | (0 if piece.offset else os.O_TRUNC), 0o600)
-    with os.fdopen(file, "ab") as written:
-        end = piece.offset + len(piece.data)
-        if written.tell() != piece.offset or end > piece.size or piece.size > MOST_FILE_BYTES:
-            raise ProtocolError("a file whose pieces do not fit together")
-        written.write(piece.data)
-    if end == piece.size:
-        part.replace(path)
+    part, end = path.with_name(f"{path.name}.part"), piece.offset + len(piece.data)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(part, "ab" if piece.offset else "wb", opener=open_private) as file:
+            if file.tell() != piece.offset or end > piece.size or piece.size > MOST_FILE_BYTES:
+                raise ProtocolError("a file whose pieces do not fit together")
+            file.write(piece.data)
+        if end == piece.size:
+            part.replace(path)
+    except OSError as error:
+        raise write_error(path, error) from None
     return end == piece.size
 
 
@@ -479,8 +480,8 @@ def _follow_all(server: Server, guard: int) -> str:
         return f"it heard nothing for {quiet}, so the link is cut or the program that started it is suspended."
     except ChildProcessError:
         return "its guard, the process that it was started as, was killed."
-    except OSError as error:
-        return f"a file that was sent could not be stored ({error.strerror})."
+    except UserError as error:
+        return str(error)
     except Exception as error:  # noqa: BLE001 - the edge of the process: whatever happens, nothing is left here
         traceback.print_exc()
         return bug_message(error)

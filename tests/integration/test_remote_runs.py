@@ -36,7 +36,7 @@ from app.runs.experiment.queue import add_plan
 from app.runs.experiment.session import ExperimentSession, QueueListener
 from app.runs.jobs import JobError
 from app.runs.leases import Leases
-from app.runs.session import RunServices
+from app.runs.session import RunServices, RunSession
 from app.samples import LogLine, Waiting
 from app.storage.owner import boot_id
 from app.storage.store import Store
@@ -47,7 +47,8 @@ from workloads.job_protocol import Calibrate, DescribeFile, FileDescription, Try
 from workloads.protocol import Block, Calibration, Source
 
 S = 1_000_000_000
-QUICK = LinkLimits(warn_s=0.5, lost_s=2.0)
+QUICK = LinkLimits(warn_s=0.5, lost_s=8.0)
+"""A busy machine may stand still for seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def gpu1(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Conn
 @pytest.fixture
 def here(cache: Path) -> Iterator[Connection]:
     """A host whose processes are killed."""
-    with connected(cache, limits=QUICK) as connection:
+    with connected(cache) as connection:
         yield connection
 
 
@@ -245,20 +246,21 @@ def test_a_worker_that_floods_holds_up_neither_beats_nor_telemetry(gpu1: Connect
         assert run.result().name == "stopped"
 
 
-def test_a_silent_host_is_told_then_given_up(here: Connection, tmp_path: Path) -> None:
+def test_a_silent_host_is_told_then_given_up(cache: Path, tmp_path: Path) -> None:
     """All of it stands still, as where a network is cut."""
-    inventory = here.host.inventory()
-    with going(dummy(inventory, steps=0, seconds=600.0), services_on(here, tmp_path)) as run:
-        run.recorder.wait(Block, is_measured)
-        with stopped(here):
-            run.recorder.wait(Waiting, lambda waiting: NAME in waiting.reason)
-        run.recorder.wait(Waiting, lambda waiting: not waiting.reason)
-        with stopped(here):
-            outcome = run.result()
-        assert outcome.name == "crashed"
-        assert outcome.reason == f"The link to {NAME} was lost: nothing has come from it for 2\xa0s."
-    with pytest.raises(TelemetryError, match="was lost: nothing has come"):
-        here.host.inventory()
+    with connected(cache, limits=QUICK) as connection:
+        inventory = connection.host.inventory()
+        with going(dummy(inventory, steps=0, seconds=600.0), services_on(connection, tmp_path)) as run:
+            run.recorder.wait(Block, is_measured)
+            with stopped(connection):
+                run.recorder.wait(Waiting, lambda waiting: NAME in waiting.reason)
+            run.recorder.wait(Waiting, lambda waiting: not waiting.reason)
+            with stopped(connection):
+                outcome = run.result()
+            assert outcome.name == "crashed"
+            assert f"The link to {NAME} was lost: nothing has come from it for " in (outcome.reason or "")
+        with pytest.raises(TelemetryError, match="was lost: nothing has come"):
+            connection.host.inventory()
 
 
 @contextlib.contextmanager
@@ -391,7 +393,7 @@ def test_a_run_that_was_stopped_before_it_began_ends_at_once_though_the_host_is_
         run.session.stop()
         outcome = run.result()
     assert outcome.name == "stopped"
-    assert time.monotonic() - began_s < 5.0 + 2.0  # 4 s, and what a loaded machine adds
+    assert time.monotonic() - began_s < 12.0  # 4 s, and what a busy machine adds; a run that has begun gets 15
 
 
 def test_two_programs_share_a_host(cache: Path, tmp_path: Path) -> None:
@@ -419,29 +421,41 @@ def test_kills_at_random_moments_leave_nothing_and_double_nothing(number: int, c
     """60 by hand: VARIANTSCOPE_HOST_KILLS=60."""
     moments = np.random.default_rng()
     victim = ("launcher", "program", "sampler", "worker", "all", "stdin")[number % 6]
-    with connected(cache, limits=QUICK) as connection:
+    endings: list[str] = []
+    with connected(cache) as connection:
         spec = dummy(connection.host.inventory(), steps=0, seconds=600.0)
-        with going(spec, services_on(connection, tmp_path)) as run:
-            time.sleep(moments.uniform(0.0, 1.5))
-            processes = processes_of(connection)
-            tops = [process for process in connection.runners._all if process.lost is None]
-            below = [child for top in tops for child in psutil.Process(top.pid).children(recursive=True)]
-            modules = {"sampler": "app.telemetry.sampler", "worker": "workloads.worker"}
-            for top in tops:
-                if victim in ("launcher", "all"):
-                    psutil.Process(top.pid).kill()
-                elif victim == "stdin":
-                    top._put(None)
-            guards = {top.pid for top in tops}
-            for process in below:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    is_program = victim == "program" and process.ppid() in guards
-                    if is_program or victim == "all" or modules.get(victim, "-") in process.cmdline():
-                        process.kill()
-            run.session.stop()
-            assert run.result().name in ("crashed", "stopped", "failed")
+        session = RunSession(spec, services_on(connection, tmp_path))
+
+        def make() -> None:
+            try:
+                endings.append(session.run().name)
+            except UserError:  # its program was killed before it was up
+                endings.append("never began")
+
+        run = threading.Thread(target=make)
+        run.start()
+        time.sleep(moments.uniform(0.0, 1.5))
+        processes = processes_of(connection)
+        tops = [process for process in connection.runners._all if process.lost is None]
+        below = [child for top in tops for child in psutil.Process(top.pid).children(recursive=True)]
+        modules = {"sampler": "app.telemetry.sampler", "worker": "workloads.worker"}
+        for top in tops:
+            if victim in ("launcher", "all"):
+                psutil.Process(top.pid).kill()
+            elif victim == "stdin":
+                top._put(None)
+        guards = {top.pid for top in tops}
+        for process in below:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                is_program = victim == "program" and process.ppid() in guards
+                if is_program or victim == "all" or modules.get(victim, "-") in process.cmdline():
+                    process.kill()
+        session.stop()
+        run.join(LIMIT_S)
     assert psutil.wait_procs(processes, timeout=20)[1] == []
     with Store.open(tmp_path / "profiles.db") as store:
         rows = store.list_runs()
-    assert len(rows) == 1
-    assert rows[0].outcome is not None
+    (ending,) = endings
+    assert ending in ("crashed", "stopped", "failed", "never began")
+    assert len(rows) == (ending != "never began")
+    assert all(row.outcome is not None for row in rows)

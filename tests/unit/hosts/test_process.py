@@ -15,7 +15,8 @@ from app.samples import LogLine
 from tests.fakes.hosts import NAME, PlayedStart, played
 
 LIMIT_S = 60.0
-QUICK = LinkLimits(warn_s=0.3, lost_s=1.0)
+QUICK = LinkLimits(warn_s=0.3, lost_s=4.0)
+"""A busy machine may stand still for seconds."""
 
 
 def lost(process: HostProcess) -> str:
@@ -107,20 +108,22 @@ def test_what_nobody_reads_waits_on_the_host_in_bounded_memory() -> None:
 def test_a_silent_host_is_told_then_given_up() -> None:
     process = played("threading.Thread(target=listen, daemon=True).start(); time.sleep(600)", limits=QUICK)
     process.wait_hello()
-    assert process.silent_warning() == ""
+    while process.silent_warning():  # until the next beat is answered
+        threading.Event().wait(0.01)
     psutil.Process(process.pid).suspend()
     end_s = time.monotonic() + LIMIT_S
     while not (warning := process.silent_warning()) and time.monotonic() < end_s:
         threading.Event().wait(0.01)
-    assert warning.startswith(f"Nothing has come from {NAME} for 0\xa0s; after 1\xa0s it is given up")
-    assert lost(process) == f"The link to {NAME} was lost: nothing has come from it for 1\xa0s."
+    assert warning.startswith(f"Nothing has come from {NAME} for ")
+    assert warning.endswith("; after 4\xa0s it is given up.")
+    assert lost(process).startswith(f"The link to {NAME} was lost: nothing has come from it for ")
 
 
 def test_a_host_that_talks_but_answers_no_beat_hangs() -> None:
     process = played(
         "say(LogLine(1, ''))\nsay(*[Beat(number=1, t_ns=1)])\n"
         "while True: say(Sample(t_ns=1, device='GPU-0')); time.sleep(0.02)",
-        limits=LinkLimits(lost_s=0.3),
+        limits=LinkLimits(lost_s=3.0),
     )
     assert "hangs: it sends readings, but answers no beat" in lost(process)
 
