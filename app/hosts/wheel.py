@@ -90,15 +90,18 @@ _PROBLEMS = {
 }
 
 
-@cache
-def _requirements() -> tuple[str, ...]:
+def _requirements() -> tuple[str, list[str]]:
+    """Return the Pythons and the packages that this program needs."""
     if (root := checkout_root()) is not None:
         import tomllib
 
-        return tuple(tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"])
+        project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        return project["requires-python"], project["dependencies"]
     import importlib.metadata
 
-    return tuple(need for need in importlib.metadata.requires("variantscope") or () if "extra ==" not in need)
+    metadata = importlib.metadata.metadata("variantscope")
+    needs = [need for need in metadata.get_all("Requires-Dist") or () if "extra ==" not in need]
+    return metadata["Requires-Python"], needs
 
 
 def _wheel_name() -> str:
@@ -115,9 +118,11 @@ def build_wheel() -> bytes:
     names = {path.relative_to(ROOT).as_posix(): path for path in paths}
     files = {name: path.read_bytes() for name, path in sorted(names.items()) if not name.startswith("app/gui/")}
     info = f"variantscope-{program_version()}.dist-info"
-    needs = "".join(f"Requires-Dist: {need}\n" for need in _requirements() if not need.startswith(_LEFT_OUT))
+    pythons, packages = _requirements()
+    needs = [f"Requires-Dist: {package}\n" for package in packages if not package.startswith(_LEFT_OUT)]
+    metadata = f"{_METADATA}Version: {program_version()}\nRequires-Python: {pythons}\n{''.join(needs)}"
     files |= {
-        f"{info}/METADATA": f"{_METADATA}Version: {program_version()}\n{needs}".encode(),
+        f"{info}/METADATA": metadata.encode(),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: variantscope\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         f"{info}/entry_points.txt": b"[console_scripts]\nvariantscope = variantscope:main\n",
     }

@@ -59,6 +59,7 @@ def test_it_is_the_same_for_the_same_sources_and_has_no_window() -> None:
     assert {"app/cli/main.py", "workloads/worker.py", "variantscope.py"} <= set(names)
     assert not [name for name in names if name.startswith("app/gui")]
     assert "Requires-Dist: numpy" in metadata
+    assert "Requires-Python: >=3.11" in metadata
     assert "PySide6" not in metadata
 
 
