@@ -240,7 +240,9 @@ def _launches(planes: Iterable[Plane]) -> dict[int, int]:
 
 def _gpu_events(plane: Plane, device: str, launches: Mapping[int, int]) -> Iterator[Event]:
     """Yield kernels and copies, products with what started them: XLA's instruction, else TensorFlow's operation."""
-    resident = _resident_threads(plane.stats)
+    gpu = plane.stats
+    capability = gpu.get("compute_cap_major", 0), gpu.get("compute_cap_minor", 0)
+    resident = int(gpu.get("core_count", 0)) * _THREADS_OF_A_MULTIPROCESSOR.get(capability, 2048)
 
     def identify(event: Profiled) -> _Identified:
         stats = event.stats
@@ -258,12 +260,6 @@ _KERNEL_DETAILS = re.compile(r"grid:(\d+),(\d+),(\d+) block:(\d+),(\d+),(\d+) oc
 _THREADS_OF_A_MULTIPROCESSOR = {(7, 5): 1024, (8, 6): 1536, (8, 7): 1536, (8, 9): 1536, (12, 0): 1536, (12, 1): 1536}
 """By compute capability, where it is not 2048: CUDA C++ Programming Guide, "Technical Specifications per Compute
 Capability"."""
-
-
-def _resident_threads(gpu: Mapping[str, Any]) -> int:
-    """Return how many threads a GPU of the profile can hold at a time; 0 if the profile does not say."""
-    capability = gpu.get("compute_cap_major", 0), gpu.get("compute_cap_minor", 0)
-    return int(gpu.get("core_count", 0)) * _THREADS_OF_A_MULTIPROCESSOR.get(capability, 2048)
 
 
 @lru_cache(maxsize=4096)

@@ -145,7 +145,11 @@ class MainWindow(QMainWindow):
         self.help_menu.addAction("&Keys and actions").triggered.connect(self.keys_requested)
         self.help_menu.addAction("Show &log").triggered.connect(self.show_log_requested)
         self._state = WindowState("window", self)
-        self._restore_geometry()
+        # Open where the window was closed; where that screen is gone, Qt takes one that is there.
+        # Qt restores nothing on a screen of quite another width: then the size at least is as it was.
+        size = self._state.read("size", (0, 0), tuple[int, int])
+        if not self.restoreGeometry(QByteArray(self._state.read("geometry", b""))) and min(size) > 0:
+            self.resize(QSize(*size).boundedTo(self.screen().availableSize()))
 
     @property
     def page(self) -> int:
@@ -231,15 +235,6 @@ class MainWindow(QMainWindow):
     def _keep_geometry(self) -> None:
         self._state.keep("geometry", self.saveGeometry().data())
         self._state.keep("size", self.normalGeometry().size().toTuple())
-
-    def _restore_geometry(self) -> None:
-        """Open where the window was closed; where that screen is gone, Qt takes one that is there.
-
-        Qt restores nothing on a screen of quite another width: then the size at least is as it was.
-        """
-        size = self._state.read("size", (0, 0), tuple[int, int])
-        if not self.restoreGeometry(QByteArray(self._state.read("geometry", b""))) and min(size) > 0:
-            self.resize(QSize(*size).boundedTo(self.screen().availableSize()))
 
     def _build(self) -> None:
         self.setWindowTitle("VariantScope")

@@ -150,16 +150,14 @@ class BoundedLog:
         """Add bytes without a newline to the present line."""
         overwritten, separator, rest = data.rpartition(b"\r")
         if separator:
-            self._set_state((self._line + overwritten).rpartition(b"\r")[2])
+            state = (self._line + overwritten).rpartition(b"\r")[2]
+            if state:
+                self._state, self._is_state_shown = state[:_LINE_BYTES], False
+                self._due_s = self._due_s or time.monotonic() + _STATE_S
             self._line, self._cut_bytes = b"", 0
         room = _LINE_BYTES - len(self._line)
         self._line += rest[:room]
         self._cut_bytes += max(0, len(rest) - room)
-
-    def _set_state(self, state: bytes) -> None:
-        if state:
-            self._state, self._is_state_shown = state[:_LINE_BYTES], False
-            self._due_s = self._due_s or time.monotonic() + _STATE_S
 
     def _take(self) -> str:
         """Return the present line, or the state that it left as it is, and begin the next."""

@@ -113,16 +113,14 @@ class MessageOrder:
         if Hello not in self._seen and kind not in (Hello, Finished):
             raise ProtocolError(f"`{name}` came before `hello`")
         if kind in _SPANS:
-            self._check_span(_SPANS[kind], kind, name)
+            span = _SPANS[kind]
+            if span.once and kind in self._seen:
+                raise ProtocolError(f"`{name}` came twice")
+            present = -1 if self._phase is None else _PHASES.index(self._phase)
+            if not _PHASES.index(span.first) <= present <= _PHASES.index(span.last):
+                raise ProtocolError(f"`{name}` came {_when(self._phase)}")
         self._seen.add(kind)
         self._check_content(message)
-
-    def _check_span(self, span: _PhaseSpan, kind: type[Message], name: str) -> None:
-        if span.once and kind in self._seen:
-            raise ProtocolError(f"`{name}` came twice")
-        present = -1 if self._phase is None else _PHASES.index(self._phase)
-        if not _PHASES.index(span.first) <= present <= _PHASES.index(span.last):
-            raise ProtocolError(f"`{name}` came {_when(self._phase)}")
 
     def _check_content(self, message: Message) -> None:
         match message:
@@ -138,7 +136,12 @@ class MessageOrder:
             case Evidence():
                 self._check_timeline(message)
             case Finished():
-                self._check_end(message)
+                # No later than the last block's end: a thread of its own says it where a step does not end.
+                self._check_range(message.t_ns)
+                if message.outcome == "completed" and not (self._phase == "finish" and self._measured):
+                    raise ProtocolError(
+                        "it completed without a measured block" if self._phase else "it completed at once"
+                    )
             case EnvironmentInfo():
                 self._environment_chars += sum(map(len, (*message.environment, *message.environment.values())))
                 if self._environment_chars > _MOST_ENVIRONMENT_CHARS:
@@ -176,12 +179,6 @@ class MessageOrder:
         limits = len(step.streams), len(evidence.kernels)
         if not all(kernel.stream < limits[0] and kernel.rank < limits[1] for kernel in step.kernels):
             raise ProtocolError("the timeline of a step has a kernel without a name or a stream")
-
-    def _check_end(self, finished: Finished) -> None:
-        # No later than the last block's end: a thread of its own says it where a step does not end.
-        self._check_range(finished.t_ns)
-        if finished.outcome == "completed" and not (self._phase == "finish" and self._measured):
-            raise ProtocolError("it completed without a measured block" if self._phase else "it completed at once")
 
     def _check_phase_name(self, what: str, phase: PhaseName) -> None:
         if phase != self._phase:

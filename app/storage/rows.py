@@ -179,11 +179,6 @@ def gpu_set(uuids: tuple[str, ...]) -> frozenset[str]:
     return frozenset(uuids)
 
 
-def _optional_bool(stored: int | None) -> bool | None:
-    """Return SQLite's 0, 1 or NULL as a bool or None."""
-    return None if stored is None else bool(stored)
-
-
 def equality_values(check: EqualityCheck) -> Row:
     """Return a check as its `EQUALITY_COLUMNS`."""
     return tuple(json.dumps(value) if isinstance(value, dict) else value for value in values(check, EQUALITY_COLUMNS))
@@ -213,10 +208,11 @@ def evidence(
     """
     pairs = zip(EVIDENCE_COLUMNS, row, strict=True)
     values = {name: _decoded(value, _EVIDENCE_JSON[name]) if name in _EVIDENCE_JSON else value for name, value in pairs}
+    stored = values["match"]
     return Evidence(
         requested=values["asked"],
         actual=values["ran"],
-        match=_optional_bool(values["match"]),
+        match=None if stored is None else bool(stored),
         **{name: values[name] for name in ("unverified", "reason", "sources", "notes", "steps", "span_ns", "busy_ns")},
         kernels=tuple(map(_kernel, kernels)),
         devices=tuple(record(DeviceTime, DEVICE_TIME_COLUMNS, time) for time in device_times),

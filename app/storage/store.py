@@ -489,18 +489,15 @@ def _insert_evidence(db: Database, run: int, evidence: Evidence) -> None:
     times = ((run, *rows.values(time, rows.DEVICE_TIME_COLUMNS)) for time in evidence.devices)
     rows.insert(db.conn, "device_times", ("run", *rows.DEVICE_TIME_COLUMNS), times)
     if evidence.timeline is not None:
-        _insert_timeline(db, run, evidence.timeline)
+        step = evidence.timeline
+        rows.insert(db.conn, "step_traces", ("run", *_STEP_COLUMNS), [(run, *rows.values(step, _STEP_COLUMNS))])
+        streams = ((run, number, stream.device, stream.name) for number, stream in enumerate(step.streams))
+        rows.insert(db.conn, "step_streams", ("run", "stream", *rows.STREAM_COLUMNS), streams)
+        kernels = ((run, number, *msgspec.structs.astuple(kernel)) for number, kernel in enumerate(step.kernels))
+        rows.insert(db.conn, "step_kernels", ("run", "number", *rows.STEP_KERNEL_COLUMNS), kernels)
 
 
 _STEP_COLUMNS = ("start_ns", "duration_ns", "left_out")
-
-
-def _insert_timeline(db: Database, run: int, step: StepTimeline) -> None:
-    rows.insert(db.conn, "step_traces", ("run", *_STEP_COLUMNS), [(run, *rows.values(step, _STEP_COLUMNS))])
-    streams = ((run, number, stream.device, stream.name) for number, stream in enumerate(step.streams))
-    rows.insert(db.conn, "step_streams", ("run", "stream", *rows.STREAM_COLUMNS), streams)
-    kernels = ((run, number, *msgspec.structs.astuple(kernel)) for number, kernel in enumerate(step.kernels))
-    rows.insert(db.conn, "step_kernels", ("run", "number", *rows.STEP_KERNEL_COLUMNS), kernels)
 
 
 def _save_calibration(db: Database, calibration: Calibration, utc_ns: int) -> None:

@@ -25,7 +25,7 @@ from app.gui.widgets.basic import (
     text_label,
 )
 from app.gui.widgets.panes import Scroller
-from app.viewmodels.monitor.details import PROCESS_COLUMNS, Absence, DeviceDetails
+from app.viewmodels.monitor.details import PROCESS_COLUMNS, DeviceDetails
 from app.viewmodels.monitor.readings import DeviceMetric
 from app.viewmodels.plot.model import MONITOR_RANGES
 
@@ -146,7 +146,13 @@ class DetailsView(QWidget):
         show_text(self._processes_note, details.processes_note)
         show_text(self._not_reported, details.not_reported)
         self.no_gpu.show_reason(*details.no_gpu)
-        self._show_absence(details.absence)
+        # Show the curves, or why there is none and the way to some.
+        absence = details.absence
+        if absence is not None:
+            self._absence.set_text(absence.title, absence.text)
+            self.connect_button.setText(absence.action)
+            self.connect_button.setVisible(bool(absence.action))
+        self._curves.setCurrentIndex(int(absence is not None))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Put the figures into as many columns as the room has, before the next reading comes."""
@@ -159,14 +165,6 @@ class DetailsView(QWidget):
         columns = 2 if (self.width() >= _WIDE and (len(details.metrics) + 8) * _LINE > self.height()) else 1
         self._words.setFixedWidth(_COLUMN if columns == 1 else 2 * _NARROW_COLUMN + 2 * GRID)
         self.figures.show_figures(details.metrics, columns, "" if details.is_current else "muted")
-
-    def _show_absence(self, absence: Absence | None) -> None:
-        """Show the curves, or why there is none and the way to some."""
-        if absence is not None:
-            self._absence.set_text(absence.title, absence.text)
-            self.connect_button.setText(absence.action)
-            self.connect_button.setVisible(bool(absence.action))
-        self._curves.setCurrentIndex(int(absence is not None))
 
     def _connect(self) -> None:
         if self._details is not None and self._details.absence is not None:
