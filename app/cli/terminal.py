@@ -207,7 +207,7 @@ def print_table(
         _print_styled(columns, wide, right)
 
 
-def _length(widths: Sequence[int], numbers: Sequence[int]) -> int:
+def _length(widths: Sequence[int] | Mapping[int, int], numbers: Sequence[int]) -> int:
     return sum(widths[n] + len(_GAP) for n in numbers) - len(_GAP)
 
 
@@ -218,13 +218,13 @@ def _print_styled(columns: Sequence[Sequence[str]], widths: Mapping[int, int], r
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, padding=(0, len(_GAP), 0, 0), show_header=any(columns[n][0] for n in widths))
+    table = Table(box=None, padding=(0, len(_GAP), 0, 0), pad_edge=False, show_header=any(columns[n][0] for n in widths))
     for n, width in widths.items():
         table.add_column(Text(columns[n][0]), justify="right" if n in right else "left", width=width)
     for line in list(zip(*columns, strict=True))[1:]:
         table.add_row(*(Text(line[n], style=_STYLES.get(line[n], "")) for n in widths))
     console = Console(
-        width=sum(width + len(_GAP) for width in widths.values()),
+        width=_length(widths, list(widths)),
         color_system=None if os.environ.get("NO_COLOR") else "auto",
         legacy_windows=False,
     )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 
 import pytest
@@ -15,6 +16,7 @@ from tests.fakes.runs import SPEC
 from tests.fakes.terminal import screen, use_terminal
 from workloads.protocol import Block, PhaseStarted, Progress
 
+_STYLE = re.compile(r"\x1b\[[\d;]*m")
 STARTED = RunStarted(run=7, spec=SPEC, t_ns=1, utc_ns=1, devices=())
 BLOCK = Block(phase="measure", first_step=0, steps=1, examples=500, start_ns=0, end_ns=500_000_000)
 EVENTS: tuple[RunEvent, ...] = (
@@ -74,8 +76,11 @@ def test_no_column_is_lost_and_no_number_broken_on_any_terminal(
     heads = ("variant", *(f"figure {n} of\xa0all" for n in range(8)))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     use_terminal(monkeypatch, columns)
+    monkeypatch.delenv("NO_COLOR")
     print_table(heads, [("one of several", *(f"{n}23,456,789" for n in range(8)))], right=frozenset(range(1, 9)))
-    out = capsys.readouterr().out
+    styled = capsys.readouterr().out
+    out = _STYLE.sub("", styled)
+    assert out != styled, "heads are bold, and the style reaches to the end of the line"
     assert all(f"{n}23,456,789" in out for n in range(8))
     assert out.count("figure") == 8
     assert max(map(len, out.splitlines())) <= columns
