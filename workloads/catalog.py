@@ -43,7 +43,7 @@ from workloads.interpreter import (
 )
 from workloads.libraries import cache_folder, read_support
 from workloads.machine import Gpu, Machine
-from workloads.parameters import PRECISION
+from workloads.parameters import BETWEEN_PACKAGES, PRECISION
 from workloads.protocol import RunSpec, Value, Variant
 from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.schema import (

@@ -42,7 +42,7 @@ def _make_importable():  # type: () -> None
 def _main():  # type: () -> None
     # A script's own folder comes first on the path, and would give `import errors` a meaning.
     sys.path[:] = [path for path in sys.path if path != _FOLDER]
-    os.chdir(os.environ.pop("VARIANTSCOPE_FOLDER", "."))
+    os.chdir(os.environ.get("VARIANTSCOPE_FOLDER", "."))
     if sys.version_info < _OLDEST:
         _refuse(_too_old_message())
         return

@@ -130,10 +130,13 @@ def import_modules(framework: Framework, remedy: str = "") -> None:
     try:
         modules = {name: importlib.import_module(name) for name in framework.modules}
     except BROKEN_PACKAGE as error:
-        remedy = remedy or f"{install_command(framework.modules)}, or use framework=tensorflow"
-        raise RefusedError(
-            f"{framework.name} cannot be imported ({error}): use packages={framework.distributions[0]}, or {remedy}."
-        ) from error
+        remedy = f"or {remedy or f'{install_command(framework.modules)}, or use framework=tensorflow'}"
+        package = framework.distributions[0]
+        # uv's environment goes with the worker: nothing can be installed there.
+        way = (
+            f"add {package} to packages" if "VARIANTSCOPE_FOLDER" in os.environ else f"use packages={package}, {remedy}"
+        )
+        raise RefusedError(f"{framework.name} cannot be imported ({error}): {way}.") from error
     for name, module in modules.items():
         if is_older(version := module.__version__, name):
             raise RefusedError(f"{name} {version} is older than {MINIMUM_VERSIONS[name]}; {install_command([name])}.")

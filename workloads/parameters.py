@@ -3,6 +3,9 @@
 from workloads.framework import FRAMEWORK
 from workloads.schema import Choice, Parameter
 
+BETWEEN_PACKAGES = r",(?!\s*[<>=!~])(?![^\[]*\])"
+"""A comma between two values, not within one requirement: `torch>=2.9,<2.11`, `jax[cuda12,k8s]`."""
+
 
 def integer_parameter(
     name: str, label: str, help: str, default: int, minimum: int, maximum: int, **more: object

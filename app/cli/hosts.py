@@ -57,7 +57,7 @@ _USE = "hosts add takes a name and an address: `hosts add gpu1 ssh://me@gpu1`."
     "--interpreter",
     default="",
     metavar="ENV",
-    help="With add: the virtual environment there of runs that name none (default: the agent's Python).",
+    help="With add: the virtual environment there of runs that name none (default: the program's own there).",
 )
 @click.option("--keep", is_flag=True, help="With fetch: leave the lines of the run on the host.")
 @events_option
@@ -188,7 +188,7 @@ def _follow_detached(action: str, word: str, uid: str, database: Path | None, *,
     if uid and not runs:
         raise UserError(f"There is no run {uid} on {word}: `{PROGRAM} hosts jobs {word}` lists them.")
     if action == "jobs":
-        _print_detached(runs, as_json=as_json)
+        _print_detached(runs, word, as_json=as_json)
         return 0
     if action == "stop":
         if len(runs) != 1:
@@ -216,7 +216,7 @@ def _follow_detached(action: str, word: str, uid: str, database: Path | None, *,
     return int(not all(stored.row.completed for stored in fetched))
 
 
-def _print_detached(runs: Sequence[DetachedRun], *, as_json: bool) -> None:
+def _print_detached(runs: Sequence[DetachedRun], word: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"detached": [msgspec.structs.asdict(run) for run in runs]})
     elif not runs:
@@ -234,4 +234,4 @@ def _print_detached(runs: Sequence[DetachedRun], *, as_json: bool) -> None:
             for run in runs
         ]
         print_table(("run", "workload", "variant", "detached", "state", "size"), rows, right=frozenset({5}))
-        print(f"\nA run that is over stays there for {DETACHED_DAYS} days; `{PROGRAM} hosts fetch` fetches it.")
+        print(f"\nA run that is over stays there for {DETACHED_DAYS} days; `{PROGRAM} hosts fetch {word}` fetches it.")

@@ -218,7 +218,9 @@ def _print_styled(columns: Sequence[Sequence[str]], widths: Mapping[int, int], r
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, padding=(0, len(_GAP), 0, 0), pad_edge=False, show_header=any(columns[n][0] for n in widths))
+    table = Table(
+        box=None, padding=(0, len(_GAP), 0, 0), pad_edge=False, show_header=any(columns[n][0] for n in widths)
+    )
     for n, width in widths.items():
         table.add_column(Text(columns[n][0]), justify="right" if n in right else "left", width=width)
     for line in list(zip(*columns, strict=True))[1:]:

@@ -17,7 +17,15 @@ from app import units
 from app.environments.steps import CancelledError, InstallError, installer_environment, nvidia_driver, run_step
 from app.errors import UserError, write_error
 from app.grants import refuse, require, variant_grants
-from workloads.catalog import MINIMUM_VERSIONS, NO_PYTHON, cache_folder, default_interpreter, find_python, is_version
+from workloads.catalog import (
+    BETWEEN_PACKAGES,
+    MINIMUM_VERSIONS,
+    NO_PYTHON,
+    cache_folder,
+    default_interpreter,
+    find_python,
+    is_version,
+)
 
 _INSTALL_UV = "curl -LsSf https://astral.sh/uv/install.sh | sh"
 """https://docs.astral.sh/uv/getting-started/installation: into ~/.local/bin, and nobody has to be root."""
@@ -118,8 +126,11 @@ def fetch_packages(packages: str, interpreter: str, report: Callable[[str], bool
         UserError: These packages are not granted, or the cache cannot be written.
     """
     require(variant_grants({"packages": packages}, ""), refuse)
-    if options := [word for word in packages.split() if word.startswith("-")]:
-        raise InstallError(f"{options[0]} is no package: uv's options are its environment variables.")
+    for word in packages.split():
+        if word.startswith("-"):
+            raise InstallError(f"{word} is no package: uv's options are its environment variables.")
+        if re.search(BETWEEN_PACKAGES, word):
+            raise InstallError(f"{word} is no package: a space stands between two, and a run has one set of them.")
     folder, name = uv_folder(), hashlib.sha256(f"{packages} {interpreter}".encode()).hexdigest()[:16]
 
     def step(title: str, *command: str, reported: bool = True) -> None:

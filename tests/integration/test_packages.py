@@ -171,9 +171,10 @@ def test_what_uv_cannot_do_is_one_sentence(
     assert any("http://127.0.0.1:8/simple" in log.read_text() for log in uv_folder().glob("*.log"))
 
 
-def test_an_option_is_no_package() -> None:
-    with pytest.raises(InstallError, match=r"^--config-file=uv.toml is no package"):
-        fetch("tiny --config-file=uv.toml")
+@pytest.mark.parametrize("word", ["--config-file=uv.toml", "tiny,tiny", ","])
+def test_an_option_and_several_values_are_no_package(word: str) -> None:
+    with pytest.raises(InstallError, match=f"^{word} is no package"):
+        fetch(f"tiny {word}")
 
 
 def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -260,9 +260,6 @@ _SEPARATORS_OF_DECIMALS = re.compile(r"(?:[;\s]|,(?!\d))+")
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
 _RANGE = re.compile(rf"(?P<first>{_NUMBER})\s*\.\.\s*(?P<last>{_NUMBER})(?:\s*(?P<sign>[x×*+])\s*(?P<step>{_NUMBER}))?")
 """`8..128`, with `x2` in multiples and with `+8` in steps; a range without either doubles."""
-
-_BETWEEN_PACKAGES = r",(?!\s*[<>=!~])(?![^\[]*\])"
-"""A comma, but for those of one requirement: `torch>=2.9,<2.11`, `jax[cuda12,k8s]`."""
 _LIKE_A_RANGE = re.compile(r"\.\.|\d-\d")
 _NO_RANGE = "{} is no range: write 8..128 x2 or 8..32 +8."
 
@@ -330,7 +327,7 @@ def _range(first: float, last: float, sign: str, step: float, word: str) -> Iter
 def _split(parameter: Parameter, text: str, separators: re.Pattern[str] = _SEPARATORS) -> list[str]:
     if parameter.kind not in ("integer", "number"):
         # An empty word is a value too: this program's own Python, the first free GPUs.
-        separator = _BETWEEN_PACKAGES if parameter.name == "packages" else _separator(parameter)
+        separator = catalog.BETWEEN_PACKAGES if parameter.name == "packages" else _separator(parameter)
         return [word.strip() for word in re.split(separator, text)]
     if parameter.unset and text.strip() == parameter.unset:
         return [parameter.unset]

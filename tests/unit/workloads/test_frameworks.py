@@ -135,6 +135,9 @@ def test_without_the_framework_the_run_is_refused_with_what_to_install(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(RefusedError, match=f"{FRAMEWORKS[framework].name} cannot be imported.*'{module}>="):
         load_backend(framework).import_framework(())
+    monkeypatch.setenv("VARIANTSCOPE_FOLDER", "/tmp")  # as in an environment of packages
+    with pytest.raises(RefusedError, match=rf": add {FRAMEWORKS[framework].distributions[0]} to packages\.$"):
+        load_backend(framework).import_framework(())
 
 
 def test_gpus_that_the_framework_does_not_see_are_reported(framework: str) -> None:
