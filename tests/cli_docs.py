@@ -14,8 +14,8 @@ _ALL_TAKE = {"--db", "--json", "--help"}
 _HEAD = f"""# The command line
 
 `{PROGRAM} COMMAND …` runs in a checkout's environment, `python3 start.py COMMAND …` makes that environment first,
-and an installed program is `variantscope COMMAND …`. Without a command the window opens; `{PROGRAM} FILE` does what
-`open FILE` does.
+and an installed program is `variantscope COMMAND …`. Without a command the window opens; with a file of
+runs, `{PROGRAM} FILE`, it asks whether to add them.
 
 Every command takes `--db PATH` (the database) and `--json` (print one JSON document and nothing else).
 `--help` shows what this page has.
