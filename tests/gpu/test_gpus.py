@@ -59,7 +59,7 @@ def test_two_replicas_keep_two_gpus_busy(feed: TelemetryFeed, tmp_path: Path) ->
 
 
 def test_traced_kernels_fill_a_step_that_never_leaves_the_gpu_idle(feed: TelemetryFeed, tmp_path: Path) -> None:
-    """A profiler leaves kernels alone, so that idle time is the measured step less theirs; `tests.gpu.tracing`."""
+    """A profiler leaves kernels alone, so that idle time is the measured step less theirs."""
     run = _run(feed, tmp_path, "cnn10", batch_size=2048)
     gpu_ms, step_ms = gpu_step_ms(run), measured_step_ms(run.row.spec, run.row.summary)
     assert gpu_ms is not None
