@@ -180,11 +180,6 @@ class FakeNvml:
     def _nvmlDeviceGetHandleByIndex_v2(self, index: Any, out: Any) -> int:
         return self._give_handle("nvmlDeviceGetHandleByIndex_v2", index.value, len(self._driver.cards), out)
 
-    def _nvmlDeviceGetHandleByUUID(self, uuid: Any, out: Any) -> int:
-        uuids = [card.uuid.encode(card.encoding) for card in self._cards]
-        place = uuids.index(uuid.value) if uuid.value in uuids else len(uuids)
-        return self._give_handle("nvmlDeviceGetHandleByUUID", place, len(uuids), out)
-
     def _give_handle(self, name: str, place: int, count: int, out: Any) -> int:
         if place >= count:
             return self._failure(name) or int(pynvml.NVML_ERROR_NOT_FOUND)

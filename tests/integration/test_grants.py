@@ -1,7 +1,6 @@
 """Nothing from elsewhere runs unasked: every way from a file or a database to a process, tried with a real payload.
 
-Each payload makes the file `marker`. Its Python is a script, its source a module, its host `sh:`, an agent on this
-machine.
+Each payload makes the file `marker`. Its Python is a script, its source a module, its host `sh:`, this machine.
 """
 
 import json
@@ -26,16 +25,16 @@ REFUSED = "Nobody can be asked here whether to "
 
 
 @pytest.fixture(scope="module")
-def agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the agent of `sh:` is set up, once."""
-    return tmp_path_factory.mktemp("agents")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the program is sent to for `sh:`, once."""
+    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture
-def grants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agents: Path) -> Path:
+def grants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> Path:
     path = tmp_path / "config" / "grants.json"
     monkeypatch.setenv("VARIANTSCOPE_GRANTS", str(path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(agents))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     return path
 
 

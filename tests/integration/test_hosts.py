@@ -23,7 +23,7 @@ from workloads.protocol import Block
 
 @pytest.fixture(autouse=True)
 def hosts(sshd: SshServer) -> None:
-    """Name some: the Python of the tests has the framework, and all that the agent needs."""
+    """Name some: the Python of the tests has the framework, and all that the program needs."""
     for name in ("gpu1", "talkative", "stranger"):
         add_host(HostEntry(name=name, address=f"ssh://{name}", python=sys.executable))
 

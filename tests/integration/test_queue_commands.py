@@ -117,7 +117,6 @@ def test_entries_are_added_ordered_and_made(say: Say) -> None:
         (("queue", "go-on", "7"), "The queue has no entry 7;"),
         (("queue", "--notify"), "--notify and --report go with `queue go-on`."),
         (("queue", "pause", "7", "--report", "x.html"), "--notify and --report go with `queue go-on`."),
-        (("queue", "go-on", "--report", "x.txt"), "--report takes a file that ends in .html or .md."),
         (("export", "-o", "x.db"), "export needs the numbers of runs, or --queue"),
         (("export", "--queue", "-o", "x.db"), "The queue is empty"),
         (("export", "--queue", "--format", "csv"), "--queue goes with -o FILE.vscope"),

@@ -93,10 +93,6 @@ class ComparePage(Screen[CompareView]):
         return {key for key in keys if any(plot.columns_drawn(key) for plot in self.panels.visible_plots)}
 
 
-def has_text(button: QPushButton, text: str) -> bool:
-    return button.text() == text
-
-
 @pytest.fixture(scope="module")
 def six_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three runs each of two variants that differ by 6.4 %; and one refused, one out of memory, one that goes on."""

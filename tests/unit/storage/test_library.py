@@ -1,4 +1,4 @@
-"""Search among many runs, notes, tags, saved filters, experiments, and a trash that loses nothing."""
+"""Search among many runs, notes, tags, experiments, and a trash that loses nothing."""
 
 import sqlite3
 import threading
