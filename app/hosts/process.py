@@ -37,8 +37,10 @@ _MOST_QUEUED_BYTES = 16 * 2**20
 """Of reports that nobody has taken: then the host waits, for nothing more is read."""
 _READINGS_PER_S, _READINGS_AT_ONCE = 5_000, 20_000
 """A host that says more is lost: 200 GPUs have 4,000 a second."""
-_END_S, _CUT_S = 5.0, 2.0
-"""How long a launcher may take to end when its stdin closes, while workers end there; and by SIGTERM."""
+_END_S, _CUT_S = 1.0, 0.4
+"""How long a launcher may take to end when its stdin closes, and by SIGTERM; the program there ends without it, too."""
+_LAST_WORDS_S = 5.0
+"""How long one that closed its stdout may take to end, and to say why."""
 _LOOK_S = 0.1
 _QUIET_S = 5.0
 """Nobody is left waiting for longer without being told for what."""
@@ -224,8 +226,9 @@ class HostProcess:
         """Give it up: end the launcher within moments."""
         self._lose(reason or f"The link to {self.name} was closed.")
         if threading.current_thread() not in self._threads:
+            end_s = time.monotonic() + _CUT_S
             for thread in self._threads:
-                thread.join(_CUT_S)
+                thread.join(max(0.0, end_s - time.monotonic()))
 
     def _put(self, lines: bytes | None) -> None:
         with self._changed:
@@ -339,10 +342,10 @@ class HostProcess:
         if self._is_closing:
             return f"The link to {self.name} was closed."
         try:
-            exit_status = self._process.wait(_END_S)
+            exit_status = self._process.wait(_LAST_WORDS_S)
         except subprocess.TimeoutExpired:
             return f"The program on {self.name} closed its stdout; try again."
-        self._threads[0].join(_END_S)
+        self._threads[0].join(_LAST_WORDS_S)
         all_output = "\n".join((output.decode(errors="replace"), *self._stderr))
         return explain_end(self._start.address, exit_status, all_output)
 

@@ -27,6 +27,7 @@ from app.errors import TelemetryError, UserError
 from app.events import RunEnded, RunEvent, RunStarted
 from app.fields import Sample
 from app.hosts.book import HostEntry
+from app.hosts.launchers import LAUNCHERS, Launcher
 from app.hosts.process import LinkLimits
 from app.hosts.remote import Connection, connect
 from app.hosts.wheel import Start
@@ -49,6 +50,8 @@ from workloads.protocol import Block, Calibration, Source
 S = 1_000_000_000
 QUICK = LinkLimits(warn_s=0.5, lost_s=8.0)
 """A busy machine may stand still for seconds."""
+BUSY_S = 7.0
+"""What a busy machine adds to 5 s."""
 
 
 @pytest.fixture(scope="module")
@@ -393,7 +396,48 @@ def test_a_run_that_was_stopped_before_it_began_ends_at_once_though_the_host_is_
         run.session.stop()
         outcome = run.result()
     assert outcome.name == "stopped"
-    assert time.monotonic() - began_s < 12.0  # 4 s, and what a busy machine adds; a run that has begun gets 15
+    assert time.monotonic() - began_s < 5.0 + BUSY_S
+
+
+THROTTLE = """\
+import os, subprocess, sys, time
+rate, script = sys.argv[1:]
+host = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, start_new_session=True)
+while data := os.read(host.stdout.fileno(), 400):
+    while data:
+        data = data[os.write(1, data):]
+    if os.path.exists(rate):
+        time.sleep(1.0)
+"""
+
+
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_ctrl_c_ends_a_run_within_seconds_however_slow_the_link(
+    is_slow: bool, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link of 400 bytes a second has its buffers full of readings: the end of the run is minutes behind them."""
+    slow = tmp_path / "slow"
+    command = [sys.executable, "-c", THROTTLE, str(slow)]
+    throttled = Launcher(command=lambda _, script: [*command, script])
+    monkeypatch.setattr("app.hosts.process.LAUNCHERS", {**LAUNCHERS, "sh": throttled})
+    with contextlib.ExitStack() as stack:
+        connection = stack.enter_context(connected(cache))
+        spec = dummy(connection.host.inventory(), steps=0, seconds=600.0, step_ms=1.0)
+        with going(spec, services_on(connection, tmp_path)) as run:
+            run.recorder.wait(Block, is_measured)
+            processes = processes_of(connection)
+            if is_slow:
+                slow.touch()
+                threading.Event().wait(1.0)
+            began_s = time.monotonic()
+            run.session.stop()
+            outcome = run.result()
+        stack.close()
+        took_s = time.monotonic() - began_s
+    assert outcome.name == "stopped"
+    assert ("did not say its end in time" in (outcome.reason or "")) == is_slow
+    assert took_s < 5.0 + BUSY_S
+    assert psutil.wait_procs(processes, timeout=20)[1] == [], "the host ends its own"
 
 
 def test_two_programs_share_a_host(cache: Path, tmp_path: Path) -> None:
