@@ -23,7 +23,7 @@ from app.hosts.fetch import Fetch, list_detached, stop_detached
 from app.hosts.messages import DetachedRun
 from app.paths import PROGRAM
 from app.report.documents import run_document
-from app.samples import HOST, Device
+from app.samples import HOST
 from workloads.catalog import UsageError
 
 _ACTIONS = ("list", "add", "check", "remove", "jobs", "fetch", "stop")
@@ -154,7 +154,17 @@ def _check_document(check: HostCheck) -> dict[str, Any]:
             "driver": inventory.driver,
             "cuda_driver": inventory.cuda_driver,
             "no_gpu_reason": inventory.no_gpu_reason,
-            "gpus": [_gpu_document(check, device) for device in inventory.devices if device.device != HOST],
+            "gpus": [
+                {
+                    "index": device.index,
+                    "uuid": device.device,
+                    "name": device.name,
+                    "memory_total_bytes": device.memory_total_bytes,
+                    "lost": device.lost,
+                }
+                for device in inventory.devices
+                if device.device != HOST
+            ],
             "clock_offset_s": check.clock_offset_s,
             "clock_error_s": check.clock_error_s,
             "framework": frameworks["tensorflow"],
@@ -162,23 +172,6 @@ def _check_document(check: HostCheck) -> dict[str, Any]:
             "home": {"path": hello.home, "free_bytes": hello.home_free_bytes},
         }
     return document
-
-
-def _gpu_document(check: HostCheck, device: Device) -> dict[str, Any]:
-    listed = check.processes.get(device.device)
-    return {
-        "index": device.index,
-        "uuid": device.device,
-        "name": device.name,
-        "memory_total_bytes": device.memory_total_bytes,
-        "lost": device.lost,
-        "processes": None
-        if listed is None or listed.reason is not None
-        else [
-            {"pid": user.pid, "name": user.name, "memory_bytes": user.memory_bytes, "user": check.user_of(user) or None}
-            for user in listed.processes
-        ],
-    }
 
 
 def _follow_detached(action: str, word: str, uid: str, database: Path | None, *, as_json: bool, keep: bool) -> int:

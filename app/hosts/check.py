@@ -4,22 +4,20 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from app import units
 from app.errors import UserError
 from app.hosts.book import HostEntry
 from app.hosts.messages import HostFramework, HostHello
 from app.hosts.remote import Connection, connect
-from app.samples import HOST, Device, GpuProcess, Inventory, Processes
+from app.samples import HOST, Inventory
 from workloads.catalog import FRAMEWORKS
 
 CHECK_S = 15.0
 """After so many seconds a host that has not answered everything counts as one that does not answer."""
 _END_S = 2.0
 """How long before that a connection is given up, so that it can still be closed."""
-_PROCESSES_S = 3.0
-"""How long the driver may take to list the processes on all GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +27,6 @@ class HostCheck:
     Attributes:
         problem: Why it cannot make runs, in one sentence; "" if it can. With one, what follows may be absent.
         round_trip_ms: Of its link; None if it was not reached.
-        processes: The processes on each GPU, by its UUID; one is missing if the driver did not tell in time.
         clock_offset_s: Its wall clock minus this machine's.
         clock_error_s: How far that may be off.
     """
@@ -39,14 +36,8 @@ class HostCheck:
     round_trip_ms: float | None = None
     hello: HostHello | None = None
     inventory: Inventory | None = None
-    processes: dict[str, Processes] = field(default_factory=dict)
     clock_offset_s: float = 0.0
     clock_error_s: float = 0.0
-
-    def user_of(self, process: GpuProcess) -> str:
-        """Return the user of a process: "" for the one that the program runs as there, `another user` if not known."""
-        user = process.user or "another user"
-        return "" if self.hello is not None and user == self.hello.user else user
 
 
 def check_hosts(entries: Sequence[HostEntry]) -> Iterator[HostCheck]:
@@ -89,22 +80,7 @@ def _start(entry: HostEntry, end_s: float) -> "tuple[Future[HostCheck], list[str
 
 def _look(entry: HostEntry, connection: Connection, end_s: float) -> HostCheck:
     telemetry, hello = connection.host.telemetry, connection.hello
-    listed: dict[str, Processes] = {}
-    changed = threading.Condition()
-
-    def take(message: object) -> None:
-        if isinstance(message, Processes):
-            with changed:
-                listed[message.device] = message
-                changed.notify_all()
-
-    unsubscribe = telemetry.subscribe(take)
     inventory = telemetry.wait_inventory(max(0.0, end_s - time.monotonic()))
-    gpus = {gpu.uuid for gpu in inventory.machine.gpus}
-    with changed:
-        changed.wait_for(lambda: gpus <= listed.keys(), min(_PROCESSES_S, max(0.0, end_s - time.monotonic())))
-        processes = dict(listed)
-    unsubscribe()
     lacks_all = not any(framework.version for framework in hello.frameworks)
     now = connection.now()
     return HostCheck(
@@ -113,7 +89,6 @@ def _look(entry: HostEntry, connection: Connection, end_s: float) -> HostCheck:
         round_trip_ms=connection.status().round_trip_ms,
         hello=hello,
         inventory=inventory,
-        processes=processes,
         clock_offset_s=(hello.utc_ns + now.t_ns - hello.t_ns - now.utc_ns) / 1e9,
         clock_error_s=now.error_ns / 1e9,
     )
@@ -141,27 +116,14 @@ def check_lines(check: HostCheck) -> Iterator[tuple[str, str]]:
     yield "driver", reason if inventory.no_gpu_reason else driver
     for device in inventory.devices:
         if device.device != HOST:
-            yield f"GPU {device.index}", _describe_gpu(check, device)
+            lost = f"; lost: {device.lost}" if device.lost is not None else ""
+            yield f"GPU {device.index}", f"{device.name}, {units.byte_size(device.memory_total_bytes)}{lost}"
     for framework in hello.frameworks:
         text = f"{framework.version}  {framework.interpreter}"
         missing = f"none: {no_framework(check.entry, [framework])}"
         yield FRAMEWORKS[framework.name].name, text if framework.version else missing
     yield "free space", f"{units.byte_size(hello.home_free_bytes)} in {hello.home}"
     yield "clock", _describe_clock(check.clock_offset_s, check.clock_error_s)
-
-
-def _describe_gpu(check: HostCheck, device: Device) -> str:
-    name = f"{device.name}, {units.byte_size(device.memory_total_bytes)}"
-    if device.lost is not None:
-        return f"{name}; lost: {device.lost}"
-    listed = check.processes.get(device.device)
-    if listed is None or listed.reason is not None:
-        return f"{name}; who uses it is not known ({listed.reason if listed else 'the driver did not say in time'})"
-    users = [
-        f"{check.user_of(process) or 'you'} ({process.name}, {units.byte_size(process.memory_bytes)})"
-        for process in listed.processes
-    ]
-    return f"{name}; used by {', '.join(users)}" if users else f"{name}; free"
 
 
 def _describe_clock(offset_s: float, error_s: float) -> str:

@@ -4,8 +4,8 @@ One JSON object a line in both directions. The program there (`run --events`, `w
 first writes the head of a recording (`app.recording`) and a `HostHello`; events, telemetry and reports follow. It ends
 everything when its stdin closes, and when it has heard nothing for `LOST_S`. Times are of the host's clocks.
 
-A path in an order or a job is a name in the scratch folder there; its file is sent as pieces before, and fetched as
-pieces after. Both sides are of the same wheel, so no message has a version.
+A file that an order or a job reads is sent as pieces before, one that it writes comes as pieces after; in the scratch
+folder there it has a name of its own. Both sides are of the same wheel, so no message has a version.
 """
 
 from typing import Annotated, Literal

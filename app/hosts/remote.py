@@ -1,6 +1,5 @@
 """The parts of a `Host` that another machine has: telemetry, leases, runs and jobs of the program there."""
 
-import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,7 @@ from app.hosts.book import HostEntry, find_host
 from app.hosts.launchers import LAUNCHERS, option_arguments
 from app.hosts.messages import HostHello, JobDone, JobOrder, Piece, Refused, RunAnyway, RunOrder, Stop
 from app.hosts.process import HostClock, HostProcess, LinkLimits, LinkLostError
-from app.hosts.serve import WEIGHTS, add_piece, pieces
+from app.hosts.serve import READ_FILES, WEIGHTS, WRITTEN_FILE, add_piece, pieces
 from app.hosts.wheel import Start
 from app.runs.environment import inventory_info, program_info
 from app.runs.host import ClockAnchor, Host, RemoteRunOrder, calibrated_device
@@ -30,7 +29,7 @@ from app.runs.supervisor import MessageOrder
 from app.samples import Inventory, Waiting
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerCommand, SamplerMessage, SetRate
-from workloads.job_protocol import ComputeGradients, ExportModel, JobFailed, JobRequest, TryWeights
+from workloads.job_protocol import ExportModel, JobFailed, JobRequest
 from workloads.protocol import Calibration, ProtocolError
 
 HZ = 20.0
@@ -312,8 +311,6 @@ class RemoteJobs:
 
     runners: Runners
     name: str
-    _sent: dict[HostProcess, set[str]] = field(default_factory=dict)
-    """Names of the files that each program there has, by their contents."""
 
     def __call__(
         self, request: JobRequest, result_type: type[Kind], is_overdue: Callable[[], bool] | None = None, /
@@ -329,11 +326,19 @@ class RemoteJobs:
         """
         overdue = is_overdue or (lambda: False)
         gpus = len(getattr(request, "gpu_uuids", ()))
+        if isinstance(request, ExportModel):
+            raise UserError("Models are exported on this machine only; leave the host out.")
         process = self.runners.take(gpus, lambda _: None, overdue)
         try:
-            there, written = self._with_files(request, process)
-            process.send(JobOrder(there))
-            return self._await(process, result_type, written, overdue)
+            for name in READ_FILES:
+                if path := getattr(request, name, None):
+                    try:
+                        for piece in pieces(Path(path), name):
+                            process.send(piece)
+                    except OSError as error:
+                        raise read_error(path, error) from error
+            process.send(JobOrder(request))
+            return self._await(process, result_type, getattr(request, WRITTEN_FILE, None), overdue)
         except ProtocolError as error:
             process.cut()
             raise UserError(f"What {self.name} says is {error}; the link was closed.") from None
@@ -342,7 +347,7 @@ class RemoteJobs:
                 self.runners.give(process)
 
     def _await(
-        self, process: HostProcess, result_type: type[Kind], written: Path | None, is_overdue: Callable[[], bool]
+        self, process: HostProcess, result_type: type[Kind], written: str | None, is_overdue: Callable[[], bool]
     ) -> Kind:
         stopped_s = None
         while True:
@@ -355,7 +360,7 @@ class RemoteJobs:
                     errors = {"job error": JobError, "job crashed": JobCrashedError}
                     raise errors.get(kind, UserError)(reason)
                 case Piece() as piece if written is not None:
-                    add_piece(written, piece)
+                    add_piece(Path(written), piece)
             if stopped_s is None and is_overdue():
                 stopped_s = time.monotonic()
                 process.send(Stop())
@@ -369,32 +374,6 @@ class RemoteJobs:
         if not isinstance(result, result_type):
             raise JobCrashedError("The process that did this broke the protocol: it answered something else.")
         return result
-
-    def _with_files(self, request: JobRequest, process: HostProcess) -> tuple[JobRequest, Path | None]:
-        """Send the files that a job reads; return it with their names there, and the path here of what it writes."""
-        match request:
-            case TryWeights(weights_path=weights):
-                return msgspec.structs.replace(request, weights_path=self._send(Path(weights), process)), None
-            case ComputeGradients(path=path, start_path=start):
-                begun = None if start is None else self._send(Path(start), process)
-                return msgspec.structs.replace(request, path="written.npz", start_path=begun), Path(path)
-            case ExportModel():
-                raise UserError("Models are exported on this machine only; leave the host out.")
-        return request, None
-
-    def _send(self, path: Path, process: HostProcess) -> str:
-        """Return the name of a copy of this file there; one that is there already is not sent again."""
-        try:
-            with path.open("rb") as file:
-                name = f"{hashlib.file_digest(file, 'sha256').hexdigest()[:20]}.npz"
-            sent = self._sent.setdefault(process, set())
-            if name not in sent:
-                for piece in pieces(path, name):
-                    process.send(piece)
-                sent.add(name)
-        except OSError as error:
-            raise read_error(path, error) from error
-        return name
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage, SetRate
 from app.telemetry.sampler_process import Output, claim_output
 from workloads.catalog import FRAMEWORKS, default_interpreter, find_python, installed_framework
-from workloads.job_protocol import ComputeGradients, JobRequest, JobResult, TryWeights
+from workloads.job_protocol import JobResult
 from workloads.protocol import ProtocolError, decode, encode
 
 _ORDERS: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)
@@ -73,6 +73,8 @@ _CHUNK_BYTES = 2**16
 _QUIET_S = 1.0
 """A wait that ends sooner is not told."""
 WEIGHTS = "weights.npz"
+READ_FILES, WRITTEN_FILE = ("weights_path", "start_path"), "path"
+"""Fields of jobs that name a file: it has the field's name in the scratch folder here."""
 Ordered = TypeVar("Ordered", RunOrder, JobOrder)
 
 
@@ -345,7 +347,8 @@ class Server:
 
     def _do_job(self, order: JobOrder, active: _Active) -> None:
         require(order_grants(order.request), typed)
-        request, written = self._with_paths(order.request)
+        fields = [name for name in (*READ_FILES, WRITTEN_FILE) if getattr(order.request, name, None)]
+        request = msgspec.structs.replace(order.request, **{name: str(self._scratch / name) for name in fields})
         devices = getattr(request, "gpu_uuids", ()) or (CPU,)
         lease = self._leases.wait(devices, len(devices), on_wait=lambda: None, wait_for_stop=active.cancelled.wait)
         if lease is None:
@@ -355,26 +358,10 @@ class Server:
             result = run_job(request, cast(type[JobResult], JobResult), active.cancelled.is_set)
         finally:
             lease.release()
-        if written is not None:
-            for piece in pieces(written, written.name):
+        if WRITTEN_FILE in fields:
+            for piece in pieces(self._scratch / WRITTEN_FILE, WRITTEN_FILE):
                 self._outbox.say(piece)
-            written.unlink()
         self._outbox.say(JobDone(result))
-
-    def _with_paths(self, request: JobRequest) -> tuple[JobRequest, Path | None]:
-        """Return a job with its files in the scratch folder, and the path of the one that it writes."""
-
-        def path(name: str) -> str:
-            return str(self._scratch / Path(name).name)
-
-        replace = msgspec.structs.replace
-        match request:
-            case TryWeights():
-                return replace(request, weights_path=path(request.weights_path)), None
-            case ComputeGradients(path=name, start_path=start):
-                there = replace(request, path=path(name), start_path=None if start is None else path(start))
-                return there, Path(there.path)
-        return request, None
 
 
 def read_orders(stdin: int, guard: int, lost_s: float = LOST_S) -> Iterator[Order]:

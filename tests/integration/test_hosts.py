@@ -106,14 +106,11 @@ def test_a_host_that_cannot_be_used_is_one_sentence(on: str, sentence: str, caps
     assert err.startswith(sentence)
 
 
-def test_a_check_names_the_gpus_and_who_uses_them(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cards = (Card(uuid="GPU-a", processes=((os.getpid(), 3 << 30),)), Card(uuid="GPU-b"))
+def test_a_check_names_the_gpus(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = (Card(uuid="GPU-a"), Card(uuid="GPU-b"))
     for name, value in environment(Driver(cards=cards)).items():
         monkeypatch.setenv(name, value)
     assert main(["hosts", "check", f"sh:?python={sys.executable}"]) == 0
     out = capsys.readouterr().out
     assert "reachable   yes, round trip" in out
-    assert re.search(r"GPU 0 +\S.*GiB; used by you \(.+, 3\.0\sGiB\)\n", out)
-    assert re.search(r"GPU 1 +\S.*GiB; free\n", out)
+    assert len(re.findall(r"GPU [01] +\S.*GiB\n", out)) == 2
