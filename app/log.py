@@ -6,6 +6,7 @@ appends to its program's file; a worker's stderr goes to its run's log, and here
 
 import logging
 import os
+import sys
 import time
 from collections.abc import Iterable
 from contextvars import ContextVar
@@ -48,6 +49,7 @@ def configure(level: str | None = None) -> None:
 
     class PrivateFile(RotatingFileHandler):
         _open = _open_log
+        handleError = _drop_line  # noqa: N815 - logging's name
 
     if chosen not in LEVELS:
         logger.setLevel(_DEFAULT_LEVEL.upper())
@@ -72,6 +74,7 @@ def configure_child() -> None:
 
     class PrivateFile(WatchedFileHandler):
         _open = _open_log
+        handleError = _drop_line  # noqa: N815 - logging's name
 
     logging.getLogger(_PROGRAM).setLevel(os.environ.get(LEVEL_VARIABLE, _DEFAULT_LEVEL).upper())
     _add_handler(PrivateFile(path, encoding="utf-8", delay=True))
@@ -120,6 +123,12 @@ def _open_log(handler: logging.FileHandler) -> TextIOWrapper:
     """Open a handler's file, which names runs, devices and paths, for its user alone."""
     file = open(handler.baseFilename, handler.mode, encoding=handler.encoding, opener=open_private)  # noqa: SIM115
     return cast(TextIOWrapper, file)
+
+
+def _drop_line(handler: logging.Handler, record: logging.LogRecord) -> None:
+    """Say what is wrong with a line, unless it cannot be written: a program without a log works as well."""
+    if not isinstance(sys.exc_info()[1], OSError):
+        logging.Handler.handleError(handler, record)
 
 
 def _add_handler(handler: logging.Handler) -> None:

@@ -140,11 +140,13 @@ def fetch_packages(packages: str, interpreter: str, report: Callable[[str], bool
         run_step(title, command, folder / f"{name}.log", watch=watch, again="start the run again")
 
     try:
-        step("Looking into uv's cache", *_uv_run(packages, interpreter, *_FROM_CACHE), "-c", "", reported=False)
-    except CancelledError:
-        raise
-    except InstallError:
-        sizes = _download_sizes(packages, interpreter, partial(step, "Looking for the packages"))
+        try:
+            step("Looking into uv's cache", *_uv_run(packages, interpreter, *_FROM_CACHE), "-c", "", reported=False)
+            return
+        except CancelledError:
+            raise
+        except InstallError:
+            sizes = _download_sizes(packages, interpreter, partial(step, "Looking for the packages"))
         if None not in sizes and (total := sum(filter(None, sizes))) > _LARGE_BYTES:
             report(f"{packages}: {len(sizes)} packages, {units.byte_size(total)} to download at most.")
         step("Installing the packages", *_uv_run(packages, interpreter), "-c", "")

@@ -1,5 +1,6 @@
 """Packages of a variant: real uv, in a cache of the test, with wheels that it writes."""
 
+import errno
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ import pytest
 from app.environments import packages
 from app.environments.packages import fetch_packages, find_uv, uv_folder, worker_command
 from app.environments.steps import CancelledError, InstallError
+from app.errors import UserError
 from app.events import Outcome
 from app.grants import Grant, refuse, require, typed
 from app.runs.leases import Leases
@@ -182,6 +184,15 @@ def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("VARIANTSCOPE_CACHE", str(tmp_path / "file"))
     with pytest.raises(Exception, match="cannot be written"):
         fetch("tiny")
+
+
+def test_a_disk_that_fills_while_packages_are_looked_for_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", write)
+    with pytest.raises(UserError, match="cannot be written"):
+        fetch("no-such-package-of-these-tests")
 
 
 def test_who_stops_gets_nothing(tmp_path: Path) -> None:

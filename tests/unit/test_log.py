@@ -65,6 +65,15 @@ def test_a_log_is_its_users_alone(start: str, tmp_path: Path, monkeypatch: pytes
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_of_a_log_that_cannot_be_written_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    configure()
+    path = log_file()
+    assert path is not None
+    path.mkdir()
+    LOG.info("a line")
+    assert capsys.readouterr().err == ""
+
+
 def test_a_line_commands_no_terminal() -> None:
     configure()
     LOG.info("%s is lost", "a card\x1b]0;x\x07")
