@@ -309,45 +309,16 @@ def test_ctrl_c_ends_watch_quietly(command_line: CommandLine) -> None:
     assert (process.returncode, err) == (0, "")
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["run", "lstn"], "There is no workload called 'lstn'. Did you mean lstm?"),
-        (["run", "lstm", "-s", "layers=0"], "layers must be from 1 to 16, not 0."),
-        (["compare", "1"], "compare takes two runs or more;"),
-    ],
-)
-def test_wrong_use_is_one_sentence_and_status_2(command_line: CommandLine, words: list[str], sentence: str) -> None:
-    done = command_line.inside(*words)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(sentence)
-    assert len(done.stderr.splitlines()) == 1
-
-
 @pytest.mark.parametrize("word", ["run", "list"])
 def test_a_database_that_cannot_be_is_one_sentence_and_status_1(
     command_line: CommandLine, tmp_path: Path, word: str
 ) -> None:
     words = [word, *dummy_arguments()] if word == "run" else [word]
     (tmp_path / "notes.txt").write_text("These are notes. " * 100)
-    other = sqlite3.connect(tmp_path / "other.db")
-    other.execute("CREATE TABLE recipes (name TEXT)")
-    other.close()
-    Store.open(tmp_path / "newer.db").close()
-    newer = sqlite3.connect(tmp_path / "newer.db")
-    newer.execute("UPDATE _sqlite_migrations SET name = 'm999_later' WHERE id = 1")
-    newer.commit()
-    newer.close()
-    for path, part in (
-        (tmp_path / "notes.txt", "is not an SQLite database"),
-        (tmp_path / "other.db", "is a database of another program"),
-        (tmp_path / "newer.db", "was written by a newer version of VariantScope"),
-        (tmp_path, "is a folder, not a database file"),
-    ):
-        done = command_line.inside(*words, database=path)
-        assert (done.returncode, done.stdout) == (1, "")
-        assert part in done.stderr
-        assert len(done.stderr.splitlines()) == 1
+    done = command_line.inside(*words, database=tmp_path / "notes.txt")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "is not an SQLite database" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_run_that_is_not_there_is_status_1(trained: CommandLine) -> None:

@@ -92,18 +92,10 @@ def test_hosts_are_checked_at_once_and_each_problem_is_said(
     assert refused["problem"].startswith("ssh://stranger accepts none of your keys")
 
 
-@pytest.mark.parametrize(
-    ("on", "sentence"),
-    [
-        ("stranger", "ssh://stranger accepts none of your keys"),
-        ("ssh://unknown", "ssh does not know the host key of ssh://unknown yet"),
-        ("ssh://restricted", "ssh://restricted lets this user run no commands"),
-    ],
-)
-def test_a_host_that_cannot_be_used_is_one_sentence(on: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["gpus", "--on", on]) == 1
+def test_a_host_that_cannot_be_used_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gpus", "--on", "ssh://restricted"]) == 1
     (err,) = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("Connecting")]
-    assert err.startswith(sentence)
+    assert err.startswith("ssh://restricted lets this user run no commands")
 
 
 def test_a_check_names_the_gpus(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,44 +187,6 @@ def test_a_lost_loss_fails_naming_the_step() -> None:
         assert "nan after step" in (last.reason or "")
 
 
-def test_garbage_on_stdout_never_reaches_the_messages() -> None:
-    with worker() as run:
-        run.order(dummy("print_garbage", steps=20))
-        assert run.finish().outcome == "completed"
-        assert sum(block.steps for block in run.blocks if block.phase == "measure") == 20
-
-
-def test_ctrl_c_is_the_programs_to_answer() -> None:
-    with worker() as run:
-        run.order(dummy(steps=300))
-        run.until(Block, "measure")
-        run.process.send_signal(signal.SIGINT)
-        assert run.finish().outcome == "completed"
-
-
-def test_a_stop_ignored_takes_a_kill() -> None:
-    with worker() as run:
-        run.order(dummy("ignore_stop", seconds=600.0))
-        run.until(Block, "measure")
-        run.close()
-        run.process.terminate()
-        run.until(Block, "measure")
-        run.until(Block, "measure")
-        run.process.kill()
-        assert run.process.wait(GONE_S) == -signal.SIGKILL
-
-
-def test_a_hang_takes_a_terminate() -> None:
-    with worker() as run:
-        run.order(dummy("hang"))
-        run.until(Block, "warmup")
-        run.close()
-        with pytest.raises(subprocess.TimeoutExpired):
-            run.process.wait(0.5)
-        run.process.terminate()
-        assert run.process.wait(GONE_S) == -signal.SIGTERM
-
-
 def test_a_killed_worker_leaves_whole_lines() -> None:
     with worker() as run:
         run.order(dummy("kill_self"))
