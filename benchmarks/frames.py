@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pyqtgraph as pg
@@ -13,7 +14,6 @@ from PySide6.QtWidgets import QApplication, QLabel, QVBoxLayout, QWidget
 from app.gui.plot.curves import PanelCurve
 from app.gui.plot.time_panel import TimePanel
 from app.gui.theme import GRID, Theme
-from app.paths import RESOURCES
 from app.records import Floats
 from app.viewmodels.plot.model import LiveSeries, ShiftedCurve
 from benchmarks.window import LONG, SHORT
@@ -35,7 +35,7 @@ Pair = tuple[Floats, Floats]
 
 def recorded(count: int) -> list[Pair]:
     """Return the recorded trace, two curves per panel, each repeated to `count` points."""
-    with np.load(RESOURCES / "traces" / "h200_samples.npz") as trace:
+    with np.load(Path(__file__).with_name("h200_samples.npz")) as trace:
         names = [(f"gpu0_{field}", f"gpu1_{field}") for _, _, field in _PANELS if field]
         scales = [_SCALES.get(field, 1.0) for _, _, field in _PANELS]
         pairs = [*names, ("host_load_pct", "host_worker_load_pct")]

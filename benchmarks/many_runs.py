@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from app.events import Outcome, Summary
-from app.paths import RESOURCES
 from app.samples import HOST, Device, FieldInfo
 from app.storage.database import open_database
 from app.storage.owner import this_process
@@ -20,7 +19,7 @@ from app.storage.store import Store
 from workloads.catalog import Machine, complete
 from workloads.protocol import Block, Evidence, PhaseStarted, RunSpec, Value
 
-_TRACE = RESOURCES / "traces" / "h200_samples.npz"
+_TRACE = Path(__file__).with_name("h200_samples.npz")
 _S = 1_000_000_000
 _PERIOD_NS = 50_000_000
 _FIRST_UTC_NS = 1_760_000_000 * _S
