@@ -58,7 +58,7 @@ class ManyHosts:
         self.model = MonitorModel()
         self.table = MonitorTable(self.model, theme)
         theme.apply_style_sheet(self.table)
-        states = [HostState(name=f"gpu-{n:03d}", stage="connected", round_trip_ms=0.4 + n) for n in range(count)]
+        states = [HostState(name=f"gpu-{n:03d}", stage="connected") for n in range(count)]
         self._devices = []
         for number, state in enumerate(states):
             found = inventory(number)

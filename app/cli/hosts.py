@@ -149,7 +149,6 @@ def _check_document(check: HostCheck) -> dict[str, Any]:
             for framework in hello.frameworks
         }
         document |= {
-            "round_trip_ms": check.round_trip_ms,
             "python": dict(zip(("version", "path"), hello.python, strict=True)),
             "driver": inventory.driver,
             "cuda_driver": inventory.cuda_driver,
@@ -166,7 +165,6 @@ def _check_document(check: HostCheck) -> dict[str, Any]:
                 if device.device != HOST
             ],
             "clock_offset_s": check.clock_offset_s,
-            "clock_error_s": check.clock_error_s,
             "framework": frameworks["tensorflow"],
             "frameworks": frameworks,
             "home": {"path": hello.home, "free_bytes": hello.home_free_bytes},

@@ -18,6 +18,8 @@ CHECK_S = 15.0
 """After so many seconds a host that has not answered everything counts as one that does not answer."""
 _END_S = 2.0
 """How long before that a connection is given up, so that it can still be closed."""
+_SAME_CLOCK_S = 1.0
+"""A wall clock that is nearer counts as the same: the way of its answer is in the difference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,18 +28,14 @@ class HostCheck:
 
     Attributes:
         problem: Why it cannot make runs, in one sentence; "" if it can. With one, what follows may be absent.
-        round_trip_ms: Of its link; None if it was not reached.
         clock_offset_s: Its wall clock minus this machine's.
-        clock_error_s: How far that may be off.
     """
 
     entry: HostEntry
     problem: str = ""
-    round_trip_ms: float | None = None
     hello: HostHello | None = None
     inventory: Inventory | None = None
     clock_offset_s: float = 0.0
-    clock_error_s: float = 0.0
 
 
 def check_hosts(entries: Sequence[HostEntry]) -> Iterator[HostCheck]:
@@ -86,11 +84,9 @@ def _look(entry: HostEntry, connection: Connection, end_s: float) -> HostCheck:
     return HostCheck(
         entry=entry,
         problem=no_framework(entry, hello.frameworks) if lacks_all else "",
-        round_trip_ms=connection.status().round_trip_ms,
         hello=hello,
         inventory=inventory,
         clock_offset_s=(hello.utc_ns + now.t_ns - hello.t_ns - now.utc_ns) / 1e9,
-        clock_error_s=now.error_ns / 1e9,
     )
 
 
@@ -108,8 +104,6 @@ def check_lines(check: HostCheck) -> Iterator[tuple[str, str]]:
     inventory, hello = check.inventory, check.hello
     if inventory is None or hello is None:
         return
-    round_trip = f", round trip {units.milliseconds(check.round_trip_ms)}" if check.round_trip_ms is not None else ""
-    yield "reachable", f"yes{round_trip}"
     yield "Python", "  ".join(hello.python)
     driver = f"{inventory.driver or 'unknown'}, CUDA up to {inventory.cuda_driver or 'unknown'}"
     reason = f"{driver if inventory.machine.hidden_by else 'none'}: {inventory.no_gpu_reason}; runs use the CPU"
@@ -123,11 +117,6 @@ def check_lines(check: HostCheck) -> Iterator[tuple[str, str]]:
         missing = f"none: {no_framework(check.entry, [framework])}"
         yield FRAMEWORKS[framework.name].name, text if framework.version else missing
     yield "free space", f"{units.byte_size(hello.home_free_bytes)} in {hello.home}"
-    yield "clock", _describe_clock(check.clock_offset_s, check.clock_error_s)
-
-
-def _describe_clock(offset_s: float, error_s: float) -> str:
-    error = units.plus_minus(units.milliseconds(1e3 * error_s))
-    if abs(offset_s) <= error_s:
-        return f"as this machine's, {error}"
-    return f"{units.seconds(abs(offset_s))} {'ahead of' if offset_s > 0 else 'behind'} this machine's, {error}"
+    side = "ahead of" if check.clock_offset_s > 0 else "behind"
+    apart = f"{units.seconds(abs(check.clock_offset_s))} {side} this machine's"
+    yield "clock", apart if abs(check.clock_offset_s) > _SAME_CLOCK_S else "as this machine's"

@@ -107,7 +107,7 @@ class _Slot:
         status = connection.status()
         if status.lost:
             return replace(state, stage="lost", text=status.lost)
-        return replace(state, round_trip_ms=status.round_trip_ms, silent_s=status.silent_s)
+        return replace(state, silent_s=status.silent_s)
 
 
 class Connections:

@@ -29,9 +29,8 @@ MOST_FILE_BYTES = 4 * 2**30
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True, tag="beat", tag_field=TAG):
-    """Sent from here with a number, and answered with the host's monotonic clock when it came."""
+    """Sent from here, and answered with the host's monotonic clock when it came."""
 
-    number: Count
     t_ns: Nanoseconds = 0
 
 

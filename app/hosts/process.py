@@ -1,7 +1,6 @@
 """The program on a host as a process here: started by a launcher, told orders, heard until it is lost."""
 
 import contextlib
-import itertools
 import logging
 import os
 import signal
@@ -46,8 +45,6 @@ _QUIET_S = 5.0
 """Nobody is left waiting for longer without being told for what."""
 _STOOD_STILL_S = 2.0
 """A thread that is woken so late stood still with this machine, as a laptop that sleeps does."""
-_UNANSWERED = 4
-_BEATS = 16
 _DECODER: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
 
 
@@ -63,41 +60,10 @@ class LinkLimits:
     lost_s: float = LOST_S
 
 
-class HostClock:
-    """The host's monotonic clock, as the beats tell it (Cristian 1989, https://doi.org/10.1007/BF01784024).
-
-    The host read its clock between sending and receiving; of the last beats that with the shortest way counts.
-
-    Thread: any.
-    """
-
-    def __init__(self) -> None:
-        self._beats: deque[tuple[int, int]] = deque(maxlen=_BEATS)
-
-    def add(self, sent_ns: int, received_ns: int, t_ns: int) -> None:
-        """Take a beat's times here, and the host's between them."""
-        self._beats.append((received_ns - sent_ns, t_ns - (sent_ns + received_ns) // 2))
-
-    @property
-    def is_known(self) -> bool:
-        """Whether a beat was answered."""
-        return bool(self._beats)
-
-    @property
-    def offset(self) -> tuple[int, int]:
-        """The host's clock less this machine's, and the round trip by which that is known, in nanoseconds."""
-        round_trip_ns, offset_ns = min(self._beats)
-        return offset_ns, round_trip_ns
-
-    def now_ns(self) -> int:
-        """Return now on the host's clock."""
-        return time.monotonic_ns() + self.offset[0]
-
-
 class HostProcess:
     """The program on a host; whatever comes from there is bounded, and checked by its type.
 
-    `lost` is why it is over, in one sentence, None while it is not; `clock` is the host's, once it has said hello.
+    `lost` is why it is over, in one sentence, None while it is not.
 
     Thread: any; `next` one. Threads of its own read, write and watch.
     """
@@ -111,7 +77,6 @@ class HostProcess:
     ) -> None:
         """Start it; `notify` gets a sentence for what is waited for, on any thread. Raises `UserError`."""
         self.name = name
-        self.clock = HostClock()
         self.lost: str | None = None
         self._start, self._notify, self._limits = start, notify, limits or LinkLimits()
         command = LAUNCHERS[start.address.kind].command(start.address, start.script())
@@ -129,15 +94,14 @@ class HostProcess:
         except OSError as error:
             raise UserError(explain_start(start.address, command[0], error)) from error
         self._stderr: deque[str] = deque(maxlen=_MOST_STDERR_LINES)
-        self._numbers = itertools.count(1)
         # Guards what follows.
         self._changed = threading.Condition()
         self._hello: HostHello | None = None
         self._reports: deque[tuple[Report, int]] = deque()
         self._queued_bytes = 0
         self._orders: deque[bytes | None] = deque()
-        self._beats: dict[int, int] = {}
-        self._heard_s = time.monotonic()
+        self._offset_ns = -(2**63)
+        self._beat_s = self._heard_s = time.monotonic()
         self._readings, self._readings_s = 0, time.monotonic()
         self._waits_for, self._is_closing, self._is_detached = "", False, False
         self._threads = [
@@ -162,8 +126,12 @@ class HostProcess:
         """For how long nothing was heard of it."""
         return time.monotonic() - self._heard_s
 
+    def now_ns(self) -> int:
+        """Return now on the host's monotonic clock, once it has said hello, less the way of its fastest answer."""
+        return time.monotonic_ns() + self._offset_ns
+
     def wait_hello(self, is_cancelled: Callable[[], bool] = lambda: False) -> HostHello:
-        """Wait until it has said hello and its clock is known; in Slurm's queue that may take hours.
+        """Wait until it has said hello; in Slurm's queue that may take hours.
 
         Raises:
             UserError: It cannot be reached, or cannot be started there, or the wait was cancelled.
@@ -171,7 +139,7 @@ class HostProcess:
         began_s, is_noted = time.monotonic(), False
         while True:
             with self._changed:
-                if self._changed.wait_for(lambda: self.lost or (self._hello and self.clock.is_known), _LOOK_S):
+                if self._changed.wait_for(lambda: self.lost or self._hello, _LOOK_S):
                     break
                 waits_for = self._waits_for
             if is_cancelled():
@@ -179,7 +147,7 @@ class HostProcess:
             if time.monotonic() - began_s > _QUIET_S and not (is_noted or waits_for):
                 is_noted = True
                 self._notify(f"Waiting for {self.name} to answer …")
-        if self._hello is None or not self.clock.is_known:
+        if self._hello is None:
             raise LinkLostError(self.lost)
         return self._hello
 
@@ -307,16 +275,14 @@ class HostProcess:
 
     def _take(self, report: Report, size: int) -> None:
         match report:
-            case Beat(number=number, t_ns=t_ns):
-                with self._changed:
-                    if (sent_ns := self._beats.pop(number, None)) is not None:
-                        self.clock.add(sent_ns, time.monotonic_ns(), t_ns)
-                        self._changed.notify_all()
+            case Beat(t_ns=t_ns):
+                self._offset_ns = max(self._offset_ns, t_ns - time.monotonic_ns())
                 return
-            case HostHello():
+            case HostHello(t_ns=t_ns):
+                self._offset_ns = t_ns - time.monotonic_ns()
                 with self._changed:
                     self._hello = self._hello or report
-                self._beat()
+                    self._changed.notify_all()
                 return
             case Sample() | SlowSample() | Processes():
                 self._count_reading()
@@ -349,12 +315,6 @@ class HostProcess:
         all_output = "\n".join((output.decode(errors="replace"), *self._stderr))
         return explain_end(self._start.address, exit_status, all_output)
 
-    def _beat(self) -> None:
-        number = next(self._numbers)
-        with self._changed:
-            self._beats[number] = time.monotonic_ns()
-        self.send(Beat(number=number))
-
     def _watch(self) -> None:
         """Beat, and look for how long the host has been silent; each look is due at a time of its own."""
         while True:
@@ -365,17 +325,13 @@ class HostProcess:
                 late_s = time.monotonic() - due_s
                 if late_s > _STOOD_STILL_S or self._queued_bytes >= _MOST_QUEUED_BYTES:
                     self._heard_s = time.monotonic()
-                    self._beats.clear()
                 if self._hello is None:
                     self._heard_s = time.monotonic()
                     continue
-                oldest_ns = min(self._beats.values(), default=time.monotonic_ns())
-                newest_ns = max(self._beats.values(), default=0)
-            if time.monotonic_ns() - newest_ns >= BEAT_S * 1e9:
-                self._beat()
-            if (time.monotonic_ns() - oldest_ns) / 1e9 >= _UNANSWERED * self._limits.lost_s:
-                self._lose(f"The program on {self.name} hangs: it sends readings, but answers no beat.")
-            elif self.silent_s >= self._limits.lost_s:
+            if time.monotonic() >= self._beat_s + BEAT_S:
+                self._beat_s = time.monotonic()
+                self.send(Beat())
+            if self.silent_s >= self._limits.lost_s:
                 quiet = units.with_unit(self.silent_s, "s")
                 self._lose(f"The link to {self.name} was lost: nothing has come from it for {quiet}.")
 

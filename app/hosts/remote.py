@@ -10,15 +10,14 @@ from typing import Literal
 
 import msgspec
 
-from app import environment_keys
-from app.environment_keys import HOST_ID_KEY, wrong_numbers
+from app.environment_keys import CARRIER_KEY, HOST_ID_KEY, HOST_KEY, wrong_numbers
 from app.errors import TelemetryError, UserError, read_error
 from app.events import Outcome, RunEnded, RunEvent, RunStarted
 from app.grants import Consent, refuse
 from app.hosts.book import HostEntry, find_host
 from app.hosts.launchers import LAUNCHERS, option_arguments
 from app.hosts.messages import HostHello, JobDone, JobOrder, Piece, Refused, RunAnyway, RunOrder, Stop
-from app.hosts.process import HostClock, HostProcess, LinkLimits, LinkLostError
+from app.hosts.process import HostProcess, LinkLimits, LinkLostError
 from app.hosts.serve import READ_FILES, WEIGHTS, WRITTEN_FILE, add_piece, pieces
 from app.hosts.wheel import Start
 from app.runs.environment import inventory_info, program_info
@@ -378,9 +377,8 @@ class RemoteJobs:
 
 @dataclass(frozen=True, slots=True)
 class LinkStatus:
-    """How a host is reached: its round trip, for how long it is silent, and why it is lost."""
+    """How a host is reached: for how long it is silent, and why it is lost."""
 
-    round_trip_ms: float | None
     silent_s: float
     lost: str | None
 
@@ -392,7 +390,6 @@ class Connection:
     Attributes:
         entry: What the user calls it, and where it is.
         hello: What is known of it.
-        clock: Its monotonic clock.
         process: Says its telemetry.
         runners: Make its runs.
         standby: Set where a worker is to be kept ready there.
@@ -413,38 +410,22 @@ class Connection:
         return self._hosts[0]
 
     @property
-    def clock(self) -> HostClock:
-        """The host's monotonic clock."""
-        return self.process.clock
-
-    @property
     def _schedules(self) -> bool:
         return LAUNCHERS[self.process.address.kind].schedules
 
     def status(self) -> LinkStatus:
         """Return how it is reached; one that a scheduler placed was asked once."""
         if self._schedules:
-            return LinkStatus(None, 0.0, None)
-        return LinkStatus(self.clock.offset[1] / 1e6, self.process.silent_s, self.process.lost)
+            return LinkStatus(0.0, None)
+        return LinkStatus(self.process.silent_s, self.process.lost)
 
     def now(self) -> ClockAnchor:
         """Return this moment on its monotonic clock, and on this machine's wall clock."""
-        offset_ns, round_trip_ns = self.clock.offset
-        return ClockAnchor(time.monotonic_ns() + offset_ns, time.time_ns(), round_trip_ns // 2)
+        return ClockAnchor(self.process.now_ns(), time.time_ns())
 
     def link_info(self) -> dict[str, str]:
         """Return what is known on this side of a run's environment."""
-        offset_ns, round_trip_ns = self.clock.offset
-        carrier = {
-            environment_keys.HOST_KEY: self.entry.name,
-            environment_keys.CARRIER_KEY: self.process.address.kind,
-        }
-        link = {
-            environment_keys.LINK_ROUND_TRIP_KEY: f"{round_trip_ns / 1e6:.3f}",
-            environment_keys.CLOCK_OFFSET_KEY: str(offset_ns),
-            environment_keys.CLOCK_ERROR_KEY: str(round_trip_ns // 2),
-        }
-        return program_info() | carrier | ({} if self._schedules else link)
+        return program_info() | {HOST_KEY: self.entry.name, CARRIER_KEY: self.process.address.kind}
 
     def describe(self, inventory: Inventory) -> dict[str, str]:
         """Return what is known of a run's environment before it begins."""
@@ -467,7 +448,7 @@ def connect(
     is_cancelled: Callable[[], bool] = lambda: False,
     limits: LinkLimits | None = None,
 ) -> Connection:
-    """Start the telemetry of a host, sending the program there first if need be; return once its clock is known.
+    """Start the telemetry of a host, sending the program there first if need be; return once it has said hello.
 
     `notify` gets a sentence for what is waited for, on any thread. `is_cancelled` is called several times a second.
 
@@ -491,7 +472,7 @@ def connect(
         process.cut()
         raise
     connection = Connection(entry=entry, hello=hello, process=process, runners=Runners(entry, limits))
-    feed = TelemetryFeed(hz, partial(RemoteSampler, process, hello), connection.clock.now_ns)
+    feed = TelemetryFeed(hz, partial(RemoteSampler, process, hello), process.now_ns)
     host = Host(
         telemetry=feed,
         leases=HostLeases(hello.environment.get(HOST_ID_KEY, entry.name), schedules=schedules),

@@ -268,8 +268,6 @@ class Server:
         self._wants_standby = False
         self._launcher = StandbyLauncher(self._leases, lambda: self._wants_standby)
         self._active: _Active | None = None
-        self.heard = threading.Event()
-        """Set when a beat was answered, by which the program elsewhere knows this clock."""
         self.stored = threading.Event()
         """Set when the run that is said here is stored elsewhere."""
         # The next run begins when the one before has given back what it had.
@@ -279,9 +277,8 @@ class Server:
         """Follow an order; what may take a while has a thread."""
         active = self._active
         match order:
-            case Beat(number=number):
-                self._outbox.answer(Beat(number=number, t_ns=time.monotonic_ns()))
-                self.heard.set()
+            case Beat():
+                self._outbox.answer(Beat(t_ns=time.monotonic_ns()))
             case Piece(name=name):
                 add_piece(self._scratch / Path(name).name, order)
             case RunOrder():
@@ -411,7 +408,7 @@ def serve(
     logging.getLogger("variantscope").addHandler(logging.NullHandler())
     feed = TelemetryFeed(hz or 20.0)
     server = Server(scratch, outbox, feed)
-    end = partial(_end, scratch, outbox, server.heard)
+    end = partial(_end, scratch, outbox)
     if hz is not None:
         _say_telemetry(feed, outbox, end if once else None)
     if work is not None:
@@ -425,8 +422,7 @@ def serve(
     os._exit(1 if complaint else 0)
 
 
-def _end(scratch: Path, outbox: Outbox, heard: threading.Event) -> None:
-    heard.wait(LOST_S)
+def _end(scratch: Path, outbox: Outbox) -> None:
     outbox.flush()
     end_everything(scratch)
     os._exit(0)

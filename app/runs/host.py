@@ -18,7 +18,7 @@ from workloads.protocol import RunSpec, Start
 
 @dataclass(frozen=True, slots=True)
 class ClockAnchor:
-    """One moment on a host's monotonic clock (`t_ns`, off by `error_ns` at most) and on our wall clock (`utc_ns`).
+    """One moment on a host's monotonic clock (`t_ns`) and on our wall clock (`utc_ns`).
 
     The wall clock is this machine's for every host, so that runs of one database are in the order in which they were
     made, whatever the hosts' clocks say.
@@ -26,7 +26,6 @@ class ClockAnchor:
 
     t_ns: int
     utc_ns: int
-    error_ns: int = 0
 
     def utc_at(self, t_ns: int) -> int:
         """Return the wall clock at a time of the monotonic clock, in nanoseconds since 1970."""

@@ -78,7 +78,7 @@ class MessageOrder:
     def __init__(self, start: ClockAnchor, now: Callable[[], ClockAnchor] = now_here) -> None:
         """Wait for `Hello` of a worker that is started at `start`, on the clocks of its host, which `now` reads."""
         self._now = now
-        self._last_ns = self._start_ns = start.t_ns - start.error_ns - _CLOCK_ERROR_NS
+        self._last_ns = self._start_ns = start.t_ns - _CLOCK_ERROR_NS
         self._seen: set[type[Message]] = set()
         self._phase: PhaseName | None = None
         self._steps = 0
@@ -192,8 +192,7 @@ class MessageOrder:
         self._last_ns = t_ns
 
     def _check_range(self, t_ns: int) -> None:
-        now = self._now()
-        if not self._start_ns <= t_ns <= now.t_ns + now.error_ns + _CLOCK_ERROR_NS:
+        if not self._start_ns <= t_ns <= self._now().t_ns + _CLOCK_ERROR_NS:
             raise ProtocolError("a time is outside the run")
 
 

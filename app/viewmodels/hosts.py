@@ -35,14 +35,12 @@ class HostState:
         name: What the user calls it.
         stage: How far its connection is.
         text: What is waited for, or why there is no connection, in one sentence; "" where there is nothing to say.
-        round_trip_ms: Of its link, where that is known.
         silent_s: Since it was last heard; 0 without a link.
     """
 
     name: str
     stage: Stage = "off"
     text: str = ""
-    round_trip_ms: float | None = None
     silent_s: float = 0.0
 
     @property
@@ -59,12 +57,10 @@ def connect_label(state: HostState) -> str:
 
 
 def describe_stage(state: HostState) -> tuple[str, Tone]:
-    """Return a connection in a word or two, with its round trip, and the tone of that."""
+    """Return a connection in a word or two, and the tone of that."""
     if state.stage == "connected" and state.silent_s >= SILENT_S:
         return f"silent for {units.age(state.silent_s)}", "warning"
-    text, tone = _WORDS[state.stage]
-    link = units.with_unit(state.round_trip_ms, "ms", 1) if state.round_trip_ms is not None else ""
-    return (f"{text}, {link}" if state.stage == "connected" and link else text), tone
+    return _WORDS[state.stage]
 
 
 def host_field(chosen: str, states: Sequence[HostState], inventory: Inventory | None) -> Field:

@@ -107,7 +107,7 @@ def listen(on_order=lambda order: None, answers=True):
         order = orders.decode(line)
         if isinstance(order, Beat):
             if answers:
-                say(Beat(number=order.number, t_ns=time.monotonic_ns()))
+                say(Beat(t_ns=time.monotonic_ns()))
         else:
             on_order(order)
 """

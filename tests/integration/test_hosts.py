@@ -87,7 +87,7 @@ def test_hosts_are_checked_at_once_and_each_problem_is_said(
     assert gpu1["python"]["path"] == sys.executable
     assert gpu1["home"]["path"] == str(sshd.home)
     assert len(list((sshd.home / ".cache/variantscope").glob("*/*.whl"))) == 1
-    assert abs(gpu1["clock_offset_s"]) <= gpu1["clock_error_s"] + 0.1
+    assert abs(gpu1["clock_offset_s"]) < 60.0
     assert not refused["can_run"]
     assert refused["problem"].startswith("ssh://stranger accepts none of your keys")
 
@@ -104,5 +104,5 @@ def test_a_check_names_the_gpus(capsys: pytest.CaptureFixture[str], monkeypatch:
         monkeypatch.setenv(name, value)
     assert main(["hosts", "check", f"sh:?python={sys.executable}"]) == 0
     out = capsys.readouterr().out
-    assert "reachable   yes, round trip" in out
+    assert re.search(r"clock +.*this machine's\n", out)
     assert len(re.findall(r"GPU [01] +\S.*GiB\n", out)) == 2

@@ -14,15 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
-from app.environment_keys import (
-    BOOT_ID_KEY,
-    CARRIER_KEY,
-    CLOCK_ERROR_KEY,
-    CLOCK_OFFSET_KEY,
-    HOST_ID_KEY,
-    HOST_KEY,
-    IDLE_WAIT_KEY,
-)
+from app.environment_keys import BOOT_ID_KEY, CARRIER_KEY, HOST_ID_KEY, HOST_KEY, IDLE_WAIT_KEY
 from app.errors import TelemetryError, UserError
 from app.events import RunEnded, RunEvent, RunStarted
 from app.fields import Sample
@@ -86,7 +78,6 @@ def test_a_run_there_is_stored_here_as_one_made_here(gpu1: Connection, tmp_path:
     assert stored.environment[CARRIER_KEY] == "sh"
     assert stored.environment[HOST_ID_KEY] == gpu1.hello.environment[HOST_ID_KEY]
     assert stored.environment[BOOT_ID_KEY] == stored.boot_id == boot_id()
-    assert abs(int(stored.environment[CLOCK_OFFSET_KEY])) <= 2 * int(stored.environment[CLOCK_ERROR_KEY]) + 1_000_000
     assert {"cpu", "driver", "os", "program_version", "sources_sha256"} <= stored.environment.keys()
     assert {columns.device.device for columns in stored.samples} == {"host", TWO_H200[0].uuid}
     assert any(columns.t_ns.size for columns in stored.samples if columns.device.kind == "gpu")
@@ -202,8 +193,7 @@ def test_a_clock_that_is_days_away_gives_the_same_run(cache: Path, tmp_path: Pat
     """Everything stored is of the host's clock; only the link knows how it lies to this machine's."""
     with connected(cache, environment=shifted_clock(tmp_path / "site", 5.0)) as connection:
         shift_ns = round(5 * 86_400e9)
-        now = connection.now()
-        assert connection.clock.offset[0] == pytest.approx(shift_ns, abs=2 * now.error_ns + 1_000_000)
+        assert 0 <= time.monotonic_ns() + shift_ns - connection.now().t_ns < LIMIT_S * S
         outcome, recorder, stored = run_through(
             dummy(connection.host.inventory(), step_ms=10.0), services_on(connection, tmp_path)
         )
