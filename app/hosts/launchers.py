@@ -63,12 +63,10 @@ class Failure:
     Attributes:
         pattern: What its output has then, a regular expression over all lines; it may name groups.
         sentence: What is wrong and what to do. Besides the groups there are `host`, `target`, `label` and `by_hand`.
-        status: Only with this exit status.
     """
 
     pattern: str
     sentence: str
-    status: int | None = None
 
 
 def ssh_prefix(address: Address) -> tuple[str, ...]:
@@ -163,8 +161,7 @@ def explain_end(address: Address, exit_status: int, output: str) -> str:
         "by_hand": shlex.join(["ssh", *_port_option(address), address.target]),
     }
     for failure in (*LAUNCHERS[address.kind].failures, *PROGRAM_FAILURES):
-        match = re.search(failure.pattern, output, re.MULTILINE)
-        if match and failure.status in (None, exit_status):
+        if match := re.search(failure.pattern, output, re.MULTILINE):
             groups = {name: one_line(text or "") for name, text in match.groupdict().items()}
             return failure.sentence.format(**names, **groups)
     if exit_status < 0:
@@ -175,11 +172,6 @@ def explain_end(address: Address, exit_status: int, output: str) -> str:
 
 
 SSH_FAILURES = (
-    Failure(
-        r"REMOTE HOST IDENTIFICATION HAS CHANGED(?:.|\n)*?^\s*(?P<remove>ssh-keygen -f .* -R .*)$",
-        "{label} shows another host key than before: it was installed anew, or somebody is between you and it. Ask its"
-        " administrator for the new key's fingerprint; only if it is right, remove the old key: {remove}",
-    ),
     Failure(
         r"REMOTE HOST IDENTIFICATION HAS CHANGED(?:.|\n)*?^Offending .*key in (?P<line>.*?)\r?$",
         "{label} shows another host key than before: it was installed anew, or somebody is between you and it. Ask its"
@@ -195,12 +187,8 @@ SSH_FAILURES = (
         " answer yes.",
     ),
     Failure(
-        r"Could not resolve hostname (?P<name>[^:]*): .*(?:[Tt]emporary failure|try again)",
-        "The name {name} cannot be looked up now: check this machine's network.",
-    ),
-    Failure(
         r"Could not resolve hostname (?P<name>[^:]*):",
-        "There is no host {name}: neither your ssh config nor the name server knows it; check how it is written.",
+        "The name {name} leads nowhere: check how it is written, your ssh config and this machine's network.",
     ),
     Failure(
         r"Connection refused",
@@ -212,17 +200,8 @@ SSH_FAILURES = (
         "{label} does not answer: check that it is switched on and can be reached from here (a VPN?).",
     ),
     Failure(
-        r"Too many authentication failures",
-        "{label} refused after too many keys: name the right one in your ssh config, by IdentityFile with"
-        " IdentitiesOnly yes.",
-    ),
-    Failure(
-        r"Permissions \d+ for '(?P<file>.*?)' are too open",
-        "ssh does not use the key {file}, which others can read: `chmod 600` makes it private.",
-    ),
-    Failure(
-        r"(?:no such identity: |Identity file )(?P<file>.*?)(?:: No such| not accessible)(?:.|\n)*?Permission denied",
-        "{label} refused you, and the key that your ssh config names, {file}, is not there: make it, or name another.",
+        r"(?P<line>no such identity: .*?|Identity file .*? not accessible.*?|Permissions \d+ for .*? are too open)\.?\r?$",
+        "{label} refused you, and ssh cannot use a key of your config ({line}): mend that, or name another.",
     ),
     Failure(
         r"Permission denied \((?P<methods>[^)]*)\)",
@@ -235,65 +214,26 @@ SSH_FAILURES = (
         "ssh does not accept your ssh config; `{by_hand}` says which line.",
     ),
     Failure(
-        r"(?P<line>Unable to negotiate with .*?)\r?$",
-        "This machine's ssh and that of {label} have no method in common ({line}): update the older one.",
-    ),
-    Failure(
-        r"No space left on device|[Dd]isk quota exceeded",
-        "The disk of {label} is full: free some space in your home folder there, for the program's files.",
-    ),
-    Failure(
         r"This account is (?:currently )?not available|nologin|allows sftp connections only|: restricted$|"
         r"command not allowed|exec: not found",
         "{label} lets this user run no commands (a restricted shell or a forced command): ask for an account with a"
         " shell.",
     ),
-    Failure(
-        r"Timeout, server .* not responding",
-        "The connection to {label} was lost: it has not answered for 15 s.",
-    ),
-    Failure(
-        r"\A\s*\Z",
-        "The connection to {label} ended without a reason: ssh was killed, or a connection that your ssh config shares"
-        " (ControlMaster) ended.",
-        255,
-    ),
-    Failure(
-        r"(?:closed by remote host|[Cc]onnection reset|[Bb]roken pipe|[Cc]onnection closed by)",
-        "The connection to {label} was closed by the other side.",
-        255,
-    ),
 )
 
-DOCKER_FAILURES = (
-    Failure(r"No such container", "There is no container {host}: `docker ps` shows those that run."),
-    Failure(r"is not running", "The container {host} does not run: `docker start {host}` starts it."),
-    Failure(r"is paused", "The container {host} is paused: `docker unpause {host}` lets it go on."),
-    Failure(
-        r"Cannot connect to the Docker daemon|permission denied while trying to connect",
-        "Docker does not answer this user: start its service, or let your user use it; `docker ps` must work.",
-    ),
-    Failure(r"executable file not found", "The container {host} has no sh, which the program's start needs."),
-    Failure(r"No space left on device", "The container {host} has no space left for the program's files."),
-)
-
-_STEP = r"\*\*\* (?:JOB|STEP) (?P<job>\d+)\S* ON (?P<node>\S+) CANCELLED AT \S+"
+_STEP = r"\*\*\* (?:JOB|STEP) (?P<job>\d+)\S* ON (?P<node>\S+) (?P<why>CANCELLED .*?) \*\*\*"
 _DENIED = r"Unable to (?:allocate resources|create step for job \d+): "
 
 SLURM_FAILURES = (
     Failure(
-        rf"{_STEP} DUE TO TIME LIMIT",
+        r"\*\*\* (?:JOB|STEP) (?P<job>\d+)\S* ON (?P<node>\S+) CANCELLED AT \S+ DUE TO TIME LIMIT",
         "Job {job} on {node} reached its time limit, and Slurm ended it: ask for more by time=MINUTES in the address.",
-    ),
-    Failure(
-        rf"{_STEP} DUE TO (?P<why>PREEMPTION|NODE FAILURE|JOB REQUEUE)",
-        "Slurm ended job {job} on {node} ({why}): run again.",
     ),
     Failure(
         r"Detected \d+ oom[-_]kill event|error: .*: Out Of Memory\s*$",
         "The job had no memory left, and Slurm killed what ran in it: ask for more in the address, as mem=32G.",
     ),
-    Failure(_STEP, "Job {job} on {node} was cancelled by scancel or an administrator."),
+    Failure(_STEP, "Slurm ended job {job} on {node}: {why}."),
     Failure(
         r"Job has been cancelled|Job allocation (?:\d+ )?has been revoked|Force Terminated",
         "The job was cancelled by scancel or an administrator before it ran.",
@@ -314,6 +254,10 @@ SLURM_FAILURES = (
 
 PROGRAM_FAILURES = (
     Failure(
+        r"No space left on device|[Dd]isk quota exceeded",
+        "The disk of {label} is full: free some space in its home folder, for the program's files.",
+    ),
+    Failure(
         r"Failed to fetch|Could not connect|error sending request|No solution found|dns error",
         "uv on {label} cannot get what the program needs: let it reach a package index (UV_DEFAULT_INDEX there), or"
         " name a Python that has all of it (?python=PATH).",
@@ -331,7 +275,6 @@ LAUNCHERS: Mapping[Kind, Launcher] = {
     "ssh": Launcher(command=_by_ssh, failures=SSH_FAILURES),
     "docker": Launcher(
         command=lambda address, script: ["docker", "exec", "-i", address.host, "sh", "-c", script],
-        failures=DOCKER_FAILURES,
     ),
     "slurm": Launcher(command=_by_srun, failures=(*SLURM_FAILURES, *SSH_FAILURES), schedules=True),
     "ray": Launcher(

@@ -56,7 +56,7 @@ def test_it_says_hello_answers_beats_and_takes_orders() -> None:
         ("while True: say(encode(Sample(t_ns=1, device='GPU-0')) * 1000)", "more than 5,000 readings a second"),
         ("print('The program on gpu1 ends: its disk is full.', file=sys.stderr)", "ends: its disk is full."),
         ("os.kill(os.getpid(), 9)", "was ended here, by signal 9."),
-        ("print('No space left on device', file=sys.stderr); sys.exit(3)", "exit status 3: No space left on device."),
+        ("print('No space left on device', file=sys.stderr); sys.exit(3)", "The disk of sh: is full"),
     ],
 )
 def test_a_lie_a_flood_and_an_end_are_one_sentence(lie: str, reason: str) -> None:
