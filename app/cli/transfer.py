@@ -159,6 +159,9 @@ def open_file(context: click.Context, database: Path | None, as_json: bool, file
     upper = context.ensure_object(UpperLayers)
     if not file.is_file():
         raise UserError(f"There is no file {file}.")
+    ways = {".py": f"run {file}:NAME", ".toml": f"experiment --preset {file}"}
+    if way := ways.get(file.suffix):
+        raise UserError(f"`{PROGRAM} {way}` starts what {file.name} describes; or drop the file on the window.")
     if as_json or upper.open_window is None or not upper.has_display:
         raise UserError(
             f"There is no window to open {file.name} in: `{PROGRAM} import {file}` adds the runs of a database."
