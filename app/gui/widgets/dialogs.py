@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QPoint, QRect, QSize, Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QFileDialog, QMainWindow, QMessageBox, QWidget
+from PySide6.QtWidgets import QFileDialog, QLabel, QMainWindow, QMessageBox, QWidget
 
 from app.grants import Grant
 from app.gui.theme import GRID, Theme
@@ -203,4 +203,7 @@ def warn(parent: QWidget, title: str, text: str) -> None:
 def _plain_box(parent: QWidget, icon: QMessageBox.Icon, title: str, text: str) -> QMessageBox:
     box = QMessageBox(icon, title, plain_text(text), parent=parent)
     box.setTextFormat(Qt.TextFormat.PlainText)
+    picture = box.findChild(QLabel, "qt_msgboxex_icon_label")
+    assert isinstance(picture, QLabel), "Qt made it for the icon"
+    picture.setAccessibleName(icon.name)
     return box
