@@ -25,16 +25,16 @@ REFUSED = "Nobody can be asked here whether to "
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def host_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the program is sent to for `sh:`, once."""
-    return tmp_path_factory.mktemp("cache")
+    return tmp_path_factory.mktemp("host")
 
 
 @pytest.fixture
-def grants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> Path:
+def grants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host_cache: Path) -> Path:
     path = tmp_path / "config" / "grants.json"
     monkeypatch.setenv("VARIANTSCOPE_GRANTS", str(path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(host_cache))
     return path
 
 
