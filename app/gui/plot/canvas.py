@@ -17,6 +17,8 @@ _LABEL_PX = 18
 _MAX_LABELS = 6
 _FEWEST_STEPS, _WIDTH_OF_FEWEST = 2.25, 300.0
 """Steps of time that an axis of that width has at least, as pyqtgraph has them; more width has more by its root."""
+_HOUR_S, _HOURS_PX = 3_600, 72.0
+"""A label with hours, such as `-6:00:00`, and its gap are that wide."""
 
 
 class _Axis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
@@ -57,6 +59,8 @@ class TimeAxis(_Axis):
         """Return the levels of ticks; from ten seconds on they are where a clock is round."""
         steps = _FEWEST_STEPS * math.sqrt(max(1.0, size / _WIDTH_OF_FEWEST))
         step = None if self.counted else clock_step(abs(most - least) / steps)
+        if step is not None and step >= _HOUR_S and step * size < _HOURS_PX * abs(most - least):
+            step *= 2
         return super().tickSpacing(least, most, size) if step is None else [(step, 0.0)]
 
     def tickStrings(self, values: Sequence[float], _scale: float, spacing: float) -> list[str]:

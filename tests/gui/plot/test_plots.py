@@ -356,6 +356,8 @@ def test_an_axis_can_count(qtbot: QtBot, theme: Theme) -> None:
     axis = TimeAxis("bottom")
     assert axis.tickStrings([-60.0, 0.0], 1.0, 60.0) == ["−1:00", "0:00"]
     assert axis.tickSpacing(-2_000.0, 0.0, 1_000.0) == [(300.0, 0.0)], "not 500 s, which a clock reads as 8:20"
+    for width, step in ((287.0, 14_400.0), (288.0, 7_200.0)):
+        assert axis.tickSpacing(-28_800.0, 0.0, width) == [(step, 0.0)], "labels with hours are wide"
     axis.set_counted(True)
     assert axis.tickSpacing(-2_000.0, 0.0, 1_000.0)[0] == (200.0, 0)
     assert axis.tickStrings([-1000.0, 0.0, 2000.0], 1.0, 1000.0) == ["−1,000", "0", "2,000"]
