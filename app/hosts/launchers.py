@@ -200,8 +200,7 @@ SSH_FAILURES = (
         "{label} does not answer: check that it is switched on and can be reached from here (a VPN?).",
     ),
     Failure(
-        r"(?P<line>no such identity: .*?|Identity file .*? not accessible.*?"
-        r"|Permissions \d+ for .*? are too open)\.?\r?$",
+        r"(?P<line>no such identity: .*?|Identity file .* not acc.*?|Permissions \d+ for .* are too open)\.?\r?$",
         "{label} refused you, and ssh cannot use a key of your config ({line}): mend that, or name another.",
     ),
     Failure(

@@ -6,7 +6,7 @@ from typing import Literal
 
 from app import units
 from app.samples import Inventory
-from app.viewmodels.format.cells import Cell, Column, Tone, text_cell, widest
+from app.viewmodels.format.cells import Tone
 from app.viewmodels.format.naming import format_gpu_counts
 from app.viewmodels.plot.panels import MachineState, machine_state
 from app.viewmodels.run.fields import Field, Option
@@ -153,58 +153,7 @@ def _unless_title(state: HostState) -> str:
     return "" if state.text.startswith(f"Connecting to {state.name}") else state.text
 
 
-_TEXT_PX = 208
-"""Long names and addresses are cut, so that the state of all is in sight."""
-HOST_COLUMNS = (
-    Column("Name", "What you call it, here and on the command line", numeric=False, most=_TEXT_PX),
-    Column("Address", "How it is reached", numeric=False, shrink="text", least=_TEXT_PX // 2, most=_TEXT_PX),
-    Column("State", "How the connection to it is", numeric=False, most=_TEXT_PX),
-    Column("GPUs", "What it has, as far as it was asked", numeric=False, most=_TEXT_PX),
-    Column("Frameworks", "What runs have there, by the last check", numeric=False, most=_TEXT_PX),
-)
-_EXPECTED_CELLS = ("gpu-server-1", "ssh://me@gpu1", "not connected", "2× H200", "TensorFlow 2.21.0")
-
-
-def host_cells(
-    name: str, address: str, state: HostState, inventory: Inventory | None, framework: str | None
-) -> tuple[Cell, ...]:
-    """Return the row of a host in their list.
-
-    `framework` has the names and versions there, "" for none, None where they were not asked.
-    """
-    stage, tone = describe_stage(state)
-    gpus = ""
-    if inventory is not None:
-        gpus = format_gpu_counts(gpu.name for gpu in inventory.machine.gpus) or "none"
-    return (
-        text_cell(name, name),
-        Cell(text=address, key=address, tone="quiet", tooltip=address),
-        Cell(text=stage, tone=tone, tooltip=state.text),
-        text_cell(gpus),
-        text_cell("" if framework is None else framework or "none"),
-    )
-
-
-def widest_host_cells(rows: Sequence[Sequence[Cell]]) -> list[Cell]:
-    """Return for each column a cell as wide as needed."""
-    expected = [Cell(text=text) for text in _EXPECTED_CELLS]
-    return [widest([row[n] for row in (expected, *rows)]) for n in range(len(HOST_COLUMNS))]
-
-
-_MEANINGS = {
-    "ssh": "Your own ssh connects to {address} with your keys and its config. No port is opened and no password kept.",
-    "slurm": "srun on {address} waits in Slurm's queue for a node; the runs are made there.",
-    "ray": "Your own ssh connects to {address}, from where Ray places each run on a node with free GPUs.",
-    "docker": "docker exec starts the program in the running container {address}.",
-    "sh": "This machine, as any other host is reached: for trying it out.",
-}
-
-
-def describe_address(kind: str, address: str) -> str:
-    """Return what an address means, in a sentence or two."""
-    first = (
-        f" The program sends itself there once ({units.quantity('1', 'MiB')}), into your cache folder."
-        if kind != "sh"
-        else ""
-    )
-    return f"{_MEANINGS[kind].format(address=address)}{first}"
+def host_line(name: str, address: str, state: HostState, inventory: Inventory | None) -> str:
+    """Return two lines of text for a host in their list."""
+    gpus = format_gpu_counts(gpu.name for gpu in inventory.machine.gpus) if inventory is not None else ""
+    return f"{name}   {address}\n{' · '.join(filter(None, (describe_stage(state)[0], gpus)))}"

@@ -50,33 +50,26 @@ def dialog(qtbot: QtBot, theme: Theme, tmp_path: Path) -> Iterator[HostsDialog]:
     bridge.close()
 
 
-def test_a_host_is_explained_while_it_is_typed_then_added_checked_and_removed(
-    qtbot: QtBot, dialog: HostsDialog
-) -> None:
-    form = dialog.form
-    form.address.setText("ray://head")
-    assert "write ray+ssh://" in form.meaning.text()
-    assert not form.add_button.isEnabled()
-    form.address.setText("ssh://me@gpu1")
-    assert form.meaning.text().startswith("Your own ssh connects to ssh://me@gpu1")
-    assert not form.add_button.isEnabled(), "it has no name yet"
-    form.address.clear()
-    form.name.setText(LONG)
-    QTest.keyClick(form.name, Qt.Key.Key_Return)
-    assert dialog.focusWidget() is form.address
+def test_a_host_is_added_and_removed(qtbot: QtBot, dialog: HostsDialog) -> None:
+    assert not dialog.check_button.isEnabled(), "nothing to check"
+    dialog.name.setText(LONG)
+    dialog.address.setText("ray://head")
+    dialog.add_button.click()
+    assert "write ray+ssh://" in dialog.problem.text()
+    dialog.address.setText("ssh://me@gpu1")
+    assert dialog.problem.text() == ""
+    QTest.keyClick(dialog.address, Qt.Key.Key_Return)
     assert dialog.isVisible(), "Enter does not close it over what is typed"
-    form.address.setText("ssh://me@gpu1")
-    QTest.keyClick(form.address, Qt.Key.Key_Return)
-    assert dialog.isVisible()
     assert [entry.name for entry in read_hosts()] == [LONG]
     assert dialog.chosen == HostEntry(name=LONG, address="ssh://me@gpu1")
-    form.name.setText(LONG)
-    form.address.setText("ssh://other")
-    form.add_button.click()
-    assert form.meaning.text().startswith(f"There is a host {LONG} already")
+    assert dialog.list.item(0).text().endswith("\nnot connected")
+    dialog.name.setText(LONG)
+    dialog.address.setText("ssh://other")
+    dialog.add_button.click()
+    assert dialog.problem.text().startswith(f"There is a host {LONG} already")
     dialog.remove_button.click()
     assert read_hosts() == ()
-    assert [dialog.check_button.isVisible(), dialog.details.isVisible()] == [False, False], "nothing to check"
+    assert [dialog.check_button.isEnabled(), dialog.details.isVisible()] == [False, False], "nothing to check"
 
 
 def test_detached_runs_are_fetched_and_stopped(
@@ -89,7 +82,6 @@ def test_detached_runs_are_fetched_and_stopped(
     add_host(HostEntry(name="here", address=HERE))
     dialog._hosts.connections.reload()
     dialog.refresh()
-    dialog.table.selectRow(0)
 
     def press(action: QPushButton) -> str:
         with qtbot.waitSignal(dialog.runs_fetched, timeout=RUN_LIMIT_MS):

@@ -7,10 +7,9 @@ from app.viewmodels.hosts import (
     MANAGE,
     HostState,
     describe_absence,
-    describe_address,
     describe_stage,
-    host_cells,
     host_field,
+    host_line,
     host_machine,
 )
 from workloads.catalog import Gpu, Machine
@@ -66,8 +65,6 @@ def test_the_head_and_the_plots_say_what_is_wrong_with_the_link() -> None:
     assert describe_absence(CONNECTED) == ("", "")
 
 
-def test_an_address_is_explained_and_a_host_has_a_cell_a_column() -> None:
-    assert "Your own ssh connects to ssh://me@gpu1" in describe_address("ssh", "ssh://me@gpu1")
-    assert "sends itself there" not in describe_address("sh", "sh:")
-    cells = host_cells("gpu1", "ssh://gpu1", CONNECTED, INVENTORY, "")
-    assert [cell.text for cell in cells] == ["gpu1", "ssh://gpu1", "connected", "1× H200", "none"]
+def test_a_host_is_two_lines_in_their_list() -> None:
+    assert host_line("gpu1", "ssh://gpu1", CONNECTED, INVENTORY) == "gpu1   ssh://gpu1\nconnected · 1× H200"
+    assert host_line("gpu1", "ssh://gpu1", HostState(name="gpu1"), None) == "gpu1   ssh://gpu1\nnot connected"

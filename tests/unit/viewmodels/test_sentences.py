@@ -11,7 +11,6 @@ from app.viewmodels.experiment.preview import PresetLine, preset_line
 from app.viewmodels.format.sentences import shorten_name, without_advice
 from app.viewmodels.history.evidence import stored_evidence_view
 from app.viewmodels.history.run_detail import run_detail
-from app.viewmodels.hosts import describe_address
 from tests.fakes.sentences import sentence_faults
 from tests.unit.viewmodels.events import CPU_INVENTORY
 from tests.unit.viewmodels.monitor.test_readings import details as monitor_details
@@ -46,19 +45,14 @@ def questions() -> Iterator[str]:
 
 
 def details() -> Iterator[str]:
+    yield from (LEAD, *monitor_details(model_of(CPU_INVENTORY)[0], HOST).no_gpu)
     for rule in RULES:
         row = run_row(1, outcome="refused", reason=rule.reason.format_map(AnyValue()), throughput=None)
         detail = run_detail(stored_run(row, measured=False), None)
         yield from (detail.reason, *detail.notes, stored_evidence_view(stored_run(row, measured=False)).badge.detail)
 
 
-def banners() -> Iterator[str]:
-    yield from (LEAD, *monitor_details(model_of(CPU_INVENTORY)[0], HOST).no_gpu)
-    for kind in ("ssh", "slurm", "ray", "docker", "sh"):
-        yield describe_address(kind, "ssh://me@gpu1")
-
-
-@pytest.mark.parametrize("texts", [refusals, questions, details, banners])
+@pytest.mark.parametrize("texts", [refusals, questions, details])
 def test_a_sentence_takes_one_breath_and_no_command(texts: Callable[[], Iterator[str]]) -> None:
     sentences = list(texts())
     assert len(sentences) > 5
