@@ -23,9 +23,8 @@ import msgspec
 from app.errors import UserError, bug_message
 from app.events import RunEnded, RunEvent
 from app.fields import Sample, SlowSample
-from app.hosts.guard import end_everything, start_guard
 from app.hosts.messages import DetachedRun, DetachedRuns, Drained, Refused, RunOrder
-from app.hosts.serve import WEIGHTS, Outbox, make_run, ordered_host, pieces, serve
+from app.hosts.serve import WEIGHTS, Outbox, end_everything, make_run, ordered_host, pieces, serve, start_guard
 from app.paths import program_version
 from app.recording import CUT, head_line
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait

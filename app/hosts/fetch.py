@@ -12,8 +12,7 @@ import msgspec
 from app.environment_keys import CARRIER_KEY, DETACHED_KEY, HOST_KEY
 from app.errors import UserError
 from app.events import Outcome, RunEnded, RunEvent, RunStarted
-from app.hosts.address import Address
-from app.hosts.book import HostEntry
+from app.hosts.book import Address, HostEntry
 from app.hosts.launchers import option_arguments
 from app.hosts.messages import DetachedRun, DetachedRuns, Drained, Piece, Refused, RunOrder, Stored
 from app.hosts.process import HostProcess, LinkLostError

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from app.hosts.address import Address, Kind
+from app.hosts.book import Address, Kind
 from app.plain import one_line
 
 _SSH_OPTIONS = (

@@ -19,7 +19,7 @@ from app import units
 from app.errors import UserError
 from app.events import RunStarted
 from app.fields import Sample, SlowSample
-from app.hosts.address import Address
+from app.hosts.book import Address
 from app.hosts.launchers import ENVIRONMENT, LAUNCHERS, describe_wait, explain_end, explain_start
 from app.hosts.messages import BEAT_S, LOST_S, MOST_LINE_BYTES, Beat, HostHello, Order, Report
 from app.hosts.wheel import MARK, Start

@@ -18,7 +18,7 @@ from pathlib import Path
 from app import units
 from app.environments.packages import find_uv
 from app.errors import UserError
-from app.hosts.address import Address
+from app.hosts.book import Address
 from app.paths import ROOT, checkout_root, program_version
 from workloads.catalog import DEFAULT_VARIABLE
 

@@ -11,8 +11,7 @@ import psutil
 import pytest
 
 from app.grants import typed
-from app.hosts.address import Address
-from app.hosts.book import HostEntry
+from app.hosts.book import Address, HostEntry
 from app.hosts.process import HostProcess, LinkLimits
 from app.hosts.remote import Connection, connect
 from app.hosts.wheel import Start

@@ -53,7 +53,7 @@ class HostsDialog(QDialog):
         self._hosts, self._database = hosts, database
         self._job = CancellableJob(self)
         # What was done with each host last, by its name.
-        self._said: dict[str, str] = {}
+        self._reports: dict[str, str] = {}
         self.list = QListWidget()
         self.list.setAccessibleName("Hosts")
         self.details = QPlainTextEdit()
@@ -127,13 +127,13 @@ class HostsDialog(QDialog):
         for entry_button in (self.check_button, self.fetch_button, self.stop_button, self.remove_button):
             entry_button.setEnabled(entry is not None)
         if entry is not None:
-            text = self._said.get(entry.name) or self._hosts.connections.state(entry.name).text
+            text = self._reports.get(entry.name) or self._hosts.connections.state(entry.name).text
         if text != self.details.toPlainText():
             self.details.setPlainText(text)
         self.details.setVisible(bool(text))
 
     def _say(self, name: str, text: str) -> None:
-        self._said[name] = text
+        self._reports[name] = text
         self._show_chosen()
 
     def _work_on_runs(self, work: Callable[[HostEntry, Path, threading.Event], str]) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.hosts.address import Address, is_address, parse_address
+from app.hosts.book import Address, is_address, parse_address
 from workloads.catalog import UsageError
 
 

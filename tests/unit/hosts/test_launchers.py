@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from app.hosts.address import parse_address
+from app.hosts.book import parse_address
 from app.hosts.launchers import LAUNCHERS, describe_wait, explain_end, explain_start, for_any_shell
 
 GPU1 = parse_address("ssh://me@gpu1:2222")

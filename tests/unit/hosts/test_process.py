@@ -8,7 +8,7 @@ import pytest
 
 from app.errors import UserError
 from app.fields import Sample
-from app.hosts.address import Address
+from app.hosts.book import Address
 from app.hosts.messages import MOST_LINE_BYTES, RunAnyway
 from app.hosts.process import HostProcess, LinkLimits, LinkLostError, bounded_lines
 from app.samples import LogLine

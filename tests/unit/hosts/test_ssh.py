@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.hosts.address import parse_address
+from app.hosts.book import parse_address
 from app.hosts.launchers import ENVIRONMENT, LAUNCHERS, explain_end, explain_start
 from tests.fakes.sshd import SshServer
 

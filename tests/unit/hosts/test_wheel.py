@@ -15,7 +15,7 @@ import pytest
 from app.environments.packages import find_uv
 from app.errors import UserError
 from app.hosts import wheel
-from app.hosts.address import parse_address
+from app.hosts.book import parse_address
 from app.hosts.process import HostProcess
 from app.hosts.wheel import MARK, Start, build_wheel
 from tests.fakes.hosts import HERE

@@ -37,7 +37,7 @@ PROCESS_CALLS = {"Popen", "run", "call", "check_call", "check_output", "getoutpu
 STARTS_PROCESSES = {
     "app/cli/progress.py": "stty",
     "app/environments/steps.py": "uv, pip, apt-get and the Python that they have just installed",
-    "app/hosts/guard.py": "itself, on a host",
+    "app/hosts/serve.py": "itself, on a host",
     "app/hosts/process.py": "the launcher of a host whose address was granted",
     "app/hosts/ray_driver.py": "itself, by Ray's own Python",
     "app/runs/environment.py": "git",
