@@ -195,19 +195,6 @@ def list_runs() -> DetachedRuns:
     return DetachedRuns(tuple(sorted(runs, key=lambda run: run.detached_utc_ns)))
 
 
-def find_run(uid: str) -> Path:
-    """Return the folder of a run; raises `UserError`."""
-    folder = detached_folder() / uid
-    if _UID.fullmatch(uid) and folder.is_dir():
-        return folder
-    raise UserError("That run is not on the host any more.")
-
-
-def stop_run(folder: Path) -> None:
-    """Ask a run to end, as its user would; its recording says how it ended."""
-    (folder / _STOP).touch()
-
-
 def say_run(folder: Path, outbox: Outbox) -> None:
     """Say the lines of a run until its maker has ended, its weights before the last."""
     try:
@@ -254,13 +241,13 @@ def serve_detached(action: str, uid: str) -> int:
         if action == "jobs":
             outbox.say(list_runs())
             return
-        try:
-            folder = find_run(uid)
-        except UserError as error:
-            outbox.say(Refused(kind="user error", reason=str(error)))
+        folder = detached_folder() / uid
+        if not (_UID.fullmatch(uid) and folder.is_dir()):
+            outbox.say(Refused(kind="user error", reason="That run is not on the host any more."))
             return
         if action == "stop":
-            stop_run(folder)
+            # Its maker ends the run as its user would; the recording says how it ended.
+            (folder / _STOP).touch()
             outbox.say(Drained())
             return
         say_run(folder, outbox)

@@ -69,12 +69,6 @@ class Failure:
     sentence: str
 
 
-def ssh_prefix(address: Address) -> tuple[str, ...]:
-    """Return the words of the user's ssh before the command."""
-    options = [word for option in _SSH_OPTIONS for word in ("-o", option)]
-    return ("ssh", *_FLAGS, *options, *_port_option(address), "--", address.target)
-
-
 def for_any_shell(script: str) -> str:
     """Return a command line that runs a script of sh under whatever login shell the user has there.
 
@@ -98,7 +92,10 @@ def _port_option(address: Address) -> list[str]:
 
 def _by_ssh(address: Address, script: str) -> list[str]:
     """Return the command that runs a script on a host by ssh, or on this machine where the address names none."""
-    return [*ssh_prefix(address), for_any_shell(script)] if address.host else ["sh", "-c", script]
+    if not address.host:
+        return ["sh", "-c", script]
+    options = [word for option in _SSH_OPTIONS for word in ("-o", option)]
+    return ["ssh", *_FLAGS, *options, *_port_option(address), "--", address.target, for_any_shell(script)]
 
 
 def option_arguments(address: Address) -> list[str]:

@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import IO
 
 import msgspec
@@ -320,7 +319,7 @@ class HostProcess:
         while True:
             due_s = time.monotonic() + BEAT_S / 4
             with self._changed:
-                if self._changed.wait_for(partial(self._is_lost_or_due, due_s), BEAT_S / 4) and self.lost is not None:
+                if self._changed.wait_for(lambda: self.lost is not None, BEAT_S / 4):
                     return
                 late_s = time.monotonic() - due_s
                 if late_s > _STOOD_STILL_S or self._queued_bytes >= _MOST_QUEUED_BYTES:
@@ -334,9 +333,6 @@ class HostProcess:
             if self.silent_s >= self._limits.lost_s:
                 quiet = units.with_unit(self.silent_s, "s")
                 self._lose(f"The link to {self.name} was lost: nothing has come from it for {quiet}.")
-
-    def _is_lost_or_due(self, due_s: float) -> bool:
-        return self.lost is not None or time.monotonic() >= due_s
 
     def _read_stderr(self) -> None:
         """Keep the last lines, the beginning of each, and pass on once what is waited for."""

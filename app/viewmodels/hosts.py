@@ -128,6 +128,7 @@ def describe_no_readings(state: HostState, age: str, heard: str) -> tuple[str, s
     `heard` is how long ago it was last heard, "" for never.
     """
     last = f" Its last reading came {heard} ago." if heard else ""
+    is_title = state.text.startswith(f"Connecting to {state.name}")
     descriptions: dict[Stage, tuple[str, str]] = {
         "off": (
             f"{state.name} is not connected",
@@ -135,7 +136,7 @@ def describe_no_readings(state: HostState, age: str, heard: str) -> tuple[str, s
         ),
         "connecting": (
             f"Connecting to {state.name}",
-            f"{_unless_title(state)} Begun {age} ago; its readings appear here.",
+            f"{'' if is_title else state.text} Begun {age} ago; its readings appear here.",
         ),
         "connected": (f"Waiting for {state.name}", f"Connected {age} ago; its readings appear here."),
         "lost": (f"No data from {state.name}", f"{state.text}{last} It is tried again by itself."),
@@ -146,11 +147,6 @@ def describe_no_readings(state: HostState, age: str, heard: str) -> tuple[str, s
     }
     title, text = descriptions[state.stage]
     return title, text.strip()
-
-
-def _unless_title(state: HostState) -> str:
-    """Return what is waited for, unless it is only that the host is connected to."""
-    return "" if state.text.startswith(f"Connecting to {state.name}") else state.text
 
 
 def host_line(name: str, address: str, state: HostState, inventory: Inventory | None) -> str:
