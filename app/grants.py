@@ -21,7 +21,7 @@ import msgspec
 
 from app.errors import UserError, read_error, write_error
 from app.paths import PROGRAM, config_path, read_file, rewrite_private
-from app.plain import plain_text
+from app.values.plain import plain_text
 from workloads.catalog import default_interpreter
 from workloads.job_protocol import ComputeGradients, DescribeFile, JobRequest
 from workloads.protocol import Source, Start, Variant

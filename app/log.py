@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from app.paths import open_private
-from app.plain import plain_text
+from app.values.plain import plain_text
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 FOLDER_VARIABLE: Final = "VARIANTSCOPE_LOG_DIR"

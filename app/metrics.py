@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from app import units
 from app.analysis.comparability import THROTTLE_FIELDS, throttled_shares
 from app.analysis.energy import peak_power_mw, peak_temperature_c
 from app.analysis.summary import energy_mj_per_step, epoch_totals, flops_per_s, mfu, seconds_to_accuracy
 from app.analysis.training import ACCURACY_GOALS_PCT
-from app.events import Summary
-from app.records import RunRow, StoredRun
+from app.values import units
+from app.values.events import Summary
+from app.values.records import RunRow, StoredRun
 
 Fold = Literal["median", "highest"]
 """What a metric of several runs of one variant amounts to."""

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from app.analysis.intervals import LEVEL, MIN_REPEATS, PLANNED_LEVEL, level_at, precision_reached, ratio
-from app.records import Floats
 from app.runs.experiment.schedule import run_order
+from app.values.records import Floats
 from benchmarks import looks, orders
 from benchmarks.harness import Result
 

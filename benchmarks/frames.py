@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QVBoxLayout, QWidget
 from app.gui.plot.curves import PanelCurve
 from app.gui.plot.time_panel import TimePanel
 from app.gui.theme import GRID, Theme
-from app.records import Floats
+from app.values.records import Floats
 from app.viewmodels.plot.model import LiveSeries, ShiftedCurve
 from benchmarks.window import LONG, SHORT
 

@@ -13,10 +13,10 @@ import time
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 
-from app.fields import Sample
 from app.gui.monitor.screen import MonitorTable
 from app.gui.theme import Theme
-from app.samples import HOST, Device, Inventory
+from app.values.fields import Sample
+from app.values.samples import HOST, Device, Inventory
 from app.viewmodels.hosts import HostState
 from app.viewmodels.monitor.model import MonitorModel
 from workloads.catalog import Gpu, Machine

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from app.analysis.intervals import LEVEL, mean
 from app.cli.run import one_variant, run_services, workload_finder
-from app.fields import Sample
 from app.grants import typed
 from app.hosts.remote import HZ, open_host
 from app.runs.session import RunServices, RunSession
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
+from app.values.fields import Sample
 from benchmarks.harness import Result
 from workloads.protocol import RunSpec
 

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.special import ndtr, stdtrit
 
 from app.analysis.intervals import LEVEL, PLANNED_LEVEL, level_at, ratio, repeats_to_tell, required_repeats
-from app.records import Floats
 from app.runs.experiment.schedule import run_order
+from app.values.records import Floats
 from benchmarks.harness import Result
 
 MIN_COVERAGE_PCT = 93.0

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from app.events import Outcome, Summary
-from app.samples import HOST, Device, FieldInfo
 from app.storage.database import open_database
 from app.storage.owner import this_process
 from app.storage.store import Store
+from app.values.events import Outcome, Summary
+from app.values.samples import HOST, Device, FieldInfo
 from workloads.catalog import Machine, complete
 from workloads.protocol import Block, Evidence, PhaseStarted, RunSpec, Value
 

@@ -18,7 +18,6 @@ import click
 import numpy as np
 from msgspec import structs
 
-from app import units
 from app.analysis.intervals import PLANNED_LEVEL, Resolution, pooled_noise, resolution
 from app.analysis.verdict import Decision, VariantResult, judge, throughputs
 from app.cli.experiment_progress import run_entries
@@ -35,12 +34,13 @@ from app.cli.run import one_variant, run_services, workload_finder
 from app.cli.terminal import print_json, print_table, print_text
 from app.errors import UserError
 from app.grants import typed
-from app.plan import REPEATS_LIMIT, Plan
-from app.records import RunHeader, RunRow
 from app.runs.environment import environment_info
 from app.runs.experiment.queue import enqueue
 from app.runs.session import RunServices
 from app.storage.store import Store
+from app.values import units
+from app.values.plan import REPEATS_LIMIT, Plan
+from app.values.records import RunHeader, RunRow
 from app.viewmodels.format.naming import short_name
 from workloads.catalog import UsageError, own_variant
 

@@ -17,15 +17,15 @@ from pathlib import Path
 import numpy as np
 
 from app.analysis import intervals
-from app.fields import Sample
 from app.paths import python_environment
-from app.samples import Device
 from app.storage.owner import this_process
 from app.storage.retention import size_bytes
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from app.telemetry.sampler import take_inventory
+from app.values.fields import Sample
+from app.values.samples import Device
 from benchmarks.harness import Result, cpu_s, training
 from workloads import catalog
 

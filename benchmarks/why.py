@@ -9,10 +9,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.events import Outcome, Summary
-from app.records import StoredRun
 from app.storage.owner import this_process
 from app.storage.store import Store
+from app.values.events import Outcome, Summary
+from app.values.records import StoredRun
 from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.compare.why import why_views
 from benchmarks.harness import Result

@@ -18,11 +18,11 @@ from pathlib import Path
 import msgspec
 
 from app.cli.run import run_services
-from app.events import RunEvent
 from app.paths import python_environment
-from app.records import StoredRun
 from app.runs.session import RunServices, RunSession
 from app.runs.standby import StandbyLauncher
+from app.values.events import RunEvent
+from app.values.records import StoredRun
 from benchmarks.harness import Result
 from workloads import catalog
 from workloads.catalog import Machine

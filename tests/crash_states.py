@@ -25,7 +25,6 @@ from typing import Any, Literal
 
 from sqlite_utils import Database
 
-from app.plan import Plan
 from app.runs.experiment.queue import add_plan
 from app.runs.sinks import mark_crashed_runs
 from app.storage.migrations import migrations
@@ -33,6 +32,7 @@ from app.storage.owner import Owner
 from app.storage.retention import prune
 from app.storage.store import Store
 from app.storage.transfer.import_export import import_runs
+from app.values.plan import Plan
 from tests.fakes.runs import (
     BLOCKS,
     EPOCHS,

@@ -32,11 +32,11 @@ from app.gui.history.screen import HistoryView
 from app.gui.monitor.screen import MonitorView
 from app.gui.theme import Theme
 from app.gui.window import COMPARE, HISTORY, MONITOR, RUN
-from app.plan import Plan
 from app.queries import RunQuery
-from app.records import RunRow
 from app.storage.reference import add_reference
 from app.storage.store import Store
+from app.values.plan import Plan
+from app.values.records import RunRow
 from workloads.catalog import Machine, complete
 from workloads.protocol import Value
 

@@ -13,11 +13,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.records import StoredRun
 from app.storage.reference import TAG
 from app.storage.store import Store
 from app.storage.transfer.import_export import export_database, import_runs
-from app.units import utc_time
+from app.values.records import StoredRun
+from app.values.units import utc_time
 from app.viewmodels.format.environment import environment_label
 from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec

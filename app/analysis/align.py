@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from app.records import BlockColumns, Floats, Ints
+from app.values.records import BlockColumns, Floats, Ints
 
 Combination = Literal["sum", "mean", "max"]
 """How several devices become one curve."""

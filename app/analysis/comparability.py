@@ -10,7 +10,7 @@ import numpy as np
 from app.analysis.energy import field_in_window, gpu_columns, measured_values, measured_window
 from app.analysis.intervals import Estimate, pooled_ratio
 from app.analysis.verdict import group_by_variant, same_work, throughputs, without
-from app.environment_keys import (
+from app.values.environment_keys import (
     COMMIT_KEY,
     CONCURRENT_GPUS_KEY,
     HOST_ID_KEY,
@@ -21,9 +21,9 @@ from app.environment_keys import (
     THROTTLED_KEY,
     environment_number,
 )
-from app.fields import Sample
-from app.plan import MAX_THROTTLED_PCT
-from app.records import Floats, SampleColumns, StoredRun
+from app.values.fields import Sample
+from app.values.plan import MAX_THROTTLED_PCT
+from app.values.records import Floats, SampleColumns, StoredRun
 from workloads.catalog import FRAMEWORK, ONEDNN_KEY, ONEDNN_VARIABLE, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
 
 

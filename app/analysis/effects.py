@@ -9,7 +9,7 @@ import numpy as np
 
 from app.analysis.intervals import MIN_REPEATS, Estimate, level_at, mean_ratio
 from app.analysis.verdict import count_looks, same_workload, throughputs, work_ratio
-from app.records import Floats, RunRow
+from app.values.records import Floats, RunRow
 from workloads.catalog import OUTSIDE_STEP, has_parameter
 from workloads.protocol import RunSpec, Value
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from app.analysis.align import GAP_PERIODS, TimeSeries, combine, with_gaps
-from app.records import Floats, Ints, SampleColumns, StoredRun
+from app.values.records import Floats, Ints, SampleColumns, StoredRun
 
 COUNTER_SOURCE = "energy counter"
 INTEGRAL_SOURCE = "integral of power"

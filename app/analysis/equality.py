@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app import units
-from app.records import EqualityCheck, StoredRun
+from app.values import units
+from app.values.records import EqualityCheck, StoredRun
 from workloads.catalog import drops_between_layers, find_workload, is_custom, with_defaults
 from workloads.protocol import RunSpec, Variant
 

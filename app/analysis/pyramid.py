@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from app.records import Floats
+from app.values.records import Floats
 
 BASE_S = 0.01
 KEEP_ROWS = 8192

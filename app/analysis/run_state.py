@@ -9,8 +9,8 @@ from app.analysis.comparability import used_gpus
 from app.analysis.energy import gpu_columns, measured_values, measured_window, values_in_window
 from app.analysis.intervals import LEVEL, Estimate, student_t
 from app.analysis.verdict import throughputs
-from app.environment_keys import CPU_COUNT_KEY, environment_number
-from app.records import Floats, StoredRun
+from app.values.environment_keys import CPU_COUNT_KEY, environment_number
+from app.values.records import Floats, StoredRun
 
 ORDER_LIMIT = 0.6
 """Variants with at least this `RunOrder.separation` were not interleaved.

@@ -24,7 +24,7 @@ from app.analysis.steps import (
     straggler_ms,
 )
 from app.analysis.verdict import family_ratios, throughputs
-from app.records import StoredRun
+from app.values.records import StoredRun
 from workloads.catalog import parameter_names
 from workloads.protocol import Kernel
 

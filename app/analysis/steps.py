@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from app.events import Summary
-from app.records import StoredRun
+from app.values.events import Summary
+from app.values.records import StoredRun
 from workloads.protocol import DeviceTime, Evidence, Kernel, RunSpec
 
 TOLERANCE = 0.02

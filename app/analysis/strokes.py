@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from app.records import Floats
+from app.values.records import Floats
 
 ColumnIndices = NDArray[np.intp]
 Rows = tuple[Floats, Floats, Floats]

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from app.analysis import energy
 from app.analysis.energy import gpu_columns
 from app.analysis.steps import gpu_step_ms, occupancy_pct
-from app.events import Summary
-from app.fields import FIELDS
-from app.limits import SLACK_S
-from app.records import BlockColumns, Floats, Ints, Phase, SampleColumns, StoredRun
-from app.samples import HOST
+from app.values.events import Summary
+from app.values.fields import FIELDS
+from app.values.limits import SLACK_S
+from app.values.records import BlockColumns, Floats, Ints, Phase, SampleColumns, StoredRun
+from app.values.samples import HOST
 from workloads.protocol import Epoch
 
 _COUNTERS = tuple(name for name, field in FIELDS.items() if field.kind == "counter")

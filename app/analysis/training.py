@@ -12,7 +12,7 @@ import numpy as np
 from app.analysis.intervals import PLANNED_LEVEL, Estimate, difference, mean
 from app.analysis.summary import epoch_totals, seconds_to_accuracy
 from app.analysis.verdict import SEED, group_runs, without
-from app.records import RunHeader
+from app.values.records import RunHeader
 
 ACCURACY_MARGIN_POINTS = 0.5
 """Accuracies that differ by less, in percentage points, count as the same."""

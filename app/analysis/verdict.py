@@ -18,7 +18,7 @@ from app.analysis.intervals import (
     ratio_within_gpus,
     required_repeats,
 )
-from app.records import RunRow
+from app.values.records import RunRow
 from workloads.catalog import OF_REPEATS
 from workloads.protocol import RunSpec
 

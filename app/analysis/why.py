@@ -20,7 +20,7 @@ from app.analysis.run_state import mean_clock_mhz
 from app.analysis.scaling import DOMINANT_SHARE
 from app.analysis.steps import IdleCause, idle_shares, kernel_ms, mean_present, measured_step_ms, run_traced_step
 from app.analysis.verdict import count_looks, same_work, same_workload, throughputs
-from app.records import Floats, Ints, StoredRun
+from app.values.records import Floats, Ints, StoredRun
 from workloads.kernels import KernelClass
 from workloads.protocol import Kernel, Variant
 

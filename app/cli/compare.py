@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from app import units
 from app.analysis.verdict import throughputs
 from app.cli.library import run_query
 from app.cli.options import (
@@ -29,7 +28,6 @@ from app.cli.services import open_store
 from app.cli.terminal import elide_name, print_json, print_table, print_text, say
 from app.errors import UserError, write_error
 from app.paths import PROGRAM
-from app.records import RunRow
 from app.report.comparison import compare_document
 from app.report.documents import combined_state, diff_document, diff_table
 from app.report.gate import Gate, judge_gate
@@ -44,6 +42,8 @@ from app.report.render import (
 )
 from app.report.scaling import efficiency_headline, scaling_document
 from app.storage.library import Library
+from app.values import units
+from app.values.records import RunRow
 from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.compare.arrangement import text_table
 from app.viewmodels.compare.comparison import Comparison, default_baseline, prepare_comparison

@@ -10,7 +10,6 @@ from typing import Any
 import click
 from msgspec import structs
 
-from app import units
 from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
 from app.cli.compare import GateOptions, gate_options, report_gate
 from app.cli.experiment_progress import (
@@ -51,7 +50,6 @@ from app.cli.terminal import ask_consent, ask_yes, print_json, print_table, say
 from app.errors import UserError
 from app.grants import typed
 from app.paths import PROGRAM, default_database
-from app.plan import MAX_REPEATS, MAX_THROTTLED_PCT, REPEATS_LIMIT, Plan
 from app.queries import FINISHED_STATES, QueueEntry, TimeLeft
 from app.report.article.tables import measured_tables
 from app.report.comparison import experiment_document
@@ -63,8 +61,10 @@ from app.runs.experiment.presets import NamedPreset, load_preset, preset_names, 
 from app.runs.experiment.queue import enqueue, entry_plan, estimate_remaining, read_experiment
 from app.runs.experiment.reuse import reusable_as_newest
 from app.runs.experiment.schedule import parse_precision_pct
-from app.samples import Inventory
 from app.storage.store import Store
+from app.values import units
+from app.values.plan import MAX_REPEATS, MAX_THROTTLED_PCT, REPEATS_LIMIT, Plan
+from app.values.samples import Inventory
 from app.viewmodels.charts.roofline import DRAM
 from app.viewmodels.experiment.preview import (
     describe_estimate,

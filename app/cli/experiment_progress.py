@@ -6,19 +6,15 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from app import units
 from app.analysis.comparability import throttled_pct
 from app.analysis.intervals import WIDEST_KNOWN
 from app.cli.compare import print_comparison, reason_lines, warning_lines
 from app.cli.progress import ProgressSink, StatusLines, WaitLine
 from app.cli.services import stop_on_interrupt
 from app.cli.terminal import print_table, print_text, say
-from app.environment_keys import STOOD_STILL_KEY
 from app.errors import DatabaseError, UserError
 from app.paths import PROGRAM
-from app.plan import Plan
 from app.queries import FINISHED_STATES, INTERRUPTED_STATES, QUEUED_STATES, EntryState, ExperimentProgress, QueueEntry
-from app.records import RunHeader
 from app.report.article.tables import MeasuredTable
 from app.report.comparison import ExperimentResult, experiment_result, runs_in_order
 from app.report.model import ArticleSection
@@ -34,6 +30,10 @@ from app.runs.sinks import Sink
 from app.runs.weight_transfer import pending_trials
 from app.storage.reference import is_reference
 from app.storage.store import Store
+from app.values import units
+from app.values.environment_keys import STOOD_STILL_KEY
+from app.values.plan import Plan
+from app.values.records import RunHeader
 from app.viewmodels.experiment.preview import describe_dates, describe_order, describe_resolution, describe_uncounted
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.format.sentences import format_time_left

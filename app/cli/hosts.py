@@ -8,7 +8,6 @@ from typing import Any
 import click
 import msgspec
 
-from app import units
 from app.cli.options import command, complete_hosts, events_option
 from app.cli.progress import ProgressSink
 from app.cli.services import open_store, stop_on_interrupt
@@ -23,7 +22,8 @@ from app.hosts.fetch import Fetch, list_detached, stop_detached
 from app.hosts.messages import DetachedRun
 from app.paths import PROGRAM
 from app.report.documents import run_document
-from app.samples import HOST
+from app.values import units
+from app.values.samples import HOST
 from workloads.catalog import UsageError
 
 _ACTIONS = ("list", "add", "check", "remove", "jobs", "fetch", "stop")

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from app import units
 from app.cli.options import COUNT, Parsed, RunFilter, command, filter_options, run_argument, runs_argument
 from app.cli.services import open_store
 from app.cli.terminal import is_terminal, print_json, print_json_list, print_table, say
@@ -18,11 +17,12 @@ from app.errors import UserError
 from app.metrics import METRICS
 from app.paths import PROGRAM
 from app.queries import RUN_ORDERS, TEXT_ORDERS, RunQuery, StoredExperiment
-from app.records import RunRow
 from app.report.documents import iso_utc, list_document, listed_document
 from app.storage import retention
 from app.storage.library import Library
 from app.storage.retention import Pruned, prune
+from app.values import units
+from app.values.records import RunRow
 from app.viewmodels.format import cells
 from app.viewmodels.format.naming import short_name
 from app.viewmodels.history.labels import describe_left_out, format_run_count

@@ -10,20 +10,20 @@ from pathlib import Path
 import click
 import msgspec
 
-from app import units
 from app.cli.options import command, on_option
 from app.cli.run import run_services
 from app.cli.services import opened_host
 from app.cli.terminal import print_json, print_table, say
-from app.fields import FIELDS, Sample, SlowSample, fields_of
-from app.limits import IMPLAUSIBLE
 from app.paths import PROGRAM
 from app.report.documents import gpus_document
 from app.runs.probes import CalibrationResult, calibrate
-from app.samples import Device, Inventory, Processes
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
+from app.values import units
+from app.values.fields import FIELDS, Sample, SlowSample, fields_of
+from app.values.limits import IMPLAUSIBLE
+from app.values.samples import Device, Inventory, Processes
 from app.viewmodels.format import derived
 from app.viewmodels.format.telemetry_fields import describe_users, format_field
 from workloads.catalog import FRAMEWORK

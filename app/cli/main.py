@@ -17,8 +17,8 @@ from app.cli.terminal import drop_output, plain_output, say
 from app.errors import UserError
 from app.log import LEVELS, configure
 from app.paths import COMPLETE_VARIABLE, PROGRAM
-from app.plain import one_line
-from app.samples import SAMPLE_MS
+from app.values.plain import one_line
+from app.values.samples import SAMPLE_MS
 from workloads.catalog import UsageError
 
 _NONE = UpperLayers()

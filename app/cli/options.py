@@ -15,8 +15,8 @@ from click.shell_completion import CompletionItem
 from app.cli.commands import HELP, ProgramCommand
 from app.errors import UserError
 from app.paths import default_database
-from app.plain import one_line
-from app.samples import SAMPLE_MS
+from app.values.plain import one_line
+from app.values.samples import SAMPLE_MS
 from workloads import catalog
 
 _MAX_RUNS = 50

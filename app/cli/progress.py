@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from app import units
 from app.cli.services import stop_on_interrupt
 from app.cli.terminal import say, unfiltered
-from app.events import RunEnded, RunEvent, RunStarted
-from app.fields import Sample
-from app.plain import plain_text
 from app.runs.experiment.idle_wait import WaitStatus
-from app.samples import Device, DeviceLost, TelemetryGap, Waiting
 from app.storage.transfer.progress import TransferProgress
+from app.values import units
+from app.values.events import RunEnded, RunEvent, RunStarted
+from app.values.fields import Sample
+from app.values.plain import plain_text
+from app.values.samples import Device, DeviceLost, TelemetryGap, Waiting
 from app.viewmodels.format.cells import OUTCOMES, example_word
 from app.viewmodels.format.naming import short_name
 from app.viewmodels.plot.panels import device_label

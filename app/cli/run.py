@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from app import units
 from app.analysis.equality import judge_check
 from app.analysis.largest_batch import SearchBounds, search_bounds
 from app.analysis.verdict import group_by_variant, without
@@ -34,7 +33,6 @@ from app.errors import UserError
 from app.grants import Consent, typed
 from app.hosts.book import find_host
 from app.paths import PROGRAM, default_database
-from app.records import RunRow, StoredRun
 from app.report.documents import equality_document, largest_batch_document, portability_document, run_document
 from app.runs.custom import ReadOptions, resolve_workload
 from app.runs.experiment.equality import EqualityChecker, can_be_checked, describe_checks
@@ -42,9 +40,11 @@ from app.runs.jobs import JobError
 from app.runs.probes import LargestBatchSession
 from app.runs.session import RunServices, RunSession
 from app.runs.weight_transfer import TransferTargets, TrialResult, transfer_targets, try_weights, weights_file
-from app.samples import SAMPLE_MS
 from app.storage.files import disk_space
 from app.storage.store import Store
+from app.values import units
+from app.values.records import RunRow, StoredRun
+from app.values.samples import SAMPLE_MS
 from app.viewmodels.format.naming import choice_label, value_text
 from app.viewmodels.format.sentences import join_with_and
 from app.viewmodels.run.form import describe_largest_batch

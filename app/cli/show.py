@@ -5,16 +5,16 @@ from pathlib import Path
 
 import click
 
-from app import units
 from app.cli.options import command, run_argument
 from app.cli.services import open_store
 from app.cli.terminal import elide_name, print_json, print_table, unfiltered
-from app.environment_keys import CUSTOM_SOURCE_KEY, CUSTOM_TEXT_KEYS
 from app.errors import UserError
 from app.metrics import METRICS
-from app.records import StoredRun
 from app.report.documents import run_document
 from app.storage import retention
+from app.values import units
+from app.values.environment_keys import CUSTOM_SOURCE_KEY, CUSTOM_TEXT_KEYS
+from app.values.records import StoredRun
 from app.viewmodels.compare.warnings import machine_warnings
 from app.viewmodels.format import cells, derived
 from app.viewmodels.format.naming import parameter_label, short_name, value_text

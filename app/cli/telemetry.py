@@ -14,16 +14,16 @@ from typing import Any, Literal
 import click
 import msgspec
 
-from app import units
 from app.cli.options import Number, command, events_option, on_option
 from app.cli.services import opened_host, stop_on_interrupt
 from app.cli.terminal import print_json, say
 from app.errors import TelemetryError
-from app.fields import FAST_FIELDS, FIELDS, Sample
-from app.plain import cell_text
 from app.report.documents import TelemetryMessage, device_lines, iso_utc, telemetry_line
-from app.samples import HOST, Device, DeviceLost, Inventory, TelemetryGap
 from app.telemetry.messages import SamplerMessage
+from app.values import units
+from app.values.fields import FAST_FIELDS, FIELDS, Sample
+from app.values.plain import cell_text
+from app.values.samples import HOST, Device, DeviceLost, Inventory, TelemetryGap
 from app.viewmodels.format.telemetry_fields import format_field, format_throttle_reasons
 from workloads.catalog import UsageError
 

@@ -17,7 +17,7 @@ from typing import Any, TextIO, cast
 
 from app.errors import UserError
 from app.grants import Grant, describe
-from app.plain import plain_line, plain_text
+from app.values.plain import plain_line, plain_text
 
 _log = logging.getLogger("variantscope.run")
 

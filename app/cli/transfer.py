@@ -7,7 +7,6 @@ from typing import Any, Literal, get_args
 
 import click
 
-from app import units
 from app.cli.commands import UpperLayers
 from app.cli.options import FILE, command, runs_argument
 from app.cli.progress import progress_watch
@@ -32,6 +31,7 @@ from app.runs.leases import Leases
 from app.runs.weight_transfer import export_model, weights_file
 from app.storage.reference import ReferenceFile, add_reference, reference_files, reference_runs, remove_reference
 from app.storage.transfer.import_export import export_database
+from app.values import units
 from app.viewmodels.format.environment import environment_label
 from workloads.catalog import UsageError
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from app import units
 from app.environments.steps import CancelledError, InstallError, installer_environment, nvidia_driver, run_step
 from app.errors import UserError, write_error
 from app.grants import refuse, require, variant_grants
+from app.values import units
 from workloads.catalog import (
     BETWEEN_PACKAGES,
     MINIMUM_VERSIONS,

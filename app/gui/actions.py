@@ -8,14 +8,14 @@ from app.errors import UserError
 from app.grants import Consent
 from app.gui.theme import Theme
 from app.gui.threads import Background, Bridge
-from app.samples import Inventory
 from app.storage.files import KnownDatabase
 from app.telemetry.feed import TelemetryFeed
+from app.values.samples import Inventory
 
 if TYPE_CHECKING:
     from app.gui.window import MainWindow
-    from app.plan import Plan
     from app.runs.undo import Reversal
+    from app.values.plan import Plan
     from workloads.protocol import RunSpec
 
 

@@ -32,19 +32,19 @@ from app.gui.widgets.dialogs import ConsentQuestion, ask_to_close
 from app.gui.window import HISTORY, MONITOR, RUN, MainWindow, Page
 from app.gui.window_state import remember_windows, state_path, write_states
 from app.paths import DESKTOP_NAME, PROGRAM, default_database
-from app.samples import Inventory
 from app.storage.files import KnownDatabase, disk_space
 from app.telemetry.feed import TelemetryFeed
+from app.values.samples import Inventory
 from app.viewmodels.run.form import VariantForm
 from workloads.catalog import check, with_defaults
 from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
     from app.gui.run.sessions import SessionFactory
-    from app.plan import Plan
     from app.queries import ExperimentProgress
     from app.runs.dropped_files import DropKind
     from app.runs.experiment.queue_runner import QueueRunner
+    from app.values.plan import Plan
 
 
 def space_warning(database: KnownDatabase) -> str:

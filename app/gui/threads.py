@@ -21,10 +21,10 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
 from app.errors import DatabaseError, UserError, bug_message
-from app.events import RunEvent, RunStarted, TelemetryEvent
 from app.gui.widgets.pacing import CalmTurn
-from app.samples import Inventory, Processes
 from app.telemetry.messages import SamplerMessage
+from app.values.events import RunEvent, RunStarted, TelemetryEvent
+from app.values.samples import Inventory, Processes
 from workloads.catalog import UsageError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import msgspec
 
 from app.grants import Consent, Grant, read_list, refuse, require, rewrite_list
 from app.paths import PROGRAM, config_path
-from app.plain import one_line
+from app.values.plain import one_line
 from workloads.catalog import UsageError
 
 Kind = Literal["ssh", "slurm", "ray", "docker", "sh"]

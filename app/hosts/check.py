@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from app import units
 from app.errors import UserError
 from app.hosts.book import HostEntry
 from app.hosts.messages import HostFramework, HostHello
 from app.hosts.remote import Connection, connect
-from app.samples import HOST, Inventory
+from app.values import units
+from app.values.samples import HOST, Inventory
 from workloads.catalog import FRAMEWORKS
 
 CHECK_S = 15.0

@@ -21,17 +21,17 @@ from pathlib import Path
 import msgspec
 
 from app.errors import UserError, bug_message
-from app.events import RunEnded, RunEvent
-from app.fields import Sample, SlowSample
 from app.hosts.messages import DetachedRun, DetachedRuns, Drained, Refused, RunOrder
 from app.hosts.serve import WEIGHTS, Outbox, end_everything, make_run, ordered_host, pieces, serve, start_guard
 from app.paths import program_version
-from app.recording import CUT, head_line
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait
 from app.runs.maker import RunMaker
-from app.samples import TelemetryGap, Waiting
 from app.storage.owner import lock_or_close
 from app.telemetry.feed import TelemetryFeed
+from app.values.events import RunEnded, RunEvent
+from app.values.fields import Sample, SlowSample
+from app.values.recording import CUT, head_line
+from app.values.samples import TelemetryGap, Waiting
 from app.viewmodels.format.naming import short_name
 from workloads.protocol import encode
 

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.environment_keys import CARRIER_KEY, DETACHED_KEY, HOST_KEY
 from app.errors import UserError
-from app.events import Outcome, RunEnded, RunEvent, RunStarted
 from app.hosts.book import Address, HostEntry
 from app.hosts.launchers import option_arguments
 from app.hosts.messages import DetachedRun, DetachedRuns, Drained, Piece, Refused, RunOrder, Stored
@@ -19,7 +17,6 @@ from app.hosts.process import HostProcess, LinkLostError
 from app.hosts.serve import WEIGHTS, add_piece
 from app.hosts.wheel import Start
 from app.paths import weights_path
-from app.records import StoredRun
 from app.runs.custom import stored_source
 from app.runs.environment import program_info
 from app.runs.host import ClockAnchor
@@ -27,9 +24,12 @@ from app.runs.leases import candidate_devices
 from app.runs.session import RunServices, needs_calibration, source_info, start_order
 from app.runs.sinks import Sink, StoreSink
 from app.runs.supervisor import MessageOrder
-from app.samples import Waiting
 from app.storage.run_store import RunStore
 from app.storage.store import Store
+from app.values.environment_keys import CARRIER_KEY, DETACHED_KEY, HOST_KEY
+from app.values.events import Outcome, RunEnded, RunEvent, RunStarted
+from app.values.records import StoredRun
+from app.values.samples import Waiting
 from workloads.catalog import UsageError
 from workloads.protocol import ProtocolError, RunSpec, encode
 

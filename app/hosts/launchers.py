@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from app.hosts.book import Address, Kind
-from app.plain import one_line
+from app.values.plain import one_line
 
 _SSH_OPTIONS = (
     # A question would be asked on a terminal that this program does not have, or not own.

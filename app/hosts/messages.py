@@ -1,8 +1,8 @@
 """What the program here and the program on a host say besides the events of runs: orders on its stdin, and reports.
 
 One JSON object a line in both directions. The program there (`run --events`, `watch --events`, `hosts … --events`)
-first writes the head of a recording (`app.recording`) and a `HostHello`; events, telemetry and reports follow. It ends
-everything when its stdin closes, and when it has heard nothing for `LOST_S`. Times are of the host's clocks.
+first writes the head of a recording (`app.values.recording`) and a `HostHello`; events, telemetry and reports follow.
+It ends everything when its stdin closes, and when it has heard nothing for `LOST_S`. Times are of the host's clocks.
 
 A file that an order or a job reads is sent as pieces before, one that it writes comes as pieces after; in the scratch
 folder there it has a name of its own. Both sides are of the same wheel, so no message has a version.
@@ -12,9 +12,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from app.events import RunEvent
-from app.samples import Inventory, Processes
 from app.telemetry.messages import SetRate
+from app.values.events import RunEvent
+from app.values.samples import Inventory, Processes
 from workloads.job_protocol import JobRequest, JobResult
 from workloads.protocol import MOST_MESSAGE_BYTES, TAG, Bytes, Count, Name, Nanoseconds, Sentence, Start, Text, Texts
 

@@ -14,17 +14,17 @@ from typing import IO
 
 import msgspec
 
-from app import units
 from app.errors import UserError
-from app.events import RunStarted
-from app.fields import Sample, SlowSample
 from app.hosts.book import Address
 from app.hosts.launchers import ENVIRONMENT, LAUNCHERS, describe_wait, explain_end, explain_start
 from app.hosts.messages import BEAT_S, LOST_S, MOST_LINE_BYTES, Beat, HostHello, Order, Report
 from app.hosts.wheel import MARK, Start
-from app.plain import one_line, plain_text
-from app.recording import checked_event, is_head
-from app.samples import Processes
+from app.values import units
+from app.values.events import RunStarted
+from app.values.fields import Sample, SlowSample
+from app.values.plain import one_line, plain_text
+from app.values.recording import checked_event, is_head
+from app.values.samples import Processes
 from workloads.protocol import EnvironmentInfo, ProtocolError, decode, encode
 
 _log = logging.getLogger("variantscope.hosts")

@@ -22,7 +22,7 @@ from app.hosts.launchers import WAITS_MARK
 from app.hosts.messages import LOST_S, Refused
 from app.hosts.serve import Outbox, serve
 from app.paths import ROOT
-from app.samples import HOST, Inventory
+from app.values.samples import HOST, Inventory
 
 _LEAST_RAY = (2, 50)
 _LOOK_S = 1.0

@@ -10,9 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from app.environment_keys import CARRIER_KEY, HOST_ID_KEY, HOST_KEY, wrong_numbers
 from app.errors import TelemetryError, UserError, read_error
-from app.events import Outcome, RunEnded, RunEvent, RunStarted
 from app.grants import Consent, refuse
 from app.hosts.book import HostEntry, find_host
 from app.hosts.launchers import LAUNCHERS, option_arguments
@@ -25,9 +23,11 @@ from app.runs.host import ClockAnchor, Host, RemoteRunOrder, calibrated_device
 from app.runs.jobs import JobCrashedError, JobError, Kind
 from app.runs.leases import DeviceLeases, Lease, Leases
 from app.runs.supervisor import MessageOrder
-from app.samples import Inventory, Waiting
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerCommand, SamplerMessage, SetRate
+from app.values.environment_keys import CARRIER_KEY, HOST_ID_KEY, HOST_KEY, wrong_numbers
+from app.values.events import Outcome, RunEnded, RunEvent, RunStarted
+from app.values.samples import Inventory, Waiting
 from workloads.job_protocol import ExportModel, JobFailed, JobRequest
 from workloads.protocol import Calibration, ProtocolError
 

@@ -35,10 +35,7 @@ from typing import TypeVar, cast
 import msgspec
 import psutil
 
-from app import units
 from app.errors import TelemetryError, UserError, bug_message, write_error
-from app.events import RunEnded, RunEvent
-from app.fields import Sample, SlowSample
 from app.grants import FILE_VARIABLE as GRANTS_VARIABLE
 from app.grants import order_grants, require, typed
 from app.hosts.messages import (
@@ -61,7 +58,6 @@ from app.hosts.messages import (
 )
 from app.log import configure_child
 from app.paths import open_private, program_version
-from app.recording import head_line
 from app.runs.environment import environment_info, host_info
 from app.runs.experiment.idle_wait import IdleLimits, IdleState, IdleWait, WaitStatus
 from app.runs.host import ClockAnchor, Host, WorkerTimeouts
@@ -69,10 +65,14 @@ from app.runs.jobs import JobCrashedError, JobError, run_job
 from app.runs.leases import CPU, Lease, Leases
 from app.runs.maker import RunMaker
 from app.runs.standby import StandbyLauncher
-from app.samples import Inventory, Processes, Waiting
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage, SetRate
 from app.telemetry.sampler_process import Output, claim_output
+from app.values import units
+from app.values.events import RunEnded, RunEvent
+from app.values.fields import Sample, SlowSample
+from app.values.recording import head_line
+from app.values.samples import Inventory, Processes, Waiting
 from workloads.catalog import FRAMEWORKS, default_interpreter, find_python, installed_framework
 from workloads.job_protocol import JobResult
 from workloads.protocol import ProtocolError, decode, encode

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from app import units
 from app.environments.packages import find_uv
 from app.errors import UserError
 from app.hosts.book import Address
 from app.paths import ROOT, checkout_root, program_version
+from app.values import units
 from workloads.catalog import DEFAULT_VARIABLE
 
 MARK = "@variantscope@"

@@ -6,18 +6,18 @@ from typing import Any
 
 import msgspec
 
-from app import units
 from app.analysis.effects import Effect
 from app.analysis.intervals import LEVEL
 from app.analysis.verdict import TESTS_LEVEL, Equivalence, operations_per_example
 from app.metrics import put_json
-from app.plan import Plan
-from app.records import StoredRun
 from app.report.article.tables import MeasuredTable
 from app.report.documents import equality_document, estimate_document, verification_document, why_document
 from app.report.scaling import scaling_document
 from app.runs.experiment.estimates import Experiment
 from app.runs.experiment.schedule import runs_of_variant, stopping_rule
+from app.values import units
+from app.values.plan import Plan
+from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import Comparison, compare, prepare_comparison
 from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.table import COMPARED, ComparedVariant

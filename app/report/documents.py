@@ -9,19 +9,19 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from app import units
 from app.analysis.equality import Equality, judge_check
 from app.analysis.intervals import Estimate
 from app.analysis.largest_batch import LargestBatch
 from app.analysis.steps import busy_share, imbalance
 from app.analysis.summary import epoch_seconds, epoch_testing_seconds, epoch_totals, epoch_waiting_pct, mfu
 from app.analysis.why import Change, Part, WhatIf, find_cause
-from app.fields import FIELDS, Sample, SlowSample, fields_of
-from app.limits import IMPLAUSIBLE
 from app.metrics import METRICS, put_json
-from app.records import Phase, PortabilityResult, RunRow, SampleColumns, StoredRun, match_of, worst_state
 from app.report.charts.draw import draw_chart
-from app.samples import HOST, Device, DeviceLost, FieldInfo, Inventory, Processes
+from app.values import units
+from app.values.fields import FIELDS, Sample, SlowSample, fields_of
+from app.values.limits import IMPLAUSIBLE
+from app.values.records import Phase, PortabilityResult, RunRow, SampleColumns, StoredRun, match_of, worst_state
+from app.values.samples import HOST, Device, DeviceLost, FieldInfo, Inventory, Processes
 from app.viewmodels.charts.palette import Palette
 from app.viewmodels.compare.why import WhyView
 from app.viewmodels.compare.why_text import CAVEAT

@@ -13,10 +13,8 @@ from typing import Any, Literal, TextIO
 
 import msgspec
 
-from app import units
 from app.errors import UserError
 from app.paths import DATABASE_SUFFIXES, PROGRAM
-from app.plain import cell_text
 from app.report.documents import run_document
 from app.storage import retention
 from app.storage.files import atomic_output
@@ -25,6 +23,8 @@ from app.storage.store import Store
 from app.storage.transfer.flat_tables import FlatColumn, Row, open_flat_tables
 from app.storage.transfer.import_export import Exported, Imported
 from app.storage.transfer.progress import NO_PROGRESS, TransferProgress
+from app.values import units
+from app.values.plain import cell_text
 from app.viewmodels.format.sentences import format_run_numbers
 from app.viewmodels.history.labels import format_run_count
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from app import units
 from app.analysis.verdict import Equivalence, VariantResult, throughputs
+from app.values import units
 from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.warnings import EVIDENCE

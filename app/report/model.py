@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from app import units
 from app.analysis.comparability import known_value
 from app.paths import program_version
-from app.records import RunRow, StoredRun
+from app.values import units
+from app.values.records import RunRow, StoredRun
 from app.viewmodels.charts.model import BarChart, Chart
 from app.viewmodels.charts.palette import dash_pattern
 from app.viewmodels.compare.arrangement import Arrangement, column_titles, text_table

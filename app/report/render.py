@@ -7,10 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app import units
 from app.errors import write_error
 from app.paths import RESOURCES
-from app.plain import joined_lines
 from app.report.article.tables import describe_origin, sections_with_runs
 from app.report.charts.curves import draw_curves
 from app.report.charts.draw import WIDTH, draw_chart
@@ -20,6 +18,8 @@ from app.report.gate import Gate
 from app.report.model import ALL_PAIRS, ArticleSection, ReportModel, build_report
 from app.report.scaling import scaling_sections
 from app.runs.experiment.presets import ArticleRuns
+from app.values import units
+from app.values.plain import joined_lines
 from app.viewmodels.charts.palette import DARK, LIGHT, PAGE, css_variables
 from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.scaling import ScalingView, scaling_mismatches

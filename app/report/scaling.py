@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from app import units
 from app.analysis.intervals import LEVEL, Estimate
 from app.analysis.scaling import GpuCountResult, Scaling
 from app.report.charts import svg
 from app.report.charts.canvas import Drawing
 from app.report.documents import estimate_document
+from app.values import units
 from app.viewmodels.charts.palette import Palette
 from app.viewmodels.compare.scaling import ScalingView, describe_cause, scaling_mismatches
 from app.viewmodels.format.cells import TextTable, example_word

@@ -16,16 +16,16 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from app.environment_keys import CUSTOM_TEXT_KEYS
-from app.fields import FIELDS, Sample
-from app.records import SampleColumns, StoredRun
 from app.report.documents import list_document
 from app.report.export import json_array
 from app.storage.files import atomic_output
 from app.storage.store import Store
 from app.storage.transfer.import_export import Exported, check_exportable
 from app.storage.transfer.progress import NO_PROGRESS, RowCounter, TransferProgress
-from app.units import rate_unit
+from app.values.environment_keys import CUSTOM_TEXT_KEYS
+from app.values.fields import FIELDS, Sample
+from app.values.records import SampleColumns, StoredRun
+from app.values.units import rate_unit
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.derived import phase_energies
 from app.viewmodels.format.naming import short_kernel_names, short_name

@@ -16,7 +16,6 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from app import units
 from app.errors import UserError
 from app.grants import Consent, refuse, require, source_grant, typed
 from app.paths import PROGRAM, expand_home, read_file
@@ -24,6 +23,7 @@ from app.runs.jobs import JobCrashedError, JobError, Notify, run_job
 from app.runs.leases import CPU, DeviceLeases, Leases, sleep_unstoppable
 from app.storage.database import load_setting, save_setting
 from app.storage.known_settings import CUSTOM_WORKLOADS, custom_source
+from app.values import units
 from workloads import catalog
 from workloads.catalog import CustomFile, UsageError, Workload
 from workloads.job_protocol import CustomWorkload, DescribeFile, FileDescription

@@ -7,10 +7,10 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from app import environment_keys
 from app.paths import ROOT, program_version
-from app.samples import HOST, Inventory
 from app.storage.owner import boot_id, host_id
+from app.values import environment_keys
+from app.values.samples import HOST, Inventory
 
 _GIT_S = 5.0
 _HASH_DIGITS = 12

@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from app.events import RunEvent
 from app.runs.environment import environment_info
 from app.runs.jobs import Notify, RunJob, run_job
 from app.runs.launcher import Launcher, LocalLauncher
 from app.runs.leases import CPU, DeviceLeases, Lease, Leases, candidate_devices
-from app.samples import Inventory
 from app.telemetry.feed import TelemetryFeed
+from app.values.events import RunEvent
+from app.values.samples import Inventory
 from workloads.catalog import Machine, check
 from workloads.protocol import RunSpec, Start
 

@@ -13,7 +13,7 @@ from app.errors import UserError
 from app.runs.launcher import BrokenMessage, Exited, LocalWorker, ProcessSpec, granted_python
 from app.runs.leases import DeviceLeases, sleep_unstoppable
 from app.runs.pipes import fatal_message
-from app.samples import LogLine
+from app.values.samples import LogLine
 from workloads.job_protocol import JobFailed, JobRequest, JobResult, decode_job_result
 
 Kind = TypeVar("Kind", bound=JobResult)

@@ -24,7 +24,7 @@ from app.grants import order_grants, ordered_variant, refuse, require, variant_g
 from app.paths import ROOT, python_environment
 from app.runs.environment import sources_hash
 from app.runs.pipes import discard, log_lines, message_lines
-from app.samples import LogLine
+from app.values.samples import LogLine
 from workloads.catalog import NO_PYTHON, default_interpreter, find_python
 from workloads.job_protocol import JobRequest
 from workloads.protocol import Message, ProtocolError, Start, decode_message, encode

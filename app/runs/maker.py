@@ -7,20 +7,30 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
-from app.environment_keys import GPUS_USED_KEY, OTHERS_ON_GPU_KEY, OTHERS_UNKNOWN_KEY
 from app.environments.packages import fetch_packages
 from app.environments.steps import CancelledError
 from app.errors import UserError, bug_message
-from app.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
-from app.fields import SlowSample
 from app.runs.host import Host, MadeRun, RemoteRunOrder, WorkerTimeouts
 from app.runs.launcher import Worker
 from app.runs.leases import CPU, Lease
 from app.runs.outcome import WorkerExit, form_outcome, with_file_name, with_host, with_memory_size
 from app.runs.supervisor import Inbox, StopRequested, Supervisor
-from app.samples import HOST, Device, DeviceLost, FieldsUpdated, GpuProcess, Inventory, Processes, TelemetryGap, Waiting
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
+from app.values.environment_keys import GPUS_USED_KEY, OTHERS_ON_GPU_KEY, OTHERS_UNKNOWN_KEY
+from app.values.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
+from app.values.fields import SlowSample
+from app.values.samples import (
+    HOST,
+    Device,
+    DeviceLost,
+    FieldsUpdated,
+    GpuProcess,
+    Inventory,
+    Processes,
+    TelemetryGap,
+    Waiting,
+)
 from workloads.catalog import framework_of
 from workloads.protocol import EnvironmentInfo, PhaseStarted, Start
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app import units
-from app.events import Outcome
-from app.samples import Device
+from app.values import units
+from app.values.events import Outcome
+from app.values.samples import Device
 from workloads.catalog import FRAMEWORK, Framework, is_custom
 from workloads.protocol import Finished, WorkerOutcome, sentence
 

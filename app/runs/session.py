@@ -7,13 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from app.crash import write_report
-from app.environment_keys import CUSTOM_MODULES_KEY, CUSTOM_PATH_KEY, CUSTOM_SOURCE_KEY
 from app.errors import UserError
-from app.events import Outcome
 from app.grants import Consent, refuse, require, source_grant, variant_grants
 from app.log import run_number
 from app.paths import weights_path
-from app.records import StoredRun
 from app.runs.custom import modules_text, stored_source
 from app.runs.host import Host, WorkerTimeouts
 from app.runs.leases import Lease
@@ -22,6 +19,9 @@ from app.runs.sinks import Sink, StoreSink, stored_calibration
 from app.storage.files import disk_space
 from app.storage.run_store import RunStore
 from app.storage.store import Store
+from app.values.environment_keys import CUSTOM_MODULES_KEY, CUSTOM_PATH_KEY, CUSTOM_SOURCE_KEY
+from app.values.events import Outcome
+from app.values.records import StoredRun
 from workloads.protocol import PROTOCOL_VERSION, RunSpec, Source, Start
 
 _REPORTED_LINES = 100

@@ -9,20 +9,20 @@ from typing import Protocol
 
 import msgspec
 
-from app import units
 from app.analysis.comparability import throttled_environment
 from app.analysis.summary import phases_with_energy, summarise
-from app.environment_keys import HOST_KEY
 from app.errors import DatabaseError, DatabaseLockedError
-from app.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
 from app.log import run_number
-from app.records import Phase, StoredRun
 from app.runs.host import calibrated_device
 from app.runs.leases import CPU
-from app.samples import LogLine, TelemetryGap, Waiting
 from app.storage.owner import this_process
 from app.storage.run_store import RunStore
 from app.storage.store import Store, StoredEvent
+from app.values import units
+from app.values.environment_keys import HOST_KEY
+from app.values.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
+from app.values.records import Phase, StoredRun
+from app.values.samples import LogLine, TelemetryGap, Waiting
 from workloads.protocol import Calibration, DataReady, Flops, RunSpec
 
 _log = logging.getLogger("variantscope.run")

@@ -32,7 +32,7 @@ from app.runs.launcher import (
     granted_python,
 )
 from app.runs.leases import CPU, DeviceLeases, Lease
-from app.samples import LogLine
+from app.values.samples import LogLine
 from workloads.catalog import default_interpreter
 from workloads.protocol import STANDBY, Hello, Start, decode_message
 

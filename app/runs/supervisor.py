@@ -9,16 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self, get_args
 
-from app import units
-from app.environment_keys import STOOD_STILL_KEY
 from app.errors import UserError
-from app.events import RunEvent, TelemetryEvent
-from app.fields import Sample, SlowSample
 from app.runs.host import ClockAnchor, WorkerTimeouts, now_here
 from app.runs.launcher import BrokenMessage, Exited, Worker, WorkerEvent
 from app.runs.outcome import BROKEN_PYTHON, EndMethod, WorkerExit
 from app.runs.pipes import fatal_message
-from app.samples import DeviceLost, FieldsUpdated, LogLine, TelemetryGap
+from app.values import units
+from app.values.environment_keys import STOOD_STILL_KEY
+from app.values.events import RunEvent, TelemetryEvent
+from app.values.fields import Sample, SlowSample
+from app.values.samples import DeviceLost, FieldsUpdated, LogLine, TelemetryGap
 from workloads.protocol import (
     PROTOCOL_VERSION,
     Block,

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
-from app.plan import Plan
-from app.records import RunRow
 from app.runs.experiment.presets import list_user_preset_file
 from app.runs.experiment.queue import add_plan, import_with_queue
 from app.storage.changes import Changes
 from app.storage.reference import add_reference, reference_runs, remove_reference
 from app.storage.store import Store
 from app.storage.transfer.import_export import Imported
+from app.values.plan import Plan
+from app.values.records import RunRow
 
 Result = TypeVar("Result")
 

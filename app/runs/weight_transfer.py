@@ -7,15 +7,15 @@ from pathlib import Path
 
 from app.errors import UserError
 from app.paths import weights_path
-from app.plan import Plan, WeightTransfer
-from app.records import PortabilityResult, RunHeader, RunRow
 from app.runs.experiment.schedule import runs_of_variant
 from app.runs.host import Host
 from app.runs.jobs import Notify, leased, run_job
 from app.runs.leases import CPU, DeviceLeases
 from app.runs.session import RunServices
-from app.samples import HOST
 from app.storage.store import Store
+from app.values.plan import Plan, WeightTransfer
+from app.values.records import PortabilityResult, RunHeader, RunRow
+from app.values.samples import HOST
 from workloads import catalog
 from workloads.catalog import Machine
 from workloads.job_protocol import ExportModel, OutputDifference, TryWeights

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PosixPath
 
-from app import units
 from app.errors import DatabaseMissingError, DatabaseReplacedError, UserError, read_error, write_error
 from app.paths import PROGRAM, open_regular
+from app.values import units
 
 LOW_SPACE_BYTES = 200_000_000
 """Warn below this: it holds some hours of samples of a few GPUs."""

@@ -12,13 +12,13 @@ from sqlite_utils import Database
 from app.errors import UserError
 from app.paths import PROGRAM, weights_path
 from app.queries import RUN_ORDERS, Common, FacetCounts, RunQuery, SearchResult, StoredExperiment, Totals
-from app.records import RunRow
 from app.storage import changes, listing, queue
 from app.storage.changes import Changes, Result
 from app.storage.database import get_setting, set_setting, transaction, translate_sqlite_errors
 from app.storage.known_settings import HIDDEN_FIGURES, SHOWN_COLUMNS
 from app.storage.listing import count_facets
 from app.storage.owner import unfinished_runs
+from app.values.records import RunRow
 
 MAX_NOTE_LENGTH = 10_000
 MAX_TAG_LENGTH = 60

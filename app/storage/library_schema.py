@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from app.environment_keys import HOST_KEY
+from app.values.environment_keys import HOST_KEY
 
 _TAGS = """
 CREATE TABLE tags (

@@ -27,8 +27,8 @@ from app.queries import (
     Totals,
     parse_search,
 )
-from app.records import RunRow
 from app.storage import rows
+from app.values.records import RunRow
 from workloads.catalog import SHORT_FOR, WORKLOADS
 
 MAX_SEARCH_TERMS = 50

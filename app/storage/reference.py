@@ -19,11 +19,11 @@ import msgspec
 
 from app.paths import RESOURCES
 from app.queries import RunQuery
-from app.records import RunRow
-from app.samples import HOST
 from app.storage.store import Store
 from app.storage.transfer.import_export import import_runs
 from app.storage.transfer.progress import NO_PROGRESS, TransferProgress
+from app.values.records import RunRow
+from app.values.samples import HOST
 from workloads.catalog import FRAMEWORK
 
 FOLDER = RESOURCES / "reference"

@@ -13,12 +13,12 @@ from typing import Any, TypeVar, cast
 import msgspec
 import numpy as np
 
-from app.environment_keys import PLANNED_KEY
-from app.events import Outcome, Summary
-from app.limits import POWER
-from app.plain import plain_text, without_nul
-from app.records import BlockColumns, EqualityCheck, Phase, PortabilityResult, RunRow
-from app.samples import Device, FieldInfo
+from app.values.environment_keys import PLANNED_KEY
+from app.values.events import Outcome, Summary
+from app.values.limits import POWER
+from app.values.plain import plain_text, without_nul
+from app.values.records import BlockColumns, EqualityCheck, Phase, PortabilityResult, RunRow
+from app.values.samples import Device, FieldInfo
 from workloads.catalog import with_defaults, wrong_values
 from workloads.kernels import classify, on_tensor_cores
 from workloads.protocol import DeviceTime, Epoch, Evidence, Kernel, PhaseName, RunSpec, StepTimeline, Stream, Variant

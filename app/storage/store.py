@@ -16,12 +16,17 @@ import numpy as np
 from sqlite_utils import Database
 
 from app.analysis.summary import plausible_run
-from app.environment_keys import BOOT_ID_KEY
 from app.errors import UserError
-from app.events import Outcome, Summary
-from app.fields import FAST_FIELDS, SLOW_FIELDS, Sample, SlowSample
-from app.plain import without_nul
-from app.records import (
+from app.storage import listing, rows
+from app.storage.database import BUSY_TIMEOUT_S, is_read_only, open_database, transaction, translate_sqlite_errors
+from app.storage.library import Library
+from app.storage.owner import Owner, unfinished_runs
+from app.storage.queue import Queue
+from app.values.environment_keys import BOOT_ID_KEY
+from app.values.events import Outcome, Summary
+from app.values.fields import FAST_FIELDS, SLOW_FIELDS, Sample, SlowSample
+from app.values.plain import without_nul
+from app.values.records import (
     EqualityCheck,
     Floats,
     Ints,
@@ -32,12 +37,7 @@ from app.records import (
     SampleColumns,
     StoredRun,
 )
-from app.samples import Device, DeviceLost, FieldsUpdated, LogLine
-from app.storage import listing, rows
-from app.storage.database import BUSY_TIMEOUT_S, is_read_only, open_database, transaction, translate_sqlite_errors
-from app.storage.library import Library
-from app.storage.owner import Owner, unfinished_runs
-from app.storage.queue import Queue
+from app.values.samples import Device, DeviceLost, FieldsUpdated, LogLine
 from workloads.protocol import (
     Block,
     Calibration,

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from app.errors import TelemetryError
-from app.samples import HOST, Device, DeviceLost, FieldsUpdated, Inventory, Processes, TelemetryGap, lost_device
 from app.telemetry.messages import Follow, ReadEnergy, SamplerCommand, SamplerMessage, SetRate
 from app.telemetry.sampler_process import Sampler, SamplerProcess, StartSampler
+from app.values.samples import HOST, Device, DeviceLost, FieldsUpdated, Inventory, Processes, TelemetryGap, lost_device
 
 
 def updated_inventory(inventory: Inventory, update: DeviceLost | FieldsUpdated) -> Inventory:

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from app.fields import Sample, SlowSample
-from app.samples import DeviceLost, FieldsUpdated, Inventory, Processes, TelemetryGap
+from app.values.fields import Sample, SlowSample
+from app.values.samples import DeviceLost, FieldsUpdated, Inventory, Processes, TelemetryGap
 
 SamplerMessage = Inventory | Sample | SlowSample | Processes | DeviceLost | FieldsUpdated | TelemetryGap
 """What telemetry says: an inventory, again when devices change, readings and what they teach; gaps are the feed's."""

@@ -21,11 +21,11 @@ import msgspec
 import psutil
 import pynvml
 
-from app import units
-from app.samples import Device, DeviceLost, Inventory, lost_device
 from app.telemetry.messages import SamplerMessage
 from app.telemetry.nvml_calls import read_text
 from app.telemetry.nvml_gpu import GpuReader, open_gpu, open_instances
+from app.values import units
+from app.values.samples import Device, DeviceLost, Inventory, lost_device
 from workloads.machine import UUID_PREFIXES, Gpu, Machine
 
 _NAMELESS = "NVIDIA GPU"

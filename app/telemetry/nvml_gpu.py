@@ -14,12 +14,12 @@ import msgspec
 import psutil
 import pynvml
 
-from app.fields import Sample, SlowSample
-from app.samples import Device, FieldInfo, FieldsUpdated, GpuProcess, Processes
 from app.telemetry import nvml_calls
 from app.telemetry.nvml_calls import Number, NvmlCall, compute_processes, read_text
 from app.telemetry.nvml_probe import LOST_ERRORS, Answers, Probe, SlowSchedule, absence_reason
 from app.telemetry.plausible import PlausibleReadings
+from app.values.fields import Sample, SlowSample
+from app.values.samples import Device, FieldInfo, FieldsUpdated, GpuProcess, Processes
 from workloads.machine import Gpu
 
 # A device's fields are watched in the first ten seconds of each minute after its start.

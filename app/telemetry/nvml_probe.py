@@ -12,8 +12,6 @@ from typing import Any
 
 import pynvml
 
-from app.fields import FIELDS
-from app.samples import FieldInfo
 from app.telemetry import nvml_calls
 from app.telemetry.nvml_calls import (
     ENERGY_CALL,
@@ -25,6 +23,8 @@ from app.telemetry.nvml_calls import (
     NvmlCall,
     ScheduledCall,
 )
+from app.values.fields import FIELDS
+from app.values.samples import FieldInfo
 
 LOST_ERRORS = frozenset(
     {

@@ -3,8 +3,8 @@
 import math
 from typing import Any
 
-from app.fields import FIELDS, DeviceKind, fields_of
-from app.limits import SLACK_S
+from app.values.fields import FIELDS, DeviceKind, fields_of
+from app.values.limits import SLACK_S
 
 
 class PlausibleReadings:

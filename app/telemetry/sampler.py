@@ -23,12 +23,12 @@ from typing import Any, BinaryIO
 import msgspec
 import psutil
 
-from app.fields import Sample, SlowSample, fields_of
-from app.samples import HOST, Device, FieldInfo, Inventory
 from app.telemetry.messages import Follow, SamplerCommand, SetRate
 from app.telemetry.nvml import NvmlSource
 from app.telemetry.plausible import PlausibleReadings
 from app.telemetry.sampler_process import Output, claim_output
+from app.values.fields import Sample, SlowSample, fields_of
+from app.values.samples import HOST, Device, FieldInfo, Inventory
 
 _POWERCAP = Path("/sys/class/powercap")
 

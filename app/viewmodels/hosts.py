@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from app import units
-from app.samples import Inventory
+from app.values import units
+from app.values.samples import Inventory
 from app.viewmodels.format.cells import Tone
 from app.viewmodels.format.naming import format_gpu_counts
 from app.viewmodels.plot.panels import MachineState, machine_state

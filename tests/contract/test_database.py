@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.fields import FAST_FIELDS
 from app.storage.migrations import APPLICATION_ID
 from app.storage.store import Store
+from app.values.fields import FAST_FIELDS
 from tests.fakes.runs import begin, keep
 from workloads.protocol import RunSpec
 

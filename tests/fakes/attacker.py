@@ -3,12 +3,12 @@
 import json
 from pathlib import Path
 
-from app.events import Outcome
-from app.plan import Plan
 from app.runs.experiment.queue import add_plan
 from app.storage.database import save_setting
 from app.storage.known_settings import custom_source
 from app.storage.store import Store
+from app.values.events import Outcome
+from app.values.plan import Plan
 from tests.fakes.runs import SUMMARY, UTC_NS, S, begin
 from workloads.catalog import CustomFile, Machine, complete, custom_workload, fill_defaults
 from workloads.job_protocol import CustomWorkload

@@ -1,6 +1,6 @@
 """Made-up evidence of every state for tests: verified, in part, not verifiable, a mismatch; and from the CPU."""
 
-from app.records import PortabilityResult
+from app.values.records import PortabilityResult
 from workloads.kernels import KernelClass
 from workloads.protocol import Evidence, Kernel
 

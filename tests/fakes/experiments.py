@@ -6,11 +6,8 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
-from app.environment_keys import SOURCES_KEY
 from app.paths import program_version
-from app.plan import Plan, encode_plan
 from app.queries import ExperimentProgress, QueueEntry
-from app.records import RunHeader, StoredRun
 from app.runs.environment import sources_hash
 from app.runs.experiment.estimates import Experiment
 from app.runs.experiment.queue import ExperimentReading
@@ -19,8 +16,11 @@ from app.runs.experiment.session import ExperimentSession, PlannedRun, QueueList
 from app.runs.host import Host
 from app.runs.leases import Lease
 from app.runs.session import RunServices
-from app.samples import Inventory
 from app.telemetry.feed import TelemetryFeed
+from app.values.environment_keys import SOURCES_KEY
+from app.values.plan import Plan, encode_plan
+from app.values.records import RunHeader, StoredRun
+from app.values.samples import Inventory
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.catalog import FRAMEWORK, Machine
 from workloads.protocol import Evidence, OutcomeName, RunSpec

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from app.plan import Plan, encode_plan
 from app.storage.store import Store
+from app.values.plan import Plan, encode_plan
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 from workloads.protocol import Evidence, Kernel
 

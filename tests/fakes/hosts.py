@@ -85,12 +85,12 @@ def shifted_clock(folder: Path, days: float) -> Mapping[str, str]:
 
 PLAYED = """\
 import os, sys, threading, time
-from app.events import *
-from app.fields import Sample
+from app.values.events import *
+from app.values.fields import Sample
 from app.hosts.messages import *
 from app.hosts.serve import host_hello
-from app.recording import head_line
-from app.samples import *
+from app.values.recording import head_line
+from app.values.samples import *
 from workloads.protocol import *
 import msgspec
 orders = msgspec.json.Decoder(Order)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from app.records import StoredRun
+from app.values.records import StoredRun
 from app.viewmodels.charts.model import Chart
 from app.viewmodels.compare.comparison import draw_charts
 from app.viewmodels.compare.verdict import compute_verdict

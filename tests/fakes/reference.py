@@ -3,9 +3,9 @@
 import shutil
 from pathlib import Path
 
-from app.records import StoredRun
 from app.storage.reference import reference_files, unpacked
 from app.storage.store import Store
+from app.values.records import StoredRun
 from workloads.protocol import Value
 
 

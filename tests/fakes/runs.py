@@ -1,11 +1,11 @@
 """A made-up run with every kind of value, for tests of storage and views."""
 
-from app.events import Outcome, Summary
-from app.fields import Sample
-from app.records import EqualityCheck, PortabilityResult
-from app.samples import HOST, Device, DeviceLost, LogLine
 from app.storage.owner import Owner, this_process
 from app.storage.store import Store
+from app.values.events import Outcome, Summary
+from app.values.fields import Sample
+from app.values.records import EqualityCheck, PortabilityResult
+from app.values.samples import HOST, Device, DeviceLost, LogLine
 from workloads.catalog import with_defaults
 from workloads.protocol import (
     Block,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from app.records import SampleColumns, StoredRun
+from app.values.records import SampleColumns, StoredRun
 from tests.unit.viewmodels.stored import S, run_row, stored_run
 from workloads.protocol import DeviceTime, Evidence, Kernel
 

@@ -11,19 +11,19 @@ from typing import TypeVar
 
 import pytest
 
-from app.events import Outcome, RunEvent
 from app.grants import typed
-from app.records import StoredRun
 from app.runs.host import Host, WorkerTimeouts
 from app.runs.launcher import Launcher, LocalLauncher
 from app.runs.leases import Leases
 from app.runs.session import RunServices, RunSession
 from app.runs.sinks import Sink
-from app.samples import Inventory, Processes
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from app.telemetry.sampler_process import SamplerProcess
+from app.values.events import Outcome, RunEvent
+from app.values.records import StoredRun
+from app.values.samples import Inventory, Processes
 from tests.fakes.nvml import Card, Driver, environment
 from workloads.catalog import complete
 from workloads.protocol import Block, RunSpec, Value

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from app.records import StoredRun
+from app.values.records import StoredRun
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.kernels import classify, on_tensor_cores
 from workloads.protocol import DeviceTime, Evidence, Kernel, RunSpec, Value

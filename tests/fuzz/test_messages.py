@@ -20,9 +20,9 @@ from app.runs.jobs import JobError, run_job
 from app.runs.launcher import LocalLauncher
 from app.runs.leases import Leases
 from app.runs.session import RunServices, RunSession
-from app.samples import HOST, Device, Inventory
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+from app.values.samples import HOST, Device, Inventory
 from tests.fakes.sessions import PATIENT, dummy
 from tests.fuzz.budget import one_in
 from workloads.catalog import Machine

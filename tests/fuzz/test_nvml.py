@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.fields import FIELDS, Sample, SlowSample
 from app.telemetry.messages import SamplerMessage
+from app.values.fields import FIELDS, Sample, SlowSample
 from tests.fakes.nvml import FakeNvml, installed
 from tests.fakes.nvml_cards import Card, Course, Driver, Flaw
 from tests.fuzz.budget import one_in

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from app.analysis.equality import largest_difference
-from app.records import StoredRun
 from app.runs.host import Host
 from app.runs.jobs import run_job
 from app.runs.session import RunServices
 from app.telemetry.feed import TelemetryFeed
+from app.values.records import StoredRun
 from tests.fakes.sessions import run_through
 from tests.unit.workloads.tensorflow.test_gradients import arrays
 from workloads import catalog

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from app.analysis.steps import gpu_step_ms, measured_step_ms
-from app.records import StoredRun
 from app.runs.host import Host
 from app.runs.session import RunServices, RunSession
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+from app.values.records import StoredRun
 from workloads import catalog
 from workloads.protocol import Value
 

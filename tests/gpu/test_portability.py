@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.records import StoredRun
 from app.runs.host import Host
 from app.runs.session import RunServices, RunSession
 from app.runs.weight_transfer import TrialResult, export_model, transfer_targets, try_weights, weights_file
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+from app.values.records import StoredRun
 from workloads import catalog
 from workloads.protocol import Value
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from app.analysis.scaling import scalings
-from app.records import StoredRun
 from app.runs.host import Host
 from app.runs.session import RunServices
 from app.telemetry.feed import TelemetryFeed
+from app.values.records import StoredRun
 from tests.fakes.sessions import run_through
 from workloads import catalog
 from workloads.protocol import Value

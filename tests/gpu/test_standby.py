@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.records import StoredRun
 from app.runs.host import Host
 from app.runs.leases import Leases
 from app.runs.session import RunServices, RunSession
 from app.runs.standby import StandbyLauncher
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+from app.values.records import StoredRun
 from workloads import catalog
 from workloads.protocol import Value
 

@@ -11,9 +11,9 @@ from app.grants import typed
 from app.gui.actions import Actions, Services
 from app.gui.theme import Theme
 from app.gui.threads import Background, Bridge
-from app.samples import Inventory
 from app.storage.files import KnownDatabase
 from app.telemetry.feed import TelemetryFeed
+from app.values.samples import Inventory
 
 if TYPE_CHECKING:
     from app.gui.window import MainWindow

@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 from app.gui.plot.curves import PanelCurve
 from app.gui.plot.time_panel import TimePanel
 from app.gui.threads import close_jobs
-from app.records import Floats
+from app.values.records import Floats
 from app.viewmodels.plot.model import Points
 
 View = TypeVar("View", bound=QWidget)

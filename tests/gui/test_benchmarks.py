@@ -9,12 +9,12 @@ from PySide6.QtCore import QEvent, QObject
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.fields import FAST_FIELDS
 from app.gui.theme import Theme
 from app.queries import RUN_ORDERS, RunQuery
 from app.report.charts.svg import text_width
 from app.storage.reference import reference_runs
 from app.storage.store import Store
+from app.values.fields import FAST_FIELDS
 from benchmarks.database import DRAWN, TYPED, measure, typed_prefixes
 from benchmarks.frames import PlainPlots, ProgramPanels, frame_times, noise, recorded
 from benchmarks.many_runs import Size, fill

@@ -13,13 +13,13 @@ from app.grants import read_grants
 from app.gui.app import Workbench
 from app.gui.experiment.queue import QueueView
 from app.gui.theme import Theme
-from app.plan import Plan
 from app.runs.custom import read_source
 from app.runs.experiment import idle_wait
 from app.runs.experiment.queue import add_plan, import_with_queue
 from app.storage.database import save_setting
 from app.storage.known_settings import CUSTOM_WORKLOADS
 from app.storage.store import Store
+from app.values.plan import Plan
 from tests.fakes.attacker import Attacker
 from tests.gui.shell.test_drops import Drag
 from tests.gui.texts import displayed_text

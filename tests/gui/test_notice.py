@@ -9,7 +9,6 @@ from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.errors import UserError
-from app.events import Outcome, RunEnded, RunStarted, Summary
 from app.gui.app import Workbench
 from app.gui.settings import settings
 from app.gui.settings.settings import RunEndNotifier, SettingsStore
@@ -18,6 +17,7 @@ from app.gui.threads import Background
 from app.gui.window import MainWindow
 from app.storage.database import load_setting
 from app.storage.known_settings import NOTICE
+from app.values.events import Outcome, RunEnded, RunStarted, Summary
 from tests.gui.windows import RUN_LIMIT_MS, choose, click_run
 from workloads.catalog import Machine, complete
 

@@ -16,8 +16,8 @@ from pytestqt.qtbot import QtBot
 
 from app.errors import UserError
 from app.gui.threads import Background, Bridge, BridgeSink, CancellableJob, GuiGarbageCollector, JobControl, close_jobs
-from app.samples import LogLine, Waiting
 from app.storage.database import read_only_error
+from app.values.samples import LogLine, Waiting
 from tests.unit.viewmodels.events import GPU_INVENTORY, ns, samples, started
 from workloads.catalog import UsageError
 

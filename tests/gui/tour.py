@@ -15,9 +15,9 @@ from app.gui.history.screen import HistoryView
 from app.gui.theme import Theme
 from app.gui.window import HISTORY, MONITOR, RUN
 from app.hosts.book import HostEntry, add_host
-from app.plan import Plan
 from app.runs.experiment.queue import add_plan
 from app.storage.store import Store
+from app.values.plan import Plan
 from app.viewmodels.history.labels import Annotations
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.gui.windows import window_on

@@ -9,17 +9,17 @@ import pytest
 
 from app.cli.experiment_progress import EntryReporter
 from app.errors import DatabaseError, UserError
-from app.events import RunEnded, RunEvent
-from app.plan import Plan
 from app.runs import sinks
 from app.runs.experiment.queue import add_plan, queue_progress
 from app.runs.experiment.queue_runner import QueueRunner
 from app.runs.experiment.session import PlannedRun
 from app.runs.session import RunSession
 from app.runs.sinks import Sink
-from app.samples import Waiting
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+from app.values.events import RunEnded, RunEvent
+from app.values.plan import Plan
+from app.values.samples import Waiting
 from tests.fakes.runs import keep
 from tests.fakes.sessions import Recorder, dummy, going, is_measured, run_through, services
 from workloads.protocol import Block

@@ -12,9 +12,7 @@ import psutil
 import pytest
 
 from app.cli.main import main
-from app.environment_keys import CARRIER_KEY, DETACHED_KEY, HOST_KEY
 from app.errors import UserError
-from app.fields import Sample
 from app.hosts import detached
 from app.hosts.book import HostEntry, add_host
 from app.hosts.fetch import Fetch, detach_run, list_detached, stop_detached
@@ -23,12 +21,14 @@ from app.hosts.process import HostProcess
 from app.hosts.remote import open_host
 from app.hosts.serve import WEIGHTS
 from app.paths import weights_path
-from app.records import StoredRun
 from app.runs.host import Host
 from app.runs.leases import FOLDER_VARIABLE, Leases
 from app.runs.session import RunServices
-from app.samples import HOST
 from app.storage.store import Store
+from app.values.environment_keys import CARRIER_KEY, DETACHED_KEY, HOST_KEY
+from app.values.fields import Sample
+from app.values.records import StoredRun
+from app.values.samples import HOST
 from tests.fakes.command_line import dummy_arguments
 from tests.fakes.hosts import HERE
 from tests.fakes.nvml import TWO_H200, Driver, environment

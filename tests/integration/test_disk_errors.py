@@ -11,7 +11,6 @@ import apsw
 import pytest
 
 from app.errors import DatabaseError
-from app.events import Outcome, RunEnded
 from app.runs import sinks
 from app.runs.host import Host
 from app.runs.launcher import Exited, WorkerEvent
@@ -20,6 +19,7 @@ from app.runs.session import RunServices, RunSession
 from app.storage.run_store import RunStore
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+from app.values.events import Outcome, RunEnded
 from tests.fakes.runs import keep
 from tests.fakes.sessions import Recorder, dummy
 from tests.fakes.sqlite_vfs import on_vfs

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from app.environment_keys import HOST_LOAD_KEY, IDLE_WAIT_KEY, THROTTLED_KEY
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
 from app.runs.host import Host
 from app.runs.session import RunSession
 from app.storage.store import Store
+from app.values.environment_keys import HOST_LOAD_KEY, IDLE_WAIT_KEY, THROTTLED_KEY
 from tests.fakes.command_line import CommandLine, dummy_arguments
 from tests.fakes.nvml import environment
 from tests.fakes.nvml_cards import Card, Driver

@@ -7,11 +7,11 @@ import pytest
 from app.cli.experiment_progress import EntryReporter
 from app.cli.run import run_services
 from app.errors import UserError
-from app.plan import Plan
 from app.queries import ExperimentProgress
 from app.runs.experiment.queue import add_plan, queue_progress
 from app.runs.experiment.queue_runner import QueueRunner
 from app.storage.store import Store
+from app.values.plan import Plan
 from tests.fakes.sessions import dummy, run_through, services, started_feed
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from app.events import Outcome
-from app.records import StoredRun
 from app.runs.leases import Leases
 from app.runs.outcome import BROKEN_PYTHON
 from app.runs.standby import StandbyLauncher
 from app.telemetry.feed import TelemetryFeed
+from app.values.events import Outcome
+from app.values.records import StoredRun
 from tests.fakes.environments import VirtualEnvironment
 from tests.fakes.sessions import dummy, run_through, services, with_launcher
 from tests.fakes.standby import standing_by

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from app.analysis.largest_batch import LargestBatch, search_bounds
-from app.events import RunStarted
 from app.runs.probes import PURPOSE, LargestBatchSession
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+from app.values.events import RunStarted
 from tests.fakes.command_line import CommandLine, dummy_arguments
 from tests.fakes.sessions import LIMIT_S, Recorder, dummy, services, started_feed
 

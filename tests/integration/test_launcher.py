@@ -10,7 +10,7 @@ import pytest
 
 from app.runs import launcher
 from app.runs.launcher import Exited, LocalLauncher, LocalWorker, WorkerEvent
-from app.samples import LogLine
+from app.values.samples import LogLine
 from tests.fakes.processes import has_ended
 from tests.fakes.sessions import LIMIT_S
 from workloads.catalog import Machine, complete

@@ -18,11 +18,11 @@ from app.environments import packages
 from app.environments.packages import fetch_packages, find_uv, uv_folder, worker_command
 from app.environments.steps import CancelledError, InstallError
 from app.errors import UserError
-from app.events import Outcome
 from app.grants import Grant, refuse, require, typed
 from app.runs.leases import Leases
 from app.runs.standby import StandbyLauncher
 from app.telemetry.feed import TelemetryFeed
+from app.values.events import Outcome
 from tests.fakes.processes import has_ended
 from tests.fakes.sessions import dummy, going, is_measured, run_through, services, with_launcher
 from tests.fakes.standby import standing_by

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from app.environment_keys import CONCURRENT_GPUS_KEY
-from app.events import Outcome, RunEvent
-from app.plan import Plan
-from app.records import RunHeader
 from app.runs.experiment.queue import add_plan
 from app.runs.experiment.session import ExperimentSession, PlannedRun, QueueListener
 from app.runs.session import RunServices
 from app.runs.sinks import Sink
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+from app.values.environment_keys import CONCURRENT_GPUS_KEY
+from app.values.events import Outcome, RunEvent
+from app.values.plan import Plan
+from app.values.records import RunHeader
 from tests.fakes.command_line import ROOT, CommandLine, dummy_arguments
 from tests.fakes.nvml import TWO_H200, environment
 from tests.fakes.nvml_cards import Driver

@@ -13,9 +13,7 @@ import pytest
 from msgspec import structs
 
 from app.errors import UserError
-from app.plan import Plan
 from app.queries import ExperimentProgress
-from app.records import StoredRun
 from app.runs.experiment import queue_runner
 from app.runs.experiment.queue import add_plan, enqueue, entry_plan, queue_progress
 from app.runs.experiment.queue_runner import QueueRunner
@@ -24,6 +22,8 @@ from app.runs.host import Host, describe_wait
 from app.runs.session import RunServices
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+from app.values.plan import Plan
+from app.values.records import StoredRun
 from app.viewmodels.experiment.queue import describe_ending
 from tests.fakes.sessions import dummy, run_through, services, started_feed
 from tests.reliability.resume import KilledExperiment, Tally, kill_and_resume

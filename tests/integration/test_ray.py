@@ -8,16 +8,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.environment_keys import CARRIER_KEY, HOST_KEY
 from app.errors import UserError
 from app.hosts.remote import Connection, connect
-from app.plan import Plan
 from app.runs.experiment.queue import add_plan
 from app.runs.experiment.session import ExperimentSession, PlannedRun, QueueListener
 from app.runs.session import RunServices
 from app.runs.sinks import Sink
-from app.samples import Waiting
 from app.storage.store import Store
+from app.values.environment_keys import CARRIER_KEY, HOST_KEY
+from app.values.plan import Plan
+from app.values.samples import Waiting
 from tests.fakes.ray_cluster import RunningCluster, running_cluster, uuids
 from tests.fakes.sessions import LIMIT_S, Going, dummy, going, is_measured, run_through
 from workloads.protocol import Block, RunSpec

@@ -14,25 +14,25 @@ import numpy as np
 import psutil
 import pytest
 
-from app.environment_keys import BOOT_ID_KEY, CARRIER_KEY, HOST_ID_KEY, HOST_KEY, IDLE_WAIT_KEY
 from app.errors import TelemetryError, UserError
-from app.events import RunEnded, RunEvent, RunStarted
-from app.fields import Sample
 from app.hosts.book import HostEntry
 from app.hosts.launchers import LAUNCHERS, Launcher
 from app.hosts.process import LinkLimits
 from app.hosts.remote import Connection, connect
 from app.hosts.wheel import Start
 from app.paths import weights_path
-from app.plan import Plan
 from app.runs.experiment.queue import add_plan
 from app.runs.experiment.session import ExperimentSession, QueueListener
 from app.runs.jobs import JobError
 from app.runs.leases import Leases
 from app.runs.session import RunServices, RunSession
-from app.samples import LogLine, Waiting
 from app.storage.owner import boot_id
 from app.storage.store import Store
+from app.values.environment_keys import BOOT_ID_KEY, CARRIER_KEY, HOST_ID_KEY, HOST_KEY, IDLE_WAIT_KEY
+from app.values.events import RunEnded, RunEvent, RunStarted
+from app.values.fields import Sample
+from app.values.plan import Plan
+from app.values.samples import LogLine, Waiting
 from tests.fakes.hosts import NAME, PlayedStart, connected, processes_of, runner_of, services_on, shifted_clock
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.fakes.sessions import GREETS, HELLO, LIMIT_S, dummy, going, is_measured, run_through, with_values

@@ -14,16 +14,16 @@ import pytest
 
 from app.crash import new_reports
 from app.errors import DatabaseError
-from app.events import Outcome, RunEnded, RunEvent, RunStarted
-from app.fields import Sample, SlowSample
 from app.report.documents import run_document
 from app.runs.host import WorkerTimeouts
 from app.runs.outcome import BROKEN_PYTHON
 from app.runs.session import RunSession
 from app.runs.sinks import mark_crashed_runs
-from app.samples import FieldsUpdated, LogLine, Waiting
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+from app.values.events import Outcome, RunEnded, RunEvent, RunStarted
+from app.values.fields import Sample, SlowSample
+from app.values.samples import FieldsUpdated, LogLine, Waiting
 from tests.fakes.sessions import (
     GREETS,
     HELLO,

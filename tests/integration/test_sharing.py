@@ -7,13 +7,13 @@ import numpy as np
 import psutil
 import pytest
 
-from app.events import Outcome, RunStarted
-from app.fields import Sample
-from app.records import StoredRun
 from app.report.documents import run_document
-from app.samples import HOST, DeviceLost, Waiting
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+from app.values.events import Outcome, RunStarted
+from app.values.fields import Sample
+from app.values.records import StoredRun
+from app.values.samples import HOST, DeviceLost, Waiting
 from tests.fakes.nvml import TWO_H200, Card
 from tests.fakes.sessions import dummy, feed_of, going, is_measured, run_through, services
 from workloads.protocol import Block, RunSpec

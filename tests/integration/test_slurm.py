@@ -9,14 +9,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.environment_keys import CARRIER_KEY, HOST_KEY, SLURM_JOB_KEY, SLURM_NODE_KEY
 from app.errors import UserError
 from app.hosts.book import HostEntry
 from app.hosts.fetch import Fetch, detach_run, list_detached
 from app.hosts.remote import connect
 from app.runs.leases import FOLDER_VARIABLE
 from app.runs.session import RunServices
-from app.samples import Waiting
+from app.values.environment_keys import CARRIER_KEY, HOST_KEY, SLURM_JOB_KEY, SLURM_NODE_KEY
+from app.values.samples import Waiting
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.fakes.sessions import LIMIT_S, dummy, going, run_through
 from tests.fakes.slurm import FIRST_JOB, Cluster, install

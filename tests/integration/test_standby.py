@@ -20,8 +20,8 @@ from app.runs.leases import CPU, Leases
 from app.runs.session import RunServices
 from app.runs.standby import StandbyLauncher
 from app.runs.standby_setting import STANDBY_VARIABLE
-from app.samples import LogLine, Waiting
 from app.telemetry.feed import TelemetryFeed
+from app.values.samples import LogLine, Waiting
 from tests.fakes.command_line import CommandLine, dummy_arguments
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.fakes.processes import has_ended

@@ -5,15 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.environment_keys import OTHERS_ON_GPU_KEY
-from app.events import RunStarted
-from app.fields import Sample, SlowSample
-from app.records import Floats, SampleColumns, StoredRun
 from app.runs.leases import Lease
 from app.runs.session import RunSession
-from app.samples import HOST, DeviceLost, TelemetryGap
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+from app.values.environment_keys import OTHERS_ON_GPU_KEY
+from app.values.events import RunStarted
+from app.values.fields import Sample, SlowSample
+from app.values.records import Floats, SampleColumns, StoredRun
+from app.values.samples import HOST, DeviceLost, TelemetryGap
 from app.viewmodels.compare.warnings import comparison_warnings
 from app.viewmodels.format.derived import implausible_note
 from tests.fakes.nvml_cards import LAPTOP, MIG, OLD_DRIVER, RTX_2080_TI, TWO_H200, Card, Course

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from app.fields import FIELDS
+from app.values.fields import FIELDS
 from tests.fakes.command_line import CommandLine
 from tests.unit.report.test_trace import check_viewable
 

@@ -26,12 +26,12 @@ import psutil
 
 from app import log
 from app.paths import python_environment
-from app.plan import Plan
-from app.records import RunRow
 from app.runs import leases
 from app.runs.experiment.queue import enqueue
 from app.runs.experiment.schedule import is_result
 from app.storage.store import Store
+from app.values.plan import Plan
+from app.values.records import RunRow
 from benchmarks.harness import Result
 from tests.reliability.invariants import BROKEN, broken_in
 from workloads import catalog

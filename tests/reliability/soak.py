@@ -21,10 +21,10 @@ import psutil
 
 from app import log
 from app.paths import python_environment
-from app.plan import Plan
 from app.runs import leases
 from app.runs.experiment.queue import add_plan
 from app.storage.store import Store
+from app.values.plan import Plan
 from benchmarks.harness import Result
 from workloads import catalog
 

@@ -3,9 +3,9 @@
 import fcntl
 from pathlib import Path
 
-from app.fields import Sample
-from app.samples import HOST
 from app.storage.store import Store
+from app.values.fields import Sample
+from app.values.samples import HOST
 from tests.fakes.runs import BLOCKS, LOG, PHASES, SAMPLES, S, begin, keep
 from tests.reliability.invariants import BROKEN, broken_in
 from workloads.protocol import Block, PhaseStarted

@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 
 from app.errors import TelemetryError
-from app.events import Outcome
-from app.fields import Sample, fields_of
-from app.records import StoredRun
 from app.runs.launcher import WorkerEvent
 from app.runs.session import RunSession
-from app.samples import HOST, Device, DeviceLost, FieldsUpdated, Inventory
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed, updated_inventory
 from app.telemetry.messages import SamplerMessage
 from app.telemetry.sampler_process import SamplerProcess
+from app.values.events import Outcome
+from app.values.fields import Sample, fields_of
+from app.values.records import StoredRun
+from app.values.samples import HOST, Device, DeviceLost, FieldsUpdated, Inventory
 from tests.fakes.nvml import environment
 from tests.fakes.scenarios import NAMES, Scenario, load
 from tests.fakes.sessions import Going, Recorder, dummy, services, with_launcher

@@ -16,11 +16,11 @@ import pytest
 
 from app.cli import machine
 from app.cli.main import main
-from app.fields import FIELDS, Sample, SlowSample, fields_of
 from app.report.documents import run_document
-from app.samples import HOST, Device
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
+from app.values.fields import FIELDS, Sample, SlowSample, fields_of
+from app.values.samples import HOST, Device
 from app.viewmodels.monitor.details import DeviceDetails, chosen_details
 from app.viewmodels.monitor.model import MonitorModel, RowKey
 from tests.fakes.scenarios import NAMES

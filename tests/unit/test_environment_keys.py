@@ -5,8 +5,14 @@ from typing import Any
 import pytest
 
 from app.analysis.comparability import throttled_pct
-from app.environment_keys import CLOCK_OFFSET_KEY, CPU_COUNT_KEY, THROTTLED_KEY, environment_number, wrong_numbers
-from app.recording import decode_event
+from app.values.environment_keys import (
+    CLOCK_OFFSET_KEY,
+    CPU_COUNT_KEY,
+    THROTTLED_KEY,
+    environment_number,
+    wrong_numbers,
+)
+from app.values.recording import decode_event
 from tests.unit.runs.test_lost_database import STARTED
 from workloads.protocol import EnvironmentInfo, ProtocolError, encode
 

@@ -7,12 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from app.fields import FAST_FIELDS, FIELDS, SLOW_FIELDS, TOPICS, Field, Sample, SlowSample, fields_of, plotted_fields
 from app.storage.store import Store
 from app.telemetry.nvml_calls import FAST_CALLS, PCIE_COUNTER_CALL, SLOW_CALLS
 from app.telemetry.nvml_calls import FIELDS as GPM_FIELDS
 from app.telemetry.nvml_calls import INTERVAL_S as GPM_INTERVAL_S
 from app.telemetry.sampler import HostSource
+from app.values.fields import (
+    FAST_FIELDS,
+    FIELDS,
+    SLOW_FIELDS,
+    TOPICS,
+    Field,
+    Sample,
+    SlowSample,
+    fields_of,
+    plotted_fields,
+)
 
 DOCS = Path(__file__).parents[2] / "docs"
 INTERVALS_S = {

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.events import Summary
 from app.metrics import METRICS, Metric, run_metrics
 from app.storage.store import Store
+from app.values.events import Summary
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 ROOT = Path(__file__).parents[2]

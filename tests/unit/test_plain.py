@@ -14,8 +14,8 @@ from app.cli.main import main
 from app.cli.progress import StatusLines
 from app.cli.terminal import PlainStream, plain_output, print_json, print_table, unfiltered
 from app.errors import UserError
-from app.plain import file_name, one_line, plain_text, without_nul
 from app.storage.files import atomic_output
+from app.values.plain import file_name, one_line, plain_text, without_nul
 from tests.fakes.hostile import make_hostile_library
 from tests.fakes.terminal import use_terminal
 

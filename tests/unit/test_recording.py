@@ -5,10 +5,10 @@ from typing import get_args
 import msgspec
 import pytest
 
-from app.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
-from app.fields import SlowSample
-from app.recording import CUT, head_line, read_events
-from app.samples import Device, DeviceLost, FieldInfo, FieldsUpdated, LogLine, TelemetryGap, Waiting
+from app.values.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
+from app.values.fields import SlowSample
+from app.values.recording import CUT, head_line, read_events
+from app.values.samples import Device, DeviceLost, FieldInfo, FieldsUpdated, LogLine, TelemetryGap, Waiting
 from tests.fakes.runs import BLOCKS, EPOCHS, EVIDENCE, GPU, HOST_DEVICE, PHASES, SAMPLES, SPEC
 from workloads.protocol import (
     MOST_MESSAGE_BYTES,

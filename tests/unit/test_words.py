@@ -149,7 +149,7 @@ def breakable_numbers(tree: ast.AST) -> Iterator[tuple[str, int]]:
 
 
 def test_numbers_get_their_units_from_one_place() -> None:
-    """A sentence takes `app.units`: no line breaks before a unit, and sizes are in powers of 1024 everywhere."""
+    """A sentence takes `app.values.units`: no line breaks before a unit, and sizes are in powers of 1024 everywhere."""
     found = [
         f"{path.relative_to(ROOT)}:{line} {text}"
         for path in (ROOT / "app").rglob("*.py")

@@ -20,8 +20,8 @@ from app.gui.threads import Background
 from app.gui.widgets.pacing import Slices
 from app.gui.window_state import WindowState
 from app.queries import RunQuery
-from app.records import StoredRun
 from app.storage.store import Store
+from app.values.records import StoredRun
 from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.compare.comparison import (
     COMPARED_FIELDS,

@@ -10,7 +10,6 @@ from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QActionGroup, QGuiApplication
 from PySide6.QtWidgets import QLabel, QMenu, QProgressBar, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
-from app import units
 from app.analysis.intervals import MIN_REPEATS
 from app.analysis.verdict import throughputs
 from app.gui.actions import Actions
@@ -35,7 +34,8 @@ from app.gui.widgets.dialogs import ask_save_path, open_on_desktop
 from app.gui.widgets.panes import Scroller
 from app.gui.widgets.result import ResultView
 from app.gui.window_state import WindowState
-from app.plain import plain_line
+from app.values import units
+from app.values.plain import plain_line
 from app.viewmodels.compare.arrangement import Arrangement
 from app.viewmodels.compare.comparison import Comparison, HeaderLine, comparison_header
 from app.viewmodels.compare.curves import CompareCurves

@@ -23,8 +23,8 @@ from app.viewmodels.experiment.preview import PresetLine
 
 if TYPE_CHECKING:
     from app.gui.run.screen import RunView
-    from app.plan import Plan
     from app.runs.experiment.presets import FindWorkload
+    from app.values.plan import Plan
     from workloads.catalog import Machine
 
 TITLE = "What do you want to know?"

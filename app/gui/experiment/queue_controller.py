@@ -15,9 +15,9 @@ from app.gui.actions import Actions, Services
 from app.gui.experiment.gallery import stored_experiments
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
-from app.plan import Plan
 from app.queries import QUEUED_STATES, ExperimentProgress, SettableState
 from app.storage.files import FileFingerprint, file_fingerprint
+from app.values.plan import Plan
 from app.viewmodels.experiment.queue import (
     NO_VERDICT,
     BannerAction,

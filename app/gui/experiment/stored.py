@@ -11,9 +11,7 @@ from pathlib import Path
 from msgspec import structs
 
 from app.errors import UserError
-from app.plan import Plan
 from app.queries import ExperimentProgress, SettableState
-from app.records import RunRow
 from app.runs.custom import UnreadFileError, resolve_workload
 from app.runs.experiment.presets import (
     QUICK,
@@ -35,8 +33,10 @@ from app.runs.experiment.queue import (
 from app.runs.experiment.reuse import current_fingerprint, largest_reference, matching_results, reusable_runs
 from app.runs.experiment.schedule import RunsByVariant
 from app.runs.undo import Edit
-from app.samples import Inventory
 from app.storage.store import Store
+from app.values.plan import Plan
+from app.values.records import RunRow
+from app.values.samples import Inventory
 from app.viewmodels.compare.warnings import describe_disturbance
 from app.viewmodels.experiment.preview import PresetLine, preset_line, preset_progress, reference_label
 from app.viewmodels.experiment.queue import VerdictText

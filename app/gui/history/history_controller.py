@@ -19,13 +19,13 @@ from app.gui.widgets.dialogs import ask_for_new_file, open_on_desktop
 from app.gui.window_state import WindowState
 from app.paths import weights_path
 from app.queries import FacetCounts, RunQuery
-from app.records import RunRow
 from app.runs.undo import Edit
 from app.storage import retention
 from app.storage.library import Library
 from app.storage.reference import reference_runs
 from app.storage.store import Store
-from app.units import plural
+from app.values.records import RunRow
+from app.values.units import plural
 from app.viewmodels.experiment.verdict_text import ExperimentResult
 from app.viewmodels.format.naming import run_command
 from app.viewmodels.format.sentences import format_run_numbers

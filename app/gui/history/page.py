@@ -27,7 +27,7 @@ from app.gui.widgets.basic import (
 from app.gui.widgets.pacing import Slices, WhenSeen
 from app.gui.widgets.panes import FlowBar, Scroller, splitter
 from app.gui.window_state import WindowState
-from app.plain import plain_text
+from app.values.plain import plain_text
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.run_detail import DetailGroup, RunDetail
 from app.viewmodels.plot.model import RUN_RANGES

@@ -12,7 +12,7 @@ from app.gui.theme import GRID, Theme
 from app.gui.widgets.cell_delegate import BOX_LEFT, CHECK_BOX_PX, AnyIndex, CellDelegate, CellModel
 from app.gui.widgets.text_widths import DerivedFace, Face
 from app.queries import RunQuery
-from app.records import RunRow
+from app.values.records import RunRow
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.format.naming import SEPARATOR, leave_out
 from app.viewmodels.history.table import (

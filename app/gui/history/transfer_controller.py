@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal
 
 from PySide6.QtCore import QObject
 
-from app import units
 from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.history.screen import HistoryView
@@ -14,6 +13,7 @@ from app.gui.threads import CancellableJob, JobControl
 from app.gui.widgets.dialogs import ask_for_file, ask_for_new_file
 from app.paths import DATABASE_SUFFIXES, RUNS_SUFFIX
 from app.storage.transfer.progress import StoppedError, TransferProgress
+from app.values import units
 from app.viewmodels.history.labels import format_run_count
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from app.gui.run.screen import RunView
 from app.gui.threads import Bridge, HostMessage, WindowEvent
 from app.gui.window import RUN
 from app.hosts.connections import FULL_HZ, OVERVIEW_HZ, Connections, open_late
-from app.samples import Inventory, TelemetryGap
 from app.telemetry.messages import SamplerMessage
+from app.values.samples import Inventory, TelemetryGap
 from app.viewmodels.hosts import MANAGE, HostState, describe_absence, host_field, host_machine
 from app.viewmodels.monitor.model import MonitorModel
 from app.viewmodels.plot.panels import machine_state

@@ -18,7 +18,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import units
 from app.errors import UserError
 from app.gui.hosts.hosts_controller import HostsController
 from app.gui.theme import GRID, Theme
@@ -28,6 +27,7 @@ from app.gui.widgets.dialogs import resize_within_screen
 from app.hosts.book import HostEntry, add_host, remove_host
 from app.hosts.check import HostCheck, check_hosts, check_lines
 from app.hosts.fetch import Fetch, list_detached, stop_detached
+from app.values import units
 from app.viewmodels.hosts import host_line
 from workloads.catalog import UsageError
 

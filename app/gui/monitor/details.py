@@ -7,7 +7,6 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
 
-from app import units
 from app.gui.actions import Actions
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.time_bar import TimeBar
@@ -25,6 +24,7 @@ from app.gui.widgets.basic import (
     text_label,
 )
 from app.gui.widgets.panes import Scroller
+from app.values import units
 from app.viewmodels.monitor.details import PROCESS_COLUMNS, DeviceDetails
 from app.viewmodels.monitor.readings import DeviceMetric
 from app.viewmodels.plot.model import MONITOR_RANGES

@@ -27,7 +27,7 @@ from app.gui.widgets.cell_table import CellTable
 from app.gui.widgets.panes import FlowBar, splitter
 from app.gui.widgets.text_widths import SYMBOL_WIDTH, Face
 from app.gui.window_state import WindowState
-from app.records import Floats
+from app.values.records import Floats
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.monitor.cells import DEVICE, PROCESSES, STATE, GraphCell
 from app.viewmodels.monitor.details import chosen_details

@@ -9,8 +9,8 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QPixmap, QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsView
 
-from app import units
 from app.gui.widgets.pacing import PaintTurns
+from app.values import units
 from app.viewmodels.charts.model import clock_step, log_ticks, round_step, tick_labels, time_labels
 
 _LABEL_PX = 18

@@ -16,7 +16,7 @@ from PySide6.QtGui import QColor, QImage, QPainter
 from app.analysis.strokes import ColumnIndices, Stroke, continued_stroke
 from app.gui.plot.overlays import MarkedLine
 from app.gui.theme import Theme
-from app.records import Floats
+from app.values.records import Floats
 from app.viewmodels.charts.palette import dash_pattern
 from app.viewmodels.plot.model import CurveSource, Look, ShiftedCurve, Span
 

@@ -17,9 +17,9 @@ from app.gui.plot.canvas import TimeAxis
 from app.gui.plot.curves import PanelCurve
 from app.gui.theme import Theme
 from app.gui.widgets.dialogs import ask_save_path, warn
-from app.plain import file_name
 from app.report.charts.canvas import Drawing
 from app.report.charts.curves import draw_curves
+from app.values.plain import file_name
 from app.viewmodels.charts import model
 from app.viewmodels.charts.model import Axis
 from app.viewmodels.charts.palette import dash_pattern

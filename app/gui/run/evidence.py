@@ -18,10 +18,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import units
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, ink_on, tabular_font
 from app.gui.widgets.basic import STRETCH, BreakingLabel, button, make_column, make_row, plain_tooltip, text_label
 from app.gui.widgets.pacing import Slices, WhenSeen
+from app.values import units
 from app.viewmodels.history.evidence import Aspect, Badge, EvidenceView, PortabilityRow
 from app.viewmodels.history.kernel_time import DEVICE_COLUMNS, ClassShare, KernelRow
 

@@ -15,8 +15,8 @@ from app.gui.settings.settings import SettingsStore
 from app.gui.theme import GRID
 from app.gui.widgets.basic import STRETCH, button, make_column, make_row, show_text, text_label
 from app.gui.widgets.panes import Scroller
-from app.samples import Inventory
 from app.storage.known_settings import ANSWERED, FIRST_START
+from app.values.samples import Inventory
 from workloads.catalog import FRAMEWORK, Machine, default_interpreter, installed_framework
 
 if TYPE_CHECKING:

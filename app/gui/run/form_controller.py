@@ -13,9 +13,9 @@ from app.grants import require, typed, variant_grants
 from app.gui.actions import Services
 from app.gui.run.form import FormView
 from app.gui.window_state import WindowState
-from app.plan import Plan
 from app.queries import ExperimentProgress
-from app.samples import Inventory
+from app.values.plan import Plan
+from app.values.samples import Inventory
 from app.viewmodels.experiment.preview import (
     describe_estimate,
     describe_resolution,

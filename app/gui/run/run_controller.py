@@ -7,14 +7,14 @@ from PySide6.QtCore import QObject, Signal
 
 from app.analysis.largest_batch import LargestBatch
 from app.errors import UserError
-from app.events import RunStarted
 from app.gui.actions import Services
 from app.gui.run.form_controller import FormController
 from app.gui.run.live import remember_time_controls
 from app.gui.run.screen import RunView
 from app.gui.threads import WindowEvent
 from app.gui.window_state import WindowState
-from app.samples import Inventory
+from app.values.events import RunStarted
+from app.values.samples import Inventory
 from app.viewmodels.plot.panels import TelemetryBuffer
 from app.viewmodels.run.form import describe_largest_batch, describe_try
 from app.viewmodels.run.live import LiveModel

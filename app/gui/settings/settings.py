@@ -14,9 +14,7 @@ from PySide6.QtCore import QObject, QProcess, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon
 
-from app import units
 from app.errors import UserError
-from app.events import RunEnded, RunStarted
 from app.gui.actions import Services
 from app.gui.run.form_controller import FormController
 from app.gui.shell.shell import PROGRAM_TITLE
@@ -24,11 +22,13 @@ from app.gui.threads import Background
 from app.gui.window import MainWindow
 from app.gui.window_state import WindowState
 from app.paths import DESKTOP_NAME, default_database
-from app.plain import plain_text
 from app.runs.standby_setting import AUTOMATIC, OFF, ON, STANDBY_VARIABLE, environment_choice, no_standby_reason
-from app.samples import SAMPLE_MS, Inventory
 from app.storage.files import KnownDatabase
 from app.storage.known_settings import NOTICE, STANDBY, Setting
+from app.values import units
+from app.values.events import RunEnded, RunStarted
+from app.values.plain import plain_text
+from app.values.samples import SAMPLE_MS, Inventory
 from app.viewmodels.format.naming import short_name
 
 if TYPE_CHECKING:

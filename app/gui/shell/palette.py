@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import make_column, separator, text_label
 from app.gui.widgets.cell_delegate import AnyIndex
-from app.plain import plain_line
+from app.values.plain import plain_line
 from app.viewmodels.shell.palette import Entry, Match, search
 
 _WIDTH = 90 * GRID

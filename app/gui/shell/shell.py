@@ -10,7 +10,6 @@ from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence, QShortcut
 from PySide6.QtWidgets import QApplication, QLabel, QMenu, QPushButton, QWidget
 
-from app import units
 from app.errors import UserError
 from app.gui.actions import Actions, Services
 from app.gui.shell.action_table import ELSEWHERE, GROUPS, Action, Group, all_actions
@@ -21,6 +20,7 @@ from app.gui.widgets.basic import button, plain_tooltip, text_label
 from app.gui.window import MainWindow
 from app.gui.window_state import WindowState
 from app.queries import RunQuery
+from app.values import units
 from app.viewmodels.experiment.queue import QueueState
 from app.viewmodels.run.live import Status
 from app.viewmodels.shell.palette import Entry, run_entries

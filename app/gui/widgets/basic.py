@@ -36,7 +36,7 @@ from app.errors import UserError
 from app.gui.theme import GRID, Colours, tabular_font
 from app.gui.widgets.pacing import Slices
 from app.gui.widgets.text_widths import SentenceLabel
-from app.plain import plain_line, plain_text
+from app.values.plain import plain_line, plain_text
 
 Box = TypeVar("Box", bound=QBoxLayout)
 _MAX_TOOLTIP_CHARS = 1_000

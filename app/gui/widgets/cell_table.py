@@ -40,7 +40,7 @@ from app.gui.widgets.text_widths import (
     width_in_two_lines,
 )
 from app.gui.window_state import WindowState
-from app.units import plural
+from app.values.units import plural
 from app.viewmodels.format.cells import Cell
 
 

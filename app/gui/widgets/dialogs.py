@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFileDialog, QLabel, QMainWindow, QMessageBox, QWi
 
 from app.grants import Grant
 from app.gui.theme import GRID, Theme
-from app.plain import plain_text
+from app.values.plain import plain_text
 
 _LOOK_S = 0.2
 _FRAME = QSize(4 * GRID, 8 * GRID)

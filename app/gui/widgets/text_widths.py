@@ -9,9 +9,9 @@ from PySide6.QtCore import QPointF, QRect, QSizeF, Qt
 from PySide6.QtGui import QFont, QFontMetrics, QPainter, QStaticText
 from PySide6.QtWidgets import QLabel
 
-from app import units
 from app.gui.theme import GRID
-from app.plain import plain_line, plain_text
+from app.values import units
+from app.values.plain import plain_line, plain_text
 from app.viewmodels.format.cells import Cell, Column
 from app.viewmodels.format.naming import SEPARATOR
 

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app import units
 from app.analysis.energy import measured_means
 from app.analysis.intervals import Estimate, mean
 from app.analysis.summary import flops_per_s
 from app.analysis.verdict import family_ratios, throughputs
-from app.records import RunRow, StoredRun
 from app.report.documents import combined_state, estimate_document, verification_document
 from app.runs.experiment.article import Figure, Grid, GridCell, RatioTable
 from app.runs.experiment.schedule import RunsByVariant, variant_key
+from app.values import units
+from app.values.records import RunRow, StoredRun
 from app.viewmodels.charts.roofline import DRAM, memory_bandwidth
 from app.viewmodels.format.cells import OUTCOMES, TextTable
 from app.viewmodels.format.naming import value_text

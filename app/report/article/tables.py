@@ -4,13 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app import units
 from app.analysis.intervals import Estimate, ratio
 from app.analysis.training import AccuracyComparison, Trainings, compare_accuracy, trainings
 from app.analysis.verdict import decide, family_level
 from app.analysis.why import step_difference
-from app.plan import Plan, WeightTransfer
-from app.records import RunHeader, RunRow
 from app.report.article.grid import Cell, LoadRun, TableContent, TextColumn, measure_columns, ratio_content, text_table
 from app.report.documents import combined_state, estimate_document, verification_document
 from app.report.model import ArticleSection
@@ -31,6 +28,9 @@ from app.runs.experiment.presets import ArticleRuns
 from app.runs.experiment.schedule import RunsByVariant
 from app.runs.weight_transfer import latest_trial, run_to_transfer
 from app.storage.reference import is_reference
+from app.values import units
+from app.values.plan import Plan, WeightTransfer
+from app.values.records import RunHeader, RunRow
 from app.viewmodels.compare.why_text import Figures, Pair, describe_difference
 from app.viewmodels.format.cells import OUTCOMES, TextTable
 from app.viewmodels.format.derived import accuracy_text, comparison_text

@@ -10,7 +10,7 @@ from functools import cache
 from html import escape
 from typing import Literal
 
-from app.plain import BIDI, CONTROL, joined_lines
+from app.values.plain import BIDI, CONTROL, joined_lines
 
 _NOT_PLAIN = re.compile(f"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[{CONTROL}{BIDI}]")
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from app import units
 from app.analysis.equality import (
     Equality,
     blocker,
@@ -26,8 +25,6 @@ from app.analysis.equality import (
     tolerances,
 )
 from app.errors import UserError
-from app.plan import Plan
-from app.records import EqualityCheck
 from app.runs.custom import stored_source
 from app.runs.experiment.estimates import Experiment, requested_s
 from app.runs.experiment.schedule import remaining_runs, runs_of_variant
@@ -35,6 +32,9 @@ from app.runs.jobs import Notify
 from app.runs.leases import Lease
 from app.runs.session import RunServices
 from app.storage.store import Store
+from app.values import units
+from app.values.plan import Plan
+from app.values.records import EqualityCheck
 from workloads.catalog import find_workload, runnable
 from workloads.job_protocol import ComputedGradients, ComputeGradients
 from workloads.protocol import RunSpec

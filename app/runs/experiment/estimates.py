@@ -10,9 +10,7 @@ import msgspec
 from app.analysis.comparability import STEADY_S
 from app.analysis.intervals import pooled_noise, resolution
 from app.analysis.verdict import group_by_variant, throughputs
-from app.plan import Plan
 from app.queries import ExpectedResolution, ExperimentState, TimeLeft
-from app.records import RunHeader, RunRow
 from app.runs.experiment.schedule import (
     RunsByVariant,
     count_done,
@@ -25,6 +23,8 @@ from app.runs.experiment.schedule import (
     runs_of_variant,
 )
 from app.storage.reference import is_reference
+from app.values.plan import Plan
+from app.values.records import RunHeader, RunRow
 from workloads.catalog import Machine, check, runnable
 from workloads.protocol import RunSpec
 

@@ -5,13 +5,13 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from app import units
 from app.analysis.comparability import QUIET_PCT, STEADY_S, TIMED_OUT, is_cool, is_throttled, lowest_temperature_c
-from app.environment_keys import HOST_LOAD_KEY, IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY
-from app.fields import Sample
 from app.runs.host import Host
-from app.samples import HOST, Device, Inventory, Processes, TelemetryGap
 from app.telemetry.messages import SamplerMessage
+from app.values import units
+from app.values.environment_keys import HOST_LOAD_KEY, IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY
+from app.values.fields import Sample
+from app.values.samples import HOST, Device, Inventory, Processes, TelemetryGap
 
 MAX_WAIT_S = 60.0
 """Longest wait before a run."""

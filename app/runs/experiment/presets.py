@@ -12,8 +12,6 @@ import msgspec
 
 from app.errors import UserError, read_error
 from app.paths import RESOURCES, expand_home, read_file
-from app.plan import MAX_REPEATS, Plan, Repeats, WeightTransfer
-from app.records import RunHeader, StoredRun
 from app.runs.custom import parse_workload_path
 from app.runs.experiment.article import Article
 from app.runs.experiment.reuse import run_fingerprint
@@ -21,6 +19,8 @@ from app.runs.experiment.schedule import RunsByVariant, parse_precision_pct
 from app.storage.database import load_setting, save_setting
 from app.storage.known_settings import PRESET_FILES
 from app.storage.reference import is_reference
+from app.values.plan import MAX_REPEATS, Plan, Repeats, WeightTransfer
+from app.values.records import RunHeader, StoredRun
 from workloads.catalog import (
     MAX_VARIANTS,
     Machine,

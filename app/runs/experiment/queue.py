@@ -9,9 +9,7 @@ from secrets import randbits
 import msgspec
 
 from app.errors import UserError
-from app.plan import Plan, decode_plan, encode_plan
 from app.queries import ExperimentProgress, QueueEntry
-from app.records import RunRow
 from app.runs.custom import describe_change
 from app.runs.experiment.estimates import Experiment, describe_imported, expected_resolution, time_left
 from app.runs.experiment.reuse import (
@@ -24,10 +22,12 @@ from app.runs.experiment.reuse import (
 )
 from app.runs.experiment.schedule import remaining_runs
 from app.runs.weight_transfer import pending_trials, runs_with_weights
-from app.samples import Inventory
 from app.storage.store import Store
 from app.storage.transfer.import_export import Imported, import_runs
 from app.storage.transfer.progress import NO_PROGRESS, TransferProgress
+from app.values.plan import Plan, decode_plan, encode_plan
+from app.values.records import RunRow
+from app.values.samples import Inventory
 from workloads.catalog import Machine, find_workload
 
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from app.analysis.intervals import MIN_REPEATS, precision_reached, ratio
 from app.analysis.verdict import family_level, throughputs
-from app.events import Outcome
-from app.plan import Plan
-from app.records import Ints, RunRow
 from app.runs.leases import candidate_devices
+from app.values.events import Outcome
+from app.values.plan import Plan
+from app.values.records import Ints, RunRow
 from workloads.catalog import Machine, check
 from workloads.protocol import RunSpec
 

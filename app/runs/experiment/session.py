@@ -10,13 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
-from app import units
 from app.analysis.comparability import TIMED_OUT, idle_wait_blockers
-from app.environment_keys import CONCURRENT_GPUS_KEY, IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY, PLANNED_KEY
 from app.errors import UserError
-from app.events import RunEvent, RunStarted
 from app.queries import INTERRUPTED_STATES, EntryState, ExperimentProgress, ExperimentState, QueueEntry
-from app.records import RunHeader, RunRow
 from app.runs.experiment.equality import ExperimentEquality
 from app.runs.experiment.estimates import Experiment, expected_s, time_left
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
@@ -41,6 +37,10 @@ from app.runs.session import RunServices, RunSession
 from app.runs.sinks import Sink
 from app.runs.weight_transfer import pending_trials, run_pending_trials
 from app.storage.store import Store
+from app.values import units
+from app.values.environment_keys import CONCURRENT_GPUS_KEY, IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY, PLANNED_KEY
+from app.values.events import RunEvent, RunStarted
+from app.values.records import RunHeader, RunRow
 from workloads.catalog import Machine
 from workloads.protocol import RunSpec
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
-from app import units
 from app.errors import DatabaseError
 from app.paths import weights_path
 from app.storage import retention
@@ -37,6 +36,7 @@ from app.storage.transfer.copying import (
 from app.storage.transfer.progress import NO_PROGRESS, RowCounter, TransferProgress, interruptible
 from app.storage.transfer.source_file import SourceFile, check_damage, inspect_file, open_source, translate_file_errors
 from app.storage.transfer.validation import check_values
+from app.values import units
 
 MAX_RUNS = 200_000
 """The most runs that a source file may hold."""

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import DatabaseError
-from app.plain import one_line
 from app.storage.transfer.progress import STOPPED_MESSAGE, VM_STEPS, StoppedError, TransferProgress
+from app.values.plain import one_line
 
 MAX_ROW_BYTES = 4_000_000
 """The longest text or row that is read; a run's longest log line is far shorter."""

@@ -11,12 +11,12 @@ from typing import Annotated, Any, get_args
 
 import msgspec
 
-from app.environment_keys import CUSTOM_TEXT_KEYS, wrong_numbers
 from app.errors import DatabaseError, UserError
-from app.plan import HostWord, Repeats, Variants
-from app.samples import FieldInfo
 from app.storage.library import checked_note, checked_tag
 from app.storage.transfer.copying import TRANSFERRED, Column, columns
+from app.values.environment_keys import CUSTOM_TEXT_KEYS, wrong_numbers
+from app.values.plan import HostWord, Repeats, Variants
+from app.values.samples import FieldInfo
 from workloads import catalog
 from workloads.kernels import KernelClass
 from workloads.protocol import EvidenceState, PhaseName, RunSpec, TimedPhase, Variant

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from app import units
 from app.analysis.intervals import WIDEST_KNOWN, Estimate
+from app.values import units
 from app.viewmodels.format.ratios import is_far_from_one
 
 Tick = tuple[float, str]

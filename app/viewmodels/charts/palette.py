@@ -11,7 +11,7 @@ from itertools import zip_longest
 import numpy as np
 
 from app.analysis.effects import explained_share
-from app.records import RunRow
+from app.values.records import RunRow
 from app.viewmodels.charts.model import Plot, Point, PointChart, PointSeries
 from app.viewmodels.format.naming import differing_parameters, format_setting
 from workloads.catalog import own_variant

@@ -13,10 +13,10 @@ from statistics import median
 
 import numpy as np
 
-from app import units
 from app.analysis.energy import measured_means
 from app.analysis.summary import flops_per_s
 from app.analysis.verdict import throughputs
+from app.values import units
 from app.viewmodels.charts import model
 from app.viewmodels.charts.model import Axis, Guide, Plot, Point, PointChart, PointSeries
 from app.viewmodels.charts.sweeps import ChartVariant

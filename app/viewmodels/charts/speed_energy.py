@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from app import units
 from app.analysis.effects import Effect
 from app.analysis.intervals import Estimate
 from app.analysis.verdict import work_ratio
+from app.values import units
 from app.viewmodels.charts import model
 from app.viewmodels.charts.model import Bar, BarChart, Guide, Plot, Point, PointChart, PointSeries
 from app.viewmodels.charts.sweeps import ChartVariant, drawable, format_estimate

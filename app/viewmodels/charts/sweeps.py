@@ -6,11 +6,11 @@ Two plots for each workload and each kind of scaling: one batch for all GPUs tog
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app import units
 from app.analysis.intervals import Estimate
 from app.analysis.scaling import VARYING_PARAMETERS, GpuCountResult, Scaling, ScalingKind, scalings
 from app.analysis.verdict import VariantResult
-from app.records import StoredRun
+from app.values import units
+from app.values.records import StoredRun
 from app.viewmodels.charts import model
 from app.viewmodels.charts.model import Axis, Guide, Plot, Point, PointChart, PointSeries
 from app.viewmodels.charts.palette import HUES, curve_styles

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import TypeVar
 
-from app import units
-from app.plain import cell_text
+from app.values import units
+from app.values.plain import cell_text
 from app.viewmodels.compare.table import BASE, SPEEDUP, VARIANT, CompareTable, TableRow, VariantRows
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import Cell, Column, TextTable

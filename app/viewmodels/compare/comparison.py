@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import NamedTuple
 
-from app import units
 from app.analysis.effects import step_differences
 from app.analysis.equality import (
     Equality,
@@ -29,10 +28,11 @@ from app.analysis.verdict import (
     throughputs,
     without,
 )
-from app.fields import plotted_fields
 from app.metrics import METRICS, RunMetrics, run_metrics
-from app.records import RunHeader, RunRow, StoredRun
 from app.storage.reference import is_reference
+from app.values import units
+from app.values.fields import plotted_fields
+from app.values.records import RunHeader, RunRow, StoredRun
 from app.viewmodels.charts.model import Chart, PointChart
 from app.viewmodels.charts.palette import (
     MAX_COMPARED,

@@ -6,7 +6,6 @@ from typing import Literal
 
 import numpy as np
 
-from app import units
 from app.analysis.align import (
     Combination,
     TimeSeries,
@@ -17,8 +16,9 @@ from app.analysis.align import (
     seconds_since,
 )
 from app.analysis.verdict import group_by_variant
-from app.fields import DeviceKind, Field, plotted_fields
-from app.records import Floats, Ints, RunRow, StoredRun
+from app.values import units
+from app.values.fields import DeviceKind, Field, plotted_fields
+from app.values.records import Floats, Ints, RunRow, StoredRun
 from app.viewmodels.format import cells
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.plot.model import Band, Curve, Panel, Points, Span

@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from app import units
 from app.analysis.verdict import group_by_variant, throughputs
 from app.queries import StoredExperiment
-from app.records import RunRow
+from app.values import units
+from app.values.records import RunRow
 from app.viewmodels.experiment.preview import reference_label
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.history.labels import format_run_count

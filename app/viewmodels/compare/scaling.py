@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from app import units
 from app.analysis.intervals import MIN_REPEATS
 from app.analysis.scaling import VARYING_PARAMETERS, Cause, GpuCountResult, Scaling, scalings
-from app.records import StoredRun
+from app.values import units
+from app.values.records import StoredRun
 from app.viewmodels.format.naming import gpus_label, variant_names
 from app.viewmodels.format.ratios import CI, format_ratio
 from app.viewmodels.history.evidence import ABOUT_WHAT_RAN, describe_mismatches

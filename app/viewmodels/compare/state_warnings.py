@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 
-from app import units
 from app.analysis.comparability import MINOR_VARIABLE_KEYS, THROTTLED_SHARE_LIMIT, is_same_host, throttled_shares
 from app.analysis.intervals import Estimate
 from app.analysis.run_state import (
@@ -21,9 +20,10 @@ from app.analysis.run_state import (
     start_temperature_c,
 )
 from app.analysis.verdict import gpu_spread, group_by_variant, same_workload, speed_bias_pct, throughputs
-from app.environment_keys import COMMIT_KEY, GPUS_USED_KEY, HOST_KEY, SOURCES_KEY
-from app.records import StoredRun
 from app.storage.reference import is_reference
+from app.values import units
+from app.values.environment_keys import COMMIT_KEY, GPUS_USED_KEY, HOST_KEY, SOURCES_KEY
+from app.values.records import StoredRun
 from app.viewmodels.format.cells import THIS_MACHINE
 from app.viewmodels.format.environment import differing_environment, environment_label, format_values_by_run
 from app.viewmodels.format.naming import variant_names

@@ -6,7 +6,6 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from app import units
 from app.analysis.intervals import Estimate
 from app.analysis.verdict import (
     VariantResult,
@@ -17,7 +16,8 @@ from app.analysis.verdict import (
     work_ratio,
 )
 from app.metrics import METRIC_BY_KEY, METRICS, Fold, RunMetrics, aggregate_metrics
-from app.records import RunRow, worst_state
+from app.values import units
+from app.values.records import RunRow, worst_state
 from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column

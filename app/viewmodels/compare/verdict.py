@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from app import units
 from app.analysis.effects import Effect, compute_effects, step_differences
 from app.analysis.intervals import LEVEL, MIN_REPEATS, RequiredRepeats, repeats_to_tell, required_repeats
 from app.analysis.verdict import (
@@ -17,7 +16,8 @@ from app.analysis.verdict import (
     throughputs,
     work_ratio,
 )
-from app.records import RunRow
+from app.values import units
+from app.values.records import RunRow
 from app.viewmodels.format.cells import TextTable, example_word
 from app.viewmodels.format.naming import (
     SEPARATOR,

@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from app import environment_keys, units
 from app.analysis import comparability
 from app.analysis.comparability import THROTTLED_SHARE_LIMIT, ThrottleCause, idle_wait_blockers
 from app.analysis.run_state import host_bound_share, other_processes_load_pct
 from app.analysis.steps import run_slow_products
 from app.analysis.verdict import throughputs, without
-from app.records import StoredRun
-from app.units import plural
+from app.values import environment_keys, units
+from app.values.records import StoredRun
+from app.values.units import plural
 from app.viewmodels.compare.state_warnings import (
     CLOCK_LIMIT,
     ComparisonWarning,

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal
 
-from app import units
 from app.analysis.intervals import Estimate
 from app.analysis.steps import IdleCause
 from app.analysis.why import Change, Part, PartKind, StepDifference, WhatIf, step_difference, what_if
-from app.records import StoredRun
+from app.values import units
+from app.values.records import StoredRun
 from app.viewmodels.charts.model import WaterfallBar, WaterfallChart, span_axis
 from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.compare.why_text import (

@@ -4,13 +4,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from app import units
 from app.analysis import why
 from app.analysis.intervals import Estimate
 from app.analysis.steps import IdleCause
 from app.analysis.verdict import work_ratio
 from app.analysis.why import Obstacle, Part, PartKind, StepDifference, WhatIf, examples_per_gpu, find_cause, is_traced
-from app.records import StoredRun
+from app.values import units
+from app.values.records import StoredRun
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.format.ratios import agree, describe_speed, format_interval, is_plural

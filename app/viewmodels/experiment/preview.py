@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from app import units
 from app.analysis.intervals import MIN_REPEATS, WIDEST_KNOWN
-from app.plan import Plan
 from app.queries import ExpectedResolution, ExperimentProgress
-from app.records import RunRow
-from app.units import plural, sentence
+from app.values import units
+from app.values.plan import Plan
+from app.values.records import RunRow
+from app.values.units import plural, sentence
 from app.viewmodels.format.naming import differing_parameters, format_setting, gpus_label, short_gpu_name, variant_names
 from app.viewmodels.format.ratios import percent_of
 from app.viewmodels.format.sentences import format_time_left, without_advice

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from app import units
 from app.queries import QUEUED_STATES, EntryState, ExperimentProgress, TimeLeft
+from app.values import units
 from app.viewmodels.format.cells import Cell, Column, Tone
 from app.viewmodels.format.naming import short_name, variant_names
 from app.viewmodels.format.sentences import format_time_left

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from app import units
 from app.analysis.verdict import (
     VariantResult,
     comparable_results,
@@ -15,7 +14,8 @@ from app.analysis.verdict import (
     throughputs,
     without,
 )
-from app.records import RunRow
+from app.values import units
+from app.values.records import RunRow
 from app.viewmodels.charts.model import Axis, ratio_axis
 from app.viewmodels.compare.comparison import default_baseline
 from app.viewmodels.compare.verdict import Verdict, compute_verdict

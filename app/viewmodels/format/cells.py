@@ -8,10 +8,10 @@ from typing import Literal, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from app import units
-from app.events import Outcome
 from app.metrics import Metric
-from app.records import RunRow
+from app.values import units
+from app.values.events import Outcome
+from app.values.records import RunRow
 from app.viewmodels.format import naming
 from app.viewmodels.format.naming import format_gpu_counts
 from app.viewmodels.format.ratios import format_ratio

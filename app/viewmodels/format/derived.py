@@ -4,15 +4,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app import units
 from app.analysis.energy import gpu_columns
 from app.analysis.summary import epoch_seconds, epoch_testing_seconds, epoch_totals, epoch_waiting_pct
 from app.analysis.training import AccuracyComparison, Trainings
-from app.events import Summary
-from app.fields import fields_of
 from app.metrics import METRICS
-from app.records import Phase, StoredRun
-from app.samples import Device
+from app.values import units
+from app.values.events import Summary
+from app.values.fields import fields_of
+from app.values.records import Phase, StoredRun
+from app.values.samples import Device
 from app.viewmodels.plot.panels import device_label
 from workloads.catalog import FRAMEWORK
 

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from app import environment_keys
 from app.analysis.comparability import OWN_VARIABLE_KEYS, known_value
-from app.records import StoredRun
-from app.units import byte_size, plural
+from app.values import environment_keys
+from app.values.records import StoredRun
+from app.values.units import byte_size, plural
 from app.viewmodels.format.naming import differing_parameters
 from app.viewmodels.format.sentences import format_run_numbers
 from workloads.catalog import FRAMEWORKS, ONEDNN_KEY, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from pathlib import PurePath
 
-from app.environment_keys import CUSTOM_PATH_KEY
 from app.paths import PROGRAM
-from app.plain import plain_line
-from app.records import StoredRun
-from app.units import ABSENT
+from app.values.environment_keys import CUSTOM_PATH_KEY
+from app.values.plain import plain_line
+from app.values.records import StoredRun
+from app.values.units import ABSENT
 from workloads import catalog
 from workloads.protocol import RunSpec, Value
 

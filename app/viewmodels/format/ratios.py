@@ -8,8 +8,8 @@ Amounts of work are factors, and so is what an article published. Above one is f
 import math
 import re
 
-from app import units
 from app.analysis.intervals import LEVEL, Estimate
+from app.values import units
 
 CI = f"{units.percent(100 * LEVEL)} CI"
 """Stands before an interval, or above a column of them."""

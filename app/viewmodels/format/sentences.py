@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from app import units
 from app.analysis.verdict import throughputs, without
 from app.queries import TimeLeft
-from app.records import RunRow
-from app.units import plural
+from app.values import units
+from app.values.records import RunRow
+from app.values.units import plural
 from app.viewmodels.format.cells import OUTCOMES
 from app.viewmodels.format.naming import ELLIPSIS, SEPARATOR, variant_names
 

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from app import units
 from app.analysis.comparability import ClockEvent
-from app.fields import FIELDS, Sample
-from app.samples import GpuProcess, Processes
+from app.values import units
+from app.values.fields import FIELDS, Sample
+from app.values.samples import GpuProcess, Processes
 
 _THROTTLE_REASONS = {
     ClockEvent.POWER_CAP: "power cap",

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from app import units
 from app.analysis.equality import describe_differences, describe_excess, judge_check, known_checks
 from app.analysis.steps import TracedStep, measured_step_ms, step_parts, traced_step
-from app.events import Outcome, Summary
-from app.records import EqualityCheck, PortabilityResult, RunRow, StoredRun
+from app.values import units
+from app.values.events import Outcome, Summary
+from app.values.records import EqualityCheck, PortabilityResult, RunRow, StoredRun
 from app.viewmodels.format import naming
 from app.viewmodels.format.cells import VERIFICATIONS, Tone
 from app.viewmodels.format.sentences import join_with_and, name_runs, shorten_name

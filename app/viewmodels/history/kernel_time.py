@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from app import units
 from app.analysis.steps import SlowProducts, imbalance, slow_products, step_parts, traced_device
+from app.values import units
 from app.viewmodels.format.naming import choice_label, short_kernel_names
 from app.viewmodels.format.sentences import join_with_and
 from workloads.kernels import KernelClass, image_layout, makes_products

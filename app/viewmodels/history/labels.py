@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from app import units
-from app.plain import one_line
 from app.queries import FREE_TEXT, RUN_ORDERS, FacetCounts, RunQuery, SearchResult, StoredExperiment, parse_search
-from app.records import RunRow
 from app.storage.retention import Pruned
+from app.values import units
+from app.values.plain import one_line
+from app.values.records import RunRow
 from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.format.cells import OUTCOMES, THIS_MACHINE
 from app.viewmodels.format.naming import gpus_label, short_gpu_name

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import NamedTuple
 
-from app import units
 from app.metrics import METRICS, RunMetrics, Section, run_metrics
-from app.records import StoredRun
-from app.samples import HOST
+from app.values import units
+from app.values.records import StoredRun
+from app.values.samples import HOST
 from app.viewmodels.compare.warnings import machine_warnings
 from app.viewmodels.format import cells, derived, naming
 from app.viewmodels.format.cells import Cell

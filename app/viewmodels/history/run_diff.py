@@ -10,14 +10,14 @@ from datetime import tzinfo
 from itertools import zip_longest
 from typing import Literal, NamedTuple
 
-from app import units
 from app.analysis.comparability import known_value
 from app.analysis.energy import field_in_window, measured_window
-from app.environment_keys import CUSTOM_TEXT_KEYS, PER_RUN_KEYS
-from app.fields import FIELDS
 from app.metrics import METRICS
-from app.records import SampleColumns, StoredRun
-from app.samples import Device
+from app.values import units
+from app.values.environment_keys import CUSTOM_TEXT_KEYS, PER_RUN_KEYS
+from app.values.fields import FIELDS
+from app.values.records import SampleColumns, StoredRun
+from app.values.samples import Device
 from app.viewmodels.compare.why import WhyRow, WhyView, why_view
 from app.viewmodels.compare.why_text import Pair
 from app.viewmodels.format import cells, naming

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from app import units
 from app.metrics import METRICS, ListColumn, Metric
 from app.queries import Common, RunQuery, SearchResult, StoredExperiment, Totals
-from app.records import RunRow
+from app.values import units
+from app.values.records import RunRow
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import Bar, Cell, Column
 from app.viewmodels.plot.panels import Sparks

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app import units
 from app.analysis.strokes import stroke_columns
-from app.fields import FIELDS
-from app.limits import IMPLAUSIBLE
-from app.records import Floats
-from app.samples import HOST, Device, Inventory, Processes
+from app.values import units
+from app.values.fields import FIELDS
+from app.values.limits import IMPLAUSIBLE
+from app.values.records import Floats
+from app.values.samples import HOST, Device, Inventory, Processes
 from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column, Tone
 from app.viewmodels.format.naming import format_gpu_counts, short_gpu_name
 from app.viewmodels.format.telemetry_fields import describe_process, format_field

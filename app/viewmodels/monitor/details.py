@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from app import units
-from app.fields import Field
-from app.samples import HOST, Device, Processes
+from app.values import units
+from app.values.fields import Field
+from app.values.samples import HOST, Device, Processes
 from app.viewmodels.format.telemetry_fields import format_field, process_parts
 from app.viewmodels.hosts import connect_label, describe_no_readings, describe_stage
 from app.viewmodels.monitor.cells import MonitoredHost, combine, describe_count, device_title, host_state

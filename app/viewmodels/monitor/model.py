@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from app import units
-from app.events import RunEvent
-from app.fields import Sample, SlowSample
-from app.samples import HOST, Device, DeviceLost, FieldsUpdated, Inventory, Processes
 from app.telemetry.feed import updated_inventory
+from app.values import units
+from app.values.events import RunEvent
+from app.values.fields import Sample, SlowSample
+from app.values.samples import HOST, Device, DeviceLost, FieldsUpdated, Inventory, Processes
 from app.viewmodels.format.cells import Cell, Column
 from app.viewmodels.hosts import HostState
 from app.viewmodels.monitor.cells import (

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from app import units
 from app.analysis.comparability import ClockEvent
-from app.fields import FAST_FIELDS, FIELDS, SLOW_FIELDS, TOPICS, Field, Sample, SlowSample, Topic, fields_of
-from app.limits import IMPLAUSIBLE
-from app.samples import HOST, Device, DeviceLost, Processes
+from app.values import units
+from app.values.fields import FAST_FIELDS, FIELDS, SLOW_FIELDS, TOPICS, Field, Sample, SlowSample, Topic, fields_of
+from app.values.limits import IMPLAUSIBLE
+from app.values.samples import HOST, Device, DeviceLost, Processes
 from app.viewmodels.format.cells import Tone
 from app.viewmodels.format.telemetry_fields import format_field, format_throttle_reasons
 

@@ -7,10 +7,10 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from app import units
 from app.analysis.align import decimate, running_mean
 from app.analysis.pyramid import BASE_S, KEEP_ROWS, LEVELS, Pyramid
-from app.records import Floats
+from app.values import units
+from app.values.records import Floats
 from app.viewmodels.charts import model
 from app.viewmodels.charts.model import Axis, round_step
 from app.viewmodels.format.telemetry_fields import ThrottleInterval

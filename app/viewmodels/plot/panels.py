@@ -7,14 +7,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from app import units
 from app.analysis.align import TimeSeries, decimate, seconds_since, with_gaps
 from app.analysis.energy import gpu_columns
 from app.analysis.pyramid import LEVELS
-from app.fields import FIELDS, DeviceKind, Field, Sample, plotted_fields
-from app.records import SampleColumns, StoredRun
-from app.samples import HOST, Device, Inventory
-from app.units import sentence
+from app.values import units
+from app.values.fields import FIELDS, DeviceKind, Field, Sample, plotted_fields
+from app.values.records import SampleColumns, StoredRun
+from app.values.samples import HOST, Device, Inventory
+from app.values.units import sentence
 from app.viewmodels.format.naming import format_gpu_counts
 from app.viewmodels.format.telemetry_fields import ThrottleInterval, ThrottleTracker, format_field
 from app.viewmodels.plot.model import SHORT_HISTORY_LEVELS, Curve, CurveSource, LiveSeries, Panel, Points, Span

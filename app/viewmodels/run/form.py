@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from app import units
 from app.analysis.largest_batch import LargestBatch
-from app.plain import plain_line
-from app.units import sentence
+from app.values import units
+from app.values.plain import plain_line
+from app.values.units import sentence
 from app.viewmodels.run.fields import BASELINE, EXPERIMENT, Fields, FormState, find_parameter
 from app.viewmodels.run.selection import Selection, Values, describe_invalid, parse_values
 from workloads import catalog

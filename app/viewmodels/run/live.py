@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app import units
-from app.events import Outcome, RunEnded, RunEvent, RunStarted
-from app.fields import Sample
-from app.samples import HOST, Device, DeviceLost, Inventory, Processes
+from app.values import units
+from app.values.events import Outcome, RunEnded, RunEvent, RunStarted
+from app.values.fields import Sample
+from app.values.samples import HOST, Device, DeviceLost, Inventory, Processes
 from app.viewmodels.format.cells import OUTCOMES
 from app.viewmodels.format.derived import summary_line
 from app.viewmodels.format.naming import differing_parameters, short_name, variant_names

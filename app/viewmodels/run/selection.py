@@ -9,8 +9,8 @@ from functools import cached_property
 
 from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
 from app.paths import PROGRAM
-from app.plan import MAX_REPEATS, REPEATS_LIMIT, Plan
-from app.units import sentence
+from app.values.plan import MAX_REPEATS, REPEATS_LIMIT, Plan
+from app.values.units import sentence
 from app.viewmodels.experiment.preview import RefusedGroup, group_refused
 from app.viewmodels.format.naming import experiment_name, value_text, workload_argument
 from app.viewmodels.format.sentences import without_advice

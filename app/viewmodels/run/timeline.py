@@ -4,10 +4,10 @@ import math
 from collections import deque
 from dataclasses import replace
 
-from app import units
-from app.events import Outcome, RunEnded, RunEvent, RunStarted
-from app.fields import Sample
-from app.samples import Device, DeviceLost, LogLine, Waiting
+from app.values import units
+from app.values.events import Outcome, RunEnded, RunEvent, RunStarted
+from app.values.fields import Sample
+from app.values.samples import Device, DeviceLost, LogLine, Waiting
 from app.viewmodels.format.cells import OUTCOMES, example_word
 from app.viewmodels.history.evidence import EvidenceView, evidence_view
 from app.viewmodels.plot.model import Band, LiveSeries, Panel

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from app import units
-from app.records import RunRow
+from app.values import units
+from app.values.records import RunRow
 from app.viewmodels.format.naming import short_name
 from workloads.catalog import SHORT_FOR
 

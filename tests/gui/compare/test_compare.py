@@ -12,7 +12,6 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QHeaderView, QLabel, QMenu, QProgressBar, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.events import Outcome, Summary
 from app.gui.compare import charts
 from app.gui.compare.compare_controller import CompareController
 from app.gui.compare.screen import CompareView
@@ -26,11 +25,12 @@ from app.gui.threads import Background
 from app.gui.widgets.cell_delegate import CellModel
 from app.gui.widgets.cell_table import FrozenColumns, MoreColumns
 from app.gui.window_state import write_states
-from app.plan import Plan
 from app.report.charts.canvas import Drawing
 from app.report.charts.draw import draw_chart
 from app.storage.reference import TAG
 from app.storage.store import Store
+from app.values.events import Outcome, Summary
+from app.values.plan import Plan
 from app.viewmodels.charts.model import Bar, Chart
 from app.viewmodels.charts.palette import MAX_DRAWN, Palette
 from app.viewmodels.compare.comparison import compare, prepare_comparison

@@ -9,7 +9,7 @@ from app.gui.compare.screen import CompareView
 from app.gui.compare.tabs import ScalingChart, ScalingPanel
 from app.gui.run.evidence import EvidencePanel
 from app.gui.theme import DARK, LIGHT, Theme
-from app.records import StoredRun
+from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.history.evidence import stored_evidence_view
 from tests.fakes.scaling import LAUNCHING, ONE, TALKING

@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 from app.gui.compare.screen import CompareView
 from app.gui.compare.tabs import PartsTable
 from app.gui.theme import DARK, LIGHT, Theme
-from app.records import StoredRun
+from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.compare.why import WhyRow
 from tests.fakes.traces import CONV, POOL, SLOW_GEMM, traced_run

@@ -22,12 +22,12 @@ from app.gui.run.screen import RunView
 from app.gui.theme import Theme
 from app.gui.threads import Background, close_jobs
 from app.gui.window_state import write_states
-from app.plan import Plan
 from app.runs.experiment.presets import load_preset
 from app.runs.leases import CPU, FOLDER_VARIABLE, Leases
-from app.samples import Inventory
 from app.storage.reference import TAG
 from app.storage.store import Store
+from app.values.plan import Plan
+from app.values.samples import Inventory
 from app.viewmodels.experiment.preview import PresetLine
 from app.viewmodels.run.fields import BASELINE, EXPERIMENT
 from app.viewmodels.run.form import VariantForm

@@ -13,7 +13,6 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog, QLabel, QLineEdit
 from pytestqt.qtbot import QtBot
 
-from app.environment_keys import IDLE_WAIT_KEY
 from app.gui.app import Workbench
 from app.gui.compare.screen import CompareView
 from app.gui.experiment import queue_controller, stored
@@ -21,9 +20,7 @@ from app.gui.experiment.queue import QueueView
 from app.gui.experiment.queue_controller import QueueSnapshot
 from app.gui.theme import Theme
 from app.gui.window import COMPARE, HISTORY, RUN
-from app.plan import Plan
 from app.queries import QueueEntry
-from app.records import RunRow
 from app.runs.experiment import idle_wait
 from app.runs.experiment.queue import add_plan, entry_plan
 from app.runs.experiment.queue_runner import QueueRunner
@@ -32,6 +29,9 @@ from app.runs.standby import StandbyLauncher
 from app.runs.undo import CancelledEntry, Reversal
 from app.storage.files import FileFingerprint
 from app.storage.store import Store
+from app.values.environment_keys import IDLE_WAIT_KEY
+from app.values.plan import Plan
+from app.values.records import RunRow
 from app.viewmodels.experiment.preview import interleaved_plan
 from app.viewmodels.experiment.verdict_text import experiment_result
 from app.viewmodels.run.fields import EXPERIMENT

@@ -15,7 +15,7 @@ from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import ElidedLabel
 from app.gui.widgets.text_widths import SYMBOL_WIDTH
 from app.gui.window_state import write_states
-from app.samples import HOST, DeviceLost, FieldInfo, GpuProcess, Processes
+from app.values.samples import HOST, DeviceLost, FieldInfo, GpuProcess, Processes
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.hosts import HostState
 from app.viewmodels.monitor.cells import TABLE_COLUMNS

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from app.gui.app import Workbench
 from app.gui.run.live import LiveView
 from app.gui.theme import Theme
-from app.plan import Plan
+from app.values.plan import Plan
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.gui.texts import displayed_text
 from tests.gui.windows import RUN_LIMIT_MS, choose, window_on

@@ -10,7 +10,6 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.events import Outcome
 from app.gui.compare.screen import CompareView
 from app.gui.history.page import RunPageView
 from app.gui.run.evidence import EvidencePanel, StackedBar
@@ -18,6 +17,7 @@ from app.gui.run.live import LiveView
 from app.gui.theme import DARK, LIGHT, Theme
 from app.gui.widgets.basic import BreakingLabel
 from app.storage.store import Store
+from app.values.events import Outcome
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.history import evidence
 from app.viewmodels.history.run_detail import run_detail

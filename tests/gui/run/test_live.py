@@ -5,10 +5,10 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from app.events import Outcome
 from app.gui.run.live import LiveView, RunTabs
 from app.gui.run.screen import LogDialog, RunView
 from app.gui.theme import Theme
+from app.values.events import Outcome
 from app.viewmodels.run.live import LiveModel, RunTab
 from tests.gui.texts import displayed_text
 from tests.unit.viewmodels.events import GPU_INVENTORY, ended, handle_all, samples, started, training

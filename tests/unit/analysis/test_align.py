@@ -14,7 +14,7 @@ from app.analysis.align import (
     seconds_since,
     with_gaps,
 )
-from app.records import BlockColumns, Floats, Ints
+from app.values.records import BlockColumns, Floats, Ints
 
 MS = 1_000_000
 

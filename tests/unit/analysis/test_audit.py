@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from app.analysis.summary import TelemetryAudit, audit_telemetry
-from app.records import Floats, SampleColumns
-from app.samples import HOST, Device
+from app.values.records import Floats, SampleColumns
+from app.values.samples import HOST, Device
 
 BIG = 10**15
 

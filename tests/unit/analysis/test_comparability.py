@@ -18,9 +18,9 @@ from app.analysis.comparability import (
     throttled_shares,
 )
 from app.analysis.energy import measured_window
-from app.environment_keys import THROTTLED_KEY
-from app.fields import Sample
-from app.records import StoredRun
+from app.values.environment_keys import THROTTLED_KEY
+from app.values.fields import Sample
+from app.values.records import StoredRun
 from tests.fakes.experiments import result
 from workloads.catalog import (
     ONEDNN_KEY,

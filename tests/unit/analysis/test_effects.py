@@ -12,7 +12,7 @@ from scipy.stats import t as student_t
 from app.analysis.effects import Effect, compute_effects, step_differences
 from app.analysis.intervals import LEVEL, level_at, mean_ratio, ratio
 from app.analysis.verdict import group_by_variant, judge, throughputs
-from app.records import RunRow
+from app.values.records import RunRow
 from tests.unit.viewmodels.stored import run_row
 from workloads.protocol import RunSpec, Value
 

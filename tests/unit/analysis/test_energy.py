@@ -15,8 +15,8 @@ from app.analysis.energy import (
     total_energy,
     values_in_window,
 )
-from app.records import Floats, SampleColumns
-from app.samples import Device, FieldInfo
+from app.values.records import Floats, SampleColumns
+from app.values.samples import Device, FieldInfo
 
 S = 1_000_000_000
 BIG = 10**15

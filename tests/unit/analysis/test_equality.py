@@ -19,7 +19,7 @@ from app.analysis.equality import (
     spec_to_check,
     tolerances,
 )
-from app.records import EqualityCheck, StoredRun
+from app.values.records import EqualityCheck, StoredRun
 from tests.fakes.experiments import result
 from workloads.catalog import Machine, complete
 from workloads.protocol import RunSpec, Value

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app.analysis.verdict import Equivalence, VariantResult, judge, throughputs
-from app.records import RunRow
+from app.values.records import RunRow
 from tests.unit.viewmodels.stored import run_row
 from workloads.protocol import RunSpec
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from app.analysis.energy import COUNTER_SOURCE, INTEGRAL_SOURCE, gpu_energy
 from app.analysis.summary import plausible_samples
-from app.records import Floats, SampleColumns
-from app.samples import Device
+from app.values.records import Floats, SampleColumns
+from app.values.samples import Device
 
 S = 1_000_000_000
 BIG = 10**15

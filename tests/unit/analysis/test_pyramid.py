@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as arrays
 
 from app.analysis.pyramid import FACTOR, FOLD_BATCH, KEEP_ROWS, LEVELS, Pyramid
 from app.analysis.strokes import Stroke, continued_stroke, stroke_columns
-from app.records import Floats
+from app.values.records import Floats
 
 PERIOD_S = 0.05
 FEW = 256

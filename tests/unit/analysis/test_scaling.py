@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from app.analysis.scaling import Cause, scalings
-from app.records import StoredRun
+from app.values.records import StoredRun
 from app.viewmodels.compare.scaling import describe_cause
 from tests.fakes.scaling import EVENLY, IDEAL, LAUNCHING, LIMPING, ONE, STARVED, TALKING, run_of
 

@@ -23,9 +23,9 @@ from app.analysis.steps import (
     step_parts,
     straggler_ms,
 )
-from app.records import StoredRun
 from app.storage.reference import reference_runs
 from app.storage.store import Store
+from app.values.records import StoredRun
 from app.viewmodels.compare.scaling import describe_cause
 from tests.fakes.evidence import AS_REQUESTED, ON_CPU
 from tests.fakes.scaling import LIMPING, ONE, TALKING, run_of

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.analysis.summary import MAX_CUT_FRACTION, MIN_BLOCKS, energy_mj_per_step, step_ms, summarise, warmup_blocks
-from app.events import Outcome, Summary
-from app.fields import FAST_FIELDS
-from app.records import BlockColumns, Floats, Phase, RunRow, SampleColumns, StoredRun
-from app.samples import HOST, Device
+from app.values.events import Outcome, Summary
+from app.values.fields import FAST_FIELDS
+from app.values.records import BlockColumns, Floats, Phase, RunRow, SampleColumns, StoredRun
+from app.values.samples import HOST, Device
 from workloads.protocol import RunSpec
 
 S = 1_000_000_000

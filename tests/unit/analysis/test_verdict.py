@@ -23,8 +23,8 @@ from app.analysis.verdict import (
     speed_bias_pct,
     throughputs,
 )
-from app.events import Outcome, Summary
-from app.records import RunRow
+from app.values.events import Outcome, Summary
+from app.values.records import RunRow
 from workloads.catalog import with_defaults
 from workloads.protocol import OutcomeName, RunSpec, Value
 

@@ -13,7 +13,7 @@ from scipy import stats
 
 from app.analysis.intervals import PLANNED_LEVEL
 from app.analysis.why import MAX_KERNELS, Part, PartKind, StepDifference, find_cause, step_difference, what_if
-from app.records import StoredRun
+from app.values.records import StoredRun
 from tests.fakes.reference import load_reference, runs_with
 from tests.fakes.traces import CONV, POOL, SLOW_GEMM, TRANSPOSE, traced_run, with_clock
 

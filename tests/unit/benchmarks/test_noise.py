@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app.errors import UserError
-from app.records import RunHeader
+from app.values.records import RunHeader
 from benchmarks.noise import Tally, analyse, assign_sides
 from tests.fakes.experiments import header
 from workloads.catalog import Machine, complete

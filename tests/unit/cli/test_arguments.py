@@ -10,9 +10,9 @@ from app.cli.experiment import _baseline_first
 from app.cli.main import main
 from app.cli.run import one_variant, several_variants
 from app.cli.telemetry import RateLimiter
-from app.fields import Sample, SlowSample
-from app.samples import HOST
 from app.storage.store import Store
+from app.values.fields import Sample, SlowSample
+from app.values.samples import HOST
 from tests.cli_docs import PAGE, page
 from tests.fakes.command_line import parse_arguments
 from workloads.catalog import Machine, UsageError, workload

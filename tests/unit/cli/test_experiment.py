@@ -14,13 +14,13 @@ from app.cli.experiment import CONFIRM_ABOVE_S, _confirm_hours
 from app.cli.experiment_progress import describe_ending, describe_plan, describe_refusals
 from app.cli.main import main
 from app.errors import UserError
-from app.plan import Plan
 from app.queries import ExperimentProgress, TimeLeft
-from app.records import RunRow, StoredRun
 from app.report.comparison import experiment_document, experiment_result, runs_in_order
 from app.runs.experiment.estimates import Experiment, expected_resolution, time_left
 from app.runs.experiment.presets import list_user_preset_file, preset_names
 from app.storage.store import Store
+from app.values.plan import Plan
+from app.values.records import RunRow, StoredRun
 from app.viewmodels.experiment.preview import sequential_reason
 from tests.fakes.experiments import header, result
 from tests.unit.viewmodels.events import GPU_INVENTORY

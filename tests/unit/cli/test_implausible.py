@@ -6,8 +6,8 @@ import pytest
 
 from app.cli.machine import _Readings
 from app.cli.telemetry import Origin, OutputFormat, make_printer
-from app.fields import Sample, SlowSample
 from app.report.documents import gpus_document
+from app.values.fields import Sample, SlowSample
 from tests.unit.viewmodels.events import DEVICES, GPU_INVENTORY, ns
 
 GPU = DEVICES[0].device

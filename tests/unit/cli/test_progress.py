@@ -10,9 +10,9 @@ import pytest
 
 from app.cli.main import main
 from app.cli.progress import ProgressSink, WaitLine, notify, run_with_notification
-from app.events import Outcome, RunEvent
 from app.runs.experiment.idle_wait import WaitStatus
-from app.samples import DeviceLost, TelemetryGap
+from app.values.events import Outcome, RunEvent
+from app.values.samples import DeviceLost, TelemetryGap
 from tests.fakes.terminal import screen, use_terminal
 from tests.unit.viewmodels.events import GPU_INVENTORY, ended, ns, samples, started
 

@@ -10,8 +10,8 @@ import pytest
 from app.cli import progress
 from app.cli.progress import ProgressSink, StatusLines
 from app.cli.terminal import MessageStream, print_json, print_table, print_text
-from app.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
-from app.samples import Waiting
+from app.values.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
+from app.values.samples import Waiting
 from tests.fakes.runs import SPEC
 from tests.fakes.terminal import screen, use_terminal
 from workloads.protocol import Block, PhaseStarted, Progress

@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 
 from app.errors import UserError
-from app.fields import Sample
 from app.hosts import connections
 from app.hosts.book import FILE_VARIABLE, HostEntry, add_host
 from app.hosts.connections import FULL_HZ, OVERVIEW_HZ, Connections
 from app.hosts.remote import Connection, LinkStatus
 from app.telemetry.messages import SamplerMessage
+from app.values.fields import Sample
 
 LIMIT_S = 60.0
 SAMPLE = Sample(t_ns=1, device="GPU-0")

@@ -7,11 +7,11 @@ import psutil
 import pytest
 
 from app.errors import UserError
-from app.fields import Sample
 from app.hosts.book import Address
 from app.hosts.messages import MOST_LINE_BYTES, RunAnyway
 from app.hosts.process import HostProcess, LinkLimits, LinkLostError, bounded_lines
-from app.samples import LogLine
+from app.values.fields import Sample
+from app.values.samples import LogLine
 from tests.fakes.hosts import NAME, PlayedStart, played
 
 LIMIT_S = 60.0

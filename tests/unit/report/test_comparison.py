@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.records import RunRow, StoredRun
 from app.report.comparison import compare_document
+from app.values.records import RunRow, StoredRun
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED, UNKNOWN
 from tests.unit.viewmodels.stored import run_row, stored_run

@@ -7,9 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.events import Summary
-from app.fields import FAST_FIELDS, SLOW_FIELDS, Sample, SlowSample
-from app.records import Phase
 from app.report.documents import (
     TelemetryMessage,
     device_lines,
@@ -19,8 +16,11 @@ from app.report.documents import (
     run_document,
     telemetry_line,
 )
-from app.samples import HOST, Device, DeviceLost, FieldInfo, GpuProcess, Inventory, Processes
 from app.storage.store import Store
+from app.values.events import Summary
+from app.values.fields import FAST_FIELDS, SLOW_FIELDS, Sample, SlowSample
+from app.values.records import Phase
+from app.values.samples import HOST, Device, DeviceLost, FieldInfo, GpuProcess, Inventory, Processes
 from tests.fakes.nvml import LAPTOP, Driver, installed
 from tests.fakes.runs import ENVIRONMENT, EVIDENCE, OUTCOME, SPEC, UTC_NS, S, begin, keep
 from workloads.catalog import Machine, own_variant

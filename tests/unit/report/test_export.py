@@ -17,7 +17,6 @@ import pytest
 
 from app.cli.main import main
 from app.errors import UserError
-from app.fields import SlowSample
 from app.report.documents import run_document
 from app.report.export import (
     TABLE_WRITERS,
@@ -29,12 +28,13 @@ from app.report.export import (
     import_document,
     utc_text,
 )
-from app.samples import LogLine
 from app.storage.library import Library
 from app.storage.store import Store
 from app.storage.transfer.flat_tables import FlatTable, open_flat_tables
 from app.storage.transfer.import_export import ExistingRun, Exported, Imported
 from app.storage.transfer.progress import NO_PROGRESS, StoppedError, TransferProgress
+from app.values.fields import SlowSample
+from app.values.samples import LogLine
 from tests.fakes.runs import GPU, UTC_NS, S, begin, keep
 
 DOCS = Path(__file__).parents[3] / "docs" / "export.md"

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.records import StoredRun
 from app.report.gate import Gate, judge_gate
 from app.report.render import gate_markdown
+from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import Comparison, compare, prepare_comparison
 from tests.fakes.experiments import result
 from workloads.catalog import Machine, complete

@@ -9,14 +9,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from app import units
 from app.analysis.intervals import Estimate
 from app.cli.main import main
-from app.records import StoredRun
 from app.report.comparison import compare_document
 from app.report.model import ReportModel, build_report
 from app.report.render import escape_markdown, html_report, markdown_report, write_report
 from app.storage.store import Store
+from app.values import units
+from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.compare.scaling import scaling_views
 from app.viewmodels.format.ratios import describe_ratio

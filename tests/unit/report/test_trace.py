@@ -11,12 +11,12 @@ import pytest
 
 from app.analysis.comparability import ClockEvent
 from app.errors import UserError
-from app.events import Outcome, Summary
-from app.fields import Sample, SlowSample
 from app.report.trace import export_trace
-from app.samples import LogLine
 from app.storage.store import Store
 from app.storage.transfer.progress import StoppedError, TransferProgress
+from app.values.events import Outcome, Summary
+from app.values.fields import Sample, SlowSample
+from app.values.samples import LogLine
 from tests.fakes.reference import copy_reference
 from tests.fakes.runs import GPU, HOST_DEVICE, UTC_NS, S, begin, keep
 from workloads.catalog import own_variant

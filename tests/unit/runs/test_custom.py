@@ -10,7 +10,6 @@ import pytest
 
 from app.errors import UserError
 from app.grants import refuse, typed
-from app.plan import Plan
 from app.runs.custom import (
     ReadOptions,
     load_custom_workloads,
@@ -24,6 +23,7 @@ from app.runs.leases import CPU, Leases
 from app.runs.session import RunSession
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+from app.values.plan import Plan
 from tests.fakes.processes import has_ended
 from tests.fakes.sessions import services, started_feed
 from tests.unit.viewmodels.events import CPU_INVENTORY

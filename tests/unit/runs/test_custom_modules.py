@@ -13,7 +13,6 @@ import pytest
 
 from app.errors import UserError
 from app.grants import refuse, typed
-from app.plan import Plan
 from app.runs.custom import ReadOptions, UnreadFileError, load_custom_workloads, read_source, stored_source
 from app.runs.experiment.queue import enqueue, queue_progress
 from app.runs.leases import Leases
@@ -22,6 +21,7 @@ from app.storage.database import save_setting
 from app.storage.known_settings import custom_source
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+from app.values.plan import Plan
 from tests.fakes.sessions import services, started_feed
 from tests.unit.viewmodels.events import CPU_INVENTORY
 from workloads.catalog import Machine, UsageError, fill_defaults

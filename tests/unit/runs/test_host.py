@@ -11,7 +11,7 @@ import pytest
 from app.paths import program_version
 from app.runs.environment import environment_info, format_ranges, git_commit, processor_state, sources_hash
 from app.runs.host import describe_wait
-from app.samples import HOST, Device, Inventory
+from app.values.samples import HOST, Device, Inventory
 from workloads.catalog import Gpu, Machine
 
 HOST_DEVICE = Device(device=HOST, kind="host", index=-1, name="A processor", memory_total_bytes=1024)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from app.errors import DatabaseError, DatabaseGoneError
-from app.events import RunEnded, RunEvent, RunStarted
 from app.log import run_number
 from app.runs import sinks
 from app.runs.sinks import StoreSink
 from app.storage import database, files
 from app.storage.run_store import RunStore
 from app.storage.store import Store
+from app.values.events import RunEnded, RunEvent, RunStarted
 from tests.fakes.runs import (
     BLOCKS,
     ENVIRONMENT,

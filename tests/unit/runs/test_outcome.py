@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from app.events import Outcome
 from app.runs.outcome import (
     BROKEN_PYTHON,
     EndMethod,
@@ -15,7 +14,8 @@ from app.runs.outcome import (
     with_memory_size,
 )
 from app.runs.pipes import fatal_message
-from app.samples import Device
+from app.values.events import Outcome
+from app.values.samples import Device
 from workloads.protocol import Finished, WorkerOutcome
 
 LOST = "NVIDIA H200 stopped answering (GPU is lost)."

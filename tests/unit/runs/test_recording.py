@@ -11,16 +11,16 @@ from contextlib import contextmanager
 import pynvml
 import pytest
 
-from app.environment_keys import OTHERS_ON_GPU_KEY, OTHERS_UNKNOWN_KEY
-from app.events import RunEvent
-from app.fields import Sample, SlowSample
 from app.runs import supervisor
 from app.runs.host import ClockAnchor, WorkerTimeouts
 from app.runs.maker import OtherProcesses, TelemetryRecorder
 from app.runs.supervisor import Inbox, Supervisor
-from app.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
+from app.values.environment_keys import OTHERS_ON_GPU_KEY, OTHERS_UNKNOWN_KEY
+from app.values.events import RunEvent
+from app.values.fields import Sample, SlowSample
+from app.values.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes
 from tests.fakes.nvml_cards import ENERGY, LAPTOP, TWO_H200, Card, Flaw
 from tests.fakes.sessions import feed_of, wait_listed
 from workloads.catalog import Machine

@@ -9,15 +9,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.environment_keys import HOST_KEY
 from app.errors import DatabaseError
-from app.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
 from app.log import run_number
 from app.runs import sinks
 from app.runs.sinks import Sink, StoreSink
-from app.samples import LogLine, Waiting
 from app.storage.run_store import RunStore
 from app.storage.store import Store
+from app.values.environment_keys import HOST_KEY
+from app.values.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
+from app.values.samples import LogLine, Waiting
 from tests.fakes.runs import BLOCKS, GPU, HOST_DEVICE, PHASES, SAMPLES, SPEC, UTC_NS
 from workloads.protocol import Calibration, DataReady, EnvironmentInfo, Flops, Progress
 

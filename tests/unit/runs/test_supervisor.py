@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from app.environment_keys import STOOD_STILL_KEY
 from app.errors import DatabaseError
-from app.events import RunEvent
-from app.fields import Sample
 from app.runs.host import ClockAnchor, WorkerTimeouts
 from app.runs.launcher import BrokenMessage, Exited
 from app.runs.outcome import WorkerExit
 from app.runs.supervisor import Inbox, InboxItem, StopRequested, Supervisor
-from app.samples import HOST, DeviceLost, LogLine, TelemetryGap
+from app.values.environment_keys import STOOD_STILL_KEY
+from app.values.events import RunEvent
+from app.values.fields import Sample
+from app.values.samples import HOST, DeviceLost, LogLine, TelemetryGap
 from tests.fakes.sessions import LIMIT_S
 from workloads.protocol import PROTOCOL_VERSION, EnvironmentInfo, Finished, Hello, PhaseStarted
 

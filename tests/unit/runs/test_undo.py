@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from app.errors import UserError
-from app.plan import Plan, encode_plan
 from app.runs.experiment.presets import list_user_preset_file, user_preset_files
 from app.runs.experiment.queue import import_with_queue
 from app.runs.undo import CancelledEntry, Edit, Import, PresetFile, ReferenceRuns, Reversal, drop_stale
@@ -14,6 +13,7 @@ from app.storage import reference
 from app.storage.reference import TAG, add_reference
 from app.storage.store import Store
 from app.storage.transfer.progress import NO_PROGRESS
+from app.values.plan import Plan, encode_plan
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 PLAN = Plan(name="two", variants=(run_row(1).spec,), repeats=2)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from app.errors import UserError
-from app.events import Outcome, Summary
-from app.records import RunRow
 from app.runs.probes import _precisions
 from app.runs.weight_transfer import transfer_targets, weights_file
+from app.values.events import Outcome, Summary
+from app.values.records import RunRow
 from workloads.catalog import Gpu, Machine, UsageError, check, complete
 from workloads.protocol import OutcomeName, RunSpec, Value
 

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.environment_keys import HOST_ID_KEY, HOST_KEY
 from app.errors import UserError
-from app.events import Outcome, Summary
 from app.paths import weights_path
 from app.queries import RUN_ORDERS, SEARCH_FIELDS, RunQuery, Totals
-from app.records import RunRow
 from app.storage.library import MAX_NOTE_LENGTH, MAX_TAG_LENGTH
 from app.storage.listing import MAX_SEARCH_TERMS
 from app.storage.owner import this_process
 from app.storage.store import Store
+from app.values.environment_keys import HOST_ID_KEY, HOST_KEY
+from app.values.events import Outcome, Summary
+from app.values.records import RunRow
 from tests.fakes.runs import EVIDENCE, GPU, HOST_DEVICE, OUTCOME, SPEC, SUMMARY, UTC_NS, S, begin, keep
 from workloads.framework import framework_of
 from workloads.protocol import RunSpec

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from app.errors import DatabaseError
-from app.fields import Sample
-from app.samples import LogLine
 from app.storage import retention
 from app.storage.owner import Owner, boot_id
 from app.storage.store import Store
+from app.values.fields import Sample
+from app.values.samples import LogLine
 from tests.fakes.runs import GPU, UTC_NS, S, begin, keep
 
 DAY_S = 86_400

@@ -9,18 +9,18 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.environment_keys import PLANNED_KEY
 from app.errors import DatabaseError, UserError
-from app.events import Outcome, Summary
-from app.fields import Sample, SlowSample
-from app.limits import POWER
 from app.queries import RunQuery
-from app.records import Phase
-from app.samples import HOST, DeviceLost, FieldInfo, FieldsUpdated, LogLine
 from app.storage.database import translate_sqlite_errors
 from app.storage.files import DiskSpace
 from app.storage.owner import this_process
 from app.storage.store import Store, _read_fields
+from app.values.environment_keys import PLANNED_KEY
+from app.values.events import Outcome, Summary
+from app.values.fields import Sample, SlowSample
+from app.values.limits import POWER
+from app.values.records import Phase
+from app.values.samples import HOST, DeviceLost, FieldInfo, FieldsUpdated, LogLine
 from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED, UNKNOWN
 from tests.fakes.runs import (
     BLOCKS,

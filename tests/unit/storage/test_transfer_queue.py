@@ -9,11 +9,11 @@ import pytest
 from msgspec import structs
 
 from app.errors import DatabaseError, UserError
-from app.plan import REPEATS_LIMIT, Plan, encode_plan
 from app.queries import QueueEntry
 from app.runs.experiment.queue import entry_plan
 from app.storage.store import Store
 from app.storage.transfer.import_export import export_database, import_runs
+from app.values.plan import REPEATS_LIMIT, Plan, encode_plan
 from tests.fakes.runs import SPEC, keep
 from tests.unit.storage.contents import changed, contents
 from workloads.catalog import MAX_VARIANTS, Machine, combinations, with_defaults, workload

@@ -17,10 +17,8 @@ from hypothesis import strategies as st
 
 from app.cli.main import main
 from app.errors import DatabaseError
-from app.events import Outcome, Summary
 from app.paths import weights_path
 from app.report.documents import run_document
-from app.samples import LogLine
 from app.storage.files import DiskSpace
 from app.storage.library import Library
 from app.storage.store import Store
@@ -28,6 +26,8 @@ from app.storage.transfer import import_export, source_file
 from app.storage.transfer.copying import TRANSFERRED, columns
 from app.storage.transfer.import_export import import_runs
 from app.storage.transfer.validation import check_values
+from app.values.events import Outcome, Summary
+from app.values.samples import LogLine
 from tests.fakes.runs import UTC_NS, begin, keep
 from tests.unit.storage.contents import changed, contents
 

@@ -9,11 +9,11 @@ from typing import TypeVar
 import msgspec
 import pynvml
 
-from app.fields import Sample, SlowSample
-from app.samples import Device, DeviceLost, FieldsUpdated, Processes
 from app.telemetry.messages import SamplerMessage
 from app.telemetry.nvml import GpuList
 from app.telemetry.nvml_gpu import GpuReader, open_gpu, open_instances
+from app.values.fields import Sample, SlowSample
+from app.values.samples import Device, DeviceLost, FieldsUpdated, Processes
 from tests.fakes.nvml import FakeNvml, installed
 from tests.fakes.nvml_cards import Card, Driver
 from workloads.catalog import Gpu

@@ -17,10 +17,10 @@ import psutil
 import pytest
 
 from app.errors import TelemetryError
-from app.fields import Sample
-from app.samples import HOST, DeviceLost, Inventory, TelemetryGap
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
+from app.values.fields import Sample
+from app.values.samples import HOST, DeviceLost, Inventory, TelemetryGap
 from tests.fakes.nvml import TWO_H200, Card, Driver, environment
 from tests.fakes.sessions import feed_of, kill_sampler, started_feed
 

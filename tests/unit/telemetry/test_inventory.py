@@ -5,11 +5,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.fields import Sample
 from app.runs.leases import candidate_devices
-from app.samples import DeviceLost, FieldInfo, FieldsUpdated, Inventory, Processes
 from app.telemetry.feed import continued_inventory, updated_inventory
 from app.telemetry.sampler import take_inventory
+from app.values.fields import Sample
+from app.values.samples import DeviceLost, FieldInfo, FieldsUpdated, Inventory, Processes
 from tests.fakes.nvml import installed
 from tests.fakes.nvml_cards import JETSON, MIG, RTX_2080_TI, TWO_H200, Card, Driver
 from tests.unit.telemetry.sources import opened

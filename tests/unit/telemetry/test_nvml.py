@@ -5,9 +5,9 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from app.fields import Sample
-from app.samples import DeviceLost
 from app.telemetry.sampler import take_inventory
+from app.values.fields import Sample
+from app.values.samples import DeviceLost
 from tests.fakes.nvml import NO_PERMISSION, TWO_H200, Card, Driver, installed
 from tests.unit.telemetry.sources import Readers, opened
 

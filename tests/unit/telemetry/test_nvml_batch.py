@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from app.fields import Sample
 from app.telemetry.nvml_gpu import GpuReader
+from app.values.fields import Sample
 from tests.fakes.nvml_cards import Card, Course, Flaw
 from tests.unit.telemetry.clock import Clock
 from tests.unit.telemetry.sources import opened, read_sample

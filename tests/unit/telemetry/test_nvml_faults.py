@@ -14,13 +14,13 @@ import msgspec
 import pynvml
 import pytest
 
-from app.fields import Sample
-from app.samples import DeviceLost, Inventory, Processes
 from app.telemetry import nvml
 from app.telemetry.messages import SamplerMessage
 from app.telemetry.nvml import NvmlSource
 from app.telemetry.nvml_probe import LOST_ERRORS
 from app.telemetry.sampler import take_inventory
+from app.values.fields import Sample
+from app.values.samples import DeviceLost, Inventory, Processes
 from tests.fakes.nvml import FakeNvml, installed
 from tests.fakes.nvml_cards import ENERGY, FOREVER_S, NOT_SUPPORTED, TWO_H200, Card, Driver, Flaw
 from tests.fakes.scenarios import load

@@ -4,10 +4,10 @@ import msgspec
 import pynvml
 import pytest
 
-from app.fields import FAST_FIELDS, SLOW_FIELDS, Sample
-from app.samples import Device
 from app.telemetry.nvml_calls import FAST_CALLS
 from app.telemetry.nvml_calls import FIELDS as GPM_FIELDS
+from app.values.fields import FAST_FIELDS, SLOW_FIELDS, Sample
+from app.values.samples import Device
 from tests.fakes.nvml import FakeNvml
 from tests.fakes.nvml_cards import (
     ENERGY,

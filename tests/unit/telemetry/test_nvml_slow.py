@@ -11,11 +11,11 @@ import psutil
 import pynvml
 import pytest
 
-from app.fields import Sample, SlowSample
-from app.samples import DeviceLost, FieldsUpdated, Processes
 from app.telemetry import nvml_calls
 from app.telemetry.messages import SamplerMessage
 from app.telemetry.nvml import GpuList, GpuThread
+from app.values.fields import Sample, SlowSample
+from app.values.samples import DeviceLost, FieldsUpdated, Processes
 from tests.fakes.nvml import FakeNvml, installed
 from tests.fakes.nvml_cards import ENERGY, NOT_SUPPORTED, TWO_H200, Card, Driver, Flaw
 from tests.unit.telemetry.clock import Clock

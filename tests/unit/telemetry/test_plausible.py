@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.fields import FIELDS, Field, Sample, SlowSample, fields_of
 from app.telemetry.plausible import PlausibleReadings
+from app.values.fields import FIELDS, Field, Sample, SlowSample, fields_of
 from tests.fakes.nvml_cards import LAPTOP, MIG, RTX_2080_TI, TWO_H200, Card
 from tests.unit.telemetry.clock import Clock
 from tests.unit.telemetry.sources import opened

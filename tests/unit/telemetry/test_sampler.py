@@ -22,12 +22,12 @@ import numpy as np
 import psutil
 import pytest
 
-from app.fields import SLOW_FIELDS, Sample, SlowSample
-from app.samples import HOST, DeviceLost, FieldsUpdated, Inventory
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage, SetRate
 from app.telemetry.sampler import FastThread, Pace, _handle_commands
 from app.telemetry.sampler_process import Output
+from app.values.fields import SLOW_FIELDS, Sample, SlowSample
+from app.values.samples import HOST, DeviceLost, FieldsUpdated, Inventory
 from tests.fakes.nvml import environment
 from tests.fakes.nvml_cards import ENERGY, SLOW_ENERGY, TWO_H200, Card, Driver, Flaw
 from tests.fakes.sessions import started_feed

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from app.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
-from app.fields import Sample
-from app.samples import HOST, Device, Inventory
+from app.values.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
+from app.values.fields import Sample
+from app.values.samples import HOST, Device, Inventory
 from workloads.catalog import Gpu, Machine, complete
 from workloads.protocol import Block, PhaseName, PhaseStarted, Progress
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from app.environment_keys import SOURCES_KEY
-from app.events import Outcome, Summary
-from app.fields import FAST_FIELDS, Sample
-from app.records import BlockColumns, EqualityCheck, Phase, PortabilityResult, RunRow, SampleColumns, StoredRun
-from app.samples import HOST, Device, LogLine
 from app.storage.owner import this_process
 from app.storage.store import Store
+from app.values.environment_keys import SOURCES_KEY
+from app.values.events import Outcome, Summary
+from app.values.fields import FAST_FIELDS, Sample
+from app.values.records import BlockColumns, EqualityCheck, Phase, PortabilityResult, RunRow, SampleColumns, StoredRun
+from app.values.samples import HOST, Device, LogLine
 from workloads.catalog import with_defaults
 from workloads.protocol import Block, Evidence, OutcomeName, PhaseStarted, RunSpec, Value
 

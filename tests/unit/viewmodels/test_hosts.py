@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.samples import HOST, Device, Inventory
+from app.values.samples import HOST, Device, Inventory
 from app.viewmodels.hosts import (
     MANAGE,
     HostState,

@@ -6,7 +6,7 @@ import pytest
 
 from app.gui.run.first_start import LEAD
 from app.runs.experiment.presets import load_preset, preset_names
-from app.samples import HOST
+from app.values.samples import HOST
 from app.viewmodels.experiment.preview import PresetLine, preset_line
 from app.viewmodels.format.sentences import shorten_name, without_advice
 from app.viewmodels.history.evidence import stored_evidence_view

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from app.cli.main import main
-from app.records import StoredRun
 from app.report.article.tables import MeasuredTable, measured_tables, sections_with_runs
 from app.runs.experiment.presets import load_preset, replicated_articles
 from app.storage.store import Store
+from app.values.records import StoredRun
 from tests.fakes.experiments import result
 from tests.fakes.reference import load_reference, runs_with
 from tests.unit.viewmodels.stored import keep

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from app.cli.main import main
-from app.plan import Plan
-from app.records import PortabilityResult, StoredRun
 from app.report.article.tables import MeasuredTable, measured_tables
 from app.runs.experiment.presets import load_preset
+from app.values.plan import Plan
+from app.values.records import PortabilityResult, StoredRun
 from tests.fakes.experiments import result
 from workloads.catalog import Gpu, Machine
 from workloads.protocol import RunSpec

@@ -9,9 +9,9 @@ import pytest
 from app.analysis.summary import seconds_to_accuracy
 from app.analysis.training import AccuracyDecision, compare_accuracy, trainings
 from app.errors import UserError
-from app.records import RunHeader, StoredRun
 from app.report.article.tables import MeasuredTable, measured_tables
 from app.runs.experiment.presets import load_preset
+from app.values.records import RunHeader, StoredRun
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from tests.fakes.experiments import result
 from tests.fakes.runs import S

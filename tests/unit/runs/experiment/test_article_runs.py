@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.plan import Plan
-from app.records import StoredRun
 from app.runs.experiment.presets import ArticleRuns, load_preset, replicated_articles
+from app.values.plan import Plan
+from app.values.records import StoredRun
 from tests.fakes.experiments import ENVIRONMENT, result
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.protocol import RunSpec

@@ -12,14 +12,14 @@ import pytest
 from msgspec import structs
 
 from app.cli.main import main
-from app.plan import Plan
-from app.records import EqualityCheck
 from app.runs.experiment.equality import ExperimentEquality, costs_little
 from app.runs.experiment.estimates import Experiment
 from app.runs.jobs import JobError
 from app.runs.leases import Leases
 from app.runs.session import RunServices
 from app.storage.store import Store
+from app.values.plan import Plan
+from app.values.records import EqualityCheck
 from tests.fakes.experiments import header
 from tests.fakes.runs import begin
 from workloads.catalog import Machine, complete

@@ -7,10 +7,10 @@ import pytest
 from msgspec import structs
 
 from app.analysis.comparability import STEADY_S
-from app.plan import Plan
 from app.queries import TimeLeft
-from app.records import RunRow
 from app.runs.experiment.estimates import expected_s, time_left
+from app.values.plan import Plan
+from app.values.records import RunRow
 from tests.fakes.experiments import result
 from workloads.catalog import Gpu, Machine, complete
 from workloads.protocol import RunSpec

@@ -5,13 +5,13 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
-from app.environment_keys import HOST_LOAD_KEY, IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY
-from app.fields import Sample
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
 from app.runs.host import ClockAnchor, Host
-from app.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes, TelemetryGap
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
+from app.values.environment_keys import HOST_LOAD_KEY, IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY
+from app.values.fields import Sample
+from app.values.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes, TelemetryGap
 from workloads.catalog import Gpu, Machine
 
 GPUS = tuple(Gpu(index=i, uuid=f"GPU-{i}", name="NVIDIA H200", compute_capability=(9, 0)) for i in (0, 1))

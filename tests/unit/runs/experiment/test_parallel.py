@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from app.errors import UserError
-from app.plan import Plan
-from app.records import RunHeader
 from app.runs.experiment.session import PlannedRun
 from app.runs.leases import Lease, Leases
+from app.values.plan import Plan
+from app.values.records import RunHeader
 from tests.fakes.experiments import FakeSession, Lend, Make, header
 from tests.unit.viewmodels.events import GPU_INVENTORY
 from workloads.catalog import complete

@@ -2,11 +2,11 @@
 
 from msgspec import structs
 
-from app.plan import Plan
 from app.queries import ExpectedResolution, ExperimentProgress
 from app.runs.experiment.queue import enqueue, estimate_remaining
 from app.runs.experiment.reuse import RECENT_S
 from app.storage.store import Store
+from app.values.plan import Plan
 from tests.fakes.experiments import aged, environment_here, result
 from tests.unit.viewmodels.events import GPU_INVENTORY
 from tests.unit.viewmodels.stored import keep

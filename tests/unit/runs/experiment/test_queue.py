@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from app.plan import Plan, encode_plan
 from app.runs.experiment.queue import add_plan, enqueue, entry_plan
 from app.storage.store import Store
+from app.values.plan import Plan, encode_plan
 from workloads.catalog import Machine, complete, with_defaults
 
 _PROGRAMS = 6

@@ -10,9 +10,6 @@ import pytest
 from msgspec import structs
 
 from app.analysis.comparability import used_gpus
-from app.environment_keys import HOST_ID_KEY, HOST_KEY, SOURCES_KEY, STOOD_STILL_KEY, THROTTLED_KEY
-from app.plan import Plan
-from app.records import SampleColumns, StoredRun
 from app.runs.experiment.queue import enqueue, unfinished_entry
 from app.runs.experiment.reuse import (
     RECENT_S,
@@ -25,9 +22,12 @@ from app.runs.experiment.reuse import (
     reusable_runs,
     run_fingerprint,
 )
-from app.samples import HOST, Device, Inventory
 from app.storage.reference import TAG
 from app.storage.store import Store
+from app.values.environment_keys import HOST_ID_KEY, HOST_KEY, SOURCES_KEY, STOOD_STILL_KEY, THROTTLED_KEY
+from app.values.plan import Plan
+from app.values.records import SampleColumns, StoredRun
+from app.values.samples import HOST, Device, Inventory
 from tests.fakes.experiments import ENVIRONMENT, aged, result
 from tests.unit.viewmodels.stored import keep
 from workloads.catalog import FRAMEWORK, ONEDNN_KEY, VARIABLES_RECORDED_KEY, Gpu, Machine, complete, installed_framework

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from app.plan import Plan, decode_plan, encode_plan
-from app.records import RunRow
 from app.runs.experiment.schedule import Concurrency, count_done, remaining_runs, results_by_variant, run_order
+from app.values.plan import Plan, decode_plan, encode_plan
+from app.values.records import RunRow
 from benchmarks.orders import coverages_pct
 from tests.fakes.experiments import result
 from workloads.catalog import Machine, complete

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from app.events import Outcome
-from app.plan import Plan, WeightTransfer
 from app.queries import ExperimentProgress, TimeLeft
-from app.records import RunHeader
 from app.runs.experiment.session import PlannedRun, QueueListener
 from app.runs.leases import Lease
+from app.values.events import Outcome
+from app.values.plan import Plan, WeightTransfer
+from app.values.records import RunHeader
 from tests.fakes.experiments import FakeSession, Make, header
 from workloads.catalog import Machine, check, complete
 from workloads.protocol import OutcomeName, RunSpec

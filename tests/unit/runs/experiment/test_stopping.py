@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from app.plan import Plan
-from app.records import RunRow
 from app.runs.experiment.schedule import (
     StoppingRule,
     is_precision_reached,
@@ -13,6 +11,8 @@ from app.runs.experiment.schedule import (
     remaining_runs,
     stopping_rule,
 )
+from app.values.plan import Plan
+from app.values.records import RunRow
 from tests.fakes.experiments import result
 from workloads.catalog import Machine, complete
 from workloads.protocol import RunSpec

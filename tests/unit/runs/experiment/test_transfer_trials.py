@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.paths import weights_path
-from app.plan import Plan, WeightTransfer
-from app.records import PortabilityResult, RunHeader
 from app.runs.weight_transfer import latest_trial, run_to_transfer, runs_with_weights
+from app.values.plan import Plan, WeightTransfer
+from app.values.records import PortabilityResult, RunHeader
 from tests.fakes.experiments import header
 from workloads.catalog import Machine, complete
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.analysis.verdict import judge
-from app.records import StoredRun
 from app.report.charts.draw import draw_chart
+from app.values.records import StoredRun
 from app.viewmodels.charts import model
 from app.viewmodels.charts.model import BarChart, Chart, PointChart
 from app.viewmodels.charts.palette import LIGHT, colour_by, colour_choices

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.analysis.intervals import Estimate
-from app.records import RunRow, StoredRun
+from app.values.records import RunRow, StoredRun
 from app.viewmodels.charts.palette import HUES, MAX_COMPARED, MAX_DRAWN, dash_pattern
 from app.viewmodels.compare.arrangement import Arrangement, table_text
 from app.viewmodels.compare.comparison import (

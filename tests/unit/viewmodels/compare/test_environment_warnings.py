@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from app.analysis.comparability import differing_variables
-from app.environment_keys import COMMIT_KEY, HOST_ID_KEY, HOST_KEY, SOURCES_KEY
+from app.values.environment_keys import COMMIT_KEY, HOST_ID_KEY, HOST_KEY, SOURCES_KEY
 from app.viewmodels.compare.state_warnings import CODE, ComparisonWarning, environment_warnings
 from app.viewmodels.format.environment import comparable_keys, differing_environment
 from tests.unit.viewmodels.stored import run_row, stored_run

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.records import EqualityCheck, StoredRun
 from app.report.comparison import compare_document
+from app.values.records import EqualityCheck, StoredRun
 from app.viewmodels.compare.comparison import Comparison, compare, prepare_comparison
 from app.viewmodels.history.evidence import stored_evidence_view
 from tests.fakes.experiments import result

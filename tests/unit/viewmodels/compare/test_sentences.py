@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.records import StoredRun
 from app.storage.store import Store
+from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import COMPARED_FIELDS, Comparison, compare, default_baseline, prepare_comparison
 from app.viewmodels.compare.why_text import CAVEAT
 from tests.fakes.sentences import sentence_faults, sentences_of

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from app.analysis.run_state import ORDER_LIMIT, drift_between, run_order
-from app.records import StoredRun
+from app.values.records import StoredRun
 from app.viewmodels.compare.state_warnings import clock_warnings, order_warnings, temperature_notes
 from tests.unit.viewmodels.stored import UTC_NS, S, run_row, stored_run
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.records import RunRow
+from app.values.records import RunRow
 from app.viewmodels.compare.verdict import (
     FEW_RUNS_NOTE,
     HOW_SURE,

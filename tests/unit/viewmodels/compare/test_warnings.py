@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.environment_keys import (
+from app.storage.store import Store
+from app.values.environment_keys import (
     CONCURRENT_GPUS_KEY,
     HOST_LOAD_KEY,
     IDLE_WAIT_KEY,
@@ -17,10 +18,9 @@ from app.environment_keys import (
     STOOD_STILL_KEY,
     THROTTLED_KEY,
 )
-from app.fields import Sample, SlowSample
-from app.records import StoredRun
-from app.samples import DeviceLost
-from app.storage.store import Store
+from app.values.fields import Sample, SlowSample
+from app.values.records import StoredRun
+from app.values.samples import DeviceLost
 from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.warnings import comparison_warnings, machine_warnings
 from app.viewmodels.format.environment import format_values_by_run

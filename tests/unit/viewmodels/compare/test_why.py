@@ -11,8 +11,8 @@ import pytest
 
 from app.analysis.verdict import work_ratio
 from app.analysis.why import step_difference
-from app.records import StoredRun
 from app.report.charts.draw import draw_chart
+from app.values.records import StoredRun
 from app.viewmodels.charts.palette import LIGHT
 from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.compare.why import WhyView, largest_differences, why_views

@@ -4,10 +4,10 @@ from datetime import datetime
 
 import pytest
 
-from app import units
 from app.analysis.intervals import resolution
-from app.plan import Plan
 from app.queries import ExpectedResolution, ExperimentProgress, TimeLeft
+from app.values import units
+from app.values.plan import Plan
 from app.viewmodels.experiment.preview import (
     PresetLine,
     RefusedGroup,

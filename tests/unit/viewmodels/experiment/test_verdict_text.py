@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.events import Summary
-from app.records import RunRow
+from app.values.events import Summary
+from app.values.records import RunRow
 from app.viewmodels.compare import verdict as verdict_module
 from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.experiment.verdict_text import answer_on, experiment_result, verdict_text

@@ -6,9 +6,9 @@ from datetime import UTC
 import numpy as np
 import pytest
 
-from app.fields import SLOW_FIELDS
-from app.records import Phase, StoredRun
-from app.samples import Device, FieldInfo
+from app.values.fields import SLOW_FIELDS
+from app.values.records import Phase, StoredRun
+from app.values.samples import Device, FieldInfo
 from app.viewmodels.format import derived
 from app.viewmodels.history.run_detail import DetailGroup, run_detail
 from tests.unit.viewmodels.stored import UTC_NS, run_row, stored_run

@@ -8,9 +8,9 @@ import pytest
 
 from app.analysis.summary import epoch_totals
 from app.cli.main import main
-from app.records import StoredRun
 from app.report.documents import run_document
 from app.storage.store import Store
+from app.values.records import StoredRun
 from app.viewmodels.format import derived
 from app.viewmodels.history.run_detail import run_detail
 from app.viewmodels.run.timeline import Phases

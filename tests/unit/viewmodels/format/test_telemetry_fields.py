@@ -1,6 +1,6 @@
 import pytest
 
-from app.fields import Sample
+from app.values.fields import Sample
 from app.viewmodels.format.telemetry_fields import ThrottleTracker, format_throttle_reasons
 
 

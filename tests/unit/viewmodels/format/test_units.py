@@ -5,8 +5,8 @@ from datetime import UTC
 
 import pytest
 
-from app import units
 from app.metrics import METRIC_BY_KEY
+from app.values import units
 from app.viewmodels.format.sentences import format_run_numbers
 
 

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from app.analysis.summary import flops_per_s, mfu
-from app.events import Summary
 from app.metrics import METRIC_BY_KEY
-from app.records import RunRow
+from app.values.events import Summary
+from app.values.records import RunRow
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.evidence import (

@@ -6,9 +6,9 @@ from datetime import UTC
 
 import pytest
 
-from app.records import StoredRun
 from app.report.documents import diff_document
-from app.samples import LogLine
+from app.values.records import StoredRun
+from app.values.samples import LogLine
 from app.viewmodels.history.run_diff import (
     DiffRow,
     LineChange,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.queries import RUN_ORDERS, RunQuery, SearchResult, StoredExperiment, Totals
-from app.records import RunRow
+from app.values.records import RunRow
 from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.format.derived import summary_line
 from app.viewmodels.history.labels import (

@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.fields import Sample, SlowSample
-from app.samples import HOST, Device, DeviceLost, FieldInfo, GpuProcess, Inventory, Processes
+from app.values.fields import Sample, SlowSample
+from app.values.samples import HOST, Device, DeviceLost, FieldInfo, GpuProcess, Inventory, Processes
 from app.viewmodels.hosts import HostState, Stage
 from app.viewmodels.monitor.cells import COURSE_POINTS, TABLE_COLUMNS, Courses, GraphCell, host_state
 from app.viewmodels.monitor.details import chosen_details

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from app.fields import FIELDS, Sample, SlowSample
-from app.samples import HOST, DeviceLost, FieldInfo, FieldsUpdated, GpuProcess, Processes
+from app.values.fields import FIELDS, Sample, SlowSample
+from app.values.samples import HOST, DeviceLost, FieldInfo, FieldsUpdated, GpuProcess, Processes
 from app.viewmodels.format.telemetry_fields import describe_process, describe_users, format_clock_events, format_field
 from app.viewmodels.monitor.details import DeviceDetails, chosen_details
 from app.viewmodels.monitor.model import MonitorModel, RowKey

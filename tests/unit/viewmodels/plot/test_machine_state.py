@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from app.samples import HOST, DeviceLost, Inventory
 from app.telemetry.feed import updated_inventory
+from app.values.samples import HOST, DeviceLost, Inventory
 from app.viewmodels.plot.panels import describe_lost, machine_state
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
 

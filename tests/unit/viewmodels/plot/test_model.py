@@ -1,7 +1,7 @@
 import numpy as np
 
-from app.samples import DeviceLost
 from app.telemetry.feed import updated_inventory
+from app.values.samples import DeviceLost
 from app.viewmodels.plot.model import LiveSeries, Points, ShiftedCurve
 from app.viewmodels.plot.panels import TelemetryBuffer, device_panels
 from tests.unit.viewmodels.events import GPU_INVENTORY, samples

@@ -1,6 +1,6 @@
 """Several runs at once in the model of the Run screen: which is shown, and what is kept of the others."""
 
-from app.events import Outcome, RunEnded, RunStarted, Summary
+from app.values.events import Outcome, RunEnded, RunStarted, Summary
 from app.viewmodels.run.live import LiveModel
 from tests.unit.viewmodels.events import DEVICES, GPU_INVENTORY, ns, samples
 from workloads.catalog import complete

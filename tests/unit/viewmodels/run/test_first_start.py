@@ -1,7 +1,7 @@
 """The choice of a place for runs: what each place says and offers."""
 
 from app.gui.run.first_start import Action, FirstChoice, first_choices
-from app.samples import HOST, Device, Inventory
+from app.values.samples import HOST, Device, Inventory
 from workloads.catalog import Machine
 
 CPU = Device(device=HOST, kind="host", index=-1, name="here")

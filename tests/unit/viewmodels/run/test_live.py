@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from app.events import Outcome
-from app.fields import Sample
-from app.samples import DeviceLost, LogLine, Waiting
+from app.values.events import Outcome
+from app.values.fields import Sample
+from app.values.samples import DeviceLost, LogLine, Waiting
 from app.viewmodels.monitor.details import chosen_details
 from app.viewmodels.monitor.model import MonitorModel, RowKey
 from app.viewmodels.plot.model import Panel

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from app.cli.run import several_variants
-from app.plan import MAX_REPEATS
+from app.values.plan import MAX_REPEATS
 from app.viewmodels.run.fields import BASELINE, EXPERIMENT, Field
 from app.viewmodels.run.form import VariantForm
 from app.viewmodels.run.selection import OLDER, RECENT

@@ -12,8 +12,8 @@ from typing import Annotated, Literal, get_args, get_type_hints
 
 import msgspec
 
-from app import limits
-from app.limits import Limits, Nanoseconds
+from app.values import limits
+from app.values.limits import Limits, Nanoseconds
 
 DeviceKind = Literal["gpu", "host"]
 Screen = Literal["run", "compare"]
@@ -71,7 +71,7 @@ class Field:
         topic: What it belongs to on screens.
         meaning: One line for docs/telemetry.md.
         source: The NVML call or the reading of the host.
-        limits: Its plausible values (`app/limits.py`).
+        limits: Its plausible values (`app/values/limits.py`).
         absent: When a device does not report it.
         kind: A gauge is a value now, a share a percentage of 100, a counter only counts up: its mean says nothing.
         devices: The kinds of device that can report it.

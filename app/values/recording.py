@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from app.environment_keys import wrong_numbers
-from app.events import RunEvent, RunStarted
+from app.values.environment_keys import wrong_numbers
+from app.values.events import RunEvent, RunStarted
 from workloads.protocol import TAG, Count, EnvironmentInfo, Name, ProtocolError, decode, encode
 
 RECORDING_VERSION = 1

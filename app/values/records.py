@@ -7,8 +7,8 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from app.events import Outcome, Summary
-from app.samples import Device, LogLine
+from app.values.events import Outcome, Summary
+from app.values.samples import Device, LogLine
 from workloads.protocol import Epoch, Evidence, EvidenceState, PhaseName, RunSpec, Variant
 
 Floats = NDArray[np.float64]

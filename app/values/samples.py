@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from app.limits import Integer, Nanoseconds
+from app.values.limits import Integer, Nanoseconds
 from workloads.machine import Machine
 
 HOST = "host"

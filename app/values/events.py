@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from app.fields import Sample, SlowSample
-from app.limits import Integer, Nanoseconds
-from app.samples import Device, DeviceLost, FieldsUpdated, LogLine, TelemetryGap, Waiting
+from app.values.fields import Sample, SlowSample
+from app.values.limits import Integer, Nanoseconds
+from app.values.samples import Device, DeviceLost, FieldsUpdated, LogLine, TelemetryGap, Waiting
 from workloads.protocol import (
     TAG,
     Block,
