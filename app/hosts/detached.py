@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from app.errors import UserError, bug_message
-from app.hosts.messages import DetachedRun, DetachedRuns, Drained, Refused, RunOrder
+from app.hosts.messages import CUT, DetachedRun, DetachedRuns, Drained, Refused, RunOrder, head_line
 from app.hosts.serve import WEIGHTS, Outbox, end_everything, make_run, ordered_host, pieces, serve, start_guard
 from app.paths import program_version
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait
@@ -30,7 +30,6 @@ from app.storage.owner import lock_or_close
 from app.telemetry.feed import TelemetryFeed
 from app.values.events import RunEnded, RunEvent
 from app.values.fields import Sample, SlowSample
-from app.values.recording import CUT, head_line
 from app.values.samples import TelemetryGap, Waiting
 from app.viewmodels.format.naming import short_name
 from workloads.protocol import encode

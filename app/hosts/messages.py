@@ -1,7 +1,7 @@
 """What the program here and the program on a host say besides the events of runs: orders on its stdin, and reports.
 
 One JSON object a line in both directions. The program there (`run --events`, `watch --events`, `hosts … --events`)
-first writes the head of a recording (`app.values.recording`) and a `HostHello`; events, telemetry and reports follow.
+first writes the head of a recording and a `HostHello`; events, telemetry and reports follow.
 It ends everything when its stdin closes, and when it has heard nothing for `LOST_S`. Times are of the host's clocks.
 
 A file that an order or a job reads is sent as pieces before, one that it writes comes as pieces after; in the scratch
@@ -13,10 +13,26 @@ from typing import Annotated, Literal
 import msgspec
 
 from app.telemetry.messages import SetRate
-from app.values.events import RunEvent
+from app.values.environment_keys import wrong_numbers
+from app.values.events import RunEvent, RunStarted
 from app.values.samples import Inventory, Processes
 from workloads.job_protocol import JobRequest, JobResult
-from workloads.protocol import MOST_MESSAGE_BYTES, TAG, Bytes, Count, Name, Nanoseconds, Sentence, Start, Text, Texts
+from workloads.protocol import (
+    MOST_MESSAGE_BYTES,
+    TAG,
+    Bytes,
+    Count,
+    EnvironmentInfo,
+    Name,
+    Nanoseconds,
+    ProtocolError,
+    Sentence,
+    Start,
+    Text,
+    Texts,
+    decode,
+    encode,
+)
 
 BEAT_S = 1.0
 """How often the program here beats; the program there answers each beat at once."""
@@ -159,3 +175,43 @@ class Drained(msgspec.Struct, frozen=True, tag="drained", tag_field=TAG):
 
 
 Report = Beat | Piece | HostHello | Refused | JobDone | DetachedRuns | Drained | Inventory | Processes | RunEvent
+_REPORT: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
+
+
+def decode_report(line: bytes) -> Report:
+    """Return a report whose environment has numbers where they belong; raises `ProtocolError`, to end a sentence."""
+    report = decode(_REPORT, line, "a report of this program")
+    if isinstance(report, RunStarted | EnvironmentInfo) and (keys := wrong_numbers(report.environment)):
+        raise ProtocolError(f"not an event of a run, for {keys[0]} of its environment is no number")
+    return report
+
+
+RECORDING_VERSION = 1
+CUT = b"\x18\n"
+"""Ends a line of a recording that its writer was killed in; JSON has no such byte (cancel, ASCII)."""
+
+
+class RecordingHead(msgspec.Struct, frozen=True, tag="recording", tag_field=TAG):
+    """The first line: the version of the format, and of the program that wrote it."""
+
+    version: Count
+    program: Name
+
+
+_HEAD = msgspec.json.Decoder(RecordingHead)
+_BEGINNING = b'{"type":"recording"'
+
+
+def head_line(program: str) -> bytes:
+    """Return the first line of a recording that this version of the program writes."""
+    return encode(RecordingHead(RECORDING_VERSION, program))
+
+
+def is_head(line: bytes) -> bool:
+    """Return whether a line is the first of a recording of this format; raises `ProtocolError` for another format."""
+    if not line.startswith(_BEGINNING):
+        return False
+    head = decode(_HEAD, line, "a recording")
+    if head.version != RECORDING_VERSION:
+        raise ProtocolError(f"a recording of program version {head.program}, whose lines this version cannot read")
+    return True

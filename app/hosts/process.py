@@ -12,20 +12,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO
 
-import msgspec
-
 from app.errors import UserError
 from app.hosts.book import Address
 from app.hosts.launchers import ENVIRONMENT, LAUNCHERS, describe_wait, explain_end, explain_start
-from app.hosts.messages import BEAT_S, LOST_S, MOST_LINE_BYTES, Beat, HostHello, Order, Report
+from app.hosts.messages import BEAT_S, LOST_S, MOST_LINE_BYTES, Beat, HostHello, Order, Report, decode_report, is_head
 from app.hosts.wheel import MARK, Start
 from app.values import units
-from app.values.events import RunStarted
 from app.values.fields import Sample, SlowSample
 from app.values.plain import one_line, plain_text
-from app.values.recording import checked_event, is_head
 from app.values.samples import Processes
-from workloads.protocol import EnvironmentInfo, ProtocolError, decode, encode
+from workloads.protocol import ProtocolError, encode
 
 _log = logging.getLogger("variantscope.hosts")
 _READ_BYTES = 1 << 16
@@ -44,7 +40,6 @@ _QUIET_S = 5.0
 """Nobody is left waiting for longer without being told for what."""
 _STOOD_STILL_S = 2.0
 """A thread that is woken so late stood still with this machine, as a laptop that sleeps does."""
-_DECODER: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
 
 
 class LinkLostError(UserError):
@@ -246,7 +241,7 @@ class HostProcess:
                                 f"a line without an end: {one_line(line[:80].decode(errors='replace'))}"
                             )
                         continue  # it was killed while it wrote
-                    self._take(decode(_DECODER, line, "a report of this program"), len(line))
+                    self._take(decode_report(line), len(line))
         except UserError as error:
             self._lose(str(error))
         except ProtocolError as error:
@@ -285,8 +280,6 @@ class HostProcess:
                 return
             case Sample() | SlowSample() | Processes():
                 self._count_reading()
-            case RunStarted() | EnvironmentInfo():
-                checked_event(report)
         with self._changed:
             self._changed.wait_for(lambda: self._queued_bytes < _MOST_QUEUED_BYTES or self.lost)
             self._reports.append((report, size))

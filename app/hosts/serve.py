@@ -55,6 +55,7 @@ from app.hosts.messages import (
     RunOrder,
     Stop,
     Stored,
+    head_line,
 )
 from app.log import configure_child
 from app.paths import open_private, program_version
@@ -71,7 +72,6 @@ from app.telemetry.sampler_process import Output, claim_output
 from app.values import units
 from app.values.events import RunEnded, RunEvent
 from app.values.fields import Sample, SlowSample
-from app.values.recording import head_line
 from app.values.samples import Inventory, Processes, Waiting
 from workloads.catalog import FRAMEWORKS, default_interpreter, find_python, installed_framework
 from workloads.job_protocol import JobResult

@@ -89,7 +89,7 @@ from app.values.events import *
 from app.values.fields import Sample
 from app.hosts.messages import *
 from app.hosts.serve import host_hello
-from app.values.recording import head_line
+from app.hosts.messages import head_line
 from app.values.samples import *
 from workloads.protocol import *
 import msgspec

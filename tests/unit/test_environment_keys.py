@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from app.analysis.comparability import throttled_pct
+from app.hosts.messages import decode_report
 from app.values.environment_keys import (
     CLOCK_OFFSET_KEY,
     CPU_COUNT_KEY,
@@ -12,7 +13,6 @@ from app.values.environment_keys import (
     environment_number,
     wrong_numbers,
 )
-from app.values.recording import decode_event
 from tests.unit.runs.test_lost_database import STARTED
 from workloads.protocol import EnvironmentInfo, ProtocolError, encode
 
@@ -50,10 +50,10 @@ def test_an_event_with_a_word_for_a_number_is_none(event: Any) -> None:
     for word, is_event in (("8", True), ("eight", False)):
         line = encode(type(event)(**{**fields(event), "environment": {CPU_COUNT_KEY: word}}))
         if is_event:
-            assert decode_event(line).environment == {CPU_COUNT_KEY: "8"}  # type: ignore[union-attr]
+            assert decode_report(line).environment == {CPU_COUNT_KEY: "8"}  # type: ignore[union-attr]
         else:
             with pytest.raises(ProtocolError, match="for cpu_count of its environment is no number"):
-                decode_event(line)
+                decode_report(line)
 
 
 def fields(event: Any) -> dict[str, Any]:

@@ -1,13 +1,14 @@
-"""A recording: every event comes back as it was, and what is none is one sentence."""
+"""The lines of a host: every event comes back as it was, and what is none is one sentence."""
 
+from collections.abc import Callable
 from typing import get_args
 
 import msgspec
 import pytest
 
+from app.hosts.messages import decode_report, head_line, is_head
 from app.values.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
 from app.values.fields import SlowSample
-from app.values.recording import CUT, head_line, read_events
 from app.values.samples import Device, DeviceLost, FieldInfo, FieldsUpdated, LogLine, TelemetryGap, Waiting
 from tests.fakes.runs import BLOCKS, EPOCHS, EVIDENCE, GPU, HOST_DEVICE, PHASES, SAMPLES, SPEC
 from workloads.protocol import (
@@ -50,37 +51,35 @@ EVENTS: list[RunEvent] = [
 
 def test_every_event_comes_back_as_it_was() -> None:
     assert {type(event) for event in EVENTS} == set(get_args(RunEvent)), "every kind is tried"
-    assert list(read_events([HEAD, *map(encode, EVENTS)])) == EVENTS
-
-
-def test_a_line_that_was_not_finished_says_nothing() -> None:
-    line = encode(LogLine(1, "whole"))
-    lines = [HEAD, line[:9] + CUT, line, CUT, line[:-1]]
-    assert list(read_events(lines)) == [LogLine(1, "whole")]
+    assert is_head(HEAD)
+    assert [decode_report(encode(event)) for event in EVENTS] == EVENTS
 
 
 @pytest.mark.parametrize(
-    ("lines", "words"),
+    ("read", "line", "words"),
     [
-        ([b'{"type":"log_line","t_ns":1,"text":"x"}\n'], "not a recording"),
-        ([HEAD.replace(b'"version":1', b'"version":2')], "a recording of program version 0.3.0"),
-        ([HEAD, b'{"type":"unheard_of"}\n'], "not an event of a run"),
-        ([HEAD, b"[" * 1_000_000 + b"\n"], "not an event of a run"),
-        ([HEAD, b'{"type":"log_line","t_ns":' + b"9" * 400 + b',"text":"x"}\n'], "not an event of a run"),
-        ([HEAD, b'{"type":"log_line","t_ns":1,"text":"' + b"x" * MOST_MESSAGE_BYTES + b'"}\n'], "more than"),
+        (is_head, HEAD.replace(b'"version":1', b'"version":2'), "a recording of program version 0.3.0"),
+        (decode_report, b'{"type":"unheard_of"}\n', "not a report of this program"),
+        (decode_report, b"[" * 1_000_000 + b"\n", "not a report of this program"),
+        (decode_report, b'{"type":"log_line","t_ns":' + b"9" * 400 + b',"text":"x"}\n', "not a report of this program"),
+        (decode_report, b'{"type":"log_line","t_ns":1,"text":"' + b"x" * MOST_MESSAGE_BYTES + b'"}\n', "more than"),
     ],
 )
-def test_what_is_no_recording_is_one_sentence(lines: list[bytes], words: str) -> None:
+def test_what_is_no_report_is_one_sentence(read: Callable[[bytes], object], line: bytes, words: str) -> None:
     with pytest.raises(ProtocolError, match=words) as caught:
-        list(read_events(lines))
+        read(line)
     assert len(str(caught.value)) < 1_000
     assert "\n" not in str(caught.value)
+
+
+def test_a_line_of_a_login_shell_is_no_head() -> None:
+    assert not is_head(encode(LogLine(1, "x")))
 
 
 def test_the_host_may_have_any_device() -> None:
     device = msgspec.structs.replace(GPU, name="\u0416 \U0001f600")
     started = RunStarted(uid="ab12cd34", spec=SPEC, t_ns=2, utc_ns=3, devices=(device,))
-    (again,) = read_events([HEAD, encode(started)])
+    again = decode_report(encode(started))
     assert isinstance(again, RunStarted)
     assert again.devices == (device,)
     assert isinstance(again.devices[0], Device)
