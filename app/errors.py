@@ -27,7 +27,6 @@ class DatabaseError(UserError):
         self.in_window = in_window or sentence
 
     def for_window(self) -> "DatabaseError":
-        """Return the same error with the sentence for the window."""
         return type(self)(self.in_window)
 
 
@@ -52,10 +51,8 @@ class TelemetryError(UserError):
 
 
 def write_error(path: Path, error: OSError) -> UserError:
-    """Return the error for a file that cannot be written."""
     return UserError(f"{path} cannot be written ({error.strerror}); name another place.")
 
 
 def read_error(path: Path, error: OSError) -> UserError:
-    """Return the error for a file that cannot be read."""
     return UserError(f"{path} cannot be read ({error.strerror}); put it back, or name another file.")

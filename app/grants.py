@@ -82,7 +82,6 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def command(self) -> str:
-        """Return a command whose words grant it."""
         words = _COMMANDS[self.kind].format(
             setting=shlex.quote(f"{self.kind}={self.value}"),
             on=f" --on {shlex.quote(self.host)}" if self.host else "",
@@ -165,7 +164,6 @@ def order_grants(order: Start | JobRequest) -> list[Grant]:
 
 
 def grants_path() -> Path:
-    """Return the file of the user's grants."""
     return config_path("grants.json", FILE_VARIABLE)
 
 

@@ -90,7 +90,6 @@ def child_environment() -> dict[str, str]:
 
 
 def log_folder() -> Path:
-    """Return the folder of all logs and crash reports."""
     if named := os.environ.get(FOLDER_VARIABLE):
         return Path(named)
     import platformdirs  # here, for the window's first paint does not need it
@@ -144,7 +143,6 @@ class _PlainFormatter(logging.Formatter):
     """Keeps what devices and workers are called from commanding the terminal that the log is read on."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
         return plain_text(super().format(record))
 
 

@@ -90,7 +90,6 @@ class Metric:
 
     @property
     def column_title(self) -> str:
-        """Return the head of its columns."""
         return self.title or self.label
 
     @property
@@ -141,7 +140,6 @@ def run_metrics(run: StoredRun) -> RunMetrics:
 
 
 def aggregate_metrics(runs: Sequence[RunMetrics]) -> RunMetrics:
-    """Return the metrics of several runs of one variant, by key."""
     return {metric.key: metric.aggregate([run[metric.key] for run in runs]) for metric in METRICS}
 
 

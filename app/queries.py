@@ -251,7 +251,6 @@ class TimeLeft(NamedTuple):
 
     @classmethod
     def total(cls, times: Iterable["TimeLeft"]) -> "TimeLeft":
-        """Return what several things take, one after the other."""
         return cls(*map(sum, zip(*times, strict=True)))
 
 

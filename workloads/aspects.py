@@ -32,7 +32,6 @@ class Observation:
 
     @property
     def variant(self) -> Variant:
-        """Return the requested variant."""
         return self.spec.variant
 
     @property
@@ -42,7 +41,6 @@ class Observation:
 
     @property
     def on_gpu(self) -> bool:
-        """Return whether GPUs were requested."""
         return int(self.variant["gpus"]) > 0
 
     @property

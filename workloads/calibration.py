@@ -40,7 +40,6 @@ def calibrate(
 
 
 def _fastest_rate(make: Callable[[int], Products]) -> tuple[int, float]:
-    """Return the size of the matrices, and the operations a second in the fastest batch of products."""
     size = _MIN_SIZE
     while (one_s := _one_product_s(products := make(size))) < _MIN_PRODUCT_S and size < _MAX_SIZE:
         size *= 2
@@ -54,7 +53,6 @@ def _fastest_rate(make: Callable[[int], Products]) -> tuple[int, float]:
 
 
 def _one_product_s(products: Products) -> float:
-    """Return the seconds of one product, after one that let the library choose its kernel."""
     products(1)
     return _seconds(products, 1)
 

@@ -113,7 +113,6 @@ def has_parameter(spec: RunSpec, name: str) -> bool:
 
 
 def own_variant(spec: RunSpec) -> dict[str, Value]:
-    """Return the parameters of a variant that its framework has."""
     return {name: value for name, value in spec.variant.items() if has_parameter(spec, name)}
 
 
@@ -206,7 +205,6 @@ def distinct(specs: Iterable[RunSpec]) -> list[RunSpec]:
 
 
 def default_value(parameter: Parameter, *, on_cpu: bool) -> Value:
-    """Return the parameter's default on a GPU or on the CPU."""
     return parameter.cpu_default if on_cpu and parameter.cpu_default is not None else parameter.default
 
 
@@ -237,7 +235,6 @@ def drops_between_layers(spec: RunSpec) -> bool | None:
 
 
 def runnable(specs: Iterable[RunSpec], machine: Machine) -> list[RunSpec]:
-    """Return those variants that can run on this machine."""
     return [spec for spec in specs if not check(spec, machine)]
 
 
@@ -247,7 +244,6 @@ def check(spec: RunSpec, machine: Machine) -> tuple[Refusal, ...]:
 
 
 def _broken(rules: Iterable[Rule], spec: RunSpec, machine: Machine) -> tuple[Refusal, ...]:
-    """Return a refusal for each rule that a spec breaks on this machine."""
     counts = {"gpu_count": len(machine.gpus), "cpu_count": machine.cpu_count}
     facts = {**spec.variant, **counts, "hidden_by": machine.hidden_by}
     return tuple(

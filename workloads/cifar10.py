@@ -76,7 +76,6 @@ def _block(number: int, views: NDArray[np.float32]) -> Labelled:
 
 
 def _windows(rng: np.random.Generator, views: NDArray[np.float32], classes: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return a part of a pattern of each class, chosen, shifted and mirrored by chance."""
     corners = 2 * _MARGIN + 1
     pattern, mirrored, rows, columns = (
         rng.integers(0, limit, len(classes)) for limit in (_PATTERNS, 2, corners, corners)
@@ -197,7 +196,6 @@ def _check(path: Path, digest: str, published: str) -> None:
 
 
 def _split(content: bytes, path: Path) -> Split:
-    """Return the images and classes of one file."""
     try:
         fields = _Reader(io.BytesIO(content), encoding="bytes").load()
         images = fields[b"data"].values.reshape(-1, *_IMAGE_SHAPE)

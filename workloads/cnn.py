@@ -153,7 +153,6 @@ def saved_shapes(net: Net) -> dict[str, Shape]:
 
 
 def net_of(workload: str, variant: Variant) -> Net:
-    """Return the network of a workload in the sizes of a variant."""
     if workload == "cnn10":
         net = cnn10(int(variant["channels"]), cast(Pooling, variant["pooling"]))
     else:
@@ -168,8 +167,6 @@ def has_square_channels(workload: str, variant: Variant) -> bool:
 
 
 def _with_biases(net: Net) -> Net:
-    """Return the network with a bias in each of its convolutions."""
-
     def biased(layer: Layer) -> Layer:
         return replace(layer, bias=True) if isinstance(layer, Conv) else layer
 

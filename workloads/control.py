@@ -49,7 +49,6 @@ class MessagePipe:
         self._lock = threading.Lock()
 
     def report(self, message: Message) -> None:
-        """Send a message."""
         with self._lock:
             self._send(message)
 
@@ -98,7 +97,6 @@ class ControlChannel:
         self._ignores_stop = True
 
     def stopped(self) -> bool:
-        """Return whether the program asked to stop."""
         return self._stop.is_set() and not self._ignores_stop
 
     def _watch(self) -> None:

@@ -16,7 +16,6 @@ _FAILURE_STEP = 3
 
 
 def task(variant: Variant) -> Task:
-    """Return a variant's behaviour as a task."""
     behaviour = str(variant["behaviour"])
     if behaviour == "ignore_stop":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -72,7 +72,6 @@ class Framework:
     minor_variables: frozenset[str]
 
     def package(self, *, on_gpus: bool) -> str:
-        """Return what is installed for it."""
         return self.gpu_package if on_gpus else self.distributions[0]
 
     def prepare_environment(self, gpu_uuids: Sequence[str]) -> None:
@@ -109,7 +108,6 @@ def _without_secrets(value: str) -> str:
 
 
 def _public(value: object) -> object:
-    """Return a part of JSON with "…" in place of secrets."""
     if isinstance(value, dict):
         return {name: "…" if _SECRET.search(name) else _public(member) for name, member in value.items()}
     if isinstance(value, list):

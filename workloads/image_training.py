@@ -114,7 +114,6 @@ def _slices(batch: int, replicas: int) -> list[BatchSlice]:
 
 
 def epoch_steps(stored: ImageData, variant: Variant) -> int:
-    """Return the steps of a pass over the training images."""
     return len(stored.train.classes) // int(variant["batch_size"])
 
 
@@ -170,7 +169,6 @@ _RISING_SHARE = 0.3
 
 
 def learning_rate(variant: Variant) -> float | Schedule:
-    """Return the learning rate of a variant on images."""
     peak, steps = float(variant["learning_rate"]), planned_steps(variant, training_images(variant))
     if (kind := variant["schedule"]) == "constant":
         return peak

@@ -119,7 +119,6 @@ def missing_libraries() -> str | None:
 
 
 def install_command(libraries: Iterable[str]) -> str:
-    """Return the command that installs them in this Python."""
     requirements = " ".join(f"'{name}>={MINIMUM_VERSIONS[name]}'" for name in libraries)
     return f"install with `{sys.executable} -m pip install {requirements}`"
 

@@ -135,7 +135,6 @@ JobResult = OutputDifference | Calibration | ComputedGradients | FileDescription
 
 
 def framework_of_job(request: JobRequest) -> str:
-    """Return the framework that a job computes with, by the value of the parameter."""
     match request:
         case DescribeFile():
             return framework_of_file(request.source.text)

@@ -33,7 +33,6 @@ from workloads.weights import WeightsError, compare_outputs, read
 
 
 def perform(request: JobRequest) -> JobResult:
-    """Do a job and return its result, or the reason why it failed."""
     backend = load_backend(framework_of_job(request))
     try:
         match request:
@@ -69,7 +68,6 @@ def _failure_reason(error: Exception, request: JobRequest, backend: Backend) -> 
 
 
 def _try_weights(request: TryWeights, backend: Backend) -> OutputDifference:
-    """Load the weights into the requested variant and compare its outputs with the trained model's."""
     saved = read(Path(request.weights_path), request.trained)
     spec = approve(request.spec, request.gpu_uuids)
     backend.import_framework(request.gpu_uuids)
@@ -109,7 +107,6 @@ def store_processor_support() -> None:
 
 
 def main() -> None:
-    """Do one job, then end the process."""
     set_parent_death_signal()
     if sys.argv[1:] == [*TRY_PROCESSOR[1:]]:
         store_processor_support()

@@ -163,7 +163,6 @@ def _mismatch_cause(observation: Observation, ops: Sequence[Op]) -> str:
 
 
 def _transposes_note(observation: Observation) -> str | None:
-    """Return a note on the transposes in the graph, and on those that libraries made, as the trace has them."""
     graph = [op for op in observation.graph if op.kind == "transpose" and not op.compiled]
     traced = sum(kernel.count for kernel in observation.trace.kernels if kernel.kind == "transpose")
     counts = [f"{len(graph)} in the executed graph{_layer_names(observation, graph)}"] if graph else []

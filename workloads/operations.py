@@ -51,7 +51,6 @@ class Op:
 
     @property
     def kind(self) -> KernelClass:
-        """Return its class, the same as that of the kernels that compute it."""
         return classify(self.type)
 
     @property
@@ -97,7 +96,6 @@ def layers_of(ops: Iterable[Op], names: Iterable[str]) -> list[str]:
 
 
 def ops_by_device(ops: Iterable[Op]) -> dict[str, tuple[Op, ...]]:
-    """Return operations by the device that computed them."""
     ops_by_name: dict[str, list[Op]] = {}
     for op in ops:
         ops_by_name.setdefault(op.device, []).append(op)

@@ -385,7 +385,6 @@ def sentence(text: str) -> str:
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    """Return the message as one line, newline included."""
     return _encoder.encode(message) + b"\n"
 
 

@@ -61,7 +61,6 @@ class RecurrentConfig:
 
     @property
     def bias_shape(self) -> tuple[int, ...]:
-        """Return the shape of one direction's bias."""
         gates = self.gates * self.units
         return (gates,) if self.bias_count == 1 else (self.bias_count, gates)
 

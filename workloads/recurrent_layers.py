@@ -159,7 +159,6 @@ class RecurrentLayer:
         return tuple(implementation.name for implementation in self.implementations if implementation.unrolls)
 
     def find(self, name: str) -> Implementation:
-        """Return the implementation of that name."""
         return next(implementation for implementation in self.implementations if implementation.name == name)
 
 

@@ -78,7 +78,6 @@ class Trace:
 
     @property
     def devices(self) -> int:
-        """Return how many devices something ran on."""
         return len(self.times)
 
     @property

@@ -28,7 +28,6 @@ def _requested_devices(variant: Variant) -> list[str]:
 
 
 def find_gpu(machine: Machine, word: str) -> Gpu | None:
-    """Return the machine's GPU of that index or UUID."""
     for gpu in machine.gpus:
         if word in (str(gpu.index), gpu.uuid):
             return gpu
@@ -176,8 +175,6 @@ _GENERAL: tuple[Rule, ...] = (
 
 
 def _recurrent_rules(workload: str, layer: RecurrentLayer) -> Iterator[Rule]:
-    """Yield the rules of one recurrent workload."""
-
     def rule(parameters: str, broken: Callable[[Variant], bool], reason: str) -> Rule:
         return Rule(
             parameters=("implementation", *parameters.split()),
@@ -240,7 +237,6 @@ _STACKED_WORKLOADS = tuple(RECURRENT_LAYERS)
 def _framework_rule(
     frameworks: str, parameters: str, broken: Callable[[Variant], bool], reason: str, workloads: tuple[str, ...] = ()
 ) -> Rule:
-    """Return a rule on what one framework lacks, or several."""
     return Rule(
         parameters=("framework", *parameters.split()),
         broken=lambda variant, _: variant.get("framework") in frameworks.split() and broken(variant),

@@ -187,7 +187,6 @@ def saved_shapes(spec: RunSpec) -> Mapping[str, tuple[int, ...]]:
 
 
 def _reference_shapes(arrays: Mapping[str, NDArray[Any]], variant: Variant) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a recurrent model's reference, for as many examples as there are outputs."""
     examples, timesteps = arrays[_OUTPUTS].shape[:1], int(variant.get("timesteps", 0))
     steps = (timesteps,) if variant.get("outputs") == "all" else ()
     shapes = {
@@ -281,7 +280,6 @@ class WeightsKeeper:
         self._copies: list[Array] = []
 
     def keep(self) -> None:
-        """Copy the weights as they are now."""
         self._copies = [np.array(value) for value in self._values()]
 
     def save(self, spec: RunSpec, path: Path) -> None:

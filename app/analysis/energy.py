@@ -143,7 +143,6 @@ def _error_mj(ends: Sequence[tuple[float, float]], period_ns: float, mean_mw: fl
 
 
 def gpu_columns(run: StoredRun) -> list[SampleColumns]:
-    """Return the samples of the GPUs that the run used."""
     return [columns for columns in run.samples if columns.device.kind == "gpu"]
 
 

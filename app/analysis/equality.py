@@ -124,7 +124,6 @@ def largest_difference(
 
 
 def judge_check(check: EqualityCheck, spec: RunSpec) -> Equality:
-    """Return what a check of a variant came to."""
     baseline = RunSpec(workload=spec.workload, variant=check.baseline)
     of_loss, of_gradients = tolerances(spec, baseline)
     state: State = "not comparable"
@@ -147,7 +146,6 @@ _LARGE = 1e-2
 
 
 def largest_of(equalities: Sequence[Equality]) -> Equality:
-    """Return the one with the largest difference, and the largest loss difference of all."""
     losses = [equality.loss_difference for equality in equalities if equality.loss_difference is not None]
     largest = max(equalities, key=lambda equality: equality.difference or 0.0)
     return replace(largest, loss_difference=max(losses, default=None))
@@ -224,7 +222,6 @@ def _encoded(spec: RunSpec) -> bytes:
 
 
 def _added(one: EqualityCheck, other: EqualityCheck, baseline: RunSpec) -> EqualityCheck:
-    """Return the check of two variants that follows from those against a third."""
     larger = max(one, other, key=lambda check: check.difference or 0.0)
     return EqualityCheck(
         utc_ns=larger.utc_ns,

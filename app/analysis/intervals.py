@@ -145,7 +145,6 @@ def _variance(values: Sequence[float]) -> float:
 
 
 def _squared_error(values: Sequence[float]) -> tuple[float, int]:
-    """Return the squared standard error of the mean of these values, and how many they are."""
     return _variance(values) / len(values), len(values)
 
 
@@ -228,7 +227,6 @@ def satterthwaite_degrees(squared_errors: Sequence[tuple[float, int]]) -> float:
 
 
 def _estimate(centre: float, half: float, n: int) -> Estimate:
-    """Return an estimate from the logarithm of its value and half the width of its interval there."""
     return Estimate(_bounded_exp(centre), _bounded_exp(centre - half), _bounded_exp(centre + half), n)
 
 
@@ -424,7 +422,6 @@ def resolution(sd: float, repeats: int, comparisons: int = 1) -> Resolution | No
 
 
 def _log_resolution(sd: float, repeats: int, comparisons: int) -> tuple[float, float]:
-    """Return the expected half-width and the smallest difference, of logarithms."""
     from scipy.special import nctdtrinc  # here, for it takes 0.3 s
 
     square = sd**2 / repeats

@@ -136,6 +136,5 @@ class BatchSearch:
 
 
 def trial_spec(spec: RunSpec, batch_size: int) -> RunSpec:
-    """Return the variant as one trial of it."""
     shortened = {name: value for name, value in TRIAL_PARAMETERS.items() if name in spec.variant}
     return RunSpec(workload=spec.workload, variant={**spec.variant, **shortened, "batch_size": batch_size})

@@ -51,7 +51,6 @@ class Pyramid:
 
     @property
     def memory_bytes(self) -> int:
-        """What the arrays take."""
         return sum(level.memory_bytes for level in self._levels)
 
     def append(self, x: float, y: float) -> bool:
@@ -115,7 +114,6 @@ class Pyramid:
         return x, low, high
 
     def _fold(self) -> None:
-        """Fold complete ranges into coarser levels, as far as there are enough of them."""
         for lower, upper in zip(self._levels, self._levels[1:], strict=False):
             if lower.unfolded < lower.fold_at:
                 return
@@ -214,6 +212,5 @@ def _group_starts(x: Floats, low: Floats, width: float) -> Indices:
 
 
 def _rows_between(rows: Floats, start: float, end: float) -> Floats:
-    """Return the rows of a window and one beyond each end."""
     x = rows[0]
     return rows[:, max(0, int(x.searchsorted(start)) - 1) : int(x.searchsorted(end, side="right")) + 1]

@@ -50,11 +50,9 @@ class StepParts:
 
     @property
     def step_ms(self) -> float:
-        """The whole step."""
         return self.compute_ms + self.communication_ms + self.idle_ms
 
     def scaled(self, factor: float) -> "StepParts":
-        """Return all parts multiplied by a factor."""
         return StepParts(
             compute_ms=self.compute_ms * factor,
             communication_ms=self.communication_ms * factor,
@@ -62,7 +60,6 @@ class StepParts:
         )
 
     def minus(self, other: "StepParts") -> "StepParts":
-        """Return the difference to other parts, part by part."""
         return StepParts(
             compute_ms=self.compute_ms - other.compute_ms,
             communication_ms=self.communication_ms - other.communication_ms,
@@ -86,7 +83,6 @@ def step_parts(traced: TracedStep | None, step_ms: float | None) -> StepParts | 
 
 
 def traced_device(device: DeviceTime, steps: int) -> TracedStep:
-    """Return a traced step on one device."""
     return TracedStep(
         busy_ms=device.busy_ns / 1e6 / steps, compute_ms=device.compute_ns / 1e6 / steps, kernels=device.kernels / steps
     )
@@ -226,5 +222,4 @@ def slow_products(spec: RunSpec, evidence: Evidence | None, step_ms: float | Non
 
 
 def run_slow_products(run: StoredRun) -> SlowProducts | None:
-    """Return the same of a stored run."""
     return slow_products(run.row.spec, run.evidence, measured_step_ms(run.row.spec, run.row.summary))

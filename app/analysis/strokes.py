@@ -124,7 +124,6 @@ def _crossings(rows: Rows, horizon: float, start: float, columns: int, width: fl
 
 
 def _columns(rows: Rows, start: float, end: float, columns: int) -> tuple[Floats, Floats]:
-    """Return the lowest and the highest value of every column, of rows and of the line between them."""
     x, lowest, highest = rows
     low, high = _between_columns(rows, start, end, columns)
     first, last = x.searchsorted((start, end))
@@ -140,7 +139,6 @@ def _columns(rows: Rows, start: float, end: float, columns: int) -> tuple[Floats
 
 
 def _horizon(rows: Rows, start: float, end: float) -> float:
-    """Return the time before which nothing changes when rows are added."""
     return min(float(rows[0][-1]), end) if len(rows[0]) else start
 
 
@@ -166,7 +164,6 @@ def _column_borders(start: float, end: float, columns: int) -> Floats:
 
 
 def _isolated_columns(empty: NDArray[np.bool_]) -> ColumnIndices:
-    """Return the columns with something between columns with nothing."""
     if not empty.any():
         return np.empty(0, dtype=np.intp)
     padded = np.concatenate([[True], empty, [True]])

@@ -89,7 +89,6 @@ def _beyond_limits(columns: SampleColumns) -> Found:
 
 
 def _wrong_counts(columns: SampleColumns) -> Found:
-    """Find counters that go back, or faster than what they count can."""
     names = [name for name in _COUNTERS if name in columns.slow]
     if not names or not columns.slow_t_ns.size:
         return
@@ -193,7 +192,6 @@ def warmup_blocks(rates: Floats) -> int:
 
 
 def _squared_deviations(values: Floats) -> float:
-    """Return the sum of squared distances from the mean."""
     return float(np.sum((values - values.mean()) ** 2)) if values.size else 0.0
 
 
@@ -381,7 +379,6 @@ class EpochTotals(NamedTuple):
 
 
 def epoch_seconds(epoch: Epoch) -> float:
-    """Return how long an epoch trained."""
     return (epoch.end_ns - epoch.start_ns) / 1e9
 
 

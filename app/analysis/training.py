@@ -40,7 +40,6 @@ class Trainings:
 
     @property
     def accuracy_pct(self) -> float | None:
-        """Return the mean accuracy."""
         return float(np.mean(self.accuracies_pct)) if self.accuracies_pct else None
 
     @property
@@ -50,7 +49,6 @@ class Trainings:
 
     @property
     def mean_seconds(self) -> Estimate | None:
-        """Return the mean time of all epochs."""
         return mean(self.seconds)
 
 

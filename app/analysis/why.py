@@ -192,7 +192,6 @@ class _StepTimes:
 
 
 def _step_times(runs: Sequence[StoredRun], examples: int | None) -> _StepTimes:
-    """Return the times of a step and a device, or of so many examples of a device."""
     traces = [run.evidence for run in runs if run.evidence is not None]
     rows: dict[str, int] = {}
     kernels: list[Kernel] = []
@@ -234,11 +233,9 @@ class _Comparer:
     idle_noise_ms: float
 
     def differences(self, rows: Floats) -> Floats:
-        """Return the difference of the means of each row."""
         return np.asarray(rows[:, self.split :].mean(axis=1) - rows[:, : self.split].mean(axis=1))
 
     def change(self, row: Floats, *, has_idle: bool = False) -> Change:
-        """Return the change of one row."""
         baseline, other = row[: self.split].tolist(), row[self.split :].tolist()
         return Change(
             baseline_ms=sum(baseline) / len(baseline),
@@ -249,7 +246,6 @@ class _Comparer:
 
 
 def _class_parts(step_times: _StepTimes, comparer: _Comparer) -> Iterator[Part]:
-    """Yield the classes of kernels that any run has."""
     codes = {kind: code for code, kind in enumerate(CLASSES)}
     kinds = np.fromiter((codes[kernel.kind] for kernel in step_times.kernels), np.int64, len(step_times.kernels))
     for code, kind in enumerate(CLASSES):
@@ -348,7 +344,6 @@ def find_cause(difference: StepDifference) -> Cause | None:
 
 
 def _launches(run: StoredRun, examples: int | None) -> float | None:
-    """Return the kernels of a step and a device, or of so many examples of a device."""
     traced = run_traced_step(run)
     return traced.kernels * (examples / examples_per_gpu(run) if examples else 1.0) if traced else None
 

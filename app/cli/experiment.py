@@ -365,7 +365,6 @@ def _preset_plan(named: NamedPreset, machine: Machine, options: ExperimentOption
 
 
 def _with_limits(plan: Plan, machine: Machine, options: ExperimentOptions) -> Plan:
-    """Return the plan with the limits that the command names."""
     if options.parallel is not None and (words := sequential_reason(plan.specs, machine)):
         say(words)
     return structs.replace(
@@ -438,7 +437,6 @@ def _print_result(
 
 
 def _chosen_plan(options: ExperimentOptions, machine: Machine) -> Plan:
-    """Return the plan of the variants that the command names, or of those of the runs that it names."""
     repeats = options.repeats or (DEFAULT_REPEATS if options.until is None else MAX_REPEATS)
     if options.variants_of:
         with open_store(options.database) as store:

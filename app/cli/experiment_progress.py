@@ -150,7 +150,6 @@ def _describe_precision(experiment: Experiment) -> str:
 def load_result(
     experiment: Experiment, tables: Sequence[MeasuredTable], database: Path, margin_pct: float | None = None
 ) -> ExperimentResult:
-    """Load the runs that an experiment compares, and compare them."""
     with Store.open(database) as store:
         return experiment_result(experiment, runs_in_order(experiment, store.load), tables, margin_pct)
 
@@ -217,7 +216,6 @@ class EntryReporter(QueueListener):
         self._waits: dict[int, WaitLine] = {}
 
     def entry_started(self, reading: ExperimentReading) -> None:
-        """Print what is ahead."""
         ahead = reading.progress
         for sentence in (
             *describe_dates(ahead.counted_utc_ns, ahead.older_utc_ns),
@@ -230,7 +228,6 @@ class EntryReporter(QueueListener):
             say(sentence)
 
     def sinks(self, planned_run: PlannedRun) -> Sequence[Sink]:
-        """Return a line of progress."""
         return (ProgressSink(f"[{planned_run.position}/{planned_run.total}] ", self._line),)
 
     def may_wait(self, planned_run: PlannedRun, status: WaitStatus | None) -> bool:
@@ -246,7 +243,6 @@ class EntryReporter(QueueListener):
         self._line.say(describe_throttled(run))
 
     def message(self, sentence: str) -> None:
-        """Print it."""
         self._line.say(sentence)
 
     def entry_ended(self, entry: QueueEntry, state: EntryState, experiment: Experiment) -> None:

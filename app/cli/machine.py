@@ -120,7 +120,6 @@ class _Readings:
     implausible: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def take(self, message: SamplerMessage) -> None:
-        """Take one message."""
         if isinstance(message, Processes):
             self.processes[message.device] = message
         if isinstance(message, Sample | SlowSample):
@@ -141,7 +140,6 @@ class _Readings:
         return msgspec.structs.replace(inventory, devices=tuple(devices))
 
     def has_all_fields(self, device: Device) -> bool:
-        """Return whether every field of a device was read."""
         readings = self.values.get(device.device, {})
         return all(name in readings for name in device.fields if FIELDS[name].topic != "worker")
 

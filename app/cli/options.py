@@ -76,7 +76,6 @@ def complete_presets(_context: click.Context, _param: click.Parameter, incomplet
 
 
 def complete_hosts(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the user's hosts."""
     from app.hosts.book import read_hosts  # here, as above
 
     try:
@@ -305,7 +304,6 @@ def settings_option(metavar: str, help: str) -> Callable[[Decorated], Decorated]
 
 
 def runs_argument(*, required: bool) -> Callable[[Decorated], Decorated]:
-    """Return the argument of several runs."""
     return click.argument(
         "runs",
         callback=_run_numbers,
@@ -332,7 +330,6 @@ class RunFilter:
 
     @property
     def is_search(self) -> bool:
-        """Return whether it searches for anything."""
         return any((self.search, self.workload, self.outcome, self.tag, self.experiment))
 
 
@@ -359,7 +356,6 @@ def filter_options(function: Callable[..., int]) -> Callable[..., int]:
 
 
 def given_parameters(context: click.Context) -> frozenset[str]:
-    """Return the names of the parameters that the user gave."""
     return frozenset(
         name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     )

@@ -75,7 +75,6 @@ class StatusLines:
             self._display.update(self._tasks[owner], description=text, completed=fraction, detail=detail, refresh=True)
 
     def clear(self, owner: object) -> None:
-        """Take the owner's line away."""
         with self._lock:
             task = self._tasks.pop(owner, None)
             if task is None or self._display is None:
@@ -87,7 +86,6 @@ class StatusLines:
                 self._display = None
 
     def say(self, sentence: str) -> None:
-        """Print a message above the lines."""
         with self._lock:
             if self._display is None:
                 say(sentence)
@@ -136,7 +134,6 @@ class ProgressSink:
         self._painted_s = 0.0
 
     def handle(self, event: RunEvent) -> None:
-        """Show what changed."""
         match event:
             case RunStarted():
                 self._example = example_word(event.spec)
@@ -208,7 +205,6 @@ class PercentLine:
         self._next_share = share + _STEP
 
     def clear(self) -> None:
-        """Take the line away."""
         self._line.clear(self)
 
 
@@ -248,7 +244,6 @@ class WaitLine:
         return not (self._live and self._enter_pressed())
 
     def clear(self) -> None:
-        """Take the line away."""
         self._line.clear(self)
 
     def _enter_pressed(self) -> bool:

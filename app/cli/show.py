@@ -149,7 +149,6 @@ def print_run(stored: StoredRun) -> None:
 
 
 def _print_head(stored: StoredRun) -> None:
-    """Print what the run is, its annotations, how it ended and what really ran."""
     row = stored.row
     outcome = cells.OUTCOMES[row.outcome.name if row.outcome else "running"].word
     print(f"run {row.run}  {short_name(row.spec)}{f' · on {row.host}' if row.host else ''}")

@@ -211,7 +211,6 @@ def _device_title(device: Device) -> str:
 
 
 def _sample_printer(print_sample: Callable[[Sample, Device], None], print_change: Callable[[str], object]) -> Printer:
-    """Return what prints the samples, the changes of devices, and on stderr what is implausible."""
     devices = _DeviceTitles()
 
     def show(message: TelemetryMessage | Inventory) -> None:

@@ -41,12 +41,10 @@ class PlainStream:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write the lines in the same way."""
         for line in lines:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the stream itself has."""
         return getattr(self.stream, name)
 
 
@@ -54,12 +52,10 @@ class MessageStream(PlainStream):
     """Stderr, whose messages are dropped once nobody can read them: a run outlives its terminal, and a full disk."""
 
     def write(self, text: str) -> int:
-        """Write the text plain, or drop it."""
         self._try(lambda: super(MessageStream, self).write(text))
         return len(text)
 
     def flush(self) -> None:
-        """Write what is buffered, or drop it."""
         self._try(self.stream.flush)
 
     def _try(self, write: Callable[[], object]) -> None:

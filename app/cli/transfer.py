@@ -101,7 +101,6 @@ def export(**values: Any) -> int:
 
 
 def _export_models(options: ExportOptions) -> int:
-    """Write the models and print how closely they agree with the run's."""
     _check_model_paths(options.model)
     if len(options.runs) != 1:
         raise UsageError("--model makes a model of one run; name that run alone.")

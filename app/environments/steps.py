@@ -157,7 +157,6 @@ def _last_line(output: int) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process with all that it has started."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)

@@ -408,8 +408,6 @@ def _pages(workbench: Workbench) -> tuple[Page, ...]:
 
 
 def _takers(workbench: Workbench) -> dict["DropKind", Callable[[Path], object]]:
-    """Return what takes a dropped file of each kind."""
-
     def open_workload(path: Path) -> None:
         workbench.window.show_page(RUN)
         workbench.custom_workloads.open_dropped(path)

@@ -46,7 +46,6 @@ class Diagnostics(QObject):
             self._offer(window, reports)
 
     def _offer(self, window: MainWindow, reports: Sequence[Path]) -> None:
-        """Say that there are reports, with a button that opens their folder."""
         text = "VariantScope or a run crashed since you last looked here."
         box = message_box(window, self._theme, QMessageBox.Icon.Information, "Crash report", text)
         box.setInformativeText(f"A report is in {reports[-1].parent}. Nothing was sent anywhere.")
@@ -116,7 +115,6 @@ class DatabaseQuestion(QObject):
         return True
 
     def close(self) -> None:
-        """Wait for an attempt that has begun."""
         self._attempts.close()
 
     def _ask(self, error: UserError) -> None:

@@ -49,7 +49,6 @@ class StoredScreens(QObject):
         self._making.start(map(self._window.make_page, (HISTORY, COMPARE)), later=True)
 
     def make_history(self, actions: Actions) -> QWidget:
-        """Make the History page."""
         from app.gui.history.history_controller import HistoryController
         from app.gui.history.screen import HistoryView
 
@@ -58,7 +57,6 @@ class StoredScreens(QObject):
         return view
 
     def make_compare(self, actions: Actions) -> QWidget:
-        """Make the Compare page."""
         from app.gui.compare.compare_controller import CompareController
         from app.gui.compare.screen import CompareView
 
@@ -72,7 +70,6 @@ class StoredScreens(QObject):
         return self.history
 
     def open_run(self, run: int) -> None:
-        """Show the page of a run."""
         self._history_page().open_run(run)
         self.runs_shown.emit((run,))
 
@@ -85,7 +82,6 @@ class StoredScreens(QObject):
         self._history_page().transfer.import_file(path)
 
     def show_reference(self) -> None:
-        """Show the history and add the reference runs."""
         self._history_page().transfer.set_reference(True)
 
     def add_reference(self, failed: Callable[[UserError], None]) -> None:

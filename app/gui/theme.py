@@ -142,7 +142,6 @@ class Theme(QObject):
         self.changed.connect(WhenSeen(widget, restyle).ask)
 
     def tone_colour(self, tone: Tone) -> str:
-        """Return the colour of a tone in the current scheme."""
         colours = self.colours
         return {
             "good": colours.good,
@@ -157,7 +156,6 @@ class Theme(QObject):
         return QColor(self.colours.curve(index))
 
     def class_colour(self, index: int) -> QColor:
-        """Return the colour of a class of kernels."""
         return QColor(self.colours.kernel_class(index))
 
 
@@ -174,7 +172,6 @@ class _Colouring(QObject):
         self._slices = Slices(self)
 
     def take(self, scheme: str) -> None:
-        """Take the colours of the palette, which has this scheme now."""
         self._hidden = []
         for window in QApplication.topLevelWidgets():
             window.setProperty("scheme", scheme)
@@ -200,7 +197,6 @@ class _Colouring(QObject):
             self._polish(child)
 
     def _polish_hidden(self, widget: QWidget) -> Iterator[None]:
-        """Polish a widget and all in it, one in each step."""
         if not isValid(widget):
             return
         widget.style().polish(widget)
@@ -222,14 +218,12 @@ def ink_on(ground: QColor) -> QColor:
 
 
 def style_sheet() -> str:
-    """Return the style sheet, whose colours are those of the palette."""
     template = Template((RESOURCES / "style.qss").read_text(encoding="utf-8"))
     roles = {name: f"palette({_word(role)})" for name, role in _ROLES.items()}
     return template.substitute(roles, icons=(RESOURCES / "icons").as_posix())
 
 
 def _word(role: QPalette.ColorRole) -> str:
-    """Return what a style sheet calls a role of the palette."""
     return re.sub(r"(?<!^)(?=[A-Z])", "-", role.name).lower()
 
 

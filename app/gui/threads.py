@@ -189,7 +189,6 @@ def close_jobs(window: QWidget) -> None:
 
 
 def _to_user_error(error: BaseException) -> UserError:
-    """Return the error as a sentence for the user."""
     if isinstance(error, DatabaseError):
         return error.for_window()
     if isinstance(error, UserError):
@@ -334,7 +333,6 @@ class GuiGarbageCollector(QObject):
         self._timer.start()
 
     def stop(self) -> None:
-        """Return to the automatic collector."""
         self._timer.stop()
         self._turn.cancel()
         gc.unfreeze()

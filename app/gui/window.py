@@ -67,7 +67,6 @@ def _is_stop(widget: QWidget) -> bool:
 
 
 def _in_order(widget: QWidget) -> Iterator[QWidget]:
-    """Yield a visible widget, and those in it by its layout."""
     if not widget.isVisible():
         return
     yield widget
@@ -153,7 +152,6 @@ class MainWindow(QMainWindow):
 
     @property
     def page(self) -> int:
-        """The number of the page that is shown."""
         return self._tabs.currentIndex()
 
     def show_page(self, index: int) -> None:
@@ -210,7 +208,6 @@ class MainWindow(QMainWindow):
         self._keep_geometry()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Remember how large the window is."""
         super().resizeEvent(event)
         self._keep_geometry()
 

@@ -87,7 +87,6 @@ class WindowState(QObject):
             return default
 
     def keep(self, name: str, value: object) -> None:
-        """Remember a value by a name."""
         if self._settings is None:
             return
         self._changed[name] = msgspec.json.encode(value).decode()
@@ -101,7 +100,6 @@ class WindowState(QObject):
         splitter.splitterMoved.connect(lambda *_: self.keep(name, splitter.sizes()))
 
     def write(self) -> None:
-        """Write what has changed."""
         self._delay.stop()
         changed, self._changed = self._changed, {}
         if self._settings is not None and changed:

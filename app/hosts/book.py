@@ -80,7 +80,6 @@ class Address:
 
     @property
     def target(self) -> str:
-        """Return what ssh takes for the destination."""
         return f"{self.user}@{self.host}" if self.user else self.host
 
     @property

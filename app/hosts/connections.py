@@ -89,7 +89,6 @@ class _Slot:
         connection.close()
 
     def _note(self, text: str) -> None:
-        """Take what the connection waits for, or that it is silent."""
         self.text = text
         self._owner.changed()
 
@@ -99,7 +98,6 @@ class _Slot:
 
     @property
     def state(self) -> HostState:
-        """The host as the window shows it."""
         state = HostState(name=self.name, stage=self.stage, text=self.text)
         connection = self.connection
         if connection is None:
@@ -177,7 +175,6 @@ class Connections:
             self.changed()
 
     def host(self, name: str) -> "Host | None":
-        """Return a host that is connected now."""
         with self._lock:
             slot = self._slots.get(name)
         connection = slot.connection if slot is not None and slot.state.stage == "connected" else None

@@ -112,12 +112,10 @@ class HostProcess:
 
     @property
     def address(self) -> Address:
-        """Where it is."""
         return self._start.address
 
     @property
     def silent_s(self) -> float:
-        """For how long nothing was heard of it."""
         return time.monotonic() - self._heard_s
 
     def now_ns(self) -> int:

@@ -108,7 +108,6 @@ class ProgramActor:
             self._process.stdin.write(data)
 
     def close(self) -> None:
-        """Close its stdin, which ends it."""
         assert self._process.stdin is not None, "it was started with pipes"
         self._process.stdin.close()
 

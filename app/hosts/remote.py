@@ -86,7 +86,6 @@ class Runners:
                 self._idle.append(process)
 
     def close(self) -> None:
-        """End all."""
         with self._lock:
             self._is_closed = True
             processes, self._all = self._all, []
@@ -277,7 +276,6 @@ class RemoteRun:
         return None
 
     def _described(self, started: RunStarted) -> RunStarted:
-        """Return its begin with what is known of it on this side, whatever the host says of that."""
         return msgspec.structs.replace(
             started,
             uid=self._order.uid,

@@ -197,7 +197,6 @@ class Outbox:
     """
 
     def __init__(self, output: Output) -> None:
-        """Write the head of a recording and what is known of this host."""
         self._output = output
         # Guards what follows.
         self._changed = threading.Condition()

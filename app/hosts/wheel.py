@@ -91,7 +91,6 @@ _PROBLEMS = {
 
 
 def _requirements() -> tuple[str, list[str]]:
-    """Return the Pythons and the packages that this program needs."""
     if (root := checkout_root()) is not None:
         import tomllib
 

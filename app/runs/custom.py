@@ -210,7 +210,6 @@ def recent_files(database: Path) -> list[Path]:
 
 
 def save_recent_files(database: Path, paths: Iterable[Path]) -> None:
-    """Remember these files for the next window on this database."""
     save_setting(database, CUSTOM_WORKLOADS, [str(path) for path in paths])
 
 

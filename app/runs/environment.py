@@ -35,7 +35,6 @@ def program_info() -> dict[str, str]:
 
 
 def inventory_info(inventory: Inventory) -> dict[str, str]:
-    """Return what an inventory tells of its machine."""
     host = next(device for device in inventory.devices if device.device == HOST)
     info = {
         "driver": inventory.driver,

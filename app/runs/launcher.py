@@ -36,7 +36,6 @@ def pipe_name(pipe: IO[bytes]) -> str:
 
 
 def kill_process_group(leader: int) -> None:
-    """Kill a process that leads its own group, and all others of the group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
 
@@ -272,7 +271,6 @@ class LocalWorker(Generic[Said]):
 
     @property
     def pid(self) -> int:
-        """Process id of the worker."""
         return self._process.pid
 
     @property
@@ -308,11 +306,9 @@ class LocalWorker(Generic[Said]):
         self._orders.put(encode(order))
 
     def ask_to_stop(self) -> None:
-        """Close its stdin."""
         self._orders.put(None)
 
     def terminate(self) -> None:
-        """Send SIGTERM."""
         self._process.terminate()
 
     def kill(self) -> None:

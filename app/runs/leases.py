@@ -67,7 +67,6 @@ class Lease:
     _give_back: Callable[[], None] = lambda: None
 
     def release(self) -> None:
-        """Give the devices back."""
         if self.devices:
             _log.info("released %s", ", ".join(self.devices))
         self._give_back()

@@ -50,7 +50,6 @@ class OtherProcesses:
         self._max_at_once = 0
 
     def add(self, listed: Processes) -> None:
-        """Add one list of one GPU."""
         others = {process.pid: process for process in listed.processes if not self.is_of_run(process.pid)}
         self._worker_listed |= len(others) < len(listed.processes)
         self._seen = self._seen | others
@@ -148,7 +147,6 @@ class TelemetryRecorder:
         return {key: text for key, text in facts.items() if text}
 
     def stop(self) -> None:
-        """Stop recording."""
         if self._worker_pid is not None:
             self._feed.unfollow(self._worker_pid)
         self._unsubscribe()
@@ -187,7 +185,6 @@ class TelemetryRecorder:
 
 
 def _was_energy_read(sample: SlowSample) -> bool:
-    """Return whether the energy counter was read for this sample, whatever it said."""
     return sample.energy_mj is not None or "energy_mj" in sample.implausible
 
 
@@ -491,6 +488,5 @@ class RunMaker:
         )
 
     def _end_at_once(self, inventory: Inventory, outcome: Outcome) -> None:
-        """Begin a run that cannot be made, and end it."""
         self._begin(inventory)
         self._emit(RunEnded(t_ns=self._host.now().t_ns, outcome=outcome))

@@ -47,7 +47,6 @@ class Allowance:
         return max(0.0, (amount - self._left) / self._per_s)
 
     def take(self, amount: float) -> None:
-        """Use so much of it."""
         self._left -= amount
 
 
@@ -136,7 +135,6 @@ class BoundedLog:
             yield _text(self._state)
 
     def end(self) -> Iterator[str]:
-        """Yield the rest."""
         if self._is_flooded:
             yield from self._resume()
         if self._line or (self._state and not self._is_state_shown):
@@ -160,7 +158,6 @@ class BoundedLog:
         self._cut_bytes += max(0, len(rest) - room)
 
     def _take(self) -> str:
-        """Return the present line, or the state that it left as it is, and begin the next."""
         line, cut_bytes = self._line or self._state, self._cut_bytes
         self._lines.take(1)
         self._bytes.take(len(line))

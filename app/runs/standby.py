@@ -252,7 +252,6 @@ class _StandbyWorker:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its process lives."""
         return not self._exited.is_set()
 
     def wait_ready(self) -> bool:

@@ -256,7 +256,6 @@ class Inbox:
         return item
 
     def qsize(self) -> int:
-        """Return how many items wait."""
         return self._items.qsize()
 
     def close(self) -> None:

@@ -43,7 +43,6 @@ class Edit:
         return result, cls(database, changes) if changes.statements else None
 
     def __call__(self) -> "Edit":
-        """Undo it."""
         with Store.open(self.database) as store:
             return Edit(self.database, store.library.undo(self.changes))
 
@@ -70,7 +69,6 @@ class Import:
     imported: Imported
 
     def __call__(self) -> Reversal:
-        """Remove what came, and put back what these runs completed."""
         with Store.open(self.database) as store:
             for entry in self.imported.entries:
                 store.queue.remove(entry)
@@ -95,13 +93,11 @@ class ReferenceRuns:
 
     @classmethod
     def of(cls, database: Path) -> Self:
-        """Return what leads back to the reference runs that are there now."""
         with Store.open(database) as store:
             rows = store.library.run_rows(reference_runs(store))
         return cls(database, {row.uid: row for row in rows})
 
     def __call__(self) -> "ReferenceRuns":
-        """Bring back what was there."""
         now = ReferenceRuns.of(self.database)
         if not self.before:
             remove_reference(self.database)
@@ -132,7 +128,6 @@ class PresetFile:
     listed: bool
 
     def __call__(self) -> "PresetFile":
-        """Take it from the list, or add it."""
         list_user_preset_file(self.database, self.file, listed=not self.listed)
         return PresetFile(self.database, self.file, not self.listed)
 
@@ -145,8 +140,6 @@ class CancelledEntry:
     plan: Plan
 
     def __call__(self) -> Reversal:
-        """Put it at the end of the queue."""
-
         def put_back(store: Store) -> None:
             store.queue.set_state(add_plan(store, self.plan), "paused")
 

@@ -41,7 +41,6 @@ NO_CHANGES = Changes()
 
 
 def record(db: Database, path: Path, change: Callable[[], Result]) -> tuple[Result, Changes]:
-    """Make a change, in transactions of its own, and return its result with what undoes it."""
     with translate_sqlite_errors(path), _recording(db.conn) as statements:
         result = change()
         return result, Changes(statements())
@@ -99,7 +98,6 @@ def _recording(connection: sqlite3.Connection) -> Iterator[Callable[[], tuple[st
 
 
 def _triggers(table: str) -> Iterator[tuple[str, str]]:
-    """Yield the name and the SQL of each trigger of a table."""
     keys, others = _TABLES[table]
     columns = (*keys, *others)
     if table not in _UPDATED_ONLY:
@@ -123,5 +121,4 @@ def _triggers(table: str) -> Iterator[tuple[str, str]]:
 
 
 def _conditions(row: str, columns: Sequence[str]) -> str:
-    """Return an SQL expression for the condition that these columns are as in a row."""
     return " || ' AND ' || ".join(f"'{name} IS ' || quote({row}.{name})" for name in columns)

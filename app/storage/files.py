@@ -154,7 +154,6 @@ def log_path(path: Path) -> Path:
 
 
 def index_path(path: Path) -> Path:
-    """Return the index of that log."""
     return path.with_name(f"{path.name}-shm")
 
 

@@ -71,7 +71,6 @@ class Library:
             return listing.load_rows(self._db, runs)
 
     def totals(self, *, deleted: bool = False) -> Totals:
-        """Count all runs, or those in the trash."""
         with translate_sqlite_errors(self.path):
             return listing.count_runs(self._db, deleted=deleted)
 
@@ -91,7 +90,6 @@ class Library:
             return tuple(cursor.fetchone())
 
     def runs_with_uids(self, uids: Sequence[str], *, deleted: bool) -> list[int]:
-        """Return the numbers of the runs with these uids, either those in the trash or the others."""
         with translate_sqlite_errors(self.path):
             cursor = self._db.execute(
                 "SELECT run FROM runs WHERE uid IN (SELECT value FROM json_each(?))"
@@ -180,7 +178,6 @@ class Library:
         return None if stored is None else tuple(name for name in RUN_ORDERS if name in stored)
 
     def show_columns(self, columns: Sequence[str]) -> None:
-        """Save which columns the list of runs shows."""
         with transaction(self._db, self.path):
             set_setting(self._db.conn, SHOWN_COLUMNS, columns)
 
@@ -190,7 +187,6 @@ class Library:
             return get_setting(self._db.conn, HIDDEN_FIGURES) or frozenset()
 
     def hide_figures(self, names: Iterable[str]) -> None:
-        """Save which columns comparisons hide."""
         with transaction(self._db, self.path):
             set_setting(self._db.conn, HIDDEN_FIGURES, frozenset(names))
 

@@ -88,7 +88,6 @@ def match_runs(db: Database, text: str, conditions: Sequence[str], values: Seque
 def _groups(
     db: Database, words: Sequence[SearchWord], conditions: Sequence[str], values: Sequence[Any]
 ) -> list[_Group]:
-    """Return the runs with every word in any field, by the fields that have them."""
     codes: list[str] = []
     clauses: list[str] = []
     spellings: list[str] = []
@@ -394,7 +393,6 @@ def common_values(db: Database, query: RunQuery, result: SearchResult) -> Common
 
 
 def count_runs(db: Database, *, deleted: bool) -> Totals:
-    """Count all runs, or those in the trash."""
     in_trash = f"deleted_utc_ns IS {'NOT ' if deleted else ''}NULL"
     total, in_any_trash, other_hosts = db.execute(
         f"SELECT count(*) FILTER (WHERE {in_trash}), count(deleted_utc_ns), count(host) FILTER (WHERE {in_trash})"

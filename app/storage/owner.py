@@ -36,7 +36,6 @@ class Owner:
 
 
 def this_process() -> Owner:
-    """Return this process as an owner."""
     pid = os.getpid()
     started_s = _started_s(pid)
     assert started_s is not None, "this very process runs"

@@ -59,7 +59,6 @@ def reference_files() -> list[ReferenceFile]:
 
 
 def is_reference(row: RunRow) -> bool:
-    """Return whether a run has the tag of reference runs."""
     return TAG in row.tags
 
 

@@ -104,7 +104,6 @@ class Store:
         return is_read_only(self._db)
 
     def close(self) -> None:
-        """Close the file."""
         self._db.close()
 
     def __enter__(self) -> Self:
@@ -199,7 +198,6 @@ class Store:
                 _save_calibration(self._db, calibration, time.time_ns())
 
     def add_environment(self, run: int, info: Mapping[str, str]) -> None:
-        """Add values to a run's environment."""
         self.write(run, [EnvironmentInfo(environment=dict(info))])
 
     def finish(
@@ -452,7 +450,6 @@ def _read_fields(db: Database, table: str, names: Sequence[str], device_id: int)
 
 
 def _insert_samples(db: Database, run: int, fast: Sequence[Sample], slow: Sequence[SlowSample]) -> None:
-    """Insert samples of a run's devices, in the caller's transaction."""
     if not fast and not slow:
         return
     ids = dict(db.execute("SELECT device, device_id FROM devices WHERE run = ?", (run,)).fetchall())

@@ -182,7 +182,6 @@ class TelemetryFeed:
             return self._inventory
 
     def close(self) -> None:
-        """End the sampler and its reader."""
         if self._sampler is None or self._reader is None:
             return
         with self._changed:

@@ -62,7 +62,6 @@ class GpuList:
             self.readers = self._served
 
     def set_driver(self, driver: str | None, cuda_driver: str | None) -> None:
-        """Note the versions of the driver and of CUDA."""
         with self._changed:
             self._versions = driver, cuda_driver
             self._update_if_complete()
@@ -99,7 +98,6 @@ class GpuList:
             self._update()
 
     def serves(self, reader: GpuReader) -> bool:
-        """Return whether a GPU is still there."""
         return reader in self._served
 
     def inventory(self) -> Inventory:
@@ -246,7 +244,6 @@ def visible_gpus(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[t
 
 
 def _with_uuid(gpus: Sequence[Gpu], word: str) -> list[str]:
-    """Return the UUIDs that begin like a word."""
     start = word.rstrip().lower() if word.startswith(UUID_PREFIXES) else "none"
     return [gpu.uuid for gpu in gpus if gpu.uuid.lower().startswith(start)]
 
@@ -320,7 +317,6 @@ class GpuThread(threading.Thread):
         return [reader for reader in self._readers if self._gpus.serves(reader)]
 
     def _serve(self, readers: Sequence[GpuReader], now_s: float) -> None:
-        """Do what is due, and wait for the next."""
         self._open_instances(readers, now_s)
         self._gpus.note_opened(self._index)
         searching = [self._try(reader, lambda reader: reader.probe.step(now_s)) for reader in readers]
@@ -440,12 +436,10 @@ class NvmlSource:
 
     @property
     def inventory(self) -> Inventory:
-        """The machine as it is known now."""
         return self._list.inventory()
 
     @property
     def has_gpus(self) -> bool:
-        """Whether a GPU is there to be read."""
         return bool(self._list.readers)
 
     def read(self, thread: threading.Thread) -> bytes | None:

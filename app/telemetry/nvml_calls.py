@@ -83,7 +83,6 @@ def _field_values(handle: Any, ids: Sequence[int]) -> list[Number]:
 
 
 def single_field_call(name: str, read: Callable[[Any], Number], every_ms: int = 50) -> NvmlCall:
-    """Return a call of nvidia-ml-py that gives one field."""
     return NvmlCall((name,), lambda handle: (read(handle),), every_ms)
 
 

@@ -45,7 +45,6 @@ class PeriodEstimator:
         self._changes: deque[tuple[int, int]] = deque(maxlen=_MAX_CHANGES)
 
     def add_reading(self, t_ns: int, value: float) -> None:
-        """Add one reading."""
         reading_ns, self._seen_ns = t_ns - self._seen_ns, t_ns
         if value == self._value:
             return
@@ -80,21 +79,17 @@ class FieldPeriods:
         self._estimators: dict[str, PeriodEstimator] = {}
 
     def __getitem__(self, name: str) -> PeriodEstimator:
-        """Return the estimator of a field."""
         return self._estimators.setdefault(name, PeriodEstimator())
 
     def is_time(self, t_ns: int) -> bool:
-        """Return whether it is time to watch the fields."""
         return (t_ns - self._opened_ns) % _OBSERVE_EVERY_NS < _OBSERVE_NS
 
     def observe(self, t_ns: int, values: Mapping[str, float | None]) -> None:
-        """Add one reading of some fields."""
         for name, value in values.items():
             if value is not None:
                 self[name].add_reading(t_ns, value)
 
     def added_to(self, fields: Mapping[str, FieldInfo]) -> dict[str, FieldInfo]:
-        """Return the fields with the periods seen so far."""
         periods = {name: estimator.period_ms for name, estimator in list(self._estimators.items())}
         return {
             name: info if periods.get(name) is None else msgspec.structs.replace(info, period_ms=periods[name])
@@ -147,7 +142,6 @@ class GpuReader:
         self._plausible = PlausibleReadings("gpu", self.gpu.memory_total_bytes)
 
     def device(self) -> Device:
-        """Return the GPU as telemetry shows it."""
         gpu = self.gpu
         return Device(
             device=gpu.uuid,
@@ -244,7 +238,6 @@ class GpuReader:
         return sum(self.probe.fields[call.fields[0]].cost_us or 0.0 for call in self.probe.fast) / 1e6
 
     def close(self) -> None:
-        """Free what GPM holds."""
         if self.probe.gpm is not None:
             self.probe.gpm.close()
 

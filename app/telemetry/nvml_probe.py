@@ -66,7 +66,6 @@ class Answers:
         self._silent_since_s: float | None = None
 
     def came(self) -> None:
-        """Note an answer."""
         self._silent_since_s = None
 
     def failed(self, errors: Sequence[pynvml.NVMLError]) -> None:

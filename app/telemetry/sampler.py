@@ -114,7 +114,6 @@ class HostSource:
                 self._worker = None
 
     def read(self) -> Sequence[Sample]:
-        """Return one sample of the host."""
         worker_load_pct, worker_memory_bytes = self._read_worker()
         values: dict[str, Any] = {
             "load_pct": max(0.0, psutil.cpu_percent()),
@@ -205,7 +204,6 @@ class FastThread(threading.Thread):
         nvml.replace_fast_thread(self)
 
     def run(self) -> None:
-        """Write a sample of each GPU at every tick."""
         next_ns = time.monotonic_ns()
         while not self._nvml.stopped.is_set() and (lines := self._nvml.read(self)) is not None:
             if lines:

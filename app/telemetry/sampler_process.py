@@ -20,7 +20,6 @@ class Output:
     """The pipe to the program, shared by all threads; each write is whole lines."""
 
     def __init__(self, pipe: BinaryIO) -> None:
-        """Take the pipe."""
         self._pipe = pipe
         self._lock = threading.Lock()
         self._encoder = msgspec.json.Encoder()
@@ -111,13 +110,11 @@ class SamplerProcess:
                     yield decoder.decode(line)
 
     def exit_code(self) -> int:
-        """Wait for its process."""
         exit_code = self.process.wait()
         _log.info("sampler %d ended", self.process.pid)
         return exit_code
 
     def send(self, command: SamplerCommand) -> None:
-        """Write a line to its stdin."""
         assert self.process.stdin is not None, "it was started with pipes"
         # ValueError: it is closed already.
         with contextlib.suppress(BrokenPipeError, ValueError):

@@ -118,11 +118,9 @@ class Field:
         return _DISPLAY_UNITS.get(self.unit, (self.unit, 1.0))[1]
 
     def label_on(self, kind: DeviceKind) -> str:
-        """Return what it is called on this kind of device."""
         return self.host_label if kind == "host" and self.host_label else self.label
 
     def plots_on(self, kind: DeviceKind) -> tuple[Screen, ...]:
-        """Return the screens that plot it for this kind of device."""
         return self.gpu_plots if kind == "gpu" else self.host_plots
 
 
@@ -392,6 +390,5 @@ def fields_of(kind: DeviceKind) -> tuple[Field, ...]:
 
 
 def plotted_fields(screen: Screen, kind: DeviceKind) -> tuple[Field, ...]:
-    """Return the fields of a kind of device that a screen plots, by topic."""
     plotted = [field for field in fields_of(kind) if screen in field.plots_on(kind)]
     return tuple(sorted(plotted, key=lambda field: tuple(TOPICS).index(field.topic)))

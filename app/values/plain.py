@@ -32,12 +32,10 @@ def plain_text(text: str) -> str:
 
 
 def plain_line(text: str) -> str:
-    """Return the text as one plain line, its spaces as they are."""
     return plain_text(" ".join(text.replace("\t", " ").splitlines()))
 
 
 def one_line(text: str, max_chars: int = 200) -> str:
-    """Return the beginning of the text as one plain line."""
     line = plain_text(joined_lines(text))
     return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"
 

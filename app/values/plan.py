@@ -104,7 +104,6 @@ class Plan(
 
 
 def encode_plan(plan: Plan) -> str:
-    """Return the plan as JSON, as the queue stores it."""
     return msgspec.json.encode(plan).decode()
 
 

@@ -64,7 +64,6 @@ class RunRow:
 
     @property
     def completed(self) -> bool:
-        """Whether it ran to its end."""
         return self.outcome is not None and self.outcome.name == "completed"
 
 

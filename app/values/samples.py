@@ -125,6 +125,5 @@ class TelemetryGap(msgspec.Struct, frozen=True, kw_only=True, tag="telemetry_gap
 
 
 def lost_device(device: Device, reason: str) -> Device:
-    """Return a device as it is listed after its loss."""
     absent = {**device.absent, **dict.fromkeys(device.fields, "lost")}
     return msgspec.structs.replace(device, fields={}, absent=absent, lost=reason)

@@ -16,7 +16,6 @@ _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def is_known(value: float | None) -> TypeGuard[float]:
-    """Return whether there is a number to show."""
     return value is not None and math.isfinite(value)
 
 

@@ -57,7 +57,6 @@ def connect_label(state: HostState) -> str:
 
 
 def describe_stage(state: HostState) -> tuple[str, Tone]:
-    """Return a connection in a word or two, and the tone of that."""
     if state.stage == "connected" and state.silent_s >= SILENT_S:
         return f"silent for {units.age(state.silent_s)}", "warning"
     return _WORDS[state.stage]
@@ -90,7 +89,6 @@ def host_field(chosen: str, states: Sequence[HostState], inventory: Inventory | 
 
 
 def _note(state: HostState, inventory: Inventory | None) -> str:
-    """Return what is said below the choice of a host."""
     word, _ = describe_stage(state)
     if state.stage != "connected":
         return state.text or units.sentence(f"{state.name} is {word}")
@@ -150,6 +148,5 @@ def describe_no_readings(state: HostState, age: str, heard: str) -> tuple[str, s
 
 
 def host_line(name: str, address: str, state: HostState, inventory: Inventory | None) -> str:
-    """Return two lines of text for a host in their list."""
     gpus = format_gpu_counts(gpu.name for gpu in inventory.machine.gpus) if inventory is not None else ""
     return f"{name}   {address}\n{' · '.join(filter(None, (describe_stage(state)[0], gpus)))}"

@@ -1,4 +1,4 @@
-"""The shape of the source: a file is a topic, classes and functions are short, no cycles, public things documented."""
+"""The shape of the source: a file is a topic, classes and functions are short, no cycles, classes documented."""
 
 import ast
 import graphlib
@@ -28,7 +28,7 @@ SMALL_MODULES = {
 }
 """Modules under the least size, each with its reason: a file is a topic, and a helper belongs to its only user."""
 
-BUDGET_LINES, BUDGET_MODULES = 81_602, 319
+BUDGET_LINES, BUDGET_MODULES = 80_990, 319
 """Lines of app and workloads, blank ones and docstrings included, and modules that are not empty. Both only go down; a
 change that needs more raises them in a commit of its own, which says why."""
 BUDGET_SLACK_LINES, BUDGET_SLACK_MODULES = 400, 4
@@ -185,17 +185,15 @@ def test_no_thread_keeps_the_program_from_ending() -> None:
     assert [call for call in calls if "daemon=True" not in call] == []
 
 
-def test_public_things_say_what_they_are() -> None:
+def test_modules_and_classes_say_what_they_are() -> None:
     silent = [name for name, tree in TREES.items() if tree.body and not ast.get_docstring(tree)]
     for name, tree in TREES.items():
-        silent += [f"{name}:{node.lineno} {node.name}" for node in public(tree.body) if not is_documented(node)]
+        silent += [
+            f"{name}:{node.lineno} {node.name}"
+            for node in public(tree.body)
+            if isinstance(node, ast.ClassDef) and not ast.get_docstring(node)
+        ]
     assert silent == []
-
-
-def is_documented(node: Named) -> bool:
-    """Whether a definition has a docstring, or needs none: an overload or an override."""
-    decorators = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
-    return bool(ast.get_docstring(node) or decorators & {"overload", "override"})
 
 
 def test_packages_are_empty() -> None:

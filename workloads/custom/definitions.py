@@ -33,12 +33,10 @@ def custom_name(path: str, function: str) -> str:
 
 
 def is_custom(workload: str) -> bool:
-    """Return whether that is the name of a custom workload."""
     return ".py:" in workload
 
 
 def custom_workload(described: CustomWorkload, file: CustomFile) -> Workload:
-    """Return the workload of a described function."""
     return Workload(
         name=custom_name(file.path, described.name),
         title=f"{described.name} · {PurePath(file.path).name}",

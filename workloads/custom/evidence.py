@@ -103,7 +103,6 @@ _FEW = 1 / 8
 
 
 def training_aspects(findings: Findings | str, *, trains: bool) -> Iterator[Aspect]:
-    """Yield whether steps trained, and on what."""
     if isinstance(findings, str):
         if trains:
             yield Aspect(name="training", requested=_TRAINED, reason=findings)
@@ -133,7 +132,6 @@ def _training(findings: Findings) -> Aspect:
 
 
 def _examples(findings: Findings) -> Aspect:
-    """Return whether a batch has different examples, and the model different outputs for them."""
     if isinstance(findings.distinct, str):
         return Aspect(name="examples", requested=_DIFFERENT, reason=findings.distinct)
     examples, different, outputs = findings.distinct
@@ -154,7 +152,6 @@ def name_frozen(weights: Iterable[tuple[int, bool]]) -> str:
 
 
 def checksums(weights: Iterable[tuple[str, Any]]) -> list[tuple[str, int]]:
-    """Return each weight's name and a checksum of its value."""
     return [(name, zlib.crc32(np.asarray(weight).tobytes())) for name, weight in weights]
 
 
@@ -194,5 +191,4 @@ def _describe_rows(rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return some names, and whether there are more."""
     return ", ".join(names[:_MAX_NAMED]) + (" …" if len(names) > _MAX_NAMED else "")

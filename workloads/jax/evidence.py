@@ -87,7 +87,6 @@ def _empty(kind: Any) -> Any:
 
 
 def _decoded(value: Any, kind: Any) -> Iterator[Any]:
-    """Yield the values of a field, packed numbers one by one."""
     if isinstance(kind, dict):
         yield decode_program(value, kind)
     elif kind is str:
@@ -121,7 +120,6 @@ def program_of(step: Step) -> tuple[Op, ...]:
 
 
 def _trace_task(task: Task, *, gpu: bool) -> XlaTrace:
-    """Trace a few steps of a task under JAX's profiler."""
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0
 
@@ -187,7 +185,6 @@ _COMMON_ASPECTS: tuple[Callable[[Observation], Aspect], ...] = (precision, devic
 
 
 def aspects(observation: Observation) -> Iterator[Aspect]:
-    """Yield the aspects of a run."""
     recurrent = observation.spec.workload in RECURRENT_LAYERS
     for aspect_of in (*((recurrent_implementation,) if recurrent else _IMAGE_ASPECTS), *_COMMON_ASPECTS):
         yield aspect_of(observation)

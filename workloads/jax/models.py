@@ -115,7 +115,6 @@ def _looped_layer(
     *,
     combined: bool,
 ) -> Any:
-    """Return the outputs of one layer, [timesteps, batch, directions * units], each direction by itself."""
     outputs = []
     for number, (weights, key) in enumerate(zip(directions, keys, strict=False)):
         with jax.named_scope(recurrent.DIRECTIONS[number]):  # evidence counts loops by name
@@ -275,7 +274,6 @@ class ImageModel:
         return Passed(cnn.evaluate(self._net, images, apply), updated)
 
     def loss(self, logits: Any, _inputs: Any, classes: Any) -> Any:
-        """Return the mean cross entropy."""
         return -jnp.take_along_axis(jax.nn.log_softmax(logits), classes[:, None], 1).mean()
 
     def _layer(self, layer: cnn.Layer, images: Any, weights: Iterator[Any]) -> Any:
@@ -296,7 +294,6 @@ class ImageModel:
         return tuple(self._layout.index(letter) for letter in letters)
 
     def _by_channel(self, values: Any) -> Any:
-        """Return a vector of channels in a shape that fits images."""
         return jnp.expand_dims(values, self._axes("NHW"))
 
     def _convolution(self, layer: Conv, images: Any, weights: Iterator[Any]) -> Any:
@@ -336,5 +333,4 @@ Model = RecurrentModel | ImageModel
 
 
 def build_model(workload: str, variant: Variant) -> Model:
-    """Return the model of a variant with its initial weights, on the host."""
     return (RecurrentModel if workload in RECURRENT_LAYERS else ImageModel)(workload, variant)

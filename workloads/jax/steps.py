@@ -143,7 +143,6 @@ class Step:
         return loss, gradients
 
     def infer_next(self) -> Any:
-        """Return the outputs of the next batch in inference."""
         return self._outputs(self.state, *next(self._batches))
 
     def saved_values(self) -> Iterator[Any]:
@@ -153,7 +152,6 @@ class Step:
             yield np.asarray(statistic).reshape(self.mesh.size, -1).mean(0)
 
     def halve_scale(self) -> None:
-        """Halve the scale of the loss."""
         self.state["scale"] = self.state["scale"] / 2
 
     @cached_property
@@ -223,7 +221,6 @@ def _checked(state: State, updated: State, gradients: Arrays) -> State:
 
 
 def fetch(result: Any) -> float:
-    """Wait for the step on all devices and return its result."""
     return float(jax.block_until_ready(result))
 
 

@@ -41,7 +41,6 @@ class CustomModel(Model):
         return [view.name for view in self.views if view.parameters[0].grad is None]
 
     def answer(self, inputs: Any) -> Any:
-        """Return what the module gives for inputs."""
         if isinstance(inputs, dict):
             return self.module(**inputs)
         return self.module(*inputs) if isinstance(inputs, tuple | list) else self.module(inputs)

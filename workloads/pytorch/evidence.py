@@ -74,12 +74,10 @@ class Observation:
 
     @property
     def variant(self) -> Variant:
-        """Return the requested variant."""
         return self.spec.variant
 
     @property
     def products(self) -> list[Op]:
-        """Return the products that the host started."""
         return [op for op in self.trace.ops if op.is_product]
 
     @property
@@ -200,7 +198,6 @@ def compilation(observation: Observation) -> Aspect:
 
 
 def cuda_graph(observation: Observation) -> Aspect:
-    """Return whether each step was one launch of a CUDA graph."""
     requested = "on" if observation.variant["cuda_graph"] else "off"
     trace = observation.trace
     actual = None if not trace.steps else "on" if trace.graph_launches >= trace.steps else "off"
@@ -209,7 +206,6 @@ def cuda_graph(observation: Observation) -> Aspect:
 
 
 def device(observation: Observation) -> Aspect:
-    """Return the type of device that the time was spent on."""
     requested = "GPU" if observation.variant["gpus"] else "CPU"
     types = {times.device.partition(":")[0] for times in observation.trace.times}
     return _aspect(observation, "device", requested, " and ".join(sorted(types)) or None, "It ran on another device.")
@@ -246,7 +242,6 @@ _ASPECTS: tuple[Callable[[Observation], Aspect], ...] = (precision, compilation,
 
 
 def aspects(observation: Observation) -> Iterator[Aspect]:
-    """Yield the aspects of a run."""
     if is_custom(observation.spec.workload):
         yield from training_aspects(observation.findings, trains=observation.variant["mode"] == "train")
         yield from custom_layout(observation)

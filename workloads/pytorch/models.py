@@ -40,7 +40,6 @@ class WeightView:
     write: Write
 
     def value(self) -> Weight:
-        """Return the weight's value."""
         return _array(self.read(*(parameter.detach() for parameter in self.parameters)))
 
     def gradient(self) -> Weight:
@@ -52,7 +51,6 @@ class WeightView:
         return _array(self.read(*gradients))
 
     def assign(self, value: Weight) -> None:
-        """Set the weight."""
         with torch.no_grad():
             for parameter, values in zip(self.parameters, self.write(torch.from_numpy(np.array(value))), strict=True):
                 parameter.copy_(values)
@@ -218,7 +216,6 @@ class RecurrentModel(Model):
         yield WeightView("head/bias", (self.head_bias,), _same, _alone)
 
     def _direction(self, depth: int, *, backward: bool) -> Sequence[nn.Parameter]:
-        """Return the input's and the recurrent matrix and their biases, of one direction of one layer."""
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         layer = self.layers[min(depth, len(self.layers) - 1)]
         if isinstance(layer, CellLoop):
@@ -324,7 +321,6 @@ class ImageModel(Model):
         return cnn.evaluate(self._net, self.prepare(inputs), self._layer)
 
     def loss(self, inputs: Any, targets: Tensor) -> Tensor:
-        """Return the mean cross entropy."""
         return functional.cross_entropy(self(inputs), targets)
 
     def _layer(self, layer: cnn.Layer, images: Tensor) -> Tensor:
@@ -405,5 +401,4 @@ def _convolution(images: Tensor, layer: Conv, weights: nn.Module) -> Tensor:
 
 
 def build_model(workload: str, variant: Variant) -> Model:
-    """Return the model of a variant with its initial weights, on the CPU."""
     return (RecurrentModel if workload in RECURRENT_LAYERS else ImageModel)(workload, variant)

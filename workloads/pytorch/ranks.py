@@ -130,7 +130,6 @@ class Group:
 
 
 def mean_over_ranks(result: Tensor) -> Tensor:
-    """Return the mean of what all ranks call this with."""
     total = result.clone()
     dist.all_reduce(total)
     return total / dist.get_world_size()
@@ -196,7 +195,6 @@ class RankedStep:
         self.local.join()
 
     def __call__(self) -> Tensor:
-        """Enqueue the next step on all ranks, and return this one's result."""
         self._tell(b"step\n")
         return self.local()
 
@@ -211,7 +209,6 @@ class RankedStep:
         return self.mean(self.local.differentiate_next())
 
     def halve_scale(self) -> None:
-        """Halve the scale of the loss."""
         self._tell(b"halve\n")
         self.local.halve_scale()
 

@@ -92,7 +92,6 @@ class DeviceBatches:
         self.first = self._batches[0]
 
     def take(self) -> Batch:
-        """Return the next batch."""
         batch = self._batches[self._next]
         self._next = (self._next + 1) % len(self._batches)
         return batch
@@ -140,7 +139,6 @@ class _Answer(nn.Module):  # type: ignore[misc] # mypy knows no PyTorch
         self.train(model.training)
 
     def forward(self, *batch: Tensor) -> Tensor:
-        """Return the loss of a batch, or the outputs."""
         with self._autocast():  # the threads of DataParallel do not inherit it
             return self.model.loss(*batch) if self.training else self.model(*batch)
 
@@ -202,7 +200,6 @@ class Step:
         self._answer = DistributedDataParallel(answer, gradient_as_bucket_view=True)
 
     def state(self) -> RankState:
-        """Return what tells ranks apart, and what all of them have alike."""
         weights = (parameter for view in self.model.views for parameter in view.parameters)
         batch = tree_leaves(self.batches.first)
         limit_bytes = 0 if self.device.index is None else memory_limit_bytes(self.device.index)
@@ -250,11 +247,9 @@ class Step:
         return self.differentiate(*self.batches.take())
 
     def halve_scale(self) -> None:
-        """Halve the scale of the loss."""
         self.scaler.update(self.scaler.get_scale() / 2)
 
     def infer(self, inputs: Any) -> Tensor:
-        """Return the outputs of a batch in inference."""
         with torch.set_grad_enabled(self._with_gradients), self._autocast():
             return self._answer(inputs).detach()
 
@@ -268,7 +263,6 @@ class Step:
         return count
 
     def statistics(self) -> list[Tensor]:
-        """Return the model's running statistics."""
         return self.model.statistics()
 
     def reuse_batches(self, reuse: bool) -> None:
@@ -310,7 +304,6 @@ class Step:
 
 
 def fetch(result: Tensor) -> float:
-    """Wait for the step and return its result."""
     if result.is_cuda:
         torch.cuda.synchronize()
     return float(result)

@@ -56,7 +56,6 @@ class Op:
 
     @property
     def is_spatial(self) -> bool:
-        """Whether it works on images."""
         return self.name in _SPATIAL and bool(self.layout)
 
 

@@ -181,7 +181,6 @@ class TensorflowBackend:
 
 
 def recipe_of(workload: str) -> "Callable[[Variant], Recipe]":
-    """Return the function that gives a built-in workload's recipe for a variant."""
     from workloads.tensorflow.cnn import model as cnn
     from workloads.tensorflow.recurrent import model as recurrent
 

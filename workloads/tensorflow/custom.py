@@ -221,7 +221,6 @@ class _CustomRecipe:
                 model(tf.nest.map_structure(lambda tensor: tensor[:1], batch[0]))
 
     def layers(self) -> tuple[Layer, ...]:
-        """Return the layers of the user's model."""
         return tuple(map(_describe_layer, _flat_layers(self._made.model)))
 
     def answers(self, inputs: Any) -> Sequence[Sequence[tf.Tensor]]:
@@ -270,7 +269,6 @@ class KerasModel:
 
     @property
     def weight_names(self) -> Sequence[str]:
-        """Return the paths of the trained variables."""
         return [variable.path for variable in self._model.trainable_variables]
 
     @property
@@ -279,7 +277,6 @@ class KerasModel:
         return [variable.value for variable in self._model.trainable_variables]
 
     def loss(self, inputs: Any, targets: Any) -> tf.Tensor:
-        """Return the loss as Keras computes it of inputs, and of targets with sample weights."""
         with self._attribute_errors():
             labels, weights = map(_none_if_empty, targets)
             answers = self._model(inputs, training=True)

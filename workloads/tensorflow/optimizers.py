@@ -101,7 +101,6 @@ class LossScale:
         self._good_steps = tf.Variable(0.0, trainable=False)
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """Return the loss to differentiate."""
         return loss * self._scale.read_value()
 
     def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:

@@ -24,7 +24,6 @@ class Replicas:
 
     @property
     def count(self) -> int:
-        """Return how many replicas train together."""
         return len(self.devices)
 
 

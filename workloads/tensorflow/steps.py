@@ -115,11 +115,9 @@ class DeviceBatches:
         self._batches = replicas.strategy.experimental_distribute_values_from_function(replica_batches)
 
     def take(self) -> Any:
-        """Return all of them, for every step."""
         return self._batches
 
     def batch(self, tensors: Batch) -> Batch:
-        """Return the next batch, chosen on the device."""
         index = self._cursor.read_value()
         count = tf.nest.flatten(tensors)[0].shape[0]
         following = tf.where(index + 1 < count, index + 1, tf.zeros_like(index))

@@ -94,7 +94,6 @@ class GalleryView(QWidget):
         next(starts, self._open).setFocus()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Use one column or two."""
         super().resizeEvent(event)
         self._arrange()
 
@@ -219,7 +218,6 @@ class GalleryController(QObject):
         self._files = CancellableJob(self)
 
     def start(self) -> None:
-        """Listen to the views."""
         gallery, database, inventory = self._gallery, self._services.database, self._services.inventory
         self._form.updated.connect(self._refresh)
         self._view.gallery_shown.connect(self.read)

@@ -134,7 +134,6 @@ class QueueView(QWidget):
         self.hide()
 
     def show_model(self, state: QueueState) -> None:
-        """Show a state."""
         if state == self._state:
             return
         self._state = state
@@ -156,7 +155,6 @@ class QueueView(QWidget):
             self.table.show_rows(state.rows)
 
     def unfold(self) -> None:
-        """Show the entries."""
         self.fold.setChecked(True)
 
     def _unfold(self, is_unfolded: bool) -> None:
@@ -268,7 +266,6 @@ class QueueTableModel(CellModel):
         self.rows: Sequence[QueueRow] = ()
 
     def row_cells(self, row: int) -> Sequence[Cell]:
-        """Return the cells of an entry."""
         return self.rows[row].cells
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
@@ -284,7 +281,6 @@ class _BarDelegate(CellDelegate):
     """Adds the progress bar to the cells of all tables."""
 
     def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
-        """Paint a bar in its column, a cell in every other."""
         if index.column() != BAR_COLUMN:
             super().paint_cell(painter, option, index, cell)
             return
@@ -316,12 +312,10 @@ class QueueTable(CellTable):
 
     @property
     def chosen(self) -> QueueRow | None:
-        """Return the selected entry."""
         row = self.currentIndex().row()
         return self._rows.rows[row] if 0 <= row < len(self._rows.rows) else None
 
     def open_row(self, _row: int) -> None:
-        """Say that the selected entry is opened."""
         self.opened.emit()
 
     def show_rows(self, rows: tuple[QueueRow, ...]) -> None:
@@ -340,5 +334,4 @@ class QueueTable(CellTable):
         self.chosen_changed.emit()
 
     def choose(self, entry: int) -> None:
-        """Select an entry."""
         self.selectRow([row.entry for row in self._rows.rows].index(entry))

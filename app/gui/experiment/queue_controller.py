@@ -124,7 +124,6 @@ class QueueController(QObject):
 
     @property
     def running(self) -> bool:
-        """Whether this window runs the queue."""
         return self._runner is not None
 
     def check_entries(self) -> None:
@@ -149,7 +148,6 @@ class QueueController(QObject):
         self._change(lambda store: stored_experiments().add_entry(store, plan), begin, name)
 
     def add_run(self, spec: RunSpec) -> None:
-        """Add one run of one variant, whatever runs of it are stored."""
         self.add(Plan(name=short_name(spec), variants=(spec,), repeats=1, again=True, host=self._run.chosen_host))
 
     def begin(self, *, requested: bool = False) -> None:
@@ -227,7 +225,6 @@ class QueueController(QObject):
         )
 
     def _read(self, then: Callable[[], None] | None = None) -> None:
-        """Take the queue over as it is."""
         self._change(None, then)
 
     def _query(self, ask: Callable[["Store"], Result], done: Callable[[Result], None]) -> None:
@@ -412,7 +409,6 @@ class QueueController(QObject):
         self._read(go_on)
 
     def cancel_all(self) -> None:
-        """Remove every entry."""
         self.remove(*(entry.entry for entry in self._model.entries))
 
     def _skip_wait(self) -> None:
@@ -420,7 +416,6 @@ class QueueController(QObject):
             self._runner.skip_wait()
 
     def _answer(self, action: BannerAction) -> None:
-        """Take the answer to a banner."""
         if action in ("go on", "not now", "remove", "unfold"):
             self._model.withdraw_offer()
         match action:

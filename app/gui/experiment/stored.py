@@ -131,7 +131,6 @@ def preset_lines(database: Path, machine: Machine) -> tuple[PresetLine, ...]:
 
 
 def estimated_lines(database: Path, inventory: Inventory) -> tuple[PresetLine, ...]:
-    """Return the lines of all presets with what is stored and left of each, and what is known of its answer."""
     presets = _read_presets(database, inventory.machine)
     with Store.open(database) as store:
         stored = store.list_runs()
@@ -148,7 +147,6 @@ def list_file(database: Path, file: str, inventory: Inventory, *, listed: bool) 
 
 
 def quick_plan(machine: Machine) -> Plan:
-    """Return the plan of the quick comparison."""
     return load_preset(QUICK).plan(machine)
 
 

@@ -48,7 +48,6 @@ class TagDialog(QDialog):
         self.line.setFocus()
 
     def states(self) -> dict[str, Qt.CheckState]:
-        """Return the check state of every tag."""
         return {item.text(): item.checkState() for item in map(self._tags.item, range(self._tags.count()))}
 
     def tick(self, tag: str, state: Qt.CheckState) -> None:
@@ -153,7 +152,6 @@ class AnnotationView(QWidget):
             grid.addWidget(opener, row, 1, Qt.AlignmentFlag.AlignTop)
 
     def show_annotations(self, run: int, tags: Sequence[str], note: str) -> None:
-        """Show a run's tags and note."""
         self.run = run
         self.tags.setText(", ".join(tags) or "No tags")
         self.note.setText(note or "No note")

@@ -28,7 +28,6 @@ class FilterBar(QWidget):
         self._build()
 
     def show_listing(self, listing: Listing) -> None:
-        """Show the choices of the filters and the query."""
         self._listing, self.query = listing, listing.query
         query = listing.query
         chosen = sum(map(len, query.selected.values()))
@@ -42,7 +41,6 @@ class FilterBar(QWidget):
         self._leave.setVisible(query.deleted)
 
     def change_query(self, query: RunQuery) -> None:
-        """Change the query."""
         self.query = query
         self.query_changed.emit(query)
 
@@ -58,7 +56,6 @@ class FilterBar(QWidget):
         self.change_query(RunQuery(deleted=deleted, order=self.query.order, descending=self.query.descending))
 
     def focus_search(self) -> None:
-        """Focus the search field."""
         self.search.setFocus()
         self.search.selectAll()
 

@@ -55,7 +55,6 @@ class HistoryEdits(QObject):
     def __init__(
         self, view: HistoryView, database: Path, background: Background, actions: Actions, parent: QObject
     ) -> None:
-        """Make the controller of the edits."""
         super().__init__(parent)
         self._view = view
         self._database = database
@@ -64,12 +63,10 @@ class HistoryEdits(QObject):
         self._connect()
 
     def show_undone(self) -> None:
-        """Show what the database has after something was undone."""
         self._view.overview.footer.show_message("")
         self._show_annotations()
 
     def _show_annotations(self) -> None:
-        """Show tags and note of the open run as they are in the database."""
         words = self._view.detail.annotations
 
         def show(rows: Sequence[RunRow]) -> None:
@@ -185,7 +182,6 @@ class RunMenuController(QObject):
     def __init__(
         self, view: HistoryView, database: Path, background: Background, actions: Actions, parent: QObject
     ) -> None:
-        """Connect the menu."""
         super().__init__(parent)
         self._view = view
         self._database = database
@@ -354,7 +350,6 @@ class HistoryController(QObject):
         self._background.ask(self._database, read, self._show_listing, self._fail_read)
 
     def _poll(self) -> None:
-        """Look for runs that another program started or ended."""
         if self._view.isVisible() and not self._reading:
             self._background.ask(
                 self._database, lambda store: store.library.census(), self._compare_census, self._show_error
@@ -497,7 +492,6 @@ def _count_facets(store: Store, query: RunQuery, *, found_none: bool) -> FacetCo
 
 
 def _read_sparks(store: Store, runs: Sequence[int]) -> dict[int, Sparks]:
-    """Return the curves of runs, none of one that was purged meanwhile."""
     curves = {row.run: run_sparks(store.load(row.run, SPARK_FIELDS)) for row in store.library.run_rows(runs)}
     return {run: curves.get(run, NO_SPARKS) for run in runs}
 

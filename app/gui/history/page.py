@@ -62,7 +62,6 @@ class LogView(QWidget):
         make_column(header, (self._text, 1), parent=self, margins=(0, GRID, 2 * GRID, 2 * GRID), spacing=GRID)
 
     def show_log(self, title: str, text: str) -> None:
-        """Show a log at its end."""
         self._title.setText(title)
         self._text.setPlainText(plain_text(text))
         self._text.moveCursor(QTextCursor.MoveOperation.End)
@@ -71,7 +70,6 @@ class LogView(QWidget):
         self._highlight_matches()
 
     def focus_search(self) -> None:
-        """Focus the search field."""
         self._search.setFocus()
         self._search.selectAll()
 
@@ -190,7 +188,6 @@ class RunPageView(QWidget):
         self._build()
 
     def show_model(self, detail: RunDetail) -> None:
-        """Show this run from its top."""
         self._detail = detail
         self._title.setText(detail.title)
         self._subtitle.setText(detail.subtitle)
@@ -217,7 +214,6 @@ class RunPageView(QWidget):
         self._filling.start(self._fill(detail), later=True)
 
     def _fill(self, detail: RunDetail) -> Iterator[None]:
-        """Show what is beside the plots, after them."""
         self._log.show_log(detail.log_title, detail.log)
         yield
         self._details.verticalScrollBar().setValue(0)
@@ -225,7 +221,6 @@ class RunPageView(QWidget):
         yield
 
     def focus_search(self) -> None:
-        """Focus the search field of the log."""
         self._log.focus_search()
 
     def _mark_range(self) -> None:
@@ -288,7 +283,6 @@ class RunPageView(QWidget):
 
 
 def _figure(name: str, cell: Cell) -> QWidget:
-    """Make a large number with its unit and, above, its name."""
     number = text_label(cell.text, "figure")
     number.setAccessibleName(name)
     line = make_row(spacing=GRID // 2)

@@ -126,7 +126,6 @@ class RunMenu(QObject):
         self._export.setEnabled(chosen > 0)
 
     def make_menu(self) -> QMenu:
-        """Return a menu of what can be done with the chosen runs."""
         menu = QMenu(self._table)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self._open.setEnabled(isinstance(self._table.current_line(), int))
@@ -149,7 +148,6 @@ class RunMenu(QObject):
         return action
 
     def _show_menu(self, position: QPoint) -> None:
-        """Show the menu, by mouse or by the keyboard's menu key."""
         self._line_runs = [] if self._table.is_current_checked() else self._table.current_runs()
         self._update_actions()
         menu = self.make_menu()
@@ -229,7 +227,6 @@ class FacetPanel(QWidget):
         return max(map(metrics.horizontalAdvance, counts), default=0) + 2 * GRID + 2
 
     def _add_head(self, group: FacetGroup) -> QTreeWidgetItem:
-        """Add the line of a facet, which says how many of its values are chosen."""
         chosen = sum(value.chosen for value in group.values)
         head = QTreeWidgetItem(self.tree, [f"{group.title} ({chosen})" if chosen else group.title])
         head.setSizeHint(_LABEL, _LINE)
@@ -287,7 +284,6 @@ class HistoryHeader(QWidget):
         line.addWidget(self.compare)
 
     def show_listing(self, listing: Listing) -> None:
-        """Show what the runs have in common, and what can be done with them."""
         self.agreed.setText(listing.agreed)
         self.compare.setVisible(not listing.query.deleted)
         self.restore.setVisible(listing.query.deleted)
@@ -405,12 +401,10 @@ class HistoryList(QWidget):
 
     @property
     def grouped(self) -> bool:
-        """Whether runs are shown in groups by experiment."""
         return self._group.isChecked()
 
     @property
     def wants_facets(self) -> bool:
-        """Whether the facets show, or will when there are any."""
         return self.bar.facets.isChecked()
 
     def show_listing(self, listing: Listing) -> None:
@@ -438,7 +432,6 @@ class HistoryList(QWidget):
         self._place_facets()
 
     def show_facets(self, groups: Sequence[FacetGroup]) -> None:
-        """Show what runs can be narrowed down by."""
         self.facets.show_groups(groups)
         self._place_facets()
 

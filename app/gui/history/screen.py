@@ -69,7 +69,6 @@ class RunDiffView(QWidget):
         self._build()
 
     def show_diff(self, diff: RunDiff) -> None:
-        """Show two runs from the top of the page."""
         self._diff = diff
         self._title.setText(diff.title)
         self._names.setText("\n".join(f"{label}:  {name}" for label, name in zip(diff.labels, diff.names, strict=True)))
@@ -82,12 +81,10 @@ class RunDiffView(QWidget):
         self._page.setLineWrapColumnOrWidth(min(_MAX_WIDTH, self.width() - _MARGINS))
 
     def focus_search(self) -> None:
-        """Focus the search field."""
         self._search.setFocus()
         self._search.selectAll()
 
     def focus_page(self) -> None:
-        """Give the keyboard to the page, which it scrolls."""
         self._page.setFocus()
 
     def _rebuild(self) -> None:
@@ -144,30 +141,25 @@ class HistoryView(QWidget):
             QShortcut(keys, self, context=Qt.ShortcutContext.WidgetWithChildrenShortcut).activated.connect(act)
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Focus the table."""
         super().showEvent(event)
         if self._pages.currentWidget() is self.overview:
             self.table.setFocus()
 
     @property
     def shows_run(self) -> bool:
-        """Whether the page of a run is open."""
         return self._pages.currentWidget() is self.detail
 
     def show_run(self, detail: RunDetail) -> None:
-        """Show the page of a run."""
         self.detail.show_model(detail)
         self._pages.setCurrentWidget(self.detail)
         self.detail.setFocus()
 
     def show_diff(self, diff: RunDiff) -> None:
-        """Show the page of two runs."""
         self.diff.show_diff(diff)
         self._pages.setCurrentWidget(self.diff)
         self.diff.focus_page()
 
     def show_list(self) -> None:
-        """Show the list again."""
         self._pages.setCurrentWidget(self.overview)
         self.table.setFocus()
 

@@ -67,7 +67,6 @@ class HistoryTable(CellTable):
         self.show_lines(listing.lines(folded), listing.query, from_top=from_top)
 
     def show_lines(self, lines: Sequence[Line], query: RunQuery, *, from_top: bool = False) -> None:
-        """Show the same runs in other lines."""
         self._set_lines(lines, query, from_top=from_top)
         self._make_near_rows()
 
@@ -95,7 +94,6 @@ class HistoryTable(CellTable):
         return len(self._lines.checked - self._lines.listed)
 
     def current_line(self) -> Line | None:
-        """Return the current run or group."""
         index = self.currentIndex()
         return self._lines.lines[index.row()] if index.isValid() else None
 
@@ -115,18 +113,15 @@ class HistoryTable(CellTable):
         self._sparks_delay.start()
 
     def open_current(self) -> None:
-        """Open the current run, or fold the current group."""
         if (row := self.currentIndex().row()) >= 0:
             (self.toggle_fold if self._lines.is_head(row) else self.open_row)(row)
 
     def open_row(self, row: int) -> None:
-        """Open a run."""
         line = self._lines.lines[row]
         if isinstance(line, int):
             self.opened.emit(line)
 
     def toggle_fold(self, row: int) -> None:
-        """Fold or unfold a group."""
         line = self._lines.lines[row]
         if isinstance(line, Group):
             self.fold_toggled.emit(line.experiment)
@@ -165,14 +160,12 @@ class HistoryTable(CellTable):
             self.toggle_check(index.row())
 
     def _check_from(self, row: int) -> None:
-        """Check the lines from a row to the current one."""
         top, bottom = sorted((max(row, 0), self.currentIndex().row()))
         self._lines.check(
             itertools.chain.from_iterable(map(line_runs, self._lines.lines[top : bottom + 1])), checked=True
         )
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the rows, or that they are being read."""
         super().paintEvent(event)
         if self.head.isHidden():
             painter = QPainter(self.viewport())
@@ -192,7 +185,6 @@ class HistoryTable(CellTable):
         return min(row, len(self._lines.lines) - 1) if new_row is None else new_row
 
     def _make_near_rows(self) -> None:
-        """Make the rows near the visible ones, as wide as they need."""
         self._fit(self._lines.make(*self._visible_range(_NEAR_HEIGHTS)))
         self._sparks_delay.start()
 

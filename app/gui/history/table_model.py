@@ -100,7 +100,6 @@ class HistoryModel(CellModel):
         self.endResetModel()
 
     def take_runs(self, runs: Mapping[int, RunRow], view: RowView) -> None:
-        """Take all runs and what they are seen with, of which every row is made again."""
         self._runs, self._view = runs, view
         self._shared = {}
         self._differences.clear()
@@ -179,11 +178,9 @@ class HistoryModel(CellModel):
         return () if group.runs[0] in self._run_rows else group.runs
 
     def rowCount(self, parent: AnyIndex = _NO_PARENT) -> int:
-        """Return the number of lines."""
         return 0 if parent.isValid() else len(self.lines)
 
     def row_cells(self, row: int) -> Sequence[Cell]:
-        """Return the cells of a run, or a group's one cell."""
         line = self.lines[row]
         if isinstance(line, Group):
             return (Cell(text=line.title, unit=line.details, tooltip=line.title), *_BLANKS)
@@ -196,7 +193,6 @@ class HistoryModel(CellModel):
         return bool(self.folded_runs(line)) if isinstance(line, Group) else None
 
     def is_head(self, row: int) -> bool:
-        """Return whether a line is that of a group."""
         return isinstance(self.lines[row], Group)
 
     def check_state(self, row: int) -> Qt.CheckState:
@@ -220,7 +216,6 @@ class HistoryModel(CellModel):
 
 
 def line_runs(line: Line) -> Sequence[int]:
-    """Return the run of a line, or those of a group."""
     return (line,) if isinstance(line, int) else line.runs
 
 
@@ -276,7 +271,6 @@ class HistoryDelegate(CellDelegate):
         plain.write(painter, room.adjusted(bold.width(title) + 2 * GRID, 0, 0, 0), cell.unit)
 
     def _paint_annotations(self, painter: QPainter, option: QStyleOptionViewItem, area: QRect, cell: Cell) -> None:
-        """Paint the chips that fit, then the note."""
         colours = self._theme.colours
         face, small = self.tabular.of(option.font), self._chips.of(option.font)
         for chip in chips_that_fit(cell.chips, partial(_chip_width, small), area.width(), GRID // 2):

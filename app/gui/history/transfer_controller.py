@@ -64,7 +64,6 @@ class TransferController(QObject):
         )
 
     def import_runs(self) -> None:
-        """Ask for a database, then add its runs to this one."""
         title = "Import the runs of a database"
         ask_for_file(self._view, title, self._folder, _NAME_FILTER, lambda file: self.import_file(Path(file)))
 
@@ -89,8 +88,6 @@ class TransferController(QObject):
         self._run_task(f"Exporting {format_run_count(len(runs))}", work, failed=failed, note=note)
 
     def import_file(self, file: Path) -> None:
-        """Add the runs of a database."""
-
         def work(watch: TransferProgress) -> _Done:
             return _import(self._database, file, watch)
 

@@ -69,12 +69,10 @@ class HostsController(QObject):
         self.connections.reload()
 
     def take_inventory(self, inventory: Inventory) -> None:
-        """Take the devices of this machine."""
         self._here = inventory
         self.refresh()
 
     def close(self) -> None:
-        """End all connections."""
         self._timer.stop()
         self.connections.close()
 
@@ -88,7 +86,6 @@ class HostsController(QObject):
         self.refresh()
 
     def connect_host(self, host: str) -> None:
-        """Connect to a host, or try again."""
         if host:
             self.connections.connect(host, FULL_HZ if host == self.chosen else OVERVIEW_HZ)
 
@@ -104,7 +101,6 @@ class HostsController(QObject):
         self._show_telemetry()
 
     def refresh(self) -> None:
-        """Show how the connections are now."""
         states = self.connections.states()
         self.model.update(states)
         inventory = self._chosen_inventory()
@@ -127,7 +123,6 @@ class HostsController(QObject):
             self.refresh()
 
     def state(self) -> HostState:
-        """Return how the connection to the host is whose telemetry is shown."""
         return self.connections.state(self.shown_host)
 
     def inventory(self, host: str) -> Inventory | None:
@@ -267,12 +262,10 @@ class HostScreens(QObject):
             self.hosts.follow_run(self._run.host)
 
     def _open(self, host: str) -> None:
-        """Show the plots of a host on the Run screen."""
         self.hosts.choose(host)
         self._window.show_page(RUN)
 
     def _show_states(self) -> None:
-        """Show the machine that runs are made on, and how the link to it is."""
         chosen = self.hosts.chosen
         inventory = self.hosts.inventory(chosen)
         if chosen:

@@ -101,7 +101,6 @@ class HostsDialog(QDialog):
             push_button.setAutoDefault(False)  # Enter in a field adds a host
 
     def refresh(self) -> None:
-        """Show the hosts as they are now."""
         connections = self._hosts.connections
         lines = [
             host_line(entry.name, entry.address, connections.state(entry.name), self._hosts.inventory(entry.name))
@@ -117,7 +116,6 @@ class HostsDialog(QDialog):
 
     @property
     def chosen(self) -> HostEntry | None:
-        """The selected host."""
         row, entries = self.list.currentRow(), self._hosts.connections.entries
         return entries[row] if 0 <= row < len(entries) else None
 

@@ -134,7 +134,6 @@ class DetailsView(QWidget):
         return parts + self.time_bar.sizeHint().height() + 3 * GRID
 
     def show_details(self, details: DeviceDetails) -> None:
-        """Show the words and figures."""
         self._details = details
         show_text(self._title, details.title)
         show_text(self._subtitle, details.subtitle)
@@ -171,7 +170,6 @@ class DetailsView(QWidget):
             self.connect_requested.emit(self._details.absence.host)
 
     def show_plots(self, details: DeviceDetails) -> None:
-        """Show the curves."""
         self._details = details
         width = self.width() - self._words.width()
         count = len(details.plots.panels)
@@ -182,7 +180,6 @@ class DetailsView(QWidget):
         self.stack.show_plots(replace(details.plots, columns=columns))
 
     def _show_reading(self, time: float | None) -> None:
-        """Say what is known of the time at the crosshair."""
         details = self._details
         reading = "" if time is None or details is None else details.plots.describe_time(time, self.stack.span)
         self.time_bar.show_reading(reading)

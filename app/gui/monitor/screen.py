@@ -72,7 +72,6 @@ class _TableModel(CellModel):
         return cells
 
     def is_head(self, row: int) -> bool:
-        """Return whether a row is that of a host."""
         return self.rows[row].device is None
 
     def is_folded(self, row: int) -> bool | None:
@@ -102,7 +101,6 @@ class _GraphDelegate(CellDelegate):
         self.number_widths: dict[int, int] = {}
 
     def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
-        """Paint a number with its graph, or words."""
         face, area = self._faces[self._rows.is_head(index.row())], self.content_area(option, index)
         if isinstance(cell, GraphCell):
             self._paint_graph(painter, area, index, cell, face)
@@ -118,7 +116,6 @@ class _GraphDelegate(CellDelegate):
         face.write(painter, area, face.elided(cell.text, Qt.TextElideMode.ElideRight, area.width()))
 
     def _paint_graph(self, painter: QPainter, area: QRect, index: AnyIndex, cell: GraphCell, face: Face) -> None:
-        """Paint the number at the right and its graph in the room that is left."""
         colours = self._theme.colours
         unit_width = self.unit_widths.get(index.column(), 0)
         painter.setPen(QColor(colours.faint if cell.faint else colours.text))
@@ -137,7 +134,6 @@ class _GraphDelegate(CellDelegate):
 
 
 def _paint_course(painter: QPainter, room: QRectF, course: Floats, colour: QColor) -> None:
-    """Paint a line from gap to gap, with a wash below it."""
     wash = QColor(colour)
     wash.setAlpha(40)
     indices = np.flatnonzero(np.isfinite(course))
@@ -200,7 +196,6 @@ class MonitorTable(CellTable):
 
     @property
     def wanted_height(self) -> int:
-        """The height at which all rows are in sight."""
         rows = self._rows.rowCount() * self.verticalHeader().defaultSectionSize()
         return self.horizontalHeader().sizeHint().height() + rows + 2
 
@@ -210,7 +205,6 @@ class MonitorTable(CellTable):
             self._select([self._rows.rows.index(row_key)])
 
     def refresh(self) -> None:
-        """Show the rows as they are now."""
         row, keys = max(0, self.currentIndex().row()), self._rows.keys
         if self._rows.refresh():
             if self._rows.keys != keys:
@@ -273,7 +267,6 @@ class MonitorTable(CellTable):
             self._open(self._rows.rows[index.row()])
 
     def width_for(self, column: int, content: int) -> int:
-        """Return the width of a column with room for its graph."""
         key = self._rows.keys[column]
         cell = _WIDEST[key]
         bold = QFontMetrics(tabular_font(bold=True)).horizontalAdvance(cell.text)
@@ -285,7 +278,6 @@ class MonitorTable(CellTable):
         return self._least[column]
 
     def _stretch(self) -> None:
-        """Share the room that is left among the columns that can use it."""
         least = {column: self._least.get(column, 0) for column in range(len(self._rows.keys))}
         spare = self.viewport().width() - sum(least.values())
         shares = {column: _STRETCHED.get(key, 0) for column, key in enumerate(self._rows.keys)}
@@ -397,7 +389,6 @@ class MonitorView(QWidget):
             self.show_chosen(words=False)
 
     def show_table(self) -> None:
-        """Show everything as it is now."""
         model, settings = self._model, self._model.settings
         model.read()
         self.table.refresh()
@@ -455,7 +446,6 @@ class MonitorView(QWidget):
         self.show_table()
 
     def _leave_search(self) -> None:
-        """Show all devices again, and give the table the keyboard."""
         self.search.clear()
         self.table.setFocus()
 

@@ -205,7 +205,6 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         self._paint_on(painter, area, self.front)
 
     def fit(self) -> None:
-        """Fit the view into the size that the canvas has now."""
         if self._is_resized:
             self._is_resized = False
             super().resizeEvent(None)
@@ -237,7 +236,6 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         return ground
 
     def _paint_on(self, painter: QPainter, area: QRectF, layers: Sequence[Paintable]) -> None:
-        """Paint layers on the view."""
         painter.setClipRect(area.adjusted(0, 0, 0.5, 0.5))
         for layer in layers:
             layer.paint(painter, area)
@@ -276,7 +274,6 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
             self.hovered.emit(at.x(), at.y())
 
     def mouseReleaseEvent(self, _event: QMouseEvent) -> None:
-        """Let go."""
         self._held = None
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
@@ -285,7 +282,6 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
             (self.value_reset if self._is_on_axis(event.position()) else self.opened).emit()
 
     def leaveEvent(self, event: QEvent) -> None:
-        """Report that the pointer is gone."""
         super().leaveEvent(event)
         self.left.emit()
 

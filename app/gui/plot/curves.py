@@ -112,7 +112,6 @@ class Curves:
         painter.drawImage(QPoint(round(area.left()), round(area.top())), self._image)
 
     def _render(self) -> None:
-        """Draw all columns."""
         _, _, rows, ratio = self._rendered_as
         raster = _raster(rows, len(self._rendered[0][0].low))
         pixels = [_premultiplied(colour) for _, colour, _ in self._rendered]
@@ -124,7 +123,6 @@ class Curves:
         self._image.setDevicePixelRatio(ratio)
 
     def _extents(self) -> tuple[Floats, Floats]:
-        """Return the uppermost row of every curve in each column, and how many rows it takes."""
         bottom, top, rows, ratio = self._rendered_as
         firsts, lengths = _row_extents([line for line, *_ in self._rendered], bottom, top, rows, round(ratio))
         for (line, _, dash), length in zip(self._rendered, lengths, strict=True):
@@ -139,7 +137,6 @@ class Curves:
 
 
 def _premultiplied(colour: QColor) -> int:
-    """Return the pixel of a colour in the format of the image."""
     alpha = colour.alpha()
     red, green, blue = (part * alpha // 255 for part in (colour.red(), colour.green(), colour.blue()))
     return alpha << 24 | red << 16 | green << 8 | blue
@@ -202,7 +199,6 @@ class PanelCurve:
         return self.strokes[-1][0] if self.strokes else None
 
     def take_over(self, shorter: "PanelCurve") -> None:
-        """Keep what was drawn of the same curve when it was shorter."""
         if (_unshifted(shorter.source), shorter.spread) == (_unshifted(self.source), None):
             self.strokes = shorter.strokes
 
@@ -249,7 +245,6 @@ class DrawnCurves(dict[str, PanelCurve]):
         return tuple(key for key in self if key not in self.hidden)
 
     def __setitem__(self, key: str, curve: PanelCurve) -> None:
-        """Set one curve, or its data."""
         if key in self:
             curve.take_over(self[key])
         super().__setitem__(key, curve)
@@ -262,7 +257,6 @@ class DrawnCurves(dict[str, PanelCurve]):
                 curve.strokes = []
 
     def draw(self, span: Span, columns: int) -> list[tuple[Stroke, QColor, Dash]]:
-        """Return all strokes of a range of time, each with its colour and its dash."""
         drawn: list[tuple[Stroke, QColor, Dash]] = []
         for key in self.shown_keys():
             curve = self[key]

@@ -73,7 +73,6 @@ class Legend(QWidget):
         self.setAccessibleDescription(self.text())
 
     def remove(self, key: str) -> None:
-        """Forget an entry."""
         self._entries.pop(key, None)
         self._changed()
 
@@ -83,12 +82,10 @@ class Legend(QWidget):
         self.update()
 
     def text(self) -> str:
-        """Return all entries as text."""
         return ", ".join(f"{entry.label} {entry.value}".strip() for entry in self._entries.values())
 
     @property
     def shows_values(self) -> bool:
-        """Whether there is room for the values of all entries."""
         return _line_width(self._widths(QFontMetrics(tabular_font()), value=True).values()) <= self.width()
 
     def sizeHint(self) -> QSize:
@@ -98,13 +95,11 @@ class Legend(QWidget):
         return QSize(widths[0] if len(widths) == 1 else 2 * GRID, metrics.height() + 2)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """Report a click on an entry."""
         key = next((key for key, area in self._areas.items() if area.contains(event.position().toPoint())), None)
         if key is not None and event.button() == Qt.MouseButton.LeftButton:
             self.clicked.emit(key)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """Paint all entries that fit, each in its place."""
         painter = QPainter(self)
         painter.setFont(tabular_font())
         metrics = painter.fontMetrics()
@@ -184,7 +179,6 @@ def swatch_width(style: int) -> int:
 
 
 def paint_swatch(painter: QPainter, left: int, middle: int, colour: QColor, style: int) -> None:
-    """Paint a short piece of a curve."""
     x, end = left, left + swatch_width(style)
     for segment, pixels in enumerate(dash_pattern(style) * _DASHED_SWATCH or (SWATCH,)):
         if segment % 2 == 0 and x < end:
@@ -193,7 +187,6 @@ def paint_swatch(painter: QPainter, left: int, middle: int, colour: QColor, styl
 
 
 def paint_mark(painter: QPainter, centre: QPointF, colour: QColor, mark: str, theme: Theme) -> None:
-    """Paint a disc in a curve's colour with the mark in it."""
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setPen(QPen(QColor(theme.colours.surface), 1))
     painter.setBrush(colour)
@@ -231,7 +224,6 @@ class Readout(QWidget):
         self.hide()
 
     def text(self) -> str:
-        """Return its text, or nothing while it is hidden."""
         return ", ".join(f"{reading.label} {reading.value}" for reading in self._readings) if self.isVisible() else ""
 
     def show_readings(self, readings: Sequence[Reading], at: QPoint) -> None:

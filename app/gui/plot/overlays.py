@@ -31,7 +31,6 @@ class Layer:
         self._canvas = canvas
 
     def paint(self, painter: QPainter, area: QRectF) -> None:
-        """Paint in pixels, whatever the range."""
         if self._is_empty():
             return
         start, end = self._canvas.view.viewRange()[0]
@@ -49,7 +48,6 @@ class Layer:
         return low, high
 
     def _is_empty(self) -> bool:
-        """Return whether there is nothing to paint."""
         return False
 
     def _paint(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
@@ -67,7 +65,6 @@ class Bands(Layer):
         self._unnamed: frozenset[str] = frozenset()
 
     def set_bands(self, bands: Sequence[Band]) -> None:
-        """Replace all bands."""
         if tuple(bands) != self.bands:
             self.bands = tuple(bands)
             self._canvas.renew()
@@ -113,7 +110,6 @@ class Marks(Layer):
         self._crosshair: float | None = None
 
     def set_marks(self, moments: Sequence[Marker], strips: Sequence[Strip]) -> None:
-        """Replace moments and strips."""
         if (tuple(moments), tuple(strips)) != (self._moments, self._strips):
             self._moments, self._strips = tuple(moments), tuple(strips)
             self._canvas.viewport().update()

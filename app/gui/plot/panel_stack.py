@@ -210,7 +210,6 @@ class PanelStack(QWidget):
         return self._draw_timer.isActive()
 
     def panel(self, key: str) -> "TimePanel":
-        """Return the plot of the panel with that key."""
         return next(plot for plot in self._panels[: len(self._plots.panels)] if plot.key == key)
 
     def show_plots(self, plots: Plots) -> None:
@@ -243,7 +242,6 @@ class PanelStack(QWidget):
         self._show_again()
 
     def set_columns(self, columns: int) -> None:
-        """Lay what is shown out in so many columns."""
         if self._plots.panels and columns != self._columns and not self.maximised:
             self._columns = columns
             self.offered = replace(self.offered, columns=columns)
@@ -269,15 +267,12 @@ class PanelStack(QWidget):
         self.move_to(at + (self.span[0] - at) * factor, at + (self.span[1] - at) * factor)
 
     def pan(self, by: float) -> None:
-        """Move along the axis."""
         self.move_to(self.span[0] + by, self.span[1] + by)
 
     def show_named_range(self, name: str) -> None:
-        """Show one of the ranges that the plots offer."""
         self.show_range(self._plots.ranges[name])
 
     def hide_curves(self, keys: Collection[str]) -> None:
-        """Show every curve but these, in all panels."""
         self.hidden = frozenset(keys)
         for plot in self.visible_plots:
             plot.hide_curves(self.hidden)

@@ -63,7 +63,6 @@ def write_chart(path: Path, svg: str) -> None:
 
 
 def show_picture_menu(parent: QWidget, draw: Callable[[], Drawing], position: QPoint) -> None:
-    """Show a menu that copies or saves a picture."""
     menu = QMenu(parent)
     menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     add_picture_actions(menu, parent, draw)
@@ -71,13 +70,11 @@ def show_picture_menu(parent: QWidget, draw: Callable[[], Drawing], position: QP
 
 
 def add_picture_actions(menu: QMenu, parent: QWidget, draw: Callable[[], Drawing]) -> None:
-    """Add the entries of a menu that copy and save a picture."""
     menu.addAction("&Copy picture").triggered.connect(lambda: copy_chart(draw()))
     menu.addAction("&Save picture …").triggered.connect(lambda: save_chart(parent, draw()))
 
 
 def copy_chart(drawing: Drawing) -> None:
-    """Put a chart on the clipboard as an image."""
     QGuiApplication.clipboard().setImage(_image(drawing.svg(filled=True)))
 
 
@@ -111,7 +108,6 @@ def make_curve_plot(
     curves: Sequence[DrawnCurve],
     bands: Sequence[Band],
 ) -> CurvePlot:
-    """Return what is visible of a panel, as a value."""
     least_step = (x_range[1] - x_range[0]) / _X_TICKS
     clock = None if axis.counted else model.clock_step(2.5 * least_step)
     step = clock or model.round_step(least_step)
@@ -127,7 +123,6 @@ def make_curve_plot(
 
 
 def value_axis(title: str, span: tuple[float, float], *, log: bool) -> Axis:
-    """Return the axis of a panel's values."""
     make_ticks = model.log_ticks if log else model.linear_ticks
     return Axis(title=title, low=span[0], high=span[1], ticks=tuple(make_ticks(*span, _Y_TICKS)), log=log)
 

@@ -83,7 +83,6 @@ class TimeBar(QWidget):
         self._plots.range_requested.connect(lambda start, end: show(lambda: model.hold(start, end)))
 
     def show_reading(self, text: str) -> None:
-        """Show what is known of the time at the crosshair."""
         self.reading.setText(text)
 
     def _connect(self, plots: PanelStack) -> None:

@@ -56,7 +56,6 @@ class ValueScale:
 
     @property
     def span(self) -> Span:
-        """The range of values that is shown."""
         return self._as_values(*(self._visible_range or (0.0, 1.0)))
 
     def fix(self, low: float, high: float) -> None:
@@ -74,7 +73,6 @@ class ValueScale:
         self._data_range = None
 
     def set_look(self, look: Look) -> None:
-        """Show what the user has chosen."""
         self._look, self._data_range = look, None
         self._axis.is_log = look.mode == "log"
         self._choose()
@@ -107,7 +105,6 @@ class ValueScale:
             self._choose()
 
     def _needed(self, low: float, high: float) -> Span:
-        """Return a range with round ends around values."""
         if self._look.mode == "zero":
             return 0.0, nice_ceiling(high)
         step = 1 / _LOG_STEPS if self._look.mode == "log" else round_step((high - low or abs(high) or 1.0) / _STEPS)
@@ -208,7 +205,6 @@ class TimePanel(QWidget):
 
     @property
     def look(self) -> Look:
-        """How the user wants to see it."""
         return self.curves.look
 
     def shown_keys(self) -> tuple[str, ...]:
@@ -226,13 +222,11 @@ class TimePanel(QWidget):
         self.plot.setMinimumHeight((11 if is_visible else 8) * GRID)
 
     def set_title(self, title: str, unit: str) -> None:
-        """Set name and unit."""
         if (title, unit) != (self.title, self.unit):
             self.title, self.unit = title, unit
             self._describe()
 
     def set_look(self, look: Look) -> None:
-        """Draw it as the user wants it."""
         if look != self.look:
             rescaled = (look.mode, look.values) != (self.look.mode, self.look.values)
             self.curves.look = look
@@ -296,7 +290,6 @@ class TimePanel(QWidget):
         self.legend.set_entry(key, curve.label, curve.colour, curve.mark)
 
     def remove_curve(self, key: str) -> None:
-        """Forget one curve."""
         del self.curves[key]
         self._dirty = True
         self.legend.remove(key)
@@ -381,11 +374,9 @@ class TimePanel(QWidget):
         return draw_stacked([self.snapshot()], self._theme, self.width())
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """Show the menu."""
         self.show_menu(event.globalPos())
 
     def show_menu(self, position: QPoint) -> None:
-        """Show what can be done with the plot, at a position of the screen."""
         from app.gui.plot.pictures import show_panel_menu
 
         show_panel_menu(self, position)
@@ -397,7 +388,6 @@ class TimePanel(QWidget):
             self._redraw()
 
     def hideEvent(self, event: QHideEvent) -> None:
-        """Give memory back."""
         super().hideEvent(event)
         self.plot.release()
         self._image.release()
@@ -444,7 +434,6 @@ class TimePanel(QWidget):
 
 
 def _strips(panel: Panel, origin_s: float) -> Sequence[Strip]:
-    """Return the times at which GPUs were throttled, a line for each GPU that was."""
     throttled = {hold.device for hold in panel.throttles}
     curves = [curve for curve in panel.curves if curve.key in throttled]
     lines = {curve.key: (line, curve.colour) for line, curve in enumerate(curves)}

@@ -92,13 +92,11 @@ class CustomWorkloads(QObject):
         self._debounce.setInterval(_DEBOUNCE_MS)
 
     def start(self) -> None:
-        """Connect the form and the file watcher."""
         self._view.custom_file_requested.connect(self.ask)
         self._watcher.fileChanged.connect(self._note_change)
         self._debounce.timeout.connect(self._read_changed)
 
     def ask(self) -> None:
-        """Let the user choose a file."""
         ask_for_file(
             self._view, "Custom workload", Path.cwd(), "Python files (*.py)", lambda name: self.open(Path(name))
         )

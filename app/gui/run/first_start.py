@@ -160,7 +160,6 @@ class FirstStartView(QWidget):
         self._build()
 
     def show_model(self, choices: Sequence[FirstChoice]) -> None:
-        """Show these choices."""
         while len(self.cards) < len(choices):
             card = ChoiceCard()
             card.chosen.connect(self.chosen)
@@ -236,7 +235,6 @@ class FirstStart(QObject):
         self._read(lambda: True)
 
     def handle(self, event: object) -> None:
-        """Take the devices of this machine."""
         if isinstance(event, Inventory):
             is_first, self._inventory = self._inventory is None, event
             if is_first:

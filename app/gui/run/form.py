@@ -224,7 +224,6 @@ class FormView(QWidget):
         self._cures.setVisible(bool(cures))
 
     def _show_refused(self) -> None:
-        """Say which combinations are left out."""
         if self.state is None:
             return
         groups, count = self.state.refused, self.state.combinations

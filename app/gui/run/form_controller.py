@@ -91,7 +91,6 @@ class _FormReversal:
     choices: FormChoices
 
     def __call__(self) -> "_FormReversal":
-        """Put them back."""
         current = self.form.choices
         self.form.restore(self.choices)
         return _FormReversal(self.form, current)
@@ -238,7 +237,6 @@ class FormController(QObject):
         self._typed |= self._foreign() - before
 
     def _foreign(self) -> set[tuple[str, str, Value]]:
-        """Return the Pythons and packages that are chosen, each with its host and parameter."""
         chosen = self.form.selection.chosen
         return {(self.form.host, name, value) for name in ("interpreter", "packages") for value in chosen.get(name, ())}
 
@@ -253,7 +251,6 @@ class FormController(QObject):
         self._view.confirm_copied()
 
     def _describe(self, estimate: _Estimate) -> str:
-        """Return what is known of the time an experiment takes, and of what it can show."""
         plan, at_most = estimate.plan, estimate.plan.until_pct is not None
         alone = sequential_reason(plan.variants, self.form.machine) if plan.parallel > 1 else ""
         sentences = describe_estimate(estimate.ahead, at_most=at_most, budget_s=plan.budget_s)

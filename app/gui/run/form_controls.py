@@ -134,11 +134,9 @@ class ChoiceList(ElidedComboBox):
         self.setMinimumContentsLength(6)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        """Leave the wheel to what scrolls."""
         event.ignore()
 
     def show_field(self, field: Field) -> None:
-        """Fill the list and choose the value."""
         with QSignalBlocker(self):
             self._items.clear()
             for option in field.options:
@@ -213,7 +211,6 @@ class FieldRow:
         return self.side if widget.isHidden() and self.side is not None else widget
 
     def value_at(self, index: int) -> object:
-        """Return the value of an entry of the list."""
         return self._field.options[index].value
 
     @property
@@ -224,7 +221,6 @@ class FieldRow:
         return [editor, *chips, *side, self.back] if self.list else [editor, *side, self.back, *chips]
 
     def place(self, grid: QGridLayout, line: int) -> None:
-        """Place it from a line of a grid on, which has three lines for it."""
         grid.addWidget(self.label, line, 0)
         grid.addWidget(self._widgets[1], line, 1)
         if self.line is not None:
@@ -237,7 +233,6 @@ class FieldRow:
         grid.addWidget(self.note, line + 2, 0, 1, 4)
 
     def remove(self) -> None:
-        """Remove its widgets."""
         for widget in self._widgets:
             widget.hide()
             widget.deleteLater()
@@ -310,7 +305,6 @@ class FieldRow:
         self._edit(self._field.name, *(option.value for option in self._field.chosen if option.value != value))
 
     def _make_menu(self) -> QPushButton:
-        """Make the button whose menu takes several values."""
         menu_button = button("+", f"Several values of {self._field.label}", flat=True)
         menu_button.setAccessibleName(f"More values of {self._field.label}")
         menu = ChecksMenu(menu_button)
@@ -366,6 +360,5 @@ class HostChoice(QWidget):
         self.show_field(_NO_HOSTS, can_retry=False)
 
     def show_field(self, field: Field, *, can_retry: bool) -> None:
-        """Show the hosts to choose from, and how the connection to the one chosen is."""
         self.row.show_field(field, visible=True)
         self.retry_button.setVisible(can_retry)

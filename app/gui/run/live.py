@@ -89,7 +89,6 @@ class RunTabs(QTabBar):
         self.setVisible(bool(runs))
 
     def _update_titles(self) -> None:
-        """Use the longest form of all titles that fits."""
         for titles in zip(*(run.labels for run in self._runs), strict=True):
             for index, text in enumerate(titles):
                 self.setTabText(index, text)
@@ -220,7 +219,6 @@ class LiveView(QWidget):
         self.time_bar.show_reading(reading)
 
     def _show_status(self, status: Status, number: str) -> None:
-        """Show the status next to the throughput, or in its place while there is none."""
         title, other = (self._title, self._placeholder) if number else (self._placeholder, self._title)
         title.setText(status.title)
         set_role(self._title, status.tone)

@@ -143,7 +143,6 @@ class RunController(QObject):
         self._view.live.show_model(self._live.state())
 
     def run_or_stop(self) -> None:
-        """Run the variant, or stop what is active."""
         if self._busy:
             self.stop()
         else:

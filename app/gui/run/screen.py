@@ -110,7 +110,6 @@ class RunView(QWidget):
         self.gallery_shown.emit()
 
     def leave_gallery(self) -> None:
-        """Show the live view in place of the questions."""
         if self._right.currentIndex() == _GALLERY:
             self.show_live()
 
@@ -138,7 +137,6 @@ class RunView(QWidget):
             self.live.stack.setFocus()
 
     def _focus_plots(self) -> None:
-        """Show the live plots and give them the keyboard."""
         self.show_live()
         self.live.stack.setFocus()
 

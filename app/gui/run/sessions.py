@@ -85,7 +85,6 @@ class SessionFactory:
         return replace(self._services, host=self._hosts.connected(host)) if host else self._services
 
     def close(self) -> None:
-        """End the standby worker."""
         self._launcher.close()
 
 

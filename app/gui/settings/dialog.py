@@ -78,7 +78,6 @@ class ChoiceBox(ElidedComboBox):
         self.activated.connect(lambda index: self.chosen.emit(self.itemData(index)))
 
     def show_options(self, options: Mapping[Any, str], current: object) -> None:
-        """Show these options, by key, with the current one."""
         self.clear()
         for key, label in options.items():
             self.addItem(label, key)
@@ -102,7 +101,6 @@ class SettingsDialog(QDialog):
         standby: StoredChoice,
         switch_database: Callable[[Path], None],
     ) -> None:
-        """Make the dialog of a window."""
         super().__init__(window)
         self._window = window
         self._theme = theme
@@ -195,7 +193,6 @@ class SettingsDialog(QDialog):
         self._grid.setRowMinimumHeight(row + 2, GRID // 2)
 
     def _add_row(self, label: str, control: QWidget, caption: str = "", extra: QPushButton | None = None) -> None:
-        """Add a setting."""
         row = self._grid.rowCount()
         name = text_label(label, "")
         name.setBuddy(control)
@@ -301,7 +298,6 @@ def _show_choice(box: ChoiceBox, choice: StoredChoice) -> None:
 
 
 def read_storage(database: Path, note: str = "") -> StorageLine:
-    """Return the size of a database and its retention."""
     return StorageLine(
         path=database,
         size_bytes=retention.size_bytes(database),

@@ -116,7 +116,6 @@ class StoredChoice(QObject):
         self._setting = setting
 
     def start(self) -> None:
-        """Read the stored choice."""
         from app.storage.database import load_setting
 
         database, setting = self._store.database, self._setting
@@ -134,7 +133,6 @@ class StoredChoice(QObject):
         self._store.background.run(lambda: save_setting(database, setting, option), show, self._store.on_failure)
 
     def set_label(self, option: str, label: str) -> None:
-        """Change the label of an option."""
         self.options[option] = label
         self.changed.emit()
 
@@ -199,7 +197,6 @@ class RunEndNotifier:
         self.choice = StoredChoice(store, NOTICE, NOTIFICATION_CHOICES, default="message")
 
     def handle(self, event: object) -> None:
-        """Note the start and the outcome of a run."""
         if isinstance(event, RunStarted):
             self._began_ns = event.t_ns if self._began_ns is None else self._began_ns
             self._text = short_name(event.spec)
@@ -296,7 +293,6 @@ class Settings(QObject):
         form.updated.connect(self._take_busy)
 
     def start(self) -> None:
-        """Read the stored choices."""
         self.notifier.choice.start()
         self._standby.choice.start()
 
@@ -306,7 +302,6 @@ class Settings(QObject):
         self._standby.handle(event)
 
     def open(self) -> None:
-        """Show the dialog."""
         from app.gui.settings.dialog import SettingsDialog
 
         if self._dialog is None:

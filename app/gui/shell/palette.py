@@ -43,11 +43,9 @@ class _Rows(QAbstractListModel):
         self.rows: tuple[_Row, ...] = ()
 
     def rowCount(self, parent: AnyIndex | None = None) -> int:
-        """Return the number of rows."""
         return 0 if parent is not None and parent.isValid() else len(self.rows)
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Return a row, or how it is read aloud."""
         row = self.rows[index.row()]
         if role == _ROW_ROLE:
             return row
@@ -62,7 +60,6 @@ class _Rows(QAbstractListModel):
         return Qt.ItemFlag.NoItemFlags if isinstance(self.rows[index.row()], str) else super().flags(index)
 
     def show_rows(self, rows: Sequence[_Row]) -> None:
-        """Show these rows."""
         self.beginResetModel()
         self.rows = tuple(rows)
         self.endResetModel()
@@ -84,11 +81,9 @@ class _Delegate(QStyledItemDelegate):
         self._theme = theme
 
     def sizeHint(self, _option: QStyleOptionViewItem, _index: AnyIndex) -> QSize:
-        """Return the size of a row."""
         return QSize(10 * GRID, _ROW_HEIGHT)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        """Paint a row."""
         row: _Row = index.data(_ROW_ROLE)
         colours = self._theme.colours
         area = QRect(option.rect).adjusted(2 * GRID, 0, -2 * GRID, 0)
@@ -265,7 +260,6 @@ class Palette(QFrame):
         return row.entry.key if isinstance(row, Match) else ""
 
     def _place(self) -> None:
-        """Take the middle of the window, as high as what there is to choose from, within what fits."""
         room = self.window().size()
         self.setFixedWidth(min(_WIDTH, room.width() - 4 * GRID))
         row_count = min(max(len(self._rows.rows), 1), _ROWS_SHOWN)

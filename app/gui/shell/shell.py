@@ -224,7 +224,6 @@ class WindowKeys:
                 shortcut.activated.connect(functions[action.name])
 
     def perform(self, group: Group, action: Action) -> None:
-        """Do an action, on its screen."""
         if action.name:
             self._functions[action.name]()
             return
@@ -271,7 +270,6 @@ def _is_in_reach(shortcut: QShortcut, sequence: QKeySequence, focused: QWidget) 
 
 
 def _reaches(context: Qt.ShortcutContext, owner: QWidget, focused: QWidget) -> bool:
-    """Return whether a shortcut of a widget acts while another widget has the focus."""
     if not (owner.isVisible() and owner.isEnabled()):
         return False
     if context == _CONTEXT.WidgetShortcut:
@@ -329,7 +327,6 @@ class Shell(QObject):
         window.keys_requested.connect(self.show_keys)
 
     def _functions(self) -> dict[str, Callable[[], object]]:
-        """Return what the named actions of the table do, but for those of the form."""
         window, actions = self._window, self._actions
         pages = ("run page", "monitor page", "history page", "compare page")
         return {
@@ -415,7 +412,6 @@ class Shell(QObject):
         return {_action_key(group, action) for group, action in all_actions() if not idle.get(action.name, "useful")}
 
     def _visible_buttons(self) -> Iterator[tuple[Entry, Callable[[], object]]]:
-        """Return what the buttons in sight do, and the entries of their menus."""
         for push_button in self._window.findChildren(QPushButton):
             if not (push_button.isVisible() and push_button.isEnabled() and push_button.text()):
                 continue

@@ -61,7 +61,6 @@ class _PlainLabel(QLabel):
     """A text of as many lines as it has."""
 
     def setText(self, text: str) -> None:
-        """Show a text."""
         super().setText(plain_text(text))
 
 
@@ -164,12 +163,10 @@ class ElidedLabel(QLabel):
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
 
     def setText(self, text: str) -> None:
-        """Show a text."""
         super().setText(plain_line(text))
         self.setToolTip(plain_tooltip(text))
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """Paint the elided text, aligned."""
         painter = QPainter(self)
         painter.setPen(self.palette().color(self.foregroundRole()))
         text = self.fontMetrics().elidedText(self.text(), self._elided, self.width() - max(0, self.indent()))
@@ -181,7 +178,6 @@ class ElidedComboBox(QComboBox):
     """A drop-down list whose current text is elided in the middle where it does not fit."""
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """Paint the elided text."""
         option = QStyleOptionComboBox()
         self.initStyleOption(option)
         part = QStyle.SubControl.SC_ComboBoxEditField
@@ -252,7 +248,6 @@ def _filled(layout: Box, items: Iterable[Item], margins: Margins | None, spacing
 
 
 def clear_layout(layout: QLayout) -> None:
-    """Delete every widget of a layout."""
     while (item := layout.takeAt(0)) is not None:
         if (widget := item.widget()) is not None:
             widget.hide()
@@ -291,7 +286,6 @@ class HtmlPage(QTextBrowser):
     """Text from HTML, with figures that stand below each other."""
 
     def __init__(self, margin: int) -> None:
-        """Make an empty page with a margin of so many pixels."""
         super().__init__()
         self.setFont(tabular_font())
         self.document().setDocumentMargin(margin)
@@ -345,7 +339,6 @@ class EmptyState(QWidget):
         layout.addStretch(3)
 
     def set_text(self, title: str, text: str) -> None:
-        """Change heading and text."""
         self._title.setText(title)
         self._text.setText(text)
 

@@ -67,12 +67,10 @@ class CellModel(QAbstractTableModel):
         self._untitled: set[int] = set()
 
     def row_cells(self, row: int) -> Sequence[Cell]:
-        """Return the cells of a row, one per column."""
         cells: Sequence[Cell] = self.rows[row]
         return cells
 
     def rowCount(self, parent: AnyIndex = _NO_PARENT) -> int:
-        """Return the number of rows."""
         return 0 if parent.isValid() else len(self.rows)
 
     def show_rows(self, rows: Sequence[Any], *, is_alike: bool) -> None:
@@ -97,7 +95,6 @@ class CellModel(QAbstractTableModel):
         return None
 
     def is_head(self, _row: int) -> bool:
-        """Return whether a row is the head of a group, which stands out."""
         return False
 
     def head_above(self, _row: int) -> int | None:
@@ -117,7 +114,6 @@ class CellModel(QAbstractTableModel):
         return ()
 
     def columnCount(self, parent: AnyIndex = _NO_PARENT) -> int:
-        """Return the number of columns."""
         return 0 if parent.isValid() else len(self.columns)
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
@@ -212,7 +208,6 @@ class CellDelegate(QStyledItemDelegate):
             self._paint_text(painter, area, cell, index, face)
 
     def paint_row_marks(self, painter: QPainter, area: QRect, row: int, model: "CellModel") -> None:
-        """Paint the expander and the check box of a row."""
         middle, folded, state = area.center().y(), model.is_folded(row), model.check_state(row)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if folded is not None:
@@ -222,7 +217,6 @@ class CellDelegate(QStyledItemDelegate):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
 
     def paint_check_box(self, painter: QPainter, area: QRect, state: Qt.CheckState) -> None:
-        """Paint a check box at its place in a row or a head."""
         colours, is_empty = self._theme.colours, state == Qt.CheckState.Unchecked
         corner = area.left() + BOX_LEFT, area.center().y() - CHECK_BOX_PX // 2
         box = QRectF(*corner, CHECK_BOX_PX, CHECK_BOX_PX).adjusted(1.5, 1.5, -1.5, -1.5)
@@ -358,7 +352,6 @@ class CellDelegate(QStyledItemDelegate):
             line.translate(0, _SMALL_LINE)
 
     def paint_marks(self, painter: QPainter, area: QRect, text: str, column: int, face: Face) -> None:
-        """Paint a wash behind each marked word of a text."""
         words = (*self.marked.get(None, ()), *self.marked.get(column, ())) if self.marked else ()
         if not words:
             return

@@ -117,7 +117,6 @@ class CellTable(RowsView):
         self._is_fitting = False
 
     def fit(self, widest: Sequence[Cell]) -> None:
-        """Give every column the width of its widest cell, or of its title."""
         metrics = QFontMetrics(tabular(self.font()))
         columns = list(enumerate(self._cells.columns))
         self._delegate.pairs = {n for n, column in columns if column.second}
@@ -212,7 +211,6 @@ class CellTable(RowsView):
         return menu
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Divide the new width."""
         super().resizeEvent(event)
         self._stretch()
 
@@ -242,7 +240,6 @@ class CellTable(RowsView):
         self._more.place()
 
     def _names(self) -> list[tuple[int, int]]:
-        """Return the widths that each name needs in one line and in two."""
         metrics = QFontMetrics(tabular(self.font()))
         for name in self._cells.names():
             if name not in self._names_px:
@@ -352,21 +349,17 @@ class FrozenColumns(RowsView):
         self.hide()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Keep the height of the table."""
         if event.type() == QEvent.Type.Resize:
             self._place()
         return super().eventFilter(watched, event)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Press the table's own cell."""
         self._pass_on(event)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """Release over the table's own cell."""
         self._pass_on(event)
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        """Double-click the table's own cell."""
         self._pass_on(event)
 
     def _pass_on(self, event: QMouseEvent) -> None:

@@ -127,7 +127,6 @@ def ask_for_database(parent: QWidget, folder: Path, on_answer: Callable[[Path | 
 def ask_for_file(
     parent: QWidget, title: str, folder: Path, name_filter: str, on_chosen: Callable[[str], object]
 ) -> None:
-    """Ask for an existing file."""
     dialog = _file_dialog(parent, title, folder, name_filter)
     dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
     dialog.fileSelected.connect(on_chosen)

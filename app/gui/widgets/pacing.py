@@ -30,16 +30,13 @@ class CalmTurn(QObject):
 
     @property
     def awaited(self) -> bool:
-        """Whether it is still to be done."""
         return self._timer.isActive()
 
     def wait(self) -> None:
-        """Have it done in a turn after this one."""
         self._busy_turns = 0
         self._begin()
 
     def cancel(self) -> None:
-        """Leave it."""
         self._timer.stop()
 
     def _begin(self) -> None:
@@ -75,12 +72,10 @@ class WhenSeen(QObject):
             self._widget.installEventFilter(self)
 
     def cancel(self) -> None:
-        """Leave what is still to be done."""
         self._due = False
         self._widget.removeEventFilter(self)
 
     def finish(self) -> None:
-        """Do now what is still to be done."""
         if self._due:
             self._due = False
             self._widget.removeEventFilter(self)
@@ -162,7 +157,6 @@ class Slices(QObject):
 
     @property
     def busy(self) -> bool:
-        """Whether steps are left."""
         return self._end_of_turn.isActive() or self._next_turn.awaited
 
     def start(self, steps: Iterable[object], *, later: bool = False) -> None:

@@ -39,7 +39,6 @@ class PageScroller(QScrollArea):
         self.setWidget(page)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Give the page the room."""
         super().resizeEvent(event)
         self._fit()
 
@@ -67,7 +66,6 @@ class _SplitterHandle(QSplitterHandle):
         self.setAccessibleName("Line between two parts")
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Move the line."""
         key, across = Qt.Key(event.key()), self.orientation() == Qt.Orientation.Horizontal
         steps = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1} if across else {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}
         if key in steps:
@@ -78,7 +76,6 @@ class _SplitterHandle(QSplitterHandle):
             super().keyPressEvent(event)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Show that it has the keyboard."""
         super().paintEvent(event)
         if self.hasFocus():
             painter = QPainter(self)
@@ -90,7 +87,6 @@ class _Splitter(QSplitter):
     """A splitter whose lines take the keyboard."""
 
     def createHandle(self) -> QSplitterHandle:
-        """Make a line."""
         return _SplitterHandle(self.orientation(), self)
 
 
@@ -125,7 +121,6 @@ class FlowLayout(QLayout):
         self.setContentsMargins(0, 0, 0, 0)
 
     def addItem(self, item: QLayoutItem) -> None:
-        """Append an item."""
         self._items.append(item)
         self._rects.clear()
 
@@ -135,7 +130,6 @@ class FlowLayout(QLayout):
         super().invalidate()
 
     def count(self) -> int:
-        """Return the number of items."""
         return len(self._items)
 
     def itemAt(self, index: int) -> QLayoutItem | None:
@@ -143,7 +137,6 @@ class FlowLayout(QLayout):
         return self._items[index] if 0 <= index < len(self._items) else None
 
     def takeAt(self, index: int) -> QLayoutItem | None:
-        """Remove and return the item at an index."""
         self._rects.clear()
         return self._items.pop(index) if 0 <= index < len(self._items) else None
 
@@ -152,17 +145,14 @@ class FlowLayout(QLayout):
         return True
 
     def heightForWidth(self, width: int) -> int:
-        """Return the height of all lines at a width, in pixels."""
         return max((rect.bottom() + 1 for rect in self._item_rects(width)), default=0)
 
     def sizeHint(self) -> QSize:
-        """Return the size of all items in one line."""
         sizes = [item.sizeHint() for item in self._items]
         gaps = self._horizontal_gap * max(0, len(sizes) - 1)
         return QSize(sum(size.width() for size in sizes) + gaps, max((size.height() for size in sizes), default=0))
 
     def minimumSize(self) -> QSize:
-        """Return the size of the widest and the highest item."""
         sizes = [item.minimumSize() for item in self._items]
         return QSize(max((s.width() for s in sizes), default=0), max((s.height() for s in sizes), default=0))
 
@@ -171,7 +161,6 @@ class FlowLayout(QLayout):
         return Qt.Orientation(0)
 
     def setGeometry(self, area: QRect) -> None:
-        """Place all items within an area."""
         super().setGeometry(area)
         rects = self._item_rects(area.width())
         self._rects = {area.width(): rects}  # or a window that is made wider would leave one for each pixel

@@ -29,7 +29,6 @@ class ForestPlot(QWidget):
         theme.follow(self, self.update)
 
     def show_model(self, result: ExperimentResult) -> None:
-        """Draw this result."""
         self._result = result
         self.setAccessibleName(". ".join(_spoken(row) for row in result.rows))
         self.updateGeometry()
@@ -161,7 +160,6 @@ class ResultView(QWidget):
         self._offers.flow.addWidget(offer)
 
     def show_model(self, result: ExperimentResult | None) -> None:
-        """Show a result, or nothing."""
         self._result = result
         self.setVisible(result is not None)
         if result is not None:

@@ -42,12 +42,10 @@ class SentenceLabel(QLabel):
         self.setText(text)
 
     def setText(self, text: str) -> None:
-        """Show a text."""
         self._full_text = text
         super().setText(units.bound(plain_text(text)))
 
     def text(self) -> str:
-        """Return the text as it was set."""
         return self._full_text
 
 
@@ -65,14 +63,12 @@ def width_in_two_lines(names: Iterable[str], font: QFont) -> int:
 
 
 def small_font(font: QFont) -> QFont:
-    """Return the font of a name that takes two lines."""
     copy = tabular(font)
     copy.setPixelSize(_SMALL_PX)
     return copy
 
 
 def tabular(font: QFont) -> QFont:
-    """Return the font with digits of equal width."""
     copy = QFont(font)
     copy.setFeature(QFont.Tag("tnum"), 1)
     return copy
@@ -92,14 +88,12 @@ class Face:
         self._laid_out: dict[str, tuple[QStaticText, QSizeF]] = {}
 
     def width(self, text: str) -> int:
-        """Return the width of a text in pixels."""
         width = self._widths.get(text)
         if width is None:
             width = _cache(self._widths, text, self.metrics.horizontalAdvance(plain_line(text)))
         return width
 
     def elided(self, text: str, mode: Qt.TextElideMode, width: int) -> str:
-        """Return what fits of a text."""
         if self.width(text) <= width:
             return text
         key = text, mode, width
@@ -126,7 +120,6 @@ class Face:
 
 
 def _cache(cache: dict[Key, Value], key: Key, value: Value) -> Value:
-    """Put a value into a cache, which begins anew when it is full."""
     if len(cache) >= _CACHED_TEXTS:
         cache.clear()
     cache[key] = value
@@ -141,7 +134,6 @@ class DerivedFace:
         self._faces: dict[bool, tuple[QFont, Face]] = {}
 
     def of(self, base: QFont) -> Face:
-        """Return the font that is made from this one."""
         base_font, face = self._faces.get(base.bold(), (None, None))
         if face is None or base_font != base:
             face = Face(self._derive(base))
@@ -160,7 +152,6 @@ def elide_name(name: str, face: Face, width: int) -> str:
 
 
 def content_width(metrics: QFontMetrics, column: Column, title_suffix: str, cell: Cell) -> int:
-    """Return the width of a column in pixels."""
     symbol = SYMBOL_WIDTH if cell.symbol else 0
     text, title = (metrics.horizontalAdvance(text_part) for text_part in (cell.text, f"{column.title}{title_suffix}"))
     unit = unit_width(metrics, cell.unit)
@@ -178,7 +169,6 @@ def behind_width(metrics: QFontMetrics, column: Column, cell: Cell) -> int:
 
 
 def unit_width(metrics: QFontMetrics, unit: str, gap: int = GRID // 2) -> int:
-    """Return the width of a unit and the space before it."""
     return metrics.horizontalAdvance(unit) + gap if unit else 0
 
 
@@ -210,7 +200,6 @@ class ColumnNeeds:
 
     @property
     def is_text(self) -> bool:
-        """Whether it takes the room that others leave."""
         return self.column.shrink in ("text", "name") and not self.is_chosen
 
     @property
@@ -220,7 +209,6 @@ class ColumnNeeds:
         return min(self.content, share) if self.is_text else self.content
 
     def steps(self, view: int) -> list[int]:
-        """Return its width after each step in which columns give way."""
         match self.column.shrink:
             case "symbol":
                 return [self.title, self.title, self.title, SYMBOL_ONLY, SYMBOL_ONLY]

@@ -166,7 +166,6 @@ def _around(seconds: Sequence[float], factor: float) -> TimeLeft:
 
 
 def _between_s(ended: Sequence[RunRow]) -> float:
-    """Return the median seconds between two runs, one after the other."""
     times = sorted((row.started_utc_ns, row.ended_utc_ns or row.started_utc_ns) for row in ended)
     between = [(start - end) / 1e9 for (_, end), (start, _) in pairwise(times)]
     return statistics.median([gap for gap in between if 0 <= gap < _LONGEST_BETWEEN_S] or [_BETWEEN_S])

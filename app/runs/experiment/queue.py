@@ -270,7 +270,6 @@ def import_with_queue(database: Path, file: Path, watch: TransferProgress = NO_P
 
 
 def _finish_complete(store: Store) -> set[int]:
-    """Remove the entries that are complete, and return their numbers."""
     finished = [entry for entry in store.queue.entries() if not entry.owned and _is_complete(store, entry)]
     return {entry.entry for entry in finished if store.queue.finish(entry.entry, entry.plan)}
 

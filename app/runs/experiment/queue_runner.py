@@ -62,7 +62,6 @@ class QueueRunner:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it was asked to stop."""
         return self._stopped.is_set()
 
     def cancel(self, entry: int) -> None:
@@ -156,13 +155,11 @@ class QueueRunner:
             _log.warning("entry %d cannot be paused: %s", entry, error)
 
     def _is_next(self, entry: QueueEntry, only: Sequence[int] | None) -> bool:
-        """Return whether the next run is still one of this entry, and of the plan it began with."""
         with Store.open(self._services.database) as store:
             first = next(iter(self._runnable_entries(store, only, entry.entry)), None)
         return first is not None and (first.entry, first.plan) == (entry.entry, entry.plan)
 
     def _update_entry(self, entry: QueueEntry, experiment: Experiment, *, is_over: bool) -> EntryState:
-        """Remove an entry that is over, pause one that is out of budget, and return its state."""
         number = entry.entry
         with Store.open(self._services.database) as store:
             if is_over and store.queue.finish(number, entry.plan):

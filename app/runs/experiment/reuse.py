@@ -136,7 +136,6 @@ def named_fingerprint(host: str) -> EnvironmentFingerprint:
 
 
 def run_fingerprint(run: RunHeader) -> EnvironmentFingerprint:
-    """Return the fingerprint of a stored run."""
     return _fingerprint(run.environment, frozenset(run.row.gpu_names))
 
 
@@ -154,7 +153,6 @@ def _fingerprint(environment: Mapping[str, str], gpus: frozenset[str]) -> Enviro
 
 
 def _versions(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the frameworks' versions that an environment names."""
     versions = {name: environment.get(framework.version_key) for name, framework in FRAMEWORKS.items()}
     return {name: version for name, version in versions.items() if version}
 
@@ -190,7 +188,6 @@ class FingerprintByPython:
     frameworks: Mapping[tuple[str, str], Mapping[str, str]]
 
     def expected_for(self, run: RunHeader) -> EnvironmentFingerprint:
-        """Return the fingerprint that a run like this one would have."""
         frameworks = self.frameworks.get(_python(run.row.spec))
         return self.base if frameworks is None else replace(self.base, frameworks=frameworks)
 

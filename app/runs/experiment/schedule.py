@@ -180,7 +180,6 @@ def matching_variants(spec: RunSpec) -> tuple[RunSpec, ...]:
 
 
 def runs_of_variant(spec: RunSpec, runs: Sequence[RunRow]) -> list[RunRow]:
-    """Return the runs of a variant."""
     return [row for row in runs if spec in matching_variants(row.spec)]
 
 
@@ -208,7 +207,6 @@ def variant_key(spec: RunSpec) -> Hashable:
 
 
 def matching_keys(spec: RunSpec) -> set[Hashable]:
-    """Return the keys of the variants that a stored run is one of."""
     return set(map(variant_key, matching_variants(spec)))
 
 
@@ -245,7 +243,6 @@ def _comparison_rounds(plan: Plan, runs: Sequence[RunRow], machine: Machine | No
 
 
 def _remaining_repeats(spec: RunSpec, runs: Sequence[RunRow], repeats: int, machine: Machine | None) -> range:
-    """Return in which rounds the variant still has to run."""
     if _has_final_outcome(runs):
         return range(0)
     once = machine is not None and bool(check(spec, machine))
@@ -301,7 +298,6 @@ def lost_runs(plan: Plan, runs: Sequence[RunRow], machine: Machine | None = None
 
 
 def given_up_variants(plan: Plan, runs: Sequence[RunRow]) -> list[RunSpec]:
-    """Return the variants compared that are given up."""
     runs_by_variant = RunsByVariant(runs)
     return [spec for spec in plan.variants if is_given_up(runs_by_variant.runs_of(spec))]
 
@@ -319,7 +315,6 @@ def is_precision_reached(plan: Plan, runs: Sequence[RunRow]) -> bool:
 
 
 def results_by_variant(runs: Iterable[RunRow]) -> RunsByVariant:
-    """Return the runs that have a result."""
     return RunsByVariant(filter(is_result, runs))
 
 
@@ -384,7 +379,6 @@ class DeviceBalancer:
         self._runs_by_variant = Counter[tuple[Hashable, str]]()
 
     def add(self, spec: RunSpec, devices: Collection[str]) -> None:
-        """Count a run of a variant that is or was on these devices."""
         self._runs_by_device.update(devices)
         self._runs_by_variant.update((key, device) for key in matching_keys(spec) for device in devices)
 

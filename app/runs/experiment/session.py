@@ -351,7 +351,6 @@ class ExperimentSession:
         return self._end_state or "failed"
 
     def _make_rounds(self, rounds: Sequence[list[RunSpec]], threads: ThreadPoolExecutor) -> None:
-        """Make the runs of these rounds, which are taken out of them, and wait for their ends."""
         before, to_make = count_done(self._plan, results_by_variant(self._rows())), sum(map(len, rounds))
         # One run is taken out of its round at a time, as often as that had runs.
         for position, pending in enumerate((specs for specs in rounds for _ in tuple(specs)), before + 1):

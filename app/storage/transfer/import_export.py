@@ -151,7 +151,6 @@ class Stager:
         return {entry: experiment for entry, uid, experiment in rows if uid not in present_uids}
 
     def load_annotations(self, run: int) -> tuple[str, tuple[str, ...]]:
-        """Return the note and the tags of a run of the file."""
         if not self._has_annotations:
             return "", ()
         (note,) = self._source.execute("SELECT note FROM runs NOT INDEXED WHERE run = ?", (run,)).fetchone()
@@ -159,7 +158,6 @@ class Stager:
         return note, tuple(tag for (tag,) in tags)
 
     def count(self, runs: Collection[int]) -> int:
-        """Count the rows to read."""
         return count_rows(self._source, runs, (table.name for table in self.tables))
 
     def stage(self, runs: Collection[int], entries: Mapping[int, int | None], counter: RowCounter) -> None:
@@ -334,7 +332,6 @@ def export_database(
 
 
 def _new_database(path: Path) -> Database:
-    """Create a database for others, with the mode that the umask gives any file."""
     path.touch()
     return open_database(path)
 
@@ -349,7 +346,6 @@ def _local_runs(database: Path) -> Mapping[str, _LocalRun]:
 
 
 def _queued_uids(database: Path) -> frozenset[str]:
-    """Return the uids of the entries in the queue here."""
     with contextlib.closing(open_database(database)) as db, translate_sqlite_errors(database):
         return frozenset(uid for (uid,) in db.execute("SELECT uid FROM queue"))
 

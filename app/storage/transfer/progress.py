@@ -77,7 +77,6 @@ class RowCounter:
         self.update()
 
     def add(self, rows: int) -> None:
-        """Count rows that were done together."""
         self._done += rows
         self.update()
 

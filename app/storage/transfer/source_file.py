@@ -118,7 +118,6 @@ def open_source(source_file: SourceFile, scratch: Path, progress: TransferProgre
 
 
 def _private_copy(source_file: SourceFile, scratch: Path, progress: TransferProgress) -> Path:
-    """Copy the file with its write-ahead log, which SQLite will write into the copy."""
     copy = scratch / "copy.db"
     for suffix in ("-wal", ""):
         with _sidecar(source_file.path, suffix).open("rb") as source, _sidecar(copy, suffix).open("wb") as target:

@@ -228,7 +228,6 @@ def _environment_faults(staged: sqlite3.Connection) -> Iterator[Fault]:
 
 
 def _specs(staged: sqlite3.Connection) -> Iterator[tuple[str, str, str, Variant]]:
-    """Yield table, column, workload and variant of all that was run or is planned."""
     for workload, text in staged.execute("SELECT DISTINCT workload, variant FROM runs"):
         yield "runs", "variant", workload, msgspec.json.decode(text)
     compared = "SELECT DISTINCT workload, baseline FROM equality JOIN runs USING (run)"

@@ -33,11 +33,9 @@ class Palette:
     curves: tuple[str, ...]
 
     def curve(self, index: int) -> str:
-        """Return the colour of a run or variant by its index."""
         return self.curves[index % HUES]
 
     def kernel_class(self, index: int) -> str:
-        """Return the colour of a class of kernels by its index."""
         return self.curves[index]
 
 

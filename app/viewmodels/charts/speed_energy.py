@@ -197,7 +197,6 @@ def _ratio_chart(
 
 
 def _select_workload(variants: Sequence[ChartVariant], workload: str) -> tuple[list[ChartVariant], str]:
-    """Return the variants of one workload, named by what differs among them, and a note on the others."""
     selected = [variant for variant in variants if variant.spec.workload == workload]
     names = variant_names([variant.spec for variant in selected])
     others = len(variants) - len(selected)

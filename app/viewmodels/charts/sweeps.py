@@ -36,12 +36,10 @@ class ChartVariant:
 
     @property
     def spec(self) -> RunSpec:
-        """Return the spec of its runs."""
         return self.result.runs[0].spec
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Return the numbers of its runs."""
         return tuple(row.run for row in self.result.runs)
 
     @property
@@ -173,7 +171,6 @@ def _spec_without_batch(spec: RunSpec) -> RunSpec:
 
 
 def _batch_colours(by_workload: Sequence[Sequence[BatchFamily]], names: Sequence[Sequence[str]]) -> dict[str, int]:
-    """Return a colour for each name, the same in all plots."""
     first: dict[str, int] = {}
     for families, group_names in zip(by_workload, names, strict=True):
         for family, name in zip(families, group_names, strict=True):

@@ -185,7 +185,6 @@ class RefusedGroup:
 
     @property
     def text(self) -> str:
-        """Return the group as one sentence or two."""
         return f"{self.values}: {self.reason}" if self.values else self.reason
 
 
@@ -197,7 +196,6 @@ class RefusedText(NamedTuple):
 
 
 def describe_refused(groups: Sequence[RefusedGroup], combinations: int, *, show_all: bool) -> RefusedText:
-    """Return which of the combinations cannot run."""
     if not groups:
         return RefusedText("", "")
     count, more = sum(group.count for group in groups), len(groups) - _REASONS_SHOWN
@@ -270,7 +268,6 @@ class PresetLine:
 
     @property
     def is_users(self) -> bool:
-        """Whether it is a file of the user's."""
         return self.key.endswith(".toml")
 
 
@@ -289,7 +286,6 @@ def reference_label(runs: Sequence[RunRow]) -> str:
 
 
 def preset_line(line: PresetLine, plan: Plan, machine: Machine) -> PresetLine:
-    """Return the line with its size, and how it is adapted to a machine."""
     variants, runs = len(plan.variants), plan.repeats * len(plan.variants) + len(plan.weight_transfers)
     return replace(
         line,
@@ -300,7 +296,6 @@ def preset_line(line: PresetLine, plan: Plan, machine: Machine) -> PresetLine:
 
 
 def preset_progress(line: PresetLine, ahead: ExperimentProgress, *, reference: str, answer: str) -> PresetLine:
-    """Return the line with what is stored and left, and with what is known of its answer."""
     if ahead.done == ahead.planned:
         sentences = describe_estimate(ahead)
     else:

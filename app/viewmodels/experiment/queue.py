@@ -72,7 +72,6 @@ def _format_runs_made(done: int, planned: int) -> str:
 
 
 def resume_banner(entries: Sequence[ExperimentProgress]) -> Banner:
-    """Return the offer to resume what is unfinished."""
     done, planned = sum(entry.done for entry in entries), sum(entry.planned for entry in entries)
     imported = sum(entry.imported for entry in entries)
     resume: tuple[tuple[BannerAction, str], ...] = (("go on", "Resume"),)
@@ -107,7 +106,6 @@ def describe_place(progress: ExperimentProgress) -> str:
 
 
 def describe_ending(progress: ExperimentProgress) -> str:
-    """Return how an entry ended, and its message."""
     if progress.state == "failed":
         runs = units.plural("run", progress.planned)
         text = f"{quote_name(progress.name)} has ended: {progress.done} of {progress.planned} {runs} gave a result."
@@ -188,7 +186,6 @@ class QueueState:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there is nothing to show."""
         return not self.rows and self.offer is None and self.ended is None
 
 
@@ -225,11 +222,9 @@ class QueueModel:
         self.is_running, self._offered, self._banner = True, False, None
 
     def finish(self) -> None:
-        """Note that the runner has ended."""
         self.is_running, self._current = False, None
 
     def update(self, entries: Sequence[ExperimentProgress]) -> None:
-        """Take the entries as they are in the database."""
         self.entries = tuple(entries)
         self._offered = self._offered and bool(entries) and all(entry.state != "running" for entry in entries)
         remaining = {entry.entry for entry in entries}
@@ -254,7 +249,6 @@ class QueueModel:
         return self._current is not None and self._current.entry == entry
 
     def experiment_number(self, entry: int) -> int | None:
-        """Return the number of an entry's experiment, in the queue or ended."""
         numbers = (progress.experiment for progress in (*self.entries, *self._ended) if progress.entry == entry)
         return next(numbers, None)
 
@@ -286,11 +280,9 @@ class QueueModel:
             self._banner = ended_banner(self.last_ended, verdict)
 
     def offer_resume(self) -> None:
-        """Offer to resume what is in the queue."""
         self._offered = bool(self.entries)
 
     def withdraw_offer(self) -> None:
-        """Withdraw the offer."""
         self._offered = False
 
     def mark_seen(self, entry: int) -> None:

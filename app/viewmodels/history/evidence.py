@@ -91,7 +91,6 @@ class EvidenceView:
 
 
 def stored_evidence_view(run: StoredRun) -> EvidenceView:
-    """Return the evidence of a stored run."""
     view = evidence_view(run.row.spec, run.evidence, run.row.outcome, run.row.summary, run.portability)
     return replace(view, equality=tuple(_describe_check(run.row.spec, check) for check in known_checks([run]).values()))
 
@@ -172,7 +171,6 @@ def unchecked_parameters(spec: RunSpec, evidence: Evidence) -> list[str]:
 
 
 def _badge_detail(spec: RunSpec, evidence: Evidence) -> str:
-    """Return what ran, or what differs, and what nobody looked at."""
     detail = _describe_state(spec, evidence)
     if not (names := unchecked_parameters(spec, evidence)):
         return detail
@@ -199,7 +197,6 @@ def _describe_unverified(spec: RunSpec, evidence: Evidence) -> str:
 
 
 def _with_labels(spec: RunSpec, name: str, reason: str) -> str:
-    """Return a stored reason with the labels of the values that it names, such as implementations of one graph."""
     sentence, alike, values = reason.removesuffix(".").partition(" looks the same for ")
     if not alike:
         return reason
@@ -251,7 +248,6 @@ def _why_none(spec: RunSpec, outcome: Outcome) -> str:
 
 
 def _aspects(spec: RunSpec, evidence: Evidence) -> tuple[Aspect, ...]:
-    """Return the aspects, and after them the parameters that nobody looked at."""
     unchecked = (
         Aspect(_label(spec, name), _value(spec, name, str(spec.variant[name])), "not checked", "", differs=False)
         for name in unchecked_parameters(spec, evidence)

@@ -30,7 +30,6 @@ def compare_label(chosen: int) -> str:
 
 
 def can_compare(chosen: int) -> bool:
-    """Return whether so many runs can be compared."""
     return 2 <= chosen <= MAX_COMPARED
 
 
@@ -60,12 +59,10 @@ def count_label(listing: Listing, chosen: int, elsewhere: int) -> str:
 
 
 def deleted_label(runs: Sequence[int]) -> str:
-    """Return what was just moved to the trash."""
     return f"{f'Run {runs[0]}' if len(runs) == 1 else format_run_count(len(runs))} deleted"
 
 
 def format_run_count(count: int) -> str:
-    """Return a number of runs as text."""
     return f"{count:,} {units.plural('run', count)}"
 
 
@@ -128,7 +125,6 @@ class StorageLine:
 
 
 def retention_label(days: int | None) -> str:
-    """Return the label of a retention choice."""
     if days is None:
         return "Keep all samples"
     return "Keep samples of the last year" if days == 365 else f"Keep samples of the last {days} days"
@@ -141,7 +137,6 @@ def prune_question(pruning: Pruned, days: int) -> str:
 
 
 def prune_consequence(pruning: Pruned) -> str:
-    """Return what pruning would do and how long it takes."""
     seconds = max(1.0, pruning.before_bytes / 100e6)
     return (
         f"{pruning.rows:,} samples and log lines would be deleted; figures, phases and blocks stay. "
@@ -150,7 +145,6 @@ def prune_consequence(pruning: Pruned) -> str:
 
 
 def prune_result(done: Pruned) -> str:
-    """Return what pruning did."""
     freed = max(0, done.before_bytes - done.after_bytes)
     return f"{units.byte_size(freed)} given back in {units.seconds(done.seconds)}" if done.runs else ""
 
@@ -290,7 +284,6 @@ def choose(query: RunQuery, name: str, value: str, *, chosen: bool) -> RunQuery:
 
 
 def with_choice(query: RunQuery, selected: Mapping[str, tuple[str, ...]]) -> RunQuery:
-    """Return the query with just these values chosen."""
     return replace(query, workload="", outcome="", tag="", experiment=None, chosen=dict(selected))
 
 

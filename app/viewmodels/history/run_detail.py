@@ -145,7 +145,6 @@ def _trash_note(deleted_utc_ns: int | None) -> str:
 
 
 def _figures(run: StoredRun, values: RunMetrics) -> tuple[tuple[str, Cell], ...]:
-    """Return the headline metrics, as far as the run has them."""
     example = cells.example_word(run.row.spec)
     figures = (
         (
@@ -192,7 +191,6 @@ def _groups(run: StoredRun, values: RunMetrics) -> Sequence[DetailGroup]:
 
 
 def _metric_items(section: Section, values: RunMetrics, example: str) -> tuple[DetailItem, ...]:
-    """Return the metrics of one group of the page, as far as the run has them."""
     in_section = (metric for metric in METRICS if metric.section == section)
     return _known_items((metric.label, metric.figure(values[metric.key], example)) for metric in in_section)
 
@@ -202,7 +200,6 @@ def _known_items(items: Iterable[tuple[str, str]]) -> tuple[DetailItem, ...]:
 
 
 def _field_costs(run: StoredRun) -> list[DetailGroup]:
-    """Return what reading cost, for one device of each name."""
     devices = {columns.device.name: columns.device for columns in reversed(run.samples)}
     header = ("", "renewed", "a read")
     return [
@@ -235,7 +232,6 @@ def _log_title(lines: int) -> str:
 
 
 def _measured(bands: Sequence[Band], end_s: float) -> Span:
-    """Return the measured part with a margin."""
     phase_band = next((band for band in bands if band.name == _MEASURED), None)
     if phase_band is None:
         return (0.0, end_s)

@@ -60,7 +60,6 @@ def line_changes(first: Sequence[str], second: Sequence[str]) -> tuple[LineChang
 
 
 def _common_start(first: Sequence[str], second: Sequence[str]) -> int:
-    """Return how many lines two texts have in common at their start."""
     differs = (line != second_line for line, second_line in zip(first, second, strict=False))
     return next(itertools.compress(itertools.count(), differs), min(len(first), len(second)))
 
@@ -194,7 +193,6 @@ class RunDiff:
 
     @property
     def title(self) -> str:
-        """What the page is called."""
         return f"Runs {self.runs[0]} and {self.runs[1]}"
 
 

@@ -211,12 +211,10 @@ class HistoryRow:
 
     @property
     def run(self) -> int:
-        """The run's number."""
         return self.source.run
 
     @property
     def workload(self) -> str:
-        """The run's workload."""
         return self.source.spec.workload
 
 
@@ -226,7 +224,6 @@ def history_rows(runs: Iterable[RunRow], view: RowView) -> dict[int, HistoryRow]
 
 
 def with_sparks(row: HistoryRow, sparks: Sparks) -> HistoryRow:
-    """Return a row with its curves behind its figures."""
     drawn = {_THROUGHPUT_COLUMN: sparks.throughput, _POWER_COLUMN: sparks.power}
     cells = (
         msgspec.structs.replace(cell, spark=drawn[n]) if drawn.get(n) else cell for n, cell in enumerate(row.cells)
@@ -269,7 +266,6 @@ class Listing:
 
     @property
     def row_view(self) -> RowView:
-        """What rows are seen with."""
         return RowView(zone=None, common=self.common)
 
     def lines(self, folded: Iterable[int] | None) -> Sequence[Line]:
@@ -338,7 +334,6 @@ def widest(rows: Iterable[HistoryRow], before: Sequence[Cell] = ()) -> tuple[Cel
 
 
 def _chips_as_text(cell: Cell) -> Cell:
-    """Return the cell with text in place of its chips, with room for their frames."""
     return (
         msgspec.structs.replace(cell, text=_CHIP_ROOM.join((*cell.chips, cell.text)), chips=()) if cell.chips else cell
     )

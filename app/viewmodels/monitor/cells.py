@@ -83,7 +83,6 @@ class MonitoredHost:
         return replace(self, clock=clock, readings=readings)
 
     def take_link(self, link: HostState) -> None:
-        """Take how the connection to it is now."""
         if link.stage != self.link.stage:
             self.linked_s = self.clock()
         self.link = link
@@ -100,7 +99,6 @@ class MonitoredHost:
         self.devices = tuple(sorted(inventory.devices, key=lambda device: (device.device == HOST, device.index)))
 
     def readings_of(self, device: str) -> Readings:
-        """Return what is known of a device."""
         readings = self.readings.get(device)
         return self.readings.setdefault(device, Readings(self.clock)) if readings is None else readings
 
@@ -109,12 +107,10 @@ class MonitoredHost:
         return next((device for device in self.devices if device.device == name), None)
 
     def state(self, device: Device) -> DeviceState:
-        """Return the state of a device."""
         return self.readings_of(device.device).state(device)
 
     @property
     def title(self) -> str:
-        """What it is called."""
         return self.name or THIS_MACHINE.capitalize()
 
     @property
@@ -124,7 +120,6 @@ class MonitoredHost:
 
     @property
     def machine_text(self) -> str:
-        """Its GPUs in a few words."""
         names = [device.name for device in self.devices if device.device != HOST]
         return format_gpu_counts(names) or ("CPU only" if self.devices else "")
 

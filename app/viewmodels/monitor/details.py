@@ -182,7 +182,6 @@ def _total_metrics(members: Members) -> tuple[DeviceMetric, ...]:
 
 
 def _users(members: Members) -> tuple[tuple[str, ...], ...]:
-    """Return who uses which device, below a line for each that is used."""
     lines: list[tuple[str, ...]] = []
     for (host, device), label in zip(members, _labels(members), strict=True):
         listed, _ = _processes(host.readings_of(device.device).processes)

@@ -117,7 +117,6 @@ class MonitorModel:
                     pass
 
     def update(self, states: Sequence[HostState]) -> None:
-        """Take how the connections to the other hosts are now."""
         with self._lock:
             for state in states:
                 self._live_host(state.name).take_link(state)
@@ -150,11 +149,9 @@ class MonitorModel:
 
     @property
     def has_other_hosts(self) -> bool:
-        """Whether there is any other host than this machine."""
         return len(self.hosts) > 1
 
     def host(self, name: str) -> MonitoredHost:
-        """Return one host."""
         return self._hosts[name]
 
     def inventory(self, host: str) -> Inventory | None:
@@ -182,7 +179,6 @@ class MonitorModel:
         return self.view.recent_axis(self.clock() if is_fine else self._newest_s, 0.0)
 
     def follow(self, window: str | None = None) -> None:
-        """Follow what is new, in the same range or another one."""
         self.change(replace(self.settings, range=window or self.settings.range))
         self.view.follow()
 
@@ -191,7 +187,6 @@ class MonitorModel:
         self.view.toggle_pause(self.time_axis())
 
     def hold(self, start: float, end: float) -> None:
-        """Show this range of the plots' axis, and hold it."""
         self.view.hold(self.time_axis(), start, end)
 
     def _show_courses(self) -> Courses:

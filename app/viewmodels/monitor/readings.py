@@ -225,7 +225,6 @@ class Readings:
 
     @property
     def is_current(self) -> bool:
-        """Whether its values are those of now."""
         return not self.loss and self.clock() - self.read_s < STALE_S
 
     def state(self, device: Device) -> DeviceState:

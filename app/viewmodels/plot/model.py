@@ -107,7 +107,6 @@ class Points:
         return self.x[first:last], y, y
 
     def points(self) -> tuple[Floats, Floats]:
-        """Return all points."""
         return self.x, self.y
 
     def range_at(self, x: float) -> tuple[float, float] | None:
@@ -138,7 +137,6 @@ class ShiftedCurve:
         return x - self.origin_s, scaled, scaled if high is low else high / self.scale
 
     def points(self) -> tuple[Floats, Floats]:
-        """Return all points that are stored singly."""
         x, y = self.source.points()
         return x - self.origin_s, y / self.scale
 
@@ -189,7 +187,6 @@ class Curve:
         return ShiftedCurve(self.source, origin_s, self.scale)
 
     def shifted_spread(self, origin_s: float) -> tuple[ShiftedCurve, ShiftedCurve] | None:
-        """Return the spread as it is drawn on that axis."""
         if self.spread is None:
             return None
         low, high = self.spread
@@ -426,7 +423,6 @@ class DerivedCurve:
         return self.source.newest_s
 
     def range_at(self, x: float) -> tuple[float, float] | None:
-        """Return the value that was measured."""
         return self.source.range_at(x)
 
 
@@ -447,7 +443,6 @@ class RunningMean(DerivedCurve):
         return x, mean, mean
 
     def points(self) -> tuple[Floats, Floats]:
-        """Return the mean at all points that are stored singly."""
         x, y = self.source.points()
         return x, running_mean(x, y, self.width)
 
@@ -457,13 +452,11 @@ class Logarithm(DerivedCurve):
     """The decimal logarithm of a curve; what is not above 0 is a gap."""
 
     def window(self, start: float, end: float, columns: int) -> Envelope:
-        """Return the logarithms between two times."""
         x, low, high = self.source.window(start, end, columns)
         logarithm = _log10(low)
         return x, logarithm, logarithm if high is low else _log10(high)
 
     def points(self) -> tuple[Floats, Floats]:
-        """Return the logarithms of all points that are stored singly."""
         x, y = self.source.points()
         return x, _log10(y)
 

@@ -28,7 +28,6 @@ _GIB = 2**30
 
 
 def gpu_devices(devices: Sequence[Device]) -> list[Device]:
-    """Return the GPUs among devices."""
     return [device for device in devices if device.kind == "gpu"]
 
 
@@ -186,7 +185,6 @@ def _device_curve(field: Field, device: Device, source: CurveSource, scale: floa
 
 
 def _formatter(field: Field, device: Device, cpu_count: int) -> Callable[[float | None], str]:
-    """Return what writes a stored value with its unit."""
     if field.name == "worker_load_pct":
         return lambda value: units.percent(None if value is None else value / cpu_count)
     if field.name == "memory_bytes":
@@ -265,7 +263,6 @@ def device_label(device: Device) -> str:
 
 
 def device_colour(device: Device) -> int:
-    """Return the index of a device's colour, the same on every screen."""
     return HOST_COLOUR if device.device == HOST else device.index
 
 
@@ -320,7 +317,6 @@ def gpu_samples(run: StoredRun) -> list[SampleColumns]:
 
 
 def host_samples(run: StoredRun) -> list[SampleColumns]:
-    """Return the host's samples."""
     return [s for s in run.samples if s.device.kind == "host"]
 
 

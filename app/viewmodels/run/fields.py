@@ -134,12 +134,10 @@ class FormState:
 
     @property
     def can_run(self) -> bool:
-        """Whether a run or an experiment can begin."""
         return self.is_machine_known and not self.problem
 
     @property
     def is_experiment(self) -> bool:
-        """Whether there are several variants."""
         return self.combinations > 1
 
 
@@ -151,7 +149,6 @@ class Fields:
         self._texts = texts
 
     def of_workload(self) -> Iterator[Field]:
-        """Yield the field of each parameter."""
         chosen, variant = self._selection.chosen, self._selection.spec.variant
         for parameter in self._selection.workload.parameters:
             values = chosen.get(parameter.name) or (variant[parameter.name],)
@@ -224,7 +221,6 @@ class Fields:
     def _field(
         self, parameter: Parameter, name: str, values: Values, options: tuple[Option, ...], default: Value
     ) -> Field:
-        """Return what the fields of parameters and of the experiment have in common."""
         typed = self._texts.get(name)
         problem = describe_invalid(parameter, typed) if typed else ""
         options_by_value = {option.value: option for option in options}
@@ -249,7 +245,6 @@ class Fields:
         )
 
     def _note(self, parameter: Parameter, values: Values) -> str:
-        """Return what is known of the Python that was chosen on this machine."""
         if parameter.name != "interpreter" or not self._selection.device.local or len(values) > 1 or not values[0]:
             return ""
         versions = {
@@ -312,7 +307,6 @@ class Fields:
                 yield Cure(name=name, values=others, label=label)
 
     def _changes(self, parameter: Parameter, spec: RunSpec) -> Iterator[Cure]:
-        """Yield the other values of a parameter with which a variant can run."""
         selection, name = self._selection, parameter.name
         for value, label in _alternatives(parameter):
             varied = {varied_name: spec.variant[varied_name] for varied_name in selection.varied}
@@ -335,7 +329,6 @@ def _options(parameter: Parameter) -> tuple[Option, ...]:
 
 
 def _alternatives(parameter: Parameter) -> list[tuple[Value, str]]:
-    """Return the values that a button can set a parameter to, each with the button's label."""
     if parameter.name == "gpus":
         return [(0, "Use the CPU")]
     if parameter.kind == "switch":

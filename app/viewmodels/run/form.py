@@ -28,7 +28,6 @@ class CustomFiles:
         self._last = path
 
     def clear_message(self, path: Path) -> None:
-        """Remove the message of a file."""
         self._messages.pop(path, None)
 
     def clear_last(self) -> None:
@@ -109,7 +108,6 @@ class VariantForm:
         return self._machine or Machine()
 
     def set_machine(self, machine: Machine, no_gpu_reason: str | None = None) -> None:
-        """Check against this machine from now on."""
         self._machine = machine
         self._no_gpu_reason = no_gpu_reason
 
@@ -264,7 +262,6 @@ class VariantForm:
             self._choices = replace(self._choices, edited=others)
 
     def _set_values(self, values: Mapping[str, Values]) -> None:
-        """Take these values of the workload in place of those that were chosen."""
         workload = self._choices.workload
         own = {name: chosen if len(chosen) > 1 else chosen[0] for name, chosen in values.items() if chosen}
         others = {name: edits for name, edits in self._choices.edited.items() if name != workload}
@@ -337,7 +334,6 @@ def describe_largest_batch(search: LargestBatch) -> str:
 
 
 def describe_try(spec: RunSpec) -> str:
-    """Return what a search does now."""
     return f"Looking for the largest batch: trying {spec.variant['batch_size']:,} …"
 
 

@@ -58,7 +58,6 @@ class TimeView:
         return self._paused is not None
 
     def follow(self, window: str | None = None) -> None:
-        """Follow what is new, in the same window or another one."""
         self._paused = None
         self.window = window or self.window
 
@@ -244,14 +243,12 @@ class LiveModel:
         return self._timeline.log
 
     def show_run(self, run: int) -> None:
-        """Show another one of the concurrent runs."""
         timeline = self._find_timeline(run)
         if timeline is not None:
             self._show(timeline)
             self._chosen_by_user = True
 
     def follow(self, window: str | None = None) -> None:
-        """Follow what is new, in the same window or another one."""
         self._view.follow(window)
 
     def toggle_pause(self) -> None:
@@ -259,11 +256,9 @@ class LiveModel:
         self._view.toggle_pause(self._time_axis())
 
     def hold(self, start: float, end: float) -> None:
-        """Show this range of the axis, and hold it."""
         self._view.hold(self._time_axis(), start, end)
 
     def split_by_gpu(self, per_gpu: bool) -> None:
-        """Show a panel for each GPU, or one for all of them."""
         self._per_gpu = per_gpu
 
     def handle(self, event: RunEvent | Inventory | Processes, run: int | None = None) -> None:
@@ -285,7 +280,6 @@ class LiveModel:
                 self._handle_run_event(event, run)
 
     def state(self) -> LiveState:
-        """Return everything to show now."""
         axis = self._time_axis()
         throughput, spread = self._timeline.headline
         pause_label = "Paused" if self._timeline.ended is None else "Part of the run"

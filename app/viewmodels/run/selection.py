@@ -100,7 +100,6 @@ class Selection:
 
     @property
     def device(self) -> Machine:
-        """The machine, or an empty one."""
         return self.machine or Machine()
 
     @cached_property
@@ -121,7 +120,6 @@ class Selection:
 
     @cached_property
     def count(self) -> int:
-        """The number of combinations."""
         return math.prod(len(self.chosen[name]) for name in self.varied)
 
     @cached_property
@@ -145,7 +143,6 @@ class Selection:
 
     @cached_property
     def refused(self) -> tuple[tuple[RunSpec, Refusal], ...]:
-        """The others, each with all that speaks against it."""
         return tuple((spec, refusal) for spec, refusals in self._checked for refusal in refusals)
 
     @cached_property
@@ -175,7 +172,6 @@ class Selection:
         return parameter
 
     def extent_value(self, name: str) -> Value:
-        """Return how far the experiment goes."""
         return self.extent.get(name, self.extent_parameter(name).default)
 
     @property
@@ -228,7 +224,6 @@ class Selection:
                 yield f"{name}={format_cli_values(parameter, values)}"
 
     def _extent_options(self) -> Iterator[str]:
-        """Yield how far the experiment goes, as options of the command."""
         until, budget = self.extent_value("until_pct"), float(self.extent_value("budget_min"))
         stored = self.extent_value("stored")
         if "repeats" in self.extent:
@@ -282,19 +277,16 @@ def describe_invalid(parameter: Parameter, text: str) -> str:
 
 
 def format_value(parameter: Parameter, value: Value) -> str:
-    """Return a value as it is shown and typed in the window."""
     if parameter.unset and value == parameter.minimum:
         return parameter.unset
     return value_text(value)
 
 
 def format_values(parameter: Parameter, values: Sequence[Value]) -> str:
-    """Return the values as they are typed in the window."""
     return f"{_separator(parameter)} ".join(format_value(parameter, value) for value in values)
 
 
 def format_cli_values(parameter: Parameter, values: Sequence[Value]) -> str:
-    """Return the values as the command line takes them."""
     return _separator(parameter).join(map(value_text, values))
 
 

@@ -44,7 +44,6 @@ class Phases:
 
     @property
     def title(self) -> str:
-        """The current phase."""
         return _PHASE_TITLES[self._started[-1][0]] if self._started else "Starting"
 
     @property
@@ -53,7 +52,6 @@ class Phases:
         return self._progress.fraction if self._progress else None
 
     def begin(self, event: PhaseStarted) -> None:
-        """Begin a phase."""
         self._started.append((event.phase, event.t_ns / 1e9))
         self._progress = None
         self.now_s = event.t_ns / 1e9
@@ -65,7 +63,6 @@ class Phases:
             self.now_s = event.t_ns / 1e9
 
     def end(self, t_ns: int) -> None:
-        """End the run."""
         self._end_s = t_ns / 1e9
 
     def measured(self, now_s: float) -> tuple[float, float] | None:
@@ -126,7 +123,6 @@ class Throughput:
 
     @property
     def spread_text(self) -> str:
-        """The spread with what it is over."""
         spread = self.spread
         text = "" if spread is None else units.plus_minus(units.percent(100 * spread, 1))
         return f"{text} over {self._blocks:,} blocks" if self._blocks > 1 else ""
@@ -197,7 +193,6 @@ class RunTimeline:
 
     @property
     def gpus(self) -> list[Device]:
-        """The GPUs it runs on."""
         return gpu_devices(tuple(self._devices.values()))
 
     @property

@@ -133,7 +133,6 @@ class Function:
         self._function = function
 
     def __call__(self, images: tf.Tensor, _training: bool, /) -> tf.Tensor:
-        """Apply the function, the same in training and in inference."""
         return self._function(images)
 
 
@@ -177,7 +176,6 @@ class BatchNorm:
         self._layout = layout
 
     def __call__(self, images: tf.Tensor, training: bool, /) -> tf.Tensor:
-        """Normalise by the batch's own statistics in training, by the running ones otherwise."""
         if not training:
             return self._fused(images, self.variance.read_value(), training=False).y
         count = images.shape.num_elements() // int(self.weights[0].shape[0])

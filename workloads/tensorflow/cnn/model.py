@@ -47,7 +47,6 @@ class Cnn:
         return [variable for layer in self.layers.values() for variable in layer.statistics]
 
     def loss(self, inputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-        """Return the mean cross entropy."""
         logits = self._logits(inputs, training=True)
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits))
 
@@ -64,14 +63,11 @@ class Cnn:
 
 
 def build_cnn(workload: str, variant: Variant) -> Cnn:
-    """Return the network of a variant with its initial weights."""
     make = _LAYER_FACTORIES[str(variant["implementation"]), bool(variant["xla"])]
     return Cnn(net_of(workload, variant), make, str(variant["layout"]), int(variant["seed"]))
 
 
 def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
-    """Return the function that gives an image workload's recipe for a variant."""
-
     def recipe(variant: Variant) -> Recipe:
         return Recipe(
             model=lambda: build_cnn(workload, variant),

@@ -114,7 +114,6 @@ _COMMON_ASPECTS = (aspects.precision, aspects.xla, aspects.device, aspects.repli
 
 
 def _aspects(observation: Observation) -> Iterator[Aspect]:
-    """Yield the aspects of a run."""
     spec = observation.spec
     for aspect_of in (*_WORKLOAD_ASPECTS.get(spec.workload, ()), *_COMMON_ASPECTS):
         yield aspect_of(observation)
@@ -128,7 +127,6 @@ def _aspects(observation: Observation) -> Iterator[Aspect]:
 
 
 def evidence_of(observation: Observation) -> Evidence:
-    """Return the evidence of a run."""
     return summarise(_aspects(observation), observation.trace, tuple(_sources(observation)), tuple(_notes(observation)))
 
 

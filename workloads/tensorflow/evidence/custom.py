@@ -84,7 +84,6 @@ def step_aspects(observation: Observation) -> Iterator[Aspect]:
 
 
 def _execution(observation: Observation, findings: Findings) -> Aspect:
-    """Return whether all steps ran as the graph that was seen, and all of it in each of them."""
     if count := findings.eager_steps:
         eager = f"{count} steps ran eagerly: Python started their operations one by one."
         return Aspect(name="execution", requested=_GRAPH, actual="eagerly", reason=eager)
@@ -107,7 +106,6 @@ def _execution(observation: Observation, findings: Findings) -> Aspect:
 
 
 def layer_notes(observation: Observation) -> Iterable[str]:
-    """Yield how recurrent layers ran."""
     recurrent = [layer.name for layer in observation.layers if layer.recurrent]
     ran = [op for op in (*observation.graph, *observation.programs) if op.kind == "rnn" or op.loop]
     through_cudnn = layers_of([op for op in ran if op.type.startswith("CudnnRNN")], recurrent)

@@ -58,7 +58,6 @@ class _Scope:
 
 
 def _walk(nodes: Iterable[Any], functions: dict[str, Any], scope: _Scope) -> Iterator[Op]:
-    """Yield the relevant operations among nodes (NodeDef) and in the functions they call."""
     nodes = list(nodes)
     received = {node.name for node in nodes if _receives_from_peer(node)}
     for node in nodes:

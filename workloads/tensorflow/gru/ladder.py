@@ -131,5 +131,4 @@ def _wave_gates(sums: tf.Tensor, products: tf.Tensor, biases: tf.Tensor, active:
 
 
 def wavefront_stack(config: GruConfig, initial: Sequence[tf.Tensor]) -> Wavefront:
-    """Return the whole stack as one wavefront."""
     return Wavefront(config, initial, _wave_gates)

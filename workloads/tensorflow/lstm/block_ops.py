@@ -26,7 +26,6 @@ class BlockFused(BaseStack):
     """
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
-        """Return the outputs of the top layer."""
         lengths = None if valid is None else tf.reduce_sum(tf.cast(valid, tf.int64), 1)
         sequence = tf.transpose(inputs, [1, 0, 2])
         if self._config.left_padded:

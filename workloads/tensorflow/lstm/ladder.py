@@ -181,5 +181,4 @@ def _wave_gates(
 
 
 def wavefront_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> Wavefront:
-    """Return the whole stack as one wavefront."""
     return Wavefront(config, initial, _wave_gates)

@@ -57,7 +57,6 @@ class BaseStack:
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        """Return the trained variables, layer by layer."""
         return self._weights
 
     def _layers(self, dtype: tf.DType) -> list[list[Weights]]:
@@ -243,7 +242,6 @@ class LoopStack(BaseStack):
         self._transposed = transposed
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
-        """Return the outputs of the top layer."""
         layers = self._layers(inputs.dtype)
         features_axis, sequence = (
             (1, tf.transpose(inputs, [1, 2, 0])) if self._transposed else (2, tf.transpose(inputs, [1, 0, 2]))

@@ -94,11 +94,9 @@ class KerasStack:
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        """Return the trained variables, layer by layer."""
         return [variable.value for layer in self._all_layers() for variable in layer.trainable_variables]
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
-        """Return the outputs of the top layer."""
         for directions in self.layers:
             outputs = [_restore_time_order(layer, layer(inputs, mask=valid, training=training)) for layer in directions]
             inputs = tf.concat(outputs, axis=-1) if len(outputs) > 1 else outputs[0]
@@ -127,7 +125,6 @@ def _keras_layer(config: RecurrentConfig, use_cudnn: UseCudnn, depth: int, backw
 
 
 def _restore_time_order(layer: keras.layers.RNN, outputs: tf.Tensor) -> tf.Tensor:
-    """Reverse the sequence of a layer that goes backwards and gives it from the end."""
     return tf.reverse(outputs, [1]) if layer.go_backwards and layer.return_sequences else outputs
 
 
@@ -212,7 +209,6 @@ class RecurrentModel:
 
 
 def recurrent_model(workload: str, variant: Variant) -> RecurrentModel:
-    """Return the model of a variant with its initial weights."""
     config = config_of(workload, variant)
     *layers, kernel, bias = recurrent_weights(config)
     stack = STACKS[workload][str(variant["implementation"])](config, layers)

@@ -32,7 +32,6 @@ class Wavefront(BaseStack):
         self._gates = gates
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
-        """Return the outputs of the top layer."""
         layers = [layer for (layer,) in self._layers(inputs.dtype)]
         batch, steps, width = inputs.shape
         shape = [len(layers), self._config.units, batch]
