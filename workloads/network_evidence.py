@@ -180,12 +180,7 @@ def cnn_implementation(observation: Observation) -> Aspect:
     """Return the implementation by its batch norm: `native` has TensorFlow's fused one, which Keras 3 never uses."""
     requested = str(observation.variant["implementation"])
     ops = observation.programs if observation.fully_compiled else observation.graph
-    norm = "native" if any(_is_norm(op) for op in ops) else "keras"
+    norm = "native" if any("BatchNorm" in op.type or "FusedBatchNorm" in op.fused for op in ops) else "keras"
     actual = norm if any(op.is_product for op in ops) else None
     differs = f"What ran is not {requested}: it has {_NORMS[norm]}."
     return compared("implementation", requested, actual, differs, observation.no_product_reason)
-
-
-def _is_norm(op: Op) -> bool:
-    """Return whether an op is a norm; in inference on the CPU it may be fused into the convolution before it."""
-    return "BatchNorm" in op.type or "FusedBatchNorm" in op.fused

@@ -121,18 +121,14 @@ def _check(names: Sequence[str], *, as_json: bool) -> int:
     for check in check_hosts(entries):
         checks.append(check)
         if not as_json:
-            _print_check(check)
+            print("  ".join(dict.fromkeys((check.entry.name, check.entry.address))))
+            if check.inventory is None:
+                print_text(f"  {check.problem}")
+            print_table(("", ""), [(f"  {label}", text) for label, text in check_lines(check)])
+            sys.stdout.flush()
     if as_json:
         print_json({"hosts": [_check_document(check) for check in checks]})
     return int(any(check.problem for check in checks))
-
-
-def _print_check(check: HostCheck) -> None:
-    print("  ".join(dict.fromkeys((check.entry.name, check.entry.address))))
-    if check.inventory is None:
-        print_text(f"  {check.problem}")
-    print_table(("", ""), [(f"  {label}", text) for label, text in check_lines(check)])
-    sys.stdout.flush()
 
 
 def _check_document(check: HostCheck) -> dict[str, Any]:

@@ -156,7 +156,9 @@ class TelemetryRecorder:
             self._receive_inventory(message)
         elif isinstance(message, TelemetryGap) or message.device in self._recorded:
             if isinstance(message, Processes):
-                self._receive_processes(message)
+                # An older list may still contain the worker of the previous run.
+                if self._other_processes is not None and message.t_ns >= self._began_ns:
+                    self._other_processes.add(message)
             else:
                 if isinstance(message, DeviceLost):
                     self._lost.add(message.device)
@@ -177,11 +179,6 @@ class TelemetryRecorder:
                 self._lost.discard(device.device)
                 if device.fields:
                     self._inbox.put(FieldsUpdated(device=device.device, fields=device.fields, absent=device.absent))
-
-    def _receive_processes(self, listed: Processes) -> None:
-        # An older list may still contain the worker of the previous run.
-        if self._other_processes is not None and listed.t_ns >= self._began_ns:
-            self._other_processes.add(listed)
 
 
 def _was_energy_read(sample: SlowSample) -> bool:

@@ -244,16 +244,9 @@ def _entry_progress(
     except UserError as error:
         return _with_entry(ExperimentProgress(planned=0, done=0, message=str(error)), entry)
     progress = read_experiment(store, plan, None if plan.host else inventory, entry, stored=stored).progress
-    return replace(
-        progress, message=" ".join(filter(None, (progress.message, _describe_changed_source(entry, plan, store.path))))
-    )
-
-
-def _describe_changed_source(entry: QueueEntry, plan: Plan, database: Path) -> str:
-    """Return a sentence if the user has changed the file of the entry's workload since; else ""."""
-    # All variants are of one text.
-    change = describe_change(plan.variants[0], database)
-    return change and f"Entry {entry.entry} {change}"
+    change = describe_change(plan.variants[0], store.path)  # all variants are of one text
+    message = " ".join(filter(None, (progress.message, change and f"Entry {entry.entry} {change}")))
+    return replace(progress, message=message)
 
 
 def import_with_queue(database: Path, file: Path, watch: TransferProgress = NO_PROGRESS) -> Imported:
