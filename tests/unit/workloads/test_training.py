@@ -2,12 +2,13 @@
 
 import itertools
 import math
+from collections.abc import Callable
 
 import pytest
 
 from workloads.errors import TrainingError
 from workloads.protocol import Block, DataReady, Epoch, Message, PhaseStarted, Progress
-from workloads.training import Loop, Passes, Task, TrainingPlan
+from workloads.training import Loop, Passes, Task, TrainingPlan, do_nothing
 
 
 class Counter:
@@ -29,15 +30,18 @@ class Clock:
     """Stands in for the module `time` in the loop: every step takes just so long."""
 
     def __init__(self, step_s: float) -> None:
-        self._step_ns = round(step_s * 1e9)
+        self.step_ns = round(step_s * 1e9)
         self._now_ns = 10**15
 
     def monotonic_ns(self) -> int:
         return self._now_ns
 
     def step(self) -> int:
-        self._now_ns += self._step_ns
+        self._now_ns += self.step_ns
         return 1
+
+    def wait_until(self, t_ns: int) -> None:
+        self._now_ns = max(self._now_ns, t_ns)
 
 
 @pytest.fixture(params=[0.0003, 0.001, 0.03, 0.2])
@@ -89,6 +93,66 @@ def test_the_measured_part_ends_without_a_runt_of_a_block(clock: Clock) -> None:
     assert progress == sorted(progress)
     assert progress[-1] == 1.0
     assert len(progress) <= 6
+
+
+class Device:
+    """A device with a queue: a step is enqueued in no time, and takes its time there; `waits` has what each end found.
+
+    Each is the steps up to that end, and the steps that were enqueued when the host began to wait for it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.steps = 0
+        self.waits: list[tuple[int, int]] = []
+        self._clock = clock
+        self._ends_ns = clock.monotonic_ns()
+        self._step_ns = clock.step_ns
+
+    def step(self) -> int:
+        self.steps += 1
+        self._ends_ns = max(self._ends_ns, self._clock.monotonic_ns()) + self._step_ns
+        return self.steps
+
+    def mark_end(self, result: int) -> Callable[[], tuple[int, float]]:
+        ends_ns = self._ends_ns
+
+        def wait() -> tuple[int, float]:
+            self.waits.append((result, self.steps))
+            self._clock.wait_until(ends_ns)
+            return ends_ns, float(result)
+
+        return wait
+
+    def fetch(self, result: int) -> float:
+        return self.mark_end(result)()[1]
+
+    def task(self, keep_weights: Callable[[], None] = do_nothing) -> Task:
+        return Task(step=self.step, fetch=self.fetch, mark_end=self.mark_end, examples=4, keep_weights=keep_weights)
+
+
+def test_a_device_that_tells_its_time_has_steps_to_do_while_the_host_waits(clock: Clock) -> None:
+    device = Device(clock)
+    _, messages = run(Counter(), TrainingPlan(warmup_steps=9, seconds=2.0, steps=0), device.task())
+    measured = blocks(messages, "measure")
+    ahead = [enqueued - marked for marked, enqueued in device.waits[-len(measured) :]]
+    assert all(number * clock.step_ns >= 5e6 or number == 1 for number in ahead), "5 ms, or the one step that is longer"
+    assert all(first.end_ns == second.start_ns for first, second in itertools.pairwise(measured))
+    assert {(block.end_ns - block.start_ns) / block.steps for block in measured} == {clock.step_ns}
+    assert sum(block.steps for block in measured) == device.steps - ahead[-1] - 10
+
+
+def test_steps_are_exact_on_a_device_that_tells_its_time(clock: Clock) -> None:
+    device = Device(clock)
+    _, messages = run(Counter(), TrainingPlan(warmup_steps=7, seconds=1.0, steps=1000), device.task())
+    assert device.steps == 1 + 7 + 1000
+    assert sum(block.steps for block in blocks(messages, "measure")) == 1000
+
+
+def test_no_step_follows_the_block_whose_weights_are_kept(clock: Clock) -> None:
+    device, kept_after = Device(clock), list[int]()
+    plan = TrainingPlan(warmup_steps=2, seconds=1.0, steps=0)
+    _, messages = run(Counter(), plan, device.task(keep_weights=lambda: kept_after.append(device.steps)))
+    assert kept_after == [3 + sum(block.steps for block in blocks(messages, "measure"))]
 
 
 @pytest.mark.parametrize("after", [1, 3, 50])
