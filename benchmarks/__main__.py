@@ -5,7 +5,7 @@ Without a name all are made. The checkout's environment has what they need once 
 
 import sys
 
-from benchmarks import compare, database, estimates, link, quick, sampler, why, window, worker
+from benchmarks import answer, compare, database, estimates, link, quick, sampler, why, window, worker
 from benchmarks.harness import main
 
 if __name__ == "__main__":
@@ -20,6 +20,7 @@ if __name__ == "__main__":
                 "frame": window.measure_frames,
                 "use": window.measure_use,
                 "compare": compare.measure,
+                "answer": answer.measure,
                 "database": database.measure,
                 "why": why.measure,
                 "quick": quick.measure,

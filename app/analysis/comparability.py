@@ -23,7 +23,7 @@ from app.values.environment_keys import (
 )
 from app.values.fields import Sample
 from app.values.plan import MAX_THROTTLED_PCT
-from app.values.records import Floats, SampleColumns, StoredRun
+from app.values.records import Floats, RunRow, SampleColumns, StoredRun
 from workloads.catalog import FRAMEWORK, ONEDNN_KEY, ONEDNN_VARIABLE, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
 
 
@@ -165,20 +165,19 @@ def drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> Estimate | N
     return pooled_ratio(throughputs([run.row for run in comparable]), throughputs([run.row for run in older_runs]))
 
 
-def had_concurrent_runs(run: StoredRun, runs: Sequence[StoredRun]) -> bool:
-    """Return whether other GPUs of its machine worked meanwhile: as the run says, or as the times of these runs show.
-
-    Runs made before that was recorded say nothing.
-    """
-    return bool(run.environment.get(CONCURRENT_GPUS_KEY)) or any(_ran_concurrently(run, peer) for peer in runs)
-
-
-def _ran_concurrently(first: StoredRun, second: StoredRun) -> bool:
-    """Return whether two runs on different GPUs overlapped in time."""
-    if not used_gpus(first) or not used_gpus(second) or not used_gpus(first).isdisjoint(used_gpus(second)):
-        return False
-    ends = [run.row.ended_utc_ns or run.row.started_utc_ns for run in (first, second)]
-    return max(first.row.started_utc_ns, second.row.started_utc_ns) < min(ends)
+def concurrent_runs(runs: Sequence[StoredRun]) -> frozenset[int]:
+    """Return the runs beside which other GPUs worked: as they say themselves, or as the times of these runs show."""
+    concurrent = {run.row.run for run in runs if run.environment.get(CONCURRENT_GPUS_KEY)}
+    active: list[tuple[RunRow, frozenset[str]]] = []
+    for run in sorted(runs, key=lambda run: run.row.started_utc_ns):
+        row, gpus = run.row, used_gpus(run)
+        if not gpus or (row.ended_utc_ns or 0) <= row.started_utc_ns:
+            continue
+        active = [(peer, used) for peer, used in active if (peer.ended_utc_ns or 0) > row.started_utc_ns]
+        overlapping = [peer.run for peer, used in active if used.isdisjoint(gpus)]
+        concurrent.update(overlapping, [row.run] if overlapping else ())
+        active.append((row, gpus))
+    return frozenset(concurrent)
 
 
 def used_gpus(run: StoredRun) -> frozenset[str]:

@@ -20,7 +20,7 @@ from app.analysis.intervals import (
 )
 from app.values.records import RunRow
 from workloads.catalog import OF_REPEATS
-from workloads.protocol import RunSpec
+from workloads.protocol import RunSpec, Value
 
 TESTS_LEVEL = round(2 * LEVEL - 1, 6)
 """Level of the interval of two one-sided tests, each of which errs as often as both ends of the verdict's together."""
@@ -186,15 +186,11 @@ def group_by_variant(runs: Sequence[RunRow]) -> list[tuple[RunRow, ...]]:
 
 def group_runs(runs: Iterable[Run], spec_of: Callable[[Run], RunSpec]) -> list[tuple[Run, ...]]:
     """Group runs of one spec, in order of first appearance."""
-    groups: list[tuple[RunSpec, list[Run]]] = []
+    groups: dict[tuple[str, frozenset[tuple[str, Value]]], list[Run]] = {}
     for run in runs:
         spec = spec_of(run)
-        matching = next((group for group_spec, group in groups if group_spec == spec), None)
-        if matching is None:
-            groups.append((spec, [run]))
-        else:
-            matching.append(run)
-    return [tuple(group) for _, group in groups]
+        groups.setdefault((spec.workload, frozenset(spec.variant.items())), []).append(run)
+    return [tuple(group) for group in groups.values()]
 
 
 def join_repeats(runs: Sequence[RunRow]) -> tuple[list[RunRow], list[str]]:

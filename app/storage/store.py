@@ -429,23 +429,23 @@ def _read_fields(db: Database, table: str, names: Sequence[str], device_id: int)
     """
     if not names:
         return np.empty(0, dtype=np.int64), {}
-    # Samples that a run stores meanwhile are newer, and beyond the limit.
-    (size,) = db.execute(f"SELECT count(*) FROM {table} WHERE device_id = ?", (device_id,)).fetchone()
     rows_in_order = db.execute(
-        f"SELECT t_ns, {', '.join(names)} FROM {table} WHERE device_id = ? ORDER BY t_ns LIMIT ?", (device_id, size)
+        f"SELECT t_ns, {', '.join(names)} FROM {table} WHERE device_id = ? ORDER BY t_ns", (device_id,)
     )
-    t_ns = np.empty(size, dtype=np.int64)
-    columns = {name: np.empty(size) for name in names}
     dtype = [("t_ns", np.int64), *((name, np.float64) for name in names)]
+    part, size = np.fromiter(islice(rows_in_order, _PART_ROWS), dtype=dtype), 0
+    if part.size == _PART_ROWS:
+        # The statement above is not at its end, so both read one snapshot of the database.
+        (size,) = db.execute(f"SELECT count(*) FROM {table} WHERE device_id = ?", (device_id,)).fetchone()
+    t_ns = np.empty(max(size, part.size), dtype=np.int64)
+    columns = {name: np.empty(t_ns.size) for name in names}
     start = 0
-    while (part := np.fromiter(islice(rows_in_order, _PART_ROWS), dtype=dtype)).size:
+    while part.size:
         end = start + part.size
         t_ns[start:end] = part["t_ns"]
         for name, values in columns.items():
             values[start:end] = part[name]
-        start = end
-    if start < size:  # another program has just deleted some
-        return t_ns[:start].copy(), {name: values[:start].copy() for name, values in columns.items()}
+        start, part = end, np.fromiter(islice(rows_in_order, _PART_ROWS), dtype=dtype)
     return t_ns, columns
 
 

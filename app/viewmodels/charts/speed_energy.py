@@ -18,6 +18,8 @@ from app.viewmodels.format.ratios import CI, describe_ratio
 _MJ_PER_J = 1000.0
 _MAX_X_TICKS = 5
 """Fewer than on the vertical axis: labels side by side need more room."""
+_TOOLTIP_PAIRS = 12
+"""Matched pairs that the tooltip of an effect lists."""
 
 
 def frontier_chart(variants: Sequence[ChartVariant]) -> PointChart | None:
@@ -151,11 +153,15 @@ def effects_chart(effects: Sequence[Effect]) -> BarChart | None:
 def _effect_bar(effect: Effect, ratio: Estimate, colour: int) -> Bar:
     name, count = effect_name(effect), len(effect.pairs)
     text = f"{describe_ratio(ratio)} · {count} {units.plural('pair', count)}"
-    pairs = [f"{variant_names([pair.after[0].spec])[0]}: {describe_ratio(pair.ratio)}" for pair in effect.pairs]
+    pairs = [
+        f"{variant_names([pair.after[0].spec])[0]}: {describe_ratio(pair.ratio)}"
+        for pair in effect.pairs[:_TOOLTIP_PAIRS]
+    ]
+    more = [f"{count - len(pairs):,} more"] if count > len(pairs) else []
     return Bar(
         runs=tuple(row.run for pair in effect.pairs for row in (*pair.before, *pair.after)),
         label=" · ".join([name, *effect_notes(effect)]),
-        tooltip="\n".join([name, text, *effect_notes(effect), *pairs]),
+        tooltip="\n".join([name, text, *effect_notes(effect), *pairs, *more]),
         value=ratio.value,
         low=ratio.low,
         high=ratio.high,

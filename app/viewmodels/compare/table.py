@@ -150,7 +150,7 @@ def compare_table(
 ) -> CompareTable:
     """Return the table of a comparison."""
     results = [variant.result for variant in variants]
-    base, comparable = next(result for result in results if result.is_baseline), comparable_results(results)
+    base = next(result for result in results if result.is_baseline)
     builder = _RowBuilder(
         metrics=metrics,
         looks=looks,
@@ -159,7 +159,7 @@ def compare_table(
         sparks=sparks,
         leader=leading_result(rank_results(results)),
         fastest=fastest_result(results),
-        comparable=comparable,
+        comparable=frozenset(result.runs[0].run for result in comparable_results(results)),
     )
     rows = tuple(map(builder.variant, variants))
     run_rows = [row for variant in rows for row in variant.runs]
@@ -230,7 +230,7 @@ def _columns(results: Sequence[VariantResult]) -> dict[str, Column]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RowBuilder:
-    """Builds the rows of one table."""
+    """Builds the rows of one table; `comparable` has the first runs of the variants that are ranked."""
 
     metrics: Mapping[int, RunMetrics]
     looks: Mapping[int, CurveLook]
@@ -239,7 +239,7 @@ class _RowBuilder:
     sparks: Mapping[int, Sparks]
     leader: VariantResult | None
     fastest: VariantResult | None
-    comparable: Sequence[VariantResult]
+    comparable: frozenset[int]
 
     def variant(self, variant: ComparedVariant) -> VariantRows:
         runs = tuple(self._run_row(row, variant.name, variant.result) for row in variant.result.runs)
@@ -284,7 +284,7 @@ class _RowBuilder:
 
     def _other_work(self, result: VariantResult) -> float | None:
         """Return how many times the baseline's operations a variant does that is not ranked with it."""
-        return None if result in self.comparable else work_ratio(result.runs, self.base.runs)
+        return None if result.runs[0].run in self.comparable else work_ratio(result.runs, self.base.runs)
 
     def _sparks(self, row: RunRow) -> Sparks:
         return self.sparks.get(row.run, NO_SPARKS)

@@ -303,9 +303,10 @@ def _shared_host(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
 def _concurrent_runs(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     """Warn if some runs had the machine to themselves and others shared it."""
     measured = [run for run in runs if throughputs([run.row]) and comparability.used_gpus(run)]
+    concurrent_runs = comparability.concurrent_runs(runs)
     values = {
         run.row.run: run.environment.get(environment_keys.CONCURRENT_GPUS_KEY)
-        or ("other runs" if comparability.had_concurrent_runs(run, runs) else "")
+        or ("other runs" if run.row.run in concurrent_runs else "")
         for run in measured
     }
     concurrent, alone = (

@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import PurePath
 
@@ -136,9 +136,14 @@ def path_name(path: str) -> str:
     return f"…/{name}" if "/" in path else name
 
 
-def parameters_by_name(spec: RunSpec) -> dict[str, catalog.Parameter]:
+def parameters_by_name(spec: RunSpec) -> Mapping[str, catalog.Parameter]:
     """Return the parameters of the spec's workload by name; none if the catalog does not know it."""
-    workload = catalog.find_workload(spec.workload)
+    return _parameters_of_workload(spec.workload)
+
+
+@lru_cache(64)
+def _parameters_of_workload(name: str) -> Mapping[str, catalog.Parameter]:
+    workload = catalog.find_workload(name)
     return {p.name: p for p in workload.parameters} if workload else {}
 
 

@@ -393,21 +393,24 @@ def test_samples_are_the_same_however_many_are_read_at_a_time(
     assert columns.fields["power_mw"].tolist() == powers_mw
 
 
-def test_samples_that_another_program_deletes_while_they_are_read_are_absent(store: Store) -> None:
-    class Pruned:
-        """A database whose samples from the third on are gone once they are counted."""
+def test_samples_are_those_of_when_their_reading_began(
+    store: Store, database_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Changed:
+        """A database in which another program changes samples before they are counted."""
 
         def execute(self, sql: str, values: tuple[object, ...]) -> sqlite3.Cursor:
-            counted = store._db.execute(sql, values)
             if sql.startswith("SELECT count"):
-                number = counted.fetchone()
-                store._db.execute("DELETE FROM samples WHERE t_ns >= 2")
-                counted = store._db.execute("SELECT ?", number)
-            return counted
+                with Store.open(database_path) as another:
+                    another._db.execute("DELETE FROM samples WHERE t_ns = 4")
+                    another._db.conn.commit()
+            return store._db.execute(sql, values)
 
     run = begin(store)
     store.write(run, [Sample(t_ns=n, device=GPU.device, power_mw=1_000 * n) for n in range(5)])
     (device_id,) = store._db.execute("SELECT device_id FROM devices WHERE run = ? AND kind = 'gpu'", (run,)).fetchone()
-    database: Any = Pruned()
+    monkeypatch.setattr("app.storage.store._PART_ROWS", 2)
+    database: Any = Changed()
     t_ns, columns = _read_fields(database, "samples", ["power_mw"], device_id)
-    assert (t_ns.tolist(), columns["power_mw"].tolist()) == ([0, 1], [0.0, 1_000.0])
+    assert (t_ns.tolist(), columns["power_mw"].tolist()) == ([0, 1, 2, 3, 4], [0.0, 1e3, 2e3, 3e3, 4e3])
+    assert store.load(run).samples[0].t_ns.tolist() == [0, 1, 2, 3]
