@@ -15,6 +15,7 @@ from app.values.environment_keys import (
     CONCURRENT_GPUS_KEY,
     HOST_ID_KEY,
     HOST_KEY,
+    IDLE_WAIT_BLOCKERS_KEY,
     IDLE_WAIT_KEY,
     PER_RUN_KEYS,
     SOURCES_KEY,
@@ -225,9 +226,6 @@ RESTING_BAND_C = 5
 STEADY_S = 10.0
 """A GPU that has not become cooler for so long (NVML tells whole degrees) is as cool as it gets."""
 
-TIMED_OUT = "gave up after"
-"""How the fact on a wait begins that ended with its time and not with what it waited for."""
-
 _HARMFUL_CAUSES: tuple[ThrottleCause, ...] = ("heat", "hardware slowdown")
 """Not the power limit: for a GPU at full load it is normal, and a repeat would be the same."""
 
@@ -246,8 +244,7 @@ def throttled_pct(environment: Mapping[str, str]) -> float:
 
 def idle_wait_blockers(environment: Mapping[str, str]) -> str:
     """Return what still blocked the run when its idle wait timed out; "" if it did not."""
-    ending, _, blockers = environment.get(IDLE_WAIT_KEY, "").partition(": ")
-    return blockers if ending.startswith(TIMED_OUT) else ""
+    return environment.get(IDLE_WAIT_BLOCKERS_KEY, "") if environment.get(IDLE_WAIT_KEY) == "timed out" else ""
 
 
 def lowest_temperature_c(samples: Iterable[Sample]) -> int | None:

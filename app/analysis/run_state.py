@@ -63,29 +63,35 @@ def run_order(runs: Sequence[StoredRun], baseline: Sequence[StoredRun]) -> RunOr
     )
 
 
-def drift_between(
-    groups: Sequence[Sequence[StoredRun]], runs: Sequence[StoredRun], baseline: Sequence[StoredRun]
-) -> Estimate | None:
-    """Return by which factor a drift as that within the variants changed the speed from the baseline to a variant.
+def drifts_between(
+    groups: Sequence[Sequence[StoredRun]], variants: Sequence[Sequence[StoredRun]], baseline: Sequence[StoredRun]
+) -> list[Estimate | None]:
+    """Return by which factor a drift as that within all groups changed the speed from the baseline to each variant.
 
-    The slope of the logarithm of the throughput over time, common to all variants, each of which has its own level
+    The slope of the logarithm of the throughput over time, common to all groups, each of which has its own level
     (analysis of covariance), times the distance of the two mean times; Student's t interval. None if the runs cannot
     tell, or only by extrapolating too far.
     """
     times_s, logs = zip(*(_centred(group) for group in groups), strict=True)
     all_s, all_logs = np.concatenate(times_s), np.concatenate(logs)
     degrees = len(all_s) - len(groups) - 1
-    distance_s = _mean_time_s(runs) - _mean_time_s(baseline)
     widest_s = max(float(np.ptp(times)) for times in times_s)
-    if degrees < _MIN_DRIFT_DEGREES or not widest_s or abs(distance_s) > MAX_EXTRAPOLATION * widest_s:
-        return None
+    if degrees < _MIN_DRIFT_DEGREES or not widest_s:
+        return [None] * len(variants)
     sum_squares = float((all_s**2).sum())
     slope = float((all_s * all_logs).sum()) / sum_squares
     variance = float(((all_logs - slope * all_s) ** 2).sum()) / degrees
-    centre = slope * distance_s
-    half = student_t(degrees, 0.5 + LEVEL / 2) * abs(distance_s) * (variance / sum_squares) ** 0.5
-    low, high = np.exp([centre - half, centre + half])
-    return Estimate(float(np.exp(centre)), float(low), float(high), len(all_s))
+    error = student_t(degrees, 0.5 + LEVEL / 2) * (variance / sum_squares) ** 0.5
+    base_s = _mean_time_s(baseline)
+
+    def over(distance_s: float) -> Estimate | None:
+        if abs(distance_s) > MAX_EXTRAPOLATION * widest_s:
+            return None
+        centre, half = slope * distance_s, error * abs(distance_s)
+        low, high = np.exp([centre - half, centre + half])
+        return Estimate(float(np.exp(centre)), float(low), float(high), len(all_s))
+
+    return [over(_mean_time_s(runs) - base_s) for runs in variants]
 
 
 def _centred(runs: Sequence[StoredRun]) -> tuple[Floats, Floats]:

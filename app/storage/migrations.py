@@ -576,3 +576,22 @@ def m019_frameworks(db: Database) -> None:
 def m020_search_frameworks(db: Database) -> None:
     """A search for TensorFlow finds the runs that do not name it, too."""
     _execute(db, *search_field_statements())
+
+
+_IDLE_WAIT = re.compile(r"(?:(gave up|skipped) after )?([0-9,]+)\s*s(?:(?:: |, )(.+))?", re.DOTALL)
+"""How an idle wait was told: `12 s, GPU 0 at 41 °C`, `gave up after 60 s: GPU 0 at 55 °C`, `off`."""
+_IDLE_WAIT_OUTCOMES = {None: "idle", "gave up": "timed out", "skipped": "skipped"}
+
+
+@migrations()
+def m021_idle_wait(db: Database) -> None:
+    """Outcome, seconds and blockers of the idle wait before a run, which were one sentence."""
+    told = "SELECT run, json_extract(environment, '$.gate') FROM runs WHERE json_type(environment, '$.gate') = 'text'"
+    for run, sentence in db.execute(told).fetchall():
+        changes = {"gate": None, "idle_wait_outcome": sentence}
+        if match := _IDLE_WAIT.fullmatch(sentence):
+            ending, seconds, rest = match.groups()
+            changes["idle_wait_outcome"] = _IDLE_WAIT_OUTCOMES[ending]
+            changes["idle_wait_s"] = seconds.replace(",", "")
+            changes["idle_wait_blockers" if ending else "idle_wait_gpus"] = rest
+        db.execute("UPDATE runs SET environment = json_patch(environment, ?) WHERE run = ?", (json.dumps(changes), run))

@@ -13,8 +13,14 @@ GPUS_USED_KEY = "gpus_used"
 """Key of a run's environment: the GPUs that it used."""
 CONCURRENT_GPUS_KEY = "beside"
 """Key of a run's environment: other GPUs on which runs of its experiment went on; absent if none did."""
-IDLE_WAIT_KEY = "gate"
-"""Key of a run's environment: how the idle wait before it ended."""
+IDLE_WAIT_KEY = "idle_wait_outcome"
+"""Key of a run's environment: how the idle wait before it ended: `idle`, `timed out`, `skipped` or `off`."""
+IDLE_WAIT_S_KEY = "idle_wait_s"
+"""Key of a run's environment: the seconds of that wait; absent without one."""
+IDLE_WAIT_BLOCKERS_KEY = "idle_wait_blockers"
+"""Key of a run's environment: what still was in the way when that wait timed out or was skipped."""
+IDLE_WAIT_GPUS_KEY = "idle_wait_gpus"
+"""Key of a run's environment: how warm its GPUs were when that wait found them idle."""
 HOST_LOAD_KEY = "host_load_pct"
 """Key of a run's environment: the load of all processors just before it."""
 THROTTLED_KEY = "throttled_pct"
@@ -66,6 +72,9 @@ PER_RUN_KEYS = frozenset(
         OTHERS_UNKNOWN_KEY,
         CONCURRENT_GPUS_KEY,
         IDLE_WAIT_KEY,
+        IDLE_WAIT_S_KEY,
+        IDLE_WAIT_BLOCKERS_KEY,
+        IDLE_WAIT_GPUS_KEY,
         HOST_LOAD_KEY,
         THROTTLED_KEY,
         STOOD_STILL_KEY,
@@ -92,6 +101,7 @@ _NUMBERS: Mapping[str, tuple[float, float]] = {
     HOST_LOAD_KEY: (0, 1e3),
     THROTTLED_KEY: (0, 100),
     STOOD_STILL_KEY: (0, 1e9),
+    IDLE_WAIT_S_KEY: (0, 1e9),
     LINK_ROUND_TRIP_KEY: (0, 1e9),
     CLOCK_OFFSET_KEY: (-(2**62), 2**62),
     CLOCK_ERROR_KEY: (0, 2**62),

@@ -10,7 +10,7 @@ from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
 from app.runs.host import Host
 from app.runs.session import RunSession
 from app.storage.store import Store
-from app.values.environment_keys import HOST_LOAD_KEY, IDLE_WAIT_KEY, THROTTLED_KEY
+from app.values.environment_keys import HOST_LOAD_KEY, IDLE_WAIT_GPUS_KEY, IDLE_WAIT_KEY, THROTTLED_KEY
 from tests.fakes.command_line import CommandLine, dummy_arguments
 from tests.fakes.nvml import environment
 from tests.fakes.nvml_cards import Card, Driver
@@ -44,7 +44,8 @@ def test_a_run_begins_when_its_gpu_has_cooled_down_and_says_so(tmp_path: Path, m
     assert session.number is not None
     with Store.open(running.database) as store:
         stored = store.load(session.number)
-    assert stored.environment[IDLE_WAIT_KEY].endswith("\xa0s, GPU 0 at 41\xa0°C")
+    assert stored.environment[IDLE_WAIT_KEY] == "idle"
+    assert stored.environment[IDLE_WAIT_GPUS_KEY] == "GPU 0 at 41\xa0°C"
     assert stored.environment[HOST_LOAD_KEY].isdecimal()
     assert THROTTLED_KEY not in stored.environment
 
@@ -87,7 +88,7 @@ def test_a_throttled_run_is_made_once_more_and_counted_once(hot: CommandLine) ->
     (warning,) = (each for each in document["warnings"] if each["key"] == "throttled heat")
     assert "100\N{NO-BREAK SPACE}%" in warning["text"]
     facts = hot.read("show", "2")["environment"]
-    assert facts[IDLE_WAIT_KEY].startswith("gave up after")
+    assert facts[IDLE_WAIT_KEY] == "timed out"
     assert facts[THROTTLED_KEY] == "100.0"
 
 

@@ -5,11 +5,18 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from app.analysis.comparability import QUIET_PCT, STEADY_S, TIMED_OUT, is_cool, is_throttled, lowest_temperature_c
+from app.analysis.comparability import QUIET_PCT, STEADY_S, is_cool, is_throttled, lowest_temperature_c
 from app.runs.host import Host
 from app.telemetry.messages import SamplerMessage
 from app.values import units
-from app.values.environment_keys import HOST_LOAD_KEY, IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY
+from app.values.environment_keys import (
+    HOST_LOAD_KEY,
+    IDLE_WAIT_BLOCKERS_KEY,
+    IDLE_WAIT_GPUS_KEY,
+    IDLE_WAIT_KEY,
+    IDLE_WAIT_S_KEY,
+    OTHERS_UNKNOWN_KEY,
+)
 from app.values.fields import Sample
 from app.values.samples import HOST, Device, Inventory, Processes, TelemetryGap
 
@@ -125,18 +132,20 @@ class IdleWait:
         """
         gpus = [device for device in self._host.inventory().devices if device.device in devices]
         limit_s = self._limits.wait_s if gpus else min(self._limits.wait_s, self._limits.host_s)
-        ending = self._wait_until_idle(gpus, limit_s, continue_waiting) if limit_s else "off"
+        ending = self._wait_until_idle(gpus, limit_s, continue_waiting) if limit_s else {IDLE_WAIT_KEY: "off"}
         with self._changed:
             load_pct = self._host_load_pct
         facts = {
-            IDLE_WAIT_KEY: ending,
+            **ending,
             HOST_LOAD_KEY: None if load_pct is None else f"{load_pct:.0f}",
             OTHERS_UNKNOWN_KEY: self._host.telemetry.unlisted_reason(devices),
         }
-        return {key: value for key, value in facts.items() if value is not None}
+        return {key: value for key, value in facts.items() if value}
 
-    def _wait_until_idle(self, gpus: Sequence[Device], limit_s: float, continue_waiting: ContinueWaiting) -> str:
-        """Wait, and return how that ended as text."""
+    def _wait_until_idle(
+        self, gpus: Sequence[Device], limit_s: float, continue_waiting: ContinueWaiting
+    ) -> Mapping[str, str]:
+        """Wait, and return how that ended."""
         watch = _PendingWait(gpus, self._host.now().t_ns, time.monotonic_ns())
         with self._changed:
             self._pending.append(watch)
@@ -149,24 +158,21 @@ class IdleWait:
                     if self._state.idle_c.get(gpu.device) is None:
                         self._state.idle_c[gpu.device] = lowest_temperature_c(watch.samples.get(gpu.device, ()))
 
-    def _wait_loop(self, watch: _PendingWait, limit_s: float, continue_waiting: ContinueWaiting) -> str:
+    def _wait_loop(self, watch: _PendingWait, limit_s: float, continue_waiting: ContinueWaiting) -> Mapping[str, str]:
         while blockers := self._blockers(watch):
             status = WaitStatus(", ".join(blockers), watch.waited_s, limit_s)
             if status.waited_s >= limit_s:
                 with self._changed:
                     self._state.ignored.update(self._foreign_activity(watch).keys())
-                return _format_ending(TIMED_OUT, status)
+                return _ending("timed out", status.waited_s, {IDLE_WAIT_BLOCKERS_KEY: status.reason})
             if not continue_waiting(status) or self._state.skipped_ns > watch.began_here_ns:
-                return _format_ending("skipped after", status)
+                return _ending("skipped", status.waited_s, {IDLE_WAIT_BLOCKERS_KEY: status.reason})
             with self._changed:
                 self._changed.wait(_LOOK_S)
-        return ", ".join([units.with_unit(watch.waited_s, "s"), *self._temperatures(watch)])
-
-    def _temperatures(self, watch: _PendingWait) -> list[str]:
         with self._changed:
-            newest = {_gpu_name(gpu): samples[-1] for gpu in watch.gpus if (samples := watch.samples.get(gpu.device))}
-        temperatures = {name: last.temperature_c for name, last in newest.items() if last.temperature_c is not None}
-        return [f"{name} at {units.celsius(temperature_c)}" for name, temperature_c in temperatures.items()]
+            newest = [(gpu, samples[-1].temperature_c) for gpu in watch.gpus if (samples := watch.samples[gpu.device])]
+        temperatures = [f"{_gpu_name(gpu)} at {units.celsius(value)}" for gpu, value in newest if value is not None]
+        return _ending("idle", watch.waited_s, {IDLE_WAIT_GPUS_KEY: ", ".join(temperatures)})
 
     def _blockers(self, watch: _PendingWait) -> list[str]:
         """Return what would disturb a run now."""
@@ -226,8 +232,8 @@ class IdleWait:
             self._changed.notify_all()
 
 
-def _format_ending(ending: str, status: WaitStatus) -> str:
-    return f"{ending} {units.with_unit(status.waited_s, 's')}: {status.reason}"
+def _ending(outcome: str, waited_s: float, details: Mapping[str, str]) -> Mapping[str, str]:
+    return {IDLE_WAIT_KEY: outcome, IDLE_WAIT_S_KEY: f"{waited_s:.1f}", **details}
 
 
 def _gpu_name(gpu: Device) -> str:

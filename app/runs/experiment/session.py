@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
-from app.analysis.comparability import TIMED_OUT, idle_wait_blockers
+from app.analysis.comparability import idle_wait_blockers
 from app.errors import UserError
 from app.queries import INTERRUPTED_STATES, EntryState, ExperimentProgress, ExperimentState, QueueEntry
 from app.runs.experiment.equality import ExperimentEquality
@@ -38,7 +38,13 @@ from app.runs.sinks import Sink
 from app.runs.weight_transfer import pending_trials, run_pending_trials
 from app.storage.store import Store
 from app.values import units
-from app.values.environment_keys import CONCURRENT_GPUS_KEY, IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY, PLANNED_KEY
+from app.values.environment_keys import (
+    CONCURRENT_GPUS_KEY,
+    IDLE_WAIT_S_KEY,
+    OTHERS_UNKNOWN_KEY,
+    PLANNED_KEY,
+    environment_number,
+)
 from app.values.events import RunEvent, RunStarted
 from app.values.records import RunHeader, RunRow
 from workloads.catalog import Machine
@@ -470,9 +476,9 @@ class ExperimentSession:
         assert self._idle_wait is not None, "runs are made within `run`"
         environment = self._idle_wait.wait(planned_run.lease.devices, may_wait)
         may_wait(None)
-        _log.info("idle wait before run %d: %s", planned_run.position, environment[IDLE_WAIT_KEY])
+        _log.info("idle wait before run %d: %s", planned_run.position, ", ".join(environment.values()))
         if blockers := idle_wait_blockers(environment):
-            limit = environment[IDLE_WAIT_KEY].partition(":")[0].removeprefix(TIMED_OUT).strip()
+            limit = units.with_unit(environment_number(environment, IDLE_WAIT_S_KEY), "s")
             progress.say(f"The machine did not become idle within {limit} ({blockers}).")
         reason = environment.get(OTHERS_UNKNOWN_KEY)
         if reason is not None and reason != self._unknown_others:

@@ -13,7 +13,7 @@ from app.analysis.run_state import (
     GAP_S,
     ORDER_LIMIT,
     RunOrder,
-    drift_between,
+    drifts_between,
     highest_clock_mhz,
     mean_clock_mhz,
     run_order,
@@ -214,7 +214,7 @@ def order_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> li
     apart = {number: order for number, order in orders.items() if _is_apart(groups[number], base, order)}
     if not apart:
         return []
-    drifts = [drift_between(groups, groups[number], base) for number in apart]
+    drifts = drifts_between(groups, [groups[number] for number in apart], base)
     measured_drifts = [drift for drift in drifts if drift is not None]
     largest_pct = max(map(_largest_pct, measured_drifts), default=MAX_DRIFT_PCT)
     possible_pct = largest_pct if len(measured_drifts) == len(drifts) and largest_pct < MAX_DRIFT_PCT else None

@@ -101,6 +101,37 @@ def test_the_search_of_an_older_version_is_made_anew(database_path: Path, name: 
         assert store.library.find(RunQuery(text="tag:again layout=nch")) == [1]
 
 
+OLDER_IDLE_WAITS = {
+    "12\xa0s, GPU 0 at 41\xa0°C": {"outcome": "idle", "s": "12", "gpus": "GPU 0 at 41\xa0°C"},
+    "3\xa0s": {"outcome": "idle", "s": "3"},
+    "gave up after 1,200\xa0s: a (1) on GPU 0, GPU 1 at 60\xa0°C": {
+        "outcome": "timed out",
+        "s": "1200",
+        "blockers": "a (1) on GPU 0, GPU 1 at 60\xa0°C",
+    },
+    "skipped after 2\xa0s: CPU at 55\xa0%": {"outcome": "skipped", "s": "2", "blockers": "CPU at 55\xa0%"},
+    "off": {"outcome": "off"},
+}
+"""The idle wait of a run as it was told in a sentence, and what that said."""
+
+
+@pytest.mark.parametrize("sentence", OLDER_IDLE_WAITS)
+def test_an_older_idle_wait_is_no_longer_told_but_stored(database_path: Path, sentence: str) -> None:
+    with Database(database_path) as db:
+        migrations.apply(db, stop_before="m021_idle_wait")
+        for environment in ({"os": "Linux", "gate": sentence}, {"os": "Linux"}, {"gate": 3}, {"gate": None}):
+            db.execute(
+                "INSERT INTO runs (uid, workload, variant, started_utc_ns, started_t_ns, owner_pid, owner_started_s,"
+                " owner_boot_id, environment) VALUES (hex(randomblob(8)), 'lstm', '{}', ?, 1, 1, 1, 'x', ?)",
+                (UTC_NS, json.dumps(environment)),
+            )
+        db.conn.commit()
+    with Store.open(database_path) as store:
+        told, *others = (json.loads(text) for (text,) in store._db.execute("SELECT environment FROM runs ORDER BY run"))
+    assert told == {"os": "Linux", **{f"idle_wait_{key}": value for key, value in OLDER_IDLE_WAITS[sentence].items()}}
+    assert others == [{"os": "Linux"}, {"gate": 3}, {"gate": None}]
+
+
 def test_times_of_older_traces_have_no_causes_of_idle_time(database_path: Path) -> None:
     with Database(database_path) as db:
         migrations.apply(db, stop_before="m017_idle_causes")

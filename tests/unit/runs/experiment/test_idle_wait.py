@@ -1,6 +1,5 @@
 """The wait before a run: readings are handed to the real feed by hand, so that time is the test's own."""
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 
 import pytest
@@ -9,7 +8,14 @@ from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
 from app.runs.host import ClockAnchor, Host
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
-from app.values.environment_keys import HOST_LOAD_KEY, IDLE_WAIT_KEY, OTHERS_UNKNOWN_KEY
+from app.values.environment_keys import (
+    HOST_LOAD_KEY,
+    IDLE_WAIT_BLOCKERS_KEY,
+    IDLE_WAIT_GPUS_KEY,
+    IDLE_WAIT_KEY,
+    IDLE_WAIT_S_KEY,
+    OTHERS_UNKNOWN_KEY,
+)
 from app.values.fields import Sample
 from app.values.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes, TelemetryGap
 from workloads.catalog import Gpu, Machine
@@ -59,7 +65,7 @@ class Machinery:
         self._second = 0
 
     def wait(self, devices: Collection[str], *to_come: list[SamplerMessage], skip: bool = False) -> str:
-        """What the gate notes of its wait, but for the seconds it took."""
+        """What the gate notes of its wait: how it ended, and what the GPUs were like or what was in the way."""
         coming = iter(to_come)
 
         def go_on(held: WaitStatus) -> bool:
@@ -70,11 +76,12 @@ class Machinery:
 
         self.facts = self.gate.wait(devices, go_on)
         assert next(coming, None) is None, "the gate opened before all was told"
-        return re.sub(r"\d+\xa0s", "N s", self.facts[IDLE_WAIT_KEY])
+        details = [self.facts[key] for key in (IDLE_WAIT_GPUS_KEY, IDLE_WAIT_BLOCKERS_KEY) if key in self.facts]
+        return ": ".join([self.facts[IDLE_WAIT_KEY], *details])
 
     def rest(self) -> "Machinery":
         """After a first wait that found the GPU at 40 °C for two seconds."""
-        assert self.wait(ON_GPU, [*self.gpu(40), *self.gpu(40)]) == "N s, GPU 0 at 40\xa0°C"
+        assert self.wait(ON_GPU, [*self.gpu(40), *self.gpu(40)]) == "idle: GPU 0 at 40\xa0°C"
         self.wait_reasons.clear()
         return self
 
@@ -101,16 +108,16 @@ def host(load_pct: float) -> list[SamplerMessage]:
 
 def test_on_the_cpu_a_quiet_host_is_enough_whatever_the_gpus_do(clock: Clock) -> None:
     machine = Machinery(clock)
-    assert machine.wait(ON_CPU, [*host(55), *machine.gpu(90, load_pct=55)], host(9.6)) == "N s"
+    assert machine.wait(ON_CPU, [*host(55), *machine.gpu(90, load_pct=55)], host(9.6)) == "idle"
     assert machine.wait_reasons == ["the host without telemetry", "CPU at 55\xa0%"]
     assert machine.facts[HOST_LOAD_KEY] == "10"
 
 
 def test_a_host_that_stays_busy_is_waited_for_once(clock: Clock) -> None:
     machine = Machinery(clock, BRIEF)
-    assert machine.wait(ON_CPU, host(80)) == "gave up after N s: CPU at 80\xa0%"
+    assert machine.wait(ON_CPU, host(80)) == "timed out: CPU at 80\xa0%"
     machine.wait_reasons.clear()
-    assert machine.wait(ON_CPU, host(70)) == "N s"
+    assert machine.wait(ON_CPU, host(70)) == "idle"
     assert machine.wait_reasons == ["the host without telemetry"]
     assert machine.facts[HOST_LOAD_KEY] == "70"
 
@@ -118,37 +125,39 @@ def test_a_host_that_stays_busy_is_waited_for_once(clock: Clock) -> None:
 def test_before_the_first_run_a_gpu_is_waited_for_until_it_falls_no_more_and_later_until_its_band(clock: Clock) -> None:
     machine = Machinery(clock, IdleLimits())
     cooling = [machine.gpu(c) for c in (50, 45, 42, *[41] * 11)]
-    assert machine.wait(ON_GPU, *cooling) == "N s, GPU 0 at 41\xa0°C"
+    assert machine.wait(ON_GPU, *cooling) == "idle: GPU 0 at 41\xa0°C"
     assert machine.wait_reasons[:2] == ["GPU 0 without telemetry, the host without telemetry", "GPU 0 at 50\xa0°C"]
-    assert machine.wait(ON_GPU, *(machine.gpu(c) for c in (70, 60, 46))) == "N s, GPU 0 at 46\xa0°C"
+    assert machine.wait(ON_GPU, *(machine.gpu(c) for c in (70, 60, 46))) == "idle: GPU 0 at 46\xa0°C"
 
 
 def test_a_gpu_that_is_throttled_by_heat_is_not_at_rest_however_cool(clock: Clock) -> None:
     hot = Machinery(clock, BRIEF).rest()
-    assert hot.wait(ON_GPU, hot.gpu(40, reasons=0x40)) == "gave up after N s: GPU 0 throttled"
+    assert hot.wait(ON_GPU, hot.gpu(40, reasons=0x40)) == "timed out: GPU 0 throttled"
     machine = Machinery(clock).rest()
-    assert machine.wait(ON_GPU, machine.gpu(40, reasons=0x40), machine.gpu(40, reasons=0x4)) == "N s, GPU 0 at 40\xa0°C"
+    by_heat, by_power = machine.gpu(40, reasons=0x40), machine.gpu(40, reasons=0x4)
+    assert machine.wait(ON_GPU, by_heat, by_power) == "idle: GPU 0 at 40\xa0°C"
 
 
 def test_a_run_waits_until_nobody_else_uses_its_gpu_by_a_list_newer_than_the_run_before(clock: Clock) -> None:
     machine = Machinery(clock).rest()
     old, new = machine.listed(4242, later_s=-1.0), machine.listed(77)
-    assert machine.wait(ON_GPU, [*machine.gpu(40), *old], new, machine.listed()) == "N s, GPU 0 at 40\xa0°C"
+    assert machine.wait(ON_GPU, [*machine.gpu(40), *old], new, machine.listed()) == "idle: GPU 0 at 40\xa0°C"
     assert machine.wait_reasons[1:] == ["who uses GPU 0", "python3 (77) on GPU 0"]
+    assert machine.facts[IDLE_WAIT_S_KEY] == "0.3", "three looks"
 
 
 def test_a_process_that_stays_is_waited_for_once_and_another_again(clock: Clock) -> None:
     machine = Machinery(clock, BRIEF).rest()
-    words = "gave up after N s: python3 (77) on GPU 0"
+    words = "timed out: python3 (77) on GPU 0"
     assert machine.wait(ON_GPU, [*machine.gpu(40), *machine.listed(77)]) == words
-    assert machine.wait(ON_GPU, [*machine.gpu(40), *machine.listed(77)]) == "N s, GPU 0 at 40\xa0°C"
+    assert machine.wait(ON_GPU, [*machine.gpu(40), *machine.listed(77)]) == "idle: GPU 0 at 40\xa0°C"
     assert machine.wait(ON_GPU, [*machine.gpu(40), *machine.listed(77, 78)]) == words.replace("77", "78")
 
 
 def test_a_wait_may_be_skipped_and_the_next_is_one_again(clock: Clock) -> None:
     machine = Machinery(clock, BRIEF).rest()
-    assert machine.wait(ON_GPU, machine.gpu(60), skip=True).startswith("skipped after N s: GPU 0 without telemetry")
-    assert machine.wait(ON_GPU, machine.gpu(60)) == "gave up after N s: GPU 0 at 60\xa0°C"
+    assert machine.wait(ON_GPU, machine.gpu(60), skip=True).startswith("skipped: GPU 0 without telemetry")
+    assert machine.wait(ON_GPU, machine.gpu(60)) == "timed out: GPU 0 at 60\xa0°C"
 
 
 def test_a_skip_ends_all_waits_of_an_experiment_but_none_that_begins_later(clock: Clock) -> None:
@@ -161,8 +170,8 @@ def test_a_skip_ends_all_waits_of_an_experiment_but_none_that_begins_later(clock
         machine.gate.skip()
         return True
 
-    assert elsewhere.wait(ON_GPU, skip)[IDLE_WAIT_KEY].startswith("skipped after")
-    assert machine.wait(ON_GPU, [*machine.gpu(40), *machine.gpu(40)]) == "N s, GPU 0 at 40\xa0°C"
+    assert elsewhere.wait(ON_GPU, skip)[IDLE_WAIT_KEY] == "skipped"
+    assert machine.wait(ON_GPU, [*machine.gpu(40), *machine.gpu(40)]) == "idle: GPU 0 at 40\xa0°C"
 
 
 @pytest.mark.parametrize("devices", [ON_CPU, ON_GPU])
@@ -176,7 +185,7 @@ def test_processes_that_nobody_can_list_are_not_waited_for_and_that_is_noted(clo
     machine = Machinery(clock).rest()
     assert OTHERS_UNKNOWN_KEY not in machine.facts
     machine.hand([Processes(t_ns=0, device="GPU-0", reason="no permission")])
-    assert machine.wait(ON_GPU, machine.gpu(40)) == "N s, GPU 0 at 40\xa0°C"
+    assert machine.wait(ON_GPU, machine.gpu(40)) == "idle: GPU 0 at 40\xa0°C"
     assert machine.facts[OTHERS_UNKNOWN_KEY] == "no permission"
 
 
@@ -184,7 +193,7 @@ def test_a_gpu_that_is_lost_is_not_waited_for(clock: Clock) -> None:
     machine = Machinery(clock).rest()
     hot = machine.gpu(70)
     assert machine.wait(ON_GPU, hot, [DeviceLost(t_ns=1, device="GPU-0", reason="It fell off the bus.")]).startswith(
-        "N s"
+        "idle"
     )
     assert "GPU 0 at 70\xa0°C" in machine.wait_reasons
 
@@ -192,14 +201,14 @@ def test_a_gpu_that_is_lost_is_not_waited_for(clock: Clock) -> None:
 def test_without_a_sampler_old_readings_do_not_count(clock: Clock) -> None:
     machine = Machinery(clock).rest()
     gap = TelemetryGap(t_ns=1, reason="The telemetry process ended by itself.")
-    assert machine.wait(ON_GPU, machine.gpu(70), [gap], machine.gpu(40)) == "N s, GPU 0 at 40\xa0°C"
+    assert machine.wait(ON_GPU, machine.gpu(70), [gap], machine.gpu(40)) == "idle: GPU 0 at 40\xa0°C"
     assert machine.wait_reasons[-1] == "GPU 0 without telemetry, the host without telemetry"
 
 
 def test_a_closed_gate_listens_no_longer(clock: Clock) -> None:
     machine = Machinery(clock, BRIEF)
     machine.gate.close()
-    assert machine.wait(ON_CPU, host(1.0)) == "gave up after N s: the host without telemetry"
+    assert machine.wait(ON_CPU, host(1.0)) == "timed out: the host without telemetry"
 
 
 def test_two_runs_wait_at_once_each_for_its_own_gpu(clock: Clock) -> None:
@@ -215,7 +224,7 @@ def test_two_runs_wait_at_once_each_for_its_own_gpu(clock: Clock) -> None:
             machine.hand([warm, *host(1.0)])
         elif len(wait_reasons) == 2:
             machine.hand(machine.listed(77, device="GPU-1"))
-            assert machine.wait(ON_GPU, machine.gpu(40)) == "N s, GPU 0 at 40\xa0°C"
+            assert machine.wait(ON_GPU, machine.gpu(40)) == "idle: GPU 0 at 40\xa0°C"
             machine.hand([*cooled, *machine.listed(device="GPU-1")])
         return True
 

@@ -1,7 +1,9 @@
 """A comparison as values: table, curves, header and names of variants."""
 
 import math
-from collections.abc import Sequence
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -34,6 +36,31 @@ def of(rows: Sequence[RunRow], baseline: int = 1) -> Comparison:
     return compare(
         prepare_comparison([stored_run(row, measured=bool(row.summary.throughput)) for row in rows]), baseline
     )
+
+
+def count_calls(action: Callable[[], object]) -> int:
+    """Count the Python functions that an action calls: the same on any machine, however busy."""
+    counts = Counter[str]()
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, argument: counts.update([event]))
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return counts["call"]
+
+
+def test_comparing_four_times_as_many_variants_is_four_times_the_work() -> None:
+    def calls(variants: int) -> int:
+        rows = [
+            run_row(1 + 3 * n + k, throughput=1000.0 + 10 * n + k, batch_size=64 << n % 4, units=100 + n // 4)
+            for n in range(variants)
+            for k in range(3)
+        ]
+        return count_calls(lambda: of(rows))
+
+    calls(4)  # what is kept from one comparison to the next
+    assert calls(160) < 6 * calls(40), "16 times, if each variant is held against each"
 
 
 def column(comparison: Comparison, title: str, arrangement: Arrangement | None = None) -> list[str]:

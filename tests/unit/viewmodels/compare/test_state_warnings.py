@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.analysis.run_state import ORDER_LIMIT, drift_between, run_order
+from app.analysis.run_state import ORDER_LIMIT, drifts_between, run_order
 from app.values.records import StoredRun
 from app.viewmodels.compare.state_warnings import clock_warnings, order_warnings, temperature_notes
 from tests.unit.viewmodels.stored import UTC_NS, S, run_row, stored_run
@@ -114,7 +114,7 @@ def test_a_drift_is_not_extrapolated_over_hours() -> None:
     (warning,) = order_warnings([*early, *late])
     assert "6.6\xa0h after" in warning.sentence
     assert warning.possible_pct is None
-    assert drift_between([early, late], late, early) is None
+    assert drifts_between([early, late], [late], early) == [None]
 
 
 def test_runs_that_vary_too_much_cannot_tell_of_a_drift() -> None:

@@ -12,7 +12,9 @@ from app.storage.store import Store
 from app.values.environment_keys import (
     CONCURRENT_GPUS_KEY,
     HOST_LOAD_KEY,
+    IDLE_WAIT_BLOCKERS_KEY,
     IDLE_WAIT_KEY,
+    IDLE_WAIT_S_KEY,
     OTHERS_ON_GPU_KEY,
     OTHERS_UNKNOWN_KEY,
     STOOD_STILL_KEY,
@@ -246,21 +248,18 @@ def test_a_gpu_that_was_lost_and_answered_again(store: Store) -> None:
 
 
 def test_a_run_that_began_on_a_gpu_that_was_not_at_rest(store: Store) -> None:
-    def after(number: int, wait: str, **variant: Any) -> StoredRun:
-        return stored(store, number, environment={**ENVIRONMENT, IDLE_WAIT_KEY: wait}, **variant)
+    def after(number: int, outcome: str, blockers: str = "", **variant: Any) -> StoredRun:
+        wait = {IDLE_WAIT_KEY: outcome, IDLE_WAIT_S_KEY: f"{60 + number}", IDLE_WAIT_BLOCKERS_KEY: blockers}
+        return stored(store, number, environment={**ENVIRONMENT, **wait}, **variant)
 
-    gave_up = [after(n, f"gave up after {60 + n}\xa0s: init (1) on GPU 0") for n in (1, 2)]
-    fair = [
-        after(3, "12\xa0s, GPU 0 at 41\xa0°C"),
-        after(4, "skipped after 2\xa0s: GPU 0 at 70\xa0°C"),
-        after(5, "off"),
-    ]
-    warning = only(comparison_warnings([*gave_up, *fair]))
+    timed_out = [after(n, "timed out", "init (1) on GPU 0") for n in (1, 2)]
+    fair = [after(3, "idle"), after(4, "skipped", "GPU 0 at 70\xa0°C"), after(5, "off")]
+    warning = only(comparison_warnings([*timed_out, *fair]))
     assert warning.sentence == (
         "The wait for idle GPUs timed out; runs may be slower. Runs 1 and 2: init (1) on GPU 0."
     )
     assert (warning.severity, warning.values) == ("warning", dict.fromkeys((1, 2), "init (1) on GPU 0"))
-    host = [after(n, "gave up after 3\xa0s: the processors at 34\xa0%", gpus=0) for n in (6, 7)]
+    host = [after(n, "timed out", "the processors at 34\xa0%", gpus=0) for n in (6, 7)]
     assert IDLE_WAIT_KEY not in [warning.key for warning in comparison_warnings(host)], (
         "how busy it was while they measured is told"
     )
@@ -307,7 +306,7 @@ def test_a_newer_program_is_no_other_environment_for_a_drift(store: Store) -> No
 
 def test_how_long_each_run_was_waited_for_is_no_other_environment(store: Store) -> None:
     def facts(number: int) -> dict[str, str]:
-        return {**ENVIRONMENT, IDLE_WAIT_KEY: f"{number}\xa0s", HOST_LOAD_KEY: str(number), THROTTLED_KEY: str(number)}
+        return {**ENVIRONMENT, IDLE_WAIT_S_KEY: str(number), HOST_LOAD_KEY: str(number), THROTTLED_KEY: str(number)}
 
     for number, rate in enumerate((1000.0, 1003.0, 997.0), 1):
         stored(store, number, throughput=rate, layout="NHWC", environment=facts(number))

@@ -26,12 +26,12 @@ from tests.unit.viewmodels.stored import run_row, stored_run
 def runs() -> tuple[StoredRun, StoredRun]:
     first = stored_run(
         run_row(1, gpus=1, batch_size=64, found=AS_REQUESTED, energy_mj=20.0),
-        environment={"cudnn_loaded": "9.1.0", "os": "Ubuntu", "gate": "0 s"},
+        environment={"cudnn_loaded": "9.1.0", "os": "Ubuntu", "idle_wait_s": "0"},
         evidence=AS_REQUESTED,
     )
     second = stored_run(
         run_row(2, gpus=1, batch_size=64, xla=True, throughput=1100.0, found=MISLABELLED, energy_mj=50.0),
-        environment={"cudnn_loaded": "9.2.0", "os": "Ubuntu", "gate": "2 s"},
+        environment={"cudnn_loaded": "9.2.0", "os": "Ubuntu", "idle_wait_s": "2"},
         evidence=MISLABELLED,
     )
     return first, replace(second, log=(*second.log, LogLine(second.anchor_t_ns, "a line of its own")))
@@ -46,9 +46,7 @@ def test_each_section_lists_what_differs_and_counts_what_is_alike(runs: tuple[St
     diff = run_diff(*runs, UTC)
     assert rows(diff, "parameters") == {"XLA": DiffRow("XLA", "off", "on", help="xla")}
     assert {name: row[1:3] for name, row in rows(diff, "environment").items()} == {"cuDNN loaded": ("9.1.0", "9.2.0")}
-    assert {name: row[1:3] for name, row in rows(diff, "conditions").items()} == {
-        "Waited before the run": ("0 s", "2 s")
-    }
+    assert {name: row[1:3] for name, row in rows(diff, "conditions").items()} == {"Idle wait, s": ("0", "2")}
     figures = rows(diff, "figures")
     assert figures["Throughput"].change.replace("\N{NO-BREAK SPACE}", " ") == "+10.0 %"
     assert figures["Energy"].change == "2.50×"
