@@ -157,6 +157,13 @@ def classify(name: str) -> KernelClass:
     return next((row.kind for row in _CLASS_PATTERNS if row.pattern.search(name)), "other")
 
 
+def merging_compiler(name: str) -> str:
+    """Return the compiler that merged operations into a kernel of that name, `XLA` or `Inductor`; "" for none."""
+    if name.startswith(("triton_poi_", "triton_per_", "triton_red_")):
+        return "Inductor"
+    return "XLA" if "fusion" in name else ""
+
+
 def makes_products(name: str) -> bool:
     """Return whether a kernel computes matrix products or convolutions, not what goes before or after them."""
     return classify(name) in ("gemm", "convolution", "rnn") and _AUXILIARY.search(name) is None

@@ -21,8 +21,8 @@ from app.analysis.scaling import DOMINANT_SHARE
 from app.analysis.steps import IdleCause, idle_shares, kernel_ms, mean_present, measured_step_ms, run_traced_step
 from app.analysis.verdict import count_looks, same_work, same_workload, throughputs
 from app.values.records import Floats, Ints, StoredRun
-from workloads.kernels import KernelClass
-from workloads.protocol import Kernel, Variant
+from workloads.kernels import KernelClass, merging_compiler
+from workloads.protocol import Kernel
 
 PartKind = KernelClass | Literal["idle", "overlap", "unexplained"]
 Obstacle = Literal["other workload", "nothing measured", "no trace", "processor and GPU"]
@@ -378,16 +378,17 @@ def what_if(difference: StepDifference) -> tuple[WhatIf, ...]:
 
 
 def _do_classes_correspond(runs: Sequence[StoredRun]) -> bool:
-    variants = [run.row.spec.variant for run in runs]
-    settings = {(_compiler(variant), *(variant.get(name) for name in _PER_DEVICE)) for variant in variants}
+    settings = {(merging_compilers([run]), *(run.row.spec.variant.get(name) for name in _PER_DEVICE)) for run in runs}
     return len(settings) == 1 and all(same_work([run.row], [runs[0].row]) for run in runs)
 
 
-def _compiler(variant: Variant) -> str:
-    """Return what fuses a step's operations, each in its way: XLA, in JAX always, Inductor, or "" for nothing."""
-    if variant.get("xla") or variant.get("framework") == "jax":
-        return "XLA"
-    return "Inductor" if variant.get("compile") else ""
+def merging_compilers(runs: Sequence[StoredRun]) -> frozenset[str]:
+    """Return the compilers that merged operations of a step into kernels of their own, by the kernels that ran.
+
+    XLA does so in JAX always, in TensorFlow where `xla` or an implementation asks for it.
+    """
+    kernels = (kernel for run in runs if run.evidence for kernel in run.evidence.kernels)
+    return frozenset(filter(None, (merging_compiler(kernel.name) for kernel in kernels)))
 
 
 def _gains(difference: StepDifference, of_baseline: bool) -> list[WhatIf]:

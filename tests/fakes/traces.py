@@ -17,7 +17,8 @@ POOL = "void cudnn::pooling_bw_kernel_avg<float, float, cudnn::averpooling_func<
 CONV = "sm90_xmma_dgrad_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize256x64x32_kernel__5x_cudnn"
 SLOW_GEMM = "sm80_xmma_gemm_f32f32_f32f32_f32_nt_n_tilesize64x64x8_stage3_warpsize1x4x1_ffma_execute_kernel__5x_cublas"
 TRANSPOSE = "void tensorflow::functor::SwapDimension1And2InTensor3UsingTiles<float, 256, 32, 32, false>(float const*)"
-"""Kernels of an H200: pooling, a convolution, a product without tensor cores, a transpose."""
+XLA_KERNEL, INDUCTOR_KERNEL = "loop_add_multiply_fusion", "triton_per_fused__native_batch_norm_0"
+"""Kernels of an H200: pooling, a convolution, GEMM without tensor cores, a transpose; what XLA and Inductor merged."""
 
 
 def traced_run(

@@ -1,7 +1,7 @@
 """Why a variant's steps take longer or shorter than the baseline's, in sentences."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from app.analysis import why
@@ -15,8 +15,6 @@ from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.format.ratios import agree, describe_speed, format_interval, is_plural
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and, shorten_name
-from workloads.catalog import FRAMEWORKS, framework_of
-from workloads.protocol import Value
 
 CAVEAT = (
     "Parts of a step depend on one another: another layout brings transposes of its own, a convolution may run as a "
@@ -332,7 +330,7 @@ def notes(difference: StepDifference, pair: Pair) -> Iterator[str]:
     runs = (*difference.baseline, *difference.other)
     if any(len(run.evidence.devices) > 1 for run in runs if run.evidence):
         yield "Times of several GPUs are their mean."
-    if compilers := sorted({compiler for run in runs if (compiler := _compiler(run.row.spec.variant))}, reverse=True):
+    if compilers := sorted(why.merging_compilers(runs), reverse=True):
         merge, own = ("merges", "its") if len(compilers) == 1 else ("merge", "their")
         yield (
             f"{join_with_and(compilers)} {merge} operations into kernels of {own} own (fusions), each of which counts "
@@ -349,14 +347,6 @@ def notes(difference: StepDifference, pair: Pair) -> Iterator[str]:
         )
     if difference.step.difference.interval is None:
         yield "No intervals: they take two traced runs or more of each variant."
-
-
-def _compiler(variant: Mapping[str, Value]) -> str:
-    """Return what merges operations of a variant into kernels; "" for nothing."""
-    framework = framework_of(variant)
-    if framework is FRAMEWORKS["pytorch"]:
-        return "Inductor" if variant.get("compile") else ""
-    return "XLA" if framework is FRAMEWORKS["jax"] or variant.get("xla") else ""
 
 
 def describe_gain(gain: WhatIf, pair: Pair, figures: Figures) -> str:

@@ -15,7 +15,7 @@ from app.analysis.intervals import PLANNED_LEVEL
 from app.analysis.why import MAX_KERNELS, Part, PartKind, StepDifference, find_cause, step_difference, what_if
 from app.values.records import StoredRun
 from tests.fakes.reference import load_reference, runs_with
-from tests.fakes.traces import CONV, POOL, SLOW_GEMM, TRANSPOSE, traced_run, with_clock
+from tests.fakes.traces import CONV, INDUCTOR_KERNEL, POOL, SLOW_GEMM, TRANSPOSE, XLA_KERNEL, traced_run, with_clock
 
 
 @pytest.fixture(scope="module")
@@ -287,8 +287,8 @@ def test_what_if_takes_only_what_surely_differs() -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", [{"gpus": 2}, {"xla": True}, {"batch": 200}, {"framework": "jax"}, {"compile": True}]
+    ("setting", "kernel"), [({"gpus": 2}, CONV), ({"batch": 200}, CONV), ({}, XLA_KERNEL), ({}, INDUCTOR_KERNEL)]
 )
-def test_there_is_no_what_if_where_classes_do_not_correspond(setting: dict[str, Any]) -> None:
-    other = traced_run(2, 18.0, {POOL: 1.0, CONV: 9.0}, **setting)
+def test_there_is_no_what_if_where_classes_do_not_correspond(setting: dict[str, Any], kernel: str) -> None:
+    other = traced_run(2, 18.0, {POOL: 1.0, CONV: 7.0, kernel: 2.0}, **setting)
     assert what_if(explained([other], [traced_run(1, 20.0, {POOL: 4.0, CONV: 10.0})])) == ()

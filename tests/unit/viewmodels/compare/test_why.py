@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from app.analysis.verdict import work_ratio
-from app.analysis.why import step_difference
+from app.analysis.why import merging_compilers, step_difference
 from app.report.charts.draw import draw_chart
 from app.values.records import StoredRun
 from app.viewmodels.charts.palette import LIGHT
@@ -18,7 +17,8 @@ from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.compare.why import WhyView, largest_differences, why_views
 from app.viewmodels.compare.why_text import NOUNS, Figures, Pair, describe_difference
 from tests.fakes.reference import load_reference, runs_with
-from tests.fakes.traces import CONV, POOL, SLOW_GEMM, TRANSPOSE, traced_run, with_clock
+from tests.fakes.traces import CONV, INDUCTOR_KERNEL, POOL, SLOW_GEMM, TRANSPOSE, XLA_KERNEL, traced_run, with_clock
+from workloads.protocol import Value
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +166,7 @@ def test_on_the_cpu_there_is_a_table_but_no_waterfall() -> None:
 
 
 def test_notes_say_what_the_figures_are_of() -> None:
-    one, two = traced_run(1, 10.0, {CONV: 6.0}), traced_run(2, 30.0, {CONV: 6.0}, gpus=2, batch=400, xla=True)
+    one, two = traced_run(1, 10.0, {CONV: 6.0}), traced_run(2, 30.0, {CONV: 3.0, XLA_KERNEL: 3.0}, gpus=2, batch=400)
     found = view([one], [two])
     work = "Each GPU has 200 in place of 100 images, so times are per 1,000 images of a GPU."
     assert found.sentence.startswith(work), "first of all"
@@ -178,23 +178,36 @@ def test_notes_say_what_the_figures_are_of() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pair", "compilers"),
+    ("kernels", "compilers"),
     [
-        (({"xla": False}, {"layout": "NHWC"}), ""),
-        (({"xla": True}, {"xla": True, "layout": "NHWC"}), "XLA merges"),
-        (({"xla": False}, {"framework": "jax"}), "XLA merges"),
-        (({"framework": "jax"}, {"framework": "jax", "layout": "NHWC"}), "XLA merges"),
-        (({"framework": "pytorch", "compile": False}, {"framework": "pytorch", "compile": True}), "Inductor merges"),
-        (({"framework": "pytorch", "compile": True}, {"xla": True}), "XLA and Inductor merge"),
-        (({"framework": "pytorch", "compile": False}, {"xla": False}), ""),
+        (("", ""), ""),
+        ((XLA_KERNEL, XLA_KERNEL), "XLA merges"),
+        (("", XLA_KERNEL), "XLA merges"),
+        ((INDUCTOR_KERNEL, ""), "Inductor merges"),
+        ((INDUCTOR_KERNEL, XLA_KERNEL), "XLA and Inductor merge"),
     ],
 )
 def test_the_caveat_on_fusions_stands_wherever_a_compiler_merged_kernels(
-    pair: tuple[dict[str, Any], dict[str, Any]], compilers: str
+    kernels: tuple[str, str], compilers: str
 ) -> None:
-    one, two = (traced_run(n, 10.0 * n, {CONV: 6.0}, **settings) for n, settings in enumerate(pair, 1))
-    fusions = [note.partition(" operations")[0] for note in view([one], [two]).notes if "(fusions)" in note]
-    assert fusions == ([compilers] if compilers else [])
+    for order in (1, -1):
+        one, two = (
+            traced_run(n, 10.0 * n, {CONV: 5.0, **({kernel: 1.0} if kernel else {})}, layout=layout)
+            for n, kernel, layout in zip((1, 2), kernels[::order], ("NCHW", "NHWC"), strict=True)
+        )
+        fusions = [note.partition(" operations")[0] for note in view([one], [two]).notes if "(fusions)" in note]
+        assert fusions == ([compilers] if compilers else [])
+
+
+def test_what_ran_decides_on_that_caveat_whoever_asked_for_the_compiler(tmp_path: Path) -> None:
+    runs = load_reference(tmp_path, "lstm")
+
+    def merged(**variant: Value) -> set[frozenset[str]]:
+        return {merging_compilers([run]) for run in runs_with(runs, "lstm", **variant)}
+
+    assert merged(xla=True) == {frozenset({"XLA"})}
+    assert merged(implementation="wavefront", xla=False) == {frozenset({"XLA"})}, "it compiles its cells by itself"
+    assert merged(implementation="cudnn", xla=False) == {frozenset()}
 
 
 def test_what_lies_behind_the_parts_comes_before_them() -> None:
