@@ -49,10 +49,10 @@ from app.viewmodels.compare.arrangement import text_table
 from app.viewmodels.compare.comparison import Comparison, default_baseline, prepare_comparison
 from app.viewmodels.compare.comparison import compare as compare_runs
 from app.viewmodels.compare.scaling import NO_SCALING_PAIRS, ScalingView, scaling_mismatches, scaling_views
-from app.viewmodels.compare.state_warnings import ComparisonWarning
+from app.viewmodels.compare.state_warnings import EVIDENCE, ComparisonWarning
 from app.viewmodels.compare.table import COMPARED, VARIANT, ComparedVariant
 from app.viewmodels.compare.verdict import effects_table
-from app.viewmodels.compare.warnings import EARLIER_RUNS, EVIDENCE
+from app.viewmodels.compare.warnings import EARLIER_RUNS
 from app.viewmodels.compare.why import WhyView
 from app.viewmodels.compare.why_text import CAVEAT
 from app.viewmodels.format import cells

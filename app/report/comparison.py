@@ -68,7 +68,7 @@ def _effect_document(effect: Effect) -> dict[str, Any]:
 
 def _warning_document(warning: ComparisonWarning) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(warning, str_keys=True)
-    return {"text": document.pop("sentence"), **document, "interleave": list(warning.interleave)}
+    return {"text": warning.sentence, **document, "interleave": list(warning.interleave)}
 
 
 def _equivalence_document(equivalence: Equivalence | None) -> dict[str, Any] | None:

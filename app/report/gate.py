@@ -7,8 +7,7 @@ from typing import Any, Literal
 from app.analysis.verdict import Equivalence, VariantResult, throughputs
 from app.values import units
 from app.viewmodels.compare.comparison import Comparison
-from app.viewmodels.compare.state_warnings import ComparisonWarning
-from app.viewmodels.compare.warnings import EVIDENCE
+from app.viewmodels.compare.state_warnings import EVIDENCE, ComparisonWarning
 from app.viewmodels.format.cells import TextTable, example_word
 from app.viewmodels.format.ratios import format_interval, format_ratio
 from app.viewmodels.format.sentences import join_with_and

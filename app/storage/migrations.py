@@ -586,8 +586,8 @@ _IDLE_WAIT_OUTCOMES = {None: "idle", "gave up": "timed out", "skipped": "skipped
 @migrations()
 def m021_idle_wait(db: Database) -> None:
     """Outcome, seconds and blockers of the idle wait before a run, which were one sentence."""
-    told = "SELECT run, json_extract(environment, '$.gate') FROM runs WHERE json_type(environment, '$.gate') = 'text'"
-    for run, sentence in db.execute(told).fetchall():
+    waits = "SELECT run, json_extract(environment, '$.gate') FROM runs WHERE json_type(environment, '$.gate') = 'text'"
+    for run, sentence in db.execute(waits).fetchall():
         changes = {"gate": None, "idle_wait_outcome": sentence}
         if match := _IDLE_WAIT.fullmatch(sentence):
             ending, seconds, rest = match.groups()

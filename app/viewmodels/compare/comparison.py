@@ -46,10 +46,10 @@ from app.viewmodels.charts.speed_energy import effects_chart, energy_chart, fron
 from app.viewmodels.charts.sweeps import batch_chart, chart_variants, gpu_count_chart
 from app.viewmodels.compare.curves import Alignment, CompareCurves, compare_curves, curve_groups
 from app.viewmodels.compare.scaling import ScalingView, scaling_views
-from app.viewmodels.compare.state_warnings import ComparisonWarning, Severity
+from app.viewmodels.compare.state_warnings import EVIDENCE, ComparisonWarning, Severity
 from app.viewmodels.compare.table import ComparedVariant, CompareTable, CurveLook, compare_table, compared_variants
 from app.viewmodels.compare.verdict import Verdict, compute_verdict, describe_method
-from app.viewmodels.compare.warnings import EVIDENCE, comparison_warnings, describe_disturbance
+from app.viewmodels.compare.warnings import comparison_warnings, describe_disturbance
 from app.viewmodels.compare.why import WhyView, why_views
 from app.viewmodels.format.derived import accuracy_text, comparison_text
 from app.viewmodels.format.environment import runs_by_value
@@ -297,10 +297,9 @@ def compare(
     drawn_styles = {run: compared_runs.styles[run] for run in compared_runs.drawn}
     equality = _compared_equality(verdict.results, compared_runs.runs)
     accuracy = tuple(_accuracy_notes(compared_runs, baseline))
-    runs_are = f"{compared_runs.left_out:,} chosen {'run is' if compared_runs.left_out == 1 else 'runs are'}"
-    left_out = f"{runs_are} left out: at most {MAX_COMPARED} are compared."
+    facts = {"count": compared_runs.left_out, "most": MAX_COMPARED}
     warnings = [
-        *([ComparisonWarning(key="left out", sentence=left_out, values={})] if compared_runs.left_out else []),
+        *([ComparisonWarning(key="left_out", values={}, facts=facts)] if compared_runs.left_out else []),
         *_equality_warnings(equality),
         *comparison_warnings(compared_runs.runs, older, baseline),
     ]
@@ -333,9 +332,6 @@ def compare(
     )
 
 
-_EQUALITY = "equality"
-"""The key of the warning that variants compute something else, and of the notes on the others."""
-
 _STATE_TEXTS: dict[State, str] = {"same": "the same", "differs": "not the same", "not comparable": "not compared"}
 
 
@@ -361,45 +357,31 @@ def _compared_equality(results: Sequence[VariantResult], runs: Sequence[StoredRu
 
 def _equality_warnings(checked: Sequence[VariantEquality]) -> list[ComparisonWarning]:
     """Return a warning for each variant that computes something else, and notes on the others."""
-    differing = [
-        _equality_warning(
-            [check],
-            f"{_capital(check.name)} does not compute the same as the baseline: {describe_excess(check.equality)}.",
-            is_note=False,
-        )
-        for check in checked
-        if check.equality.state == "differs"
-    ]
     same = [check for check in checked if check.equality.state == "same"]
     reasons = dict.fromkeys(check.equality.reason for check in checked if check.equality.state == "not comparable")
     unknown = [[check for check in checked if check.equality.reason == reason] for reason in reasons]
+    within = describe_differences(largest_of([check.equality for check in same])) if same else ""
     return [
-        *differing,
-        *([_equality_warning(same, _describe_same(same))] if same else []),
-        *(_equality_warning(alike, _describe_unknown(alike)) for alike in unknown),
+        *(
+            _equality_warning("equality", [check], differences=describe_excess(check.equality))
+            for check in checked
+            if check.equality.state == "differs"
+        ),
+        *([_equality_warning("equality_same", same, differences=within)] if same else []),
+        *(
+            _equality_warning("equality_unknown", alike, reason=units.sentence(alike[0].equality.reason or ""))
+            for alike in unknown
+        ),
     ]
 
 
-def _equality_warning(alike: Sequence[VariantEquality], sentence: str, *, is_note: bool = True) -> ComparisonWarning:
-    values = {run: _STATE_TEXTS[check.equality.state] for check in alike for run in check.runs}
-    return ComparisonWarning(key=_EQUALITY, sentence=sentence, values=values, severity="note" if is_note else "warning")
-
-
-def _describe_same(same: Sequence[VariantEquality]) -> str:
-    verb = "computes" if len(same) == 1 else "compute"
-    within = describe_differences(largest_of([check.equality for check in same]))
-    names = _capital(name_few([check.name for check in same]))
-    return f"{names} {verb} the same as the baseline: {within}."
-
-
-def _describe_unknown(alike: Sequence[VariantEquality]) -> str:
-    verb = "computes" if len(alike) == 1 else "compute"
-    names, reason = name_few([check.name for check in alike]), units.sentence(alike[0].equality.reason or "")
-    return f"Not checked whether {names} {verb} the same as the baseline. {reason}"
-
-
-def _capital(name: str) -> str:
-    return name[:1].upper() + name[1:]
+def _equality_warning(key: str, alike: Sequence[VariantEquality], **facts: str) -> ComparisonWarning:
+    return ComparisonWarning(
+        key=key,
+        values={run: _STATE_TEXTS[check.equality.state] for check in alike for run in check.runs},
+        facts={"variants": name_few([check.name for check in alike]), **facts},
+        severity="warning" if key == "equality" else "note",
+    )
 
 
 _MAX_VALUES = 5
@@ -499,7 +481,7 @@ def _accuracy_notes(compared_runs: ComparedRuns, baseline: int) -> list[str]:
 def _describe_unmeasured(among: Sequence[RunRow], rows: Sequence[RunRow], how_far: str) -> list[str]:
     """Return a sentence for each group of runs that ended alike."""
     return [
-        f"{_capital(name_runs([row.run for row in alike], among))} ({word}) {how_far}"
+        f"{units.sentence(name_runs([row.run for row in alike], among)).rstrip('.')} ({word}) {how_far}"
         f" {'its measured part and does' if len(alike) == 1 else 'their measured part and do'} not count."
         f" {reason}".rstrip()
         for (word, reason), alike in group_by_ending(rows).items()
@@ -509,8 +491,6 @@ def _describe_unmeasured(among: Sequence[RunRow], rows: Sequence[RunRow], how_fa
 _SIGNS: dict[Severity, str] = {"warning": "▲", "note": "·"}
 _MOST_VALUES = 10
 """Of a warning that are listed with their runs."""
-_MISMATCH_NOTE = "So the verdict is about what ran, not what was requested."
-"""The consequence of runs that did not run as requested."""
 
 
 class HeaderLine(NamedTuple):
@@ -543,7 +523,7 @@ def comparison_header(comparison: Comparison) -> ComparisonHeader:
     others = [warning.sentence for warning in comparison.warnings if warning.key != EVIDENCE]
     warnings = [
         HeaderLine(
-            f"{_SIGNS[warning.severity]}  {warning.sentence}{f' {_MISMATCH_NOTE}' if warning.key == EVIDENCE else ''}",
+            f"{_SIGNS[warning.severity]}  {warning.sentence}",
             warning.severity,
             warning.interleave,
             _values_by_run(warning.values),

@@ -1,8 +1,7 @@
-"""Comparison warnings about when runs were measured and in which state of the machine: order, clocks, temperature."""
+"""Comparison warnings as records, their sentences, and those about when runs were measured and on which machine."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -19,35 +18,84 @@ from app.analysis.run_state import (
     run_order,
     start_temperature_c,
 )
-from app.analysis.verdict import gpu_spread, group_by_variant, same_workload, speed_bias_pct, throughputs
+from app.analysis.verdict import GpuSpread, gpu_spread, group_by_variant, same_workload, speed_bias_pct, throughputs
 from app.storage.reference import is_reference
-from app.values import units
+from app.values import environment_keys, units
 from app.values.environment_keys import COMMIT_KEY, GPUS_USED_KEY, HOST_KEY, SOURCES_KEY
 from app.values.records import StoredRun
 from app.viewmodels.format.cells import THIS_MACHINE
 from app.viewmodels.format.environment import differing_environment, environment_label, format_values_by_run
 from app.viewmodels.format.naming import variant_names
-from app.viewmodels.format.sentences import name_few, name_runs, shorten_name
+from app.viewmodels.format.sentences import name_few, name_runs
 from workloads.catalog import FRAMEWORKS, ONEDNN_KEY
 from workloads.protocol import Value
 
 Severity = Literal["warning", "note"]
 """A warning may explain a difference; a note is worth knowing."""
 
-CODE = "code"
-"""The key of the warning that runs are of different code, or that it is not known."""
+Fact = str | float | tuple[float, ...]
+"""A word, a number, or the numbers of several runs."""
 
-_VERSION_KEY = "program_version"
-_MINOR_KEYS = MINOR_VARIABLE_KEYS | {"os", "kernel", "python", "numpy", "memory_total_bytes", "gpus_present"}
-_PLURAL_KEYS = ("gpus_present", "cpu_count", "cpu_affinity")
-"""Environment keys with a label in the plural."""
-_HASH_DIGITS = 7
-_CONSEQUENCES: Mapping[Severity, str] = {
-    "warning": "A difference in speed may come from that.",
-    "note": "No difference in speed is expected from that.",
+EVIDENCE = "evidence"
+"""The key of the warning that some runs did not run as requested."""
+
+SENTENCES: Mapping[str, str] = {
+    "left_out": "At most {most} runs are compared; {count} chosen ones are left out.",
+    "equality": "The baseline does not compute the same as {variants}: {differences}.",
+    "equality_same": "The baseline computes the same as {variants}: {differences}.",
+    "equality_unknown": "Not checked whether the baseline computes the same as {variants}. {reason}",
+    EVIDENCE: "{reasons} So the verdict is about what ran, not what was requested.",
+    "alike": "The evidence does not show that {choices} ran different code. A difference in speed proves nothing. "
+    "{reason}",
+    "tensor_cores": "Products ran without tensor cores although the precision is meant for them. They take {share_pct} "
+    "of a step in {where}, which would be faster with them.",
+    "dropout": "Dropout is not the same: cuDNN's whole stack leaves out other values at each step, and none of the "
+    "first layer's inputs. Compare variants without dropout.",
+    "order": "All or most runs of {variants} were made before or after those of the baseline. A change in the machine "
+    "in between would look like a difference between variants. {consequence}",
+    "apart": "Runs of {variants} were made up to {gap_h} before or after those of the baseline. A change in the "
+    "machine in between would look like a difference between variants. {consequence}",
+    "restart": "The machine was restarted between the runs of {variants} and those of the baseline. A change in the "
+    "machine would look like a difference between variants. {consequence}",
+    "throttled heat": "GPUs were throttled because of heat in {where}, for {share_pct} of the measured part. "
+    "That slows them.",
+    "throttled power limit": "GPUs were throttled by the power limit in {where}, for {share_pct} of the measured part. "
+    "That slows them.",
+    "throttled hardware slowdown": "GPUs were throttled by a hardware slowdown in {where}, for {share_pct} of the "
+    "measured part. That slows them.",
+    "clocks": "The GPU clock was {clock_mhz} of {highest_mhz} in {where}. Between variants it is {apart_pct} apart. "
+    "{consequence}",
+    "clocks_power": "The power limit kept the GPU clock at {clock_mhz} of {highest_mhz} in {where}. Between variants "
+    "it is {apart_pct} apart. {consequence}",
+    environment_keys.OTHERS_ON_GPU_KEY: "Other processes used the GPU during a run, which makes it slower. {reasons}",
+    environment_keys.IDLE_WAIT_KEY: "The wait for idle GPUs timed out; runs may be slower. {reasons}",
+    environment_keys.STOOD_STILL_KEY: "Everything was suspended during a run, and its figures hold that time too. "
+    "{reasons}",
+    environment_keys.OTHERS_UNKNOWN_KEY: "Whether other processes used the GPU is unknown: nobody could list them. "
+    "Any would have made the run slower. {reasons}",
+    "lost": "A device stopped answering during a run, which may have slowed it. {reasons}",
+    "implausible": "Readings of telemetry that cannot be true were left out. {consequence} {reasons}",
+    "others_on_host": "Other programs used the CPU while a run measured: {share_pct} in {where}. {consequence}",
+    environment_keys.CONCURRENT_GPUS_KEY: "Runs on other GPUs shared the machine with {where}, which may be slower "
+    "for it.",
+    GPUS_USED_KEY: "{gpus} {kind} were used, for {uses} runs each.",
+    "gpus_uneven": "Variants are spread unevenly over {gpus} {kind}, so energy is compared within GPUs. {consequence}",
+    "gpus_apart": "Some variants ran on other ones of {gpus} {kind} than those they are compared with. {consequence}",
+    HOST_KEY: "The host differs: {named}. Its processor, driver, cooling and users may explain a difference, even with "
+    "the same kind of GPU. Compare variants on one host.",
+    "unknown_code": "The program's code is unknown in {where}, and may differ.",
+    "drift": "The baseline has drifted: its speed has changed by {change_pct} from older runs of the same variant in "
+    "the same environment. Do not compare with those.",
+    "temperature": "GPUs were at {warmest_c} before runs of {variants}, and at {baseline_c} before runs of the "
+    "baseline. Energy may differ by that, and speed by the clocks alone.",
 }
-_VALUES_CHARS = 100
-"""Of values that a sentence lists with their runs."""
+"""The sentence of each key; runs are named by their variants, and their values stand beside it."""
+
+_DIFFERS = "{name} differs: {named}. {consequence}"
+"""The sentence of every other key, that of an environment."""
+
+_UNITS = {"pct": "%", "mhz": "MHz", "c": "°C", "h": "h"}
+"""The unit of a number by the end of its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,20 +103,56 @@ class ComparisonWarning:
     """One reason why a comparison may mislead.
 
     Attributes:
-        key: What it is about, one word or two.
-        sentence: The reason, with what follows for the figures and what to do; runs are named by their variants.
+        key: What it is about, of `SENTENCES` or of an environment.
         values: What each run it concerns has, by run number.
+        facts: What its sentence names. A number's name ends in its unit.
         severity: How much it matters.
         possible_pct: How much of a difference in speed it may explain, in percent; None if that has no known limit.
         interleave: A run of each variant that should be measured again, interleaved, the baseline's first.
     """
 
     key: str
-    sentence: str
     values: Mapping[int, str]
+    facts: Mapping[str, Fact] = field(default_factory=dict)
     severity: Severity = "warning"
     possible_pct: float | None = None
     interleave: tuple[int, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """Return the reason, with what follows for the figures and what to do."""
+        words = {name: _format_fact(name, value) for name, value in self.facts.items()}
+        return SENTENCES.get(self.key, _DIFFERS).format(**words, consequence=self._consequence)
+
+    @property
+    def _consequence(self) -> str:
+        if self.possible_pct:
+            return f"That may change speed by up to {units.percent(self.possible_pct, 1)}."
+        if self.possible_pct == 0 or self.severity == "note":
+            return "No difference in speed is expected from that."
+        return "A difference in speed may come from that."
+
+
+def _format_fact(name: str, value: Fact) -> str:
+    if isinstance(value, str):
+        return value
+    unit = next((unit for ending, unit in _UNITS.items() if name.endswith(f"_{ending}")), "")
+    if isinstance(value, tuple):
+        figures = units.range_of(value, lambda number: f"{number:,.0f}")
+    else:
+        sign = "+" if name.startswith("change") else ""
+        figures = units.with_minus(f"{value:{sign},.{1 if unit in ('%', 'h') else 0}f}")
+    return units.quantity(figures, unit) if unit else figures
+
+
+CODE = "code"
+"""The key of the warning that runs are of different code."""
+
+_VERSION_KEY = "program_version"
+_MINOR_KEYS = MINOR_VARIABLE_KEYS | {"os", "kernel", "python", "numpy", "memory_total_bytes", "gpus_present"}
+_HASH_DIGITS = 7
+_VALUES_CHARS = 100
+"""Of values that a sentence lists with their runs."""
 
 
 def where(runs: Collection[int], among: Sequence[StoredRun]) -> str:
@@ -80,16 +164,10 @@ def describe_difference(
     key: str, name: str, values: Mapping[int, str], among: Sequence[StoredRun], severity: Severity = "warning"
 ) -> ComparisonWarning:
     """Return a warning that something differs between runs; of values too long for a sentence, how many there are."""
-    verb = "differ" if key in _PLURAL_KEYS else "differs"
-    sentence = f"{name} {verb}: {_name_values(values, among)}. {_CONSEQUENCES[severity]}"
-    return ComparisonWarning(key=key, sentence=sentence, values=values, severity=severity)
-
-
-def _name_values(values: Mapping[int, str], among: Sequence[StoredRun]) -> str:
-    named = format_values_by_run(values, partial(where, among=among))
-    if len(named) <= _VALUES_CHARS and "GPU-" not in named:
-        return named
-    return f"{len(set(values.values()))} values in {where(values, among)}"
+    named = format_values_by_run(values, lambda runs: where(runs, among))
+    if len(named) > _VALUES_CHARS or "GPU-" in named:
+        named = f"{len(set(values.values()))} values in {where(values, among)}"
+    return ComparisonWarning(key=key, values=values, facts={"name": name, "named": named}, severity=severity)
 
 
 def environment_warnings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
@@ -113,11 +191,7 @@ def host_warnings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     if all(is_same_host(first, run.environment) for run in runs):
         return []
     names = {run.row.run: run.environment.get(HOST_KEY, THIS_MACHINE) for run in runs}
-    sentence = (
-        f"The host differs: {_name_values(names, runs)}. Its processor, driver, cooling and users may explain a "
-        "difference, even with the same kind of GPU. Compare variants on one host."
-    )
-    return [ComparisonWarning(key=HOST_KEY, sentence=sentence, values=names)]
+    return [describe_difference(HOST_KEY, environment_label(HOST_KEY), names, runs)]
 
 
 def _is_minor(runs: Sequence[StoredRun], key: str) -> bool:
@@ -145,18 +219,22 @@ def _code(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     """
     with_code = [run for run in runs if COMMIT_KEY in run.environment or SOURCES_KEY in run.environment]
     key = SOURCES_KEY if all(SOURCES_KEY in run.environment for run in with_code) else COMMIT_KEY
-    codes = {run.row.run: run.environment[key] for run in with_code if key in run.environment}
-    names = _code_names(with_code, codes)
+    codes, commits = _values(with_code, key), _values(with_code, COMMIT_KEY)
     notes = []
     if len(set(codes.values())) > 1:
-        sentence = f"The program's code differs: {_name_values(names, runs)}. {_CONSEQUENCES['warning']}"
-        notes.append(ComparisonWarning(key=CODE, sentence=sentence, values=names))
-    elif len(set(_values(with_code, COMMIT_KEY).values())) > 1:
+        notes.append(describe_difference(CODE, "The program's code", _code_names(with_code, codes), runs))
+    elif len(set(commits.values())) > 1:
+        notes.append(describe_difference(COMMIT_KEY, "The program's commit", commits, runs, "note"))
+    if unknown := [run.row.run for run in runs if run.row.run not in codes]:
         notes.append(
-            describe_difference(COMMIT_KEY, "The program's commit", _values(with_code, COMMIT_KEY), runs, "note")
+            ComparisonWarning(
+                key="unknown_code",
+                values=dict.fromkeys(unknown, ""),
+                facts={"where": where(unknown, runs)},
+                severity="note" if len(unknown) == len(runs) else "warning",
+            )
         )
-    unknown = [run.row.run for run in runs if run.row.run not in codes]
-    return [*notes, *_unknown_code(runs, unknown)]
+    return notes
 
 
 def _values(runs: Sequence[StoredRun], key: str) -> dict[int, str]:
@@ -174,18 +252,6 @@ def _code_names(runs: Sequence[StoredRun], codes: Mapping[int, str]) -> dict[int
     return {run: f"{versions[run]} {names[run]}" if with_version and run in versions else names[run] for run in codes}
 
 
-def _unknown_code(runs: Sequence[StoredRun], unknown: Sequence[int]) -> list[ComparisonWarning]:
-    if not unknown:
-        return []
-    if len(unknown) == len(runs):
-        extent = f"the {len(runs)} runs" if len(runs) > 1 else "the run"
-        sentence = f"The program's code in {extent} is unknown, so it may differ."
-    else:
-        sentence = f"The program's code in {where(unknown, runs)} is unknown and may differ from that in the others."
-    severity: Severity = "note" if len(unknown) == len(runs) else "warning"
-    return [ComparisonWarning(key=CODE, sentence=sentence, values=dict.fromkeys(unknown, ""), severity=severity)]
-
-
 CLOCK_LIMIT = 0.01
 """A clock lower by less is a step of the clock or two: those of an H200 are 15 of 1,980 MHz apart."""
 
@@ -194,8 +260,6 @@ TEMPERATURE_LIMIT_C = 10.0
 
 MAX_DRIFT_PCT = 50.0
 """A drift that may be larger is not known at all: the runs vary too much."""
-
-_LOOKS_LIKE = "A change in the machine in between would look like a difference between variants."
 
 Group = Sequence[StoredRun]
 """The runs of one variant that measured something."""
@@ -214,18 +278,21 @@ def order_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> li
     apart = {number: order for number, order in orders.items() if _is_apart(groups[number], base, order)}
     if not apart:
         return []
-    drifts = drifts_between(groups, [groups[number] for number in apart], base)
+    affected = [base, *(groups[number] for number in apart)]
+    drifts = drifts_between(groups, affected[1:], base)
     measured_drifts = [drift for drift in drifts if drift is not None]
     largest_pct = max(map(_largest_pct, measured_drifts), default=MAX_DRIFT_PCT)
-    possible_pct = largest_pct if len(measured_drifts) == len(drifts) and largest_pct < MAX_DRIFT_PCT else None
-    affected = [base, *(groups[number] for number in apart)]
-    sentences = [_describe_order(groups, apart), *_describe_drift(measured_drifts, possible_pct)]
+    names, gap_s = _names(groups), max(order.gap_s for order in apart.values())
+    same_boot = any(order.same_boot for order in apart.values())
     return [
         ComparisonWarning(
-            key="order",
-            sentence=" ".join(sentences),
+            key="restart" if not same_boot else "apart" if gap_s >= GAP_S else "order",
             values={run.row.run: units.utc_time(run.row.started_utc_ns) for group in affected for run in group},
-            possible_pct=possible_pct,
+            facts={
+                "variants": name_few([names[number] for number in apart]),
+                "gap_h": gap_s / 3600,
+            },
+            possible_pct=largest_pct if len(measured_drifts) == len(drifts) and largest_pct < MAX_DRIFT_PCT else None,
             interleave=() if any(is_reference(run.row) for run in runs) else tuple(g[0].row.run for g in affected),
         )
     ]
@@ -247,41 +314,6 @@ def _is_apart(group: Group, base: Group, order: RunOrder) -> bool:
     return order.is_apart or (min(len(group), len(base)) > 1 and abs(order.separation) >= ORDER_LIMIT)
 
 
-def _describe_order(groups: Sequence[Group], apart: Mapping[int, RunOrder]) -> str:
-    """Return which variants were measured before or after the baseline, and how long."""
-    names = _names(groups)
-    clauses: list[str] = []
-    for sign, word in ((1, "after"), (-1, "before")):
-        chosen = {number: order for number, order in apart.items() if order.separation * sign > 0}
-        if chosen:
-            subject, verb = _count_runs([groups[number] for number in chosen], chosen.values())
-            which = name_few([names[number] for number in chosen])
-            reference = "that" if len(groups[0]) == 1 else "those"
-            gap, restart = _describe_gap(chosen.values())
-            clauses.append(f"{subject} of {which} {verb} made {gap}{word} {reference} of the baseline{restart}.")
-    return " ".join([*clauses, _LOOKS_LIKE])
-
-
-def _count_runs(groups: Sequence[Group], orders: Collection[RunOrder]) -> tuple[str, str]:
-    """Return what was made in one order, all of the runs or most, and its verb."""
-    if len(groups) == 1 and len(groups[0]) == 1:
-        return "The run", "was"
-    return ("All runs" if all(abs(order.separation) == 1 for order in orders) else "Most runs"), "were"
-
-
-def _describe_gap(orders: Collection[RunOrder]) -> tuple[str, str]:
-    """Return how long before or after, where that is long, and whether the machine was restarted meanwhile."""
-    longest_s = max(order.gap_s for order in orders)
-    same_boot = any(order.same_boot for order in orders)
-    gap = f"{_format_long_time(longest_s)} " if longest_s >= GAP_S else ""
-    return gap, "" if same_boot else ", with a restart in between"
-
-
-def _format_long_time(seconds: float) -> str:
-    hours = seconds / 3600
-    return units.with_unit(hours, "h", 1) if hours < 48 else f"{hours / 24:.0f} days"
-
-
 def _largest_pct(drift: Estimate) -> float:
     """Return the drift in percent: as measured where it is for sure, otherwise the largest that cannot be ruled out."""
     low, high = drift.interval or (drift.value, drift.value)
@@ -289,38 +321,21 @@ def _largest_pct(drift: Estimate) -> float:
     return 100 * max(abs(float(np.log(end))) for end in ends)
 
 
-def _describe_drift(drifts: Sequence[Estimate], possible_pct: float | None) -> list[str]:
-    if possible_pct is None:
-        return ["These runs cannot show how much."]
-    possible = units.percent(possible_pct, 1)
-    is_sure = any(low > 1 or high < 1 for low, high in (drift.interval or (1.0, 1.0) for drift in drifts))
-    if is_sure:
-        return [f"Within the variants the speed drifted by {possible} over that time."]
-    return [f"By the runs of each variant, a drift of up to {possible} over that time cannot be ruled out."]
-
-
 def _names(groups: Sequence[Group]) -> list[str]:
     return variant_names([group[0].row.spec for group in groups], in_sentence=True)
 
 
-def describe_gpu_spread(runs: Sequence[StoredRun], baseline: int | None) -> tuple[str, float | None]:
-    """Return what it means that variants are spread unevenly over GPUs of one model, as sentences; "" if they are not.
+def spread_over_gpus(runs: Sequence[StoredRun], baseline: int | None) -> tuple[GpuSpread, float | None]:
+    """Return how variants are spread over GPUs of one model, the worst, and how many percent a speed-up may lose by it.
 
-    And by how many percent a speed-up may differ by that: None where it cannot be told, as a GPU ran one variant alone.
+    None where that cannot be told, as a GPU ran one variant alone.
     """
     groups = [[run.row for run in group] for group in _groups(runs, baseline)]
     pairs = [(group, groups[0]) for group in groups[1:] if min(len(group), len(groups[0])) > 1]
     spreads = {gpu_spread(*pair, throughputs) for pair in pairs}
     if "apart" in spreads:
-        return " Some ran a single one of two compared variants, so the GPU may be part of their difference.", None
-    if "uneven" not in spreads:
-        return "", 0.0
-    largest_pct = max(speed_bias_pct(*pair) for pair in pairs)
-    speed = f" Within GPUs a speed-up would differ by {units.percent(largest_pct, 1)}."
-    return (
-        " Variants are spread unevenly over them, so energy is compared within GPUs."
-        f"{speed if largest_pct >= 100 * CLOCK_LIMIT else ''}"
-    ), largest_pct
+        return "apart", None
+    return ("uneven", max(speed_bias_pct(*pair) for pair in pairs)) if "uneven" in spreads else ("even", 0.0)
 
 
 def clock_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> list[ComparisonWarning]:
@@ -336,36 +351,22 @@ def clock_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> li
         return []
     limited = {run.row.run: throttled_shares(run).get("power limit", 0.0) for run in runs if run.row.run in slow}
     by_power = all(share >= THROTTLED_SHARE_LIMIT for share in limited.values())
-    cause = " at the power limit" if by_power else ""
-    possible_pct = 100 * (1 - min(slow.values()) / highest)
-    which = "all runs" if len(slow) == len(clocks) > 1 else where(slow, runs)
-    sentence = (
-        f"The GPU clock was {_format_range(slow.values())} of {units.megahertz(highest)} in {which}{cause}. "
-        f"That is up to {units.percent(possible_pct, 1)} of the speed{_describe_clock_difference(runs, baseline)}."
-    )
-    values = {run: units.with_unit(clock, "MHz") for run, clock in clocks.items()}
+    means = _means(_groups(runs, baseline), mean_clock_mhz)
+    base = means.get(0, highest)
     return [
         ComparisonWarning(
-            key="clocks",
-            sentence=sentence,
-            values=values,
+            key="clocks_power" if by_power else "clocks",
+            values={run: units.megahertz(clock) for run, clock in clocks.items()},
+            facts={
+                "clock_mhz": tuple(slow.values()),
+                "highest_mhz": highest,
+                "where": where(slow, runs),
+                "apart_pct": 100 * max((abs(clock / base - 1) for clock in means.values()), default=0.0),
+            },
             severity="note" if by_power else "warning",
-            possible_pct=possible_pct,
+            possible_pct=100 * (1 - min(slow.values()) / highest),
         )
     ]
-
-
-def _format_range(values: Collection[float]) -> str:
-    return units.range_of(values, lambda value: f"{value:,.0f}")
-
-
-def _describe_clock_difference(runs: Sequence[StoredRun], baseline: int | None) -> str:
-    """Return how far the mean clocks of the variants are from the baseline's, where that is more than a step."""
-    clocks_mhz = _means(_groups(runs, baseline), mean_clock_mhz)
-    if 0 not in clocks_mhz:
-        return ""
-    largest = max((abs(clock / clocks_mhz[0] - 1) for clock in clocks_mhz.values()), default=0.0)
-    return f", {units.percent(100 * largest, 1)} between compared variants" if largest >= CLOCK_LIMIT else ""
 
 
 def _means(groups: Sequence[Group], figure: Callable[[StoredRun], float | None]) -> dict[int, float]:
@@ -380,25 +381,23 @@ def temperature_notes(runs: Sequence[StoredRun], baseline: int | None = None) ->
     At one clock a warmer GPU computes as fast and draws more power.
     """
     groups = _groups(runs, baseline)
-    starts, clocks = _means(groups, start_temperature_c), _means(groups, mean_clock_mhz)
+    starts = _means(groups, start_temperature_c)
     if 0 not in starts:
         return []
-    number, warmest = max(starts.items(), key=lambda item: abs(item[1] - starts[0]))
-    if abs(warmest - starts[0]) < TEMPERATURE_LIMIT_C:
+    number, warmest_c = max(starts.items(), key=lambda item: abs(item[1] - starts[0]))
+    if abs(warmest_c - starts[0]) < TEMPERATURE_LIMIT_C:
         return []
-    same_clock = {0, number} <= clocks.keys() and abs(clocks[number] / clocks[0] - 1) < CLOCK_LIMIT
-    effect = "The clocks were the same, so only energy" if same_clock else "Speed, through the clocks, and energy"
-    sentence = (
-        f"GPUs were at {units.celsius(warmest)} before runs of {shorten_name(_names(groups)[number])}, and at "
-        f"{units.celsius(starts[0])} before runs of the baseline. {effect} may differ by that."
-    )
-    values = {run.row.run: units.celsius(c) for group in groups for run in group if (c := start_temperature_c(run))}
     return [
         ComparisonWarning(
             key="temperature",
-            sentence=sentence,
-            values=values,
+            values={
+                run.row.run: units.celsius(celsius)
+                for group in groups
+                for run in group
+                if (celsius := start_temperature_c(run)) is not None
+            },
+            facts={"warmest_c": warmest_c, "baseline_c": starts[0], "variants": name_few([_names(groups)[number]])},
             severity="note",
-            possible_pct=0.0 if same_clock else None,
+            possible_pct=0.0,
         )
     ]

@@ -1,26 +1,26 @@
 """Reasons why a comparison may be misleading, one plain sentence each."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from app.analysis import comparability
-from app.analysis.comparability import THROTTLED_SHARE_LIMIT, ThrottleCause, idle_wait_blockers
+from app.analysis.comparability import THROTTLE_CAUSES, THROTTLED_SHARE_LIMIT, idle_wait_blockers
 from app.analysis.run_state import host_bound_share, other_processes_load_pct
 from app.analysis.steps import run_slow_products
 from app.analysis.verdict import throughputs, without
 from app.values import environment_keys, units
 from app.values.records import StoredRun
-from app.values.units import plural
 from app.viewmodels.compare.state_warnings import (
     CLOCK_LIMIT,
+    EVIDENCE,
     ComparisonWarning,
     Severity,
     clock_warnings,
     describe_difference,
-    describe_gpu_spread,
     environment_warnings,
     order_warnings,
+    spread_over_gpus,
     temperature_notes,
     where,
 )
@@ -28,41 +28,15 @@ from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.derived import describe_losses, format_implausible
 from app.viewmodels.format.environment import runs_by_value
 from app.viewmodels.format.naming import choice_label, differing_parameters
-from app.viewmodels.format.ratios import percent_of
 from app.viewmodels.format.sentences import join_with_and
 from app.viewmodels.history.evidence import describe_mismatches
 from workloads.catalog import drops_between_layers
 
-_MAX_NAMED = 4
-"""GPUs of which it is told how many runs each of them made."""
-_NO_GPU_SHARED = " Some variants share no GPU, so the GPU may be the difference."
-
-GpuSet = frozenset[str]
-"""UUIDs of the GPUs that a run, or a variant's runs, used."""
-
-
-def describe_gpu_use(kind: str, used: Sequence[GpuSet]) -> str:
-    """Return how many GPUs of a model were used, and by how many runs each: `, by 25 and 23 runs`."""
-    counts = [count for _, count in Counter(gpu for gpus in used for gpu in gpus).most_common()]
-    by = f"by {join_with_and(map(str, counts))}"
-    if len(counts) > _MAX_NAMED:
-        by = f"each by {' to '.join(dict.fromkeys((str(counts[-1]), str(counts[0]))))}"
-    return f"{len(counts)} {kind} were used, {by} {plural('run', counts[0])}."
-
-
 EARLIER_RUNS = 10
 """Earlier runs of the baseline's variant that are read to detect drift."""
 
-EVIDENCE = "evidence"
-"""The key of the warning that some runs did not run as requested."""
-
 _MAX_LISTED = 4
 """Reasons that are listed one by one."""
-_THROTTLE_CAUSES: Mapping[ThrottleCause, str] = {
-    "heat": "because of heat",
-    "power limit": "by the power limit",
-    "hardware slowdown": "by a hardware slowdown",
-}
 
 
 def comparison_warnings(
@@ -78,8 +52,9 @@ def comparison_warnings(
     clocks = clock_warnings(runs, baseline)
     rows = [run.row for run in runs]
     values = {row.run: row.evidence_reason or "" for row in rows if row.evidence_state == "mismatch"}
+    mismatches = {"reasons": describe_mismatches(rows)}
     warnings = [
-        *([ComparisonWarning(key=EVIDENCE, sentence=describe_mismatches(rows), values=values)] if values else []),
+        *([ComparisonWarning(key=EVIDENCE, values=values, facts=mismatches)] if values else []),
         *_indistinguishable(runs),
         *_without_tensor_cores(runs),
         *_other_dropout(runs),
@@ -129,12 +104,9 @@ def _indistinguishable(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     for (aspect, reason, _), by_value in alike.items():
         if len(by_value) > 1:
             labels = [choice_label(members[0].row.spec, aspect, value) for value, members in by_value.items()]
-            sentence = (
-                f"The evidence does not show that {join_with_and(labels)} ran different code. "
-                f"A difference in speed proves nothing. {reason}"
-            )
             values = {run.row.run: value for value, members in by_value.items() for run in members}
-            warnings.append(ComparisonWarning(key=f"alike {aspect}", sentence=sentence, values=values))
+            facts = {"aspect": aspect, "choices": join_with_and(labels), "reason": reason}
+            warnings.append(ComparisonWarning(key="alike", values=values, facts=facts))
     return warnings
 
 
@@ -143,16 +115,14 @@ def _without_tensor_cores(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     slow = {run.row.run: products for run in runs if (products := run_slow_products(run)) is not None}
     if not slow:
         return []
-    shares = _format_shares([products.share for products in slow.values()])
-    sentence = (
-        "Products ran without tensor cores although the precision is meant for them. "
-        f"They take {shares} of a step in {where(slow, runs)}, which would be faster with them."
-    )
     values = {
         run: f"{units.milliseconds(products.time_ms)} ({units.percent(100 * products.share, 1)})"
         for run, products in slow.items()
     }
-    return [ComparisonWarning(key="tensor_cores", sentence=sentence, values=values)]
+    shares = tuple(100 * products.share for products in slow.values())
+    return [
+        ComparisonWarning(key="tensor_cores", values=values, facts={"share_pct": shares, "where": where(slow, runs)})
+    ]
 
 
 def _other_dropout(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
@@ -163,13 +133,7 @@ def _other_dropout(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         for run, between in kinds.items()
         if between is not None
     }
-    if len(set(values.values())) < 2:
-        return []
-    sentence = (
-        "Dropout is not the same: cuDNN's whole stack leaves out other values at each step, and none of the first "
-        "layer's inputs. Compare variants without dropout."
-    )
-    return [ComparisonWarning(key="dropout", sentence=sentence, values=values)]
+    return [ComparisonWarning(key="dropout", values=values)] if len(set(values.values())) > 1 else []
 
 
 def _throttled(runs: Sequence[StoredRun], *, are_clocks_known: bool) -> list[ComparisonWarning]:
@@ -180,34 +144,29 @@ def _throttled(runs: Sequence[StoredRun], *, are_clocks_known: bool) -> list[Com
     """
     shares = {run.row.run: comparability.throttled_shares(run) for run in runs}
     warnings = []
-    for hold, cause_text in _THROTTLE_CAUSES.items():
+    for hold in THROTTLE_CAUSES:
         hold_shares = {run: of_run[hold] for run, of_run in shares.items() if hold in of_run}
         throttled = {run: share for run, share in hold_shares.items() if share >= THROTTLED_SHARE_LIMIT}
         is_normal = hold == "power limit"
         if throttled and not (is_normal and (are_clocks_known or len(throttled) == len(hold_shares))):
-            how_long = f"{_format_shares(throttled.values())} of the measured part"
-            slowed = where(throttled, runs)
             warnings.append(
                 ComparisonWarning(
                     key=f"throttled {hold}",
-                    sentence=f"GPUs were throttled {cause_text} in {slowed}, for {how_long}. That slows them.",
                     values={run: units.percent(100 * share) for run, share in hold_shares.items()},
+                    facts={
+                        "share_pct": tuple(100 * share for share in throttled.values()),
+                        "where": where(throttled, runs),
+                    },
                     severity="note" if is_normal else "warning",
                 )
             )
     return warnings
 
 
-def _format_shares(shares: Collection[float]) -> str:
-    """Return the range of shares of several runs; the values of a warning have those of each."""
-    return units.quantity(units.range_of(shares, lambda share: f"{100 * share:.0f}"), "%")
-
-
 class _Reason(NamedTuple):
-    """What may have happened to a run, by itself: what follows from it, and what a run says of it, "" for nothing."""
+    """What may have happened to a run, by itself, and what a run says of it, "" for nothing."""
 
     key: str
-    meaning: str
     read: Callable[[StoredRun], str]
     severity: Severity = "warning"
     possible_pct: float | None = None
@@ -221,17 +180,14 @@ def _read_suspended(run: StoredRun) -> str:
 _DISTURBANCES = (
     _Reason(
         environment_keys.OTHERS_ON_GPU_KEY,
-        "Other processes used the GPU during a run, which makes it slower.",
         lambda run: run.environment.get(environment_keys.OTHERS_ON_GPU_KEY, ""),
     ),
     _Reason(
         environment_keys.IDLE_WAIT_KEY,
-        "The wait for idle GPUs timed out; runs may be slower.",
         lambda run: idle_wait_blockers(run.environment) if comparability.used_gpus(run) else "",
     ),
     _Reason(
         environment_keys.STOOD_STILL_KEY,
-        "Everything was suspended during a run, and its figures hold that time too.",
         _read_suspended,
     ),
 )
@@ -241,15 +197,14 @@ _REASONS = (
     *_DISTURBANCES,
     _Reason(
         environment_keys.OTHERS_UNKNOWN_KEY,
-        "Whether other processes used the GPU is unknown: nobody could list them. Any would have made the run slower.",
         lambda run: run.environment.get(environment_keys.OTHERS_UNKNOWN_KEY, ""),
         severity="note",
     ),
-    _Reason("lost", "A device stopped answering during a run, which may have slowed it.", describe_losses),
+    _Reason("lost", describe_losses),
     _Reason(
         "implausible",
-        "Readings of telemetry that cannot be true were left out; speed is not affected.",
         lambda run: format_implausible(run, _MAX_LISTED),
+        severity="note",
         possible_pct=0.0,
     ),
 )
@@ -260,8 +215,8 @@ def _describe_reasons(runs: Sequence[StoredRun], reasons: Sequence[_Reason]) -> 
         if values := {run.row.run: text for run in runs if (text := reason.read(run))}:
             yield ComparisonWarning(
                 key=reason.key,
-                sentence=f"{reason.meaning} {_format_reasons(values, runs)}",
                 values=values,
+                facts={"reasons": _format_reasons(values, runs)},
                 severity=reason.severity,
                 possible_pct=reason.possible_pct,
             )
@@ -287,14 +242,14 @@ def _shared_host(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         return []
     effects = [share * part for run, share in affected.items() if (part := bound[run]) is not None]
     possible_pct = 100 * max(effects) if len(effects) == len(affected) else None
-    cost = "slows runs" if possible_pct is None else f"may have cost up to {units.percent(possible_pct)} of the speed"
-    amounts = f"{_format_shares(affected.values())} in {where(affected, runs)}"
-    sentence = f"Other programs used the CPU while a run measured: {amounts}. That {cost}."
     return [
         ComparisonWarning(
             key="others_on_host",
-            sentence=sentence,
             values={run: units.percent(share) for run, share in shares.items()},
+            facts={
+                "share_pct": tuple(100 * share for share in affected.values()),
+                "where": where(affected, runs),
+            },
             possible_pct=possible_pct,
         )
     ]
@@ -309,17 +264,14 @@ def _concurrent_runs(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         or ("other runs" if run.row.run in concurrent_runs else "")
         for run in measured
     }
-    concurrent, alone = (
-        [run for run, others in values.items() if bool(others) is has_others] for has_others in (True, False)
-    )
-    if not concurrent or not alone:
+    concurrent = [run for run, others in values.items() if others]
+    if not concurrent or len(concurrent) == len(values):
         return []
-    sentence = (
-        f"Runs on other GPUs shared the machine with {where(concurrent, runs)}, which may be slower for it."
-        if len(concurrent) <= len(alone)
-        else f"Alone on the machine: {where(alone, runs)}. The others shared it and may be slower for it."
-    )
-    return [ComparisonWarning(key=environment_keys.CONCURRENT_GPUS_KEY, sentence=sentence, values=values)]
+    return [
+        ComparisonWarning(
+            key=environment_keys.CONCURRENT_GPUS_KEY, values=values, facts={"where": where(concurrent, runs)}
+        )
+    ]
 
 
 def _different_gpus(runs: Sequence[StoredRun], baseline: int | None) -> list[ComparisonWarning]:
@@ -335,20 +287,19 @@ def _different_gpus(runs: Sequence[StoredRun], baseline: int | None) -> list[Com
     on_one_host = all(comparability.is_same_host(runs[0].environment, run.environment) for run in runs)
     if "devices" in differing_names or len(set(used.values())) < 2 or not on_one_host:
         return []
-    is_apart = comparability.have_separate_gpus(runs)
-    spread, bias_pct = (_NO_GPU_SHARED, None) if is_apart else describe_gpu_spread(runs, baseline)
-    if "gpus" in differing_names and not spread:
+    spread, bias_pct = spread_over_gpus(runs, baseline)
+    if comparability.have_separate_gpus(runs):
+        spread, bias_pct = "apart", None
+    if "gpus" in differing_names and spread == "even":
         return []
-    kind = next(iter(kinds.values()), "GPUs")
-    use = describe_gpu_use(kind, list(used.values()))
-    values = {run: ", ".join(sorted(gpus)) for run, gpus in used.items()}
+    uses = Counter(gpu for gpus in used.values() for gpu in gpus)
     return [
         ComparisonWarning(
-            key=environment_keys.GPUS_USED_KEY,
-            sentence=f"{use}{spread}",
-            values=values,
+            key={"even": environment_keys.GPUS_USED_KEY}.get(spread, f"gpus_{spread}"),
+            values={run: ", ".join(sorted(gpus)) for run, gpus in used.items()},
+            facts={"gpus": len(uses), "kind": next(iter(kinds.values()), "GPUs"), "uses": tuple(uses.values())},
             severity="warning" if bias_pct is None or bias_pct >= 100 * CLOCK_LIMIT else "note",
-            possible_pct=bias_pct or None,
+            possible_pct=bias_pct,
         )
     ]
 
@@ -360,7 +311,7 @@ def _gpu_settings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     clocks = {run: "set by hand" if set_ else "automatic" for run, set_ in by_hand.items() if set_ is not None}
     settings = (
         ("power_limit", "The GPUs' power limit", limits),
-        ("clocks", "How the GPUs' clocks are set", clocks),
+        ("clocks_set", "How the GPUs' clocks are set", clocks),
     )
     return [
         describe_difference(key, name, values, runs) for key, name, values in settings if len(set(values.values())) > 1
@@ -373,10 +324,5 @@ def _drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> list[Compar
         return []
     spec = older[0].row.spec
     newest = {run.row.run: run.row.summary.throughput for run in runs if without(run.row.spec) == without(spec)}
-    sentence = (
-        f"The baseline has drifted: its {units.plural('run', len(newest))} here ran {percent_of(abs(drift.value - 1))} "
-        f"{'faster' if drift.value > 1 else 'slower'} than older runs of the same variant in the same environment. "
-        "Do not compare with those."
-    )
     values = {run: units.rate(value, example_word(spec)) for run, value in newest.items()}
-    return [ComparisonWarning(key="drift", sentence=sentence, values=values)]
+    return [ComparisonWarning(key="drift", values=values, facts={"change_pct": 100 * (drift.value - 1)})]

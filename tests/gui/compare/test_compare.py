@@ -177,7 +177,7 @@ def test_that_runs_are_left_out_is_in_sight_whatever_else_is_said(screen: Compar
     runs = [stored_run(run_row(10 + n, units=32 + n), environment=facts[n]) for n in range(2)]
     screen.view.header.show_model(compare(prepare_comparison(runs, left_out=1), 10), new_runs=True)
     assert screen.view.header.more_button.text() == "3 more"
-    assert "1 chosen run is left out" in displayed_text(screen.view.header)
+    assert "At most 750 runs are compared" in displayed_text(screen.view.header)
 
 
 def test_charts_are_drawn_ahead_of_their_tabs_in_the_background(

@@ -127,6 +127,7 @@ def test_differences_of_the_machine_are_warned_of_and_unknown_ones_are_not() -> 
             "possible_pct": None,
             "interleave": [],
             "values": {"1": "570", "2": "580"},
+            "facts": {"name": "NVIDIA driver", "named": "570 (run 1), 580 (run 2)"},
         }
     ]
     assert document_of([first, first], 1)["warnings"] == []

@@ -127,8 +127,13 @@ def test_an_older_idle_wait_is_no_longer_told_but_stored(database_path: Path, se
             )
         db.conn.commit()
     with Store.open(database_path) as store:
-        told, *others = (json.loads(text) for (text,) in store._db.execute("SELECT environment FROM runs ORDER BY run"))
-    assert told == {"os": "Linux", **{f"idle_wait_{key}": value for key, value in OLDER_IDLE_WAITS[sentence].items()}}
+        translated, *others = (
+            json.loads(text) for (text,) in store._db.execute("SELECT environment FROM runs ORDER BY run")
+        )
+    assert translated == {
+        "os": "Linux",
+        **{f"idle_wait_{key}": value for key, value in OLDER_IDLE_WAITS[sentence].items()},
+    }
     assert others == [{"os": "Linux"}, {"gate": 3}, {"gate": None}]
 
 

@@ -548,14 +548,16 @@ def test_of_too_many_variants_the_fastest_of_the_baseline_s_workload_are_drawn()
     assert set(of([*slow, *images]).styles) == set(range(11, 31))
 
 
-@pytest.mark.parametrize(("count", "runs"), [(1234, "1,234 chosen runs are"), (1, "1 chosen run is"), (0, "")])
-def test_runs_too_many_to_read_are_said_before_all_other_doubts(count: int, runs: str) -> None:
+@pytest.mark.parametrize("count", [1234, 0])
+def test_runs_too_many_to_read_are_said_before_all_other_doubts(count: int) -> None:
     stored = [
         stored_run(run_row(1 + n, units=32 + n), environment=dict.fromkeys(("driver", "keras", "cpu"), name))
         for n, name in enumerate("ab")
     ]
     first, *others = comparison_header(compare(prepare_comparison(stored, left_out=count), 1)).lines
-    assert (first.text == f"▲  {runs} left out: at most {MAX_COMPARED} are compared.") == (count > 0)
+    assert (first.text == f"▲  At most {MAX_COMPARED} runs are compared; 1,234 chosen ones are left out.") == (
+        count > 0
+    )
     assert len(others) > 1
 
 

@@ -45,7 +45,7 @@ def comparison(*runs: StoredRun) -> Comparison:
 
 def sentences(*runs: StoredRun) -> list[tuple[str, str]]:
     found = comparison(*runs).warnings
-    return [(each.severity, each.sentence.replace("\xa0", " ")) for each in found if each.key == "equality"]
+    return [(each.severity, each.sentence.replace("\xa0", " ")) for each in found if each.key.startswith("equality")]
 
 
 def test_variants_that_compute_the_same_are_a_note_with_the_largest_difference() -> None:
@@ -53,7 +53,7 @@ def test_variants_that_compute_the_same_are_a_note_with_the_largest_difference()
         (
             "note",
             (
-                "Fused gates and 2 GEMMs compute the same as the baseline: loss within 4.0e-07, gradients within "
+                "The baseline computes the same as Fused gates and 2 GEMMs: loss within 4.0e-07, gradients within "
                 "2.1e-06 (head/bias)."
             ),
         )
@@ -66,15 +66,15 @@ def test_one_that_does_not_is_the_first_warning_and_one_that_was_not_compared_a_
         (
             "warning",
             (
-                "8 separate GEMMs does not compute the same as the baseline: loss off by 2.0 % and gradients off by "
+                "The baseline does not compute the same as 8 separate GEMMs: loss off by 2.0 % and gradients off by "
                 "25 % (head/bias). Rounding explains 1.0e-05 and 1.0e-04."
             ),
         ),
         (
             "note",
-            "Fused gates computes the same as the baseline: loss within 3.0e-07, gradients within 2.1e-06 (head/bias).",
+            "The baseline computes the same as Fused gates: loss within 3.0e-07, gradients within 2.1e-06 (head/bias).",
         ),
-        ("note", "Not checked whether Wavefront computes the same as the baseline. It took longer than 10 minutes."),
+        ("note", "Not checked whether the baseline computes the same as Wavefront. It took longer than 10 minutes."),
     ]
     assert comparison(WRONG).warnings[0].values == {4: "not the same"}
 
@@ -109,11 +109,11 @@ def test_a_run_says_it_itself() -> None:
     ]
 
 
-@pytest.mark.parametrize(("count", "words"), [(3, "Fused gates, 2 GEMMs and "), (4, "4 variants")])
+@pytest.mark.parametrize(("count", "words"), [(3, " as Fused gates, 2 GEMMs and "), (4, " as 4 variants:")])
 def test_as_many_variants_as_a_sentence_carries_are_named_and_more_are_counted(count: int, words: str) -> None:
     names = ("fused", "gemm2", "gemm8", "wavefront", "gemm_batched")[:count]
     ((_, sentence),) = sentences(*(stored(2 + n, name, 3e-7, 2e-6) for n, name in enumerate(names)))
-    assert sentence.startswith(words)
+    assert words in sentence
 
 
 def test_the_page_of_a_run_has_the_newest_check_against_a_variant() -> None:

@@ -42,9 +42,9 @@ def test_all_of_one_then_all_of_the_other_is_told_with_the_drift_within_them() -
     (warning,) = order_warnings(drifting("AAABBB"))
     assert warning.possible_pct == pytest.approx(5 * 3 / 5, abs=0.5), "three of the five steps lie between their means"
     assert warning.sentence == (
-        "All runs of NCHW were made after those of the baseline. "
+        "All or most runs of NCHW were made before or after those of the baseline. "
         "A change in the machine in between would look like a difference between variants. "
-        f"Within the variants the speed drifted by {warning.possible_pct:.1f}\xa0% over that time."
+        f"That may change speed by up to {warning.possible_pct:.1f}\xa0%."
     )
     assert (warning.severity, warning.interleave, len(warning.values)) == ("warning", (1, 4), 6)
 
@@ -52,9 +52,7 @@ def test_all_of_one_then_all_of_the_other_is_told_with_the_drift_within_them() -
 def test_the_baseline_may_be_the_later_one_and_of_several_variants_those_apart_are_named() -> None:
     runs = drifting("AABCBCBC", total=0, noise=0.002)
     (warning,) = order_warnings(runs, baseline=3)
-    assert warning.sentence.startswith("All runs of NHWC were made before those of the baseline. ")
-    assert "a drift of up to " in warning.sentence
-    assert warning.interleave == (3, 1)
+    assert (warning.key, warning.facts["variants"], warning.interleave) == ("order", "NHWC", (3, 1))
 
 
 @pytest.mark.parametrize("layouts", ["ABBAAB", "ABBA", "ABAB", "ABABAB", "ABBAABBAAB", "AB", "ABBBB"])
@@ -62,12 +60,9 @@ def test_what_an_experiment_makes_is_interleaved(layouts: str) -> None:
     assert order_warnings(drifting(layouts)) == []
 
 
-@pytest.mark.parametrize(
-    ("layouts", "said"), [("AABABB", "Most runs"), ("AABB", "All runs"), ("AAABBBAB", "Most runs")]
-)
-def test_a_few_exchanged_runs_do_not_interleave(layouts: str, said: str) -> None:
-    (warning,) = order_warnings(drifting(layouts))
-    assert warning.sentence.startswith(said)
+@pytest.mark.parametrize("layouts", ["AABABB", "AABB", "AAABBBAB"])
+def test_a_few_exchanged_runs_do_not_interleave(layouts: str) -> None:
+    assert [warning.key for warning in order_warnings(drifting(layouts))] == ["order"]
 
 
 def test_orders_at_the_limit_are_those_that_cover_too_seldom() -> None:
@@ -96,30 +91,29 @@ def _coverage(letters: str, trials: int = 4000) -> float:
 def test_hours_and_a_restart_are_told_of_single_runs_too() -> None:
     first, second = made("AB", (1000, 1100), every_s=3.5 * HOUR_S)
     (warning,) = order_warnings([first, second])
-    assert warning.sentence.startswith("The run of NCHW was made 3.5\xa0h after that of the baseline. ")
-    assert warning.sentence.endswith("These runs cannot show how much.")
+    assert warning.sentence == (
+        "Runs of NCHW were made up to 3.5\xa0h before or after those of the baseline. A change in the machine in "
+        "between would look like a difference between variants. A difference in speed may come from that."
+    )
     assert warning.possible_pct is None
     soon = made("AB", (1000, 1100))
     restarted = [soon[0], replace(soon[1], boot_id="another")]
     assert order_warnings(restarted)[0].sentence.startswith(
-        "The run of NCHW was made after that of the baseline, with a restart in between. "
+        "The machine was restarted between the runs of NCHW and those of the baseline. "
     )
     assert order_warnings(soon) == []
-    days = made("AB", (1000, 1100), every_s=72 * HOUR_S)
-    assert " was made 3 days after that " in order_warnings(days)[0].sentence
 
 
 def test_a_drift_is_not_extrapolated_over_hours() -> None:
     early, late = drifting("AAA"), made("BBB", (900, 905, 910), every_s=60, first=400)
     (warning,) = order_warnings([*early, *late])
-    assert "6.6\xa0h after" in warning.sentence
+    assert warning.facts["gap_h"] == pytest.approx(6.6, abs=0.05)
     assert warning.possible_pct is None
     assert drifts_between([early, late], [late], early) == [None]
 
 
 def test_runs_that_vary_too_much_cannot_tell_of_a_drift() -> None:
     (warning,) = order_warnings(made("AABB", (1000, 2000, 1500, 900)))
-    assert warning.sentence.endswith("These runs cannot show how much.")
     assert warning.possible_pct is None
 
 
@@ -149,16 +143,15 @@ def test_clocks_at_the_power_limit_are_a_note_with_how_much_they_may_be() -> Non
     ]
     (note,) = clock_warnings(limited)
     assert note.sentence == (
-        "The GPU clock was 1,866–1,925 of 1,980\xa0MHz in all runs at the power limit. "
-        "That is up to 5.8\xa0% of the speed, 3.2\xa0% between compared variants."
+        "The power limit kept the GPU clock at 1,866–1,925\xa0MHz of 1,980\xa0MHz in all runs. Between "
+        "variants it is 3.2\xa0% apart. That may change speed by up to 5.8\xa0%."
     )
     assert note.severity == "note"
     assert note.possible_pct == pytest.approx(5.76, abs=0.01)
     (warning,) = clock_warnings([with_gpu(nhwc, sm_clock_mhz=1700, throttle_reasons=0), nchw])
-    assert warning.sentence.startswith(
-        "The GPU clock was 1,700 of 1,980\xa0MHz in the run of NHWC. That is up to 14.1\xa0% of the speed"
-    )
+    assert warning.sentence.startswith("The GPU clock was 1,700\xa0MHz of 1,980\xa0MHz in the run of NHWC. ")
     assert warning.severity == "warning"
+    assert warning.possible_pct == pytest.approx(14.14, abs=0.01)
 
 
 def test_a_step_of_the_clock_is_no_difference() -> None:
@@ -171,8 +164,7 @@ def test_a_warm_start_is_a_note_that_says_what_it_can_change() -> None:
     (note,) = temperature_notes([with_gpu(nhwc, temperature_c=35), nchw])
     assert note.sentence == (
         "GPUs were at 61\xa0°C before runs of NCHW, and at 35\xa0°C before runs of the baseline. "
-        "The clocks were the same, so only energy may differ by that."
+        "Energy may differ by that, and speed by the clocks alone."
     )
-    (slower,) = temperature_notes([with_gpu(nhwc, temperature_c=35), with_gpu(nchw, sm_clock_mhz=1800)])
-    assert slower.sentence.endswith("Speed, through the clocks, and energy may differ by that.")
+    assert note.severity == "note"
     assert temperature_notes([with_gpu(nhwc, temperature_c=55), nchw]) == []

@@ -82,14 +82,17 @@ def test_only_what_differs_of_the_environment_is_named_and_what_seldom_matters_i
     first, second = comparison_warnings(runs)
     assert first == ComparisonWarning(
         key="driver",
-        sentence="NVIDIA driver differs: 575.2 (run 2), else 580.1. A difference in speed may come from that.",
+        facts={"name": "NVIDIA driver", "named": "575.2 (run 2), else 580.1"},
         values={1: "580.1", 2: "575.2", 3: "580.1"},
         severity="warning",
     )
+    assert first.sentence == (
+        "NVIDIA driver differs: 575.2 (run 2), else 580.1. A difference in speed may come from that."
+    )
     assert (second.key, second.severity) == ("kernel", "note")
     more = [stored(store, run, environment={"cpu_count": count}) for run, count in ((4, "8"), (5, "2"))]
-    sentences = [warning.sentence for warning in comparison_warnings(more) if warning.key == "cpu_count"]
-    assert [text.startswith("Processors differ: 8 (run 4), 2 (run 5).") for text in sentences] == [True]
+    (processors,) = (warning for warning in comparison_warnings(more) if warning.key == "cpu_count")
+    assert processors.facts == {"name": "Number of processors", "named": "8 (run 4), 2 (run 5)"}
 
 
 def test_another_tensorflow_that_was_asked_for_is_a_note(store: Store) -> None:
@@ -136,7 +139,10 @@ def test_dropout_of_cudnns_whole_stack_is_another_one(store: Store) -> None:
 
 def test_a_run_that_is_not_what_it_is_called(store: Store) -> None:
     warning = only(comparison_warnings([stored(store, 1), stored(store, 2, found=MISLABELLED)]))
-    assert warning.sentence == f"Run 2 did not run what was requested. {MISLABELLED.reason}"
+    assert warning.sentence == (
+        f"Run 2 did not run what was requested. {MISLABELLED.reason} "
+        "So the verdict is about what ran, not what was requested."
+    )
     assert (warning.key, warning.values) == ("evidence", {2: MISLABELLED.reason})
 
 
@@ -166,10 +172,9 @@ def test_one_run_held_back_and_another_not(store: Store, reasons: int, words: st
 def test_all_runs_held_back_are_told_of_but_for_the_power_limit(store: Store, reasons: int) -> None:
     hot = [sampled(store, stored(store, n), throttle_reasons=reasons | 0x4) for n in (1, 2)]
     warning = only(comparison_warnings(hot))
-    assert warning.sentence.endswith(" in all runs, for 100\xa0% of the measured part. That slows them.")
+    assert warning.facts == {"share_pct": (100.0, 100.0), "where": "all runs"}
     assert (warning.severity, warning.values) == ("warning", dict.fromkeys((1, 2), "100\N{NO-BREAK SPACE}%"))
-    sentence = only(comparison_warnings([*hot, stored(store, 3)])).sentence
-    assert " in runs 1 and 2, for 100" in sentence
+    assert only(comparison_warnings([*hot, stored(store, 3)])).facts["where"] == "runs 1 and 2"
 
 
 def test_the_drivers_counter_sees_what_samples_miss(store: Store) -> None:
@@ -182,7 +187,7 @@ def test_the_drivers_counter_sees_what_samples_miss(store: Store) -> None:
         )
     warning = only(comparison_warnings([store.load(run.row.run) for run in runs]))
     assert warning.key == "throttled heat"
-    assert "in run 2, for 25\xa0% of the measured part" in warning.sentence
+    assert warning.facts == {"share_pct": pytest.approx((25.0,)), "where": "run 2"}
 
 
 def test_settings_of_the_card_differ(store: Store) -> None:
@@ -282,7 +287,7 @@ def test_a_baseline_that_ran_otherwise_before_has_drifted(store: Store) -> None:
     assert elsewhere.row.run in [run.row.run for run in older], "found, but of another environment"
     warning = only(comparison_warnings([newest, other], older))
     assert warning.sentence == (
-        "The baseline has drifted: its run here ran 5.0\xa0% slower than older runs "
+        "The baseline has drifted: its speed has changed by −5.0\xa0% from older runs "
         "of the same variant in the same environment. Do not compare with those."
     )
     assert warning.values == {5: "950\N{NO-BREAK SPACE}images/s"}
@@ -324,7 +329,9 @@ def test_a_processor_that_others_used_is_told_with_how_much_of_it(store: Store) 
     quiet, busy = (stored(store, n, environment=of, gpus=0) for n, of in ((1, of_two), (2, of_four)))
     assert "others_on_host" not in {warning.key for warning in comparison_warnings([quiet])}
     warning = next(warning for warning in comparison_warnings([quiet, busy]) if warning.key == "others_on_host")
-    assert warning.sentence.endswith(": 52\xa0% in run 2. That may have cost up to 52\xa0% of the speed.")
+    assert warning.sentence == (
+        "Other programs used the CPU while a run measured: 52\xa0% in run 2. That may change speed by up to 52.5\xa0%."
+    )
     assert (warning.values[1], warning.severity) == ("15\N{NO-BREAK SPACE}%", "warning")
     assert [[found.key for found in machine_warnings(run)] for run in (quiet, busy)] == [[], ["others_on_host"]]
     assert {found.sentence for found in machine_warnings(busy)} <= set(run_detail(busy, UTC).notes)
@@ -338,10 +345,8 @@ def test_a_host_that_others_used_matters_to_a_gpu_as_far_as_that_waits_for_it(st
         found = msgspec.structs.replace(AS_REQUESTED, steps=2, busy_ns=int(2e6 * busy))
         runs.append(stored(store, number, environment=of_four, found=found))
     warning = next(warning for warning in comparison_warnings(runs) if warning.key == "others_on_host")
-    assert warning.sentence.endswith(": 52\xa0% in run 1. That may have cost up to 26\xa0% of the speed."), (
-        "half of 32\xa0ms"
-    )
-    assert warning.possible_pct == pytest.approx(26.25)
+    assert warning.facts["where"] == "run 1"
+    assert warning.possible_pct == pytest.approx(26.25), "half of 32\xa0ms"
     not_traced = msgspec.structs.replace(AS_REQUESTED, steps=0, busy_ns=0)
     untraced = comparison_warnings([stored(store, 3, environment=of_four, found=not_traced)])
     assert next(warning for warning in untraced if warning.key == "others_on_host").possible_pct is None
@@ -362,7 +367,7 @@ def test_runs_that_went_on_at_the_same_time_had_company_also_where_they_do_not_s
     assert CONCURRENT_GPUS_KEY not in {warning.key for warning in comparison_warnings([*old, new])}
     alone = on_card(store, 4, 1, 200)
     warning = next(warning for warning in comparison_warnings([*old, new, alone]) if warning.key == CONCURRENT_GPUS_KEY)
-    assert warning.sentence.startswith("Alone on the machine: run 4.")
+    assert warning.facts == {"where": "runs 1–3"}
     on_cpu = stored(store, 5, gpus=0)
     assert CONCURRENT_GPUS_KEY not in {warning.key for warning in comparison_warnings([new, on_cpu])}, (
         "it has no card to be alone on"
@@ -374,9 +379,9 @@ def test_implausible_readings_are_named_with_their_number(store: Store) -> None:
     few = sampled(store, stored(store, 2), share=0.1, load_pct=101)
     fine = stored(store, 3)
     warning = only(comparison_warnings([wrong, few, fine]))
-    assert (warning.key, warning.severity, warning.possible_pct) == ("implausible", "warning", 0.0)
+    assert (warning.key, warning.severity, warning.possible_pct) == ("implausible", "note", 0.0)
     assert warning.sentence == (
-        "Readings of telemetry that cannot be true were left out; speed is not affected. "
+        "Readings of telemetry that cannot be true were left out. No difference in speed is expected from that. "
         "Run 1: Power 80, Load 8 of GPU 0. Run 2: Load 8 of GPU 0."
     ), "80: none at all is no power either"
     assert set(warning.values) == {1, 2}
@@ -394,7 +399,7 @@ def test_runs_beside_others_are_told_only_where_some_were_alone(store: Store) ->
     )
     assert comparison_warnings([first, second]) == (), "both alike"
     warning = only(comparison_warnings([first, second, alone]))
-    assert warning.sentence == "Alone on the machine: run 3. The others shared it and may be slower for it."
+    assert warning.sentence == "Runs on other GPUs shared the machine with runs 1 and 2, which may be slower for it."
     assert (warning.severity, warning.values[1], warning.values[3]) == ("warning", "NVIDIA H200 (GPU-1)", "")
 
 
@@ -427,39 +432,31 @@ def test_two_cards_that_every_variant_ran_on_are_a_remark(store: Store) -> None:
     turns = ((A, "NHWC"), (A, "NCHW"), (B, "NHWC"), (B, "NCHW"), (A, "NHWC"))
     runs = [on_cards(store, n, card, layout=layout) for n, (card, layout) in enumerate(turns, 1)]
     warning = only(comparison_warnings(runs))
-    assert warning.sentence.startswith("2 NVIDIA H200 were used, by 3 and 2 runs. ")
-    assert (warning.severity, warning.values[3]) == ("note", B)
+    assert (warning.key, warning.severity, warning.values[3]) == ("gpus_uneven", "note", B)
+    assert warning.facts == {"gpus": 2, "kind": "NVIDIA H200", "uses": (3, 2)}
     assert comparison_warnings([run for run, (card, _) in zip(runs, turns, strict=True) if card == A]) == (), "one card"
 
 
 @pytest.mark.parametrize(
-    ("cards", "severity", "words"),
-    [
-        (
-            (A, B, B),
-            "note",
-            "by 3 and 3 runs. Variants are spread unevenly over them, so energy is compared within GPUs.",
-        ),
-        ((A, A, A), "warning", " Some ran a single one of two compared variants, so the GPU may be part of their "),
-        ((B, A, A), "note", "by 4 and 2 runs."),
-    ],
+    ("cards", "severity", "key"),
+    [((A, B, B), "note", "gpus_uneven"), ((A, A, A), "warning", "gpus_apart"), ((B, A, A), "note", "gpus_used")],
 )
 def test_cards_that_variants_are_spread_unevenly_over_are_said(
-    store: Store, cards: Sequence[str], severity: str, words: str
+    store: Store, cards: Sequence[str], severity: str, key: str
 ) -> None:
     turns = [*((card, "NHWC") for card in (A, A, B)), *((card, "NCHW") for card in cards)]
     runs = [on_cards(store, n, card, layout=layout) for n, (card, layout) in enumerate(turns, 1)]
-    warning = next(each for each in comparison_warnings(runs) if each.key == "gpus_used")
-    assert warning.severity == severity
-    assert words in warning.sentence
+    warning = next(each for each in comparison_warnings(runs) if each.key.startswith("gpus_"))
+    assert (warning.key, warning.severity) == (key, severity)
 
 
 def test_that_variants_share_no_card_is_said(store: Store) -> None:
     turns = ((A, "NCHW", 64), (B, "NHWC", 64), (A, "NCHW", 64), (A, "NCHW", 128), (B, "NCHW", 128))
     runs = [on_cards(store, n, card, layout=layout, batch_size=b) for n, (card, layout, b) in enumerate(turns, 1)]
-    warning = next(each for each in comparison_warnings(runs) if each.key == "gpus_used")
+    warning = next(each for each in comparison_warnings(runs) if each.key == "gpus_apart")
     assert warning.sentence == (
-        "2 NVIDIA H200 were used, by 3 and 2 runs. Some variants share no GPU, so the GPU may be the difference."
+        "Some variants ran on other ones of 2 NVIDIA H200 than those they are compared with. "
+        "A difference in speed may come from that."
     )
     assert warning.severity == "warning"
 
@@ -479,7 +476,7 @@ def test_one_card_and_two_differ_as_asked(store: Store) -> None:
 def test_of_many_cards_only_how_often_they_were_used(store: Store) -> None:
     cards = [A.replace("GPU-1", f"GPU-{n}") for n in range(1, 6)]
     runs = [on_cards(store, n, card) for n, card in enumerate([*cards, cards[0]], 1)]
-    assert only(comparison_warnings(runs)).sentence == "5 NVIDIA H200 were used, each by 1 to 2 runs."
+    assert only(comparison_warnings(runs)).sentence == "5 NVIDIA H200 were used, for 1–2 runs each."
 
 
 def test_who_shared_the_gpus_of_many_runs_is_said_once(store: Store) -> None:
