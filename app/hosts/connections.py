@@ -49,7 +49,7 @@ class _Slot:
         self.hz = hz
         self.connection: Connection | None = None
         self.stage: Stage = "connecting"
-        self.text = f"Connecting to {name} …"
+        self.text = ""
         self.cancelled = threading.Event()
         self._owner = owner
         self.thread = threading.Thread(target=self._run, name=f"host {name}", daemon=True)

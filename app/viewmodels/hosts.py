@@ -126,7 +126,6 @@ def describe_no_readings(state: HostState, age: str, heard: str) -> tuple[str, s
     `heard` is how long ago it was last heard, "" for never.
     """
     last = f" Its last reading came {heard} ago." if heard else ""
-    is_title = state.text.startswith(f"Connecting to {state.name}")
     descriptions: dict[Stage, tuple[str, str]] = {
         "off": (
             f"{state.name} is not connected",
@@ -134,7 +133,7 @@ def describe_no_readings(state: HostState, age: str, heard: str) -> tuple[str, s
         ),
         "connecting": (
             f"Connecting to {state.name}",
-            f"{'' if is_title else state.text} Begun {age} ago; its readings appear here.",
+            f"{state.text} Begun {age} ago; its readings appear here.",
         ),
         "connected": (f"Waiting for {state.name}", f"Connected {age} ago; its readings appear here."),
         "lost": (f"No data from {state.name}", f"{state.text}{last} It is tried again by itself."),

@@ -172,3 +172,69 @@ def test_numbers_get_their_units_from_one_place() -> None:
 )
 def test_the_check_itself_knows_a_number_by_hand(source: str, expected: bool) -> None:
     assert any(breakable_numbers(ast.parse(f"x = {source}"))) is expected
+
+
+TAKES_APART = {"split", "rsplit", "partition", "rpartition", "startswith", "endswith", "removeprefix", "removesuffix"}
+TAKEN_APART = {
+    ("app/errors.py", ": "): "the class of an error without a message",
+    ("app/gui/shell/shell.py", " left"): "the status of a run, which says how long a phase takes or what is left of it",
+    ("app/metrics.py", "\xa0"): "figures and unit, to line up numbers",
+    ("app/telemetry/sampler.py", "model name"): "/proc/cpuinfo",
+    ("app/viewmodels/compare/verdict.py", ""): "names in the verdict",
+    ("app/viewmodels/experiment/preview.py", ": "): "notes of preset files",
+    ("app/viewmodels/experiment/preview.py", ". "): "notes of preset files",
+    ("app/viewmodels/experiment/verdict_text.py", " ("): "the verdict",
+    ("app/viewmodels/format/cells.py", "\xa0"): "figures and unit, to line up numbers",
+    ("app/viewmodels/format/naming.py", "GeForce "): "NVML's names of GPUs",
+    ("app/viewmodels/format/naming.py", "NVIDIA "): "NVML's names of GPUs",
+    ("app/viewmodels/history/evidence.py", " and "): "reasons that workers stored",
+    ("app/viewmodels/history/evidence.py", " looks the same for "): "reasons that workers stored",
+    ("app/viewmodels/history/run_detail.py", 'File "'): "tracebacks of Python",
+}
+"""By file and what is looked for, the texts that may be taken apart, as they are not our own sentences."""
+
+
+def taken_apart(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Yield the words by which a text is taken apart, "" for the separator of names, with the line."""
+    for node in ast.walk(tree):
+        if (
+            not isinstance(node, ast.Call)
+            or not isinstance(node.func, ast.Attribute)
+            or node.func.attr not in TAKES_APART
+        ):
+            continue
+        for argument in node.args:
+            if "SEPARATOR" in ast.dump(argument):
+                yield "", node.lineno
+            words = "".join(
+                part.value
+                for part in ast.walk(argument)
+                if isinstance(part, ast.Constant) and isinstance(part.value, str)
+            )
+            if re.search(r"[ \xa0]", words) and words.strip(" "):
+                yield words, node.lineno
+
+
+def test_our_own_sentences_and_names_are_not_taken_apart() -> None:
+    occurrences = {
+        (path.relative_to(ROOT).as_posix(), words)
+        for path in (ROOT / "app").rglob("*.py")
+        for words, _ in taken_apart(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert occurrences == set(TAKEN_APART)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("text.split(SEPARATOR)", True),
+        ("text.partition(naming.SEPARATOR)", True),
+        ("text.startswith(f'Connecting to {name}')", True),
+        ("text.partition(' (')", True),
+        ("text.split(' ')", False),
+        ("path.endswith('.toml')", False),
+        ("SEPARATOR.join(parts)", False),
+    ],
+)
+def test_the_check_itself_knows_a_text_taken_apart(source: str, expected: bool) -> None:
+    assert any(taken_apart(ast.parse(source))) is expected

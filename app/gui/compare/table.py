@@ -27,6 +27,7 @@ from app.gui.widgets.cell_table import CellTable, FrozenColumns
 from app.viewmodels.compare.arrangement import Arrangement, table_text
 from app.viewmodels.compare.table import BASE, RUN, SPEEDUP, VARIANT, CompareTable, TableRow
 from app.viewmodels.format.cells import Cell
+from app.viewmodels.format.naming import Name
 
 _SWATCH_WIDTH = 24
 
@@ -68,9 +69,9 @@ class CompareModel(CellModel):
         """Return the cells of a row."""
         return self.rows[row].cells
 
-    def names(self) -> Collection[str]:
+    def names(self) -> Collection[Name]:
         """Return the names of the variants."""
-        return {row.cells[_NAMES].text for row in self.rows}
+        return {row.cells[_NAMES].name for row in self.rows}
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         """Return whether a row is the baseline, or the fastest; the rest as in every table."""

@@ -14,7 +14,7 @@ from app.gui.widgets.text_widths import DerivedFace, Face
 from app.queries import RunQuery
 from app.values.records import RunRow
 from app.viewmodels.format.cells import Cell
-from app.viewmodels.format.naming import SEPARATOR, leave_out
+from app.viewmodels.format.naming import Name, leave_out
 from app.viewmodels.history.table import (
     ANNOTATIONS_COLUMN,
     COLUMNS,
@@ -82,7 +82,7 @@ class HistoryModel(CellModel):
         self._shared: dict[str, frozenset[str]] = {}
         self.searched: Collection[str] = ()
         """Words in lower case that are never left out of a variant's name."""
-        self._differences: set[str] = set()
+        self._differences: set[Name] = set()
         self._sparks: dict[int, Sparks] = {}
 
     def set_lines(self, lines: Sequence[Line], query: RunQuery) -> None:
@@ -114,8 +114,7 @@ class HistoryModel(CellModel):
         self._rows |= rows
         former, shared = self._shared, dict(self._shared)
         for row in rows.values():
-            _, *settings = row.cells[VARIANT_COLUMN].text.split(SEPARATOR)
-            parts = frozenset(filter(self._may_be_left_out, settings))
+            parts = frozenset(filter(self._may_be_left_out, row.cells[VARIANT_COLUMN].name[1:]))
             shared[row.workload] = parts & shared.get(row.workload, parts)
         self._shared = shared
         named = rows if shared == former else self._rows
@@ -139,7 +138,7 @@ class HistoryModel(CellModel):
         lines = ((line, self._rows.get(line)) for line in self.lines[first:last] if isinstance(line, int))
         return tuple(run for run, row in lines if row and run not in self._sparks and row.source.summary.blocks)
 
-    def names(self) -> Collection[str]:
+    def names(self) -> Collection[Name]:
         """Return the names of variants without the parts that all runs of their workload share."""
         return self._differences
 
@@ -157,9 +156,9 @@ class HistoryModel(CellModel):
     def _may_be_left_out(self, part: str) -> bool:
         return not any(word in part.lower() for word in self.searched)
 
-    def _difference(self, row: HistoryRow) -> str:
+    def _difference(self, row: HistoryRow) -> Name:
         """Return the name of a variant without the parts that all runs of its workload share."""
-        return leave_out(row.cells[VARIANT_COLUMN].text, self._shared[row.workload], lambda _: False)
+        return leave_out(row.cells[VARIANT_COLUMN].name, self._shared[row.workload], lambda _: False)
 
     def line_row(self, line: Line) -> int | None:
         """Return the row of a run or group, None where it is folded away or not found."""

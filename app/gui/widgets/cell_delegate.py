@@ -44,7 +44,7 @@ from app.gui.widgets.text_widths import (
     two_lines,
 )
 from app.viewmodels.format.cells import Bar, Cell, Column
-from app.viewmodels.format.naming import leave_out
+from app.viewmodels.format.naming import SEPARATOR, Name, leave_out
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 
@@ -109,7 +109,7 @@ class CellModel(QAbstractTableModel):
         """Return the state of the check box above all rows; None where there is none."""
         return None
 
-    def names(self) -> Collection[str]:
+    def names(self) -> Collection[Name]:
         """Return what tells rows apart in the column of names: all of it is to be read, in two lines at least."""
         return ()
 
@@ -311,12 +311,13 @@ class CellDelegate(QStyledItemDelegate):
 
     def shortened(self, cell: Cell, index: AnyIndex, face: Face, width: int) -> str:
         """Return what fits of a cell's text that is too long; of words behind a symbol nothing."""
-        shrink = _shrink(index)
+        shrink, name = _shrink(index), cell.name or (cell.text,)
         if shrink == "symbol":
             return ""
         if shrink == "name":
-            return leave_out(cell.text, self.optional_parts(index), lambda tried: face.width(tried) <= width)
-        return elide_name(cell.text, face, width)
+            optional = self.optional_parts(index)
+            return SEPARATOR.join(leave_out(name, optional, lambda one: face.width(SEPARATOR.join(one)) <= width))
+        return elide_name(name, face, width)
 
     def optional_parts(self, _index: AnyIndex) -> Collection[str]:
         """Return the parts that may be left out of a name; here none."""
@@ -332,16 +333,16 @@ class CellDelegate(QStyledItemDelegate):
         if face.width(text) > width:
             text = self.shortened(cell, index, face, width)
             if _shrink(index) == "name" and face.width(text) > width:
-                self._paint_lines(painter, area, cell.text, index, face)
+                self._paint_lines(painter, area, cell.name or (cell.text,), index, face)
                 return
         self.paint_marks(painter, area, text, index.column(), face)
         face.write(painter, area, text)
 
-    def _paint_lines(self, painter: QPainter, area: QRect, name: str, index: AnyIndex, base: Face) -> None:
+    def _paint_lines(self, painter: QPainter, area: QRect, name: Name, index: AnyIndex, base: Face) -> None:
         """Paint a name in two lines of small letters; what does not fit even so is cut in the middle."""
         face, width = self._small.of(base.font), area.width()
 
-        def fits(tried: str) -> bool:
+        def fits(tried: Name) -> bool:
             return max(map(face.width, two_lines(tried, face.width))) <= width
 
         line = QRect(area.left(), area.center().y() - _SMALL_LINE + 1, width, _SMALL_LINE)

@@ -42,6 +42,7 @@ from app.gui.widgets.text_widths import (
 from app.gui.window_state import WindowState
 from app.values.units import plural
 from app.viewmodels.format.cells import Cell
+from app.viewmodels.format.naming import SEPARATOR, Name
 
 
 class RowsView(QTableView):
@@ -94,7 +95,7 @@ class CellTable(RowsView):
         self._cells = model
         self._delegate = delegate
         self._content_px: dict[int, int] = {}
-        self._names_px: dict[str, tuple[int, int]] = {}
+        self._names_px: dict[Name, tuple[int, int]] = {}
         self._state: WindowState | None = None
         self._chosen_widths: dict[str, int] = {}
         self._is_fitting = False
@@ -243,7 +244,7 @@ class CellTable(RowsView):
         metrics = QFontMetrics(tabular(self.font()))
         for name in self._cells.names():
             if name not in self._names_px:
-                one_line = metrics.horizontalAdvance(name) + 2 * GRID + 2
+                one_line = metrics.horizontalAdvance(SEPARATOR.join(name)) + 2 * GRID + 2
                 self._names_px[name] = one_line, width_in_two_lines([name], self.font())
         return [self._names_px[name] for name in self._cells.names()]
 

@@ -13,7 +13,7 @@ from app.gui.theme import GRID
 from app.values import units
 from app.values.plain import plain_line, plain_text
 from app.viewmodels.format.cells import Cell, Column
-from app.viewmodels.format.naming import SEPARATOR
+from app.viewmodels.format.naming import SEPARATOR, Name
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -49,14 +49,13 @@ class SentenceLabel(QLabel):
         return self._full_text
 
 
-def two_lines(name: str, advance: Callable[[str], int]) -> tuple[str, str]:
+def two_lines(name: Name, advance: Callable[[str], int]) -> tuple[str, str]:
     """Return a name in two lines, divided between its parts so that the longer line is as short as can be."""
-    parts = name.split(SEPARATOR)
-    divided = [(SEPARATOR.join(parts[:n]), SEPARATOR.join(parts[n:])) for n in range(1, len(parts))]
-    return min(divided, key=lambda lines: max(map(advance, lines)), default=(name, ""))
+    divided = [(SEPARATOR.join(name[:n]), SEPARATOR.join(name[n:])) for n in range(1, len(name))]
+    return min(divided, key=lambda lines: max(map(advance, lines)), default=("".join(name), ""))
 
 
-def width_in_two_lines(names: Iterable[str], font: QFont) -> int:
+def width_in_two_lines(names: Iterable[Name], font: QFont) -> int:
     """Return the width of a column in which each of these names fits in two lines of small letters."""
     advance = QFontMetrics(small_font(font)).horizontalAdvance
     return max((advance(line) for name in names for line in two_lines(name, advance)), default=0) + 2 * GRID + 2
@@ -141,14 +140,14 @@ class DerivedFace:
         return face
 
 
-def elide_name(name: str, face: Face, width: int) -> str:
+def elide_name(name: Name, face: Face, width: int) -> str:
     """Return what fits of a name: of one with parts the first ones and the last, else both ends."""
-    if face.width(name) <= width:
-        return name
-    parts = name.split(SEPARATOR)
-    shorter = (SEPARATOR.join([*parts[:count], "…", parts[-1]]) for count in range(len(parts) - 2, 0, -1))
+    text = SEPARATOR.join(name)
+    if face.width(text) <= width:
+        return text
+    shorter = (SEPARATOR.join([*name[:count], "…", name[-1]]) for count in range(len(name) - 2, 0, -1))
     fitting = (candidate for candidate in shorter if face.width(candidate) <= width)
-    return next(fitting, None) or face.elided(name, Qt.TextElideMode.ElideMiddle, width)
+    return next(fitting, None) or face.elided(text, Qt.TextElideMode.ElideMiddle, width)
 
 
 def content_width(metrics: QFontMetrics, column: Column, title_suffix: str, cell: Cell) -> int:

@@ -21,7 +21,7 @@ from app.values.records import RunRow, worst_state
 from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column
-from app.viewmodels.format.naming import differing_parameters, setting_label
+from app.viewmodels.format.naming import Name, differing_parameters, names_in_parts, setting_label
 from app.viewmodels.format.ratios import CI, format_interval
 from app.viewmodels.format.sentences import count_runs
 from app.viewmodels.plot.panels import NO_SPARKS, Spark, Sparks
@@ -47,6 +47,7 @@ class ComparedVariant:
     """One variant of a comparison: its name, its result against the baseline, and its runs' metrics together."""
 
     name: str
+    parts: Name
     result: VariantResult
     metrics: RunMetrics
 
@@ -129,15 +130,17 @@ def compared_variants(verdict: Verdict, metrics: Mapping[int, RunMetrics]) -> tu
 
     `metrics` are those of each run, by number.
     """
+    specs = [result.runs[0].spec for result in verdict.results]
     return tuple(
         ComparedVariant(
             name=name,
+            parts=parts,
             result=result,
             metrics=aggregate_metrics(
                 [metrics[row.run] for row in [row for row in result.runs if row.completed] or result.runs]
             ),
         )
-        for result, name in zip(verdict.results, verdict.names, strict=True)
+        for result, name, parts in zip(verdict.results, verdict.names, names_in_parts(specs), strict=True)
     )
 
 
@@ -242,7 +245,7 @@ class _RowBuilder:
     comparable: frozenset[int]
 
     def variant(self, variant: ComparedVariant) -> VariantRows:
-        runs = tuple(self._run_row(row, variant.name, variant.result) for row in variant.result.runs)
+        runs = tuple(self._run_row(row, variant.parts, variant.result) for row in variant.result.runs)
         return VariantRows(spec=variant.result.runs[0].spec, summary=self._variant_row(variant), runs=runs)
 
     def _variant_row(self, variant: ComparedVariant) -> TableRow:
@@ -253,7 +256,7 @@ class _RowBuilder:
         row_cells = (
             Cell(text=count_runs(result.runs), key=float(result.runs[0].run)),
             _NO_TEXT,
-            cells.text_cell(variant.name, cells.variant(result.runs[0].spec).tooltip),
+            cells.name_cell(variant.parts, cells.variant(result.runs[0].spec).tooltip),
             *(
                 _mark_work(_mark_baseline(ratio, is_base=result.is_baseline), other_work)
                 for ratio in (
@@ -289,7 +292,7 @@ class _RowBuilder:
     def _sparks(self, row: RunRow) -> Sparks:
         return self.sparks.get(row.run, NO_SPARKS)
 
-    def _run_row(self, row: RunRow, name: str, result: VariantResult) -> TableRow:
+    def _run_row(self, row: RunRow, name: Name, result: VariantResult) -> TableRow:
         """Return a run's row; its ratios are to the mean of the baseline's runs."""
         look = self.looks.get(row.run, _NOT_DRAWN)
         other_work = self._other_work(result)
@@ -302,7 +305,7 @@ class _RowBuilder:
         row_cells = (
             cells.run_number(row),
             _NO_TEXT,
-            cells.text_cell(name, cells.variant(row.spec).tooltip),
+            cells.name_cell(name, cells.variant(row.spec).tooltip),
             *(
                 _mark_work(_mark_baseline(ratio, is_base=is_alone and result.is_baseline), other_work)
                 for ratio in (

@@ -180,7 +180,10 @@ def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult]) -
 
 def _fit(name: str, base: str, most: int) -> str:
     """Return a name in so many characters, without what the baseline's has too, as far as that takes."""
-    return shorten_name(leave_out(name, base.split(SEPARATOR), lambda text: len(text) <= most), most)
+    parts = leave_out(
+        tuple(name.split(SEPARATOR)), base.split(SEPARATOR), lambda parts: len(SEPARATOR.join(parts)) <= most
+    )
+    return shorten_name(SEPARATOR.join(parts), most)
 
 
 def _first_short(answers: Iterable[str]) -> str:

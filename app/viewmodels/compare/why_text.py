@@ -13,7 +13,7 @@ from app.values import units
 from app.values.records import StoredRun
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names
-from app.viewmodels.format.ratios import agree, describe_speed, format_interval, is_plural
+from app.viewmodels.format.ratios import agree, describe_speed, format_interval
 from app.viewmodels.format.sentences import format_run_numbers, join_with_and, shorten_name
 
 CAVEAT = (
@@ -202,10 +202,10 @@ def _describe_step(difference: StepDifference, pair: Pair, figures: Figures) -> 
     amount = f"{figures.ms(abs(change.value))} {'less' if change.value < 0 else 'more'}"
     per_step = "" if difference.examples else " per step"
     yield f"{agree(pair.first, f'takes {amount}{per_step} than')} {base}{interval}."
-    yield from _describe_causes(difference, pair, figures)
+    yield from _describe_causes(difference, figures)
 
 
-def _describe_causes(difference: StepDifference, pair: Pair, figures: Figures) -> Iterator[str]:
+def _describe_causes(difference: StepDifference, figures: Figures) -> Iterator[str]:
     """Yield what lies behind a difference, if that is known of most of it, and its parts."""
     cause = find_cause(difference)
     if cause and cause.kind == "clock":
@@ -219,10 +219,10 @@ def _describe_causes(difference: StepDifference, pair: Pair, figures: Figures) -
         yield f"Waiting for training data takes {waits}."
     elif cause:
         yield f"The host launches {cause.other:,.0f} in place of {cause.baseline:,.0f} kernels {figures.per}."
-    yield from _explain(difference, pair, figures)
+    yield from _explain(difference, figures)
 
 
-def _explain(difference: StepDifference, pair: Pair, figures: Figures) -> Iterator[str]:
+def _explain(difference: StepDifference, figures: Figures) -> Iterator[str]:
     """Yield what a difference consists of: the shares of its parts, or what they add up to on both sides.
 
     The largest part is always among them, and what is against the difference where shares add up to more than all.
@@ -231,7 +231,7 @@ def _explain(difference: StepDifference, pair: Pair, figures: Figures) -> Iterat
     with_it, against = _sides(difference, change_ms)
     lost = sum(part.change.difference.value for part in against if part.change.is_certain)
     if against[:1] == [difference.parts[0]] or abs(lost) >= _BALANCE * abs(change_ms):
-        yield from _balance(difference, "They" if is_plural(pair.names[0]) else "It", figures)
+        yield from _balance(difference, figures)
         return
     named = _named(with_it, abs(change_ms))
     shares = [100 * part.change.difference.value / change_ms for part in named]
@@ -268,23 +268,22 @@ def _describe_hidden(difference: StepDifference, figures: Figures) -> Iterator[s
     """Yield what differs between steps that take equally long."""
     hidden = _HIDDEN_SHARE * difference.step.baseline_ms
     if any(part.change.is_certain and abs(part.change.difference.value) >= hidden for part in difference.parts):
-        yield from _balance(difference, "Yet the first", figures)
+        yield from _balance(difference, figures)
         return
     yield f"No part of a step surely changes by more than {units.percent(100 * _HIDDEN_SHARE)} of it."
     if difference.parts[0].change.difference.value:
         yield f"The largest change is {_signed_clauses(difference.parts[:1], figures)}."
 
 
-def _balance(difference: StepDifference, subject: str, figures: Figures) -> Iterator[str]:
-    """Yield the parts that take less, and those that take more, of the variant that `subject` stands for."""
+def _balance(difference: StepDifference, figures: Figures) -> Iterator[str]:
+    """Yield the parts in which the variant takes less, and those in which it takes more."""
     largest = abs(difference.parts[0].change.difference.value)
-    sides = [_named(side, largest) for side in _sides(difference, -1)]
-    ending = "" if subject == "They" else "s"
-    for verb, side in zip(("save", "lose"), sides, strict=True):
-        if side:
-            yield f"{subject} {verb}{ending} {_clauses(side, figures)}."
-            subject = subject.removeprefix("Yet the first") or "It"
-    yield from _main_causes([*sides[0], *sides[1]])
+    saved, lost = (_named(side, largest) for side in _sides(difference, -1))
+    if saved:
+        yield f"The first saves {_clauses(saved, figures)}."
+    if lost:
+        yield f"The first loses {_clauses(lost, figures)}."
+    yield from _main_causes([*saved, *lost])
 
 
 def _clauses(parts: Sequence[Part], figures: Figures) -> str:

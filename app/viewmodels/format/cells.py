@@ -63,12 +63,13 @@ class Bar(NamedTuple):
 class Cell(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`key` is what the column sorts by (None is absent and comes last); `unit` stands after `text`.
 
-    `chips` are single words before the text, each in a shape of its own. Behind the text may be a `spark` line of
-    values from 0 to 1, and below it a `bar`. The garbage collector need not look at cells, of which a
-    comparison has ten thousand: they cannot be part of a cycle.
+    `name` has the parts of a text that is a name; `chips` are single words before the text, each in a shape of its own.
+    Behind the text may be a `spark` line of values from 0 to 1, and below it a `bar`. The garbage collector need not
+    look at cells, of which a comparison has ten thousand: they cannot be part of a cycle.
     """
 
     text: str
+    name: naming.Name = ()
     unit: str = ""
     key: float | str | None = None
     tooltip: str = ""
@@ -122,6 +123,11 @@ def text_cell(text: str, tooltip: str = "") -> Cell:
     return Cell(text=text, key=text.lower() or None, tooltip=tooltip)
 
 
+def name_cell(name: naming.Name, tooltip: str = "") -> Cell:
+    """Return a cell of a name in parts."""
+    return msgspec.structs.replace(text_cell(naming.SEPARATOR.join(name), tooltip), name=name)
+
+
 def quantity(text: str, key: float | None, tooltip: str = "") -> Cell:
     """Return a formatted number as a cell, split into figures and unit so that the figures line up."""
     figures, _, unit = text.partition("\N{NO-BREAK SPACE}")
@@ -159,7 +165,7 @@ def workload(row: RunRow) -> Cell:
 def variant(spec: RunSpec, purpose: str | None = None) -> Cell:
     """Return what no other column has of the variant in short, and the purpose; all parameters in the tooltip."""
     full = "\n".join(f"{name} = {naming.value_text(value)}" for name, value in catalog.own_variant(spec).items())
-    return text_cell(naming.SEPARATOR.join(filter(None, (*naming.variant_parts(spec), purpose))), full)
+    return name_cell(tuple(filter(None, (*naming.variant_parts(spec), purpose))), full)
 
 
 def host(row: RunRow) -> Cell:

@@ -33,22 +33,25 @@ SEPARATOR = " · "
 ELLIPSIS = "…"
 
 
-def leave_out(name: str, shared: Collection[str], fits: Callable[[str], bool]) -> str:
+Name = tuple[str, ...]
+"""A name in parts, which are joined where it is painted or written."""
+
+
+def leave_out(name: Name, shared: Collection[str], fits: Callable[[Name], bool]) -> Name:
     """Return a name without as many of its shared parts as it takes to fit, the last ones first; "…" is in their place.
 
     What is not shared stays, whether it fits or not: it is what tells the name from others.
 
     `shared` are the parts that all names next to it have too.
     """
-    parts, text = name.split(SEPARATOR), name
+    parts, left = list(name), name
     for index in reversed(range(len(parts))):
-        if fits(text):
+        if fits(left):
             break
         if parts[index] in shared:
             parts[index] = ELLIPSIS
-            left = [part for n, part in enumerate(parts) if part != ELLIPSIS or n == 0 or parts[n - 1] != ELLIPSIS]
-            text = SEPARATOR.join(left)
-    return text
+            left = tuple(part for n, part in enumerate(parts) if part != ELLIPSIS or n == 0 or parts[n - 1] != ELLIPSIS)
+    return left
 
 
 _NAMED_FIRST = catalog.parameter_names(lambda parameter: parameter.named == "first")
@@ -60,9 +63,13 @@ _NOT_NAMED_IF_CHANGED = (
 
 def short_name(spec: RunSpec) -> str:
     """Return the variant in a few words: `cnn10 TensorFlow Native NCHW · 2 GPUs · batch 1024`."""
+    return SEPARATOR.join(_short_name_in_parts(spec))
+
+
+def _short_name_in_parts(spec: RunSpec) -> Name:
     first, *others = variant_parts(spec)
     head = f"{plain_line(spec.workload)} {catalog.framework_of(spec.variant).name} {first}".rstrip()
-    return SEPARATOR.join((head, gpus_label(spec.variant.get("gpus", 0)), *others))
+    return head, gpus_label(spec.variant.get("gpus", 0)), *others
 
 
 def variant_parts(spec: RunSpec) -> list[str]:
@@ -208,7 +215,12 @@ _MANY = 4
 
 
 def variant_names(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> list[str]:
-    """Return for each variant what tells it from the others, `NCHW · Batch size 64`; its short name if nothing does.
+    """Return the names of variants, `NCHW · Batch size 64`."""
+    return list(map(SEPARATOR.join, names_in_parts(specs, in_sentence=in_sentence)))
+
+
+def names_in_parts(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> list[Name]:
+    """Return for each variant what tells it from the others; its short name if nothing does.
 
     GPUs by UUID and the measured length are named only if nothing else tells variants apart. Of three or more, a
     switch or way to exchange gradients at its default is named only where some variant has no other name; where many
@@ -236,7 +248,7 @@ def variant_names(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> lis
         for spec, own in zip(specs, names_by_spec, strict=True)
     ]
     return [
-        " · ".join(format_setting(spec, name, in_sentence=in_sentence) for name in own) or short_name(spec)
+        tuple(format_setting(spec, name, in_sentence=in_sentence) for name in own) or _short_name_in_parts(spec)
         for spec, own in zip(specs, short_names if len(specs) > 2 and all(short_names) else names_by_spec, strict=True)
     ]
 

@@ -14,7 +14,7 @@ from app.values import units
 from app.values.records import RunRow
 from app.values.units import plural
 from app.viewmodels.format.cells import OUTCOMES
-from app.viewmodels.format.naming import ELLIPSIS, SEPARATOR, variant_names
+from app.viewmodels.format.naming import ELLIPSIS, variant_names
 
 _MAX_RANGES = 6
 """Ranges of runs that a sentence names."""
@@ -66,11 +66,8 @@ def join_with_and(items: Iterable[str]) -> str:
 
 
 def shorten_name(name: str, most: int = 40) -> str:
-    """Return a variant's name cut to so many characters: behind its second part or a later one, else at a word."""
-    short = textwrap.shorten(name, most, placeholder=" …")
-    *leading, last = short.split(SEPARATOR)
-    is_cut = last.endswith(" …") and last.removesuffix(" …") not in name.split(SEPARATOR)
-    return SEPARATOR.join([*leading, ELLIPSIS]) if is_cut and len(leading) > 1 else short
+    """Return a variant's name cut to so many characters at a word."""
+    return textwrap.shorten(name, most, placeholder=f" {ELLIPSIS}")
 
 
 def name_few(variants: Sequence[str]) -> str:

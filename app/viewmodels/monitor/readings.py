@@ -65,10 +65,18 @@ def _format_memory_free(device: Device, now: Values) -> str:
     return units.byte_size(device.memory_total_bytes - now["memory_bytes"] - now.get("memory_reserved_bytes", 0))
 
 
+_THROTTLE_CAUSES = {
+    "throttled_power_ns": "power",
+    "throttled_thermal_ns": "heat",
+    "throttled_brake_ns": "power brake",
+}
+"""What is said of the time that each counter has."""
+
+
 def _format_throttled(counters: Sequence[Field], now: Values, first: Values) -> str:
     """Return the time throttled since the first reading, by cause; causes of no time are left out."""
     since_ns = {
-        field.label.removeprefix("Throttled by "): now[field.name] - first[field.name]
+        _THROTTLE_CAUSES[field.name]: now[field.name] - first[field.name]
         for field in counters
         if field.name in now and field.name in first
     }

@@ -89,7 +89,7 @@ def test_long_names_of_variants_leave_the_parts_their_room(qtbot: QtBot, theme: 
 def test_the_tab_says_why_and_unfolds_the_kernels_of_a_part(screen: CompareView) -> None:
     show(screen, NHWC, NCHW)
     screen.tabs.open_tab("Why")
-    assert "Yet the first saves 3.00 ms in pooling" in visible(screen)
+    assert "The first saves 3.00 ms in pooling" in visible(screen)
     assert "NHWC with the pooling of NCHW: 17.6 % faster" in visible(screen)
     assert not screen.tabs.why.choice.isVisible(), "there is one other variant"
     table = screen.tabs.why.table
@@ -119,7 +119,7 @@ def test_of_several_variants_one_is_chosen_and_stays_chosen(screen: CompareView)
     show(screen, NHWC, NCHW, KERAS)
     assert choice.currentIndex() == 0
     show(screen, NHWC, NCHW)
-    assert "Yet the first saves 3.00 ms in pooling" in visible(screen)
+    assert "The first saves 3.00 ms in pooling" in visible(screen)
 
 
 def test_without_a_trace_the_tab_has_a_sentence_alone(screen: CompareView) -> None:

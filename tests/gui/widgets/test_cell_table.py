@@ -26,6 +26,7 @@ from app.gui.widgets.text_widths import (
 )
 from app.storage.store import Store
 from app.viewmodels.format.cells import Column, Shrink
+from app.viewmodels.format.naming import SEPARATOR
 from app.viewmodels.history.table import ANNOTATIONS_COLUMN, OUTCOME_COLUMN, VARIANT_COLUMN
 from tests.gui.history_page import TITLES, HistoryPage
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
@@ -40,13 +41,13 @@ def face(qapp: QApplication) -> Face:
 
 
 def test_a_name_in_parts_keeps_its_first_ones_and_the_last(face: Face) -> None:
-    name = "cuDNN · batch 64 · TF32 · layers 4 · bidirectional"
-    whole = face.width(name)
-    assert elide_name(name, face, whole) == name
+    name = ("cuDNN", "batch 64", "TF32", "layers 4", "bidirectional")
+    whole = face.width(SEPARATOR.join(name))
+    assert elide_name(name, face, whole) == SEPARATOR.join(name)
     assert elide_name(name, face, whole - 1) == "cuDNN · batch 64 · TF32 · … · bidirectional"
     some = face.width("cuDNN · batch 64 · … · bidirectional")
     assert elide_name(name, face, some) == "cuDNN · batch 64 · … · bidirectional"
-    one_word = elide_name("a/very/long/path.py:model", face, face.width("a/very/long"))
+    one_word = elide_name(("a/very/long/path.py:model",), face, face.width("a/very/long"))
     assert one_word.startswith("a/")
     assert one_word.endswith("l")
 
@@ -139,13 +140,13 @@ def test_one_very_long_name_takes_two_lines_and_no_room_from_other_columns(long_
     name = long_name.column("Variant")[0]
     assert "memory growth off" in name
     assert table.columnWidth(VARIANT_COLUMN) < min(face.width(name), 0.5 * table.width())
-    first, second = two_lines(name, len)
+    first, second = two_lines(tuple(name.split(SEPARATOR)), len)
     assert f"{first} · {second}" == name
     assert abs(len(first) - len(second)) < len(name) / 4
 
 
 def test_a_name_of_one_part_stays_in_a_line() -> None:
-    assert two_lines("a/very/long/path.py:model", len) == ("a/very/long/path.py:model", "")
+    assert two_lines(("a/very/long/path.py:model",), len) == ("a/very/long/path.py:model", "")
 
 
 @pytest.mark.parametrize(

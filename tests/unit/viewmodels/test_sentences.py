@@ -62,7 +62,7 @@ def test_a_sentence_takes_one_breath_and_no_command(texts: Callable[[], Iterator
 @pytest.mark.parametrize(
     ("name", "short"),
     [
-        ("JAX · cuDNN, whole stack · unroll factor 1", "JAX · cuDNN, whole stack · …"),
+        ("JAX · cuDNN, whole stack · unroll factor 1", "JAX · cuDNN, whole stack · unroll …"),
         ("PyTorch · cuDNN, whole stack · unroll 25", "PyTorch · cuDNN, whole stack · unroll 25"),
         ("PyTorch · cuDNN, whole stack · batch · unroll", "PyTorch · cuDNN, whole stack · batch · …"),
         ("PyTorch · a value of many words, of which some fit", "PyTorch · a value of many words, of …"),

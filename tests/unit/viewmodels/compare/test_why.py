@@ -61,8 +61,8 @@ def test_of_equally_fast_variants_the_sentence_says_what_their_speed_hides(refer
     nhwc, nchw = (runs_with(reference, "wrn28-10", batch_size=128, layout=layout) for layout in ("NHWC", "NCHW"))
     page = view(nhwc, nchw)
     assert plain(page.sentence) == (
-        "NCHW and NHWC do not differ significantly. Yet the first saves 3.17 ms in convolutions. "
-        "It loses 2.55 ms in GEMM and 1.11 ms in transposes. "
+        "NCHW and NHWC do not differ significantly. The first saves 3.17 ms in convolutions. "
+        "The first loses 2.55 ms in GEMM and 1.11 ms in transposes. "
         "Nearly all of that in GEMM is one kernel without tensor cores."
     )
     assert any("sm80_xmma_gemm" in row.label and row.label.endswith("no tensor cores") for row in page.rows)
@@ -79,8 +79,8 @@ def test_beside_a_large_change_of_the_step_small_parts_keep_their_figures() -> N
 def test_a_balance_names_both_sides() -> None:
     page = view(*([run] for run in layouts(conv=(18.0, 9.0), gemm=(0.0, 5.0))))
     assert plain(page.sentence) == (
-        "NCHW takes 4.00 ms less per step than NHWC. It saves 9.00 ms in convolutions. It loses 5.00 ms in GEMM. "
-        "Nearly all of that in GEMM is one kernel without tensor cores."
+        "NCHW takes 4.00 ms less per step than NHWC. The first saves 9.00 ms in convolutions. "
+        "The first loses 5.00 ms in GEMM. Nearly all of that in GEMM is one kernel without tensor cores."
     )
     assert page.notes == ("No intervals: they take two traced runs or more of each variant.",)
 
@@ -235,7 +235,7 @@ def test_a_part_that_is_next_to_nothing_is_not_named(lost_ms: float, is_named: b
     kernels = {CONV: 15.9, POOL: 4.0 - lost_ms}
     other = [traced_run(n, sum(kernels.values()) + ms, kernels, layout="NCHW") for n, ms in enumerate(idle_ms, 4)]
     text = plain(view(other, base).sentence)
-    assert "Yet the first saves 0.900 ms in convolutions." in text
+    assert "The first saves 0.900 ms in convolutions." in text
     assert ("ms in pooling" in text) is is_named
     assert not re.search(r"\b0\.0+ ms in", text)
 
