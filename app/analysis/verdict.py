@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from statistics import median_low
 from typing import Literal, TypeVar
 
 from app.analysis.intervals import (
@@ -201,6 +202,23 @@ def join_repeats(runs: Sequence[RunRow]) -> tuple[list[RunRow], list[str]]:
     ]
     joined = [replace(row, spec=without(row.spec, differing)) for row in runs] if differing else list(runs)
     return joined, differing
+
+
+_NOISE, _NOISIER = 0.05, 3.0
+"""The fastest run of a noisy variant is faster by that share than its slowest, and by so many times that of others."""
+
+
+def run_spread(runs: Sequence[RunRow]) -> float:
+    """Return by what share the fastest run of a variant is faster than its slowest."""
+    rates = throughputs(runs)
+    return max(rates) / min(rates) - 1
+
+
+def steady_variants(groups: Sequence[tuple[RunRow, ...]]) -> list[tuple[RunRow, ...]]:
+    """Return those of some variants, each with several runs, whose runs differ about as little as those of most."""
+    spreads = list(map(run_spread, groups))
+    least_noisy = max(_NOISE, _NOISIER * median_low(spreads))
+    return [group for group, spread in zip(groups, spreads, strict=True) if spread < least_noisy]
 
 
 def judge(runs: Sequence[RunRow], baseline_run: int, margin_pct: float | None = None) -> list[VariantResult]:

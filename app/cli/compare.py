@@ -155,7 +155,7 @@ _NAMED = 12
     type=RUN_NUMBER,
     metavar="RUN",
     shell_complete=complete_runs,
-    help="The run others are compared with (default: one of the first variant with several runs).",
+    help="The run others are compared with (default: one of the first variant with several steady runs).",
 )
 @click.option("--why", is_flag=True, help="Print what of a step makes the difference: idle time, kernels by class.")
 @report_option

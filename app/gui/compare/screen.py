@@ -224,7 +224,7 @@ class CompareHeader(QWidget):
         self._interleave.setVisible(able and bool(self._runs_to_interleave()))
         name = next((variant.name for variant in variants if variant.result.runs[0].run == verdict.steadier), "")
         self.steadier_button.setVisible(bool(name))
-        self.steadier_button.setToolTip(plain_tooltip(f"Compare with {name}, whose runs differ least"))
+        self.steadier_button.setToolTip(plain_tooltip(f"Compare with {name}, whose runs differ less"))
 
     def show_waiting(self, text: str) -> None:
         """Say in place of the answer what is being found out."""

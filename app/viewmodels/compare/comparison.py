@@ -1,11 +1,11 @@
 """A comparison of stored runs as values: header, verdict, warnings, table, charts and notes."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import NamedTuple
 
-from app.analysis.effects import step_differences
 from app.analysis.equality import (
     Equality,
     State,
@@ -25,6 +25,7 @@ from app.analysis.verdict import (
     join_repeats,
     rank_results,
     same_workload,
+    steady_variants,
     throughputs,
     without,
 )
@@ -251,36 +252,18 @@ def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> Compared
     )
 
 
-_MANY_VARIANTS = 8
-"""Of more the baseline is one that many others differ from in one setting alone."""
-
-
 def default_baseline(rows: Sequence[RunRow]) -> int:
-    """Return the run that others are compared with by default.
+    """Return the run that others are compared with where nobody chose one.
 
-    It is of the first variant with enough runs for an interval, if another of its workload has enough too. Of many
-    variants it is the one from which most others differ in one setting alone, if these are at least twice as many as
-    differ so from the first. Else it is the first run that measured, or the first.
+    It is of the first variant with enough runs for an interval that differ no more than those of others, if another of
+    its workload has enough too. Else it is the first run that measured, or the first. The very steadiest of many would
+    be steady by chance, and its intervals too narrow.
     """
-    groups = group_by_variant(rows)
-    repeated = [variant for variant in groups if len(throughputs(variant)) >= MIN_REPEATS]
-    compared = [one for one in repeated if any(other is not one and same_workload(one, other) for other in repeated)]
-    if len(groups) > _MANY_VARIANTS and compared:
-        central = max(compared, key=lambda one: _count_matched(one, groups))
-        if _count_matched(central, groups) >= 2 * _count_matched(compared[0], groups):
-            compared = [central]
-    candidates = compared[0] if compared else rows
+    repeated = [variant for variant in group_by_variant(rows) if len(throughputs(variant)) >= MIN_REPEATS]
+    variants = Counter(variant[0].spec.workload for variant in repeated)
+    compared = [variant for variant in repeated if variants[variant[0].spec.workload] > 1]
+    candidates = steady_variants(compared)[0] if compared else rows
     return next((row.run for row in candidates if throughputs([row])), rows[0].run)
-
-
-def _count_matched(variant: Sequence[RunRow], groups: Sequence[Sequence[RunRow]]) -> int:
-    """Return how many variants that measured differ from one in a single setting of a step."""
-    return sum(
-        same_workload(variant, other)
-        and len(step_differences(variant[0].spec, other[0].spec)) == 1
-        and bool(throughputs(other))
-        for other in groups
-    )
 
 
 def compare(
@@ -407,19 +390,18 @@ def comparison_curves(compared_runs: ComparedRuns, align: Alignment) -> CompareC
     return compare_curves(runs, groups, compared_runs.styles, align)
 
 
-_REPEATED = f"the first variant with {MIN_REPEATS} runs, since fewer have no interval"
-
-
 def _baseline_note(rows: Sequence[RunRow], baseline: int) -> str:
     """Return why the default baseline is not the first variant that measured; "" where it is, or another was chosen."""
     first = next((row.run for row in rows if throughputs([row])), baseline)
     groups = group_by_variant(rows)
     base = next(group for group in groups if any(row.run == baseline for row in group))
-    if baseline != default_baseline(rows) or any(row.run == first for row in base):
+    if any(row.run == first for row in base) or baseline != default_baseline(rows):
         return ""
     name = variant_names([group[0].spec for group in groups])[groups.index(base)]
-    count = _count_matched(base, groups) if len(groups) > _MANY_VARIANTS else 0
-    why = f"{count} variants differ from it in one setting alone, and it has repeats" if count > 1 else _REPEATED
+    before = groups[: groups.index(base)]
+    why = f"the first variant with {MIN_REPEATS} runs, since fewer have no interval"
+    if any(len(throughputs(group)) >= MIN_REPEATS for group in before if same_workload(group, base)):
+        why = "the first variant whose runs differ no more than those of the others"
     return f"The baseline is {name}: {why}. You can choose another."
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from app.analysis.effects import Effect, compute_effects, step_differences
 from app.analysis.intervals import LEVEL, MIN_REPEATS, RequiredRepeats, repeats_to_tell, required_repeats
@@ -13,6 +12,8 @@ from app.analysis.verdict import (
     leading_result,
     may_be_as_fast,
     rank_results,
+    run_spread,
+    steady_variants,
     throughputs,
     work_ratio,
 )
@@ -52,8 +53,6 @@ _MOST_OFFERED = 100
 """Repeats that one click may ask for."""
 _MOST_RIVALS = 5
 """Variants that may be as fast as the fastest, of which more repeats are worth their time."""
-_NOISE, _NOISIER = 0.05, 3.0
-"""The fastest run of a noisy baseline is faster by that share than its slowest, and by so many times that of others."""
 _MOST_LEADER_CHARS = 56
 """Of the name of the fastest of more than two, alone in the answer."""
 _LONGEST_ANSWER = 25  # words
@@ -70,7 +69,7 @@ class Verdict:
         next_step: What would decide it, or how sure it is; "" where nothing can be said.
         more_repeats: Repeats of each variant that would; 0 where it is decided, or they would be too many.
         repeated: The variants that these are of; none for all.
-        steadier: A run of the variant whose runs differ least, where those of the baseline differ too much; else 0.
+        steadier: A run of a variant whose runs differ less, where those of the baseline differ too much; else 0.
         sentences: The answer, what qualifies it, and the next step.
         text: The same after the runs that did not run as requested, if any.
     """
@@ -385,16 +384,14 @@ def _describe_rival_repeats(ranked: Sequence[VariantResult], rivals: Sequence[Va
 
 def _describe_noise(ranked: Sequence[VariantResult]) -> tuple[str, int]:
     """Return that runs of the baseline differ so much that all intervals are wide, and a run of a steadier one."""
-    speeds = [(result, throughputs(result.runs)) for result in ranked]
-    spreads = [(max(rates) / min(rates), result) for result, rates in speeds if len(rates) >= MIN_REPEATS]
-    base = next((spread for spread, result in spreads if result.is_baseline), 1.0)
-    others = [(spread - 1, result) for spread, result in spreads if not result.is_baseline]
-    if not others or base - 1 < max(_NOISE, _NOISIER * median(spread for spread, _ in others)):
+    judged = [result for result in ranked if len(throughputs(result.runs)) >= MIN_REPEATS]
+    base = next((result for result in judged if result.is_baseline), None)
+    if base is None or base.runs in (steady := steady_variants([result.runs for result in judged])):
         return "", 0
-    _, steadiest = min(others, key=lambda pair: pair[0])
-    amount = units.ratio(base) if is_far_from_one(base) else percent_of(base - 1)
+    spread = run_spread(base.runs)
+    amount = units.ratio(1 + spread) if is_far_from_one(1 + spread) else percent_of(spread)
     text = f"Runs of the baseline differ by {amount}, which makes intervals wide; choose a steadier one or repeat it."
-    return text, steadiest.runs[0].run
+    return text, min(runs[0].run for runs in steady)
 
 
 def _describe_required_repeats(required: RequiredRepeats, what: str = "the speed-up") -> str:

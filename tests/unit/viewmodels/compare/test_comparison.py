@@ -29,7 +29,7 @@ from app.viewmodels.history.evidence import describe_mismatches
 from app.viewmodels.plot.model import limited
 from tests.fakes.evidence import AS_REQUESTED, MISLABELLED
 from tests.unit.viewmodels.stored import S, run_row, stored_run
-from workloads.protocol import Epoch, RunSpec, Value
+from workloads.protocol import Epoch
 
 
 def of(rows: Sequence[RunRow], baseline: int = 1) -> Comparison:
@@ -95,27 +95,16 @@ def test_the_default_baseline_is_the_first_variant_whose_ratios_have_intervals()
     assert default_baseline(repeated(2)) == 1, "an experiment's first variant stays"
 
 
-def test_of_many_variants_the_baseline_is_one_that_others_differ_from_in_one_setting() -> None:
-    lone = [run_row(run, units=96, layers=3, timesteps=50) for run in (1, 2, 3)]
-    central = [run_row(run, units=128) for run in (4, 5, 6)]
-    around = [_changed(run_row(7 + n, units=128), *change) for n, change in enumerate(_CHANGES)]
-    assert default_baseline([*lone, *central]) == 1, "of a few the first"
-    assert default_baseline([*lone, *central, *around]) == 4
-    found = of([*lone, *central, *around], 4)
-    assert found.baseline_note.startswith(f"The baseline is {found.against.split(' against ')[1].split(' (')[0]}: ")
-    assert f"{len(_CHANGES)} variants differ from it in one setting alone" in found.baseline_note
-
-
-def _changed(row: RunRow, name: str, value: Value) -> RunRow:
-    return replace(row, spec=RunSpec(workload=row.spec.workload, variant={**row.spec.variant, name: value}))
-
-
-_CHANGES: tuple[tuple[str, Value], ...] = (
-    *(("batch_size", size) for size in (8, 16, 128)),
-    *(("layers", layers) for layers in (2, 4)),
-    ("xla", True),
-    ("mode", "inference"),
-)
+@pytest.mark.parametrize(("spread", "chosen"), [(1.049, 1), (1.051, 4)])
+def test_the_default_baseline_is_one_whose_runs_differ_no_more_than_those_of_others(spread: float, chosen: int) -> None:
+    noisy = [run_row(run, units=96, throughput=rate) for run, rate in ((1, 1000.0), (2, 1000.0), (3, 1000.0 * spread))]
+    others = [run_row(run, units=128 + run // 3, throughput=1000.0 + run % 3) for run in range(6, 15)]
+    rows = [*noisy, *(run_row(run, units=127, throughput=900.0) for run in (4, 5, 15)), *others]
+    assert default_baseline(rows) == chosen
+    found = of(rows, chosen)
+    assert found.verdict.steadier == 0, "nothing contradicts the default"
+    assert ("runs differ no more than" in found.baseline_note) == (chosen == 4)
+    assert (of(rows, 1).verdict.steadier, of(rows, 1).baseline_note) == (4 if chosen == 4 else 0, "")
 
 
 def test_rows_go_from_the_fastest_to_the_slowest_after_the_baseline_and_other_work_is_last() -> None:
