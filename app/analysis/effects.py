@@ -1,16 +1,20 @@
-"""What each parameter does by itself: ratios over pairs of variants that differ in that parameter alone."""
+"""What each parameter does by itself: ratios over pairs of variants that differ in that parameter alone.
+
+The only source of such ratios: the answer to a question about a setting, tables and charts have the same.
+"""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import groupby
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from app.analysis.intervals import MIN_REPEATS, Estimate, level_at, mean_ratio
-from app.analysis.verdict import count_looks, same_workload, throughputs, work_ratio
+from app.analysis.verdict import count_looks, decide, same_workload, throughputs, without, work_ratio
 from app.values.records import Floats, RunRow
-from workloads.catalog import OUTSIDE_STEP, has_parameter
+from workloads.catalog import OF_REPEATS, OUTSIDE_STEP, has_parameter
 from workloads.protocol import RunSpec, Value
 
 _EXPLAINED = 0.5
@@ -33,6 +37,18 @@ class MatchedPair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Neighbouring values of the parameter that an effect depends on, at which it is the same way.
+
+    Numbers are in their order, other values as they first appear. `ratio` is of all pairs at these values.
+    """
+
+    values: tuple[Value, ...]
+    ratio: Estimate
+    decision: Literal["faster", "slower", "not known"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
     """The change of throughput where one parameter changes from one value to another and nothing else does.
 
@@ -44,6 +60,7 @@ class Effect:
         single_run_pairs: How many others were left out.
         differs: Whether pairs differ by more than their intervals allow; None where that is not known.
         depends_on: The parameter that explains most of that difference, if one does.
+        spans: Where it is faster, slower or not known along that parameter.
         changes_work: Whether the ratio includes another amount of work per example.
     """
 
@@ -55,6 +72,7 @@ class Effect:
     single_run_pairs: int
     differs: bool | None
     depends_on: str | None
+    spans: tuple[Span, ...]
     changes_work: bool
 
     @property
@@ -85,11 +103,13 @@ class _Change(NamedTuple):
     pairs: tuple[tuple[Variant, Variant], ...]
 
 
-def compute_effects(variants: Sequence[Variant], baseline: Variant) -> tuple[Effect, ...]:
-    """Return the effect of each parameter by itself in the baseline's workload, if several differ; else ().
+def compute_effects(
+    variants: Sequence[Variant], baseline: Variant, before: Mapping[str, Value] | None = None
+) -> tuple[Effect, ...]:
+    """Return the effect of each parameter by itself in the baseline's workload, in one family.
 
-    Of a single one the variants' ratios tell the effect. A parameter changes from the baseline's value, or from the one
-    with the most pairs if the baseline's has none.
+    A parameter changes from the baseline's value, or from the one with the most pairs if the baseline's has none. With
+    `before` the effects are of these parameters alone, each changed from its value there.
     """
     base = baseline[0].spec
     measured = [variant for variant in variants if same_workload(variant, baseline) and throughputs(variant)]
@@ -99,22 +119,50 @@ def compute_effects(variants: Sequence[Variant], baseline: Variant) -> tuple[Eff
         for name in base.variant
         if name not in OUTSIDE_STEP and len({spec.variant.get(name) for spec in specs if has_parameter(spec, name)}) > 1
     ]
-    if len(names) < 2:
-        return ()
-    changes = [change for name in names for change in _changes(name, measured, base.variant[name])]
+    preferred = {**base.variant, **(before or {})}
+    changes = [change for name in names for change in _changes(name, measured, preferred[name])]
     compared = sum(_is_repeated((variant, baseline)) for variant in measured if variant is not baseline)
     comparisons = max(compared, sum(any(map(_is_repeated, change.pairs)) for change in changes))
-    return tuple(_effect(change, comparisons) for change in changes)
+    return tuple(_effect(change, comparisons) for change in changes if before is None or change.parameter in before)
+
+
+def answered_setting(effects: Sequence[Effect], asked: str = "") -> str:
+    """Return the setting that effects answer about: the one asked, or where no pair shows it the one that most show.
+
+    One that changes the work of an example comes last.
+    """
+    if any(effect.parameter == asked for effect in effects):
+        return asked
+    best = max(effects, key=lambda effect: (not effect.changes_work, len(effect.pairs)), default=None)
+    return best.parameter if best else ""
+
+
+def effects_of_best(
+    effects: Sequence[Effect], parameter: str, variants: Sequence[Variant], baseline: Variant
+) -> tuple[Effect, ...]:
+    """Return the effects of a parameter from its fastest value to each other one, the second fastest first."""
+    of_one = [effect for effect in effects if effect.parameter == parameter]
+    fastest = max(of_one, key=lambda effect: effect.ratio.value)
+    if fastest.ratio.value > 1:
+        of_one = list(compute_effects(variants, baseline, {parameter: fastest.after}))
+    return tuple(sorted(of_one, key=lambda effect: -effect.ratio.value))
 
 
 def _changes(name: str, variants: Sequence[Variant], preferred: Value) -> list[_Change]:
-    """Return the changes of a parameter from one of its values that a matched pair shows."""
+    """Return the changes of a parameter from one of its values that a matched pair shows.
+
+    Of a framework, settings that another one lacks do not count: the fastest of the variants that differ so stands for
+    it. XLA is switched in TensorFlow, while JAX always runs through it.
+    """
+    specs = [variant[0].spec for variant in variants]
+    lacked = [other for other in specs[0].variant if not all(has_parameter(spec, other) for spec in specs)]
+    ignored = (name, *OF_REPEATS, *(lacked if name == "framework" else ()))
     alike: dict[tuple[object, ...], dict[Value, Variant]] = {}
-    for variant in variants:
-        settings = dict(variant[0].spec.variant)
-        if name in settings:
-            value = settings.pop(name)
-            alike.setdefault(tuple(sorted(settings.items())), {})[value] = variant
+    for variant in sorted(variants, key=lambda variant: sum(throughputs(variant)) / len(throughputs(variant))):
+        spec = variant[0].spec
+        if name in spec.variant:
+            settings = tuple(sorted(without(spec, ignored).variant.items()))
+            alike.setdefault(settings, {})[spec.variant[name]] = variant
     matched = [by_value for by_value in alike.values() if len(by_value) > 1]
     counts = Counter(value for by_value in matched for value in by_value)
     if not counts:
@@ -137,13 +185,14 @@ def _effect(change: _Change, comparisons: int) -> Effect:
     used = [pair for pair in change.pairs if _is_repeated(pair)] or list(change.pairs)
     figures = [(throughputs(after), throughputs(before)) for before, after in used]
     looks = max(count_looks(after, before) for before, after in used)
-    shared = len(used) if len(used) > 1 else comparisons
+    pair_level = level_at(looks, len(used) if len(used) > 1 else comparisons)
     pairs = tuple(
-        MatchedPair(before=before, after=after, ratio=mean_ratio([values], level_at(looks, shared)))
+        MatchedPair(before=before, after=after, ratio=mean_ratio([values], pair_level))
         for (before, after), values in zip(used, figures, strict=True)
     )
     intervals = [pair.ratio.interval for pair in pairs if pair.ratio.interval is not None]
     differs = max(low for low, _ in intervals) > min(high for _, high in intervals) if len(intervals) > 1 else None
+    depends_on = _explaining_parameter(pairs, change.parameter) if differs else None
     return Effect(
         parameter=change.parameter,
         before=change.before,
@@ -152,9 +201,29 @@ def _effect(change: _Change, comparisons: int) -> Effect:
         pairs=pairs,
         single_run_pairs=len(change.pairs) - len(used),
         differs=differs,
-        depends_on=_explaining_parameter(pairs, change.parameter) if differs else None,
+        depends_on=depends_on,
+        spans=_spans(pairs, depends_on, pair_level) if depends_on else (),
         changes_work=any(work_ratio(after, before) is not None for before, after in used),
     )
+
+
+def _spans(pairs: Sequence[MatchedPair], name: str, level: float) -> tuple[Span, ...]:
+    by_value: dict[Value, list[MatchedPair]] = {}
+    for pair in pairs:
+        by_value.setdefault(pair.before[0].spec.variant[name], []).append(pair)
+    is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in by_value)
+    values = sorted(by_value, key=float) if is_number else list(by_value)
+
+    def mean(values: Sequence[Value]) -> Estimate:
+        alike = [pair for value in values for pair in by_value[value]]
+        return mean_ratio([(throughputs(pair.after), throughputs(pair.before)) for pair in alike], level)
+
+    def decision(value: Value) -> Literal["faster", "slower", "not known"]:
+        decided = decide(mean([value]))
+        return decided if decided in ("faster", "slower") else "not known"
+
+    groups = [(decided, tuple(alike)) for decided, alike in groupby(values, decision)]
+    return tuple(Span(values=alike, ratio=mean(alike), decision=decided) for decided, alike in groups)
 
 
 def _explaining_parameter(pairs: Sequence[MatchedPair], changed: str) -> str | None:

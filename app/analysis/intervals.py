@@ -39,6 +39,12 @@ class Estimate:
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     @property
+    def inverse(self) -> "Estimate":
+        """The ratio the other way round."""
+        low, high = (None if end is None else 1 / end for end in (self.high, self.low))
+        return Estimate(1 / self.value, low, high, self.n)
+
+    @property
     def half_width(self) -> float | None:
         """Half the interval's width as a share of the value, on the logarithm: 0.01 is about ± 1 %."""
         if self.low is None or self.high is None:

@@ -216,6 +216,8 @@ def run_spread(runs: Sequence[RunRow]) -> float:
 
 def steady_variants(groups: Sequence[tuple[RunRow, ...]]) -> list[tuple[RunRow, ...]]:
     """Return those of some variants, each with several runs, whose runs differ about as little as those of most."""
+    if not groups:
+        return []
     spreads = list(map(run_spread, groups))
     least_noisy = max(_NOISE, _NOISIER * median_low(spreads))
     return [group for group, spread in zip(groups, spreads, strict=True) if spread < least_noisy]
@@ -264,8 +266,8 @@ def leading_result(ranked: Sequence[VariantResult]) -> VariantResult | None:
     return first if judged is None or judged.is_baseline else judged
 
 
-def may_be_as_fast(ranked: Sequence[VariantResult]) -> list[VariantResult]:
-    """Return those of ranked variants that the first is not certainly faster than, by their ratios to the first.
+def ratios_of_first(ranked: Sequence[VariantResult]) -> list[Estimate]:
+    """Return how many times as fast as each other ranked variant the first is.
 
     Only the baseline is judged by the ratio to it. One whose runs differ widely would hide what the others' own runs
     tell apart. The family is that of the first alone although it was chosen after the runs, since only an error about
@@ -274,20 +276,19 @@ def may_be_as_fast(ranked: Sequence[VariantResult]) -> list[VariantResult]:
     """
     first = ranked[0]
     if first.is_baseline:
-        return [result for result in ranked[1:] if not _is_above_one(result.speedup, inverted=True)]
-    ratios = family_ratios([result.runs for result in ranked], first.runs, throughputs)
-    return [
-        result
-        for result, ratio_to_first in zip(ranked[1:], ratios[1:], strict=True)
-        if not (_is_above_one(first.speedup) if result.is_baseline else _is_above_one(ratio_to_first, inverted=True))
+        return [result.speedup.inverse for result in ranked[1:] if result.speedup]
+    to_first = family_ratios([result.runs for result in ranked], first.runs, throughputs)
+    ratios = [
+        first.speedup if result.is_baseline else ratio_to_first.inverse if ratio_to_first else None
+        for result, ratio_to_first in zip(ranked[1:], to_first[1:], strict=True)
     ]
+    return [ratio_of_first for ratio_of_first in ratios if ratio_of_first]
 
 
-def _is_above_one(speed: Estimate | None, *, inverted: bool = False) -> bool:
-    """Return whether a ratio is certainly above 1; `inverted` whether its inverse is."""
-    if speed is None or speed.interval is None:
-        return False
-    return speed.interval[1] < 1 if inverted else speed.interval[0] > 1
+def may_be_as_fast(ranked: Sequence[VariantResult]) -> list[VariantResult]:
+    """Return those of ranked variants that the first is not certainly faster than."""
+    ratios = zip(ranked[1:], ratios_of_first(ranked), strict=True)
+    return [result for result, ratio_of_first in ratios if decide(ratio_of_first) != "faster"]
 
 
 def _with_equivalence(result: VariantResult, baseline: Sequence[RunRow], margin_pct: float) -> VariantResult:

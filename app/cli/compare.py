@@ -157,6 +157,9 @@ _NAMED = 12
     shell_complete=complete_runs,
     help="The run others are compared with (default: one of the first variant with several steady runs).",
 )
+@click.option(
+    "--asked", metavar="SETTING", default="", help="The setting that the answer is about (default: the experiment's)."
+)
 @click.option("--why", is_flag=True, help="Print what of a step makes the difference: idle time, kernels by class.")
 @report_option
 @gate_options
@@ -165,6 +168,7 @@ def compare(
     as_json: bool,
     runs: Sequence[int],
     baseline: int | None,
+    asked: str,
     why: bool,
     report: Path | None,
     run_filter: RunFilter,
@@ -183,8 +187,11 @@ def compare(
         stored = [store.load(number) for number in numbers]
         if baseline is None:
             baseline = default_baseline([run.row for run in stored])
+        question = asked or store.library.question_of([run.row for run in stored])
         older = [store.load(number, ()) for number in store.library.earlier_runs(baseline, numbers, EARLIER_RUNS)]
-    comparison = compare_runs(prepare_comparison(stored), baseline, older, gate.margin_pct)
+    comparison = compare_runs(prepare_comparison(stored, asked=question), baseline, older, gate.margin_pct)
+    if asked not in ("", comparison.verdict.asked):
+        raise UsageError(f"No two of these variants differ in {asked} alone, so nothing is known of what it does.")
     if report is not None:
         write_report(report, comparison, time.time_ns())
         say(f"Written to {report}.")

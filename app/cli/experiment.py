@@ -447,7 +447,9 @@ def _chosen_plan(options: ExperimentOptions, machine: Machine) -> Plan:
     workload = workload_finder(options.database, typed)(options.workload)
     variants = _at_least_two(several_variants(workload, options.settings, machine))
     ordered = tuple(_baseline_first(variants, options.baseline, workload))
-    return Plan(name=experiment_name(ordered), variants=ordered, repeats=repeats, until_pct=options.until)
+    names = (setting.partition("=")[0] for setting in options.settings)
+    asked = next((name for name in names if len({spec.variant[name] for spec in variants}) > 1), "")
+    return Plan(name=experiment_name(ordered), asked=asked, variants=ordered, repeats=repeats, until_pct=options.until)
 
 
 def _at_least_two(variants: list[RunSpec]) -> list[RunSpec]:

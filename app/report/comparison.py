@@ -16,14 +16,14 @@ from app.report.scaling import scaling_document
 from app.runs.experiment.estimates import Experiment
 from app.runs.experiment.schedule import runs_of_variant, stopping_rule
 from app.values import units
-from app.values.plan import Plan
 from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import Comparison, compare, prepare_comparison
 from app.viewmodels.compare.state_warnings import ComparisonWarning
+from app.viewmodels.compare.statements import Statement
 from app.viewmodels.compare.table import COMPARED, ComparedVariant
 from app.viewmodels.compare.verdict import METHOD, Verdict
 from app.viewmodels.format.cells import example_word
-from app.viewmodels.format.naming import short_name, variant_names
+from app.viewmodels.format.naming import names_in_parts, short_name
 from workloads.catalog import own_variant
 
 
@@ -41,7 +41,12 @@ def compare_document(comparison: Comparison) -> dict[str, Any]:
         "level": LEVEL,
         "margin_pct": comparison.margin_pct,
         "rows": list(map(_variant_row, comparison.variants)),
-        "verdict": {"decision": comparison.verdict.decision, "text": comparison.verdict.text},
+        "verdict": {
+            "decision": comparison.verdict.decision,
+            "text": comparison.verdict.text,
+            "asked": comparison.verdict.asked or None,
+            "statements": msgspec.json.decode(msgspec.json.encode(comparison.verdict.statements)),
+        },
         "effects": list(map(_effect_document, comparison.verdict.effects)),
         "warnings": list(map(_warning_document, comparison.warnings)),
         "scaling": scaling_document(comparison.scaling)["scaling"],
@@ -125,12 +130,16 @@ def experiment_result(
     The runs are as `runs_in_order` returns them.
     """
     if not runs:
-        none = Verdict(text="No run of this experiment has a result yet.")
+        none = Verdict(statements=(Statement(key="no runs", values={}),))
         comparison = Comparison(method=METHOD, verdict=none)
         return ExperimentResult(experiment=experiment, comparison=comparison, tables=tables)
-    comparison = compare(prepare_comparison(runs), runs[0].row.run, margin_pct=margin_pct)
-    if text := _single_variant_text(experiment.plan, runs):
-        comparison = replace(comparison, verdict=replace(comparison.verdict, text=text))
+    comparison = compare(prepare_comparison(runs, asked=experiment.plan.asked), runs[0].row.run, margin_pct=margin_pct)
+    tried = [run.row.spec for run in runs]
+    variants = experiment.plan.variants
+    names = [name for name, spec in zip(names_in_parts(variants), variants, strict=True) if spec in tried]
+    if len(names) == 1 and len(variants) > 1:
+        only = Statement(key="only one", values={"name": names[0]})
+        comparison = replace(comparison, verdict=replace(comparison.verdict, statements=(only,)))
     return ExperimentResult(experiment=experiment, comparison=comparison, tables=tables)
 
 
@@ -153,15 +162,6 @@ def experiment_document(result: ExperimentResult) -> dict[str, Any]:
         "article": [table.document for table in result.tables],
         **compare_document(result.comparison),
     }
-
-
-def _single_variant_text(plan: Plan, runs: Sequence[StoredRun]) -> str:
-    """Return a note if only one variant has runs yet; "" otherwise."""
-    tried = [run.row.spec for run in runs]
-    names = [name for name, spec in zip(variant_names(plan.variants), plan.variants, strict=True) if spec in tried]
-    if len(names) != 1 or len(plan.variants) < 2:
-        return ""
-    return f"Only {names[0]} has runs yet: there is nothing to compare it with so far."
 
 
 def runs_in_order(experiment: Experiment, load: Callable[[int], StoredRun]) -> list[StoredRun]:

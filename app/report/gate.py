@@ -9,7 +9,7 @@ from app.values import units
 from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.state_warnings import EVIDENCE, ComparisonWarning
 from app.viewmodels.format.cells import TextTable, example_word
-from app.viewmodels.format.ratios import format_interval, format_ratio
+from app.viewmodels.format.ratios import Unit, format_interval, format_ratio, unit_of
 from app.viewmodels.format.sentences import join_with_and
 from app.viewmodels.history.evidence import describe_mismatches
 
@@ -100,22 +100,23 @@ def _by(names: Sequence[str], margin_pct: float) -> str:
 
 
 def _figures(named: Sequence[tuple[str, VariantResult]]) -> TextTable:
+    column = unit_of(result.speedup.value for _, result in named if result.speedup)
     unit = units.rate_unit(example_word(named[0][1].runs[0].spec)) if named else "examples/s"
     return TextTable(
         head=("Variant", "Runs", unit, "Speed-up", "Interval of the test", "Against the baseline"),
-        rows=tuple((name, *_row(result)) for name, result in named),
+        rows=tuple((name, *_row(result, column)) for name, result in named),
         numeric=frozenset((1, 2, 3, 4)),
     )
 
 
-def _row(result: VariantResult) -> tuple[str, ...]:
+def _row(result: VariantResult, column: Unit) -> tuple[str, ...]:
     equivalence = result.equivalence
     ends = equivalence.interval if equivalence else None
     return (
         str(len(throughputs(result.runs))),
         units.number(result.throughput.value if result.throughput else None, 4),
-        format_ratio(result.speedup.value if result.speedup else None),
-        format_interval(ends, result.speedup.value if result.speedup else 1.0) or units.ABSENT,
+        format_ratio(result.speedup.value if result.speedup else None, column),
+        format_interval(ends, 1.0, column) or units.ABSENT,
         "the baseline" if result.is_baseline else _conclusion(equivalence),
     )
 

@@ -234,6 +234,12 @@ class Library:
         stored = self.experiment(experiment)
         return () if stored is None else stored.runs
 
+    def question_of(self, rows: Sequence[RunRow]) -> str:
+        """Return the setting that the newest experiment with all of these runs asks about; "" where none does."""
+        shared = set.intersection(*(set(row.experiments) for row in rows)) if rows else ()
+        stored = self.experiment(max(shared)) if shared else None
+        return "" if stored is None else str(json.loads(stored.plan).get("asked", ""))
+
     def _require_runs(self, runs: Iterable[int]) -> None:
         for run in runs:
             if self._db.execute("SELECT 1 FROM runs WHERE run = ?", (run,)).fetchone() is None:

@@ -56,6 +56,7 @@ class Plan(
         until_pct: Stop when every speed-up is known to ± this many percent; None makes every repeat.
         weight_transfers: Runs besides those compared, whose weights are tried elsewhere.
         notes: Sentences on how the experiment was adapted to this machine.
+        asked: The setting that it asks about, of those that vary; "" for the one that its runs show best.
         preset: Key of the preset the plan was made from, None for any other.
         budget_s: Time limit of one sitting, None for no limit.
         parallel: Largest number of concurrent runs.
@@ -75,6 +76,7 @@ class Plan(
     until_pct: float | None = None
     weight_transfers: tuple[WeightTransfer, ...] = ()
     notes: tuple[str, ...] = ()
+    asked: str = ""
     preset: str | None = None
     budget_s: float | None = None
     parallel: int = 1

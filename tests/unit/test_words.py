@@ -22,7 +22,7 @@ AT_THE_END = {"words"}
 """Retired only as the last word of a longer name: `words` alone are words."""
 
 DATA = {
-    "asked": "key of evidence in documents and columns of the database",
+    "asked": "key of evidence in documents and the database, and of plans and presets",
     "carried": "key of plans stored in the queue",
     "settled": "state of experiments in documents and in the database",
 }

@@ -371,7 +371,8 @@ def _read_runs(
             stored.append(store.load(run, COMPARED_FIELDS))
             report(len(stored), len(chosen))
         hidden = store.library.hidden_figures()
-    compared_runs = prepare_comparison(stored, max(0, len(runs) - MAX_COMPARED))
+        asked = store.library.question_of([run.row for run in stored])
+    compared_runs = prepare_comparison(stored, max(0, len(runs) - MAX_COMPARED), asked)
     baseline = baseline or default_baseline([run.row for run in compared_runs.runs])
     return _CompareData(
         _compare_with_earlier(database, compared_runs, baseline, margin_pct),

@@ -326,8 +326,7 @@ class QueueController(QObject):
         def announce(verdict: VerdictText) -> None:
             self._model.set_verdict(progress.entry, verdict)
             self._show()
-            text = " ".join(filter(None, (verdict.sentence, describe_ending(progress))))
-            self.entry_ended.emit(verdict.title or progress.name, text)
+            self.entry_ended.emit(verdict.sentence or progress.name, describe_ending(progress))
 
         if experiment is None:
             announce(NO_VERDICT)

@@ -82,7 +82,8 @@ def set_state(store: Store, entry: int | None, state: SettableState) -> None:
 
 def read_verdict(store: Store, experiment: int) -> VerdictText:
     """Return the verdict on an experiment as Compare words it; empty where all runs are of one variant."""
-    return experiment_verdict([store.load_header(run).row for run in store.library.runs_of_experiment(experiment)])
+    rows = [store.load_header(run).row for run in store.library.runs_of_experiment(experiment)]
+    return experiment_verdict(rows, store.library.question_of(rows))
 
 
 def read_result(
@@ -110,7 +111,8 @@ def read_result(
         if row.run not in current and row.outcome
     }
     plan = None if queued is None else entry_plan(queued)
-    return plan, experiment_result(plan.variants if plan else [row.spec for row in rows], rows, current), current
+    variants = plan.variants if plan else [row.spec for row in rows]
+    return plan, experiment_result(variants, rows, current, store.library.question_of(rows)), current
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +193,14 @@ def _with_stored(read: _ReadPreset, store: Store, inventory: Inventory, stored: 
     varied = (differing_parameters(specs) for specs in (plan.variants, [row.spec for row in reference]))
     alike = reference if set.intersection(*map(set, varied)) else ()
     answer = next(
-        (f"{whose}: {title}" for whose, rows in (("Here", own), (label, alike)) if (title := _answer(rows))), ""
+        (
+            f"{whose}: {verdict.sentence}"
+            for whose, rows in (("Here", own), (label, alike))
+            if rows and (verdict := experiment_verdict(rows, plan.asked)).is_answer
+        ),
+        "",
     )
     return preset_progress(line, ahead, reference=label, answer=answer)
-
-
-def _answer(rows: Sequence[RunRow]) -> str:
-    """Return the answer of runs in a few words; "" where they have none."""
-    return experiment_verdict(rows).title if rows else ""
 
 
 def preset_runs(database: Path, key: str, inventory: Inventory) -> list[int]:

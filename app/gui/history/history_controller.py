@@ -500,4 +500,5 @@ def _read_answer(store: Store, runs: Sequence[int], baseline: int, margin_pct: f
     from app.viewmodels.experiment.verdict_text import answer_on  # here: the first paint needs none of its statistics
 
     rows = store.library.run_rows(runs)
-    return answer_on(rows, baseline, margin_pct) if len(rows) == len(runs) else None
+    asked = store.library.question_of(rows)
+    return answer_on(rows, baseline, margin_pct, asked) if len(rows) == len(runs) else None

@@ -76,6 +76,7 @@ class PresetExperiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         question: What it answers.
         repeats: Runs per variant.
+        asked: The setting that the question is about; "" for the one that the runs show best.
         until: Target precision that ends it earlier, as `0.5%`; "" for none.
         portability: Its weight transfers.
         instead: Values for parameters whose own value cannot run on a machine.
@@ -85,6 +86,7 @@ class PresetExperiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     question: str
     repeats: Repeats
     matrix: Annotated[tuple[PresetMatrix, ...], msgspec.Meta(min_length=1)]
+    asked: str = ""
     until: str = ""
     portability: tuple[PresetTransfer, ...] = ()
     instead: dict[str, Value] = {}
@@ -92,6 +94,8 @@ class PresetExperiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Raise `ValueError`, which becomes a `msgspec.ValidationError`, for what types do not catch."""
+        if self.asked and all(self.asked not in matrix.settings for matrix in self.matrix):
+            raise ValueError(f"{self.asked} is asked about, and no matrix sets it")
         if self.until:
             parse_precision_pct(self.until)
         if (count := sum(math.prod(map(len, matrix.value_lists.values())) for matrix in self.matrix)) > MAX_VARIANTS:
@@ -185,6 +189,7 @@ class NamedPreset:
         file_pct = parse_precision_pct(experiment.until) if experiment.until else None
         return Plan(
             name=self.title,
+            asked=experiment.asked,
             preset=self.key,
             variants=tuple(distinct(specs)),
             repeats=repeats or (experiment.repeats if until_pct is None else max(experiment.repeats, MAX_REPEATS)),

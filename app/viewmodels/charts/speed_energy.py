@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from app.analysis.effects import Effect
 from app.analysis.intervals import Estimate
@@ -13,7 +14,7 @@ from app.viewmodels.charts.sweeps import ChartVariant, drawable, format_estimate
 from app.viewmodels.compare.verdict import EFFECTS_TITLE, effect_name, effect_notes, effects_method
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import variant_names, workload_title
-from app.viewmodels.format.ratios import CI, describe_ratio
+from app.viewmodels.format.ratios import CI, Unit, describe_ratio, unit_of
 
 _MJ_PER_J = 1000.0
 _MAX_X_TICKS = 5
@@ -138,23 +139,24 @@ def effects_chart(effects: Sequence[Effect]) -> BarChart | None:
     if not pairs:
         return None
     pairs.sort(key=lambda pair: pair[0].changes_work)
+    unit = unit_of(ratio.value for _, ratio in pairs)
     colours = {name: n for n, name in enumerate(dict.fromkeys(effect.parameter for effect, _ in pairs))}
     return BarChart(
         key="effects",
         title=EFFECTS_TITLE,
         caption=f"{effects_method(effects)} Logarithmic axis{_describe_cut([ratio for _, ratio in pairs])}; "
         "to the right is faster.",
-        bars=tuple(_effect_bar(effect, ratio, colours[effect.parameter]) for effect, ratio in pairs),
+        bars=tuple(_effect_bar(effect, ratio, colours[effect.parameter], unit) for effect, ratio in pairs),
         axis=model.ratio_axis([ratio for _, ratio in pairs]),
         start=1.0,
     )
 
 
-def _effect_bar(effect: Effect, ratio: Estimate, colour: int) -> Bar:
+def _effect_bar(effect: Effect, ratio: Estimate, colour: int, unit: Unit) -> Bar:
     name, count = effect_name(effect), len(effect.pairs)
-    text = f"{describe_ratio(ratio)} · {count} {units.plural('pair', count)}"
+    text = f"{describe_ratio(ratio, unit)} · {count} {units.plural('pair', count)}"
     pairs = [
-        f"{variant_names([pair.after[0].spec])[0]}: {describe_ratio(pair.ratio)}"
+        f"{variant_names([pair.after[0].spec])[0]}: {describe_ratio(pair.ratio, unit)}"
         for pair in effect.pairs[:_TOOLTIP_PAIRS]
     ]
     more = [f"{count - len(pairs):,} more"] if count > len(pairs) else []
@@ -186,7 +188,8 @@ def _ratio_chart(
     ratios.sort(key=lambda pair: pair[1].value, reverse=fastest_first)
     comparable, different = _split_by_work(ratios, base)
     without = [variant for variant in variants if variant is not base and ratio(variant) is None]
-    bars = [_baseline_bar(base), *map(_ratio_bar, comparable), *map(_empty_bar, without), *map(_ratio_bar, different)]
+    bar = partial(_ratio_bar, unit=unit_of(estimate.value for _, estimate in ratios))
+    bars = [_baseline_bar(base), *map(bar, comparable), *map(_empty_bar, without), *map(bar, different)]
     if all(estimate.interval is None for _, estimate in ratios):
         how = "one run per variant has no interval"
     else:
@@ -237,9 +240,9 @@ def _baseline_bar(base: ChartVariant) -> Bar:
     return Bar(runs=base.numbers, label=base.name, tooltip=tooltip, value=None, text="baseline", colour=base.colour)
 
 
-def _ratio_bar(pair: VariantRatio) -> Bar:
+def _ratio_bar(pair: VariantRatio, unit: Unit) -> Bar:
     variant, ratio = pair
-    text, rate = describe_ratio(ratio), variant.throughput
+    text, rate = describe_ratio(ratio, unit), variant.throughput
     figures = "" if rate is None else f"\n{format_estimate(rate, variant.rate_unit)}"
     return Bar(
         runs=variant.numbers,

@@ -48,13 +48,14 @@ from app.viewmodels.charts.sweeps import batch_chart, chart_variants, gpu_count_
 from app.viewmodels.compare.curves import Alignment, CompareCurves, compare_curves, curve_groups
 from app.viewmodels.compare.scaling import ScalingView, scaling_views
 from app.viewmodels.compare.state_warnings import EVIDENCE, ComparisonWarning, Severity
+from app.viewmodels.compare.statements import Statement, describe_apart
 from app.viewmodels.compare.table import ComparedVariant, CompareTable, CurveLook, compare_table, compared_variants
 from app.viewmodels.compare.verdict import Verdict, compute_verdict, describe_method
 from app.viewmodels.compare.warnings import comparison_warnings, describe_disturbance
 from app.viewmodels.compare.why import WhyView, why_views
 from app.viewmodels.format.derived import accuracy_text, comparison_text
 from app.viewmodels.format.environment import runs_by_value
-from app.viewmodels.format.naming import shared_settings, short_gpu_name, value_text, variant_names
+from app.viewmodels.format.naming import names_in_parts, shared_settings, short_gpu_name, value_text, variant_names
 from app.viewmodels.format.sentences import (
     format_run_numbers,
     group_by_ending,
@@ -110,6 +111,7 @@ class ComparedRuns:
     """Runs read for a comparison, with all that does not depend on the baseline.
 
     Curves are drawn of the runs in `drawn`; `too_many` others have some too. `left_out` runs were too many to read.
+    `asked` is the setting that their experiment asks about, "" for none.
     `repeated` has the values of each parameter in which repeats of one variant differ: seeds, measured lengths.
     `disturbances` has what disturbed each run of the user's that has ended, "" for nothing.
     """
@@ -120,6 +122,7 @@ class ComparedRuns:
     drawn: tuple[int, ...] = ()
     too_many: int = 0
     left_out: int = 0
+    asked: str = ""
     repeated: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     sparks: Mapping[int, Sparks] = field(default_factory=dict)
     disturbances: Mapping[int, str] = field(default_factory=dict)
@@ -175,15 +178,9 @@ class Comparison:
 
     @property
     def _separation(self) -> tuple[str, ...]:
-        results = self.verdict.results
-        elsewhere = [other for other in results if other.decision == "different workloads" and not other.is_baseline]
-        counts = {
-            "with other work, last": sum(row.summary.other_work for row in self.table.variants),
-            "of other workloads": len(elsewhere),
-            "without a complete run": sum(result.throughput is None and result not in elsewhere for result in results),
-        }
-        apart = tuple(f"{count} {what}" for what, count in counts.items() if count)
-        return (f"{len(rank_results(results)) - 1} of them comparable", *apart) if apart else ()
+        apart = next((one for one in self.verdict.statements if one.key == "not ranked"), None)
+        comparable = f"{len(rank_results(self.verdict.results)) - 1} of them comparable"
+        return (comparable, *describe_apart(apart.values["counts"])) if apart else ()
 
     @property
     def origin(self) -> str:
@@ -218,7 +215,7 @@ class Comparison:
         return tuple(run.row for run in self.compared_runs.runs)
 
 
-def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> ComparedRuns:
+def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0, asked: str = "") -> ComparedRuns:
     """Compute what does not depend on the baseline, in the order of the runs; too slow for the GUI thread."""
     joined, differing = join_repeats([run.row for run in runs])
     variants = [run.row.spec.variant for run in runs]
@@ -242,6 +239,7 @@ def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> Compared
         drawn=tuple(run.row.run for run in runs if run.row.run in drawn),
         too_many=len(drawable) - len(drawn),
         left_out=left_out,
+        asked=asked,
         sparks={run.row.run: run_sparks(run) for run in runs},
         disturbances={
             run.row.run: describe_disturbance(run)
@@ -255,14 +253,17 @@ def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0) -> Compared
 def default_baseline(rows: Sequence[RunRow]) -> int:
     """Return the run that others are compared with where nobody chose one.
 
-    It is of the first variant with enough runs for an interval that differ no more than those of others, if another of
-    its workload has enough too. Else it is the first run that measured, or the first. The very steadiest of many would
-    be steady by chance, and its intervals too narrow.
+    It is of the first variant with enough runs for an interval that differ no more than those of others, in the one
+    workload with most such variants; or of the one with most runs, if these are twice as many. Where there is none, it
+    is the first run that measured, or the first. The steadiest of many would be steady by chance, and its intervals too
+    narrow.
     """
     repeated = [variant for variant in group_by_variant(rows) if len(throughputs(variant)) >= MIN_REPEATS]
-    variants = Counter(variant[0].spec.workload for variant in repeated)
-    compared = [variant for variant in repeated if variants[variant[0].spec.workload] > 1]
-    candidates = steady_variants(compared)[0] if compared else rows
+    (workload, count), *_ = Counter(variant[0].spec.workload for variant in repeated).most_common(1) or [("", 0)]
+    compared = [variant for variant in repeated if count > 1 and variant[0].spec.workload == workload]
+    steady = steady_variants(compared)
+    most = max(steady, key=len, default=())
+    candidates = (most if len(most) >= 2 * len(steady[0]) else steady[0]) if steady else rows
     return next((row.run for row in candidates if throughputs([row])), rows[0].run)
 
 
@@ -274,7 +275,7 @@ def compare(
     `older` are earlier runs of the baseline's variant, to see whether it has drifted.
     """
     rows = [run.row for run in compared_runs.runs]
-    verdict = compute_verdict(rows, baseline, margin_pct)
+    verdict = compute_verdict(rows, baseline, margin_pct, compared_runs.asked)
     variants = compared_variants(verdict, compared_runs.metrics)
     why_baseline = _baseline_note(rows, baseline)
     drawn_styles = {run: compared_runs.styles[run] for run in compared_runs.drawn}
@@ -391,18 +392,14 @@ def comparison_curves(compared_runs: ComparedRuns, align: Alignment) -> CompareC
 
 
 def _baseline_note(rows: Sequence[RunRow], baseline: int) -> str:
-    """Return why the default baseline is not the first variant that measured; "" where it is, or another was chosen."""
+    """Return which the default baseline is; "" where it is the first variant that measured, or another was chosen."""
     first = next((row.run for row in rows if throughputs([row])), baseline)
     groups = group_by_variant(rows)
     base = next(group for group in groups if any(row.run == baseline for row in group))
     if any(row.run == first for row in base) or baseline != default_baseline(rows):
         return ""
-    name = variant_names([group[0].spec for group in groups])[groups.index(base)]
-    before = groups[: groups.index(base)]
-    why = f"the first variant with {MIN_REPEATS} runs, since fewer have no interval"
-    if any(len(throughputs(group)) >= MIN_REPEATS for group in before if same_workload(group, base)):
-        why = "the first variant whose runs differ no more than those of the others"
-    return f"The baseline is {name}: {why}. You can choose another."
+    name = names_in_parts([group[0].spec for group in groups])[groups.index(base)]
+    return Statement(key="baseline", values={"name": name}).sentence
 
 
 def _repeat_notes(compared_runs: ComparedRuns) -> list[str]:

@@ -22,7 +22,7 @@ from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column
 from app.viewmodels.format.naming import Name, differing_parameters, names_in_parts, setting_label
-from app.viewmodels.format.ratios import CI, format_interval
+from app.viewmodels.format.ratios import CI, Unit, format_interval, unit_of
 from app.viewmodels.format.sentences import count_runs
 from app.viewmodels.plot.panels import NO_SPARKS, Spark, Sparks
 from workloads.protocol import RunSpec
@@ -163,6 +163,8 @@ def compare_table(
         leader=leading_result(rank_results(results)),
         fastest=fastest_result(results),
         comparable=frozenset(result.runs[0].run for result in comparable_results(results)),
+        speed_unit=unit_of(result.speedup.value for result in results if result.speedup),
+        energy_unit=unit_of(result.energy_ratio.value for result in results if result.energy_ratio),
     )
     rows = tuple(map(builder.variant, variants))
     run_rows = [row for variant in rows for row in variant.runs]
@@ -243,6 +245,8 @@ class _RowBuilder:
     leader: VariantResult | None
     fastest: VariantResult | None
     comparable: frozenset[int]
+    speed_unit: Unit
+    energy_unit: Unit
 
     def variant(self, variant: ComparedVariant) -> VariantRows:
         runs = tuple(self._run_row(row, variant.parts, variant.result) for row in variant.result.runs)
@@ -260,10 +264,10 @@ class _RowBuilder:
             *(
                 _mark_work(_mark_baseline(ratio, is_base=result.is_baseline), other_work)
                 for ratio in (
-                    ratio_cell(result.speedup)
+                    ratio_cell(result.speedup, self.speed_unit)
                     if result.throughput is not None
                     else _why_none(_outcomes_cell(result.runs)),
-                    ratio_cell(result.energy_ratio),
+                    ratio_cell(result.energy_ratio, self.energy_unit),
                 )
             ),
             replace(estimate_cell(result.throughput), spark=sparks.throughput),
@@ -309,10 +313,10 @@ class _RowBuilder:
             *(
                 _mark_work(_mark_baseline(ratio, is_base=is_alone and result.is_baseline), other_work)
                 for ratio in (
-                    _single_ratio(throughput, base_throughput)
+                    _single_ratio(throughput, base_throughput, self.speed_unit)
                     if throughput is not None
                     else _why_none(cells.outcome(row.outcome)),
-                    _single_ratio(energy, base_energy),
+                    _single_ratio(energy, base_energy, self.energy_unit),
                 )
             ),
             replace(_figure_cell("throughput", throughput, row), spark=self._sparks(row).throughput),
@@ -349,9 +353,9 @@ def _metric_cells(values: RunMetrics, power: Spark, row: RunRow | None = None) -
     ]
 
 
-def _single_ratio(value: float | None, base: float | None) -> Cell:
+def _single_ratio(value: float | None, base: float | None, unit: Unit) -> Cell:
     """Return the ratio of one run's figure to the mean of the baseline's."""
-    return cells.ratio(value / base if value is not None and base else None)
+    return cells.ratio(value / base if value is not None and base else None, unit)
 
 
 def _mark_baseline(ratio: Cell, *, is_base: bool) -> Cell:
@@ -406,12 +410,12 @@ def estimate_cell(estimate: Estimate | None) -> Cell:
     return Cell(text=text, unit=interval, key=estimate.value, tooltip=_interval_text(estimate, interval))
 
 
-def ratio_cell(estimate: Estimate | None) -> Cell:
+def ratio_cell(estimate: Estimate | None, unit: Unit) -> Cell:
     """Return a ratio with both ends of its interval."""
     if estimate is None:
         return Cell(text=units.ABSENT)
-    interval = format_interval(estimate.interval, estimate.value)
-    return replace(cells.ratio(estimate.value), unit=interval, tooltip=_interval_text(estimate, interval))
+    interval = format_interval(estimate.interval, estimate.value, unit)
+    return replace(cells.ratio(estimate.value, unit), unit=interval, tooltip=_interval_text(estimate, interval))
 
 
 def _interval_text(estimate: Estimate, interval: str) -> str:

@@ -1,17 +1,19 @@
-"""The verdict of a comparison in sentences, the same in window, report and terminal; tables have the rest."""
+"""The verdict of a comparison, the same in window, report and terminal; tables have the rest."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from app.analysis.effects import Effect, compute_effects, step_differences
-from app.analysis.intervals import LEVEL, MIN_REPEATS, RequiredRepeats, repeats_to_tell, required_repeats
+from app.analysis.effects import Effect, answered_setting, compute_effects, effects_of_best, step_differences
+from app.analysis.intervals import LEVEL, MIN_REPEATS, Estimate, RequiredRepeats, repeats_to_tell, required_repeats
 from app.analysis.verdict import (
     VariantResult,
     count_looks,
+    decide,
     judge,
-    leading_result,
     may_be_as_fast,
     rank_results,
+    ratios_of_first,
     run_spread,
     steady_variants,
     throughputs,
@@ -19,45 +21,32 @@ from app.analysis.verdict import (
 )
 from app.values import units
 from app.values.records import RunRow
+from app.viewmodels.compare.statements import Gap, Name, Region, Statement
 from app.viewmodels.format.cells import TextTable, example_word
 from app.viewmodels.format.naming import (
-    SEPARATOR,
     format_setting,
     label_in_sentence,
-    leave_out,
+    names_in_parts,
     parameter_label,
     variant_names,
 )
-from app.viewmodels.format.ratios import (
-    CI,
-    agree,
-    describe_speed,
-    format_interval,
-    format_ratio,
-    is_far_from_one,
-    is_plural,
-    percent_of,
-)
-from app.viewmodels.format.sentences import describe_endings, describe_group_endings, join_with_and, shorten_name
-from app.viewmodels.history.evidence import ABOUT_WHAT_RAN, describe_mismatches
-from workloads.catalog import WORKLOADS
-from workloads.protocol import RunSpec
+from app.viewmodels.format.ratios import CI, Unit, format_interval, format_ratio, unit_of
+from app.viewmodels.format.sentences import run_ending
+from app.viewmodels.history.evidence import describe_mismatches
+from workloads.protocol import RunSpec, Value
 
 METHOD = "Welch's t on the logarithm of each process's throughput, widened so that runs may be added and judged again"
 NO_METHOD = f"No interval: it takes {MIN_REPEATS} or more runs of each variant"
-FEW_RUNS_NOTE = f"An interval takes {MIN_REPEATS} runs of each variant."
-HOW_SURE = f"The intervals hold at {units.percent(100 * LEVEL)}, however often you look."
 _MOST_REPEATS = 1000
 """More than nobody makes: what would need more is noise to be found, not averaged."""
 _MOST_OFFERED = 100
 """Repeats that one click may ask for."""
 _MOST_RIVALS = 5
 """Variants that may be as fast as the fastest, of which more repeats are worth their time."""
-_MOST_LEADER_CHARS = 56
-"""Of the name of the fastest of more than two, alone in the answer."""
-_LONGEST_ANSWER = 25  # words
-_MOST_OTHER_CHARS = 28
-"""Of the name of the baseline, or of the one that may be as fast, after that of the fastest."""
+_MOST_SPANS = 3
+"""Ranges of values that a sentence can tell apart."""
+_MOST_GAPS = 2
+"""Variants behind the fastest that a sentence names; of more the next alone, of values of a setting the last too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,53 +54,87 @@ class Verdict:
     """The results of all variants in order, a name each, the effects of parameters, and the decision in a word or two.
 
     Attributes:
-        answer: Who is fastest, by how much and how sure, in at most 25 words.
-        next_step: What would decide it, or how sure it is; "" where nothing can be said.
+        asked: The setting that the answer is about; "" where it is who is fastest.
+        statements: The answer first, then what qualifies it, and what would decide it or how sure it is.
+        steps: How many of the last statements say what would decide it.
         more_repeats: Repeats of each variant that would; 0 where it is decided, or they would be too many.
         repeated: The variants that these are of; none for all.
         steadier: A run of a variant whose runs differ less, where those of the baseline differ too much; else 0.
-        sentences: The answer, what qualifies it, and the next step.
-        text: The same after the runs that did not run as requested, if any.
     """
 
     results: tuple[VariantResult, ...] = ()
     names: tuple[str, ...] = ()
     effects: tuple[Effect, ...] = ()
     decision: str = "nothing to compare"
-    answer: str = ""
-    next_step: str = ""
+    asked: str = ""
+    statements: tuple[Statement, ...] = ()
+    steps: int = 0
     more_repeats: int = 0
     repeated: tuple[RunSpec, ...] = ()
     steadier: int = 0
-    sentences: tuple[str, ...] = ()
-    text: str = ""
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Return what it says but for runs that did not run as requested, of which a warning tells, too."""
+        return tuple(statement.sentence for statement in self.statements if statement.severity != "warning")
+
+    @property
+    def answer(self) -> str:
+        """Return the answer."""
+        return next(iter(self.sentences), "")
+
+    @property
+    def next_step(self) -> str:
+        """Return what would decide it, or how sure it is; "" where nothing can be statement."""
+        return " ".join(self.sentences[len(self.sentences) - self.steps :])
+
+    @property
+    def text(self) -> str:
+        """Return all of it, what did not run as requested first."""
+        return " ".join(
+            statement.sentence
+            for statement in sorted(self.statements, key=lambda statement: statement.severity == "note")
+        )
 
 
-def compute_verdict(rows: Sequence[RunRow], baseline_run: int, margin_pct: float | None = None) -> Verdict:
-    """Return the verdict on these runs against the variant of run `baseline_run`; the others as `judge` takes them."""
+def compute_verdict(
+    rows: Sequence[RunRow], baseline_run: int, margin_pct: float | None = None, asked: str = ""
+) -> Verdict:
+    """Return the verdict on these runs against the variant of run `baseline_run`; the others as `judge` takes them.
+
+    `asked` is the setting that an experiment asks about; without one it is what differs, or what most pairs show.
+    """
     results = judge(rows, baseline_run, margin_pct)
-    wrong = describe_mismatches(rows)
     base = next(result for result in results if result.is_baseline)
-    names, ranked = tuple(result_names(results)), rank_results(results)
-    answer = _answer(ranked, results) if len(ranked) > 1 else _why_no_answer(results, base)
-    next_step, more_repeats, repeated = _next_step(results, ranked)
-    noise, steadier = _describe_noise(ranked)
-    next_step = " ".join(filter(None, (noise, next_step)))
-    notes = _notes(results, ranked, base)
-    sentences = tuple(filter(None, (answer, *notes, next_step)))
-    statement = " ".join(sentences)
+    ranked, variants = rank_results(results), [result.runs for result in results]
+    effects = compute_effects(variants, base.runs)
+    steps: list[Statement] = []
+    repeated: Sequence[VariantResult] = ()
+    more_repeats = steadier = 0
+    if len(ranked) < 2:
+        answers = [_why_no_answer(results, base)]
+    else:
+        answers = [
+            *_answers(ranked, results, effects, answered_setting(effects, asked)),
+            *_notes(results, ranked, base),
+        ]
+        steps, steadier = _describe_noise(ranked)
+        step, more_repeats, repeated = _next_step(ranked)
+        steps = [*steps, step]
+    wrong = describe_mismatches(rows)
+    mismatched = tuple(row.run for row in rows if row.evidence_state == "mismatch")
+    warnings = [Statement(key="mismatch", values={"text": wrong}, runs=mismatched, severity="warning")] if wrong else []
     return Verdict(
         results=tuple(results),
-        names=names,
-        effects=compute_effects([result.runs for result in results], base.runs),
+        names=tuple(variant_names([result.runs[0].spec for result in results])),
+        effects=effects if len({effect.parameter for effect in effects}) > 1 else (),
         decision=overall_decision(results),
-        answer=answer,
-        next_step=next_step,
+        asked=str(answers[0].values.get("parameter", "")),
+        statements=(*answers[:1], *warnings, *answers[1:], *steps),
+        steps=len(steps),
         more_repeats=more_repeats,
         repeated=tuple(result.runs[0].spec for result in repeated),
         steadier=steadier,
-        sentences=sentences,
-        text=f"{wrong} {ABOUT_WHAT_RAN} {statement}" if wrong else statement,
     )
 
 
@@ -126,282 +149,270 @@ def describe_method(results: Sequence[VariantResult]) -> str:
     return f"{METHOD}.{look}{family}" if look or family else METHOD
 
 
-def result_names(results: Sequence[VariantResult], *, in_sentence: bool = False) -> list[str]:
-    """Return for each variant the name that tells it from the others."""
-    return variant_names([result.runs[0].spec for result in results], in_sentence=in_sentence)
-
-
 def overall_decision(results: Sequence[VariantResult]) -> str:
     """Return the decision of the strongest statement that can be made, for a program to read."""
     others = [result.decision for result in results if not result.is_baseline]
     return others[0] if len(others) == 1 else "several variants" if others else "nothing to compare"
 
 
-def _answer(ranked: Sequence[VariantResult], results: Sequence[VariantResult]) -> str:
-    """Return who is fastest of those that can be ranked."""
+def _answers(
+    ranked: Sequence[VariantResult], results: Sequence[VariantResult], effects: Sequence[Effect], asked: str
+) -> list[Statement]:
+    """Return the effect of the setting asked about, and who is fastest of all where that is not the same."""
     if len(ranked) == 2:
-        return _answer_on_two(ranked)
-    first, rivals, count = ranked[0], may_be_as_fast(ranked), len(ranked)
-    of_all = "comparable variants" if count < len(results) else "variants"
-    at = next(n for n, result in enumerate(results) if result.is_baseline)
-    names = result_names(results, in_sentence=True)
-    leaders = [_fit(names[results.index(first)], names[at], most) for most in (_MOST_LEADER_CHARS, _MOST_OTHER_CHARS)]
-    if first.decision == "no difference seen" and all(result.decision != "faster" for result in ranked):
-        assert first.speedup is not None, "it is ranked"
-        speed = describe_speed(first.speedup.value)
-        none = f"None of {count - 1} other {of_all} is known to beat the baseline"
-        return _first_short(f"{none}; {name} measured {speed}." for name in leaders)
-    role = ", the baseline," if first.is_baseline else ""
-    base = names[at] if len(names[at]) <= _MOST_OTHER_CHARS else "the baseline"
-    changes = [""] if first.is_baseline else [f": {_speed(first)} {base}", f": {_speed(first)} the baseline"]
-    if not rivals:
-        subjects = [agree(_capital(name), f"is the fastest of {count} {of_all}", role) for name in leaders]
-        return _first_short(f"{subject}{change}{_sureness(first)}." for subject in subjects for change in changes)
-    judged = leading_result(ranked)
-    if judged is not None and judged is not first:
-        leads = f"leads {sum(not _is_unjudged(result) for result in ranked)} variants with enough runs"
-        ratio = format_ratio(judged.speedup.value if judged.speedup else None)
-        speeds = [f"{_speed(judged)} {base}", f"{_speed(judged)} the baseline", ratio]
-        lone = names[results.index(first)]
-        lone = lone if len(lone) <= _MOST_OTHER_CHARS else "another"
-        runs = len(throughputs(first.runs))
-        return _first_short(
-            f"{agree(_capital(_fit(names[results.index(judged)], names[at], chars)), leads)}: "
-            f"{speed}{_sureness(judged)}; {lone} measured faster in {runs} {units.plural('run', runs)}."
-            for chars, speed in (*((_MOST_LEADER_CHARS, speed) for speed in speeds), (_MOST_OTHER_CHARS, ratio))
-        )
-    rival = names[results.index(rivals[0])]
-    rest = _describe_rivals(first, rivals, rival if len(rival) <= _MOST_OTHER_CHARS else "1 other")
-    short = f"{len(rivals)} {'other is' if len(rivals) == 1 else 'others are'} not ruled out"
-    subjects = [agree(_capital(name), f"leads {count} {of_all}", role) for name in leaders]
-    return _first_short(f"{who}{change}; {text}." for who in subjects for text in (rest, short) for change in changes)
+        return [_answer_on_two(ranked)]
+    answering = [effect for effect in effects if effect.parameter == asked]
+    variants = [result.runs for result in results]
+    is_all = len(ranked) == 1 + len(answering) and all(len(effect.pairs) == 1 for effect in answering)
+    fastest = [_rank(ranked, results, asked if is_all else "")]
+    if is_all or not answering:
+        return fastest
+    if len(answering) == 1:
+        return [_effect_statement(answering[0]), *fastest]
+    base = next(result for result in results if result.is_baseline)
+    best = effects_of_best(effects, asked, variants, base.runs)
+    if best[0].ratio.value > 1:  # the pairs of different values contradict each other
+        return fastest
+    gaps = [Gap(name=_value_names(effect)[1], ratio=effect.ratio.inverse) for effect in best]
+    return [_ranking(_value_names(best[0])[0], gaps, _runs_of(best), asked, of_values=True), *fastest]
 
 
-def _fit(name: str, base: str, most: int) -> str:
-    """Return a name in so many characters, without what the baseline's has too, as far as that takes."""
-    parts = leave_out(
-        tuple(name.split(SEPARATOR)), base.split(SEPARATOR), lambda parts: len(SEPARATOR.join(parts)) <= most
-    )
-    return shorten_name(SEPARATOR.join(parts), most)
+def _answer_on_two(ranked: Sequence[VariantResult]) -> Statement:
+    specs = [result.runs[0].spec for result in ranked]
+    first, other = names_in_parts(specs, in_sentence=True)
+    (ratio,) = ratios_of_first(ranked)
+    differing, equivalence = step_differences(*specs), next(filter(None, (one.equivalence for one in ranked)), None)
+    parameter = differing[0] if len(differing) == 1 else ""
+    values = {
+        "winner": first,
+        "other": other,
+        "ratio": ratio,
+        "parameter": parameter,
+        "pairs": 1,
+        "trains": _trains(specs),
+    }
+    runs = _runs(ranked)
+    if decide(ratio) == "no difference seen" and equivalence is not None and equivalence.decision == "equal":
+        return Statement(key="equal", values={**values, "margin_pct": equivalence.margin_pct}, runs=runs)
+    return Statement(key=_way(ratio), values=values, runs=runs)
 
 
-def _first_short(answers: Iterable[str]) -> str:
-    """Return the first answer that can be said in a breath, else the last."""
-    answer = ""
-    for answer in answers:
-        if sum(any(map(str.isalnum, word)) for word in answer.split()) <= _LONGEST_ANSWER:
-            break
-    return answer
+def _way(ratio: Estimate) -> str:
+    """Return the kind of what a ratio from 1 on says."""
+    if ratio.interval is None:
+        return "not sure"
+    return "effect" if decide(ratio) == "faster" else "no difference" if ratio.is_known else "not known"
 
 
-def _describe_rivals(first: VariantResult, rivals: Sequence[VariantResult], rival: str) -> str:
-    """Return which or how many may be as fast as the first by their intervals, or for want of one.
-
-    `rival` is what the first of them is called.
-    """
-    if _is_unjudged(first):
-        return "not yet sure"
-    unjudged = sum(map(_is_unjudged, rivals))
-    if len(rivals) == 1 and not unjudged:
-        return f"{rival} may be as fast"
-    counts = ((len(rivals) - unjudged, "may be", "may be", "as fast"), (unjudged, "has", "have", "too few runs"))
-    return ", ".join(
-        f"{count} {'other' if count == 1 else 'others'} {singular if count == 1 else plural} {rest}"
-        for count, singular, plural, rest in counts
-        if count
-    )
+def _trains(specs: Iterable[RunSpec]) -> bool:
+    return all(spec.variant.get("mode", "train") == "train" for spec in specs)
 
 
-def _is_unjudged(result: VariantResult) -> bool:
-    return not result.is_baseline and not (result.speedup and result.speedup.interval)
+def _effect_statement(effect: Effect) -> Statement:
+    """Return what a setting of two values does, and where that depends on another setting."""
+    before, after = _value_names(effect)
+    spec, by = effect.pairs[0].before[0].spec, effect.depends_on
+    decided = [span for span in effect.spans if span.decision != "not known"]
+    by_region = bool(decided) and 1 < len(effect.spans) <= _MOST_SPANS
+    widest = max(decided, key=lambda span: len(span.values)) if by_region else None
+    ratio = widest.ratio if widest else effect.ratio
+    winner, other = (after, before) if ratio.value >= 1 else (before, after)
+    values: dict[str, Any] = {
+        "winner": winner,
+        "other": other,
+        "ratio": _from_winner(ratio),
+        "parameter": effect.parameter,
+        "pairs": len(effect.pairs),
+        "trains": _trains([spec]),
+    }
+    key = _way(values["ratio"])
+    if effect.differs:
+        values["by"] = label_in_sentence(spec, by) if by else ""
+        pairs = sorted(effect.pairs, key=lambda pair: pair.ratio.value)
+        ends = [_region(effect, [pair.before[0].spec.variant[by]] if by else [], pair.ratio) for pair in pairs]
+        key, values["regions"] = "varies", (ends[0], ends[-1])
+    if widest:
+        spans = sorted(effect.spans, key=lambda span: span is not widest)
+        key = "by region"
+        values["regions"] = tuple(_region(effect, span.values, span.ratio) for span in spans)
+    return Statement(key=key, values=values, runs=_runs_of([effect]))
 
 
-def _answer_on_two(ranked: Sequence[VariantResult]) -> str:
-    result, baseline = sorted(ranked, key=lambda variant: variant.is_baseline)
-    names = variant_names([variant.runs[0].spec for variant in (result, baseline)], in_sentence=True)
-    name, base = (shorten_name(name) for name in names)
-    if result.decision != "no difference seen":
-        return f"{agree(_capital(name), f'is {_speed(result)}')} {base}{_sureness(result)}."
-    if result.equivalence is not None and result.equivalence.decision == "equal":
-        margin = units.exactly(result.equivalence.margin_pct, "%")
-        return f"{_capital(name)} and {base} are equal within {margin}{_sureness(result)}."
-    is_known = result.speedup is not None and result.speedup.is_known
-    return f"{'No significant difference' if is_known else 'Not known yet which is faster'}: {name} and {base}" + (
-        f"{_sureness(result)}." if is_known else "."
-    )
+def _from_winner(ratio: Estimate) -> Estimate:
+    return ratio if ratio.value >= 1 else ratio.inverse
 
 
-def _speed(result: VariantResult) -> str:
-    """Return a speed up to what it is compared with: `6.4 % faster than`, `2.50× as fast as`."""
-    assert result.speedup is not None, "it is ranked"
-    ratio = result.speedup.value
-    return f"{describe_speed(ratio)} {'as' if is_far_from_one(ratio) else 'than'}"
-
-
-def _sureness(result: VariantResult) -> str:
-    """Return the interval of a speed-up, or that there is none."""
-    if result.is_baseline or result.speedup is None:
-        return ""
-    return f" ({format_interval(result.speedup.interval, result.speedup.value) or 'not yet sure'})"
-
-
-def _capital(name: str) -> str:
-    """Return a name as the beginning of a sentence; cuDNN and a workload's name stay."""
-    return (
-        name if any(name.split(" ")[0] == workload.name for workload in WORKLOADS) else units.sentence(name).rstrip(".")
+def _region(effect: Effect, values: Sequence[Value], ratio: Estimate) -> Region:
+    """Return which of the two values of an effect wins at some values of the setting that it depends on."""
+    before, after = _value_names(effect)
+    name = effect.depends_on
+    specs = {pair.before[0].spec.variant[name]: pair.before[0].spec for pair in effect.pairs} if name else {}
+    ordered = [value for span in effect.spans for value in span.values]
+    return Region(
+        winner=after if ratio.value >= 1 else before,
+        ratio=_from_winner(ratio),
+        decided=decide(ratio) in ("faster", "slower"),
+        settings=tuple((format_setting(specs[value], name, in_sentence=True),) for value in values if name),
+        is_lowest=bool(values) and values[0] == ordered[0],
+        is_highest=bool(values) and values[-1] == ordered[-1],
+        is_number=all(type(value) in (int, float) for value in ordered),
     )
 
 
-def _why_no_answer(results: Sequence[VariantResult], base: VariantResult) -> str:
+def _value_names(effect: Effect) -> tuple[Name, Name]:
+    """Return the settings before and after the change."""
+    pair = effect.pairs[0]
+    specs = pair.before[0].spec, pair.after[0].spec
+    before, after = (format_setting(spec, effect.parameter, in_sentence=True) for spec in specs)
+    return (before,), (after,)
+
+
+def _runs_of(effects: Iterable[Effect]) -> tuple[int, ...]:
+    pairs = (pair for effect in effects for pair in effect.pairs)
+    return tuple(dict.fromkeys(row.run for pair in pairs for row in (*pair.before, *pair.after)))
+
+
+def _judged(ranked: Sequence[VariantResult]) -> Sequence[VariantResult]:
+    """Return those of ranked variants with enough runs, or all where less than two have them."""
+    enough = [result for result in ranked if result.is_baseline or (result.speedup and result.speedup.interval)]
+    return enough if len(enough) > 1 else ranked
+
+
+def _rank(ranked: Sequence[VariantResult], results: Sequence[VariantResult], asked: str) -> Statement:
+    """Return who is fastest of the variants that are judged."""
+    names = names_in_parts([result.runs[0].spec for result in results], in_sentence=True)
+    first, *others = _judged(ranked)
+    ratios = zip(others, ratios_of_first([first, *others]), strict=True)
+    gaps = [Gap(name=names[results.index(result)], ratio=ratio) for result, ratio in ratios]
+    return _ranking(names[results.index(first)], gaps, _runs([first, *others]), asked)
+
+
+def _ranking(
+    winner: Name, gaps: Sequence[Gap], runs: tuple[int, ...], parameter: str, *, of_values: bool = False
+) -> Statement:
+    rivals = sum(decide(gap.ratio) != "faster" for gap in gaps)
+    named = gaps if len(gaps) <= _MOST_GAPS else [gaps[0], *([gaps[-1]] if of_values else [])]
+    values = {"winner": winner, "gaps": tuple(named), "count": len(gaps) + 1, "rivals": rivals}
+    about = {"parameter": parameter, "of_values": of_values}
+    return Statement(key="leads" if rivals else "fastest", values={**values, **about}, runs=runs)
+
+
+def _runs(results: Iterable[VariantResult]) -> tuple[int, ...]:
+    return tuple(row.run for result in results for row in result.runs)
+
+
+def _why_no_answer(results: Sequence[VariantResult], base: VariantResult) -> Statement:
     others = [result for result in results if not result.is_baseline]
     if not others:
-        return "All chosen runs are of one variant: there is nothing to compare it with."
-    workloads = list(dict.fromkeys(result.runs[0].spec.workload for result in (*others, base)))
+        return Statement(key="one variant", values={}, runs=_runs([base]))
     if all(result.decision == "different workloads" for result in others):
-        workloads_are = f"{join_with_and(workloads)} are", f"These are {len(workloads)}"
-        return _first_short(f"{text} different workloads, so their speeds are not compared." for text in workloads_are)
-    if base.throughput is None:
-        return f"No run of the baseline measured to its end ({describe_endings(base.runs)})."
-    if len(others) > 1:
-        return "No variant but the baseline has a complete run."
-    name = shorten_name(result_names(results)[results.index(others[0])])
-    return f"No run of {name} measured to its end ({describe_endings(others[0].runs)})."
+        workloads = tuple(dict.fromkeys(result.runs[0].spec.workload for result in (*others, base)))
+        return Statement(key="different workloads", values={"workloads": workloads}, runs=_runs(results))
+    silent = base if base.throughput is None else others[0]
+    names = names_in_parts([result.runs[0].spec for result in results], in_sentence=True)
+    values = {
+        "name": names[results.index(silent)],
+        "count": 1 if silent is base else len(others),
+        "endings": tuple(dict.fromkeys(run_ending(row)[0] for row in silent.runs)),
+    }
+    return Statement(key="no result", values=values, runs=_runs([base] if silent is base else others))
 
 
-def _notes(results: Sequence[VariantResult], ranked: Sequence[VariantResult], base: VariantResult) -> list[str]:
-    """Return what qualifies the answer: energy, margin, settings, and what is not compared."""
-    if len(ranked) < 2:
-        return []
-    other = next(result for result in ranked if not result.is_baseline)
-    names = step_differences(base.runs[0].spec, other.runs[0].spec) if len(ranked) == 2 else []
-    labels = [label_in_sentence(other.runs[0].spec, name) for name in names]
-    return [
-        *([_describe_energy(other)] if len(ranked) == 2 else []),
-        *([f"They differ in {len(names)} settings: {join_with_and(labels)}."] if len(names) > 1 else []),
-        *_tally_equivalences(ranked),
-        *_describe_other_work(results, ranked, base),
-        *_incomparable(results),
-    ]
-
-
-def _describe_energy(result: VariantResult) -> str:
-    """Return what is known of the energy of the variant beside the baseline; "" if nothing is."""
-    ratio, energy = result.energy_ratio, f"energy per {example_word(result.runs[0].spec)}"
-    if ratio is None:
-        return ""
-    if ratio.interval is not None and ratio.interval[0] <= 1 <= ratio.interval[1]:
-        return (
-            f"No significant difference in {energy}." if ratio.is_known else f"Not known yet which uses more {energy}."
-        )
-    change = f"{percent_of(abs(ratio.value - 1))} {'less' if ratio.value < 1 else 'more'}"
-    if is_far_from_one(ratio.value):
-        change = f"{units.ratio(ratio.value)} the"
-    return f"{'They use' if is_plural(result_names([result])[0]) else 'It uses'} {change} {energy}."
-
-
-def _tally_equivalences(ranked: Sequence[VariantResult]) -> list[str]:
-    """Return how many variants are equal to the baseline within the margin, if one was given, and how many are not."""
+def _notes(results: Sequence[VariantResult], ranked: Sequence[VariantResult], base: VariantResult) -> list[Statement]:
+    """Return what qualifies the answer: energy, settings, margin, and what is not compared."""
+    notes = []
+    if len(ranked) == 2:
+        other = next(result for result in ranked if not result.is_baseline)
+        names = step_differences(base.runs[0].spec, other.runs[0].spec)
+        labels = tuple(label_in_sentence(other.runs[0].spec, name) for name in names)
+        notes += _energy(other, base)
+        notes += [Statement(key="settings", values={"labels": labels})] if len(names) > 1 else []
     equivalences = [result.equivalence for result in ranked if result.equivalence is not None]
     decisions = [equivalence.decision for equivalence in equivalences]
-    is_answer = len(ranked) == 2 and any(result.decision == "no difference seen" for result in ranked)
-    if not decisions or (is_answer and decisions == ["equal"]):
+    if decisions and decisions != ["equal"]:
+        counts = {decision: decisions.count(decision) for decision in dict.fromkeys(decisions)}
+        notes += [Statement(key="margin", values={"margin_pct": equivalences[0].margin_pct, "counts": counts})]
+    working = [(ratio, one) for one in results if one.speedup and (ratio := work_ratio(one.runs, base.runs))]
+    if working and len(ranked) == sum(result.speedup is not None for result in results):
+        work = {"ratios": tuple(ratio for ratio, _ in working), "example": example_word(base.runs[0].spec)}
+        notes.append(Statement(key="other work", values=work, runs=_runs(result for _, result in working)))
+    judged = _judged(ranked)
+    apart = {
+        "other_work": [result for _, result in working if result not in ranked],
+        "few_runs": [result for result in ranked if result not in judged],
+        "other_workloads": [result for result in results if result.decision == "different workloads"],
+        "unmeasured": [result for result in results if result.decision == "nothing to compare"],
+    }
+    if any(apart.values()):
+        numbers = {why: len(some) for why, some in apart.items() if some}
+        runs = _runs(result for some in apart.values() for result in some)
+        notes.append(Statement(key="not ranked", values={"counts": numbers}, runs=runs))
+    return notes
+
+
+def _energy(result: VariantResult, base: VariantResult) -> list[Statement]:
+    """Return what is known of the energy of the variant beside the baseline."""
+    if (ratio := result.energy_ratio) is None:
         return []
-    labels = {"equal": "equal to the baseline", "cannot tell": "undecided"}
-    parts = [f"{decisions.count(kind)} {labels.get(kind, f'{kind} by more')}" for kind in dict.fromkeys(decisions)]
-    return [f"With a margin of {units.exactly(equivalences[0].margin_pct, '%')}: {join_with_and(parts)}."]
+    sides = (base, result) if ratio.value >= 1 else (result, base)
+    less, more = names_in_parts([side.runs[0].spec for side in sides], in_sentence=True)
+    key = "no energy difference" if decide(ratio) == "no difference seen" else "energy"
+    values = {"less": less, "more": more, "ratio": _from_winner(ratio), "example": example_word(base.runs[0].spec)}
+    return [Statement(key=key, values=values, runs=_runs(sides))]
 
 
-def _describe_other_work(
-    results: Sequence[VariantResult], ranked: Sequence[VariantResult], base: VariantResult
-) -> list[str]:
-    """Return how many variants do other work than the baseline, and how much of it."""
-    ratios = [ratio for result in results if result.speedup and (ratio := work_ratio(result.runs, base.runs))]
-    if not ratios:
-        return []
-    operations = f"{units.range_of(ratios, units.ratio_figures)}× the operations per {example_word(base.runs[0].spec)}"
-    if len(ranked) < sum(result.speedup is not None for result in results):
-        do, are = ("does", "is") if len(ratios) == 1 else ("do", "are")
-        return [f"{len(ratios)} more {do} {operations} and {are} not ranked."]
-    it_does = "it does" if len(ratios) == 1 else "the others do"
-    return [f"{'It is not' if len(ratios) == 1 else 'None is'} directly comparable: {it_does} {operations}."]
-
-
-def _incomparable(results: Sequence[VariantResult]) -> list[str]:
-    """Return how many variants have no ratio, and why."""
-    elsewhere = [result for result in results if result.decision == "different workloads" and not result.is_baseline]
-    unmeasured = [result.runs for result in results if result.throughput is None and result not in elsewhere]
-    sentences = []
-    if elsewhere:
-        names = f" ({', '.join(dict.fromkeys(result.runs[0].spec.workload for result in elsewhere))})"
-        are = "variant of another workload{} is" if len(elsewhere) == 1 else "variants of other workloads{} are"
-        sentences.append(_first_short(f"{len(elsewhere)} {are.format(text)} not compared." for text in (names, "")))
-    if unmeasured:
-        sentences.append(f"{len(unmeasured)} did not measure to the end{describe_group_endings(unmeasured)}.")
-    return sentences
-
-
-def _next_step(
-    results: Sequence[VariantResult], ranked: Sequence[VariantResult]
-) -> tuple[str, int, Sequence[VariantResult]]:
+def _next_step(ranked: Sequence[VariantResult]) -> tuple[Statement, int, Sequence[VariantResult]]:
     """Return what would decide it, how many more repeats that takes, and of which variants; or how sure it is."""
+    sure = Statement(key="sure", values={"level_pct": 100 * LEVEL})
     others = [result for result in ranked if not result.is_baseline]
-    if not others or len(ranked) < 2:
-        return "", 0, ()
-    fewest = min(result.throughput.n for result in results if result.throughput is not None)
+    fewest = min(result.throughput.n for result in ranked if result.throughput is not None)
     if fewest < MIN_REPEATS:
-        return FEW_RUNS_NOTE, MIN_REPEATS - fewest, ()
+        return Statement(key="repeats for an interval", values={"repeats": MIN_REPEATS}), MIN_REPEATS - fewest, ()
     required = [result.required_repeats for result in others if result.required_repeats is not None]
     if all(result.decision == "no difference seen" for result in others):
         if not required:
-            return HOW_SURE, 0, ()
+            return sure, 0, ()
         most = max(required, key=lambda requirement: requirement.repeats)
-        offered = most.repeats if most.repeats <= _MOST_OFFERED else 0
-        return units.sentence(_describe_required_repeats(most)), offered, ()
+        return _repeats_for(most, 1), most.repeats if most.repeats <= _MOST_OFFERED else 0, ()
     rivals = may_be_as_fast(ranked) if len(ranked) > 2 else []
-    if 0 < len(rivals) < _MOST_RIVALS:
-        text, repeats = _describe_rival_repeats(ranked, rivals)
-        return (text, repeats, (ranked[0], *rivals)) if 0 < repeats <= _MOST_OFFERED else (text, 0, ())
-    return HOW_SURE, 0, ()
-
-
-def _describe_rival_repeats(ranked: Sequence[VariantResult], rivals: Sequence[VariantResult]) -> tuple[str, int]:
-    """Return what more repeats of the first variant and its rivals would tell, and how many that takes."""
-    first, of_these = ranked[0].runs, f"these {1 + len(rivals)}"
+    if not 0 < len(rivals) < _MOST_RIVALS:
+        return sure, 0, ()
+    first = ranked[0].runs
     samples = [
         (throughputs(first), throughputs(rival.runs), count_looks(first, rival.runs), len(ranked) - 1)
         for rival in rivals
     ]
     repeats = max(repeats_to_tell(*sample) or _MOST_REPEATS for sample in samples)
+    repeated = (ranked[0], *rivals)
     if repeats <= _MOST_OFFERED:
-        return f"{repeats} more {units.plural('repeat', repeats)} of {of_these} would tell which is fastest.", repeats
+        values = {"repeats": repeats, "count": len(repeated)}
+        return Statement(key="repeats to tell", values=values, runs=_runs(repeated)), repeats, repeated
     needs = [need for sample in samples if (need := required_repeats(*sample)) is not None]
     if not needs:
-        return HOW_SURE, 0
+        return sure, 0, ()
     most = max(needs, key=lambda need: need.repeats)
-    helps = _describe_required_repeats(most, "their ratio" if len(rivals) == 1 else "their ratios")
-    return units.sentence(helps), most.repeats
+    offered = most.repeats if most.repeats <= _MOST_OFFERED else 0
+    return _repeats_for(most, len(rivals)), offered, repeated if offered else ()
 
 
-def _describe_noise(ranked: Sequence[VariantResult]) -> tuple[str, int]:
+def _repeats_for(required: RequiredRepeats, ratios: int) -> Statement:
+    """Return how narrowly more repeats would determine so many ratios, and how many; or that they hardly help."""
+    if required.repeats > _MOST_REPEATS:
+        return Statement(key="repeats hardly help", values={"repeats": required.repeats})
+    values = {"repeats": required.repeats, "fewest": required.fewest, "most": required.most}
+    return Statement(
+        key="repeats for a width", values={**values, "half_width_pct": 100 * required.half_width, "ratios": ratios}
+    )
+
+
+def _describe_noise(ranked: Sequence[VariantResult]) -> tuple[list[Statement], int]:
     """Return that runs of the baseline differ so much that all intervals are wide, and a run of a steadier one."""
     judged = [result for result in ranked if len(throughputs(result.runs)) >= MIN_REPEATS]
     base = next((result for result in judged if result.is_baseline), None)
     if base is None or base.runs in (steady := steady_variants([result.runs for result in judged])):
-        return "", 0
-    spread = run_spread(base.runs)
-    amount = units.ratio(1 + spread) if is_far_from_one(1 + spread) else percent_of(spread)
-    text = f"Runs of the baseline differ by {amount}, which makes intervals wide; choose a steadier one or repeat it."
-    return text, min(runs[0].run for runs in steady)
-
-
-def _describe_required_repeats(required: RequiredRepeats, what: str = "the speed-up") -> str:
-    """Return how narrowly more repeats would determine `what`, and how many."""
-    if required.repeats > _MOST_REPEATS:
-        return "more repeats would hardly help, as runs of one variant differ too much"
-    width = units.plus_minus(units.exactly(100 * required.half_width, "%"))
-    range_ = f" ({required.fewest:,}–{required.most:,})" if required.fewest < required.most else ""
-    more = f"{required.repeats:,} more {units.plural('repeat', required.repeats)} of each{range_}"
-    return f"with about {more} {what} would be known to {width}"
+        return [], 0
+    values = {"ratio": 1 + run_spread(base.runs)}
+    return [Statement(key="noisy baseline", values=values, runs=_runs([base]))], min(runs[0].run for runs in steady)
 
 
 EFFECTS_TITLE = "What each setting does by itself"
@@ -416,53 +427,41 @@ def effects_method(effects: Sequence[Effect]) -> str:
 
 def effects_table(effects: Sequence[Effect]) -> TextTable:
     """Return a row for each effect, below what the rows are."""
+    unit = unit_of(effect.ratio.value for effect in effects)
     return TextTable(
         head=("Setting", "Speed-up", CI, "Pairs", "Range of pairs", "Note"),
-        rows=tuple(map(_effect_row, effects)),
+        rows=tuple(_effect_row(effect, unit) for effect in effects),
         numeric=frozenset({1, 2, 3, 4}),
         caption=effects_method(effects),
     )
 
 
-def _effect_row(effect: Effect) -> tuple[str, ...]:
+def _effect_row(effect: Effect, unit: Unit) -> tuple[str, ...]:
     ratio, left_out = effect.ratio.value, effect.single_run_pairs
     return (
         effect_name(effect),
-        format_ratio(ratio),
-        format_interval(effect.ratio.interval, ratio) or units.ABSENT,
+        format_ratio(ratio, unit),
+        format_interval(effect.ratio.interval, ratio, unit) or units.ABSENT,
         str(len(effect.pairs)),
-        format_interval(effect.spread, ratio) if len(effect.pairs) > 1 else units.ABSENT,
+        format_interval(effect.spread, ratio, unit) if len(effect.pairs) > 1 else units.ABSENT,
         "; ".join([*effect_notes(effect), *([f"{left_out} with too few runs left out"] if left_out else [])]),
     )
 
 
 def effect_name(effect: Effect) -> str:
     """Return the change in short: `NHWC → NCHW`, `XLA off → on`, `Batch size 128 → 64`."""
-    before, after = _values(effect)
-    label = parameter_label(effect.pairs[0].after[0].spec, effect.parameter)
-    return f"{before} → {after.removeprefix(f'{label} ')}"
+    specs = effect.pairs[0].before[0].spec, effect.pairs[0].after[0].spec
+    before, after = (format_setting(spec, effect.parameter) for spec in specs)
+    return f"{before} → {after.removeprefix(f'{parameter_label(specs[1], effect.parameter)} ')}"
 
 
 def effect_notes(effect: Effect) -> list[str]:
     """Return what to know about an effect, in a few words each."""
     states = {run.evidence_state for pair in effect.pairs for run in (*pair.before, *pair.after)}
+    name = effect.depends_on
+    depends = f"depends on {label_in_sentence(effect.pairs[0].before[0].spec, name)}" if name else ""
     return [
-        *([_describe_difference(effect)] if effect.differs else []),
+        *([depends or "differs by more than chance"] if effect.differs else []),
         *(["includes other work"] if effect.changes_work else []),
         *(["includes what did not run as requested"] if "mismatch" in states else []),
     ]
-
-
-def _describe_difference(effect: Effect) -> str:
-    """Return that the effect is not the same in all pairs, and what it depends on, if that is known."""
-    if effect.depends_on is None:
-        return "differs by more than chance"
-    return f"depends on {label_in_sentence(effect.pairs[0].before[0].spec, effect.depends_on)}"
-
-
-def _values(effect: Effect, *, in_sentence: bool = False) -> tuple[str, str]:
-    """Return the settings before and after the change."""
-    pair = effect.pairs[0]
-    specs = pair.before[0].spec, pair.after[0].spec
-    before, after = (format_setting(spec, effect.parameter, in_sentence=in_sentence) for spec in specs)
-    return before, after

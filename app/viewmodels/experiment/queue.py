@@ -45,11 +45,11 @@ _END_PHRASES: dict[EntryState, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictText:
-    """The verdict on an experiment that ended: in a few words, as a sentence, and what else there is to say."""
+    """The verdict on an experiment that ended: its first sentence, whether that answers it, and what else there is."""
 
-    title: str = ""
     sentence: str = ""
     rest: str = ""
+    is_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

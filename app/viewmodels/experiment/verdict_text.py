@@ -8,6 +8,7 @@ from app.analysis.verdict import (
     VariantResult,
     comparable_results,
     fastest_result,
+    group_by_variant,
     group_runs,
     join_repeats,
     rank_results,
@@ -21,33 +22,20 @@ from app.viewmodels.compare.comparison import default_baseline
 from app.viewmodels.compare.verdict import Verdict, compute_verdict
 from app.viewmodels.experiment.queue import NO_VERDICT, VerdictText
 from app.viewmodels.format.naming import variant_names
-from app.viewmodels.format.ratios import format_interval, format_ratio
+from app.viewmodels.format.ratios import Unit, format_interval, format_ratio, unit_of
 from app.viewmodels.format.sentences import count_runs
 from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec
 
 
-def experiment_verdict(rows: Sequence[RunRow]) -> VerdictText:
+def experiment_verdict(rows: Sequence[RunRow], asked: str = "") -> VerdictText:
     """Return the verdict on the runs of an experiment; an empty one where all are of one variant."""
-    specs = [with_defaults(row.spec) for row in rows]
-    if all(spec == specs[0] for spec in specs):
+    joined, _ = join_repeats(rows)
+    if len(group_by_variant(joined)) < 2:
         return NO_VERDICT
-    return verdict_text(compute_verdict(rows, default_baseline(rows)))
-
-
-def verdict_text(verdict: Verdict) -> VerdictText:
-    """Return a verdict with its most important sentence apart: the first one.
-
-    What did not run as requested is said at once after it.
-    """
-    sentence, *others = verdict.sentences
-    before, *_ = verdict.text.split(sentence)
-    is_ranked = len(rank_results(verdict.results)) > 1
-    return VerdictText(
-        title=sentence.partition(" (")[0].rstrip(".") if is_ranked else "",
-        sentence=sentence,
-        rest=" ".join(filter(None, (before.strip(), *others))),
-    )
+    verdict = compute_verdict(joined, default_baseline(joined), asked=asked)
+    answer, *others = (statement.sentence for statement in verdict.statements)
+    return VerdictText(sentence=answer, rest=" ".join(others), is_answer=len(rank_results(verdict.results)) > 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +70,8 @@ class ExperimentResult:
     """What an experiment says so far: the answer first, then a row a variant on one axis of ratios.
 
     Attributes:
-        answer: Who is faster, and by how much, in one sentence of at most 25 words.
-        next_step: What would decide it, or how sure it is; "" where nothing can be said.
+        answer: What the setting asked about does, or who is fastest, in one sentence.
+        next_step: What would decide it, or how sure it is; "" where nothing can be statement.
         more_repeats: Repeats of each variant that would; 0 where it is decided.
         repeated: The variants that these are of; none for all.
         lamp: Whether the machine was quiet during the runs; "" before the first one ends.
@@ -107,7 +95,7 @@ _NO_ANSWER = "No answer yet"
 
 
 def experiment_result(
-    variants: Sequence[RunSpec], rows: Sequence[RunRow], disturbances: Mapping[int, str]
+    variants: Sequence[RunSpec], rows: Sequence[RunRow], disturbances: Mapping[int, str], asked: str = ""
 ) -> ExperimentResult | None:
     """Return what the runs of an experiment say so far of its variants; None where there is only one.
 
@@ -121,7 +109,7 @@ def experiment_result(
     if not rows:
         waiting = tuple(ResultRow(name=name, change="waiting") for name in names)
         return ExperimentResult(answer=_NO_ANSWER, next_step="", rows=waiting, axis=_axis(()))
-    verdict = compute_verdict(rows, default_baseline(rows))
+    verdict = compute_verdict(rows, default_baseline(rows), asked=asked)
     keys = [without(with_defaults(result.runs[0].spec)) for result in verdict.results]
     variants_by_name = [
         (name, verdict.results[keys.index(key)] if (key := without(spec)) in keys else None)
@@ -131,12 +119,14 @@ def experiment_result(
     return result if len(rank_results(verdict.results)) > 1 else replace(result, answer=_NO_ANSWER)
 
 
-def answer_on(rows: Sequence[RunRow], baseline: int = 0, margin_pct: float | None = None) -> ExperimentResult:
+def answer_on(
+    rows: Sequence[RunRow], baseline: int = 0, margin_pct: float | None = None, asked: str = ""
+) -> ExperimentResult:
     """Return what Compare would say of any runs, with its `baseline` if that is among them, and margin of equality."""
     joined, _ = join_repeats(rows)
     if all(row.run != baseline for row in joined):
         baseline = default_baseline(joined)
-    return verdict_result(compute_verdict(joined, baseline, margin_pct), {})
+    return verdict_result(compute_verdict(joined, baseline, margin_pct, asked), {})
 
 
 def verdict_result(verdict: Verdict, disturbances: Mapping[int, str]) -> ExperimentResult:
@@ -151,7 +141,14 @@ def _result(
     comparable = comparable_results(verdict.results)
     measured = {row.run for result in verdict.results for row in result.runs if throughputs([row])}
     disturbances = {run: text for run, text in disturbances.items() if run in measured}
-    rows = [(result not in comparable, _result_row(name, result, fastest, disturbances)) for name, result in variants]
+    columns = (
+        unit_of(result.speedup.value for result in verdict.results if result.speedup),
+        unit_of(result.energy_ratio.value for result in verdict.results if result.energy_ratio),
+    )
+    rows = [
+        (result not in comparable, _result_row(name, result, fastest, disturbances, columns))
+        for name, result in variants
+    ]
     rows.sort(key=lambda pair: (pair[1].change != _BASELINE, pair[0], -(pair[1].ratio or 0.0)))
     return ExperimentResult(
         answer=verdict.answer,
@@ -183,7 +180,11 @@ def _lamp(disturbances: Mapping[int, str]) -> str:
 
 
 def _result_row(
-    name: str, result: VariantResult | None, fastest: VariantResult | None, disturbances: Mapping[int, str]
+    name: str,
+    result: VariantResult | None,
+    fastest: VariantResult | None,
+    disturbances: Mapping[int, str],
+    columns: tuple[Unit, Unit],
 ) -> ResultRow:
     if result is None:
         return ResultRow(name=name, change="waiting")
@@ -194,14 +195,15 @@ def _result_row(
         outcomes = Counter(row.outcome.name.replace("_", " ") for row in result.runs if row.outcome is not None)
         return ResultRow(name=name, change=next(iter(outcomes), "running"), runs=runs if outcomes else "")
     low, high = speed.interval or (None, None)
+    energy, (speed_unit, energy_unit) = result.energy_ratio, columns
     return ResultRow(
         name=name,
         ratio=speed.value,
         low=low,
         high=high,
-        change=_BASELINE if result.is_baseline else format_ratio(speed.value),
-        interval=format_interval(speed.interval, speed.value),
-        energy="" if result.is_baseline or result.energy_ratio is None else format_ratio(result.energy_ratio.value),
+        change=_BASELINE if result.is_baseline else format_ratio(speed.value, speed_unit),
+        interval=format_interval(speed.interval, speed.value, speed_unit),
+        energy="" if result.is_baseline or energy is None else format_ratio(energy.value, energy_unit),
         runs=runs,
         is_fastest=result is fastest,
     )

@@ -14,7 +14,7 @@ from app.values.events import Outcome
 from app.values.records import RunRow
 from app.viewmodels.format import naming
 from app.viewmodels.format.naming import format_gpu_counts
-from app.viewmodels.format.ratios import format_ratio
+from app.viewmodels.format.ratios import Unit, format_ratio
 from workloads import catalog
 from workloads.protocol import EvidenceState, RunSpec
 
@@ -218,9 +218,9 @@ def row_metric_cell(metric: Metric, row: RunRow) -> Cell:
     return metric_cell(metric, metric.row_value(row), example_word(row.spec), row)
 
 
-def ratio(value: float | None) -> Cell:
-    """Return a ratio to the baseline."""
-    return Cell(text=format_ratio(value), key=value if units.is_known(value) else None)
+def ratio(value: float | None, unit: Unit) -> Cell:
+    """Return a ratio to the baseline, in the unit of its column."""
+    return Cell(text=format_ratio(value, unit), key=value if units.is_known(value) else None)
 
 
 _AGREED = {

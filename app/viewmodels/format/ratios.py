@@ -1,30 +1,40 @@
 """How a ratio to a baseline is written, in sentences, tables, plots, reports and terminal alike.
 
-Within twofold it is a change in per cent, `+96.5 %`, from twofold on a factor, `2.50×` or `0.400×`. Both ends of an
-interval have the form of its estimate. The ticks of an axis are per cent where all its estimates are, else factors.
-Amounts of work are factors, and so is what an article published. Above one is faster, of energy more.
+Within twofold it is a change in per cent, `+96.5 %`, from twofold on a factor, `2.50×` or `0.400×`; in a column all
+are factors as soon as one is. Both ends of an interval have the form of its estimate. The ticks of an axis are per cent
+where all its estimates are, else factors. Amounts of work are factors, and so is what an article published. Above one
+is faster, of energy more.
 """
 
 import math
 import re
+from collections.abc import Iterable
+from typing import Literal
 
 from app.analysis.intervals import LEVEL, Estimate
 from app.values import units
 
 CI = f"{units.percent(100 * LEVEL)} CI"
 """Stands before an interval, or above a column of them."""
+Unit = Literal["%", "×"]
+"""Of all ratios in one column, or in one sentence."""
 _TIMES = 2.0
 """From this ratio on "2.50×" says more than a percentage."""
 
 
 _PLURAL = re.compile(r"[^·]*\b(?:GPUs|GEMMs|gates|inputs)")
-_PLURAL_VERBS = {"is": "are", "has": "have", "takes": "take", "differs": "differ", "does": "do", "leads": "lead"}
+_PLURAL_VERBS = {"is": "are", "takes": "take", "does": "do", "leads": "lead", "trains": "train", "runs": "run"}
 
 
 def is_far_from_one(ratio: float) -> bool:
     """Return whether a ratio is better said as a factor than as a percentage, by the percentage that would be read."""
     change_pct = round(100 * (ratio - 1), 1)
     return change_pct >= 100 * (_TIMES - 1) or change_pct <= 100 * (1 / _TIMES - 1)
+
+
+def unit_of(ratios: Iterable[float | None]) -> Unit:
+    """Return the unit that all of these have together: × as soon as one needs it."""
+    return "×" if any(units.is_known(ratio) and is_far_from_one(ratio) for ratio in ratios) else "%"
 
 
 def format_percent(share: float) -> str:
@@ -57,30 +67,30 @@ def agree(name: str, predicate: str, role: str = "") -> str:
     return f"{name}{role} {_PLURAL_VERBS.get(verb, verb) if is_plural(name) else verb}{space}{rest}"
 
 
-def format_ratio(ratio: float | None) -> str:
-    """Return a ratio: `+6.4 %`, `2.50×`; one itself is `1×`."""
+def format_ratio(ratio: float | None, unit: Unit | None = None) -> str:
+    """Return a ratio: `+6.4 %`, `2.50×`; one itself is `1×`. Without a unit it has the one that suits it alone."""
     if not units.is_known(ratio):
         return units.ABSENT
     if math.isclose(ratio, 1):
         return "1×"
-    return units.ratio(ratio) if is_far_from_one(ratio) else units.quantity(_signed(ratio), "%")
+    return units.ratio(ratio) if (unit or unit_of([ratio])) == "×" else units.quantity(_signed(ratio), "%")
 
 
-def format_interval(ends: tuple[float, float] | None, ratio: float) -> str:
+def format_interval(ends: tuple[float, float] | None, ratio: float, unit: Unit | None = None) -> str:
     """Return the interval of a ratio: `+5.1 to +7.7 %`, `2.29–2.71×`; "" without one."""
     if ends is None:
         return ""
-    if is_far_from_one(ratio):
+    if (unit or unit_of([ratio])) == "×":
         return f"{units.span(*map(units.ratio_figures, ends))}×"
     return units.quantity(units.span(*map(_signed, ends)), "%")
 
 
-def describe_ratio(estimate: Estimate | None) -> str:
+def describe_ratio(estimate: Estimate | None, unit: Unit | None = None) -> str:
     """Return a ratio with its interval, if it has one: `+6.4 % (+5.1 to +7.7 %)`."""
     if estimate is None:
         return units.ABSENT
-    interval = format_interval(estimate.interval, estimate.value)
-    return f"{format_ratio(estimate.value)} ({interval})" if interval else format_ratio(estimate.value)
+    text, interval = format_ratio(estimate.value, unit), format_interval(estimate.interval, estimate.value, unit)
+    return f"{text} ({interval})" if interval else text
 
 
 def _signed(ratio: float) -> str:

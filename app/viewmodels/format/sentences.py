@@ -86,9 +86,6 @@ def _run_ranges(ordered: Iterable[int]) -> Iterable[list[int]]:
     yield current
 
 
-_MAX_WAYS = 3
-"""Ways to end that a sentence names; of more the commonest."""
-
 Ending = tuple[str, str]
 """The word for an outcome, and the reason as a sentence, "" where there is none."""
 
@@ -107,21 +104,6 @@ def group_by_ending(rows: Sequence[RunRow]) -> dict[Ending, list[RunRow]]:
     for row in rows:
         groups.setdefault(run_ending(row), []).append(row)
     return groups
-
-
-def describe_endings(rows: Sequence[RunRow]) -> str:
-    """Return in which ways runs ended, within a sentence: `failed; out of memory`. Notes have the reasons."""
-    return "; ".join(dict.fromkeys(word for word, _ in map(run_ending, rows)))
-
-
-def describe_group_endings(groups: Sequence[Sequence[RunRow]]) -> str:
-    """Return how groups of runs ended: ` (failed)` if all did so, else `: 2 (failed) and 1 (…)`."""
-    (ending, count), *endings = Counter(map(describe_endings, groups)).most_common()
-    if not endings:
-        return f" ({ending})"
-    named, rest = [(ending, count), *endings[: _MAX_WAYS - 1]], endings[_MAX_WAYS - 1 :]
-    texts = [f"{count} ({ended})" for ended, count in named]
-    return f": {join_with_and([*texts, *([f'{sum(n for _, n in rest)} for other reasons'] if rest else [])])}"
 
 
 def count_runs(rows: Sequence[RunRow]) -> str:

@@ -192,6 +192,7 @@ class Selection:
             variants=self.runnable,
             repeats=self.repeats,
             until_pct=float(self.extent_value("until_pct")) or None,
+            asked=next((name for name in self.chosen if name in self.varied), ""),
             notes=tuple(f"{group.count} left out. {group.text}" for group in self.refused_groups),
             budget_s=60 * float(self.extent_value("budget_min")) or None,
             parallel=self._parallel,

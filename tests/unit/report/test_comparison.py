@@ -80,7 +80,10 @@ def test_the_fastest_has_the_sentence_and_all_have_a_row() -> None:
     nchw, xla = runs(4, 110.0, 111.0, 110.5, layout="NCHW"), runs(7, 200.0, 201.0, 202.0, layout="NHWC", xla=True)
     document = document_of([*BASE, *nchw, *xla], 1)
     assert document["verdict"]["decision"] == "several variants"
-    assert document["verdict"]["text"].startswith("NHWC · XLA on is the fastest of 3 variants: 2.01× as fast as NHWC (")
+    assert document["verdict"]["asked"] == "layout"
+    ranking = next(said for said in document["verdict"]["statements"] if said["key"] == "fastest")
+    assert (ranking["values"]["winner"], ranking["values"]["count"]) == (["NHWC", "XLA on"], 3)
+    assert [gap["name"] for gap in ranking["values"]["gaps"]] == [["NCHW"], ["NHWC"]]
     assert [row["decision"] for row in document["rows"]] == ["baseline", "faster", "faster"]
     assert [row["n"] for row in document["rows"]] == [3, 3, 3]
     assert [row["comparisons"] for row in document["rows"]] == [2, 2, 2]
@@ -142,7 +145,7 @@ def test_a_verdict_over_mislabelled_runs_says_so_first() -> None:
     document = document_of([labelled(1, AS_REQUESTED, "NCHW"), labelled(2, MISLABELLED, "NHWC")], 1)
     assert document["verdict"]["text"].startswith(
         f"The run of NHWC did not run what was requested. {MISLABELLED.reason} "
-        "So this is about what ran, not what was requested. NHWC is "
+        "So this is about what ran, not what was requested. NHWC trains "
     )
     (warning,) = document["warnings"]
     assert (warning["key"], warning["values"]) == ("evidence", {"2": MISLABELLED.reason})
@@ -170,4 +173,4 @@ def test_a_variant_is_as_verified_as_the_least_of_its_runs(
 def test_what_is_not_known_is_no_warning() -> None:
     document = document_of([labelled(1, AS_REQUESTED, "NCHW"), labelled(2, UNKNOWN, "NHWC")], 1)
     assert document["warnings"] == []
-    assert document["verdict"]["text"].startswith("NHWC is ")
+    assert document["verdict"]["text"].startswith("NHWC trains ")

@@ -99,4 +99,4 @@ def test_the_summary_is_markdown_with_a_row_per_variant() -> None:
     ]
     assert rows[2][2:4] == ["1,000.0", "1×"]
     assert rows[3][2:4] == ["900.0", "−10.0\xa0%"]
-    assert "> Batch size 32 is the fastest of 3 variants" in text
+    assert "> Batch size 32 is the fastest of 3" in text

@@ -98,7 +98,7 @@ def test_it_says_what_compare_says(runs: list[StoredRun], page: Page) -> None:
 def test_the_verdict_stands_first_and_what_it_is_not_about_among_the_doubts(runs: list[StoredRun]) -> None:
     wrong = replace(runs[1], row=replace(runs[1].row, evidence_state="mismatch", evidence_reason="It ran in NHWC."))
     text = Page(html_report(contents([runs[0], wrong]))).text
-    parts = ("NCHW is\xa010.0\xa0% faster", "Speed-up against NHWC", "Warnings", "It ran in NHWC.")
+    parts = ("NCHW trains\xa010.0\xa0% faster", "Speed-up against NHWC", "Warnings", "It ran in NHWC.")
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
     assert text.count(" did not run what was requested.") == 1
 
@@ -141,7 +141,7 @@ def test_it_has_all_its_parts(page: Page) -> None:
 def test_effects_of_single_settings_are_a_table_and_a_chart(runs: list[StoredRun], page: Page) -> None:
     found = contents(runs)
     layout = next(row for row in found.effects.rows if row[0] == "NHWC → NCHW")
-    assert (layout[1], layout[3]) == ("+10.0\xa0%", "8")
+    assert (layout[1], layout[3]) == ("1.10×", "8")
     assert all(cell in page.words for cell in layout if cell)
     assert page.text.count("What each setting does by itself") == 2
     written = markdown_report(found, "found")

@@ -1,18 +1,14 @@
 """The words of a verdict, for every decision."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import product
-from typing import Any
+from fnmatch import fnmatchcase
 
 import numpy as np
 import pytest
 
 from app.values.records import RunRow
 from app.viewmodels.compare.verdict import (
-    FEW_RUNS_NOTE,
-    HOW_SURE,
     METHOD,
     NO_METHOD,
     Verdict,
@@ -22,7 +18,6 @@ from app.viewmodels.compare.verdict import (
     effect_notes,
 )
 from tests.fakes.evidence import MISLABELLED
-from tests.fakes.sentences import sentence_faults
 from tests.unit.viewmodels.stored import run_row
 from workloads.protocol import OutcomeName, RunSpec, Value
 
@@ -62,46 +57,53 @@ def batches(*rates: float, first: int = 10) -> list[list[RunRow]]:
     return [three(first * n, rate, batch_size=2**n, layout="NHWC") for n, rate in enumerate(rates, 1)]
 
 
+def keys(found: Verdict) -> list[str]:
+    return [said.key for said in found.statements]
+
+
+def plain(text: str) -> str:
+    return text.replace("\xa0", " ")
+
+
 def test_of_two_the_answer_is_by_how_much_and_how_sure_then_comes_the_energy() -> None:
     nchw = [(1064.0, 19.2), (1066.0, 19.3), (1062.0, 19.1), (1064.5, 19.2), (1063.5, 19.2)]
     found = said(NHWC, variant(6, nchw))
-    assert found.answer == "NCHW is 6.4\xa0% faster than NHWC (+6.2 to +6.6\xa0%)."
-    assert found.sentences == (found.answer, "It uses 4.0\xa0% less energy per image.", HOW_SURE)
+    assert [plain(sentence) for sentence in found.sentences] == [
+        "NCHW trains 6.4 % faster than NHWC (+6.2 to +6.6 %).",
+        "NHWC uses 4.2 % more energy per image (+3.5 to +4.8 %).",
+        "The intervals hold at 95 %, however often you look.",
+    ]
+    assert keys(found) == ["effect", "energy", "sure"]
+    assert (found.answer, found.next_step, found.asked) == (found.sentences[0], found.sentences[-1], "layout")
     assert found.text == " ".join(found.sentences)
     assert (found.decision, found.names) == ("faster", ("NHWC", "NCHW"))
 
 
-def test_the_name_of_a_workload_begins_an_answer_as_it_is_written() -> None:
-    other = [replace(row, spec=replace_workload(row.spec, "wrn28-10")) for row in three(50, 900.0, layout="NHWC")]
-    found = said(NHWC, other, *batches(1100.0, 1500.0))
-    assert found.answer.startswith("cnn10 · batch size 4 is the fastest of 3 ")
-
-
-def replace_workload(spec: RunSpec, workload: str) -> RunSpec:
-    return RunSpec(workload=workload, variant=spec.variant)
-
-
 @pytest.mark.parametrize(
-    ("second", "answer", "decision"),
+    ("second", "key", "answer", "decision"),
     [
-        (three(6, 900.0), "NCHW is 10.0\xa0% slower than NHWC (−10.2 to −9.8", "slower"),
-        (three(6, 9960.0), "NCHW is 9.96× as fast as NHWC (9.", "faster"),
-        (three(6, 300.0), "NCHW is 0.300× as fast as NHWC (0.29", "slower"),
-        (three(6, 1001.0, 0.01), "No significant difference: NCHW and NHWC (−", "no difference seen"),
-        (variant(6, [1064.0]), "NCHW is 6.4\xa0% faster than NHWC (not yet sure).", "one run each"),
+        (three(6, 900.0), "effect", "NHWC trains 11.1 % faster than NCHW (+10.", "slower"),
+        (three(6, 9960.0), "effect", "NCHW is 9.96× as fast as NHWC (9.", "faster"),
+        (three(6, 300.0), "effect", "NHWC is 3.33× as fast as NCHW (3.", "slower"),
+        (three(6, 1001.0, 0.01), "no difference", "No difference seen between NCHW and NHWC (−", "no difference seen"),
+        (three(6, 1900.0, 0.3), "not known", "Not known yet which is faster, NCHW or NHWC (", "no difference seen"),
+        (variant(6, [1064.0]), "not sure", "NCHW trains 6.4 % faster than NHWC (not yet sure).", "one run each"),
+        (three(6, 900.0, mode="inference"), "effect", "NHWC runs 11.1 % faster than NCHW", "slower"),
     ],
 )
-def test_the_answer_has_one_unit(second: list[RunRow], answer: str, decision: str) -> None:
-    found = said(NHWC, second)
-    assert found.answer.startswith(answer)
-    assert found.decision == decision
+def test_the_winner_of_two_comes_first_with_a_number_in_one_unit(
+    second: list[RunRow], key: str, answer: str, decision: str
+) -> None:
+    mode = second[0].spec.variant["mode"]
+    found = said([with_settings(row, {"mode": mode}) for row in NHWC], second)
+    assert plain(found.answer).startswith(answer)
+    assert (keys(found)[0], found.decision) == (key, decision)
     assert ("%" in found.answer) != ("×" in found.answer)
 
 
-def test_of_two_that_are_too_noisy_nothing_is_known() -> None:
+def test_of_two_that_are_too_noisy_repeats_would_tell_more_or_not() -> None:
     found = said(variant(1, [1000.0, 1600.0, 3000.0], layout="NHWC"), variant(6, [1100.0, 1900.0, 3400.0]))
-    assert found.answer == "Not known yet which is faster: NCHW and NHWC."
-    assert found.next_step == "With about 24 more repeats of each (12–92) the speed-up would be known to ±\xa050\xa0%."
+    assert found.next_step == "With about 24 more repeats of each (12–92) the ratio would be known to ±\xa050\xa0%."
     assert found.more_repeats == 24
     hopeless = said(variant(1, [100.0, 101.0, 100.0], layout="NHWC"), variant(6, [100.0, 1e12, 100.0]))
     assert hopeless.next_step == "More repeats would hardly help, as runs of one variant differ too much."
@@ -112,8 +114,8 @@ def test_of_two_that_are_too_noisy_nothing_is_known() -> None:
     ("base", "compared", "amount"),
     [
         ((1000.0, 1049.0), (500.0, 500.0), ""),
-        ((1000.0, 1050.0), (500.0, 500.0), "5.0\xa0%"),
-        ((1000.0, 1061.0), (500.0, 510.0), "6.1\xa0%"),
+        ((1000.0, 1051.0), (500.0, 500.0), "5.1 %"),
+        ((1000.0, 1061.0), (500.0, 510.0), "6.1 %"),
         ((1000.0, 1059.0), (500.0, 510.0), ""),
         ((1000.0, 3000.0), (500.0, 510.0), "3.00×"),
     ],
@@ -123,7 +125,7 @@ def test_a_baseline_noisier_than_the_others_is_what_makes_intervals_wide(
 ) -> None:
     sentence = said(variant(1, [base[0], *base], layout="NHWC"), variant(6, [compared[0], *compared]))
     says = "Runs of the baseline differ by"
-    assert sentence.next_step.startswith(f"{says} {amount}, which") if amount else says not in sentence.next_step
+    assert plain(sentence.next_step).startswith(f"{says} {amount}, which") if amount else says not in sentence.next_step
     assert sentence.steadier == (6 if amount else 0)
     few = said(variant(1, list(base), layout="NHWC"), variant(6, list(compared)))
     assert says not in few.next_step, "two runs have no interval"
@@ -131,36 +133,135 @@ def test_a_baseline_noisier_than_the_others_is_what_makes_intervals_wide(
 
 def test_of_two_that_are_equal_within_a_margin_that_is_the_answer() -> None:
     rows = [*NHWC, *three(6, 1001.0)]
-    assert compute_verdict(rows, 1, 2.0).answer.startswith("NCHW and NHWC are equal within 2\xa0% (")
+    equal = compute_verdict(rows, 1, 2.0)
+    assert plain(equal.answer).startswith("NCHW and NHWC are equal within 2 % (")
+    assert keys(equal)[0] == "equal"
     apart = compute_verdict([*NHWC, *three(6, 1100.0)], 1, 2.0)
     assert "With a margin of 2\xa0%: 1 faster by more." in apart.sentences
 
 
-@pytest.mark.parametrize(
-    ("rates", "answer", "next_step"),
-    [
-        ((1500.0, 2100.0), "Batch size 4 is the fastest of 3 variants: 2.10× as fast as batch size 1024 (", HOW_SURE),
-        ((900.0, 800.0), "Batch size 1024, the baseline, is the fastest of 3 variants.", HOW_SURE),
+GRID = (("NHWC", 1.0), ("NCHW", 1.07))
+
+
+def grid(gains: Mapping[int, float], spread: float = 0.001, **settings: Value) -> list[RunRow]:
+    """Runs of both layouts at these batch sizes, at each of which NCHW is so many times as fast."""
+    return [
+        row
+        for n, (size, gain) in enumerate(gains.items())
+        for k, rate in enumerate((1000.0 + size, (1000.0 + size) * gain))
+        for row in three(1 + 20 * n + 10 * k, rate, spread, batch_size=size, layout=GRID[k][0], **settings)
+    ]
+
+
+EFFECTS = [
+    ({128: 1.07, 256: 1.07}, "effect", "NCHW trains 7.0 % faster than NHWC (*), in 2 pairs."),
+    ({128: 1.0, 256: 1.0}, "no difference", "No difference seen between N* and N* (−* to +* %), in 2 pairs."),
+    (
+        {128: 1.0, 256: 1.07, 512: 1.07},
+        "by region",
+        "NCHW trains 7.0 % faster than NHWC from batch size 256 up (+* %); at batch size 128 it is not known.",
+    ),
+    (
+        {128: 1.07, 256: 1.07, 512: 0.5, 1024: 1.0, 2048: 1.0},
+        "by region",
         (
-            (1500.0, 1501.0),
-            "Batch size 4 leads 3 variants: 50.1\xa0% faster than batch size 1024; batch size 2 may be as fast.",
-            "With about 4 more repeats of each (2–14) their ratio would be known to ±\xa00.2\xa0%.",
+            "NCHW is 1.07× as fast as NHWC up to batch size 256 (*×); "
+            "at batch size 512 NHWC is 2.00× as fast (*×); from batch size 1024 up it is not known."
         ),
-    ],
-)
+    ),
+    (
+        {128: 1.0, 256: 1.07, 512: 1.07, 1024: 1.0},
+        "by region",
+        (
+            "NCHW trains 7.0 % faster than NHWC from batch size 256 to batch size 512 (* %); "
+            "at batch size 128 it is not known; at batch size 1024 it is not known."
+        ),
+    ),
+    (
+        {128: 1.07, 256: 0.9, 512: 1.07, 1024: 0.9},
+        "varies",
+        (
+            "NHWC trains 1.9 % faster than NCHW in the mean of 4 pairs (*); it depends on batch size: "
+            "NHWC trains 11.1 % faster at batch size *, NCHW trains 7.0 % faster at batch size *."
+        ),
+    ),
+    (
+        {128: 1.02, 256: 1.2},
+        "varies",
+        (
+            "NCHW trains * it depends on batch size: NCHW trains 2.0 % faster at batch size 128, "
+            "NCHW trains 20.0 % faster at batch size 256."
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("gains", "key", "answer"), EFFECTS)
+def test_the_answer_is_the_effect_of_the_setting_asked_about_and_where_it_holds(
+    gains: Mapping[int, float], key: str, answer: str
+) -> None:
+    found = compute_verdict(grid(gains), 1, asked="layout")
+    assert fnmatchcase(plain(found.answer), answer)
+    assert (keys(found)[0], found.asked) == (key, "layout")
+    assert keys(found)[1] in ("fastest", "leads"), "who is fastest of all is second"
+
+
+def test_an_effect_that_another_word_explains_says_with_which() -> None:
+    rows = [*grid({128: 1.0}), *(replace(row, run=row.run + 100) for row in grid({128: 1.2}, precision="tf32"))]
+    assert plain(compute_verdict(rows, 1, asked="layout").answer).endswith("; with float32 it is not known.")
+
+
+def test_without_a_question_it_is_about_what_most_pairs_show() -> None:
+    rows = grid({128: 1.07, 256: 1.07, 512: 1.07})
+    assert compute_verdict(rows, 1).asked == "layout"
+    sizes = compute_verdict(rows, 1, asked="batch_size")
+    assert plain(sizes.answer).startswith("Batch size 512 is the fastest of 3: 20.4 % ahead of batch size 256 (+")
+    assert (sizes.asked, sizes.statements[0].values["of_values"]) == ("batch_size", True)
+    assert compute_verdict(rows, 1, asked="xla").asked == "layout", "no pair shows XLA"
+
+
+RANKINGS = [
+    (
+        (1500.0, 2100.0),
+        "Batch size 4 is the fastest of 3: 1.40× as fast as batch size 2 (*×), 2.10× as batch size 1024.",
+        "sure",
+    ),
+    (
+        (900.0, 800.0),
+        "Batch size 1024 is the fastest of 3: 11.1 % ahead of batch size 2 (* %), 25.0 % of batch size 4.",
+        "sure",
+    ),
+    (
+        (1200.0, 1300.0, 1400.0),
+        "Batch size 8 is the fastest of 4: 7.7 % ahead of batch size 4 (*).",
+        "sure",
+    ),
+    (
+        (1500.0, 1501.0),
+        (
+            "Batch size 4 leads 3 variants: 0.07 % ahead of batch size 2 (−* %), 50.1 % of batch size 1024; "
+            "1 other may be as fast."
+        ),
+        "repeats for a width",
+    ),
+]
+
+
+@pytest.mark.parametrize(("rates", "answer", "next_step"), RANKINGS)
 def test_of_more_the_leader_is_called_the_fastest_where_it_is(
     rates: Sequence[float], answer: str, next_step: str
 ) -> None:
     found = said(NHWC, *batches(*rates))
-    assert found.answer.startswith(answer)
-    assert found.next_step == next_step
+    assert fnmatchcase(plain(found.answer), answer)
+    assert keys(found) == ["leads" if "leads" in answer else "fastest", next_step]
+    assert found.asked == "batch_size"
 
 
 def test_repeats_that_would_tell_which_is_fastest_are_of_those_that_may_be() -> None:
     rows = [*NHWC, *three(6, 1100.0, 0.002, xla=True), *three(11, 1101.0, 0.002), *three(16, 500.0, batch_size=2)]
     verdict = compute_verdict(rows, 1)
-    assert "their ratio would be known" in verdict.next_step
-    assert [spec.variant["xla"] for spec in verdict.repeated] == [False, True], "not the baseline, nor the slow one"
+    assert "the ratio would be known" in verdict.next_step
+    assert {spec.variant["xla"] for spec in verdict.repeated} == {False, True}, "not the baseline, nor the slow one"
     assert 0 < verdict.more_repeats <= 100
     decided = said(NHWC, three(6, 2000.0), three(11, 500.0, batch_size=2))
     assert (decided.more_repeats, decided.repeated) == (0, ())
@@ -183,7 +284,6 @@ def test_repeats_that_are_said_to_tell_which_is_fastest_do(
         groups = [variant(200 * size, rate[:3].tolist(), batch_size=size) for size, rate in rates.items()]
         verdict = compute_verdict([row for group in groups for row in group], SLOW)
         if "would tell which is fastest" not in verdict.next_step:
-            assert "leads" not in verdict.answer or "would tell" not in verdict.next_step
             continue
         said_in += 1
         assert f"{verdict.more_repeats} more repeats of these 2 would tell" in verdict.next_step
@@ -193,7 +293,7 @@ def test_repeats_that_are_said_to_tell_which_is_fastest_do(
             for size in sizes
         ]
         answer = compute_verdict([row for group in (*groups, *more) for row in group], SLOW).answer
-        right_in += "Batch size 2 is the fastest" in answer
+        right_in += answer.startswith("Batch size 2 is the fastest")
     assert least_said <= said_in <= most_said
     assert right_in >= least_right * said_in
 
@@ -201,118 +301,33 @@ def test_repeats_that_are_said_to_tell_which_is_fastest_do(
 def test_of_two_known_narrowly_that_are_as_fast_no_repeats_are_promised() -> None:
     pair = three(6, 2000.0, 0.0001), three(11, 2000.1, 0.0001, xla=True)
     text = said(NHWC, *pair)
-    assert text.answer.endswith("; NCHW may be as fast.")
-    assert (text.next_step, text.more_repeats, text.repeated) == (HOW_SURE, 0, ())
-
-
-def test_where_none_is_known_to_be_faster_that_is_the_answer() -> None:
-    base = three(1, 1000.0, 0.01, layout="NHWC")
-    noisy = [three(10 * n, 1000.0 + n, 0.01, batch_size=2**n, layout="NHWC") for n in (1, 2)]
-    found = said(base, *noisy)
-    assert found.answer.replace("\xa0", " ") == (
-        "None of 2 other variants is known to beat the baseline; batch size 4 measured 0.2 % faster."
-    )
-    assert found.more_repeats > 0
-    faster = three(30, 1400.0, 0.001, batch_size=8, layout="NHWC")
-    widest = three(40, 1900.0, 0.5, batch_size=16, layout="NHWC")
-    led = said(base, *noisy, faster, widest)
-    assert led.answer.startswith("Batch size 16 leads 5 variants: "), "one that is not first is faster"
+    assert text.statements[1].values["rivals"] == 1
+    assert (keys(text)[-1], text.more_repeats, text.repeated) == ("sure", 0, ())
 
 
 def test_few_runs_are_not_sure_and_say_how_many_it_takes() -> None:
-    found = said(ONE, variant(6, [1064.0]), variant(7, [500.0], xla=True))
-    assert found.answer == "NCHW leads 3 variants: 6.4\xa0% faster than NHWC; not yet sure."
-    assert (found.next_step, found.more_repeats) == (FEW_RUNS_NOTE, 2)
+    found = said(ONE, variant(6, [1064.0]), variant(7, [500.0], layout="NHWC", batch_size=2))
+    assert plain(found.sentences[1]).startswith("NCHW · batch size 1024 leads 3 variants: 1.06× as fast as ")
+    assert " (not yet sure), 2.13× as " in plain(found.sentences[1])
+    assert (found.next_step, found.more_repeats) == ("An interval takes 3 runs of each variant.", 2)
     assert describe_method(found.results) == NO_METHOD
 
 
-def test_the_best_with_an_interval_is_the_answer_where_the_leader_has_none() -> None:
+def test_variants_of_few_runs_are_counted_apart_from_those_that_are_ranked() -> None:
     lone = variant(20, [3000.0], layout="NHWC", xla=True)
     text = said(NHWC, lone, three(6, 1100.0), three(11, 1300.0, batch_size=512))
-    assert re.fullmatch(
-        r"NCHW · batch size 512 leads 3 variants with enough runs: 30\.0 % faster than the baseline "
-        r"\(\+29\.\d to \+30\.\d %\); another measured faster in 1 run\.",
-        text.answer.replace("\xa0", " "),
-    )
-    slower = said(NHWC, lone, three(6, 900.0))
-    assert slower.answer.endswith("; not yet sure."), "the baseline leads those with enough runs"
+    assert keys(text)[1:3] == ["fastest", "not ranked"]
+    assert text.sentences[1].startswith("NCHW · batch size 512 is the fastest of 3: ")
+    assert text.sentences[2] == "Not ranked: 1 with too few runs."
 
 
-@pytest.mark.parametrize(("channels", "rival"), [(12_345, "channels 12345 · XLA on"), (12_345_678_901, "1 other")])
-def test_the_one_that_may_be_as_fast_is_named_where_that_is_short(channels: int, rival: str) -> None:
-    named = {"xla": True, "channels": channels}
-    answer = said(NHWC, three(6, 1101.0, layout="NHWC", xla=True), three(11, 1100.0, layout="NHWC", **named)).answer
-    assert answer.endswith(f"; {rival} may be as fast.")
+def test_the_name_of_a_workload_begins_an_answer_as_it_is_written() -> None:
+    other = [replace(row, spec=replace_workload(row.spec, "wrn28-10")) for row in three(50, 900.0, layout="NHWC")]
+    assert said(NHWC, other, *batches(1100.0, 1500.0)).answer.startswith("cnn10 · batch size 4 is the fastest of 3: ")
 
 
-def test_a_variant_of_few_runs_is_not_said_to_be_as_fast() -> None:
-    led = said(NHWC, three(6, 1100.0), variant(80, [500.0], batch_size=16, layout="NHWC"))
-    assert led.answer.endswith("; 1 other has too few runs.")
-
-
-def test_a_long_name_of_the_fastest_leaves_out_what_the_baseline_has_too() -> None:
-    alike: dict[str, Any] = {"implementation": "native", "layout": "NCHW", "channels": 32}
-    base = three(1, 1000.0, **alike, batch_size=64)
-    fastest = three(6, 3700.0, **alike, batch_size=1024, precision="bfloat16", xla=True)
-    slowest = three(11, 900.0, implementation="keras", layout="NHWC", channels=64, batch_size=64)
-    answer = said(base, fastest, slowest).answer
-    assert answer.startswith(
-        "Native · NCHW · … · batch size 1024 · bfloat16 · XLA on is the fastest of 3 variants: 3.70×"
-    )
-
-
-@pytest.mark.parametrize(
-    ("settings", "rest"),
-    [
-        ({}, "; 1 other may be as fast, 2 others have too few runs."),
-        ({"gpus": 4, "precision": "bfloat16"}, "; 3 others are not ruled out."),
-    ],
-)
-def test_others_are_counted_together_where_the_answer_would_be_too_long(settings: dict[str, Any], rest: str) -> None:
-    pair = (three(10 * n, 3000.0 + n, layout="NHWC", batch_size=1024 * 2**n, **settings) for n in (1, 2))
-    few = (variant(30 * n, [500.0], batch_size=2**n, layout="NHWC") for n in (4, 5))
-    answer = said(NHWC, *pair, *few).answer
-    assert answer.endswith(rest)
-    assert list(sentence_faults(answer)) == []
-
-
-def test_no_answer_is_longer_than_can_be_said_in_a_breath() -> None:
-    settings: list[dict[str, Any]] = [
-        {"gpus": gpus, "batch_size": size, "precision": "bfloat16", "xla": xla, "layout": "NHWC"}
-        for gpus in (1, 2)
-        for size in (512, 1024)
-        for xla in (False, True)
-    ]
-    groups = [three(10 * n, 1000.0 * n, 0.001, **each) for n, each in enumerate(settings, 1)]
-    slower = [three(10 * n, 1000.0 + n, 0.001, **each) for n, each in enumerate(settings, 1)]
-    lone = variant(200, [9e4], gpus=4, batch_size=1024, precision="bfloat16", xla=True, layout="NHWC")
-    for some, lead, count in product((groups, slower), ([], lone), range(2, len(groups) + 1)):
-        answer = compute_verdict([*(row for group in some[:count] for row in group), *lead], 10).answer
-        assert (" variants with enough runs: " in answer) == bool(lead)
-        assert list(sentence_faults(answer)) == []
-
-
-TERSE: dict[str, Any] = {"gpus": 2, "precision": "tf32", "xla": True, "channels": 8, "layout": "NHWC"}
-
-
-@pytest.mark.parametrize(("spread", "words"), [(0.001, " leads 3 comparable "), (0.5, "None of 2 other comparable ")])
-def test_a_name_of_many_short_words_is_cut_where_the_answer_would_be_too_long(spread: float, words: str) -> None:
-    named = (three(10 * n, 3000.0 + n, spread, batch_size=10 + n, **TERSE) for n in (1, 2))
-    answer = said(NHWC, *named, ended(50, "failed", gpus=4)).answer
-    assert words in answer
-    assert list(sentence_faults(answer)) == []
-
-
-@pytest.mark.parametrize(
-    ("rate", "answer"),
-    [
-        (900.0, "4 GPUs, the baseline, are the fastest of 3 variants."),
-        (1000.0, "4 GPUs, the baseline, lead 3 variants; 2 GPUs may be as fast."),
-    ],
-)
-def test_the_verb_agrees_with_the_baseline_too(rate: float, answer: str) -> None:
-    four = three(1, 1000.0, gpus=4)
-    assert said(four, three(6, rate, gpus=2), three(11, 500.0, gpus=1)).answer == answer
+def replace_workload(spec: RunSpec, workload: str) -> RunSpec:
+    return RunSpec(workload=workload, variant=spec.variant)
 
 
 def test_two_that_differ_in_several_settings_say_which() -> None:
@@ -326,8 +341,9 @@ def test_the_verb_agrees_with_what_a_variant_is_called() -> None:
     one, two = (
         said(four, variant(6, [(rate, 2.0) for rate in (1500.0, 1501.0, 1499.0)], gpus=count)).text for count in (1, 2)
     )
-    assert one.startswith("1 GPU is 50.0\xa0% faster than 4 GPUs (")
-    assert two.startswith("2 GPUs are 50.0\xa0% faster than 4 GPUs (")
+    assert one.startswith("1 GPU trains 50.0\xa0% faster than 4 GPUs (")
+    assert two.startswith("2 GPUs train 50.0\xa0% faster than 4 GPUs (")
+    assert ". 2 GPUs use 2.00× the energy per image (" in two
 
 
 @pytest.mark.parametrize("outcome", ["out_of_memory", "refused", "failed", "crashed"])
@@ -335,11 +351,11 @@ def test_what_never_measured_is_told_with_how_it_ended(outcome: OutcomeName) -> 
     why = outcome.replace("_", " ")
     assert said(NHWC, ended(6, outcome)).text == f"No run of NCHW measured to its end ({why})."
     base = compute_verdict([*ended(1, outcome), *variant(6, [1.0, 2.0], layout="NHWC")], 1)
-    assert base.text == f"No run of the baseline measured to its end ({why})."
+    assert base.text == f"No run of NCHW measured to its end ({why})."
     two = said(NHWC, ended(6, outcome), ended(7, outcome, xla=True))
     assert two.text == "No variant but the baseline has a complete run."
     third = said(NHWC, three(10, 1100.0), ended(6, outcome, xla=True))
-    assert f"1 did not measure to the end ({why})." in third.sentences
+    assert "Not ranked: 1 without a complete run." in third.sentences
 
 
 def test_other_workloads_have_no_ratio() -> None:
@@ -347,17 +363,7 @@ def test_other_workloads_have_no_ratio() -> None:
     assert found.text == "lstm and cnn10 are different workloads, so their speeds are not compared."
     assert found.decision == "different workloads"
     third = said(NHWC, three(10, 1100.0), [run_row(6, workload="lstm")])
-    assert "1 variant of another workload (lstm) is not compared." in third.sentences
-
-
-def test_workloads_too_many_to_name_in_a_breath_are_counted() -> None:
-    others = [with_workload(run_row(20 + n), f"model{n}.py:train") for n in range(20)]
-    assert said(NHWC, others).text == "These are 21 different workloads, so their speeds are not compared."
-    assert "20 variants of other workloads are not compared." in said(NHWC, three(6, 1100.0), others).sentences
-
-
-def with_workload(row: RunRow, workload: str) -> RunRow:
-    return replace(row, spec=RunSpec(workload=workload, variant=row.spec.variant))
+    assert "Not ranked: 1 of other workloads." in third.sentences
 
 
 def test_one_variant_alone_has_nothing_beside_it() -> None:
@@ -380,14 +386,12 @@ def test_what_does_other_work_is_not_ranked_beside_those_that_do_not() -> None:
     base, nchw = working(NHWC, 1000), working(three(6, 1100.0), 1000)
     deeper = [working(three(10 * n, 9000.0 * n, layout="NHWC", depth=n), 1000 * n) for n in (2, 5)]
     found = said(base, *deeper, nchw)
-    assert found.answer.startswith("NCHW is 10.0\xa0% faster than NHWC (")
-    assert "2 more do 2.00–5.00× the operations per image and are not ranked." in found.sentences
+    assert found.answer.startswith("NCHW trains 10.0\xa0% faster than NHWC (")
+    assert "Not ranked: 2 with other work." in found.sentences
     third = working(three(90, 1200.0, layout="NHWC", batch_size=64), 1000)
-    assert said(base, *deeper, nchw, third).answer.startswith(
-        "NHWC · batch size 64 is the fastest of 3 comparable variants: 20.0\xa0% faster than NHWC · batch size 1024 ("
-    )
+    assert "NHWC · batch size 64 is the fastest of 3: " in said(base, *deeper, nchw, third).text
     only = said(base, deeper[0])
-    assert only.answer.startswith("Depth 2 is 18.0× as fast as depth 1 (") or "18.0×" in only.answer
+    assert " is 18.0× as fast as " in only.answer
     assert "It is not directly comparable: it does 2.00× the operations per image." in only.sentences
     assert "None is directly comparable: the others do 2.00–5.00× the operations per image." in (
         said(base, *deeper).sentences
@@ -407,15 +411,14 @@ def test_the_method_names_its_correction_and_how_often_runs_may_have_been_judged
 @pytest.mark.parametrize(
     ("energies", "sentence"),
     [
-        ((10.0, 40.0, 20.0), "Not known yet which uses more energy per image."),
-        ((20.0, 20.1, 19.9), "No significant difference in energy per image."),
-        ((40.0, 40.1, 39.9), "It uses 2.00× the energy per image."),
-        ((25.0, 25.2, 24.8), "It uses 25.0\xa0% more energy per image."),
+        ((10.0, 40.0, 20.0), "No difference seen in energy per image ("),
+        ((40.0, 40.1, 39.9), "NCHW uses 2.00× the energy per image ("),
+        ((25.0, 25.2, 24.8), "NCHW uses 25.0\xa0% more energy per image (+"),
     ],
 )
 def test_energy_is_a_sentence_of_its_own(energies: Sequence[float], sentence: str) -> None:
     pairs = list(zip((1100.0, 1101.0, 1099.0), energies, strict=True))
-    assert said(NHWC, variant(6, pairs)).sentences[1] == sentence
+    assert said(NHWC, variant(6, pairs)).sentences[1].startswith(sentence)
 
 
 def test_what_did_not_run_as_asked_comes_first() -> None:
@@ -423,7 +426,7 @@ def test_what_did_not_run_as_asked_comes_first() -> None:
     found = said(ONE, wrong)
     assert found.text.startswith(
         f"The run of NCHW did not run what was requested. {MISLABELLED.reason} "
-        "So this is about what ran, not what was requested. NCHW is 6.4\xa0% faster than NHWC"
+        "So this is about what ran, not what was requested. NCHW trains 6.4\xa0% faster than NHWC"
     )
 
 
