@@ -15,7 +15,7 @@ from app.cli.show import print_run
 from app.cli.terminal import print_json, print_table, print_text, say
 from app.errors import UserError
 from app.grants import typed
-from app.hosts.book import HostEntry, add_host, find_host, read_hosts, remove_host
+from app.hosts.book import HostEntry, add_host, find_host, read_hosts, remove_hosts
 from app.hosts.check import HostCheck, check_hosts, check_lines
 from app.hosts.detached import DETACHED_DAYS, serve_detached
 from app.hosts.fetch import Fetch, list_detached, stop_detached
@@ -47,18 +47,6 @@ _USE = "hosts add takes a name and an address: `hosts add gpu1 ssh://me@gpu1`."
     help="Hosts; with add a name and an address, such as ssh://me@gpu1; with fetch and stop a host and a run of `hosts"
     " jobs`.",
 )
-@click.option(
-    "--python",
-    default="",
-    metavar="PYTHON",
-    help="With add: a Python there that has what the program needs (default: uv brings it).",
-)
-@click.option(
-    "--interpreter",
-    default="",
-    metavar="ENV",
-    help="With add: the virtual environment there of runs that name none (default: the program's own there).",
-)
 @click.option("--keep", is_flag=True, help="With fetch: leave the lines of the run on the host.")
 @events_option
 def hosts(
@@ -66,26 +54,21 @@ def hosts(
     as_json: bool,
     action: str,
     names: Sequence[str],
-    python: str,
-    interpreter: str,
     keep: bool,
     events: bool,
 ) -> int:
     """Change the list, and print it; check hosts, or fetch their detached runs: the status is 0 where all is well."""
     if events:
         return serve_detached(action, "".join(names[:1]))
-    if action != "add" and (python or interpreter):
-        raise UsageError(f"{'--python' if python else '--interpreter'} goes with `hosts add`.")
     match action:
         case "add":
             if len(names) != 2:
                 raise UsageError(_USE)
-            add_host(HostEntry(name=names[0], address=names[1], python=python, interpreter=interpreter))
+            add_host(HostEntry(name=names[0], address=names[1]))
         case "remove":
             if not names:
                 raise UsageError("hosts remove needs the name of a host; `hosts list` shows them.")
-            for name in names:
-                remove_host(name)
+            remove_hosts(names)
         case "check":
             return _check(names, as_json=as_json)
         case "jobs" | "fetch" | "stop":
@@ -102,11 +85,7 @@ def _print_hosts(*, as_json: bool) -> int:
     if as_json:
         print_json({"hosts": [msgspec.structs.asdict(entry) for entry in entries]})
     elif entries:
-        more = [column for column in ("python", "interpreter") if any(getattr(entry, column) for entry in entries)]
-        print_table(
-            ("name", "address", *more),
-            [(entry.name, entry.address, *(getattr(entry, column) for column in more)) for entry in entries],
-        )
+        print_table(("name", "address"), [(entry.name, entry.address) for entry in entries])
     else:
         print(f"No host is named yet: `{PROGRAM} hosts add gpu1 ssh://me@gpu1` does it.")
     return 0

@@ -5,10 +5,9 @@ Addresses are `ssh://me@gpu1:22`, `slurm+ssh://login?gres=gpu:2`, `ray+ssh://hea
 command: no part of it can begin with `-`, nor hold a character that a shell would read.
 """
 
-import dataclasses
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -47,12 +46,13 @@ OPTIONS: Mapping[Kind, tuple[str, ...]] = {
 }
 """What may stand behind `?` next to `python` and `interpreter`: options of srun, or of a run on Ray."""
 
-_USER = re.compile(r"[A-Za-z0-9_.+~@\\][A-Za-z0-9_.+~@\\-]*\$?")
-_HOST = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*")
-_IPV6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9_.-]+)?")
-_PORT = re.compile(r"[0-9]{1,5}")
+_AUTHORITY = re.compile(
+    r"((?P<user>[A-Za-z0-9_.+~@\\][A-Za-z0-9_.+~@\\-]*\$?)@)?"
+    r"(?P<host>[A-Za-z0-9_.][A-Za-z0-9_.-]*|\[(?P<ipv6>[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9_.-]+)?)\])"
+    r"(:(?P<port>[0-9]{1,5}))?"
+)
 _PASSWORD = re.compile(r"//[^/]*:[^/]*@")
-_VALUE = re.compile(r"[A-Za-z0-9_./~+@:=,*\[\]%& |-]*")
+_VALUE = re.compile(r"[A-Za-z0-9_./~+@:=,*\[\]%& |-]+")
 _MAX_PORT = 65_535
 _FORMS = "ssh://me@gpu1, slurm+ssh://login?gres=gpu:1, ray+ssh://head or docker://container"
 
@@ -130,46 +130,25 @@ def parse_address(word: str) -> Address:
 
 
 def _parse_authority(scheme: str, authority: str, word: str) -> tuple[str, str, int | None]:
-    """Return user, host and port of `me@gpu1:22`."""
+    """Return user, host and port of `me@gpu1:22` or `[::1]:22`."""
     if scheme in _HERE:
         if authority:
-            raise UsageError(f"{_quoted(word)} is no address: {scheme}: is this machine and takes no name.")
+            raise UsageError(f"{_quoted(word)} is no address: `{scheme}:` is this machine, and no name follows it.")
         return "", "", None
-    if "/" in authority or "#" in authority:
-        raise UsageError(f"{_quoted(word)} goes on behind the host: leave out what follows its name.")
-    quoted_user, at, host_port = authority.rpartition("@")
+    quoted_user, _, host_port = authority.rpartition("@")
     if ":" in quoted_user:
         raise UsageError(
             "An address holds no password, and none is ever stored: use a key, which ssh-copy-id puts there."
         )
-    user = unquote(quoted_user)
-    if at and not _USER.fullmatch(user):
-        raise UsageError(f"{_quoted(word)} has a user that no host can have: write ssh://me@gpu1.")
-    host, port = _parse_host(host_port, word)
-    if scheme == "docker" and (at or port is not None):
+    if host_port.count(":") > 1 and "[" not in host_port:
+        raise UsageError(f"{_quoted(word)} has an IPv6 address without brackets: write ssh://[{host_port}].")
+    match = _AUTHORITY.fullmatch(unquote(authority))
+    port = int(match["port"]) if match and match["port"] else None
+    if match is None or (port is not None and not 0 < port <= _MAX_PORT):
+        raise UsageError(f"{_quoted(word)} names no host, or more than user, host and port: write {_FORMS}.")
+    if scheme == "docker" and match["host"] != authority:
         raise UsageError(f"{_quoted(word)} has more than the container's name: write docker://container.")
-    return user, host, port
-
-
-def _parse_host(text: str, word: str) -> tuple[str, int | None]:
-    """Return the host and the port of `gpu1:22` or `[::1]:22`."""
-    if text.startswith("["):
-        host, bracket, behind = text[1:].partition("]")
-        host = unquote(host)
-        is_host = bool(bracket and _IPV6.fullmatch(host)) and (not behind or behind.startswith(":"))
-        colon, digits = behind[:1], behind[1:]
-    else:
-        host, colon, digits = text.partition(":")
-        if ":" in digits:
-            raise UsageError(f"{_quoted(word)} has an IPv6 address without brackets: write ssh://[{text}].")
-        is_host = bool(_HOST.fullmatch(host))
-    if not is_host:
-        raise UsageError(f"{_quoted(word)} names no host: write {_FORMS}.")
-    if not colon:
-        return host, None
-    if not _PORT.fullmatch(digits) or not 0 < int(digits) <= _MAX_PORT:
-        raise UsageError(f"{_quoted(word)} has no port from 1 to {_MAX_PORT} behind the colon.")
-    return host, int(digits)
+    return match["user"] or "", match["ipv6"] or match["host"], port
 
 
 def _parse_query(kind: Kind, query: str, word: str) -> dict[str, str]:
@@ -183,15 +162,10 @@ def _parse_query(kind: Kind, query: str, word: str) -> dict[str, str]:
             )
         if name in values:
             raise UsageError(f"{_quoted(word)} names {name} twice.")
-        values[name] = checked_value(name, value)
+        if value.startswith("-") or not _VALUE.fullmatch(value):
+            raise UsageError(f"{name} takes a name, a path or a number, not {_quoted(value)}.")
+        values[name] = value
     return values
-
-
-def checked_value(name: str, value: str) -> str:
-    """Return the value of an option of a host; raises `UsageError` for one that could be read as something else."""
-    if not value or value.startswith("-") or not _VALUE.fullmatch(value):
-        raise UsageError(f"{name} takes a name, a path or a number, not {_quoted(value)}.")
-    return value
 
 
 def _quoted(word: str) -> str:
@@ -205,29 +179,19 @@ FILE_VARIABLE = "VARIANTSCOPE_HOSTS"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
-class HostEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class HostEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A host that the user has named.
 
-    Attributes:
-        address: Where it is, as `parse_address` reads it.
-        python: A Python there that has what the program needs; "" for that of the address, or for uv.
-        interpreter: The Python or environment of runs that name none; as `python`.
+    `address` is as `parse_address` reads it.
     """
 
     name: str
     address: str
-    python: str = ""
-    interpreter: str = ""
 
     @property
     def full_address(self) -> Address:
-        """Return the whole address; raises `UsageError`."""
-        address = parse_address(self.address)
-        return dataclasses.replace(
-            address,
-            python=checked_value("python", self.python) if self.python else address.python,
-            interpreter=checked_value("interpreter", self.interpreter) if self.interpreter else address.interpreter,
-        )
+        """Where it is, and how it is reached; raises `UsageError`."""
+        return parse_address(self.address)
 
 
 def book_path() -> Path:
@@ -270,20 +234,16 @@ def add_host(entry: HostEntry) -> None:
         )
     _ = entry.full_address
 
-    def with_entry(hosts: tuple[HostEntry, ...]) -> tuple[HostEntry, ...]:
+    def with_entry() -> tuple[HostEntry, ...]:
+        hosts = read_hosts()
         if any(host.name == entry.name for host in hosts):
             raise UsageError(f"There is a host {entry.name} already: remove it first, or take another name.")
         return (*hosts, entry)
 
-    _change(with_entry)
+    rewrite_list(book_path(), with_entry)
 
 
-def remove_host(name: str) -> HostEntry:
-    """Remove a host of the user's, and return it; raises `UserError`. Nothing changes on the host itself."""
-    removed = _named(name)
-    _change(lambda hosts: tuple(entry for entry in hosts if entry.name != removed.name))
-    return removed
-
-
-def _change(change: Callable[[tuple[HostEntry, ...]], tuple[HostEntry, ...]]) -> None:
-    rewrite_list(book_path(), lambda: change(read_hosts()))
+def remove_hosts(names: Iterable[str]) -> None:
+    """Remove hosts of the user's, all or none; raises `UserError`. Nothing changes on the hosts themselves."""
+    removed = [_named(name) for name in names]
+    rewrite_list(book_path(), lambda: [entry for entry in read_hosts() if entry not in removed])

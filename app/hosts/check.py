@@ -96,7 +96,7 @@ def no_framework(entry: HostEntry, missing: Sequence[HostFramework]) -> str:
     pythons = " and ".join(dict.fromkeys(framework.interpreter for framework in missing))
     names = " and no ".join(framework.name for framework in frameworks)
     packages = " or ".join(f"packages={framework.distributions[0]}" for framework in frameworks)
-    return f"{pythons} has no {names} on {entry.name}: use {packages} for runs there."
+    return f"{pythons} has no {names} on {entry.name}; use {packages} for runs there."
 
 
 def check_lines(check: HostCheck) -> Iterator[tuple[str, str]]:

@@ -249,6 +249,15 @@ SLURM_FAILURES = (
     ),
 )
 
+RAY_FAILURES = (
+    Failure(r"^variantscope ray: (?P<why>.*?)\.?$", "{why} ({label})."),
+    Failure(
+        r"No module named|Packages that VariantScope needs are missing",
+        "The Python that drives Ray on {label} lacks packages that the program needs: name the cluster's own in the"
+        " address (?python=PATH), and install them there.",
+    ),
+)
+
 PROGRAM_FAILURES = (
     Failure(
         r"No space left on device|[Dd]isk quota exceeded",
@@ -276,7 +285,7 @@ LAUNCHERS: Mapping[Kind, Launcher] = {
     "slurm": Launcher(command=_by_srun, failures=(*SLURM_FAILURES, *SSH_FAILURES), schedules=True),
     "ray": Launcher(
         command=_by_ssh,
-        failures=(Failure(r"^variantscope ray: (?P<why>.*)$", "{label}: {why}"), *SSH_FAILURES),
+        failures=(*RAY_FAILURES, *SSH_FAILURES),
         schedules=True,
     ),
 }

@@ -16,7 +16,7 @@ from app.errors import UserError
 from app.hosts import detached
 from app.hosts.book import HostEntry, add_host
 from app.hosts.fetch import Fetch, detach_run, list_detached, stop_detached
-from app.hosts.messages import DetachedRun
+from app.hosts.messages import CUT, DetachedRun
 from app.hosts.process import HostProcess
 from app.hosts.remote import open_host
 from app.hosts.serve import WEIGHTS
@@ -233,6 +233,18 @@ def test_what_a_full_or_damaged_folder_says(
     lines = path.read_text().splitlines()
     assert "is full" in lines[-1]
     assert len(lines) < 10
+
+
+def test_a_line_that_its_writer_was_killed_in_is_left_out(entry: HostEntry, database_path: Path, folder: Path) -> None:
+    run = detach(entry, database_path, lambda host: dummy(host.inventory()))
+    while list_detached(entry, ignore)[0].goes_on:
+        threading.Event().wait(0.05)
+    path = folder / run.uid / "events.jsonl"
+    head, *lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(head + lines[0] + b'{"type":"sample","t_ns":12' + CUT + b"".join(lines[1:]))
+    stored = Fetch(entry, run, database_path, ignore).run(())
+    assert stored is not None
+    assert stored.row.completed, "what stands behind it is whole"
 
 
 def test_old_recordings_that_nobody_fetched_are_removed(entry: HostEntry, database_path: Path, folder: Path) -> None:

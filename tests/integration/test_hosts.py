@@ -25,7 +25,7 @@ from workloads.protocol import Block
 def hosts(sshd: SshServer) -> None:
     """Name some: the Python of the tests has the framework, and all that the program needs."""
     for name in ("gpu1", "talkative", "stranger"):
-        add_host(HostEntry(name=name, address=f"ssh://{name}", python=sys.executable))
+        add_host(HostEntry(name=name, address=f"ssh://{name}?python={sys.executable}"))
 
 
 def test_a_run_on_a_host_is_stored_here(database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

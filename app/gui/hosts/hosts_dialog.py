@@ -24,7 +24,8 @@ from app.gui.theme import GRID, Theme
 from app.gui.threads import CancellableJob
 from app.gui.widgets.basic import STRETCH, BreakingLabel, button, make_column, make_row, text_label
 from app.gui.widgets.dialogs import resize_within_screen
-from app.hosts.book import HostEntry, add_host, remove_host
+from app.gui.widgets.panes import PageScroller
+from app.hosts.book import HostEntry, add_host, remove_hosts
 from app.hosts.check import HostCheck, check_hosts, check_lines
 from app.hosts.fetch import Fetch, list_detached, stop_detached
 from app.values import units
@@ -96,7 +97,9 @@ class HostsDialog(QDialog):
         buttons.rejected.connect(self.reject)
         rows = make_row((self.list, 1), make_column(*entry_buttons, STRETCH, spacing=GRID), spacing=2 * GRID)
         add = text_label("Add a host", "heading"), form, self.problem, make_row(self.add_button, STRETCH)
-        make_column((rows, 3), (self.details, 2), *add, buttons, parent=self, margins=2 * GRID, spacing=GRID)
+        page = QWidget()
+        make_column((rows, 3), (self.details, 2), *add, parent=page, margins=2 * GRID, spacing=GRID)
+        make_column((PageScroller(page), 1), make_row(buttons, margins=2 * GRID), parent=self, margins=0, spacing=0)
         for push_button in self.findChildren(QPushButton):
             push_button.setAutoDefault(False)  # Enter in a field adds a host
 
@@ -181,7 +184,7 @@ class HostsDialog(QDialog):
             return
         try:
             self._hosts.remove(entry.name)
-            remove_host(entry.name)
+            remove_hosts([entry.name])
             self._hosts.connections.reload()
         except (UserError, UsageError) as error:
             self._say(entry.name, str(error))

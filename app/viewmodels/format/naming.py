@@ -276,8 +276,10 @@ def experiment_name(specs: Sequence[RunSpec]) -> str:
 
     def describe(name: str) -> str:
         having = [spec for spec in specs if name in catalog.own_variant(spec)]
+        absent = "own" if name == "interpreter" else "none"
         texts = (
-            _SWITCH.get(str(spec.variant[name])) or choice_label(spec, name, spec.variant[name]) for spec in having
+            _SWITCH.get(str(spec.variant[name])) or choice_label(spec, name, spec.variant[name]) or absent
+            for spec in having
         )
         return f"{parameter_label(having[0], name)} {', '.join(dict.fromkeys(texts))}"
 

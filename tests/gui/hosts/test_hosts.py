@@ -17,6 +17,7 @@ from app.gui.monitor.screen import MonitorView
 from app.gui.run.form_controls import HostChoice
 from app.gui.theme import Theme
 from app.gui.threads import Bridge
+from app.gui.widgets.panes import PageScroller
 from app.gui.window import MONITOR
 from app.hosts.book import HostEntry, add_host, read_hosts
 from app.storage.store import Store
@@ -70,6 +71,15 @@ def test_a_host_is_added_and_removed(qtbot: QtBot, dialog: HostsDialog) -> None:
     dialog.remove_button.click()
     assert read_hosts() == ()
     assert [dialog.check_button.isEnabled(), dialog.details.isVisible()] == [False, False], "nothing to check"
+
+
+def test_the_dialog_scrolls_on_a_small_screen_and_close_stays_in_sight(qtbot: QtBot, dialog: HostsDialog) -> None:
+    dialog.resize(320, 200)
+    (page,) = dialog.findChildren(PageScroller)
+    qtbot.waitUntil(lambda: page.verticalScrollBar().maximum() > 0)
+    assert dialog.height() == 200
+    (close,) = (push for push in dialog.findChildren(QPushButton) if push.text() == "&Close")
+    assert not close.visibleRegion().isEmpty()
 
 
 def test_detached_runs_are_fetched_and_stopped(

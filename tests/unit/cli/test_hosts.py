@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import main
-from app.hosts.book import FILE_VARIABLE, HostEntry, add_host
+from app.hosts.book import FILE_VARIABLE, HostEntry, add_host, read_hosts
 
 
 @pytest.fixture(autouse=True)
@@ -19,17 +19,18 @@ def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_hosts_are_added_listed_and_removed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hosts"]) == 0
     assert "hosts add gpu1 ssh://me@gpu1" in capsys.readouterr().out
-    assert main(["hosts", "add", "gpu1", "ssh://me@gpu1:2222", "--interpreter", "tf221"]) == 0
+    assert main(["hosts", "add", "gpu1", "ssh://me@gpu1:2222"]) == 0
     assert main(["hosts", "add", "lab", "slurm+ssh://login?gres=gpu:2"]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[-2:] == ["gpu1  ssh://me@gpu1:2222            tf221", "lab   slurm+ssh://login?gres=gpu:2"]
+    assert out[-2:] == ["gpu1  ssh://me@gpu1:2222", "lab   slurm+ssh://login?gres=gpu:2"]
     assert main(["hosts", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["hosts"][0] == {
         "name": "gpu1",
         "address": "ssh://me@gpu1:2222",
-        "python": "",
-        "interpreter": "tf221",
     }
+    assert main(["hosts", "remove", "gpu1", "x"]) == 2
+    assert [entry.name for entry in read_hosts()] == ["gpu1", "lab"], "none is removed where one is not there"
+    capsys.readouterr()
     assert main(["hosts", "remove", "gpu1", "lab"]) == 0
     assert "No host is named yet" in capsys.readouterr().out
 
@@ -43,7 +44,6 @@ def test_hosts_are_added_listed_and_removed(capsys: pytest.CaptureFixture[str]) 
         (["remove"], "hosts remove needs the name of a host"),
         (["remove", "gpu1"], "There is no host 'gpu1'."),
         (["list", "gpu1"], "hosts list shows all there is"),
-        (["list", "--python", "python3"], "--python goes with `hosts add`."),
         (["dance"], "Invalid value for '[ACTION]': 'dance' is not one of 'list', 'add'"),
     ],
 )

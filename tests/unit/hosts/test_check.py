@@ -29,13 +29,13 @@ def test_each_framework_has_a_line_with_its_version_or_the_packages_that_have_it
     facts = hello(tensorflow=None, pytorch="2.13.0")
     lines = dict(check_lines(HostCheck(entry=ENTRY, inventory=CPU_INVENTORY, hello=facts)))
     assert lines["PyTorch"] == "2.13.0  /usr/bin/python3"
-    sentence = "/usr/bin/python3 has no TensorFlow on lab: use packages=tensorflow for runs there."
+    sentence = "/usr/bin/python3 has no TensorFlow on lab; use packages=tensorflow for runs there."
     assert lines["TensorFlow"] == f"none: {sentence}"
 
 
 def test_a_host_without_any_says_how_to_get_each() -> None:
     problem = no_framework(ENTRY, hello(tensorflow=None, pytorch=None, jax=None).frameworks)
     assert problem == (
-        "/usr/bin/python3 has no TensorFlow and no PyTorch and no JAX on lab: use packages=tensorflow or "
+        "/usr/bin/python3 has no TensorFlow and no PyTorch and no JAX on lab; use packages=tensorflow or "
         "packages=torch or packages=jax for runs there."
     )

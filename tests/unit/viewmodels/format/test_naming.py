@@ -8,6 +8,7 @@ import pytest
 from app.analysis.effects import step_differences
 from app.viewmodels.format.naming import (
     differing_parameters,
+    experiment_name,
     format_gpu_counts,
     parameter_label,
     run_command,
@@ -50,6 +51,13 @@ def test_defaults_of_the_cpu_are_not_named() -> None:
 
 def test_what_is_unusual_is_named() -> None:
     assert short_name(complete("lstm", {"layers": 4}, MACHINE)) == "lstm TensorFlow cuDNN · 1 GPU · batch 64 · layers 4"
+
+
+def test_an_experiment_names_the_value_that_is_empty() -> None:
+    specs = [complete("lstm", {"packages": packages}, Machine()) for packages in ("", "six==1.16.0")]
+    assert experiment_name(specs) == "lstm: Packages none, six==1.16.0"
+    specs = [complete("lstm", {"interpreter": path}, Machine()) for path in ("", "/envs/tf216")]
+    assert experiment_name(specs) == "lstm: Python own, …/tf216"
 
 
 def test_an_unknown_workload_still_has_a_name() -> None:
