@@ -17,7 +17,7 @@ from app.gui.actions import Actions, Services
 from app.gui.diagnostics import DatabaseQuestion, Diagnostics, prepare
 from app.gui.experiment.gallery import GalleryController
 from app.gui.experiment.queue_controller import QueueController
-from app.gui.hosts.hosts_controller import HostScreens
+from app.gui.hosts.hosts_controller import HostsController
 from app.gui.run.files import CustomWorkloads, FileDrops, FileOpener
 from app.gui.run.first_start import FirstStart
 from app.gui.run.form_controller import FormController
@@ -177,7 +177,7 @@ class Workbench(QObject):
         )
         self.custom_workloads = CustomWorkloads(run_view.form, self.form, services)
         self.opener = FileOpener(services, self.stored, self.form)
-        self.hosts = HostScreens(services, run_view, self.form, self.run)
+        self.hosts = HostsController(services, run_view, self.form, self.run)
         self.actions = self._make_actions()
         self._factory: SessionFactory | None = None
         self.queue = QueueController(run_view, self.run, services, self._make_queue_runner, self.actions)
@@ -303,7 +303,7 @@ class Workbench(QObject):
 
         if self._factory is None:
             self._factory = SessionFactory(
-                self.database, self.feed, self.bridge, self.hosts.hosts.connections, self.consent.ask
+                self.database, self.feed, self.bridge, self.hosts.connections, self.consent.ask
             )
         return self._factory
 
@@ -315,7 +315,7 @@ class Workbench(QObject):
 
     def _wait_inventory(self) -> Inventory:
         """Return the devices of the chosen host. Thread: any but the GUI's."""
-        return self.hosts.hosts.wait_inventory(self.feed.wait_inventory)
+        return self.hosts.wait_inventory(self.feed.wait_inventory)
 
     def _wait_telemetry(self) -> None:
         """Wait for telemetry; meanwhile import the modules that runs need."""
@@ -357,7 +357,7 @@ class Workbench(QObject):
         self.questions.submit(plan)
 
     def _cannot_run(self, variants: Sequence[RunSpec]) -> bool:
-        inventory = self.hosts.hosts.inventory(self.hosts.hosts.chosen)
+        inventory = self.hosts.inventory(self.hosts.chosen)
         if inventory is None or any(check(with_defaults(spec), inventory.machine) for spec in variants):
             return True
         from app.runs.custom import lacks_source

@@ -71,6 +71,6 @@ def test_what_was_closed_is_told_nothing_more(
         for stack in workbench.window.findChildren(PanelStack):
             stack.set_crosshair(1.0)
             stack.set_crosshair(None)
-        workbench.hosts.hosts.states_changed.emit()
+        workbench.hosts.states_changed.emit()
         theme.apply(Qt.ColorScheme.Dark)
         settle(workbench)

@@ -6,22 +6,18 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QPushButton, QWidget
+from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.cli.main import main
 from app.gui.app import Workbench
-from app.gui.hosts.hosts_controller import HostsController
 from app.gui.hosts.hosts_dialog import HostsDialog
 from app.gui.monitor.screen import MonitorView
-from app.gui.run.form_controls import HostChoice
 from app.gui.theme import Theme
-from app.gui.threads import Bridge
 from app.gui.widgets.panes import PageScroller
 from app.gui.window import MONITOR
 from app.hosts.book import HostEntry, add_host, read_hosts
 from app.storage.store import Store
-from app.viewmodels.monitor.model import MonitorModel
 from benchmarks.hosts import frame_times
 from tests.fakes.hosts import HERE
 from tests.gui.texts import displayed_text
@@ -36,19 +32,12 @@ def test_the_benchmark_of_many_hosts_times_frames_of_both(qtbot: QtBot, theme: T
 
 
 @pytest.fixture
-def dialog(qtbot: QtBot, theme: Theme, tmp_path: Path) -> Iterator[HostsDialog]:
-    window, choice, bridge = QWidget(), HostChoice(), Bridge()
-    qtbot.addWidget(window)
-    qtbot.addWidget(choice)
-    hosts = HostsController(choice, bridge, MonitorModel())
-    hosts.start()
-    made = HostsDialog(window, theme, hosts, tmp_path / "profiles.db")
+def dialog(workbench: Workbench, theme: Theme, tmp_path: Path) -> Iterator[HostsDialog]:
+    made = HostsDialog(workbench.window, theme, workbench.hosts, tmp_path / "profiles.db")
     made.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose, False)
     made.open()
     yield made
     made.done(0)
-    hosts.close()
-    bridge.close()
 
 
 def test_a_host_is_added_and_removed(qtbot: QtBot, dialog: HostsDialog) -> None:
@@ -107,7 +96,7 @@ def test_detached_runs_are_fetched_and_stopped(
 
 
 def test_a_run_on_a_host_streams_into_the_plots_and_says_where_it_was_made(qtbot: QtBot, workbench: Workbench) -> None:
-    hosts, form = workbench.hosts.hosts, workbench.run_view.form
+    hosts, form = workbench.hosts, workbench.run_view.form
     add_host(HostEntry(name="lab", address=HERE))
     add_host(HostEntry(name="gone", address="ssh://nobody@127.0.0.1:1"))
     hosts.connections.reload()
