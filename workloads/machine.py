@@ -24,6 +24,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     `local` is false for a host: this machine's disk is not its own, so it refuses by itself what it does not have.
     `frameworks` are those that runs had there which name no Python, by the value of the parameter; None where nobody
     asked.
+    `scheduled` is true for a cluster whose scheduler places each run: `gpus` are then those of one node.
     """
 
     gpus: tuple[Gpu, ...] = ()
@@ -31,4 +32,5 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     cpu_count: int = 1
     platform: str = "linux"
     local: bool = True
+    scheduled: bool = False
     frameworks: tuple[str, ...] | None = None

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
@@ -23,7 +22,6 @@ from app.hosts.messages import DetachedRun
 from app.paths import PROGRAM
 from app.report.documents import run_document
 from app.values import units
-from app.values.samples import HOST
 from workloads.catalog import UsageError
 
 _ACTIONS = ("list", "add", "check", "remove", "jobs", "fetch", "stop")
@@ -106,45 +104,8 @@ def _check(names: Sequence[str], *, as_json: bool) -> int:
             print_table(("", ""), [(f"  {label}", text) for label, text in check_lines(check)])
             sys.stdout.flush()
     if as_json:
-        print_json({"hosts": [_check_document(check) for check in checks]})
+        print_json({"hosts": [{"can_run": not check.problem, **msgspec.to_builtins(check)} for check in checks]})
     return int(any(check.problem for check in checks))
-
-
-def _check_document(check: HostCheck) -> dict[str, Any]:
-    inventory, hello = check.inventory, check.hello
-    document: dict[str, Any] = {
-        "name": check.entry.name,
-        "address": check.entry.address,
-        "can_run": not check.problem,
-        "problem": check.problem or None,
-    }
-    if inventory is not None and hello is not None:
-        frameworks = {
-            framework.name: {"version": framework.version, "interpreter": framework.interpreter}
-            for framework in hello.frameworks
-        }
-        document |= {
-            "python": dict(zip(("version", "path"), hello.python, strict=True)),
-            "driver": inventory.driver,
-            "cuda_driver": inventory.cuda_driver,
-            "no_gpu_reason": inventory.no_gpu_reason,
-            "gpus": [
-                {
-                    "index": device.index,
-                    "uuid": device.device,
-                    "name": device.name,
-                    "memory_total_bytes": device.memory_total_bytes,
-                    "lost": device.lost,
-                }
-                for device in inventory.devices
-                if device.device != HOST
-            ],
-            "clock_offset_s": check.clock_offset_s,
-            "framework": frameworks["tensorflow"],
-            "frameworks": frameworks,
-            "home": {"path": hello.home, "free_bytes": hello.home_free_bytes},
-        }
-    return document
 
 
 def _follow_detached(action: str, word: str, uid: str, database: Path | None, *, as_json: bool, keep: bool) -> int:

@@ -73,7 +73,7 @@ class Hosts:
             self._here = self._here or self._open_this_machine()
             return self._here
         connection = self._connections.get(word)
-        if connection is None or connection.status().lost is not None:
+        if connection is None or connection.lost is not None:
             connection = self._connections[word] = self._connect(word, consent)
         return connection.host
 

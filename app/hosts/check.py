@@ -4,7 +4,9 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from contextlib import closing
+
+import msgspec
 
 from app.errors import UserError
 from app.hosts.book import HostEntry
@@ -22,9 +24,8 @@ _SAME_CLOCK_S = 1.0
 """A wall clock that is nearer counts as the same: the way of its answer is in the difference."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostCheck:
-    """What was found of one host.
+class HostCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found of one host; `hosts check --json` says it as it is.
 
     Attributes:
         problem: Why it cannot make runs, in one sentence; "" if it can. With one, what follows may be absent.
@@ -53,21 +54,16 @@ def _start(entry: HostEntry, end_s: float) -> "tuple[Future[HostCheck], list[str
     """Check a host in a thread of its own, which nobody waits for when it is late; the list has what it waits for."""
     pending: Future[HostCheck] = Future()
     waits_for: list[str] = []
-    is_late = [False]
 
-    def is_cancelled() -> bool:
-        is_late[0] = time.monotonic() > end_s - _END_S
-        return is_late[0]
+    def is_late() -> bool:
+        return time.monotonic() > end_s - _END_S
 
     def check() -> None:
         try:
-            connection = connect(entry, notify=waits_for.append, is_cancelled=is_cancelled)
-            try:
+            with closing(connect(entry, notify=waits_for.append, is_cancelled=is_late)) as connection:
                 pending.set_result(_look(entry, connection, end_s - _END_S))
-            finally:
-                connection.close()
         except UserError as error:
-            if not is_late[0]:
+            if not is_late():
                 pending.set_result(HostCheck(entry=entry, problem=str(error)))
         except BaseException as error:  # noqa: BLE001 - the one who waits gets it
             pending.set_exception(error)

@@ -81,10 +81,10 @@ class _Slot:
         self.connection = connection
         unsubscribe = connection.host.telemetry.subscribe(lambda message: listen(name, message))
         self._set("connected", "")
-        while not (self.cancelled.wait(_LOOK_S) or connection.status().lost):
+        while not (self.cancelled.wait(_LOOK_S) or connection.lost):
             pass
         self.connection = None
-        self._set("lost", connection.status().lost or "")
+        self._set("lost", connection.lost or "")
         unsubscribe()
         connection.close()
 
@@ -102,10 +102,9 @@ class _Slot:
         connection = self.connection
         if connection is None:
             return state
-        status = connection.status()
-        if status.lost:
-            return replace(state, stage="lost", text=status.lost)
-        return replace(state, silent_s=status.silent_s)
+        if connection.lost:
+            return replace(state, stage="lost", text=connection.lost)
+        return replace(state, silent_s=connection.silent_s)
 
 
 class Connections:

@@ -21,10 +21,11 @@ from pathlib import Path
 import msgspec
 
 from app.errors import UserError, bug_message
-from app.hosts.messages import CUT, DetachedRun, DetachedRuns, Drained, Refused, RunOrder, head_line
+from app.hosts.messages import CUT, DetachedRun, DetachedRuns, Drained, Refused, head_line
 from app.hosts.serve import WEIGHTS, Outbox, end_everything, make_run, ordered_host, pieces, serve, start_guard
 from app.paths import program_version
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait
+from app.runs.host import RunOrder
 from app.runs.maker import RunMaker
 from app.storage.owner import lock_or_close
 from app.telemetry.feed import TelemetryFeed

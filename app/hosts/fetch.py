@@ -12,18 +12,18 @@ import msgspec
 from app.errors import UserError
 from app.hosts.book import Address, HostEntry
 from app.hosts.launchers import option_arguments
-from app.hosts.messages import DetachedRun, DetachedRuns, Drained, Piece, Refused, RunOrder, Stored
+from app.hosts.messages import DetachedRun, DetachedRuns, Drained, Refused, Stored
 from app.hosts.process import HostProcess, LinkLostError
-from app.hosts.serve import WEIGHTS, add_piece
+from app.hosts.remote import play
+from app.hosts.serve import WEIGHTS
 from app.hosts.wheel import Start
 from app.paths import weights_path
 from app.runs.custom import stored_source
 from app.runs.environment import program_info
-from app.runs.host import ClockAnchor
+from app.runs.host import RunOrder
 from app.runs.leases import candidate_devices
 from app.runs.session import RunServices, needs_calibration, source_info, start_order
 from app.runs.sinks import Sink, StoreSink
-from app.runs.supervisor import MessageOrder
 from app.storage.run_store import RunStore
 from app.storage.store import Store
 from app.values.environment_keys import CARRIER_KEY, DETACHED_KEY, HOST_KEY
@@ -32,8 +32,6 @@ from app.values.records import StoredRun
 from app.values.samples import Waiting
 from workloads.catalog import UsageError
 from workloads.protocol import ProtocolError, RunSpec, encode
-
-_LOOK_S = 0.2
 
 
 def detach_run(spec: RunSpec, services: RunServices, entry: HostEntry, hz: float, notify: Callable[[str], None]) -> str:
@@ -177,28 +175,28 @@ class Fetch:
 
     def _play(self, sink: StoreSink, process: HostProcess) -> None:
         """Store the events as they come; end the run where its maker was killed, which is known once all came."""
-        order: MessageOrder | None = None
+
+        def handle(event: RunEvent) -> None:
+            match event:
+                case Waiting(reason=reason) if sink.run is None:
+                    self._problem = reason
+                    if reason:
+                        self._notify(f"The run waits on {self._entry.name}: {reason}")
+                case RunStarted():
+                    sink.handle(self._described(event))
+                case _:
+                    self._t_ns = max(self._t_ns, getattr(event, "t_ns", 0))
+                    sink.handle(event)
+
+        weights = weights_path(self._database, self._detached.uid).absolute()
         try:
-            while not (self._is_left or self._is_drained):
-                match process.next(_LOOK_S):
-                    case Refused(reason=reason):
-                        self._problem = reason
-                        return
-                    case Drained():
-                        self._is_drained = True
-                    case Piece() as piece:
-                        add_piece(weights_path(self._database, self._detached.uid).absolute(), piece)
-                    case RunStarted() as started if sink.run is None:
-                        order = MessageOrder.of_events(ClockAnchor(started.t_ns, started.utc_ns))
-                        sink.handle(self._described(started))
-                    case Waiting(reason=reason) if sink.run is None:
-                        self._problem = reason
-                        if reason:
-                            self._notify(f"The run waits on {self._entry.name}: {reason}")
-                    case event if isinstance(event, RunEvent) and order is not None and sink.ended is None:
-                        order.check_event(event)
-                        self._t_ns = max(self._t_ns, getattr(event, "t_ns", 0))
-                        sink.handle(event)
+            end = play(process, weights, handle, lambda: self._is_left)
+            if isinstance(end, RunEnded):
+                sink.handle(end)
+                end = play(process, None, handle, lambda: self._is_left)
+            if isinstance(end, Refused):
+                self._problem = end.reason
+            self._is_drained = isinstance(end, Drained)
         except LinkLostError as error:
             self._problem = str(error)
         except ProtocolError as error:

@@ -77,13 +77,12 @@ def for_any_shell(script: str) -> str:
     (https://pubs.opengroup.org/onlinepubs/9699919799/utilities/printf.html, conversion b).
     """
     encoded = "".join(
-        char if char.isascii() and (char.isalnum() or char in " ./_=-") else _octal(char) for char in script
+        char
+        if char.isascii() and (char.isalnum() or char in " ./_=-")
+        else "".join(f"\\0{byte:03o}" for byte in char.encode())
+        for char in script
     )
     return f"""exec sh -c 'eval "$(printf %b "$0")"' '{encoded}'"""
-
-
-def _octal(char: str) -> str:
-    return "".join(f"\\0{byte:03o}" for byte in char.encode())
 
 
 def _port_option(address: Address) -> list[str]:

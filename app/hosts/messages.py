@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from app.runs.host import RunOrder
 from app.telemetry.messages import SetRate
 from app.values.environment_keys import wrong_numbers
 from app.values.events import RunEvent, RunStarted
@@ -27,9 +28,7 @@ from workloads.protocol import (
     Nanoseconds,
     ProtocolError,
     Sentence,
-    Start,
     Text,
-    Texts,
     decode,
     encode,
 )
@@ -57,34 +56,6 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True, tag="piece", tag_field=TA
     offset: Bytes
     size: Bytes
     data: Annotated[bytes, msgspec.Meta(max_length=PIECE_BYTES)]
-
-
-class RunOrder(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field=TAG):
-    """Make a run.
-
-    Attributes:
-        start: The worker's order but for its devices, which are leased there.
-        uid: Its id in all databases.
-        utc_ns: Now on the wall clock here: that of the run, so that all runs of a database are in their order.
-        devices: Those that it may lease, the preferred one first; none for all.
-        idle_wait_s: How long to wait for an idle machine at most; None for no wait.
-        environment: What is known here of its environment.
-        hello_s: How long its worker may take to say hello, and `message_gap_s` between two messages.
-        hz: Telemetry readings a second.
-        standby: Whether to keep a worker ready for the next run.
-    """
-
-    start: Start
-    uid: Name
-    utc_ns: Nanoseconds
-    devices: Texts = ()
-    idle_wait_s: float | None = None
-    purpose: Text | None = None
-    environment: dict[str, str] = {}
-    hello_s: float = 120.0
-    message_gap_s: float = 300.0
-    hz: float = 20.0
-    standby: bool = False
 
 
 class JobOrder(msgspec.Struct, frozen=True, tag="job", tag_field=TAG):

@@ -1,8 +1,8 @@
-"""The driver on the head node of a Ray cluster: `python -m app.hosts.ray_driver GPUS|nodes [--gpu=…] [--cpus=…] WORDS`.
+"""The driver on the head node of a Ray cluster: `python -m app.hosts.ray_driver GPUS|look [--gpu=…] [--cpus=…] WORDS`.
 
-With a number it has Ray place this program on a node with so many GPUs, and is its stdin and stdout: the cluster is one
-more way to start the program. With `nodes` it says the devices of all nodes. Ray is installed on the cluster alone; it
-brings this program's sources to its nodes, and kills an actor whose driver is gone.
+It has Ray place this program on a node with so many free GPUs, and is its stdin and stdout: the cluster is one more way
+to start the program. With `look` the node is the one with the most GPUs, free or not. Ray is installed on the cluster
+alone; it brings this program's sources to its nodes, and kills an actor whose driver is gone.
 """
 
 import contextlib
@@ -15,19 +15,14 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import msgspec
-
 from app.errors import UserError
 from app.hosts.launchers import WAITS_MARK
-from app.hosts.messages import LOST_S, Refused
-from app.hosts.serve import Outbox, serve
+from app.hosts.messages import LOST_S
 from app.paths import ROOT
-from app.values.samples import HOST, Inventory
 
 _LEAST_RAY = (2, 50)
 _LOOK_S = 1.0
 _READ_BYTES = 1 << 16
-_PROBED_S = 90.0
 
 
 def connect() -> Any:
@@ -79,12 +74,15 @@ class ProgramActor:
     It ends when its stdin closes: with this process, however that ends.
     """
 
-    def __init__(self, gpus: int, words: Sequence[str]) -> None:
+    def __init__(self, gpus: int | None, words: Sequence[str]) -> None:
         # Where Ray reaps orphans it ignores this signal: exit codes would be lost, here and in what is started here.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         # What Ray sets for its own worker is not meant for this program, whose GPUs are in the order of NVML.
         own = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "OMP_NUM_THREADS"))}
         order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if gpus else {"CUDA_VISIBLE_DEVICES": "-1"}
+        if gpus is None:  # an actor without GPUs is shown none
+            order = {}
+            own.pop("CUDA_VISIBLE_DEVICES", None)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "app", *words],
             stdin=subprocess.PIPE,
@@ -112,16 +110,25 @@ class ProgramActor:
         self._process.stdin.close()
 
 
-def carry(ray: Any, gpus: int, options: dict[str, str], words: Sequence[str], output: int) -> None:
-    """Have Ray place the program, and pass its lines on until it ends; then end this process."""
-    most = max((int(node["Resources"].get("GPU", 0)) for node in ray.nodes() if node["Alive"]), default=0)
-    if gpus > most:
-        _end(f"No node of the cluster has {gpus} GPUs: the most are {most}.")
-    kind = {f"accelerator_type:{options['gpu']}": 0.001} if "gpu" in options else None
+def carry(ray: Any, gpus: int | None, options: dict[str, str], words: Sequence[str], output: int) -> None:
+    """Have Ray place the program, and pass its lines on until it ends; then end this process.
+
+    It needs no GPU, but the node with the most, where `gpus` is None.
+    """
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    kinds = {f"accelerator_type:{options['gpu']}": 0.001} if "gpu" in options else {}
+    nodes = [node for node in ray.nodes() if node["Alive"] and kinds.keys() <= node["Resources"].keys()]
+    if not nodes:
+        _end(f"No node of the cluster has the GPU {options.get('gpu')}.")
+    node = max(nodes, key=lambda node: node["Resources"].get("GPU", 0))
+    needs = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node["NodeID"], soft=False), "num_cpus": 0}
+    if gpus is not None:
+        if gpus > (most := int(node["Resources"].get("GPU", 0))):
+            _end(f"No node of the cluster has {gpus} GPUs: the most are {most}.")
+        needs = {"num_gpus": gpus, "num_cpus": float(options.get("cpus", 1)), "resources": kinds}
     actor = ray.remote(
-        num_gpus=gpus,
-        num_cpus=float(options.get("cpus", 1)),
-        resources=kind,
+        **needs,
         max_restarts=0,
         max_task_retries=0,
         concurrency_groups={"lines": 1, "orders": 1},
@@ -135,7 +142,7 @@ def carry(ray: Any, gpus: int, options: dict[str, str], words: Sequence[str], ou
         _end("The link was closed.")
 
     threading.Thread(target=pass_orders, daemon=True).start()
-    waits = f"\n{WAITS_MARK}The run waits for {gpus} free GPUs of one node of the Ray cluster.\n"
+    waits = f"\n{WAITS_MARK}The run waits for {gpus or 0} free GPUs of one node of the Ray cluster.\n"
     waiting = threading.Timer(_LOOK_S * 2, os.write, (2, waits.encode()))
     waiting.daemon = True
     waiting.start()
@@ -150,73 +157,16 @@ def carry(ray: Any, gpus: int, options: dict[str, str], words: Sequence[str], ou
     _end("The program on the node ended by itself.")
 
 
-def _probe_node() -> bytes:
-    from app.telemetry.sampler import take_inventory
-
-    os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # a task without GPUs is shown none
-    return msgspec.json.encode(take_inventory())
-
-
-def say_nodes(ray: Any, card: str, outbox: Outbox) -> None:
-    """Say the devices of all nodes, which run with one kind of card: `card`, or the first node's."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    nodes = [node for node in ray.nodes() if node["Alive"]]
-    with_gpus = [node for node in nodes if node["Resources"].get("GPU", 0)]
-    strategies = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in with_gpus or nodes]
-    tasks = [
-        ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=strategy)(_probe_node).remote()
-        for strategy in strategies
-    ]
-    try:
-        inventories = [msgspec.json.decode(text, type=Inventory) for text in ray.get(tasks, timeout=_PROBED_S)]
-    except ray.exceptions.RayError as error:
-        reason = f"The nodes of the Ray cluster cannot be looked at: {str(error).strip().splitlines()[-1]}"
-        outbox.say(Refused(kind="user error", reason=reason))
-        return
-    outbox.say(merged_inventory(inventories, card))
-
-
-def merged_inventory(inventories: Sequence[Inventory], card: str) -> Inventory:
-    """Return the first inventory with the devices of all; runs have the GPUs of one kind, for they are compared."""
-    first, gpus = inventories[0], [gpu for inventory in inventories for gpu in inventory.machine.gpus]
-    name = next((gpu.name for gpu in gpus if card.lower() in gpu.name.lower()), "")
-    indices = {gpu.uuid: index for index, gpu in enumerate(gpus)}
-    others = [device for inventory in inventories for device in inventory.devices if device.device != HOST]
-    replace = msgspec.structs.replace
-    return replace(
-        first,
-        machine=replace(
-            first.machine,
-            gpus=tuple(replace(gpu, index=indices[gpu.uuid]) for gpu in gpus if gpu.name == name),
-            cpu_count=min(inventory.machine.cpu_count for inventory in inventories),
-        ),
-        devices=(
-            *(device for device in first.devices if device.device == HOST),
-            *(replace(device, index=indices.get(device.device, device.index)) for device in others),
-        ),
-    )
-
-
 def main() -> None:
     """Be what the words of the command line want."""
-    kind, *words = sys.argv[1:]
+    gpus, *words = sys.argv[1:]
     own = [word for word in words if word.startswith(("--gpu=", "--cpus="))]
     options = dict(word.removeprefix("--").split("=", 1) for word in own)
-    if kind == "nodes":
-
-        def work(outbox: Outbox, _stored: threading.Event) -> None:
-            try:
-                say_nodes(connect(), options.get("gpu", ""), outbox)
-            except UserError as error:
-                outbox.say(Refused(kind="user error", reason=str(error)))
-
-        serve(work=work)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     output = os.dup(1)
     os.dup2(2, 1)  # Ray prints on stdout by itself
     try:
-        carry(connect(), int(kind), options, words[len(own) :], output)
+        carry(connect(), None if gpus == "look" else int(gpus), options, words[len(own) :], output)
     except UserError as error:
         _end(str(error))
 

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -14,15 +14,15 @@ from app.errors import TelemetryError, UserError, read_error
 from app.grants import Consent, refuse
 from app.hosts.book import HostEntry, find_host
 from app.hosts.launchers import LAUNCHERS, option_arguments
-from app.hosts.messages import HostHello, JobDone, JobOrder, Piece, Refused, RunAnyway, RunOrder, Stop
+from app.hosts.messages import Drained, HostHello, JobDone, JobOrder, Piece, Refused, RunAnyway, Stop
 from app.hosts.process import HostProcess, LinkLimits, LinkLostError
 from app.hosts.serve import READ_FILES, WEIGHTS, WRITTEN_FILE, add_piece, pieces
 from app.hosts.wheel import Start
 from app.runs.environment import inventory_info, program_info
-from app.runs.host import ClockAnchor, Host, RemoteRunOrder, calibrated_device
+from app.runs.host import ClockAnchor, Host, RunOrder, calibrated_device
 from app.runs.jobs import JobCrashedError, JobError, Kind
 from app.runs.leases import DeviceLeases, Lease, Leases
-from app.runs.supervisor import MessageOrder
+from app.runs.supervisor import MessageOrder, end_of_time
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerCommand, SamplerMessage, SetRate
 from app.values.environment_keys import CARRIER_KEY, HOST_ID_KEY, HOST_KEY, wrong_numbers
@@ -120,7 +120,8 @@ class RemoteSampler:
     """
 
     def __init__(self, process: HostProcess, hello: HostHello, _hz: float) -> None:
-        self._process, self._hello = process, hello
+        self._process, self._schedules = process, LAUNCHERS[process.address.kind].schedules
+        self._frameworks = tuple(framework.name for framework in hello.frameworks if framework.version is not None)
         self._is_ended = threading.Event()
         self._has_inventory = False
 
@@ -130,14 +131,18 @@ class RemoteSampler:
             try:
                 report = self._process.next(_LOOK_S)
             except LinkLostError:
-                if self._has_inventory and LAUNCHERS[self._process.address.kind].schedules:
+                if self._has_inventory and self._schedules:
                     self._is_ended.wait()
                 return
             if isinstance(report, Refused):
                 self._process.cut(report.reason)
             elif isinstance(report, Inventory):
                 self._has_inventory = self._has_inventory or not report.pending
-                yield of_host(report, self._hello)
+                # The disk there is not this one.
+                machine = msgspec.structs.replace(
+                    report.machine, local=False, scheduled=self._schedules, frameworks=self._frameworks
+                )
+                yield msgspec.structs.replace(report, machine=machine)
             elif isinstance(report, SamplerMessage):
                 yield report
 
@@ -157,11 +162,48 @@ class RemoteSampler:
         self._is_ended.set()
 
 
-def of_host(inventory: Inventory, hello: HostHello) -> Inventory:
-    """Return the inventory of a machine whose disk is not this one's."""
-    frameworks = tuple(framework.name for framework in hello.frameworks if framework.version is not None)
-    machine = msgspec.structs.replace(inventory.machine, local=False, frameworks=frameworks)
-    return msgspec.structs.replace(inventory, machine=machine)
+def play(
+    process: HostProcess,
+    weights: Path | None,
+    handle: Callable[[RunEvent], None],
+    is_over: Callable[[], bool],
+    now: Callable[[], ClockAnchor] = end_of_time,
+) -> RunEnded | Refused | Drained | None:
+    """Check what a program on a host says of a run, and hand its events on, up to what ends it.
+
+    Weights are written to their path, None where they must not come. `now` reads the host's clocks; without it nobody
+    here knows when the last event was written.
+
+    Returns:
+        The run's end, which was not handed on, or why there is none; None where `is_over` said so first.
+
+    Raises:
+        LinkLostError: The host was lost.
+        ProtocolError: Something came that cannot come now; its text ends a sentence.
+        UserError: The weights cannot be written, or `handle` raised it.
+    """
+    order: MessageOrder | None = None
+    while not is_over():
+        match report := process.next(_LOOK_S):
+            case None | HostHello():
+                pass
+            case Piece() if weights is not None:
+                add_piece(weights, report)
+            case Refused() | Drained():
+                return report
+            case RunStarted() if order is None:
+                order = MessageOrder.of_events(ClockAnchor(report.t_ns, report.utc_ns), now)
+                handle(report)
+            case RunEnded() if order is not None:
+                return report
+            case Waiting():
+                handle(report)
+            case _ if isinstance(report, RunEvent) and order is not None and not isinstance(report, RunStarted):
+                order.check_event(report)
+                handle(report)
+            case _:
+                raise ProtocolError(f"`{type(report).__name__}`, which cannot come now")
+    return None
 
 
 class RemoteRun:
@@ -171,13 +213,14 @@ class RemoteRun:
     """
 
     def __init__(
-        self, connection: "Connection", order: RemoteRunOrder, host: Host, emit: Callable[[RunEvent], None]
+        self,
+        connection: "Connection",
+        order: RunOrder,
+        runs_anyway: Callable[[], bool],
+        emit: Callable[[RunEvent], None],
     ) -> None:
         """Prepare a run; its weights are brought to the path in the order before it ends."""
-        self._connection, self._order, self._host, self._emit = connection, order, host, emit
-        weights = order.start.weights_path
-        self._weights = None if weights is None else Path(weights)
-        self._events: MessageOrder | None = None
+        self._connection, self._order, self._runs_anyway, self._emit = connection, order, runs_anyway, emit
         # Set by `stop`: why the run is to end, and since when.
         self._stop_reason = ""
         self._stopped_s: float | None = None
@@ -191,17 +234,36 @@ class RemoteRun:
 
     def run(self) -> None:
         """Have it made, and emit what is said of it; raises `UserError` where the host is not reached."""
-        runners, spec = self._connection.runners, self._order.start.spec
+        connection, order, start = self._connection, self._order, self._order.start
+        gpus = int(start.spec.variant["gpus"])
         try:
-            process = runners.take(int(spec.variant["gpus"]), self._wait, lambda: self._stopped_s is not None)
+            process = connection.runners.take(gpus, self._wait, lambda: self._stopped_s is not None)
         except UserError:
             if self._stopped_s is None:
                 raise
             self._emit(self._ended("stopped", self._stop_reason or "Stopped by the user before it began."))
             return
-        process.send(self._ordered())
+        weights = None if start.weights_path is None else Path(start.weights_path)
+        process.send(
+            msgspec.structs.replace(
+                order,
+                start=msgspec.structs.replace(start, weights_path=weights and WEIGHTS),
+                utc_ns=time.time_ns(),
+                hz=connection.host.telemetry.hz,
+                standby=connection.standby.is_set(),
+            )
+        )
         try:
-            ended = self._follow(process)
+            match play(process, weights, self._pass, lambda: self._is_left(process), connection.now):
+                case RunEnded() as ended:
+                    pass
+                case None:
+                    reason = f"Stopped; {process.name} did not say its end in time, and was left."
+                    ended = self._ended("stopped", reason)
+                case Refused(reason=reason):
+                    ended = self._ended("failed", reason)
+                case report:
+                    raise ProtocolError(f"`{type(report).__name__}`, which cannot come now")
         except LinkLostError as error:
             ended = self._ended("crashed", str(error))
         except (ProtocolError, UserError) as error:  # the latter where weights cannot be stored
@@ -210,85 +272,39 @@ class RemoteRun:
             ended = self._ended("failed", reason)
             process.cut(reason)
         if process.lost is None:
-            runners.give(process)
+            connection.runners.give(process)
         self._emit(ended)
 
-    def _ordered(self) -> RunOrder:
-        order, start = self._order, self._order.start
-        if start.weights_path is not None:
-            start = msgspec.structs.replace(start, weights_path=WEIGHTS)
-        return RunOrder(
-            start=start,
-            uid=order.uid,
-            utc_ns=time.time_ns(),
-            devices=order.devices,
-            idle_wait_s=order.idle_wait_s,
-            purpose=order.purpose,
-            environment=dict(order.environment),
-            hello_s=order.timeouts.hello_s,
-            message_gap_s=order.timeouts.message_gap_s,
-            hz=self._host.telemetry.hz,
-            standby=self._connection.standby.is_set(),
-        )
-
-    def _follow(self, process: HostProcess) -> RunEnded:
-        while True:
-            report = process.next(_LOOK_S)
-            if (ended := self._look(process)) is not None:
-                return ended
-            match report:
-                case None | HostHello():
-                    pass
-                case Piece() if self._weights is not None:
-                    add_piece(self._weights, report)
-                case Refused(reason=reason):
-                    return self._ended("failed", reason)
-                case RunStarted() if self._events is None:
-                    self._events = MessageOrder.of_events(ClockAnchor(report.t_ns, report.utc_ns), self._host.now)
-                    self._pass(self._described(report))
-                case RunEnded() if self._events is not None:
-                    return report
-                case Waiting():
-                    self._pass(report)
-                case _ if (
-                    self._events is not None and isinstance(report, RunEvent) and not isinstance(report, RunStarted)
-                ):
-                    self._events.check_event(report)
-                    self._pass(report)
-                case _:
-                    raise ProtocolError(f"`{type(report).__name__}`, which cannot come now")
-
-    def _look(self, process: HostProcess) -> RunEnded | None:
-        """Pass on what the user wants, and say whether the host is silent; return the end of a run that never ends."""
+    def _is_left(self, process: HostProcess) -> bool:
+        """Pass on what the user wants, and that the host is silent; return whether its run never ends."""
         if self._stopped_s is not None:
             if not self._is_stop_sent:
                 self._is_stop_sent = True
                 process.send(Stop(self._stop_reason))
             if time.monotonic() > self._stopped_s + _ANSWER_S:
                 process.cut()
-                return self._ended("stopped", f"Stopped; {process.name} did not say its end in time, and was left.")
-        if not self._is_anyway_sent and self._order.runs_anyway():
+                return True
+        if not self._is_anyway_sent and self._runs_anyway():
             self._is_anyway_sent = True
             process.send(RunAnyway())
         if bool(warning := process.silent_warning()) != bool(self._warning):
             self._warning = warning
             self._wait(warning)
-        return None
-
-    def _described(self, started: RunStarted) -> RunStarted:
-        return msgspec.structs.replace(
-            started,
-            uid=self._order.uid,
-            spec=self._order.start.spec,
-            purpose=self._order.purpose,
-            utc_ns=time.time_ns(),
-            environment={**started.environment, **self._order.environment, **self._connection.link_info()},
-        )
+        return False
 
     def _wait(self, reason: str) -> None:
-        self._pass(Waiting(self._host.now().t_ns, reason))
+        self._pass(Waiting(self._connection.now().t_ns, reason))
 
     def _pass(self, event: RunEvent) -> None:
+        if isinstance(event, RunStarted):
+            event = msgspec.structs.replace(
+                event,
+                uid=self._order.uid,
+                spec=self._order.start.spec,
+                purpose=self._order.purpose,
+                utc_ns=time.time_ns(),
+                environment={**event.environment, **self._order.environment, **self._connection.link_info()},
+            )
         try:
             self._emit(event)
         except UserError as error:
@@ -296,7 +312,7 @@ class RemoteRun:
                 self.stop(str(error))
 
     def _ended(self, name: Literal["crashed", "failed", "stopped"], reason: str) -> RunEnded:
-        return RunEnded(t_ns=self._host.now().t_ns, outcome=Outcome(name=name, reason=reason))
+        return RunEnded(t_ns=self._connection.now().t_ns, outcome=Outcome(name=name, reason=reason))
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,15 +389,6 @@ class RemoteJobs:
         return result
 
 
-@dataclass(frozen=True, slots=True)
-class LinkStatus:
-    """How a host is reached: for how long it is silent, and why it is lost."""
-
-    silent_s: float
-    lost: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
     """A host that was reached, until `close`.
 
@@ -391,31 +398,38 @@ class Connection:
         process: Says its telemetry.
         runners: Make its runs.
         standby: Set where a worker is to be kept ready there.
+        host: Where runs are made; the same class as this machine, with other parts.
 
     Thread: any.
     """
 
-    entry: HostEntry
-    hello: HostHello
-    process: HostProcess
-    runners: Runners
-    standby: threading.Event = field(default_factory=threading.Event)
-    _hosts: list[Host] = field(default_factory=list)
+    def __init__(
+        self, entry: HostEntry, process: HostProcess, hello: HostHello, hz: float, limits: LinkLimits | None
+    ) -> None:
+        """Take the process that says telemetry, which has said hello."""
+        self.entry, self.process, self.hello = entry, process, hello
+        self.runners = Runners(entry, limits)
+        self.standby = threading.Event()
+        self._schedules = LAUNCHERS[process.address.kind].schedules
+        self.host = Host(
+            telemetry=TelemetryFeed(hz, partial(RemoteSampler, process, hello), process.now_ns),
+            leases=HostLeases(hello.environment.get(HOST_ID_KEY, entry.name), schedules=self._schedules),
+            remote_run=partial(RemoteRun, self),
+            run_job=RemoteJobs(self.runners, entry.name),
+            now=self.now,
+            describe=lambda inventory: inventory_info(inventory) | hello.environment | self.link_info(),
+            name=entry.name,
+        )
 
     @property
-    def host(self) -> Host:
-        """Where runs are made; the same class as this machine, with other parts."""
-        return self._hosts[0]
+    def silent_s(self) -> float:
+        """For how long it is silent; one that a scheduler placed was asked once."""
+        return 0.0 if self._schedules else self.process.silent_s
 
     @property
-    def _schedules(self) -> bool:
-        return LAUNCHERS[self.process.address.kind].schedules
-
-    def status(self) -> LinkStatus:
-        """Return how it is reached; one that a scheduler placed was asked once."""
-        if self._schedules:
-            return LinkStatus(0.0, None)
-        return LinkStatus(self.process.silent_s, self.process.lost)
+    def lost(self) -> str | None:
+        """Why it is lost, in one sentence; None while it is not."""
+        return None if self._schedules else self.process.lost
 
     def now(self) -> ClockAnchor:
         """Return this moment on its monotonic clock, and on this machine's wall clock."""
@@ -424,10 +438,6 @@ class Connection:
     def link_info(self) -> dict[str, str]:
         """Return what is known on this side of a run's environment."""
         return program_info() | {HOST_KEY: self.entry.name, CARRIER_KEY: self.process.address.kind}
-
-    def describe(self, inventory: Inventory) -> dict[str, str]:
-        """Return what is known of a run's environment before it begins."""
-        return inventory_info(inventory) | self.hello.environment | self.link_info()
 
     def close(self) -> None:
         """End everything of it on the host, and wait for that."""
@@ -457,7 +467,7 @@ def connect(
     schedules = LAUNCHERS[address.kind].schedules
     words, module = (*_TELEMETRY, "--every", f"{1 / hz:.3f}", *(("--seconds", "1") if schedules else ())), "app"
     if address.kind == "ray":
-        words, module = ("nodes", *option_arguments(address), *words), "app.hosts.ray_driver"
+        words, module = ("look", *option_arguments(address), *words), "app.hosts.ray_driver"
     process = HostProcess(Start(address=address, words=words, module=module), entry.name, notify, limits)
     try:
         hello = process.wait_hello(is_cancelled)
@@ -469,19 +479,8 @@ def connect(
     except BaseException:
         process.cut()
         raise
-    connection = Connection(entry=entry, hello=hello, process=process, runners=Runners(entry, limits))
-    feed = TelemetryFeed(hz, partial(RemoteSampler, process, hello), process.now_ns)
-    host = Host(
-        telemetry=feed,
-        leases=HostLeases(hello.environment.get(HOST_ID_KEY, entry.name), schedules=schedules),
-        remote_run=partial(RemoteRun, connection),
-        run_job=RemoteJobs(connection.runners, entry.name),
-        now=connection.now,
-        describe=connection.describe,
-        name=entry.name,
-    )
-    connection._hosts.append(host)  # noqa: SLF001 - each needs the other
-    feed.start()
+    connection = Connection(entry, process, hello, hz, limits)
+    connection.host.telemetry.start()
     return connection
 
 

@@ -52,7 +52,6 @@ from app.hosts.messages import (
     Piece,
     Refused,
     RunAnyway,
-    RunOrder,
     Stop,
     Stored,
     head_line,
@@ -61,7 +60,7 @@ from app.log import configure_child
 from app.paths import open_private, program_version
 from app.runs.environment import environment_info, host_info
 from app.runs.experiment.idle_wait import IdleLimits, IdleState, IdleWait, WaitStatus
-from app.runs.host import ClockAnchor, Host, WorkerTimeouts
+from app.runs.host import ClockAnchor, Host, RunOrder
 from app.runs.jobs import JobCrashedError, JobError, run_job
 from app.runs.leases import CPU, Lease, Leases
 from app.runs.maker import RunMaker
@@ -263,8 +262,8 @@ def pieces(path: Path, name: str) -> Iterator[Piece]:
             yield Piece(name=name, offset=offset, size=size, data=file.read(PIECE_BYTES))
 
 
-def add_piece(path: Path, piece: Piece) -> bool:
-    """Add the next piece to a file, which the first begins anew; return whether it is whole.
+def add_piece(path: Path, piece: Piece) -> None:
+    """Add the next piece to a file, which the first begins anew and the last puts in its place.
 
     Raises:
         ProtocolError: It is none of the next.
@@ -281,17 +280,16 @@ def add_piece(path: Path, piece: Piece) -> bool:
             part.replace(path)
     except OSError as error:
         raise write_error(path, error) from None
-    return end == piece.size
 
 
 def make_run(
     order: RunOrder, host: Host, emit: Callable[[RunEvent], None], weights: Path, idle_wait: IdleWait | None = None
 ) -> RunMaker:
     """Prepare a run that was ordered, whose weights are saved at this path; raises `UserError`."""
-    start = order.start
-    require(order_grants(start), typed)
-    if start.weights_path is not None:
-        start = msgspec.structs.replace(start, weights_path=str(weights))
+    require(order_grants(order.start), typed)
+    if order.start.weights_path is not None:
+        start = msgspec.structs.replace(order.start, weights_path=str(weights))
+        order = msgspec.structs.replace(order, start=start)
 
     def wait_until_idle(lease: Lease) -> Mapping[str, str]:
         noted = ""
@@ -309,17 +307,7 @@ def make_run(
             emit(Waiting(host.now().t_ns, ""))
         return facts
 
-    maker = RunMaker(
-        start,
-        host,
-        emit,
-        uid=order.uid,
-        purpose=order.purpose,
-        environment=order.environment,
-        devices=order.devices,
-        prepare=wait_until_idle,
-        timeouts=WorkerTimeouts(hello_s=order.hello_s, message_gap_s=order.message_gap_s),
-    )
+    maker = RunMaker(order, host, emit, prepare=wait_until_idle)
     return maker
 
 

@@ -103,10 +103,6 @@ def _requirements() -> tuple[str, list[str]]:
     return metadata["Requires-Python"], needs
 
 
-def _wheel_name() -> str:
-    return f"variantscope-{program_version()}-py3-none-any.whl"
-
-
 @cache
 def build_wheel() -> bytes:
     """Return the wheel of this program without its window, the same bytes for the same sources.
@@ -125,17 +121,16 @@ def build_wheel() -> bytes:
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: variantscope\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         f"{info}/entry_points.txt": b"[console_scripts]\nvariantscope = variantscope:main\n",
     }
-    record = "".join(f"{name},sha256={_record_hash(data)},{len(data)}\n" for name, data in files.items())
+    record = ""
+    for name, data in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        record += f"{name},sha256={digest},{len(data)}\n"
     files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
     wheel = io.BytesIO()
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for name, data in files.items():
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED)
     return wheel.getvalue()
-
-
-def _record_hash(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +156,7 @@ class Start:
         return _SCRIPT.format(
             interpreter=f"export {DEFAULT_VARIABLE}={_quoted_path(address.interpreter)}" if address.interpreter else "",
             hash=hashlib.sha256(wheel).hexdigest(),
-            name=_wheel_name(),
+            name=f"variantscope-{program_version()}-py3-none-any.whl",
             size=len(wheel),
             mark=MARK,
             find=find,

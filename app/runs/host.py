@@ -1,9 +1,11 @@
 """The host of a run: the machine's workers, device leases, telemetry, inventory and clock as one object."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
+
+import msgspec
 
 from app.runs.environment import environment_info
 from app.runs.jobs import Notify, RunJob, run_job
@@ -13,7 +15,7 @@ from app.telemetry.feed import TelemetryFeed
 from app.values.events import RunEvent
 from app.values.samples import Inventory
 from workloads.catalog import Machine, check
-from workloads.protocol import RunSpec, Start
+from workloads.protocol import TAG, Name, Nanoseconds, RunSpec, Start, Text, Texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,7 @@ def calibrated_device(device: str, host: str) -> str:
     return f"{device} of {host}" if host and device == CPU else device
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerTimeouts:
+class WorkerTimeouts(msgspec.Struct, frozen=True, kw_only=True):
     """How long a worker may take, in seconds.
 
     Attributes:
@@ -77,25 +78,32 @@ class MadeRun(Protocol):
         """Ask it to end; returns at once. With a reason, in one sentence, it is not the user who does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteRunOrder:
-    """A run that another machine makes, from its lease on.
+class RunOrder(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field=TAG):
+    """Make a run, on this machine or another.
 
     Attributes:
-        start: The worker's order; which GPUs it has is decided there.
-        devices: Those that it may lease there; none for all.
-        idle_wait_s: How long it waits there for an idle machine at most; None for no wait.
-        runs_anyway: Whether it is to begin although others use its devices, or the machine is not idle.
+        start: The worker's order but for its devices, which are leased where the run is made.
+        uid: Its id in all databases.
+        purpose: What it is made for, if not for its own sake.
+        environment: What is known of its environment before it starts, besides what the host knows.
+        devices: Those to choose from, the preferred one first; none for all that it may use.
+        idle_wait_s: How long another machine waits to be idle at most; None for no wait.
+        utc_ns: Now on the wall clock of whoever orders: another machine's run has it, so that all runs of a database
+            are in their order.
+        hz: Telemetry readings a second, of another machine.
+        standby: Whether another machine is to keep a worker ready for the next run.
     """
 
     start: Start
-    uid: str
-    purpose: str | None
-    environment: Mapping[str, str]
-    devices: tuple[str, ...]
-    idle_wait_s: float | None
-    timeouts: WorkerTimeouts
-    runs_anyway: Callable[[], bool]
+    uid: Name
+    purpose: Text | None = None
+    environment: dict[str, str] = {}
+    devices: Texts = ()
+    idle_wait_s: float | None = None
+    timeouts: WorkerTimeouts = WorkerTimeouts()
+    utc_ns: Nanoseconds = 0
+    hz: float = 20.0
+    standby: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +115,8 @@ class Host:
         launcher: Starts workers, keeps some on standby, and ends the orphans that they leave.
         leases: One run per device; of another machine, among the runs that this one orders.
         run_job: Runs a small job in a process of the machine, as `app.runs.jobs.run_job` does.
-        remote_run: Prepares a run that another machine makes; None on this machine.
+        remote_run: Prepares a run that another machine makes, to begin although others use its devices as soon as a
+            function says so; None on this machine.
         now: Returns this moment on its clocks. All times of a run are of its monotonic clock.
         describe: Returns what is known of a run's environment before its worker starts, from the inventory.
         name: What the user calls it; "" is this machine.
@@ -119,7 +128,7 @@ class Host:
     launcher: Launcher = field(default_factory=LocalLauncher)
     leases: DeviceLeases = field(default_factory=Leases)
     run_job: RunJob = run_job
-    remote_run: "Callable[[RemoteRunOrder, Host, Callable[[RunEvent], None]], MadeRun] | None" = None
+    remote_run: "Callable[[RunOrder, Callable[[], bool], Callable[[RunEvent], None]], MadeRun] | None" = None
     now: Callable[[], ClockAnchor] = now_here
     describe: Callable[[Inventory], dict[str, str]] = environment_info
     name: str = ""

@@ -4,13 +4,14 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
 from app.environments.packages import fetch_packages
 from app.environments.steps import CancelledError
 from app.errors import UserError, bug_message
-from app.runs.host import Host, MadeRun, RemoteRunOrder, WorkerTimeouts
+from app.runs.host import Host, MadeRun, RunOrder, WorkerTimeouts
 from app.runs.launcher import Worker
 from app.runs.leases import CPU, Lease
 from app.runs.outcome import WorkerExit, form_outcome, with_file_name, with_host, with_memory_size
@@ -202,9 +203,7 @@ class LocalRun:
     Thread: `run` blocks its thread, once, and emits on it; `stop` any.
     """
 
-    def __init__(
-        self, start: Start, host: Host, emit: Callable[[RunEvent], None], timeouts: WorkerTimeouts | None = None
-    ) -> None:
+    def __init__(self, start: Start, host: Host, emit: Callable[[RunEvent], None], timeouts: WorkerTimeouts) -> None:
         """Prepare a run of this machine.
 
         The order `start` is complete; its devices are leased. `emit` gets every event, in order. A `UserError` of it,
@@ -213,7 +212,7 @@ class LocalRun:
         self._start = start
         self._host = host
         self._emit = emit
-        self._timeouts = timeouts or WorkerTimeouts()
+        self._timeouts = timeouts
         self._inbox = Inbox()
         self._is_over = False
 
@@ -296,48 +295,30 @@ class RunMaker:
 
     def __init__(
         self,
-        start: Start,
+        order: RunOrder,
         host: Host,
         emit: Callable[[RunEvent], None],
         *,
-        uid: str,
-        purpose: str | None = None,
-        environment: Mapping[str, str] | None = None,
-        needs_calibration: Callable[[Host, Sequence[str]], bool] | None = None,
+        needs_calibration: Callable[[Host, Sequence[str]], bool] = lambda _host, _devices: True,
         lease: Lease | None = None,
-        devices: Sequence[str] = (),
-        idle_wait_s: float | None = None,
         prepare: Callable[[Lease], Mapping[str, str]] = lambda _: {},
-        timeouts: WorkerTimeouts | None = None,
     ) -> None:
         """Prepare a run.
 
         Args:
-            start: The worker's order, but for its devices.
+            order: What to run.
             host: Where it happens.
             emit: Gets every event, in order. A `UserError` of it, such as a full disk, ends the run.
-            uid: Its id in all databases.
-            purpose: What it is made for, if not for its own sake.
-            environment: What is known of its environment before it starts, besides what the host knows.
-            needs_calibration: Whether devices of a host are to be calibrated where `start` has it; None for always.
+            needs_calibration: Whether devices of a host are to be calibrated where the order has it.
             lease: Its devices, which the caller releases; None to lease them here.
-            devices: Those to choose from, the preferred one first; empty for all that it may use.
-            idle_wait_s: How long a host that makes the run itself waits for its machine to be idle; None for no wait.
-            prepare: Called when the devices are leased; returns more of its environment.
-            timeouts: How long its worker may take.
+            prepare: Called when the devices are leased on this machine; returns more of the run's environment.
         """
-        self._start = start
+        self._order = order
         self._host = host
         self._emit = emit
-        self._uid = uid
-        self._purpose = purpose
-        self._environment = environment or {}
-        self._needs_calibration = needs_calibration or (lambda _host, _devices: True)
+        self._needs_calibration = needs_calibration
         self._external_lease = lease
-        self._devices = devices
-        self._idle_wait_s = idle_wait_s
         self._prepare = prepare
-        self._timeouts = timeouts or WorkerTimeouts()
         # A flag and a reference that `stop` reads once: handlers of signals call it, too.
         self._stop_reason: str | None = None
         self._making: MadeRun | None = None
@@ -366,7 +347,7 @@ class RunMaker:
         Raises:
             UserError: It cannot be made at all, and has not begun.
         """
-        inventory, spec = self._host.inventory(), self._start.spec
+        inventory, spec = self._host.inventory(), self._order.start.spec
         # The form checked it on the machine as it was then; the worker knows only its own GPUs.
         if (refusal := self._host.refusal(spec)) is not None:
             outcome = Outcome(name="refused", reason=refusal)
@@ -380,7 +361,7 @@ class RunMaker:
             notify=self._notify,
             wait_for_stop=self._wait_for_stop,
             runs_anyway=lambda: self._runs_anyway,
-            devices=self._devices,
+            devices=self._order.devices,
         )
         if lease is None:
             self._end_at_once(inventory, Outcome(name="stopped", reason=self._stop_reason or _STOPPED_WAITING))
@@ -393,7 +374,7 @@ class RunMaker:
 
     def _fetch_packages(self) -> Outcome | None:
         """Have the packages that the variant names on this machine; return why that cannot be."""
-        variant, last = self._start.spec.variant, ""
+        variant, last = self._order.start.spec.variant, ""
         if not variant.get("packages") or self._host.remote_run is not None:
             return None
 
@@ -420,32 +401,20 @@ class RunMaker:
         return self._stop_reason is not None
 
     def _make_on_leased(self, lease: Lease) -> None:
-        host, gpu_uuids = self._host, tuple(device for device in lease.devices if device != CPU)
+        host, order = self._host, self._order
+        gpu_uuids = tuple(device for device in lease.devices if device != CPU)
         start = msgspec.structs.replace(
-            self._start,
+            order.start,
             gpu_uuids=gpu_uuids,
-            calibrate=self._start.calibrate and self._needs_calibration(host, lease.devices),
+            calibrate=order.start.calibrate and self._needs_calibration(host, lease.devices),
         )
         making: MadeRun
         if host.remote_run is not None:
-            making = host.remote_run(
-                RemoteRunOrder(
-                    start=start,
-                    uid=self._uid,
-                    purpose=self._purpose,
-                    environment=self._environment,
-                    devices=lease.devices,
-                    idle_wait_s=self._idle_wait_s,
-                    timeouts=self._timeouts,
-                    runs_anyway=lambda: self._runs_anyway,
-                ),
-                host,
-                self._pass,
-            )
+            order = msgspec.structs.replace(order, start=start, devices=lease.devices)
+            making = host.remote_run(order, lambda: self._runs_anyway, self._pass)
         else:
-            self._environment = {**self._environment, **self._prepare(lease)}
-            self._begin(host.inventory(), gpu_uuids)
-            making = LocalRun(start, host, self._pass, self._timeouts)
+            self._begin(host.inventory(), gpu_uuids, self._prepare(lease))
+            making = LocalRun(start, host, self._pass, order.timeouts)
         self._making = making
         if self._stop_reason is not None:
             making.stop(self._stop_reason)
@@ -460,27 +429,30 @@ class RunMaker:
         if isinstance(event, RunEnded):
             if not self._has_begun:
                 self._begin(self._host.inventory())
-            outcome = with_file_name(event.outcome, self._start.spec.workload)
+            outcome = with_file_name(event.outcome, self._order.start.spec.workload)
             event = msgspec.structs.replace(event, outcome=with_host(outcome, self._host.name))
         self._emit(event)
 
-    def _begin(self, inventory: Inventory, gpu_uuids: Sequence[str] = ()) -> None:
+    def _begin(
+        self, inventory: Inventory, gpu_uuids: Sequence[str] = (), environment: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         devices = run_devices(inventory, gpu_uuids)
         used = ", ".join(f"{device.name} ({device.device})" for device in devices if device.kind == "gpu")
         now, self._has_begun = self._host.now(), True
         self._emit(
             RunStarted(
-                uid=self._uid,
-                spec=self._start.spec,
+                uid=self._order.uid,
+                spec=self._order.start.spec,
                 t_ns=now.t_ns,
                 utc_ns=now.utc_ns,
                 devices=devices,
                 environment={
                     **self._host.environment(),
                     **({GPUS_USED_KEY: used} if used else {}),
-                    **self._environment,
+                    **self._order.environment,
+                    **environment,
                 },
-                purpose=self._purpose,
+                purpose=self._order.purpose,
             )
         )
 

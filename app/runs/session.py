@@ -12,7 +12,7 @@ from app.grants import Consent, refuse, require, source_grant, variant_grants
 from app.log import run_number
 from app.paths import weights_path
 from app.runs.custom import modules_text, stored_source
-from app.runs.host import Host, WorkerTimeouts
+from app.runs.host import Host, RunOrder, WorkerTimeouts
 from app.runs.leases import Lease
 from app.runs.maker import RunMaker
 from app.runs.sinks import Sink, StoreSink, stored_calibration
@@ -148,18 +148,16 @@ class RunSession:
         source = stored_source(self._spec, services.database)
         with RunStore.open(services.database) as store:
             sink = self._sink = StoreSink(store, self._sinks, is_live=True)
-            self._maker = RunMaker(
-                start_order(self._spec, source, weights_path(services.database, uid).absolute()),
-                services.host,
-                sink.handle,
+            order = RunOrder(
+                start=start_order(self._spec, source, weights_path(services.database, uid).absolute()),
                 uid=uid,
                 purpose=self._purpose,
                 environment={**source_info(source), **self._environment},
-                needs_calibration=partial(needs_calibration, store, self._spec),
-                lease=self._lease,
                 idle_wait_s=self._idle_wait_s,
                 timeouts=services.timeouts,
             )
+            calibration = partial(needs_calibration, store, self._spec)
+            self._maker = RunMaker(order, services.host, sink.handle, needs_calibration=calibration, lease=self._lease)
             if self._stop_requested:
                 self._maker.stop()
             self._maker.run()

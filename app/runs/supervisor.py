@@ -65,7 +65,8 @@ _SPANS: dict[type[Message], _PhaseSpan] = {
 """Besides: `Hello` comes first, `Finished` last; each phase begins once at most, in the order of `PhaseName`."""
 
 
-def _end_of_time() -> ClockAnchor:
+def end_of_time() -> ClockAnchor:
+    """Return a moment that no time is after: of a recording nobody here knows when its last event was written."""
     return ClockAnchor(2**63 - 1, 0)
 
 
@@ -88,11 +89,8 @@ class MessageOrder:
         self._environment_chars = 0
 
     @classmethod
-    def of_events(cls, start: ClockAnchor, now: Callable[[], ClockAnchor] = _end_of_time) -> Self:
-        """Return the order of a run's events, among which `Hello` and `Finished` are not.
-
-        Without `now` they are of a recording: nobody here knows when the last was written.
-        """
+    def of_events(cls, start: ClockAnchor, now: Callable[[], ClockAnchor]) -> Self:
+        """Return the order of a run's events, among which `Hello` and `Finished` are not."""
         order = cls(start, now)
         order._seen.add(Hello)
         return order

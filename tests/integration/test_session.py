@@ -6,9 +6,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
@@ -40,7 +40,7 @@ from tests.fakes.sessions import (
 from workloads.protocol import Block, PhaseStarted, Progress
 
 ROOT = Path(__file__).parents[2]
-IMPATIENT = replace(PATIENT, message_gap_s=3.0, closed_stdin_s=0.3, finished_s=0.3)
+IMPATIENT = msgspec.structs.replace(PATIENT, message_gap_s=3.0, closed_stdin_s=0.3, finished_s=0.3)
 """For workers that obey a SIGTERM, and no word before it."""
 PHASES = ["import", "build", "compile", "warmup", "measure", "finish"]
 
@@ -209,8 +209,13 @@ def test_garbage_goes_to_the_log_and_the_run_completes(tmp_path: Path, feed: Tel
     ("behaviour", "limits", "ended_by", "exit_code"),
     [
         ("train", PATIENT, "closed stdin", 0),
-        ("hang", replace(PATIENT, closed_stdin_s=0.3), "terminated", -signal.SIGTERM),
-        ("ignore_stop", replace(PATIENT, closed_stdin_s=0.3, terminated_s=0.3), "killed", -signal.SIGKILL),
+        ("hang", msgspec.structs.replace(PATIENT, closed_stdin_s=0.3), "terminated", -signal.SIGTERM),
+        (
+            "ignore_stop",
+            msgspec.structs.replace(PATIENT, closed_stdin_s=0.3, terminated_s=0.3),
+            "killed",
+            -signal.SIGKILL,
+        ),
     ],
 )
 def test_stop_climbs_the_ladder_as_far_as_needed(

@@ -44,7 +44,7 @@ def test_each_run_is_a_job_that_waits_uses_its_gpus_and_ends_with_its_time(
     with contextlib.closing(connect(ENTRY)) as connection:
         inventory = connection.host.inventory()
         assert [gpu.uuid for gpu in inventory.machine.gpus] == [TWO_H200[0].uuid]
-        assert connection.status().lost is None, "its job of the look is over, and the cluster is not lost"
+        assert connection.lost is None, "its job of the look is over, and the cluster is not lost"
         services = RunServices(database=database_path, host=connection.host)
         outcome, _, stored = run_through(dummy(inventory, gpus=1), services)
         assert outcome.name == "completed"

@@ -361,8 +361,9 @@ class Concurrency:
 
 
 def plan_concurrency(plan: Plan, machine: Machine) -> Concurrency:
-    """Return which runs of a plan may run concurrently on this machine."""
-    return Concurrency(parallel=plan.parallel, gpus=len(machine.gpus), may_end_early=plan.until_pct is not None)
+    """Return which runs of a plan may run concurrently on this machine; where a scheduler places them, all."""
+    gpus = len(machine.gpus) * (plan.parallel if machine.scheduled else 1)
+    return Concurrency(parallel=plan.parallel, gpus=gpus, may_end_early=plan.until_pct is not None)
 
 
 class DeviceBalancer:

@@ -156,7 +156,7 @@ def sequential_reason(specs: Sequence[RunSpec], machine: Machine) -> str:
         return ""
     if not on_gpus:
         return "One run after another: only one at a time can measure on the CPU."
-    if on_gpus[0] + on_gpus[min(1, len(on_gpus) - 1)] > len(machine.gpus):
+    if on_gpus[0] + on_gpus[min(1, len(on_gpus) - 1)] > len(machine.gpus) and not machine.scheduled:
         return f"One run after another: no two of them fit on the {gpus_label(len(machine.gpus))} of this machine."
     return ""
 

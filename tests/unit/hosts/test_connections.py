@@ -13,7 +13,7 @@ from app.errors import UserError
 from app.hosts import connections
 from app.hosts.book import FILE_VARIABLE, HostEntry, add_host
 from app.hosts.connections import FULL_HZ, OVERVIEW_HZ, Connections
-from app.hosts.remote import Connection, LinkStatus
+from app.hosts.remote import Connection
 from app.telemetry.messages import SamplerMessage
 from app.values.fields import Sample
 
@@ -28,6 +28,7 @@ class Played:
     reasons: list[str] = field(default_factory=list)
     opened: list[tuple[str, float]] = field(default_factory=list)
     lost: str | None = None
+    silent_s: float = 0.2
     closed: int = 0
     blocks: bool = False
     listeners: list[Callable[[SamplerMessage], None]] = field(default_factory=list)
@@ -44,18 +45,15 @@ class Played:
         if self.reasons:
             raise UserError(self.reasons.pop(0))
         self.lost = None
-        telemetry = SimpleNamespace(subscribe=self._subscribe)
-        played = SimpleNamespace(host=SimpleNamespace(telemetry=telemetry), status=self._status, close=self._close)
-        return cast(Connection, played)
+        self.host = SimpleNamespace(telemetry=SimpleNamespace(subscribe=self._subscribe))
+        return cast(Connection, self)
 
     def _subscribe(self, listener: Callable[[SamplerMessage], None]) -> Callable[[], None]:
         self.listeners.append(listener)
         return lambda: self.listeners.remove(listener)
 
-    def _status(self) -> LinkStatus:
-        return LinkStatus(silent_s=0.2, lost=self.lost)
-
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Count that it is over."""
         self.closed += 1
 
 

@@ -18,6 +18,7 @@ from app.hosts import wheel
 from app.hosts.book import parse_address
 from app.hosts.process import HostProcess
 from app.hosts.wheel import MARK, Start, build_wheel
+from app.paths import program_version
 from tests.fakes.hosts import HERE
 
 
@@ -64,7 +65,7 @@ def test_it_is_the_same_for_the_same_sources_and_has_no_window() -> None:
 
 
 def test_uv_installs_it_as_a_wheel(tmp_path: Path) -> None:
-    path = tmp_path / wheel._wheel_name()
+    path = tmp_path / f"variantscope-{program_version()}-py3-none-any.whl"
     path.write_bytes(build_wheel())
     words = ["pip", "install", "--offline", "--no-deps", "--target", str(tmp_path / "there"), str(path), "--python"]
     subprocess.run([find_uv(), *words, sys.executable], check=True, capture_output=True)

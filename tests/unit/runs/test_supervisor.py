@@ -2,8 +2,9 @@
 
 import queue
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 
 from app.errors import DatabaseError
@@ -91,14 +92,16 @@ def test_asking_twice_is_asking_once() -> None:
 
 
 def test_silence_ends_the_worker_with_a_reason() -> None:
-    ending, rungs, _ = watch(HELLO, obeys="killed", limits=replace(AT_ONCE, hello_s=60.0))
+    ending, rungs, _ = watch(HELLO, obeys="killed", limits=msgspec.structs.replace(AT_ONCE, hello_s=60.0))
     assert rungs == ["terminated", "killed"]
     assert ending.fault == "The worker sent nothing for 0\xa0s and was ended; see its log."
 
 
 def test_what_never_says_hello_is_no_python_for_runs() -> None:
     no_python = "The Python of this run is none that can make runs, or is broken:"
-    ending, rungs, _ = watch(LogLine(1, "noise"), obeys="terminated", limits=replace(AT_ONCE, message_gap_s=60.0))
+    ending, rungs, _ = watch(
+        LogLine(1, "noise"), obeys="terminated", limits=msgspec.structs.replace(AT_ONCE, message_gap_s=60.0)
+    )
     assert (rungs, ending.started) == (["terminated"], False)
     assert ending.fault == f"{no_python} it did not begin the run within 0\xa0s; see its log."
     ending, *_ = watch(BrokenMessage("malformed", "x" * 900), obeys="terminated")
@@ -106,7 +109,9 @@ def test_what_never_says_hello_is_no_python_for_runs() -> None:
 
 
 def test_a_worker_that_stays_after_its_last_word_climbs_too() -> None:
-    ending, rungs, _ = watch(HELLO, DONE, obeys="terminated", limits=replace(AT_ONCE, message_gap_s=60.0))
+    ending, rungs, _ = watch(
+        HELLO, DONE, obeys="terminated", limits=msgspec.structs.replace(AT_ONCE, message_gap_s=60.0)
+    )
     assert rungs == ["closed stdin", "terminated"]
     assert (ending.finished, ending.fault) == (DONE, None)
 
@@ -214,7 +219,7 @@ def test_one_that_never_falls_silent_is_ended_all_the_same(items: tuple[InboxIte
     worker = Flooding(inbox, "killed")
     for item in items:
         inbox.put(item)
-    limits = replace(AT_ONCE, hello_s=0.0 if len(items) == 1 else 60.0, message_gap_s=60.0)
+    limits = msgspec.structs.replace(AT_ONCE, hello_s=0.0 if len(items) == 1 else 60.0, message_gap_s=60.0)
     ending = Supervisor(worker, inbox, limits, worker.keep_saying, CLOCK).watch()
     assert (worker.rungs, ending.ended_by) == (rungs, "killed")
 

@@ -8,12 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from app.runs.experiment.schedule import Concurrency, count_done, remaining_runs, results_by_variant, run_order
+from app.runs.experiment.schedule import (
+    Concurrency,
+    count_done,
+    plan_concurrency,
+    remaining_runs,
+    results_by_variant,
+    run_order,
+)
 from app.values.plan import Plan, decode_plan, encode_plan
 from app.values.records import RunRow
 from benchmarks.orders import coverages_pct
 from tests.fakes.experiments import result
-from workloads.catalog import Machine, complete
+from workloads.catalog import Gpu, Machine, complete
 from workloads.protocol import OutcomeName, RunSpec
 
 CPU_MACHINE = Machine(cpu_count=4)
@@ -54,6 +61,14 @@ def test_no_variant_is_beside_itself_where_an_experiment_may_end_early() -> None
 def test_no_more_go_on_than_were_asked_for() -> None:
     assert not Concurrency(parallel=2, gpus=8).admits(on(1), [on(1), on(1)])
     assert not Concurrency().admits(on(1), [on(1)])
+
+
+def test_a_cluster_s_scheduler_places_as_many_as_were_asked_for() -> None:
+    node = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="H200"),))
+    plan = Plan(name="some", variants=(on(1),), repeats=4, parallel=3, max_idle_wait_s=0.0)
+    assert not plan_concurrency(plan, node).admits(on(1), [on(1)])
+    cluster = plan_concurrency(plan, structs.replace(node, scheduled=True))
+    assert [cluster.admits(on(1), [on(1)] * count) for count in (2, 3)] == [True, False]
 
 
 @pytest.mark.parametrize(
