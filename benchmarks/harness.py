@@ -18,7 +18,7 @@ import psutil
 
 from app.paths import python_environment
 from app.runs.environment import environment_info
-from app.runs.launcher import Exited, LocalLauncher, WorkerEvent
+from app.runs.launcher import Exited, Launcher, WorkerEvent
 from app.telemetry.sampler import take_inventory
 from workloads import catalog
 from workloads.protocol import PROTOCOL_VERSION, Block, Start
@@ -166,7 +166,7 @@ def training(seconds: float) -> Iterator[Blocks]:
     spec = catalog.complete(workload, {"seconds": seconds, "gpus": gpu_count, **more}, machine)
     gpus = tuple(gpu.uuid for gpu in machine.gpus[: int(spec.variant["gpus"])])
     blocks = Blocks()
-    worker = LocalLauncher().launch(Start(protocol=PROTOCOL_VERSION, spec=spec, gpu_uuids=gpus), blocks.take)
+    worker = Launcher().launch(Start(protocol=PROTOCOL_VERSION, spec=spec, gpu_uuids=gpus), blocks.take)
     try:
         blocks.wait_until_measured()
         yield blocks

@@ -19,7 +19,7 @@ from app.hosts.process import HostProcess, LinkLimits, LinkLostError
 from app.hosts.serve import READ_FILES, WEIGHTS, WRITTEN_FILE, add_piece, pieces
 from app.hosts.wheel import Start
 from app.runs.environment import inventory_info, program_info
-from app.runs.host import ClockAnchor, Host, RunOrder, calibrated_device
+from app.runs.host import ClockAnchor, Host, RunOrder, RunWishes, calibrated_device
 from app.runs.jobs import JobCrashedError, JobError, Kind
 from app.runs.leases import DeviceLeases, Lease, Leases
 from app.runs.supervisor import MessageOrder, end_of_time
@@ -209,39 +209,28 @@ def play(
 class RemoteRun:
     """A run that a host makes: what its program says, checked and emitted here.
 
-    Thread: `run` blocks its thread, once; `stop` any.
+    Thread: that of the run.
     """
 
     def __init__(
-        self,
-        connection: "Connection",
-        order: RunOrder,
-        runs_anyway: Callable[[], bool],
-        emit: Callable[[RunEvent], None],
+        self, connection: "Connection", order: RunOrder, wishes: RunWishes, emit: Callable[[RunEvent], None]
     ) -> None:
         """Prepare a run; its weights are brought to the path in the order before it ends."""
-        self._connection, self._order, self._runs_anyway, self._emit = connection, order, runs_anyway, emit
-        # Set by `stop`: why the run is to end, and since when.
-        self._stop_reason = ""
-        self._stopped_s: float | None = None
-        self._is_stop_sent = self._is_anyway_sent = False
+        self._connection, self._order, self._wishes, self._emit = connection, order, wishes, emit
+        self._stop_sent_s: float | None = None
+        self._is_anyway_sent = False
         self._warning = ""
-
-    def stop(self, reason: str = "") -> None:
-        """Have the program there end it, now or as soon as it is ordered."""
-        self._stop_reason = reason
-        self._stopped_s = self._stopped_s or time.monotonic()
 
     def run(self) -> None:
         """Have it made, and emit what is said of it; raises `UserError` where the host is not reached."""
-        connection, order, start = self._connection, self._order, self._order.start
+        connection, wishes, order, start = self._connection, self._wishes, self._order, self._order.start
         gpus = int(start.spec.variant["gpus"])
         try:
-            process = connection.runners.take(gpus, self._wait, lambda: self._stopped_s is not None)
+            process = connection.runners.take(gpus, self._wait, lambda: wishes.stop_reason is not None)
         except UserError:
-            if self._stopped_s is None:
+            if wishes.stop_reason is None:
                 raise
-            self._emit(self._ended("stopped", self._stop_reason or "Stopped by the user before it began."))
+            self._emit(self._ended("stopped", wishes.stop_reason or "Stopped by the user before it began."))
             return
         weights = None if start.weights_path is None else Path(start.weights_path)
         process.send(
@@ -277,14 +266,13 @@ class RemoteRun:
 
     def _is_left(self, process: HostProcess) -> bool:
         """Pass on what the user wants, and that the host is silent; return whether its run never ends."""
-        if self._stopped_s is not None:
-            if not self._is_stop_sent:
-                self._is_stop_sent = True
-                process.send(Stop(self._stop_reason))
-            if time.monotonic() > self._stopped_s + _ANSWER_S:
-                process.cut()
-                return True
-        if not self._is_anyway_sent and self._runs_anyway():
+        if self._stop_sent_s is not None and time.monotonic() > self._stop_sent_s + _ANSWER_S:
+            process.cut()
+            return True
+        if self._stop_sent_s is None and self._wishes.stop_reason is not None:
+            self._stop_sent_s = time.monotonic()
+            process.send(Stop(self._wishes.stop_reason))
+        if not self._is_anyway_sent and self._wishes.begins_anyway:
             self._is_anyway_sent = True
             process.send(RunAnyway())
         if bool(warning := process.silent_warning()) != bool(self._warning):
@@ -308,8 +296,8 @@ class RemoteRun:
         try:
             self._emit(event)
         except UserError as error:
-            if self._stopped_s is None:
-                self.stop(str(error))
+            if self._wishes.stop_reason is None:
+                self._wishes.stop_reason = str(error)
 
     def _ended(self, name: Literal["crashed", "failed", "stopped"], reason: str) -> RunEnded:
         return RunEnded(t_ns=self._connection.now().t_ns, outcome=Outcome(name=name, reason=reason))
@@ -414,7 +402,7 @@ class Connection:
         self.host = Host(
             telemetry=TelemetryFeed(hz, partial(RemoteSampler, process, hello), process.now_ns),
             leases=HostLeases(hello.environment.get(HOST_ID_KEY, entry.name), schedules=self._schedules),
-            remote_run=partial(RemoteRun, self),
+            remote_run=lambda order, wishes, emit: RemoteRun(self, order, wishes, emit).run(),
             run_job=RemoteJobs(self.runners, entry.name),
             now=self.now,
             describe=lambda inventory: inventory_info(inventory) | hello.environment | self.link_info(),

@@ -3,13 +3,12 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import msgspec
 
 from app.runs.environment import environment_info
 from app.runs.jobs import Notify, RunJob, run_job
-from app.runs.launcher import Launcher, LocalLauncher
+from app.runs.launcher import Launcher
 from app.runs.leases import CPU, DeviceLeases, Lease, Leases, candidate_devices
 from app.telemetry.feed import TelemetryFeed
 from app.values.events import RunEvent
@@ -65,17 +64,17 @@ class WorkerTimeouts(msgspec.Struct, frozen=True, kw_only=True):
     finished_s: float = 5.0
 
 
-class MadeRun(Protocol):
-    """A run while it is made: here by `app.runs.maker.LocalRun`, there by `app.hosts.remote.RemoteRun`.
+@dataclass(slots=True)
+class RunWishes:
+    """What is wanted of a run meanwhile: any thread sets it, also a signal's handler, and who makes the run reads it.
 
-    Thread: `run` blocks its thread, once; `stop` any.
+    Attributes:
+        stop_reason: Why it is to end, in one sentence, "" where the user stops it; None while it may go on.
+        begins_anyway: Whether it is to begin although others use its devices, or the machine is not idle.
     """
 
-    def run(self) -> None:
-        """Make it, and emit its events; the last one is `RunEnded`."""
-
-    def stop(self, reason: str = "") -> None:
-        """Ask it to end; returns at once. With a reason, in one sentence, it is not the user who does."""
+    stop_reason: str | None = None
+    begins_anyway: bool = False
 
 
 class RunOrder(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field=TAG):
@@ -115,8 +114,7 @@ class Host:
         launcher: Starts workers, keeps some on standby, and ends the orphans that they leave.
         leases: One run per device; of another machine, among the runs that this one orders.
         run_job: Runs a small job in a process of the machine, as `app.runs.jobs.run_job` does.
-        remote_run: Prepares a run that another machine makes, to begin although others use its devices as soon as a
-            function says so; None on this machine.
+        remote_run: Has another machine make a run, and emits its events up to `RunEnded`; None on this machine.
         now: Returns this moment on its clocks. All times of a run are of its monotonic clock.
         describe: Returns what is known of a run's environment before its worker starts, from the inventory.
         name: What the user calls it; "" is this machine.
@@ -125,10 +123,10 @@ class Host:
     """
 
     telemetry: TelemetryFeed
-    launcher: Launcher = field(default_factory=LocalLauncher)
+    launcher: Launcher = field(default_factory=Launcher)
     leases: DeviceLeases = field(default_factory=Leases)
     run_job: RunJob = run_job
-    remote_run: "Callable[[RunOrder, Callable[[], bool], Callable[[RunEvent], None]], MadeRun] | None" = None
+    remote_run: Callable[[RunOrder, RunWishes, Callable[[RunEvent], None]], None] | None = None
     now: Callable[[], ClockAnchor] = now_here
     describe: Callable[[Inventory], dict[str, str]] = environment_info
     name: str = ""

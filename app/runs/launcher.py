@@ -117,22 +117,6 @@ class Worker(Protocol):
         """Send SIGKILL to it and its process group."""
 
 
-class Launcher(Protocol):
-    """Starts workers on a host."""
-
-    def launch(self, start: Start, post: Post) -> Worker:
-        """Start a new worker.
-
-        `post` gets each event of the worker, on threads of the launcher.
-
-        Thread: the one that waits for the worker; on Linux the worker dies with it.
-
-        Raises:
-            OSError: The worker cannot be started; its text ends a sentence for the user.
-            UserError: The run cannot be made on this host.
-        """
-
-
 class Python(NamedTuple):
     """What a worker runs by: the interpreter, "" for this program's own, and the packages that uv adds to it."""
 
@@ -224,10 +208,10 @@ def granted_python(order: Start | JobRequest) -> Python:
     return Python(str(variant.get("interpreter") or default_interpreter()), str(variant.get("packages", "")))
 
 
-class LocalLauncher:
+class Launcher:
     """Starts workers on this machine.
 
-    Thread: any; see `Launcher.launch`.
+    Thread: `launch` the one that waits for the worker; on Linux the worker dies with it.
     """
 
     def __init__(self, command: tuple[str, ...] = WORKER) -> None:
@@ -235,7 +219,14 @@ class LocalLauncher:
         self._command = command
 
     def launch(self, start: Start, post: Post) -> Worker:
-        """Start the process, the threads that read its pipes, and the thread that waits for its end."""
+        """Start the process, the threads that read its pipes, and the thread that waits for its end.
+
+        `post` gets each event of the worker, on threads of its own.
+
+        Raises:
+            OSError: The worker cannot be started; its text ends a sentence for the user.
+            UserError: The run cannot be made on this machine.
+        """
         worker = LocalWorker(ProcessSpec.current(self._command, granted_python(start)).start(), post, decode_message)
         _log.info("worker %d launched", worker.pid)
         worker.listen()

@@ -11,10 +11,9 @@ import msgspec
 from app.environments.packages import fetch_packages
 from app.environments.steps import CancelledError
 from app.errors import UserError, bug_message
-from app.runs.host import Host, MadeRun, RunOrder, WorkerTimeouts
-from app.runs.launcher import Worker
+from app.runs.host import Host, RunOrder, RunWishes
 from app.runs.leases import CPU, Lease
-from app.runs.outcome import WorkerExit, form_outcome, with_file_name, with_host, with_memory_size
+from app.runs.outcome import form_outcome, with_file_name, with_host, with_memory_size
 from app.runs.supervisor import Inbox, StopRequested, Supervisor
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
@@ -186,99 +185,6 @@ def _was_energy_read(sample: SlowSample) -> bool:
     return sample.energy_mj is not None or "energy_mj" in sample.implausible
 
 
-def _watch(supervisor: Supervisor, worker: Worker, inbox: Inbox) -> WorkerExit:
-    try:
-        return supervisor.watch()
-    except BaseException:
-        # A bug of ours must not leave a worker behind.
-        worker.kill()
-        raise
-    finally:
-        inbox.close()
-
-
-class LocalRun:
-    """A run that has begun, made by a worker of this machine: its events from there to `RunEnded`.
-
-    Thread: `run` blocks its thread, once, and emits on it; `stop` any.
-    """
-
-    def __init__(self, start: Start, host: Host, emit: Callable[[RunEvent], None], timeouts: WorkerTimeouts) -> None:
-        """Prepare a run of this machine.
-
-        The order `start` is complete; its devices are leased. `emit` gets every event, in order. A `UserError` of it,
-        such as a full disk, ends the run.
-        """
-        self._start = start
-        self._host = host
-        self._emit = emit
-        self._timeouts = timeouts
-        self._inbox = Inbox()
-        self._is_over = False
-
-    def stop(self, reason: str = "") -> None:
-        """Ask the run to end; returns at once. With a reason, in one sentence, it is not the user who does."""
-        self._inbox.put(StopRequested(reason))
-
-    def run(self) -> None:
-        """Make the run; returns when it has ended, which is its last event also where this raises."""
-        try:
-            self._make()
-        except Exception as error:
-            # Otherwise the run would be unfinished as long as this program lives.
-            if not self._is_over:
-                reason = str(error) if isinstance(error, UserError) else bug_message(error)
-                self._end(Outcome(name="failed", reason=reason))
-            raise
-
-    def _make(self) -> None:
-        devices = run_devices(self._host.inventory(), self._start.gpu_uuids)
-        gpus = [device for device in devices if device.kind == "gpu"]
-        # What was leased may have been lost during a wait.
-        if lost := [gpu.lost for gpu in gpus if gpu.lost is not None]:
-            self._end(Outcome(name="failed", reason=lost[0]))
-            return
-        recorder = TelemetryRecorder(self._host.telemetry, gpus, self._inbox)
-
-        def emit(event: RunEvent) -> None:
-            recorder.handle(event)
-            self._emit(event)
-
-        recorder.start()
-        try:
-            clock = self._host.now()
-            try:
-                worker = self._host.launcher.launch(self._start, self._inbox.post)
-            except UserError as error:
-                self._end(Outcome(name="refused", reason=str(error)))
-                return
-            except OSError as error:
-                self._end(Outcome(name="failed", reason=f"No worker could be started: {error}."))
-                return
-            recorder.follow(worker.pid)
-            supervisor = Supervisor(
-                worker, self._inbox, self._timeouts, emit, clock, self._host.now, recorder.follow_inner
-            )
-            ending = _watch(supervisor, worker, self._inbox)
-            outcome = with_memory_size(form_outcome(ending, framework_of(self._start.spec.variant)), devices)
-            try:
-                recorder.request_final_energy()
-                supervisor.drain(lambda: recorder.awaits_energy)
-                if others := recorder.environment:
-                    emit(EnvironmentInfo(environment=dict(others)))
-            except UserError as error:
-                outcome = Outcome(name="failed", reason=str(error), ended_by=ending.ended_by)
-            self._end(outcome, ending)
-        finally:
-            recorder.stop()
-
-    def _end(self, outcome: Outcome, ending: WorkerExit | None = None) -> None:
-        self._is_over = True
-        peak_bytes = ending.finished.allocator_peak_bytes if ending and ending.finished else None
-        summary = Summary(allocator_peak_bytes=peak_bytes)
-        self._emit(RunEnded(t_ns=self._host.now().t_ns, outcome=outcome, summary=summary))
-
-
 def run_devices(inventory: Inventory, gpu_uuids: Sequence[str]) -> tuple[Device, ...]:
     """Return the devices of a run: its GPUs and the host."""
     return tuple(device for device in inventory.devices if device.device in (HOST, *gpu_uuids))
@@ -319,27 +225,23 @@ class RunMaker:
         self._needs_calibration = needs_calibration
         self._external_lease = lease
         self._prepare = prepare
-        # A flag and a reference that `stop` reads once: handlers of signals call it, too.
-        self._stop_reason: str | None = None
-        self._making: MadeRun | None = None
-        # Flags, the first of which any thread sets.
-        self._runs_anyway = False
+        self._inbox = Inbox()
+        self._wishes = RunWishes()
         self._has_begun = False
 
     def run_anyway(self) -> None:
         """Begin although others use the devices that it waits for; returns at once."""
-        self._runs_anyway = True
+        self._wishes.begins_anyway = True
 
     @property
     def may_begin(self) -> bool:
         """Whether nobody has asked it to end."""
-        return self._stop_reason is None
+        return self._wishes.stop_reason is None
 
     def stop(self, reason: str = "") -> None:
         """Ask the run to end; returns at once. With a reason, in one sentence, it is not the user who does."""
-        self._stop_reason = reason
-        if (making := self._making) is not None:
-            making.stop(reason)
+        self._wishes.stop_reason = reason
+        self._inbox.put(StopRequested(reason))
 
     def run(self) -> None:
         """Make the run; returns when it has ended.
@@ -350,21 +252,25 @@ class RunMaker:
         inventory, spec = self._host.inventory(), self._order.start.spec
         # The form checked it on the machine as it was then; the worker knows only its own GPUs.
         if (refusal := self._host.refusal(spec)) is not None:
-            outcome = Outcome(name="refused", reason=refusal)
-            self._end_at_once(inventory, with_host(outcome, self._host.name))
+            self._end_at_once(inventory, Outcome(name="refused", reason=refusal))
             return
         if (refused := self._fetch_packages()) is not None:
             self._end_at_once(inventory, refused)
             return
+
+        def wait_for_stop(seconds: float) -> bool:
+            time.sleep(seconds)
+            return not self.may_begin
+
         lease = self._external_lease or self._host.lease_for_run(
             spec,
             notify=self._notify,
-            wait_for_stop=self._wait_for_stop,
-            runs_anyway=lambda: self._runs_anyway,
+            wait_for_stop=wait_for_stop,
+            runs_anyway=lambda: self._wishes.begins_anyway,
             devices=self._order.devices,
         )
         if lease is None:
-            self._end_at_once(inventory, Outcome(name="stopped", reason=self._stop_reason or _STOPPED_WAITING))
+            self._end_at_once(inventory, Outcome(name="stopped", reason=self._wishes.stop_reason or _STOPPED_WAITING))
             return
         try:
             self._make_on_leased(lease)
@@ -383,12 +289,14 @@ class RunMaker:
             if line and line != last:
                 last = line
                 self._notify(line)
-            return self._stop_reason is None
+            return self.may_begin
 
         try:
             fetch_packages(str(variant["packages"]), str(variant["interpreter"]), report)
         except CancelledError:
-            return Outcome(name="stopped", reason=self._stop_reason or "Stopped by the user while packages came.")
+            return Outcome(
+                name="stopped", reason=self._wishes.stop_reason or "Stopped by the user while packages came."
+            )
         except UserError as error:
             return Outcome(name="refused", reason=str(error))
         return None
@@ -396,41 +304,80 @@ class RunMaker:
     def _notify(self, reason: str) -> None:
         self._emit(Waiting(self._host.now().t_ns, reason))
 
-    def _wait_for_stop(self, seconds: float) -> bool:
-        time.sleep(seconds)
-        return self._stop_reason is not None
-
     def _make_on_leased(self, lease: Lease) -> None:
         host, order = self._host, self._order
-        gpu_uuids = tuple(device for device in lease.devices if device != CPU)
         start = msgspec.structs.replace(
             order.start,
-            gpu_uuids=gpu_uuids,
+            gpu_uuids=tuple(device for device in lease.devices if device != CPU),
             calibrate=order.start.calibrate and self._needs_calibration(host, lease.devices),
         )
-        making: MadeRun
         if host.remote_run is not None:
             order = msgspec.structs.replace(order, start=start, devices=lease.devices)
-            making = host.remote_run(order, lambda: self._runs_anyway, self._pass)
-        else:
-            self._begin(host.inventory(), gpu_uuids, self._prepare(lease))
-            making = LocalRun(start, host, self._pass, order.timeouts)
-        self._making = making
-        if self._stop_reason is not None:
-            making.stop(self._stop_reason)
+            host.remote_run(order, self._wishes, self._pass)
+            return
+        self._begin(host.inventory(), start.gpu_uuids, self._prepare(lease))
         try:
-            making.run()
+            outcome, peak_bytes = self._make_here(start)
+        except Exception as error:
+            # Otherwise the run would be unfinished as long as this program lives.
+            reason = str(error) if isinstance(error, UserError) else bug_message(error)
+            self._end(Outcome(name="failed", reason=reason))
+            raise
+        self._end(outcome, peak_bytes)
+
+    def _make_here(self, start: Start) -> tuple[Outcome, int | None]:
+        """Make a run that has begun by a worker of this machine; return its outcome and its allocator's peak."""
+        host, inbox = self._host, self._inbox
+        devices = run_devices(host.inventory(), start.gpu_uuids)
+        gpus = [device for device in devices if device.kind == "gpu"]
+        # What was leased may have been lost during a wait.
+        if lost := [gpu.lost for gpu in gpus if gpu.lost is not None]:
+            return Outcome(name="failed", reason=lost[0]), None
+        recorder = TelemetryRecorder(host.telemetry, gpus, inbox)
+
+        def emit(event: RunEvent) -> None:
+            recorder.handle(event)
+            self._emit(event)
+
+        recorder.start()
+        try:
+            clock = host.now()
+            try:
+                worker = host.launcher.launch(start, inbox.post)
+            except UserError as error:
+                return Outcome(name="refused", reason=str(error)), None
+            except OSError as error:
+                return Outcome(name="failed", reason=f"No worker could be started: {error}."), None
+            recorder.follow(worker.pid)
+            supervisor = Supervisor(worker, inbox, self._order.timeouts, emit, clock, host.now, recorder.follow_inner)
+            try:
+                ending = supervisor.watch()
+            except BaseException:
+                # A bug of ours must not leave a worker behind.
+                worker.kill()
+                raise
+            finally:
+                inbox.close()
+            outcome = with_memory_size(form_outcome(ending, framework_of(start.spec.variant)), devices)
+            try:
+                recorder.request_final_energy()
+                supervisor.drain(lambda: recorder.awaits_energy)
+                if others := recorder.environment:
+                    emit(EnvironmentInfo(environment=dict(others)))
+            except UserError as error:
+                outcome = Outcome(name="failed", reason=str(error), ended_by=ending.ended_by)
+            return outcome, ending.finished.allocator_peak_bytes if ending.finished else None
         finally:
-            self._making = None  # it has this one's method: a cycle would keep the run's sinks
+            recorder.stop()
 
     def _pass(self, event: RunEvent) -> None:
-        if isinstance(event, RunStarted):  # of a run that another machine makes
+        """Pass on an event of a run that another machine makes, which may end before it began."""
+        if isinstance(event, RunStarted):
             self._has_begun = True
         if isinstance(event, RunEnded):
             if not self._has_begun:
                 self._begin(self._host.inventory())
-            outcome = with_file_name(event.outcome, self._order.start.spec.workload)
-            event = msgspec.structs.replace(event, outcome=with_host(outcome, self._host.name))
+            event = msgspec.structs.replace(event, outcome=self._worded(event.outcome))
         self._emit(event)
 
     def _begin(
@@ -438,7 +385,7 @@ class RunMaker:
     ) -> None:
         devices = run_devices(inventory, gpu_uuids)
         used = ", ".join(f"{device.name} ({device.device})" for device in devices if device.kind == "gpu")
-        now, self._has_begun = self._host.now(), True
+        now = self._host.now()
         self._emit(
             RunStarted(
                 uid=self._order.uid,
@@ -458,4 +405,11 @@ class RunMaker:
 
     def _end_at_once(self, inventory: Inventory, outcome: Outcome) -> None:
         self._begin(inventory)
-        self._emit(RunEnded(t_ns=self._host.now().t_ns, outcome=outcome))
+        self._end(outcome)
+
+    def _end(self, outcome: Outcome, peak_bytes: int | None = None) -> None:
+        summary = Summary(allocator_peak_bytes=peak_bytes)
+        self._emit(RunEnded(t_ns=self._host.now().t_ns, outcome=self._worded(outcome), summary=summary))
+
+    def _worded(self, outcome: Outcome) -> Outcome:
+        return with_host(with_file_name(outcome, self._order.start.spec.workload), self._host.name)

@@ -22,7 +22,7 @@ from app.errors import UserError
 from app.runs.launcher import (
     WORKER,
     Exited,
-    LocalLauncher,
+    Launcher,
     LocalWorker,
     Post,
     ProcessSpec,
@@ -52,14 +52,14 @@ Kind = tuple[str, Python]
 """What tells standby workers apart: the framework that they import, and the Python and packages that runs name."""
 
 
-class StandbyLauncher:
-    """Gives a run a standby worker if one fits, else starts one as `LocalLauncher` does; then it starts the next.
+class StandbyLauncher(Launcher):
+    """Gives a run a standby worker if one fits, else starts one as `Launcher` does; then it starts the next.
 
     If they are wanted, there is one of each kind that runs used lately, for experiments that compare frameworks or
     Pythons. Where runs go on at the same time, there are more of the last run's kind: in all as many as there are runs
     and other kinds. One fits only a run whose own process would be started in exactly the same way.
 
-    Thread: any; `launch` as of `Launcher`.
+    Thread: any; `launch` as of its base.
     """
 
     def __init__(self, leases: DeviceLeases, is_wanted: Callable[[], bool], command: tuple[str, ...] = WORKER) -> None:
@@ -69,8 +69,7 @@ class StandbyLauncher:
         """
         self._importing = _ImportLease(leases)
         self._is_wanted = is_wanted
-        self._command = command
-        self._cold = LocalLauncher(command)
+        super().__init__(command)
         # On Linux a worker dies with the thread that started it, so this thread lasts as long as the launcher.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="standby")
         self._lock = threading.Lock()
@@ -88,7 +87,7 @@ class StandbyLauncher:
         if served is not None:
             _log.info("standby worker %d serves the run", served.pid)
         try:
-            worker = served or self._cold.launch(start, counted_post)
+            worker = served or super().launch(start, counted_post)
         except (OSError, UserError):
             self._count_end()
             raise

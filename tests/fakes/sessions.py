@@ -13,7 +13,7 @@ import pytest
 
 from app.grants import typed
 from app.runs.host import Host, WorkerTimeouts
-from app.runs.launcher import Launcher, LocalLauncher
+from app.runs.launcher import Launcher
 from app.runs.leases import Leases
 from app.runs.session import RunServices, RunSession
 from app.runs.sinks import Sink
@@ -162,7 +162,7 @@ def services(
         command: Command of the worker, if another.
         limits: Time limits of the supervisor, if others.
     """
-    launcher: Launcher = LocalLauncher() if command is None else LocalLauncher(command)
+    launcher = Launcher() if command is None else Launcher(command)
     return RunServices(
         database=folder / "profiles.db",
         host=Host(telemetry=feed, launcher=launcher, leases=Leases(folder)),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from app.runs.launcher import Exited, Post, Worker, WorkerEvent
+from app.runs.launcher import Exited, Launcher, Post, Worker, WorkerEvent
 from workloads.protocol import Start
 
 
@@ -33,10 +33,11 @@ class ScriptedWorker:
         self.end(-9)
 
 
-class ScriptedLauncher:
+class ScriptedLauncher(Launcher):
     """Starts scripted workers that begin with what `begin` gives when each is started."""
 
     def __init__(self, begin: Callable[[], Sequence[WorkerEvent]]) -> None:
+        super().__init__()
         self._begin = begin
         self.workers: list[ScriptedWorker] = []
 

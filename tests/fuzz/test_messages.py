@@ -17,7 +17,7 @@ from app.report.documents import run_document
 from app.runs import jobs
 from app.runs.host import Host
 from app.runs.jobs import JobError, run_job
-from app.runs.launcher import LocalLauncher
+from app.runs.launcher import Launcher
 from app.runs.leases import Leases
 from app.runs.session import RunServices, RunSession
 from app.storage.store import Store
@@ -113,7 +113,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RunSer
     def make(command: str) -> RunServices:
         database = folder / f"{next(counted)}.db"
         shutil.copyfile(empty, database)
-        launcher = LocalLauncher(("sh", "-c", command))
+        launcher = Launcher(("sh", "-c", command))
         return RunServices(
             database=database,
             host=Host(telemetry=telemetry, launcher=launcher, leases=Leases(folder), describe=lambda inventory: {}),

@@ -13,7 +13,7 @@ import pytest
 from app.errors import DatabaseError
 from app.runs import sinks
 from app.runs.host import Host
-from app.runs.launcher import Exited, WorkerEvent
+from app.runs.launcher import Exited, Launcher, WorkerEvent
 from app.runs.leases import Leases
 from app.runs.session import RunServices, RunSession
 from app.storage.run_store import RunStore
@@ -39,7 +39,7 @@ def messages() -> Iterator[WorkerEvent]:
     yield Exited(0)
 
 
-class Talker:
+class Talker(Launcher):
     """A worker that says all it has to say on a thread of its own, and ends."""
 
     pid = 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.runs import launcher
-from app.runs.launcher import Exited, LocalLauncher, LocalWorker, WorkerEvent
+from app.runs.launcher import Exited, Launcher, LocalWorker, WorkerEvent
 from app.values.samples import LogLine
 from tests.fakes.processes import has_ended
 from tests.fakes.sessions import LIMIT_S
@@ -116,6 +116,6 @@ def test_a_worker_imports_nothing_of_the_current_folder(
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'none'}{os.pathsep}")
     heard = Heard()
     spec = complete("dummy", {"gpus": 0, "steps": 1, "interpreter": interpreter}, Machine())
-    LocalLauncher().launch(Start(protocol=PROTOCOL_VERSION, spec=spec, gpu_uuids=()), heard)
+    Launcher().launch(Start(protocol=PROTOCOL_VERSION, spec=spec, gpu_uuids=()), heard)
     assert heard.gone.wait(LIMIT_S)
     assert [event.outcome for event in heard.events if isinstance(event, Finished)] == ["completed"], heard.events

@@ -11,7 +11,7 @@ import pytest
 
 from app.cli.main import main
 from app.errors import TelemetryError
-from app.runs.launcher import LocalLauncher, Post, Worker
+from app.runs.launcher import Launcher, Post, Worker
 from app.runs.leases import CPU, FOLDER_VARIABLE, Leases
 from app.storage.queue import Queue
 from app.storage.store import Store
@@ -259,13 +259,13 @@ def test_what_was_completed_meanwhile_on_either_machine_is_unfinished_on_none(sa
 
 def at_launches(monkeypatch: pytest.MonkeyPatch, *moments: Callable[[], object]) -> None:
     """Has one of these happen as each worker is started, in turn."""
-    launch, left = LocalLauncher.launch, iter(moments)
+    launch, left = Launcher.launch, iter(moments)
 
-    def launch_then(launcher: LocalLauncher, start: Start, post: Post) -> Worker:
+    def launch_then(launcher: Launcher, start: Start, post: Post) -> Worker:
         next(left, int)()
         return launch(launcher, start, post)
 
-    monkeypatch.setattr(LocalLauncher, "launch", launch_then)
+    monkeypatch.setattr(Launcher, "launch", launch_then)
 
 
 def test_what_another_program_completed_after_it_was_left_is_complete_at_the_end(

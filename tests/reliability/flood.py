@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.cli.run import run_services
-from app.runs.launcher import LocalLauncher
+from app.runs.launcher import Launcher
 from app.runs.session import RunSession
 from benchmarks.harness import Result, module_output
 from workloads import catalog
@@ -91,7 +91,7 @@ def measure() -> Sequence[Result]:
 def _run(code: str) -> dict[str, object]:
     """Run a worker of this code, stop it after a while, and return what that took."""
     with tempfile.TemporaryDirectory() as folder, run_services(Path(folder) / "bench.db") as services:
-        launcher = LocalLauncher((sys.executable, "-c", _BEGIN + code))
+        launcher = Launcher((sys.executable, "-c", _BEGIN + code))
         session = RunSession(
             catalog.complete("dummy", {"gpus": 0}, services.host.machine),
             replace(services, host=replace(services.host, launcher=launcher)),

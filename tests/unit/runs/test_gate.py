@@ -12,7 +12,7 @@ from app.grants import Grant, read_grants, require, typed
 from app.runs.experiment.equality import EqualityChecker
 from app.runs.host import Host
 from app.runs.jobs import run_job
-from app.runs.launcher import LocalLauncher, LocalWorker, ProcessSpec, Python, granted_python
+from app.runs.launcher import Launcher, LocalWorker, ProcessSpec, Python, granted_python
 from app.runs.leases import Leases
 from app.runs.session import RunServices
 from app.runs.standby import StandbyLauncher
@@ -98,7 +98,7 @@ def start_of(python: Path, source: Source | None = None) -> Start:
 
 
 def by_a_launcher(python: Path) -> None:
-    LocalLauncher().launch(start_of(python), _discard)
+    Launcher().launch(start_of(python), _discard)
 
 
 def by_a_launcher_with_standbys(python: Path) -> None:
@@ -133,7 +133,7 @@ def test_packages_that_are_not_granted_are_neither_installed_nor_run() -> None:
     spec = complete("dummy", {"gpus": 0, "packages": "tiny"}, Machine())
     start = Start(protocol=PROTOCOL_VERSION, spec=spec)
     ways: list[Callable[[], object]] = [
-        lambda: LocalLauncher().launch(start, _discard),
+        lambda: Launcher().launch(start, _discard),
         lambda: run_job(ComputeGradients(spec=spec, path="/x"), ComputedGradients),
         lambda: ProcessSpec.current((sys.executable, "-m", "workloads.worker"), Python("", "tiny")).start(),
     ]
@@ -148,7 +148,7 @@ def test_no_way_leads_to_a_text_that_is_not_granted(tmp_path: Path, marker: Path
     start = start_of(tmp_path, source)
     orders: list[Callable[[], object]] = [
         lambda: run_job(DescribeFile(source=source), FileDescription),
-        lambda: LocalLauncher().launch(start, _discard),
+        lambda: Launcher().launch(start, _discard),
         lambda: run_job(ComputeGradients(spec=start.spec, path="/x", source=source), ComputedGradients),
     ]
     for order in orders:
