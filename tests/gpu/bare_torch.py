@@ -88,22 +88,21 @@ def step_of(case: str) -> tuple[Callable[[], object], Callable[[], object]]:
     import torch
     from torch import nn
 
-    from tests.gpu.torch_lstm import Net
-
     workload, texts = CASES[case]
     device = "cpu" if texts.get("gpus") == "0" else "cuda"
     torch.backends.fp32_precision = "tf32" if texts["precision"] == "tf32" else "ieee"
     torch.backends.cudnn.benchmark = True
     dtype = torch.bfloat16 if texts["precision"] == "bfloat16" else torch.float32
     if workload == "lstm":
-        net = Net(1).to(device)
+        lstm, head = nn.LSTM(512, 512, batch_first=True), nn.Linear(512, 1)
+        net = nn.ModuleList([lstm, head]).to(device)
         inputs = [torch.rand(64, 100, 512, device=device) for _ in range(8)]
         targets = [torch.rand(64, 1, device=device) for _ in range(8)]
         captured = "cuda_graph" in texts
         optimizer = torch.optim.Adam(net.parameters(), 0.003, fused=True, capturable=captured)
 
         def loss_of(batch: Any, target: Any) -> Any:
-            return nn.functional.mse_loss(net(batch), target)
+            return nn.functional.mse_loss(head(lstm(batch)[0][:, -1]), target)
 
     else:
         body, head = cnn10(nn, int(texts.get("channels", 64))) if workload == "cnn10" else wide_resnet(nn)
