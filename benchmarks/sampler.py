@@ -109,15 +109,13 @@ def _nvitop_cpu_pct() -> float | None:
 
 
 def _jitter(*, has_gpus: bool) -> Result:
-    """Measure the 99th percentile of the deviation from the sampling period, with a busy window."""
-    has_qt = importlib.util.find_spec("PySide6") is not None
-    with _busy_window() if has_qt else nullcontext(), _sampled() as times_ns:
+    """Measure the 99th percentile of the deviation from the sampling period."""
+    with _sampled() as times_ns:
         time.sleep(_SECONDS)
     between_ms = np.diff(np.array(times_ns)) / 1e6
     expected_ms = 1e3 / _HZ if has_gpus else float(np.median(between_ms))
     p99 = float(np.percentile(np.abs(between_ms - expected_ms), 99))
-    condition = "with a busy window" if has_qt else "with no window (Qt is not installed)"
-    return Result(name=f"jitter p99 {condition}", value=p99, unit="ms", limit=1.0 if has_gpus else 5.0)
+    return Result(name="jitter p99", value=p99, unit="ms", limit=1.0 if has_gpus else 5.0)
 
 
 @contextmanager
@@ -137,24 +135,6 @@ def _sampled() -> Iterator[list[int]]:
     finally:
         unsubscribe()
         feed.close()
-
-
-@contextmanager
-def _busy_window() -> Iterator[None]:
-    """Run a window in a process of its own that repaints and loads stored runs without pause, for the body."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.reliability.busy"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**python_environment(), "QT_QPA_PLATFORM": "offscreen"},
-    )
-    assert process.stdout is not None, "started with a pipe"
-    try:
-        process.stdout.readline()
-        yield
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def _effect_on_training(*, has_gpus: bool) -> Sequence[Result]:
