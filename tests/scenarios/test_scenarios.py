@@ -94,6 +94,7 @@ def say(
         assert main(words) == 0
         said = Said(*capsys.readouterr())
         assert "Traceback" not in said.err
+        assert not _COMMANDING.search(said.out + said.err)
         return said
 
     return say
@@ -140,8 +141,7 @@ def test_the_story_is_told_by_the_sampler(recording: Recording) -> None:
 
 
 def test_gpus_prints_each_gpu_as_text_and_as_json(recording: Recording, say: Callable[..., Said]) -> None:
-    text = say("gpus").out
-    assert not _COMMANDING.search(text)
+    say("gpus")
     document = json.loads(say("gpus", "--json").out)
     assert {gpu["uuid"] for gpu in document["gpus"]} >= recording.scenario.alive
     for gpu in document["gpus"]:
@@ -152,7 +152,6 @@ def test_gpus_prints_each_gpu_as_text_and_as_json(recording: Recording, say: Cal
 
 def test_watch_prints_readings_and_losses_as_text_json_and_csv(recording: Recording, say: Callable[..., Said]) -> None:
     said = say("watch", "--every", "0.01", "--seconds", "100")
-    assert not _COMMANDING.search(said.out + said.err)
     for index in numbers(recording, recording.scenario.lost):
         assert re.search(rf"^GPU {index} is lost", said.out + said.err, re.MULTILINE)
     check_json(recording, say("watch", "--every", "0.01", "--seconds", "100", "--json").out)
