@@ -21,12 +21,11 @@ from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from app.values.fields import Sample
 from app.values.samples import HOST, DeviceLost, Inventory, TelemetryGap
-from tests.fakes.nvml import TWO_H200, Card, Driver, environment
+from tests.fakes.nvml import TWO_H200
 from tests.fakes.sessions import feed_of, kill_sampler, started_feed
 
 LIMIT_S = 120.0
 ROOT = Path(__file__).parents[3]
-SAMPLER = [sys.executable, "-m", "app.telemetry.sampler"]
 Messages = queue.SimpleQueue[SamplerMessage]
 
 
@@ -214,15 +213,6 @@ def test_following_without_a_sampler_is_quiet(feed: TelemetryFeed) -> None:
     TelemetryFeed().follow(1)
 
 
-def test_the_sampler_ends_when_stdin_closes() -> None:
-    process = subprocess.Popen([*SAMPLER, "50"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert b'"inventory"' in line
-    process.communicate(timeout=LIMIT_S)
-    assert process.returncode == 0
-
-
 def test_the_sampler_ends_with_a_parent_that_is_killed() -> None:
     """The parent prints the sampler's process id once it samples, and is killed before it can close anything."""
     parent = child(
@@ -238,27 +228,3 @@ def test_the_sampler_ends_with_a_parent_that_is_killed() -> None:
     parent.communicate()
     gone, _ = psutil.wait_procs([sampler], timeout=LIMIT_S)
     assert gone == [sampler]
-
-
-def test_the_sampler_reads_gpus_and_tells_of_a_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = tmp_path / "gone"
-    driver = Driver(cards=(Card(uuid="GPU-aaaa", lost_when=str(gone)), TWO_H200[1]))
-    for name, value in environment(driver).items():
-        monkeypatch.setenv(name, value)
-    said: Messages = queue.SimpleQueue()
-    with started_feed(50.0) as feed:
-        feed.subscribe(said.put)
-        assert [gpu.uuid for gpu in feed.wait_inventory().machine.gpus] == ["GPU-aaaa", "GPU-bbbb"]
-        assert next(samples(said, "GPU-aaaa")).power_mw == 688_123
-        gone.touch()
-        while not isinstance(message := said.get(timeout=LIMIT_S), DeviceLost):
-            pass
-        assert message.device == "GPU-aaaa"
-        while not isinstance(inventory := said.get(timeout=LIMIT_S), Inventory):
-            pass
-        assert [gpu.uuid for gpu in inventory.machine.gpus] == ["GPU-bbbb"]
-        assert [device.lost for device in inventory.devices] == [message.reason, None, None]
-        after = [said.get(timeout=LIMIT_S) for _ in range(60)]
-        while not any(isinstance(message, Sample) and message.device == HOST for message in after):
-            after.append(said.get(timeout=LIMIT_S))
-    assert {message.device for message in after if isinstance(message, Sample)} == {"GPU-bbbb", HOST}

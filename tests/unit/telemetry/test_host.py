@@ -65,15 +65,8 @@ def test_a_machine_without_rapl_says_so(tmp_path: Path) -> None:
     assert (rapl.absence_reason(), rapl.power_mw()) == ("not supported", None)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_user_who_may_not_read_it_is_told(tmp_path: Path) -> None:
-    zone(tmp_path, "intel-rapl:0", 1).chmod(0o200)
-    rapl = RaplPower(tmp_path)
-    assert (rapl.absence_reason(), rapl.power_mw()) == ("no permission", None)
-
-
 def test_a_refusal_of_the_kernel_is_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the test before, also for root, whom no mode of a file refuses."""
+    """Root is refused by no mode of a file."""
     zone(tmp_path, "intel-rapl:0", 1)
 
     def refuse(path: Path) -> str:

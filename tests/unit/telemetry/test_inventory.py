@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import msgspec
+import pynvml
 import pytest
 
 from app.runs.leases import candidate_devices
@@ -14,6 +15,37 @@ from tests.fakes.nvml import installed
 from tests.fakes.nvml_cards import JETSON, MIG, RTX_2080_TI, TWO_H200, Card, Driver
 from tests.unit.telemetry.sources import opened
 from workloads.catalog import check, complete
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "no NVIDIA driver is installed"),
+        (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "the NVIDIA driver is not loaded"),
+        (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "the NVIDIA driver was updated; restart the machine"),
+        (pynvml.NVML_ERROR_NO_PERMISSION, "this user may not use the NVIDIA driver"),
+        (pynvml.NVML_ERROR_UNKNOWN, "the NVIDIA driver does not answer (Unknown Error)"),
+    ],
+)
+def test_no_driver_is_said_in_one_sentence(code: int, sentence: str) -> None:
+    with installed(Driver(init_error=code)):
+        inventory = take_inventory()
+    assert (inventory.no_gpu_reason, inventory.machine.gpus, inventory.driver) == (sentence, (), None)
+    assert [device.kind for device in inventory.devices] == ["host"]
+
+
+def test_a_driver_without_a_card_says_so() -> None:
+    with installed(Driver()):
+        assert take_inventory().no_gpu_reason == "the NVIDIA driver shows no GPU"
+
+
+def test_the_inventory_lists_gpus_then_the_host() -> None:
+    inventory = two_h200()
+    assert [device.kind for device in inventory.devices] == ["gpu", "gpu", "host"]
+    gpus = [(gpu.uuid, gpu.index, gpu.compute_capability) for gpu in inventory.machine.gpus]
+    assert gpus == [("GPU-aaaa", 0, (9, 0)), ("GPU-bbbb", 1, (9, 0))]
+    assert (inventory.driver, inventory.cuda_driver, inventory.no_gpu_reason) == ("580.65.06", "13.0", None)
+    assert inventory.machine.cpu_count >= 1
 
 
 def test_instances_can_be_used_and_the_whole_cannot() -> None:

@@ -109,8 +109,18 @@ def test_a_card_with_instantaneous_power_alone_gives_that() -> None:
 
 
 def test_no_permission_is_told_apart_from_not_supported() -> None:
-    device, *_ = described(Card(uuid="GPU-x", energy_mj=NO_PERMISSION, fan_pct=NOT_SUPPORTED))
+    card = Card(uuid="GPU-x", energy_mj=NO_PERMISSION, sm_clock_mhz=NO_PERMISSION, fan_pct=NOT_SUPPORTED, load_pct=0)
+    device, sample, _ = described(card)
     assert (device.absent["energy_mj"], device.absent["fan_pct"]) == ("no permission", "not supported")
+    assert device.absent["sm_clock_mhz"] == "no permission"
+    assert (sample.sm_clock_mhz, sample.load_pct) == (None, 0), "idle is a value"
+
+
+def test_a_driver_without_field_values_at_all_gives_the_average_power() -> None:
+    device, sample, _ = described(H200, missing=("nvmlDeviceGetFieldValues", "nvmlDeviceGetEnforcedPowerLimit"))
+    assert (sample.power_mw, sample.power_limit_mw) == (600_000, None)
+    assert "power_mw" not in device.absent
+    assert device.absent["power_limit_mw"] == "not supported by this driver"
 
 
 def test_a_card_without_gpm_counts_bytes_over_pcie() -> None:

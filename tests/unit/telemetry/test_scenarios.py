@@ -1,22 +1,15 @@
-"""The fake NVML below every scenario: values over time, errors, delays, and a driver that goes and comes."""
+"""The fake NVML below every scenario: values over time, and a driver that goes and comes."""
 
 from collections.abc import Callable
 
-import msgspec
 import pynvml
 import pytest
 
 from tests.fakes.nvml import installed
-from tests.fakes.nvml_cards import Card, Course, Driver, Flaw
-from tests.fakes.scenarios import NAMES, load
+from tests.fakes.nvml_cards import Card, Course, Driver
 from tests.unit.telemetry.clock import Clock
 
 DELAY_S = 0.001
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
 
 
 def error_of(call: Callable[[], object]) -> int:
@@ -30,14 +23,6 @@ def error_of(call: Callable[[], object]) -> int:
 
 def power_mw() -> int:
     return int(pynvml.nvmlDeviceGetPowerUsage(pynvml.nvmlDeviceGetHandleByIndex(0)))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_scenario_is_the_same_in_another_process(name: str) -> None:
-    scenario = load(name)
-    sent = msgspec.msgpack.decode(msgspec.msgpack.encode(scenario), type=type(scenario))
-    assert repr(sent) == repr(scenario), "also what is not a number"
-    assert all(card.at(1.5).uuid for card in scenario.cards)
 
 
 @pytest.mark.parametrize(
@@ -64,21 +49,6 @@ def test_values_follow_their_course_and_the_energy_their_power(clock: Clock) -> 
         assert error_of(power_mw) == pynvml.NVML_ERROR_NOT_SUPPORTED
         assert pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) == 5 + 100_000 + 300_000, "2 s of the scenario"
         pynvml.nvmlShutdown()
-
-
-def test_a_flaw_has_its_time_its_functions_and_its_delay(clock: Clock) -> None:
-    flaws = (Flaw("nvmlDeviceGetPower*", "UNKNOWN", from_s=1, to_s=2), Flaw("*", delay_ms=500, from_s=3))
-    with installed(Driver(cards=(Card(uuid="GPU-x", flaws=flaws),))):
-        pynvml.nvmlInit()
-        assert error_of(power_mw) == 0
-        clock.sleep(1)
-        assert error_of(power_mw) == pynvml.NVML_ERROR_UNKNOWN
-        clock.sleep(1)
-        assert error_of(power_mw) == 0
-        clock.sleep(1)
-        before_s = clock.passed_s
-        power_mw()
-        assert clock.passed_s - before_s == pytest.approx(1.0, abs=DELAY_S), "the handle takes as long"
 
 
 def test_after_a_reload_the_driver_has_to_be_opened_again(clock: Clock) -> None:
