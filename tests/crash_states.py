@@ -1,4 +1,4 @@
-"""Every state that a crash can leave of a database: `python -m tests.crash_states [--states N] [--seed N]`.
+"""Every state that a crash can leave of a database, for tests/unit/storage/test_crash_states.py.
 
 A session of the program's own store is recorded write by write (tests/fakes/sqlite_vfs.py). Its states are
 
@@ -10,14 +10,12 @@ Each is opened by the program, and must be sound and whole up to one commit: the
 and where power was lost one no older than the last that was synced. Every run must end up with an outcome.
 """
 
-import argparse
 import contextlib
 import hashlib
 import random
 import shutil
 import sqlite3
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -358,18 +356,3 @@ def check_states(count: int, seed: int = 0) -> tuple[int, int]:
                     raise AssertionError(f"state {number} of {session.__name__} with seed {seed}: {error}") from error
                 checked += 1
     return checked, changes
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--states", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    started_s = time.monotonic()
-    checked, changes = check_states(given.states, given.seed)
-    seconds = time.monotonic() - started_s
-    print(f"{checked:,} states of {changes:,} changes to files hold, in {seconds:.0f} s, with seed {given.seed}")
-
-
-if __name__ == "__main__":
-    main()

@@ -111,15 +111,6 @@ def test_a_folder_in_which_nothing_can_be_made() -> None:
     assert "cannot be opened or made; check that its folder exists and is writable." in refusal(Path("/proc/x.db"))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_without_permission(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    try:
-        assert "cannot be opened or made" in refusal(tmp_path / "profiles.db")
-    finally:
-        tmp_path.chmod(0o700)
-
-
 def test_a_damaged_file(database_path: Path) -> None:
     with Store.open(database_path) as store:
         keep(store)

@@ -20,7 +20,7 @@ from app.values.events import Outcome, Summary
 from app.values.fields import Sample, SlowSample
 from app.values.limits import POWER
 from app.values.records import Phase
-from app.values.samples import HOST, DeviceLost, FieldInfo, FieldsUpdated, LogLine
+from app.values.samples import DeviceLost, FieldInfo, FieldsUpdated, LogLine
 from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED, UNKNOWN
 from tests.fakes.runs import (
     BLOCKS,
@@ -42,7 +42,7 @@ from tests.fakes.runs import (
     begin,
     keep,
 )
-from workloads.protocol import Block, Calibration, Evidence, PhaseStarted, RunSpec
+from workloads.protocol import Calibration, Evidence, RunSpec
 
 
 def test_a_run_says_what_its_experiment_planned_wherever_it_is_listed(store: Store) -> None:
@@ -130,12 +130,6 @@ def test_kernels_keep_their_order_and_what_is_not_known_of_them(store: Store) ->
     ]
 
 
-def test_a_run_without_evidence_is_not_one_whose_evidence_is_unknown(store: Store) -> None:
-    stored = store.load(begin(store))
-    assert (stored.evidence, stored.portability) == (None, ())
-    assert stored.row.evidence_state is None
-
-
 def test_weights_can_be_tried_several_times(store: Store) -> None:
     run = keep(store)
     later = replace(PORTABILITY, utc_ns=PORTABILITY.utc_ns + 1, implementation="block_fused", max_difference=0.0)
@@ -185,6 +179,7 @@ def test_a_run_without_anything_loads(store: Store) -> None:
     stored = store.load(run)
     assert (stored.row.outcome, stored.row.ended_utc_ns, stored.row.summary) == (None, None, Summary())
     assert (stored.phases, stored.log, stored.measure_start_ns) == ((), (), None)
+    assert (stored.evidence, stored.portability, stored.row.evidence_state) == (None, (), None)
     assert stored.blocks.steps.size == 0
     assert [columns.t_ns.size for columns in stored.samples] == [0, 0]
 
@@ -202,12 +197,6 @@ def test_two_readings_within_one_tick_are_one(store: Store) -> None:
     store.write(run, (SAMPLES[0], SAMPLES[0]))
     store.write(run, (Sample(t_ns=3 * S, device=GPU.device, power_mw=1),))
     assert store.load(run).samples[0].fields["power_mw"].tolist() == [688_123]
-
-
-def test_runs_are_listed_newest_first(store: Store) -> None:
-    first, second = keep(store), begin(store, uid="uid-2")
-    assert [row.run for row in store.list_runs()] == [second, first]
-    assert [row.outcome for row in store.list_runs()] == [None, OUTCOME]
 
 
 def test_two_runs_do_not_mix(store: Store) -> None:
@@ -251,12 +240,6 @@ def test_a_second_program_reads_what_the_first_has_written(store: Store, databas
         assert other.load(run).environment["keras"] == "3"
 
 
-def test_the_device_that_was_lost_is_marked(store: Store) -> None:
-    run = keep(store)
-    found = store._db.execute("SELECT lost_t_ns, lost_reason FROM devices WHERE run = ? AND kind = 'gpu'", (run,))
-    assert found.fetchone() == (5 * S, "NVIDIA H200 stopped answering (GPU is lost).")
-
-
 def test_a_full_disk_is_told_where_sqlite_speaks_of_an_error_of_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,15 +279,6 @@ def test_a_read_only_database_is_told(store: Store) -> None:
         with pytest.raises(DatabaseError, match="is read-only; make it writable, or choose another file with --db"):
             write()
     assert store.load(run).row.outcome is None
-
-
-def test_every_kind_of_event_survives_in_one_batch(store: Store) -> None:
-    run = begin(store)
-    block = Block(phase="warmup", first_step=0, steps=1, examples=1, start_ns=1, end_ns=2, loss=0.0)
-    store.write(run, (LOG[0], Sample(t_ns=1, device=HOST), block, PhaseStarted(phase="warmup", t_ns=1)))
-    stored = store.load(run)
-    assert (len(stored.log), stored.blocks.loss.tolist(), len(stored.phases)) == (1, [0.0], 1)
-    assert stored.samples[1].t_ns.tolist() == [1]
 
 
 def test_what_a_comparison_draws_is_read_of_the_devices_it_was_made_on(store: Store) -> None:
