@@ -2,15 +2,15 @@
 
 import importlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
 from app.errors import UserError
 from app.gui.actions import Actions, Services
-from app.gui.widgets.pacing import Slices
 from app.gui.window import COMPARE, HISTORY
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ class StoredScreens(QObject):
         self.compare: CompareController | None = None
         self._window = services.window
         self._services = services
-        self._making = Slices(self, slice_s=0.0)
 
     @staticmethod
     def prepare() -> None:
@@ -46,7 +45,8 @@ class StoredScreens(QObject):
 
     def make_ahead(self) -> None:
         """Make both while another one is in use, each in a turn of its own: to show one then takes half as long."""
-        self._making.start(map(self._window.make_page, (HISTORY, COMPARE)), later=True)
+        for page in (HISTORY, COMPARE):
+            QTimer.singleShot(0, self, partial(self._window.make_page, page))
 
     def make_history(self, actions: Actions) -> QWidget:
         from app.gui.history.history_controller import HistoryController

@@ -1,16 +1,13 @@
 """Colours, fonts and distances of the window; light or dark as the user chose or the system is, through Qt itself."""
 
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from string import Template
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette, QPixmapCache
 from PySide6.QtWidgets import QApplication, QWidget
-from shiboken6 import isValid
 
-from app.gui.widgets.pacing import Slices, WhenSeen
 from app.gui.window_state import WindowState
 from app.paths import RESOURCES
 from app.viewmodels.charts import palette
@@ -94,7 +91,6 @@ class Theme(QObject):
         self.choice = SYSTEM
         self._state = WindowState("theme", self)
         self._sheet = style_sheet()
-        self._colouring = _Colouring(self)
 
     def start(self) -> None:
         """Set the application's style and font, and follow the system's colour scheme."""
@@ -125,7 +121,12 @@ class Theme(QObject):
         """Switch to a scheme; an unknown one counts as light."""
         self.colours = DARK if scheme == Qt.ColorScheme.Dark else LIGHT
         QApplication.setPalette(_palette(self.colours))
-        self._colouring.take(self.colours.scheme)
+        for window in QApplication.topLevelWidgets():
+            window.setProperty("scheme", self.colours.scheme)
+        # The style sheet names the palette's roles, which Qt looks up when it polishes a widget: another style sheet
+        # would have everything laid out again.
+        for widget in QApplication.allWidgets():
+            widget.style().polish(widget)
         self.changed.emit()
 
     def apply_style_sheet(self, widget: QWidget) -> None:
@@ -136,10 +137,6 @@ class Theme(QObject):
         if widget.styleSheet() != self._sheet:
             widget.window().setProperty("scheme", self.colours.scheme)
             widget.setStyleSheet(self._sheet)
-
-    def follow(self, widget: QWidget, restyle: Callable[[], object]) -> None:
-        """Have a widget restyled after each change of the theme, once it is seen."""
-        self.changed.connect(WhenSeen(widget, restyle).ask)
 
     def tone_colour(self, tone: Tone) -> str:
         colours = self.colours
@@ -157,58 +154,6 @@ class Theme(QObject):
 
     def class_colour(self, index: int) -> QColor:
         return QColor(self.colours.kernel_class(index))
-
-
-class _Colouring(QObject):
-    """Has all widgets take their colours from the palette again: at once in sight, the others soon, or when shown.
-
-    The style sheet names the palette's roles, which Qt looks up when it polishes a widget. Another style sheet would
-    polish hidden widgets at once too, and have everything laid out again.
-    """
-
-    def __init__(self, parent: QObject) -> None:
-        super().__init__(parent)
-        self._hidden: list[QWidget] = []
-        self._slices = Slices(self)
-
-    def take(self, scheme: str) -> None:
-        self._hidden = []
-        for window in QApplication.topLevelWidgets():
-            window.setProperty("scheme", scheme)
-            self._polish(window)
-            window.update()
-        hidden = self._hidden
-        self._slices.start((step for widget in hidden for step in self._polish_hidden(widget)), later=True)
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Take them in a part that was hidden, before it is painted."""
-        if event.type() == QEvent.Type.Show and isinstance(watched, QWidget):
-            watched.removeEventFilter(self)
-            self._polish(watched)
-        return False
-
-    def _polish(self, widget: QWidget) -> None:
-        if not widget.isVisible():
-            widget.installEventFilter(self)
-            self._hidden.append(widget)
-            return
-        widget.style().polish(widget)
-        for child in _widgets_in(widget):
-            self._polish(child)
-
-    def _polish_hidden(self, widget: QWidget) -> Iterator[None]:
-        if not isValid(widget):
-            return
-        widget.style().polish(widget)
-        yield
-        for child in _widgets_in(widget) if isValid(widget) else ():
-            yield from self._polish_hidden(child)
-        if isValid(widget):
-            widget.removeEventFilter(self)
-
-
-def _widgets_in(widget: QWidget) -> list[QWidget]:
-    return [child for child in widget.children() if isinstance(child, QWidget)]
 
 
 def ink_on(ground: QColor) -> QColor:

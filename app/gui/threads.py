@@ -21,7 +21,6 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
 from app.errors import DatabaseError, UserError, bug_message
-from app.gui.widgets.pacing import CalmTurn
 from app.telemetry.messages import SamplerMessage
 from app.values.events import RunEvent, RunStarted, TelemetryEvent
 from app.values.samples import Inventory, Processes
@@ -310,8 +309,6 @@ _trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linu
 class GuiGarbageCollector(QObject):
     """Collects garbage on the GUI thread, once per second and by Python's own thresholds, and gives free memory back.
 
-    It waits for a turn of the event loop in which little else is done.
-
     Thread: GUI only.
     """
 
@@ -320,8 +317,7 @@ class GuiGarbageCollector(QObject):
         self._timer = QTimer(self)
         self._timer.setInterval(_COLLECT_PERIOD_MS)
         self._module_count = 0
-        self._turn = CalmTurn(self, self.collect)
-        self._timer.timeout.connect(self._turn.wait)
+        self._timer.timeout.connect(self.collect)
 
     def start(self) -> None:
         """Replace the automatic collector; objects that exist now (modules, classes) are never examined again.
@@ -334,7 +330,6 @@ class GuiGarbageCollector(QObject):
 
     def stop(self) -> None:
         self._timer.stop()
-        self._turn.cancel()
         gc.unfreeze()
         gc.enable()
 

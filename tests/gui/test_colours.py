@@ -5,10 +5,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 from PySide6.QtGui import QColor
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QCheckBox, QLabel, QStackedWidget, QStyle, QStyleOptionButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.gui.theme import DARK, LIGHT, Colours, Theme, ink_on
+from app.gui.theme import DARK, DARK_ALWAYS, LIGHT, LIGHT_ALWAYS, Colours, Theme, ink_on
+from app.gui.widgets.basic import text_label
 from app.gui.window import MainWindow
 from app.viewmodels.charts.palette import HUES
 from tests.vision import VISIONS, contrast, distance, lab, linear, seen
@@ -79,3 +80,40 @@ def test_the_machine_s_state_has_a_shape_for_each_tone(qtbot: QtBot, theme: Them
         (mark,) = [each for each in window.findChildren(QLabel) if each.accessibleName() == "State of telemetry"]
         marks.add(mark.text())
     assert len(marks) == 4
+
+
+def test_what_is_hidden_takes_its_colours_too(qtbot: QtBot, theme: Theme) -> None:
+    front, behind = text_label("front", "problem"), text_label("behind", "problem")
+    stack = QStackedWidget()
+    qtbot.addWidget(stack)
+    for page in (front, behind):
+        stack.addWidget(page)
+    stack.show()
+    qtbot.waitExposed(stack)
+    theme.choose(LIGHT_ALWAYS)
+    theme.apply_style_sheet(stack)
+    theme.choose(DARK_ALWAYS)
+    assert behind.isHidden()
+    assert [label.palette().windowText().color().name() for label in (front, behind)] == [DARK.bad, DARK.bad]
+
+
+def test_the_mark_of_a_box_is_dark_in_the_dark_scheme_and_white_in_the_light_one(qtbot: QtBot, theme: Theme) -> None:
+    around = QWidget()
+    qtbot.addWidget(around)
+    theme.apply_style_sheet(around)
+    box = QCheckBox(around)
+    box.setChecked(True)
+    around.show()
+
+    def extremes() -> tuple[int, int]:
+        option = QStyleOptionButton()
+        box.initStyleOption(option)
+        area = box.style().subElementRect(QStyle.SubElement.SE_CheckBoxIndicator, option, box)
+        picture = box.grab(area.adjusted(3, 3, -3, -3)).toImage()
+        found = [picture.pixelColor(x, y).lightness() for x in range(picture.width()) for y in range(picture.height())]
+        return min(found), max(found)
+
+    theme.choose(DARK_ALWAYS)
+    assert extremes()[0] < 80
+    theme.choose(LIGHT_ALWAYS)
+    assert extremes()[1] > 220

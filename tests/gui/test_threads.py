@@ -3,14 +3,13 @@
 import gc
 import sys
 import threading
-import time
 import types
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from PySide6.QtCore import QCoreApplication, QObject, QTimer
+from PySide6.QtCore import QCoreApplication, QObject
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
@@ -228,28 +227,6 @@ def test_another_threads_allocations_collect_nothing_and_the_timer_does(
     other.join()
     assert deaths == []
     qtbot.waitUntil(lambda: deaths == [threading.get_ident()])
-
-
-def test_garbage_waits_for_a_turn_in_which_little_is_done(qtbot: QtBot, collector: GuiGarbageCollector) -> None:
-    deaths: list[int] = []
-    turns_due = [0]
-    due_s = time.monotonic() + 1.1  # it comes once per second
-
-    def work() -> None:
-        turns_due[0] += time.monotonic() > due_s
-        end_s = time.thread_time() + 0.010
-        while time.thread_time() < end_s:
-            pass
-
-    busy = QTimer(collector, interval=0)
-    busy.timeout.connect(work)
-    busy.start()
-    allocate_much()
-    Cycle(deaths)
-    qtbot.waitUntil(lambda: turns_due[0] > 20, timeout=120_000)
-    assert deaths == []
-    busy.stop()
-    qtbot.waitUntil(lambda: bool(deaths))
 
 
 def test_modules_imported_later_are_not_examined_again_either(

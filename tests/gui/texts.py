@@ -52,7 +52,6 @@ def _(view: RunDiffView) -> str:
 
 @displayed_text.register
 def _(view: RunPageView) -> str:
-    view._filling.finish()
     labels = (view._title, view._subtitle, view._outcome, view._reason, view._notes)
     texts = (
         displayed_text(view.badge),
@@ -95,9 +94,7 @@ def _(view: BadgeLine) -> str:
 
 @displayed_text.register
 def _(view: EvidencePanel) -> str:
-    view._content.finish()
-    view._filling.finish()
-    return "\n".join(label.text() for label in view.findChildren(QLabel))
+    return view.page.toPlainText()
 
 
 @displayed_text.register

@@ -63,7 +63,7 @@ class ChartWidget(QWidget):
         self.setMaximumWidth(_MAX_WIDTH)
         self.resize(room, 0)
         self.setAccessibleName(f"{chart.title}. {chart.caption}")
-        theme.follow(self, self._draw)
+        theme.changed.connect(self._draw)
         self._draw()
 
     @property

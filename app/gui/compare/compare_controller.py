@@ -1,7 +1,7 @@
 """The Compare screen's controller: reads, compares and lays out runs off the GUI thread; suggests comparisons."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,6 @@ from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.compare.screen import CompareView
 from app.gui.threads import Background
-from app.gui.widgets.pacing import Slices
 from app.gui.window_state import WindowState
 from app.queries import RunQuery
 from app.storage.store import Store
@@ -111,7 +110,6 @@ class CompareController(QObject):
         self._align = next((name for name in ALIGNMENTS if name == self._state.read("align", "")), ALIGNMENTS[0])
         self._actions = actions
         self._failed: list[Callable[[], None]] = []
-        self._showing = Slices(self, slice_s=0.0)
         view.offers.offer_accepted.connect(self._accept_offer)
         view.table.baseline_requested.connect(self.make_baseline)
         view.margin_chosen.connect(self.set_margin)
@@ -145,7 +143,7 @@ class CompareController(QObject):
         report = partial(self._progressed.emit, self._request_number)
         self._run_for_current(
             lambda: _read_runs(self._database, chosen, baseline, margin_pct, stop, report),
-            lambda data: self._showing.start(self._show_in_turns(data, article=article)),
+            lambda data: self._show_runs(data, article=article),
         )
 
     def _show_progress(self, request_number: int, done: int, runs: int) -> None:
@@ -322,20 +320,16 @@ class CompareController(QObject):
         for read in failed:
             read()
 
-    def _show_in_turns(self, data: _CompareData, *, article: bool) -> Iterator[None]:
-        """Show verdict and charts, then the table, so that neither waits for both; curves come when they are opened."""
+    def _show_runs(self, data: _CompareData, *, article: bool) -> None:
+        """Show verdict, charts and table; curves come when they are opened."""
         self._baseline = data.comparison.baseline
         self._articles = data.articles
         self._view.table.hide_columns(data.hidden_columns)
-        self._view.table.setUpdatesEnabled(False)  # new cells take as long to paint as all the rest
         offered = article or any(article.is_half_measured for article in data.articles)
         self._show_comparison(
             data.comparison, new_runs=True, article=bool(data.articles) and offered, open_article=article
         )
         self._view.table.setFocus()
-        yield
-        self._view.table.setUpdatesEnabled(True)
-        yield
         if not self._view.tabs.shows_curves:
             self._view.painted.emit()
 

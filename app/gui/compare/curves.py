@@ -48,7 +48,7 @@ class VariantLegend(Scroller):
         self.setFrameShape(Scroller.Shape.NoFrame)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setAccessibleName("Variants whose curves are drawn")
-        theme.follow(self, self._paint_icons)
+        theme.changed.connect(self._paint_icons)
         self.hide()
 
     def buttons(self) -> list[QPushButton]:

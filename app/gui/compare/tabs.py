@@ -36,7 +36,6 @@ from app.gui.widgets.basic import (
     show_text,
     text_label,
 )
-from app.gui.widgets.pacing import WhenSeen
 from app.gui.widgets.panes import Scroller
 from app.report.charts.canvas import Drawing
 from app.report.scaling import HEIGHT, WIDTH, draw_scaling
@@ -56,7 +55,7 @@ class ScalingChart(QSvgWidget):
         self._view = view
         self.setFixedSize(WIDTH, HEIGHT)
         self.setAccessibleName(f"{view.title}: {view.efficiency}")
-        theme.follow(self, self._draw)
+        theme.changed.connect(self._draw)
         self._draw()
 
     def drawing(self) -> Drawing:
@@ -122,15 +121,14 @@ class ArticleView(HtmlPage):
         )
         # Qt lays tables out a pixel or two wider than the page in some widths.
         self.horizontalScrollBar().rangeChanged.connect(self._hide_needless_bar)
-        self._content = WhenSeen(self, self._restyle)
-        theme.changed.connect(self._content.ask)
+        theme.changed.connect(self._restyle)
 
     def show_article(self, html: str) -> None:
         """Show this HTML from its top, unless it is shown already."""
         if html != self._html:
             self._html = html
             self.verticalScrollBar().setValue(0)
-            self._content.ask()
+            self._restyle()
 
     def createMimeDataFromSelection(self) -> QMimeData:
         """Return what Ctrl+C copies: of several cells, Markdown rows rather than one line per cell."""

@@ -1,7 +1,7 @@
 """The page of one stored run: outcome, figures, plots, environment details and log."""
 
 import html
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QColor, QFontDatabase, QGuiApplication, QShortcut, QTextCursor, QTextDocument
@@ -24,7 +24,6 @@ from app.gui.widgets.basic import (
     show_text,
     text_label,
 )
-from app.gui.widgets.pacing import Slices, WhenSeen
 from app.gui.widgets.panes import FlowBar, Scroller, splitter
 from app.gui.window_state import WindowState
 from app.values.plain import plain_text
@@ -57,7 +56,7 @@ class LogView(QWidget):
         self._text.setAccessibleName("Log of the run")
         back = QShortcut("Shift+Return", self._search, context=Qt.ShortcutContext.WidgetShortcut)
         back.activated.connect(self._previous)
-        theme.follow(self, self._highlight_matches)
+        theme.changed.connect(self._highlight_matches)
         header = make_row(self._title, STRETCH, self._match_count, self._search, spacing=GRID)
         make_column(header, (self._text, 1), parent=self, margins=(0, GRID, 2 * GRID, 2 * GRID), spacing=GRID)
 
@@ -182,9 +181,7 @@ class RunPageView(QWidget):
         self.time_bar.range_requested.connect(self.panels.show_named_range)
         self.panels.moved.connect(self._mark_range)
         self.panels.crosshair_moved.connect(self._show_reading)
-        self._filling = Slices(self)
-        self._content = WhenSeen(self, self._restyle)
-        theme.changed.connect(self._content.ask)
+        theme.changed.connect(self._restyle)
         self._build()
 
     def show_model(self, detail: RunDetail) -> None:
@@ -210,15 +207,9 @@ class RunPageView(QWidget):
         self.time_bar.offer_ranges(detail.plots.ranges)
         self.panels.show_plots(detail.plots)
         self._mark_range()
-        self._content.cancel()
-        self._filling.start(self._fill(detail), later=True)
-
-    def _fill(self, detail: RunDetail) -> Iterator[None]:
         self._log.show_log(detail.log_title, detail.log)
-        yield
         self._details.verticalScrollBar().setValue(0)
-        self._content.ask()
-        yield
+        self._restyle()
 
     def focus_search(self) -> None:
         self._log.focus_search()

@@ -182,7 +182,7 @@ class FacetPanel(QWidget):
         self.tree.itemChanged.connect(self._emit_toggled)
         self.tree.itemExpanded.connect(lambda item: self._fold(item, is_open=True))
         self.tree.itemCollapsed.connect(lambda item: self._fold(item, is_open=False))
-        theme.follow(self, self._rebuild)
+        theme.changed.connect(self._rebuild)
         self._build()
 
     @property

@@ -65,7 +65,7 @@ class RunDiffView(QWidget):
         self._swap.clicked.connect(lambda: self.swap_requested.emit(self._runs()[::-1]))
         self._compare.clicked.connect(lambda: self.compare_requested.emit(self._runs()))
         self._save.clicked.connect(lambda: self.save_requested.emit(self._diff))
-        theme.follow(self, self._rebuild)
+        theme.changed.connect(self._rebuild)
         self._build()
 
     def show_diff(self, diff: RunDiff) -> None:

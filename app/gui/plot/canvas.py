@@ -2,16 +2,18 @@
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QPixmap, QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsView
 
-from app.gui.widgets.pacing import PaintTurns
 from app.values import units
 from app.viewmodels.charts.model import clock_step, log_ticks, round_step, tick_labels, time_labels
+
+if TYPE_CHECKING:
+    from app.gui.plot.panel_stack import PaintTurns
 
 _LABEL_PX = 18
 _MAX_LABELS = 6

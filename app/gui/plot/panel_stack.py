@@ -1,5 +1,6 @@
 """The stack of plots with one time axis and crosshair: of a live or stored run, or of compared runs."""
 
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,7 +11,6 @@ from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app.gui.plot.legend import Reading, Readout
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.pacing import PaintTurns
 from app.viewmodels.plot.model import Panel, Plots, Span, limited
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _CROSSHAIR_STEP, _PAN_STEP = 0.01, 0.1
 """The part of the window by which an arrow moves the crosshair, and with Shift the view."""
 _KEY_ZOOM = 1.5
+_TURN_S = 0.006
+"""Of painting, in one turn of the event loop."""
 _SIDEWAYS = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
 _CURVES = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}
 _PLOTS = {Qt.Key.Key_PageUp: -1, Qt.Key.Key_PageDown: 1}
@@ -142,6 +144,53 @@ class PanelGrid(QGridLayout):
         plot.show_times(index >= self._count - self._columns or (self._scrolls and row == 0))
         self.removeWidget(plot)
         self.addWidget(plot, row, column, 1, 1 if index else 1 + spare_columns)
+
+
+class PaintTurns(QObject):
+    """Divides the painting of several widgets among turns of the event loop.
+
+    Thread: GUI only.
+    """
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._end_s = 0.0
+        self._waiting: list[QWidget] = []
+        self._turn = QTimer(self, interval=0, singleShot=True)
+        self._turn.timeout.connect(self._update_waiting)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a widget still waits for its turn."""
+        return bool(self._waiting)
+
+    def lead(self, widget: QWidget) -> None:
+        """Let the painting of a widget that waits for none count too; it is painted before the others."""
+        widget.installEventFilter(self)
+
+    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
+        """Begin the turn where a widget is painted that waits for none."""
+        if event.type() == QEvent.Type.Paint:
+            self._begin()
+        return False
+
+    def take(self, widget: QWidget) -> bool:
+        """Return whether a widget may be painted in this turn; if not, it is asked to paint in the next one."""
+        self._begin()
+        is_time = time.monotonic() < self._end_s
+        if not is_time:
+            self._waiting.append(widget)
+        return is_time
+
+    def _begin(self) -> None:
+        if not self._turn.isActive():
+            self._end_s = time.monotonic() + _TURN_S
+            self._turn.start()
+
+    def _update_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for widget in waiting:
+            widget.update()
 
 
 class PanelStack(QWidget):

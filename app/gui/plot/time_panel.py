@@ -200,7 +200,7 @@ class TimePanel(QWidget):
         self._letters = CurveMarks(theme, self.plot)
         self._build()
         self._connect()
-        theme.follow(self, self._restyle)
+        theme.changed.connect(self._restyle)
         self._restyle()
 
     @property

@@ -58,7 +58,7 @@ class RunTabs(QTabBar):
         self.setFont(tabular_font())
         self.setAccessibleName("Runs at the same time")
         self.currentChanged.connect(lambda index: self.chosen.emit(self.tabData(index)))
-        theme.follow(self, self._update_icons)
+        theme.changed.connect(self._update_icons)
         self.hide()
 
     def show_runs(self, runs: Sequence[RunTab], current: int | None) -> None:

@@ -7,12 +7,12 @@ starts no thread, opens no file and knows no controller.
 
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from string import Template
 from typing import Final, TypeVar
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QAction, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextDocument
+from PySide6.QtGui import QAction, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QBoxLayout,
     QComboBox,
@@ -30,11 +30,10 @@ from PySide6.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
-from shiboken6 import delete, isValid
+from shiboken6 import delete
 
 from app.errors import UserError
 from app.gui.theme import GRID, Colours, tabular_font
-from app.gui.widgets.pacing import Slices
 from app.gui.widgets.text_widths import SentenceLabel
 from app.values.plain import plain_line, plain_text
 
@@ -289,35 +288,13 @@ class HtmlPage(QTextBrowser):
         super().__init__()
         self.setFont(tabular_font())
         self.document().setDocumentMargin(margin)
-        self._replacing = Slices(self, slice_s=0.0)
 
     def show_html(self, text: str, style_sheet: str = "") -> None:
-        """Show HTML in these styles soon, none at once; the page stays where it was scrolled to."""
-        self._replacing.start(self._replace(plain_text(text), style_sheet))
-        if not text:
-            self._replacing.finish()
-
-    def _replace(self, text: str, style_sheet: str) -> Iterator[None]:
-        """Read HTML into another document, lay it out, and paint it, each in a turn of its own.
-
-        Into another one: a document that is shown would be laid out while it is read.
-        """
-        read, former = QTextDocument(), self.document()
-        read.setDefaultFont(former.defaultFont())
-        read.setDocumentMargin(former.documentMargin())
-        read.setDefaultTextOption(former.defaultTextOption())
-        read.setDefaultStyleSheet(style_sheet)
-        read.setHtml(text)
-        yield
+        """Show HTML in these styles; the page stays where it was scrolled to."""
         position = self.verticalScrollBar().value()
-        self.viewport().setUpdatesEnabled(False)
-        read.setParent(self)
-        self.setDocument(read)
-        if isValid(former):  # the first one is Qt's, and is gone now
-            former.deleteLater()
+        self.document().setDefaultStyleSheet(style_sheet)
+        self.setHtml(plain_text(text))
         self.verticalScrollBar().setValue(position)
-        yield
-        self.viewport().setUpdatesEnabled(True)
 
 
 class EmptyState(QWidget):

@@ -26,7 +26,7 @@ class ForestPlot(QWidget):
         self._result: ExperimentResult | None = None
         self.setFont(tabular_font())
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        theme.follow(self, self.update)
+        theme.changed.connect(self.update)
 
     def show_model(self, result: ExperimentResult) -> None:
         self._result = result

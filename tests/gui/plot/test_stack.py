@@ -7,12 +7,12 @@ from functools import partial
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtGui import QKeySequence, QPaintEvent, QShortcut
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QMainWindow, QMenu, QScrollArea
+from PySide6.QtWidgets import QMainWindow, QMenu, QScrollArea, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.gui.plot.panel_stack import PanelStack
+from app.gui.plot.panel_stack import PaintTurns, PanelStack
 from app.gui.plot.time_bar import TimeBar
 from app.gui.theme import Theme
 from app.viewmodels.plot.model import RUN_RANGES, Band, Curve, Look, Panel, Plots, Points
@@ -222,3 +222,60 @@ def test_bands_are_named_in_the_first_plot_alone(qtbot: QtBot, theme: Theme) -> 
         panel.plot.hovered.emit(10.0, -1e9)
     first, *others = ["measure" in panel.plot.toolTip() for panel in stack.visible_plots]
     assert (first, set(others)) == (False, {True})
+
+
+def busy(seconds: float) -> None:
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        pass
+
+
+class SlowPaint(QWidget):
+    """Takes 8 ms to paint itself, when it may."""
+
+    def __init__(self, turns: PaintTurns, said: list[str]) -> None:
+        super().__init__()
+        self._turns = turns
+        self._said = said
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        if not self._turns.take(self):
+            self._said.append("waits")
+            return
+        busy(0.008)
+        self._said.append("painted")
+
+
+def test_what_takes_long_to_paint_is_painted_in_turns(qtbot: QtBot) -> None:
+    window = QWidget()
+    turns, said = PaintTurns(window), list[str]()
+    column = QVBoxLayout(window)
+    for _ in range(5):
+        column.addWidget(SlowPaint(turns, said))
+    qtbot.addWidget(window)
+    window.resize(200, 200)
+    window.show()
+    qtbot.waitUntil(lambda: said.count("painted") >= 5)
+    assert "waits" in said
+    assert not turns.busy
+
+
+def test_what_is_painted_first_counts_and_waits_for_none(qtbot: QtBot) -> None:
+    window = QWidget()
+    turns, said = PaintTurns(window), list[str]()
+
+    class Leading(QWidget):
+        def paintEvent(self, _event: QPaintEvent) -> None:
+            busy(0.012)
+            said.append("led")
+
+    leading, other = Leading(), SlowPaint(turns, said)
+    column = QVBoxLayout(window)
+    column.addWidget(leading)
+    column.addWidget(other)
+    turns.lead(leading)
+    qtbot.addWidget(window)
+    window.resize(200, 200)
+    window.show()
+    qtbot.waitUntil(lambda: "painted" in said)
+    assert said == ["led", "waits", "painted"]
