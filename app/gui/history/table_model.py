@@ -5,12 +5,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from PySide6.QtCore import QModelIndex, QRect, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QPainter, QPen
+from PySide6.QtGui import QColor, QPainter, QPen
 from PySide6.QtWidgets import QStyle, QStyleOptionViewItem
 
-from app.gui.theme import GRID, Theme
+from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.cell_delegate import BOX_LEFT, CHECK_BOX_PX, AnyIndex, CellDelegate, CellModel
-from app.gui.widgets.text_widths import DerivedFace, Face
+from app.gui.widgets.text_widths import SMALL_PX, Face
 from app.queries import RunQuery
 from app.values.records import RunRow
 from app.viewmodels.format.cells import Cell
@@ -220,7 +220,6 @@ def line_runs(line: Line) -> Sequence[int]:
 
 _GROUP_MIN = 12 * GRID
 _CHIP_HEIGHT = 18
-_CHIP_PX = 12
 
 
 class HistoryDelegate(CellDelegate):
@@ -228,7 +227,7 @@ class HistoryDelegate(CellDelegate):
 
     def __init__(self, theme: Theme) -> None:
         super().__init__(theme)
-        self._chips = DerivedFace(_smaller)
+        self._chips = Face(tabular_font(SMALL_PX))
 
     def optional_parts(self, index: AnyIndex) -> Collection[str]:
         """Return the parts of a variant's name that all runs of its workload have."""
@@ -249,17 +248,15 @@ class HistoryDelegate(CellDelegate):
         model, column = index.model(), index.column()
         assert isinstance(model, HistoryModel)
         if not column and model.is_head(index.row()):
-            self._paint_group(painter, option, self.content_area(option, index), cell)
+            self._paint_group(painter, self.content_area(option, index), cell)
         elif column == ANNOTATIONS_COLUMN:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            self._paint_annotations(painter, option, self.content_area(option, index), cell)
+            self._paint_annotations(painter, self.content_area(option, index), cell)
         else:
             super().paint_cell(painter, option, index, cell)
 
-    def _paint_group(self, painter: QPainter, option: QStyleOptionViewItem, room: QRect, cell: Cell) -> None:
-        bold = self.tabular.of(option.font)
-        option.font.setBold(False)
-        plain = self.tabular.of(option.font)
+    def _paint_group(self, painter: QPainter, room: QRect, cell: Cell) -> None:
+        plain, bold = self.faces
         if room.width() < _GROUP_MIN:  # the first column over the table that is scrolled, whose line has the title
             return
         painter.setPen(QColor(self._theme.colours.text))
@@ -269,9 +266,9 @@ class HistoryDelegate(CellDelegate):
         painter.setPen(QColor(self._theme.colours.muted))
         plain.write(painter, room.adjusted(bold.width(title) + 2 * GRID, 0, 0, 0), cell.unit)
 
-    def _paint_annotations(self, painter: QPainter, option: QStyleOptionViewItem, area: QRect, cell: Cell) -> None:
+    def _paint_annotations(self, painter: QPainter, area: QRect, cell: Cell) -> None:
         colours = self._theme.colours
-        face, small = self.tabular.of(option.font), self._chips.of(option.font)
+        face, small = self.faces[0], self._chips
         for chip in chips_that_fit(cell.chips, partial(_chip_width, small), area.width(), GRID // 2):
             area.setLeft(self._paint_chip(painter, area, chip, small))
         painter.setPen(QColor(colours.muted))
@@ -299,9 +296,3 @@ class HistoryDelegate(CellDelegate):
 
 def _chip_width(face: Face, text: str) -> int:
     return face.width(text) + 2 * (GRID - 2) + 2
-
-
-def _smaller(font: QFont) -> QFont:
-    copy = QFont(font)
-    copy.setPixelSize(_CHIP_PX)
-    return copy

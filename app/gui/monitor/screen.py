@@ -97,11 +97,10 @@ class _GraphDelegate(CellDelegate):
     def __init__(self, theme: Theme, rows: _TableModel) -> None:
         super().__init__(theme)
         self._rows = rows
-        self._faces = Face(tabular_font()), Face(tabular_font(bold=True))
         self.number_widths: dict[int, int] = {}
 
     def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
-        face, area = self._faces[self._rows.is_head(index.row())], self.content_area(option, index)
+        face, area = self.faces[self._rows.is_head(index.row())], self.content_area(option, index)
         if isinstance(cell, GraphCell):
             self._paint_graph(painter, area, index, cell, face)
         else:

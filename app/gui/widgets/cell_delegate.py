@@ -19,7 +19,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QColor, QFont, QHelpEvent, QMouseEvent, QPainter, QPalette, QPen, QPixmap, QPolygonF
+from PySide6.QtGui import QColor, QHelpEvent, QMouseEvent, QPainter, QPalette, QPen, QPixmap, QPolygonF
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
@@ -30,19 +30,9 @@ from PySide6.QtWidgets import (
     QToolTip,
 )
 
-from app.gui.theme import GRID, LEFT, RIGHT, Theme
+from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import plain_tooltip
-from app.gui.widgets.text_widths import (
-    PAIR_GAP,
-    SPARK_PX,
-    SYMBOL_WIDTH,
-    DerivedFace,
-    Face,
-    elide_name,
-    small_font,
-    tabular,
-    two_lines,
-)
+from app.gui.widgets.text_widths import PAIR_GAP, SMALL_PX, SPARK_PX, SYMBOL_WIDTH, Face, elide_name, two_lines
 from app.viewmodels.format.cells import Bar, Cell, Column
 from app.viewmodels.format.naming import SEPARATOR, Name, leave_out
 
@@ -175,9 +165,9 @@ class CellDelegate(QStyledItemDelegate):
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self._theme = theme
-        self.tabular = DerivedFace(tabular)
-        self.bold = DerivedFace(_bold)
-        self._small = DerivedFace(small_font)
+        self.faces = Face(tabular_font()), Face(tabular_font(bold=True))
+        """The faces of plain rows and of bold ones."""
+        self._small = Face(tabular_font(SMALL_PX))
         self.unit_widths: dict[int, int] = {}
         self.pairs: Collection[int] = ()
         self.sparks: Collection[int] = ()
@@ -200,7 +190,7 @@ class CellDelegate(QStyledItemDelegate):
 
     def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
         """Paint symbol, text or number, and unit."""
-        face = self.tabular.of(option.font)
+        face = self.faces[option.font.bold()]
         area = self.content_area(option, index)
         if index.column() in self.unit_widths:
             self._paint_quantity(painter, area, cell, index.column(), face)
@@ -333,14 +323,14 @@ class CellDelegate(QStyledItemDelegate):
         if face.width(text) > width:
             text = self.shortened(cell, index, face, width)
             if _shrink(index) == "name" and face.width(text) > width:
-                self._paint_lines(painter, area, cell.name or (cell.text,), index, face)
+                self._paint_lines(painter, area, cell.name or (cell.text,), index)
                 return
         self.paint_marks(painter, area, text, index.column(), face)
         face.write(painter, area, text)
 
-    def _paint_lines(self, painter: QPainter, area: QRect, name: Name, index: AnyIndex, base: Face) -> None:
+    def _paint_lines(self, painter: QPainter, area: QRect, name: Name, index: AnyIndex) -> None:
         """Paint a name in two lines of small letters; what does not fit even so is cut in the middle."""
-        face, width = self._small.of(base.font), area.width()
+        face, width = self._small, area.width()
 
         def fits(tried: Name) -> bool:
             return max(map(face.width, two_lines(tried, face.width))) <= width
@@ -369,12 +359,6 @@ def _shrink(index: AnyIndex) -> str:
     model = index.model()
     assert isinstance(model, CellModel)
     return model.columns[index.column()].shrink
-
-
-def _bold(font: QFont) -> QFont:
-    copy = tabular(font)
-    copy.setBold(True)
-    return copy
 
 
 def paint_expander(painter: QPainter, middle: QPointF, colour: str, folded: bool) -> None:

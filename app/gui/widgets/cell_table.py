@@ -15,7 +15,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QFrame, QHeaderView, QMenu, QTableView
 
-from app.gui.theme import GRID
+from app.gui.theme import GRID, tabular_font
 from app.gui.widgets.basic import plain_tooltip
 from app.gui.widgets.cell_delegate import (
     BOX_LEFT,
@@ -29,14 +29,13 @@ from app.gui.widgets.cell_delegate import (
 from app.gui.widgets.text_widths import (
     MORE_PX,
     PAIR_GAP,
+    SMALL_PX,
     SPARK_PX,
     SYMBOL_ONLY,
     ColumnNeeds,
     behind_width,
     content_width,
     divide_width,
-    small_font,
-    tabular,
     width_in_two_lines,
 )
 from app.gui.window_state import WindowState
@@ -118,7 +117,7 @@ class CellTable(RowsView):
         self._is_fitting = False
 
     def fit(self, widest: Sequence[Cell]) -> None:
-        metrics = QFontMetrics(tabular(self.font()))
+        metrics = QFontMetrics(tabular_font())
         columns = list(enumerate(self._cells.columns))
         self._delegate.pairs = {n for n, column in columns if column.second}
         self._delegate.sparks = {n for n, column in columns if column.has_spark}
@@ -241,11 +240,13 @@ class CellTable(RowsView):
         self._more.place()
 
     def _names(self) -> list[tuple[int, int]]:
-        metrics = QFontMetrics(tabular(self.font()))
+        metrics = QFontMetrics(tabular_font())
         for name in self._cells.names():
             if name not in self._names_px:
-                one_line = metrics.horizontalAdvance(SEPARATOR.join(name)) + 2 * GRID + 2
-                self._names_px[name] = one_line, width_in_two_lines([name], self.font())
+                self._names_px[name] = (
+                    metrics.horizontalAdvance(SEPARATOR.join(name)) + 2 * GRID + 2,
+                    width_in_two_lines(name),
+                )
         return [self._names_px[name] for name in self._cells.names()]
 
     def _choose_width(self, column: int, former: int, width: int) -> None:
@@ -307,7 +308,7 @@ class MoreColumns(QAbstractButton):
         painter.fillRect(self.rect(), palette.base())
         painter.fillRect(title, palette.window())
         painter.setPen(palette.link().color())
-        painter.setFont(small_font(self.font()))
+        painter.setFont(tabular_font(SMALL_PX))
         painter.drawText(title, Qt.AlignmentFlag.AlignCenter, self.text())
         shade = QLinearGradient(0, 0, self.width(), 0)
         shade.setColorAt(0, Qt.GlobalColor.transparent)

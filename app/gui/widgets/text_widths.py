@@ -1,22 +1,18 @@
 """Where text breaks and what fits: sentences in lines, names in cells, the fonts of cells and the widths of columns."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TypeVar
 
-from PySide6.QtCore import QPointF, QRect, QSizeF, Qt
-from PySide6.QtGui import QFont, QFontMetrics, QPainter, QStaticText
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtGui import QFont, QFontMetrics, QPainter
 from PySide6.QtWidgets import QLabel
 
-from app.gui.theme import GRID
+from app.gui.theme import GRID, LEFT, RIGHT, tabular_font
 from app.values import units
 from app.values.plain import plain_line, plain_text
 from app.viewmodels.format.cells import Cell, Column
 from app.viewmodels.format.naming import SEPARATOR, Name
-
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 
 SYMBOL_WIDTH = 18
 SYMBOL_ONLY = SYMBOL_WIDTH + 2 * GRID
@@ -27,9 +23,8 @@ SPARK_PX = 8 * GRID
 """Width of the line that is drawn behind a number."""
 MORE_PX = 4 * GRID
 """Width of the sign of columns beyond the edge."""
-_SMALL_PX = 12
-_CACHED_TEXTS = 2_000
-"""Laid out for one font."""
+SMALL_PX = 12
+"""The font of names in two lines."""
 
 
 class SentenceLabel(QLabel):
@@ -55,89 +50,29 @@ def two_lines(name: Name, advance: Callable[[str], int]) -> tuple[str, str]:
     return min(divided, key=lambda lines: max(map(advance, lines)), default=("".join(name), ""))
 
 
-def width_in_two_lines(names: Iterable[Name], font: QFont) -> int:
-    """Return the width of a column in which each of these names fits in two lines of small letters."""
-    advance = QFontMetrics(small_font(font)).horizontalAdvance
-    return max((advance(line) for name in names for line in two_lines(name, advance)), default=0) + 2 * GRID + 2
-
-
-def small_font(font: QFont) -> QFont:
-    copy = tabular(font)
-    copy.setPixelSize(_SMALL_PX)
-    return copy
-
-
-def tabular(font: QFont) -> QFont:
-    copy = QFont(font)
-    copy.setFeature(QFont.Tag("tnum"), 1)
-    return copy
+def width_in_two_lines(name: Name) -> int:
+    """Return the width of a column in which a name fits in two lines of small letters."""
+    advance = QFontMetrics(tabular_font(SMALL_PX)).horizontalAdvance
+    return max(map(advance, two_lines(name, advance))) + 2 * GRID + 2
 
 
 class Face:
-    """A font whose texts are measured and laid out once.
-
-    A screen full of cells has some hundred texts, which are painted again and again; to lay them out takes most of it.
-    """
+    """A font with its metrics, which writes texts in one line."""
 
     def __init__(self, font: QFont) -> None:
         self.font = font
         self.metrics = QFontMetrics(font)
-        self._widths: dict[str, int] = {}
-        self._elided: dict[tuple[str, Qt.TextElideMode, int], str] = {}
-        self._laid_out: dict[str, tuple[QStaticText, QSizeF]] = {}
 
     def width(self, text: str) -> int:
-        width = self._widths.get(text)
-        if width is None:
-            width = _cache(self._widths, text, self.metrics.horizontalAdvance(plain_line(text)))
-        return width
+        return self.metrics.horizontalAdvance(plain_line(text))
 
     def elided(self, text: str, mode: Qt.TextElideMode, width: int) -> str:
-        if self.width(text) <= width:
-            return text
-        key = text, mode, width
-        fitting = self._elided.get(key)
-        return fitting or _cache(self._elided, key, self.metrics.elidedText(plain_line(text), mode, width))
+        return text if self.width(text) <= width else self.metrics.elidedText(plain_line(text), mode, width)
 
     def write(self, painter: QPainter, area: QRect, text: str, *, at_right: bool = False) -> None:
-        """Write a text in the middle of an area's height.
-
-        The painter has this font from then on. The text begins at the left of the area, or ends at the right.
-        """
-        if not text:
-            return
-        laid_out, size = self._laid_out.get(text) or _cache(self._laid_out, text, self._lay_out(text))
-        left = area.right() + 1 - size.width() if at_right else area.left()
+        """Write a text in the middle of an area's height, in this font, which the painter has from then on."""
         painter.setFont(self.font)
-        painter.drawStaticText(QPointF(left, area.top() + (area.height() - size.height()) / 2), laid_out)
-
-    def _lay_out(self, text: str) -> tuple[QStaticText, QSizeF]:
-        laid_out = QStaticText(plain_line(text))
-        laid_out.setTextFormat(Qt.TextFormat.PlainText)
-        laid_out.prepare(font=self.font)
-        return laid_out, laid_out.size()
-
-
-def _cache(cache: dict[Key, Value], key: Key, value: Value) -> Value:
-    if len(cache) >= _CACHED_TEXTS:
-        cache.clear()
-    cache[key] = value
-    return value
-
-
-class DerivedFace:
-    """A font made from another one, plain or bold, once for as long as that is the same."""
-
-    def __init__(self, derive: Callable[[QFont], QFont]) -> None:
-        self._derive = derive
-        self._faces: dict[bool, tuple[QFont, Face]] = {}
-
-    def of(self, base: QFont) -> Face:
-        base_font, face = self._faces.get(base.bold(), (None, None))
-        if face is None or base_font != base:
-            face = Face(self._derive(base))
-            self._faces[base.bold()] = QFont(base), face
-        return face
+        painter.drawText(area, (RIGHT if at_right else LEFT) | Qt.TextFlag.TextSingleLine, plain_line(text))
 
 
 def elide_name(name: Name, face: Face, width: int) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QFont, QFontMetrics
+from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QApplication
 
 from app.gui.history.table_model import HistoryDelegate, HistoryModel, chips_that_fit, elide_note
@@ -17,11 +17,9 @@ from app.gui.widgets.text_widths import (
     SPARK_PX,
     SYMBOL_ONLY,
     ColumnNeeds,
-    DerivedFace,
     Face,
     divide_width,
     elide_name,
-    tabular,
     two_lines,
 )
 from app.storage.store import Store
@@ -159,19 +157,6 @@ def test_a_name_of_one_part_stays_in_a_line() -> None:
 )
 def test_of_tags_as_many_are_shown_as_fit_whole(width: int, shown: list[str]) -> None:
     assert chips_that_fit(["night", "paper"], len, width, 1) == shown
-
-
-def test_a_font_is_made_once_for_all_cells_and_again_for_another_one(qapp: QApplication) -> None:
-    plain, faces = qapp.font(), DerivedFace(tabular)
-    first = faces.of(plain)
-    assert first.font == tabular(plain)
-    assert faces.of(QFont(plain)) is first
-    bold = QFont(plain)
-    bold.setBold(True)
-    assert faces.of(bold).font == tabular(bold) != first.font
-    assert faces.of(plain) is first, "rows of both stand in one table"
-    plain.setPixelSize(30)
-    assert faces.of(plain).font == tabular(plain) != first.font
 
 
 SHRINKS: dict[str, Shrink] = {"name": "name", "words": "symbol", "figure": "plot", "fixed": "", "note": "text"}
