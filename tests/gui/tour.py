@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication, QDialog, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
+from app.gui.history.annotations import NoteDialog, TagDialog
 from app.gui.history.run_list import RunMenu
 from app.gui.history.screen import HistoryView
 from app.gui.theme import Theme
@@ -146,8 +147,8 @@ SCREENS: Mapping[str, Callable[[Workbench], object]] = {
     "keys": lambda workbench: workbench.shell.show_keys(),
     "palette": lambda workbench: workbench.shell.open_palette(),
     "hosts": lambda workbench: workbench.hosts.manage(),
-    "tags": lambda workbench: _history(workbench).edit_tags(_NOTED, lambda _: None),
-    "note": lambda workbench: _history(workbench).edit_note(_NOTED, lambda *_: None),
+    "tags": lambda workbench: TagDialog(_NOTED, _history(workbench)).open(),
+    "note": lambda workbench: NoteDialog(_NOTED, _history(workbench)).open(),
     "question before deleting": _trash,
     "log": lambda workbench: workbench.run_view.show_log("A line."),
     "largest batch": _largest_batch,

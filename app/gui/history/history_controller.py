@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
 
 from app.errors import UserError
 from app.gui.actions import Actions
+from app.gui.history.annotations import NoteDialog, TagDialog
 from app.gui.history.screen import HistoryView
 from app.gui.history.transfer_controller import TransferController
 from app.gui.settings.dialog import read_storage
@@ -44,10 +45,12 @@ from app.viewmodels.history.table import DEFAULT_COLUMNS, HistoryOptions, Listin
 from app.viewmodels.plot.panels import NO_SPARKS, SPARK_FIELDS, Sparks, run_sparks
 
 
-class HistoryEdits(QObject):
-    """Writes each change off the GUI thread; `changed` is emitted when it is in the database, or was undone.
+class ChosenRuns(QObject):
+    """Does what is asked of chosen runs: shows, copies and annotates them, and writes changes that can be undone.
 
-    Thread: GUI only.
+    `changed` is emitted when a change is in the database.
+
+    Thread: GUI only; it reads and writes on `background`.
     """
 
     changed = Signal()
@@ -60,11 +63,83 @@ class HistoryEdits(QObject):
         self._database = database
         self._background = background
         self._actions = actions
-        self._connect()
+        menu = view.overview.run_menu
+        menu.diff_requested.connect(self.show_diff)
+        menu.baseline_requested.connect(
+            lambda runs: self._read(lambda store: with_baselines(store.library, runs), actions.compare)
+        )
+        menu.copy_requested.connect(self._copy_commands)
+        menu.reveal_requested.connect(
+            lambda runs: self._read(lambda store: folder_of(store.library, runs[0]), open_on_desktop)
+        )
+        for source in (menu, view.detail.annotations):
+            source.tags_requested.connect(partial(self._annotate, TagDialog, self._change_tags))
+            source.note_requested.connect(partial(self._annotate, NoteDialog, self._change_note))
+        menu.delete_requested.connect(self._delete)
+        menu.restore_requested.connect(self._restore)
+        menu.purge_requested.connect(lambda runs: view.ask_to_purge(runs, lambda: self._purge(runs)))
+        view.overview.footer.undo_requested.connect(actions.undo)
+        view.overview.columns_chosen.connect(
+            lambda columns: self._read(lambda store: store.library.show_columns(columns), lambda _: self.changed.emit())
+        )
+        view.diff.swap_requested.connect(self.show_diff)
+        view.diff.save_requested.connect(self._ask_to_save)
+        view.diff.compare_requested.connect(actions.compare)
+
+    def show_diff(self, runs: Sequence[int]) -> None:
+        """Read two runs and turn to the page of their diff, with changes counted from the first."""
+        first, second = runs
+        self._read(lambda store: run_diff(store.load(first), store.load(second), None), self._view.show_diff)
 
     def show_undone(self) -> None:
         self._view.overview.footer.show_message("")
         self._show_annotations()
+
+    def _ask_to_save(self, diff: RunDiff) -> None:
+        def save(file: str) -> None:
+            self._background.run(
+                lambda: _write(diff, Path(file)), lambda _: self._view.problem.show_sentence(""), self._show_error
+            )
+
+        path = Path.home() / "diff-{}-{}.html".format(*diff.runs)
+        ask_for_new_file(self._view, "Save the diff", path, "Pages (*.html *.md)", save)
+
+    def _copy_commands(self, runs: Sequence[int]) -> None:
+        def copy(commands: list[str]) -> None:
+            QGuiApplication.clipboard().setText("\n".join(commands))
+            self._view.overview.footer.show_message(f"{len(commands)} {plural('command', len(commands))} copied")
+
+        self._read(lambda store: [run_command(store.load(run, ())) for run in runs], copy)
+
+    def _annotate(self, editor: type[TagDialog | NoteDialog], change: Callable[..., None], runs: Sequence[int]) -> None:
+        """Let the user edit the tags of these runs, or one note on all of them."""
+
+        def read(store: Store) -> Annotations:
+            return collect_annotations(store.library.run_rows(runs), store.library.totals().tags)
+
+        def edit(annotations: Annotations) -> None:
+            dialog = editor(annotations, self._view)
+            dialog.changed.connect(change)
+            dialog.open()
+
+        self._read(read, edit)
+
+    def _change_tags(self, change: TagChange) -> None:
+        def write(library: Library) -> None:
+            for tag in change.added:
+                library.add_tag(change.runs, tag)
+            for tag in change.removed:
+                library.remove_tag(change.runs, tag)
+
+        if change.added or change.removed:
+            self._edit(f"change tags of {runs_label(change.runs)}", write, lambda _: self._show_annotations())
+
+    def _change_note(self, runs: Sequence[int], note: str) -> None:
+        def write(library: Library) -> None:
+            for run in runs:
+                library.set_note(run, note)
+
+        self._edit(f"change the note on {runs_label(runs)}", write, lambda _: self._show_annotations())
 
     def _show_annotations(self) -> None:
         words = self._view.detail.annotations
@@ -74,15 +149,27 @@ class HistoryEdits(QObject):
                 words.show_annotations(row.run, row.tags, row.note)
 
         if self._view.shows_run:
-            self._with_library(lambda library: library.run_rows([words.run]), show)
+            self._read(lambda store: store.library.run_rows([words.run]), show)
 
-    def _edit(
-        self, name: str, change: Callable[[Library], Result], done: Callable[[Result], None] = lambda _: None
-    ) -> None:
-        """Write one change that can be undone, then show its result.
+    def _delete(self, runs: Sequence[int]) -> None:
+        self._edit(f"delete {runs_label(runs)}", lambda library: library.delete(runs), self._show_deleted)
 
-        `name` is the change, in the imperative.
-        """
+    def _show_deleted(self, runs: Sequence[int]) -> None:
+        self._view.overview.footer.show_message(deleted_label(runs) if runs else "", can_undo=bool(runs))
+
+    def _restore(self, runs: Sequence[int]) -> None:
+        restored = f"restore {runs_label(runs)}"
+        self._edit(restored, lambda library: library.restore(runs), lambda _: self._show_deleted([]))
+
+    def _purge(self, runs: Sequence[int]) -> None:
+        def purged(_: None) -> None:
+            self._show_deleted([])
+            self.changed.emit()
+
+        self._read(lambda store: store.library.purge(runs), purged)
+
+    def _edit(self, name: str, change: Callable[[Library], Result], done: Callable[[Result], None]) -> None:
+        """Write one change that can be undone, then show its result; `name` is the change, in the imperative."""
 
         def ended(answer: tuple[Result, Edit | None]) -> None:
             result, reversal = answer
@@ -94,140 +181,10 @@ class HistoryEdits(QObject):
         work = partial(Edit.make, self._database, lambda store: change(store.library))
         self._background.run(work, ended, self._show_error)
 
-    def _with_library(self, work: Callable[[Library], Result], done: Callable[[Result], None]) -> None:
-        self._background.ask(self._database, lambda store: work(store.library), done, self._show_error)
+    def _read(self, work: Callable[[Store], Result], done: Callable[[Result], object]) -> None:
+        """Call `work` with the database, then `done` with its result; where that fails it may be tried again."""
 
-    def _show_error(self, error: UserError) -> None:
-        self._view.problem.show_sentence(str(error))
-
-    def _edit_tags(self, runs: Sequence[int]) -> None:
-        self._read_annotations(runs, lambda annotations: self._view.edit_tags(annotations, self._change_tags))
-
-    def _edit_note(self, runs: Sequence[int]) -> None:
-        self._read_annotations(runs, lambda annotations: self._view.edit_note(annotations, self._change_note))
-
-    def _read_annotations(self, runs: Sequence[int], done: Callable[[Annotations], None]) -> None:
-        self._with_library(lambda library: collect_annotations(library.run_rows(runs), library.totals().tags), done)
-
-    def _change_tags(self, change: TagChange) -> None:
-        if change.added or change.removed:
-            self._edit(
-                f"change tags of {runs_label(change.runs)}",
-                lambda library: _change_tags(library, change),
-                lambda _: self._show_annotations(),
-            )
-
-    def _change_note(self, runs: Sequence[int], note: str) -> None:
-        self._edit(
-            f"change the note on {runs_label(runs)}",
-            lambda library: _write_note(library, runs, note),
-            lambda _: self._show_annotations(),
-        )
-
-    def _delete(self, runs: Sequence[int]) -> None:
-        self._edit(f"delete {runs_label(runs)}", lambda library: library.delete(runs), self._show_deleted)
-
-    def _show_deleted(self, runs: list[int]) -> None:
-        self._view.overview.footer.show_message(deleted_label(runs) if runs else "", can_undo=bool(runs))
-
-    def _restore(self, runs: Sequence[int]) -> None:
-        self._edit(
-            f"restore {runs_label(runs)}", lambda library: library.restore(runs), lambda _: self._show_deleted([])
-        )
-
-    def _purge(self, runs: Sequence[int]) -> None:
-        def purged(_: None) -> None:
-            self._show_deleted([])
-            self.changed.emit()
-
-        self._with_library(lambda library: library.purge(runs), purged)
-
-    def _show_columns(self, columns: Sequence[str]) -> None:
-        self._with_library(lambda library: library.show_columns(columns), lambda _: self.changed.emit())
-
-    def _connect(self) -> None:
-        view = self._view
-        menu = view.overview.run_menu
-        for source in (menu, view.detail.annotations):
-            source.tags_requested.connect(self._edit_tags)
-            source.note_requested.connect(self._edit_note)
-        menu.delete_requested.connect(self._delete)
-        menu.restore_requested.connect(self._restore)
-        menu.purge_requested.connect(lambda runs: view.ask_to_purge(runs, lambda: self._purge(runs)))
-        view.overview.footer.undo_requested.connect(self._actions.undo)
-        view.overview.columns_chosen.connect(self._show_columns)
-
-
-def _write_note(library: Library, runs: Sequence[int], note: str) -> None:
-    for run in runs:
-        library.set_note(run, note)
-
-
-def _change_tags(library: Library, change: TagChange) -> None:
-    for tag in change.added:
-        library.add_tag(change.runs, tag)
-    for tag in change.removed:
-        library.remove_tag(change.runs, tag)
-
-
-Answer = TypeVar("Answer")
-
-
-class RunMenuController(QObject):
-    """Reads off the GUI thread, then shows or copies.
-
-    Thread: GUI only.
-    """
-
-    def __init__(
-        self, view: HistoryView, database: Path, background: Background, actions: Actions, parent: QObject
-    ) -> None:
-        super().__init__(parent)
-        self._view = view
-        self._database = database
-        self._background = background
-        self._actions = actions
-        menu = view.overview.run_menu
-        menu.diff_requested.connect(self.show_diff)
-        menu.baseline_requested.connect(self._compare_with_baseline)
-        menu.copy_requested.connect(self._copy_commands)
-        menu.reveal_requested.connect(self._show_files)
-        view.diff.swap_requested.connect(self.show_diff)
-        view.diff.save_requested.connect(self._ask_to_save)
-        view.diff.compare_requested.connect(actions.compare)
-
-    def show_diff(self, runs: Sequence[int]) -> None:
-        """Read two runs and turn to the page of their diff, with changes counted from the first."""
-        first, second = runs
-        self._read(lambda store: run_diff(store.load(first), store.load(second), None), self._view.show_diff)
-
-    def _ask_to_save(self, diff: RunDiff) -> None:
-        path = Path.home() / "diff-{}-{}.html".format(*diff.runs)
-        pages = "Pages (*.html *.md)"
-        ask_for_new_file(self._view, "Save the diff", path, pages, lambda file: self._save(diff, Path(file)))
-
-    def _save(self, diff: RunDiff, path: Path) -> None:
-        def show(_: None) -> None:
-            self._view.problem.show_sentence("")
-
-        problem = self._view.problem
-        self._background.run(lambda: _write(diff, path), show, lambda error: problem.show_sentence(str(error)))
-
-    def _compare_with_baseline(self, runs: Sequence[int]) -> None:
-        self._read(lambda store: with_baselines(store.library, runs), self._actions.compare)
-
-    def _copy_commands(self, runs: Sequence[int]) -> None:
-        def copy(commands: list[str]) -> None:
-            QGuiApplication.clipboard().setText("\n".join(commands))
-            self._view.overview.footer.show_message(f"{len(commands)} {plural('command', len(commands))} copied")
-
-        self._read(lambda store: [run_command(store.load(run, ())) for run in runs], copy)
-
-    def _show_files(self, runs: Sequence[int]) -> None:
-        self._read(lambda store: folder_of(store.library, runs[0]), open_on_desktop)
-
-    def _read(self, work: Callable[[Store], Answer], done: Callable[[Answer], object]) -> None:
-        def show(answer: Answer) -> None:
+        def show(answer: Result) -> None:
             self._view.problem.show_sentence("")
             done(answer)
 
@@ -235,6 +192,9 @@ class RunMenuController(QObject):
             self._view.problem.show_failed_read(error, partial(self._read, work, done))
 
         self._background.ask(self._database, work, show, fail)
+
+    def _show_error(self, error: UserError) -> None:
+        self._view.problem.show_sentence(str(error))
 
 
 def _write(diff: RunDiff, path: Path) -> None:
@@ -293,18 +253,14 @@ class HistoryController(QObject):
         self._background = background
         self._state = WindowState("history", view, database)
         self._query = self._state.read("query", RunQuery())
-        self._reading = False
-        self._read_pending = False
+        self._waiting_reads = 0
         self._outdated = True
         self._reading_sparks = False
         self._compare_state = WindowState("compare", view, database)
         self._requested_run: int | None = None
-        self._edits = HistoryEdits(view, database, background, actions, self)
-        self._menu = RunMenuController(view, database, background, actions, self)
+        self._chosen = ChosenRuns(view, database, background, actions, self)
         self.transfer = TransferController(view, database, actions)
-        self.show_undone = self._edits.show_undone
-        self._answers = 0
-        """How many answers were asked for: only the last one is shown."""
+        self.show_undone = self._chosen.show_undone
         self._answer_delay = QTimer(self, interval=_ANSWER_DELAY_MS, singleShot=True)
         self._facets_delay = QTimer(self, interval=_FACETS_DELAY_MS, singleShot=True)
         self._connect()
@@ -339,10 +295,9 @@ class HistoryController(QObject):
 
     def _read(self) -> None:
         """Read the runs of the query; a change while reading is read once afterwards."""
-        if self._reading:
-            self._read_pending = True
+        self._waiting_reads += 1
+        if self._waiting_reads > 1:
             return
-        self._reading = True
         query, listing = self._query, self._view.overview.listing
         # Rows and the filters' choices take most of the time, and do not change with a new query of the same runs.
         source = None if self._outdated or query.deleted != listing.query.deleted else listing
@@ -350,14 +305,12 @@ class HistoryController(QObject):
         self._background.ask(self._database, read, self._show_listing, self._fail_read)
 
     def _poll(self) -> None:
-        if self._view.isVisible() and not self._reading:
-            self._background.ask(
-                self._database, lambda store: store.library.census(), self._compare_census, self._show_error
-            )
+        def compare(census: tuple[int, ...]) -> None:
+            if census != self._view.overview.listing.options.census:
+                self.refresh()
 
-    def _compare_census(self, census: tuple[int, ...]) -> None:
-        if census != self._view.overview.listing.options.census:
-            self.refresh()
+        if self._view.isVisible() and not self._waiting_reads:
+            self._background.ask(self._database, lambda store: store.library.census(), compare, self._show_error)
 
     def _set_query(self, query: RunQuery) -> None:
         self._view.problem.show_sentence("")
@@ -383,7 +336,7 @@ class HistoryController(QObject):
         if listing.query == self._query:
             self._view.problem.end_failed_read()
             self._view.overview.show_listing(listing)
-            self._outdated = self._read_pending
+            self._outdated = self._waiting_reads > 1
             self._facets_delay.start()
         self._finish_read()
 
@@ -392,9 +345,8 @@ class HistoryController(QObject):
         self._finish_read()
 
     def _finish_read(self) -> None:
-        self._reading = False
-        if self._read_pending:
-            self._read_pending = False
+        waiting, self._waiting_reads = self._waiting_reads - 1, 0
+        if waiting:
             self._read()
 
     def _read_sparks(self, runs: tuple[int, ...]) -> None:
@@ -413,11 +365,6 @@ class HistoryController(QObject):
 
         self._background.ask(self._database, lambda store: _read_sparks(store, runs), done, fail)
 
-    def _withdraw_answer(self) -> None:
-        """Let no answer come that was asked for before; the header has withdrawn the one that it had."""
-        self._answers += 1
-        self._answer_delay.start()
-
     def _read_answer(self) -> None:
         """Find out what the checked runs say, unless others are checked meanwhile."""
         overview = self._view.overview
@@ -426,10 +373,9 @@ class HistoryController(QObject):
             return
         baseline = self._compare_state.read("compared", {}, dict[str, Any]).get("baseline", 0)
         margin_pct = self._compare_state.read("margin", 0.0) or None
-        number = self._answers
 
         def show(result: ExperimentResult | None) -> None:
-            if number == self._answers and result is not None:
+            if runs == overview.table.chosen() and result is not None:
                 overview.header.show_answer(result)
 
         read = partial(_read_answer, runs=runs, baseline=baseline, margin_pct=margin_pct)
@@ -443,11 +389,11 @@ class HistoryController(QObject):
         self._view.overview.facets_requested.connect(self._read_facets)
         self._facets_delay.timeout.connect(self._read_facets)
         self._view.table.sparks_requested.connect(self._read_sparks)
-        self._view.table.chosen_changed.connect(self._withdraw_answer)
+        self._view.table.chosen_changed.connect(self._answer_delay.start)
         self._answer_delay.timeout.connect(self._read_answer)
         self._view.table.opened.connect(self.open_run)
         self._view.overview.run_menu.log_requested.connect(lambda runs: self.open_run(runs[0], at_log=True))
-        self._edits.changed.connect(self.refresh)
+        self._chosen.changed.connect(self.refresh)
         timer = QTimer(self._view, interval=_POLL_MS)
         timer.timeout.connect(self._poll)
         timer.start()

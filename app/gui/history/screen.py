@@ -8,7 +8,6 @@ from PySide6.QtGui import QResizeEvent, QShortcut, QShowEvent
 from PySide6.QtWidgets import QLineEdit, QMessageBox, QStackedWidget, QTextBrowser, QWidget
 
 from app.gui.actions import Actions
-from app.gui.history.annotations import NoteDialog, TagDialog
 from app.gui.history.filter_bar import FilterBar
 from app.gui.history.page import RunPageView
 from app.gui.history.run_list import HistoryList
@@ -27,7 +26,7 @@ from app.gui.widgets.basic import (
 from app.gui.widgets.dialogs import ask_confirmation
 from app.gui.widgets.panes import FlowBar
 from app.gui.window_state import WindowState
-from app.viewmodels.history.labels import Annotations, TagChange, format_run_count
+from app.viewmodels.history.labels import format_run_count
 from app.viewmodels.history.run_detail import RunDetail
 from app.viewmodels.history.run_diff import RunDiff
 
@@ -162,18 +161,6 @@ class HistoryView(QWidget):
     def show_list(self) -> None:
         self._pages.setCurrentWidget(self.overview)
         self.table.setFocus()
-
-    def edit_tags(self, annotations: Annotations, changed: Callable[[TagChange], None]) -> None:
-        """Let the user change the tags of these runs; `changed` gets what differs."""
-        dialog = TagDialog(annotations, self)
-        dialog.changed.connect(changed)
-        dialog.open()
-
-    def edit_note(self, annotations: Annotations, changed: Callable[[Sequence[int], str], None]) -> None:
-        """Let the user write one note on these runs; `changed` gets both."""
-        dialog = NoteDialog(annotations, self)
-        dialog.changed.connect(changed)
-        dialog.open()
 
     def ask_to_purge(self, runs: Sequence[int], agreed: Callable[[], None]) -> None:
         """Ask before runs are deleted for good; `agreed` is called when the user agrees."""
