@@ -479,8 +479,8 @@ def _metrics(first: StoredRun, second: StoredRun) -> dict[str, Any]:
 
 def _means(first: DeviceMeans | None, second: DeviceMeans | None) -> dict[str, Any]:
     sides = (first, second)
-    means = [side.means if side else {} for side in sides]
+    means = [side[1] if side else {} for side in sides]
     return {
-        "devices": [side.device.device if side else None for side in sides],
+        "devices": [side[0].device if side else None for side in sides],
         "mean": {name: [side.get(name) for side in means] for name in dict.fromkeys(name for m in means for name in m)},
     }

@@ -45,15 +45,15 @@ def shown_metrics(database: Path, report: Path) -> dict[str, Any]:
     from app.viewmodels.compare.comparison import compare, prepare_comparison
     from app.viewmodels.format.derived import summary_line
     from app.viewmodels.history.run_detail import run_detail
-    from app.viewmodels.history.table import COLUMNS, RowView, history_rows
+    from app.viewmodels.history.table import COLUMNS, RowView, history_cells
 
     with Store.open(database) as store:
         runs = [store.load(run) for run in (1, 2)]
     table = compare(prepare_comparison(runs), 1).table
     detail = run_detail(runs[0], UTC)
-    row = history_rows([runs[0].row], RowView(zone=UTC))[1]
+    row = history_cells(runs[0].row, RowView(zone=UTC))
     return {
-        "history": {column.title: cell.text for column, cell in zip(COLUMNS, row.cells, strict=True)},
+        "history": {column.title: cell.text for column, cell in zip(COLUMNS, row, strict=True)},
         "page": {item.name: item.value for group in detail.groups for item in group.items},
         "headlines": [label for label, _ in detail.figures],
         "line": summary_line(runs[0].row.summary, "sequence"),

@@ -376,7 +376,7 @@ class HistoryController(QObject):
 
         def show(result: ExperimentResult | None) -> None:
             if runs == overview.table.chosen() and result is not None:
-                overview.header.show_answer(result)
+                overview.header.show_answer(result.answer, result.next_step)
 
         read = partial(_read_answer, runs=runs, baseline=baseline, margin_pct=margin_pct)
         self._background.ask(self._database, read, show, self._show_error)

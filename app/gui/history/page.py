@@ -1,7 +1,7 @@
 """The page of one stored run: outcome, figures, plots, environment details and log."""
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QColor, QFontDatabase, QGuiApplication, QShortcut, QTextCursor, QTextDocument
@@ -48,14 +48,16 @@ class LogView(QWidget):
         self._search.setClearButtonEnabled(True)
         self._search.setMaximumWidth(32 * GRID)
         self._search.textChanged.connect(self._highlight_matches)
-        self._search.returnPressed.connect(self._next)
+        self._search.returnPressed.connect(
+            lambda: self._find(QTextDocument.FindFlag(0), QTextCursor.MoveOperation.Start)
+        )
         self._text = QPlainTextEdit()
         self._text.setReadOnly(True)
         self._text.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         self._text.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self._text.setAccessibleName("Log of the run")
         back = QShortcut("Shift+Return", self._search, context=Qt.ShortcutContext.WidgetShortcut)
-        back.activated.connect(self._previous)
+        back.activated.connect(lambda: self._find(QTextDocument.FindFlag.FindBackward, QTextCursor.MoveOperation.End))
         theme.changed.connect(self._highlight_matches)
         header = make_row(self._title, STRETCH, self._match_count, self._search, spacing=GRID)
         make_column(header, (self._text, 1), parent=self, margins=(0, GRID, 2 * GRID, 2 * GRID), spacing=GRID)
@@ -90,12 +92,6 @@ class LogView(QWidget):
         mark.format.setBackground(colour)
         return mark
 
-    def _next(self) -> None:
-        self._find(QTextDocument.FindFlag(0), QTextCursor.MoveOperation.Start)
-
-    def _previous(self) -> None:
-        self._find(QTextDocument.FindFlag.FindBackward, QTextCursor.MoveOperation.End)
-
     def _find(self, flags: QTextDocument.FindFlag, wrap_to: QTextCursor.MoveOperation) -> None:
         pattern = self._search.text()
         if pattern and not self._text.find(pattern, flags):
@@ -105,36 +101,30 @@ class LogView(QWidget):
 
 def details_html(groups: tuple[DetailGroup, ...], muted: str) -> str:
     """Return the environment's groups as HTML tables, with names in the muted colour and escaped text."""
-    return "".join(_table_html(g, muted) if g.rows else _group_html(g, muted) for g in groups)
-
-
-def _group_html(group: DetailGroup, muted: str) -> str:
-    rows = (
-        f'<tr><td width="45%" style="color:{muted}; padding-right:8px">{html.escape(item.name)}</td>'
-        f"<td>{html.escape(item.value).replace(chr(10), '<br>')}</td></tr>"
-        for item in group.items
+    return "".join(
+        f'<p style="margin-top:12px; margin-bottom:2px"><b>{html.escape(group.title)}</b></p>'
+        f"{_table_html(group, muted)}"
+        for group in groups
     )
-    return f'{_title_html(group.title)}<table width="100%" cellpadding="1">{"".join(rows)}</table>'
 
 
-def _table_html(table: DetailGroup, muted: str) -> str:
-    header = "".join(f'<td align="right" style="color:{muted}">{_cell_html(title)}</td>' for title in table.header)
-    rows = "".join(f"<tr>{_cells_html(row, muted)}</tr>" for row in table.rows)
-    return f'{_title_html(table.title)}<table cellpadding="1" cellspacing="0"><tr>{header}</tr>{rows}</table>'
+def _table_html(group: DetailGroup, muted: str) -> str:
+    if not group.rows:
+        items = (
+            f'<tr><td width="45%" style="color:{muted}; padding-right:8px">{html.escape(item.name)}</td>'
+            f"<td>{html.escape(item.value).replace(chr(10), '<br>')}</td></tr>"
+            for item in group.items
+        )
+        return f'<table width="100%" cellpadding="1">{"".join(items)}</table>'
 
+    def line(row: Sequence[str], style: str = "") -> str:
+        # None is empty: after an empty last cell, Qt drops the next heading's margin.
+        first, *others = (html.escape(cell) or "&nbsp;" for cell in row)
+        numbers = "".join(f'<td align="right" style="padding-left:12px; {style}">{cell}</td>' for cell in others)
+        return f'<tr><td style="color:{muted}; padding-right:8px">{first}</td>{numbers}</tr>'
 
-def _cells_html(row: tuple[str, ...], muted: str) -> str:
-    label = f'<td style="color:{muted}; padding-right:8px">{html.escape(row[0])}</td>'
-    return label + "".join(f'<td align="right" style="padding-left:12px">{_cell_html(cell)}</td>' for cell in row[1:])
-
-
-def _cell_html(cell: str) -> str:
-    """Return a cell, never empty: after an empty last cell, Qt drops the next heading's margin."""
-    return html.escape(cell) or "&nbsp;"
-
-
-def _title_html(title: str) -> str:
-    return f'<p style="margin-top:12px; margin-bottom:2px"><b>{html.escape(title)}</b></p>'
+    lines = line(group.header, f"color:{muted}"), *map(line, group.rows)
+    return f'<table cellpadding="1" cellspacing="0">{"".join(lines)}</table>'
 
 
 _DETAILS_WIDTH = 44 * GRID
@@ -179,7 +169,7 @@ class RunPageView(QWidget):
         self._again.clicked.connect(lambda: self._with_run(self._actions.run_again))
         self._copy.clicked.connect(self._copy_command)
         self.time_bar.range_requested.connect(self.panels.show_named_range)
-        self.panels.moved.connect(self._mark_range)
+        self.panels.moved.connect(lambda: self.time_bar.mark_range(self.panels.shown_range))
         self.panels.crosshair_moved.connect(self._show_reading)
         theme.changed.connect(self._restyle)
         self._build()
@@ -206,16 +196,13 @@ class RunPageView(QWidget):
         self.time_bar.setVisible(bool(detail.plots.panels))
         self.time_bar.offer_ranges(detail.plots.ranges)
         self.panels.show_plots(detail.plots)
-        self._mark_range()
+        self.time_bar.mark_range(self.panels.shown_range)
         self._log.show_log(detail.log_title, detail.log)
         self._details.verticalScrollBar().setValue(0)
         self._restyle()
 
     def focus_search(self) -> None:
         self._log.focus_search()
-
-    def _mark_range(self) -> None:
-        self.time_bar.mark_range(self.panels.shown_range)
 
     def _show_reading(self, time: float | None) -> None:
         detail = self._detail

@@ -36,7 +36,6 @@ from app.gui.widgets.basic import (
 from app.gui.widgets.panes import splitter
 from app.gui.window_state import WindowState
 from app.paths import RUNS_SUFFIX
-from app.viewmodels.experiment.verdict_text import ExperimentResult
 from app.viewmodels.history.labels import (
     OPEN_AT_FIRST,
     FacetGroup,
@@ -148,15 +147,15 @@ class RunMenu(QObject):
         return action
 
     def _show_menu(self, position: QPoint) -> None:
+        def leave_line() -> None:
+            self._line_runs = []
+            self._update_actions()
+
         self._line_runs = [] if self._table.is_current_checked() else self._table.current_runs()
         self._update_actions()
         menu = self.make_menu()
-        menu.aboutToHide.connect(self._leave_line, Qt.ConnectionType.QueuedConnection)  # it hides before it acts
+        menu.aboutToHide.connect(leave_line, Qt.ConnectionType.QueuedConnection)  # it hides before it acts
         menu.popup(self._table.viewport().mapToGlobal(position))
-
-    def _leave_line(self) -> None:
-        self._line_runs = []
-        self._update_actions()
 
     def _runs(self) -> list[int]:
         return self._line_runs or self._table.chosen() or self._table.current_runs()
@@ -177,7 +176,8 @@ class FacetPanel(QWidget):
         self._theme = theme
         self._state = WindowState("history", self)
         self._open = set(self._state.read("open facets", list(OPEN_AT_FIRST), list[str]))
-        self._groups: Sequence[FacetGroup] = ()
+        self.groups: Sequence[FacetGroup] = ()
+        """What runs can be narrowed down by."""
         self.tree = QTreeWidget()
         self.tree.itemChanged.connect(self._emit_toggled)
         self.tree.itemExpanded.connect(lambda item: self._fold(item, is_open=True))
@@ -185,24 +185,25 @@ class FacetPanel(QWidget):
         theme.changed.connect(self._rebuild)
         self._build()
 
-    @property
-    def has_groups(self) -> bool:
-        """Whether there is anything to narrow runs down by."""
-        return bool(self._groups)
-
     def show_groups(self, groups: Sequence[FacetGroup]) -> None:
         """Show these facets; position and current line stay."""
-        if groups != self._groups:
-            self._groups = groups
+        if groups != self.groups:
+            self.groups = groups
             self._rebuild()
 
     def _rebuild(self) -> None:
         position, current = self.tree.verticalScrollBar().value(), self._current()
-        self.tree.header().resizeSection(_COUNT, self._count_width())
+        # What the longest number takes: Qt would make room for a title that is not shown.
+        counts = [self.tree.fontMetrics().horizontalAdvance(f"{v.runs:,}") for g in self.groups for v in g.values]
+        self.tree.header().resizeSection(_COUNT, max(counts, default=0) + 2 * GRID + 2)
         self.tree.blockSignals(True)
         self.tree.clear()
-        for group in self._groups:
-            head = self._add_head(group)
+        for group in self.groups:
+            chosen = sum(value.chosen for value in group.values)
+            head = QTreeWidgetItem(self.tree, [f"{group.title} ({chosen})" if chosen else group.title])
+            head.setSizeHint(_LABEL, _LINE)
+            head.setData(_LABEL, _VALUE_ROLE, (group.name, ""))
+            head.setFont(_LABEL, tabular_font(bold=True))
             for value in group.values:
                 item = QTreeWidgetItem(head, [value.label, f"{value.runs:,}"])
                 item.setData(_LABEL, _VALUE_ROLE, (group.name, value.value))
@@ -219,20 +220,6 @@ class FacetPanel(QWidget):
                 self.tree.setCurrentItem(head)
         self.tree.blockSignals(False)
         self.tree.verticalScrollBar().setValue(position)
-
-    def _count_width(self) -> int:
-        """Return what the longest number takes: Qt would make room for a title that is not shown."""
-        metrics = self.tree.fontMetrics()
-        counts = (f"{value.runs:,}" for group in self._groups for value in group.values)
-        return max(map(metrics.horizontalAdvance, counts), default=0) + 2 * GRID + 2
-
-    def _add_head(self, group: FacetGroup) -> QTreeWidgetItem:
-        chosen = sum(value.chosen for value in group.values)
-        head = QTreeWidgetItem(self.tree, [f"{group.title} ({chosen})" if chosen else group.title])
-        head.setSizeHint(_LABEL, _LINE)
-        head.setData(_LABEL, _VALUE_ROLE, (group.name, ""))
-        head.setFont(_LABEL, tabular_font(bold=True))
-        return head
 
     def _current(self) -> tuple[str, str] | None:
         item = self.tree.currentItem()
@@ -294,13 +281,10 @@ class HistoryHeader(QWidget):
         self.compare.setEnabled(can_compare(chosen))
         self.restore.setText(restore_label(chosen))
         self.restore.setEnabled(chosen > 0)
-        self._show(answer_hint(chosen, deleted=deleted), "", "muted")
+        self.show_answer(answer_hint(chosen, deleted=deleted), "", "muted")
 
-    def show_answer(self, result: ExperimentResult) -> None:
+    def show_answer(self, text: str, next_step: str, role: str = "heading") -> None:
         """Show what Compare would say of the checked runs."""
-        self._show(result.answer, result.next_step, "heading")
-
-    def _show(self, text: str, next_step: str, role: str) -> None:
         self.answer.setText(text)
         set_role(self.answer, role)
         self._next_step.setText(next_step)
@@ -438,7 +422,7 @@ class HistoryList(QWidget):
     def _place_facets(self) -> None:
         """Show or hide the facets: as the user chose, else where there is room; never an empty panel."""
         is_open = bool(self._facets_chosen) if self._facets_chosen >= 0 else self.width() >= _WIDE
-        self.facets.setVisible(is_open and self.facets.has_groups)
+        self.facets.setVisible(is_open and bool(self.facets.groups))
         self.bar.facets.setChecked(is_open)
         self._show_facets.setChecked(is_open)
 
@@ -460,9 +444,6 @@ class HistoryList(QWidget):
     def _fold(self, experiment: int) -> None:
         self._folded ^= {experiment}
         self.table.show_lines(self.listing.lines(self._folded_groups()), self.listing.query)
-
-    def _regroup(self) -> None:
-        self.table.show_lines(self.listing.lines(self._folded_groups()), self.listing.query, from_top=True)
 
     def _show_chosen(self) -> None:
         chosen, deleted = len(self.table.chosen()), self.listing.query.deleted
@@ -496,7 +477,9 @@ class HistoryList(QWidget):
 
     def _connect(self) -> None:
         self.addAction(self.run_menu.compare)
-        self._group.toggled.connect(self._regroup)
+        self._group.toggled.connect(
+            lambda: self.table.show_lines(self.listing.lines(self._folded_groups()), self.listing.query, from_top=True)
+        )
         self._show_facets.triggered.connect(self._choose_facets)
         self.bar.facets.clicked.connect(self._choose_facets)
         self.facets.value_toggled.connect(

@@ -12,9 +12,8 @@ from app.gui.theme import Theme
 from app.gui.widgets.cell_delegate import ROW_HEIGHT
 from app.gui.widgets.cell_table import CellTable, FrozenColumns
 from app.queries import RunQuery
-from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.labels import marked_terms
-from app.viewmodels.history.table import COLUMNS, ORDERS, Group, HistoryRow, Line, Listing, widest
+from app.viewmodels.history.table import COLUMNS, EXPECTED, ORDERS, Group, Line, Listing, widest
 from app.viewmodels.plot.panels import Sparks
 
 _NEAR_HEIGHTS = 0.5
@@ -38,14 +37,16 @@ class HistoryTable(CellTable):
 
     def __init__(self, theme: Theme) -> None:
         self._lines = HistoryModel()
-        self._widest: tuple[Cell, ...] = ()
+        self._widest = EXPECTED
         super().__init__(self._lines, HistoryDelegate(theme))
         self.shows_deleted = False
         """Whether these are the runs in the trash."""
         self.head.hide()  # until there is a listing: its titles would be cut
         self.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
         self.horizontalHeader().setSectionsClickable(True)
-        self.head.box_clicked.connect(self.toggle_all)
+        self.head.box_clicked.connect(
+            lambda: self.check_all(checked=self._lines.check_state_of_all() != Qt.CheckState.Checked)
+        )
         self._lines.checks_changed.connect(self._show_checks)
         self.verticalScrollBar().valueChanged.connect(self._make_near_rows)
         self._sparks_delay = QTimer(self, interval=_SPARKS_DELAY_MS, singleShot=True)
@@ -67,22 +68,20 @@ class HistoryTable(CellTable):
         self.show_lines(listing.lines(folded), listing.query, from_top=from_top)
 
     def show_lines(self, lines: Sequence[Line], query: RunQuery, *, from_top: bool = False) -> None:
-        self._set_lines(lines, query, from_top=from_top)
-        self._make_near_rows()
-
-    def _set_lines(self, lines: Sequence[Line], query: RunQuery, *, from_top: bool) -> None:
         """Replace the lines; the current one and the first visible one stay where they can."""
-        current, row = self.current_line(), self.currentIndex().row()
-        first = self._first_in_view()
+        current, row, top = self.current_line(), self.currentIndex().row(), self.rowAt(0)
+        # None for the first of all, so that new lines above it show.
+        first = self._lines.lines[top] if top > 0 and not from_top else None
         self._lines.set_lines(lines, query)
         self.clearSpans()
-        for top, _ in self._lines.group_ranges():
-            self.setSpan(top, 0, 1, len(COLUMNS))
-        if (current_row := self._row_after(current, row)) is not None:
-            self.setCurrentIndex(self._lines.index(current_row, 0))
-        top_row = None if from_top or first is None else self._lines.line_row(first)
-        self.verticalScrollBar().setValue(top_row or 0)
+        for head, _ in self._lines.group_ranges:
+            self.setSpan(head, 0, 1, len(COLUMNS))
+        if current is not None and lines:
+            new_row = self._lines.line_row(current)
+            self.setCurrentIndex(self._lines.index(min(row, len(lines) - 1) if new_row is None else new_row, 0))
+        self.verticalScrollBar().setValue((None if first is None else self._lines.line_row(first)) or 0)
         self.chosen_changed.emit()
+        self._make_near_rows()
 
     def chosen(self) -> list[int]:
         """Return the checked runs of the table, oldest first, with those of folded groups."""
@@ -104,8 +103,7 @@ class HistoryTable(CellTable):
 
     def is_current_checked(self) -> bool:
         """Return whether the current run is checked, or some of the current group."""
-        index = self.currentIndex()
-        return index.isValid() and self._lines.check_state(index.row()) != Qt.CheckState.Unchecked
+        return not self._lines.checked.isdisjoint(self.current_runs())
 
     def add_sparks(self, sparks: Mapping[int, Sparks]) -> None:
         """Draw the curves that were read, and request those still missing."""
@@ -131,10 +129,6 @@ class HistoryTable(CellTable):
         self.setCurrentIndex(self._lines.index(row, 0))
         is_checked = self._lines.check_state(row) == Qt.CheckState.Checked
         self._lines.check(line_runs(self._lines.lines[row]), checked=not is_checked)
-
-    def toggle_all(self) -> None:
-        """Check all runs in the table, or none where all are."""
-        self.check_all(checked=self._lines.check_state_of_all() != Qt.CheckState.Checked)
 
     def check_all(self, *, checked: bool) -> None:
         """Check all runs in the table, or none, elsewhere either."""
@@ -177,15 +171,14 @@ class HistoryTable(CellTable):
         super().resizeEvent(event)
         self._make_near_rows()
 
-    def _row_after(self, current: Line | None, row: int) -> int | None:
-        """Return the row of the current line now; where it is gone, the same row."""
-        if current is None or not self._lines.lines:
-            return None
-        new_row = self._lines.line_row(current)
-        return min(row, len(self._lines.lines) - 1) if new_row is None else new_row
-
     def _make_near_rows(self) -> None:
-        self._fit(self._lines.make(*self._visible_range(_NEAR_HEIGHTS)))
+        """Make the rows in view and near it; columns only grow, so that nothing jumps while scrolling."""
+        needed = widest((self._widest, *self._lines.make(*self._visible_range(_NEAR_HEIGHTS))))
+        if needed != self._widest or not self._content_px:
+            self._widest = needed
+            self.fit(needed)
+        else:
+            self._stretch()
         self._sparks_delay.start()
 
     def _request_sparks(self) -> None:
@@ -203,17 +196,3 @@ class HistoryTable(CellTable):
         height = self.viewport().height() // ROW_HEIGHT + 1
         first, margin = max(0, self.rowAt(0)), int(heights * height)
         return max(0, first - margin), first + height + margin
-
-    def _fit(self, rows: Iterable[HistoryRow]) -> None:
-        """Fit the columns to new rows; they only grow, so that nothing jumps while scrolling."""
-        needed = widest(rows, self._widest)
-        if needed != self._widest:
-            self._widest = needed
-            self.fit(needed)
-        else:
-            self._stretch()
-
-    def _first_in_view(self) -> Line | None:
-        """Return the first visible line; None for the first of all, so that new lines above it show."""
-        first = self.rowAt(0)
-        return self._lines.lines[first] if first > 0 else None

@@ -21,10 +21,9 @@ from app.viewmodels.history.table import (
     ORDERS,
     VARIANT_COLUMN,
     Group,
-    HistoryRow,
     Line,
     RowView,
-    history_rows,
+    history_cells,
     with_sparks,
 )
 from app.viewmodels.plot.panels import NO_SPARKS, Sparks
@@ -74,10 +73,11 @@ class HistoryModel(CellModel):
         """The runs of all lines, those of folded groups too."""
         self._run_rows: dict[Line, int] = {}
         self._group_rows: dict[int, int] = {}
-        self._group_ranges: Sequence[tuple[int, int]] = ()
+        self.group_ranges: Sequence[tuple[int, int]] = ()
+        """First and last line of each group."""
         self._runs: Mapping[int, RunRow] = {}
         self._view = RowView(zone=None)
-        self._rows: dict[int, HistoryRow] = {}
+        self._rows: dict[int, tuple[Cell, ...]] = {}
         self._query = RunQuery()
         self._shared: dict[str, frozenset[str]] = {}
         self.searched: Collection[str] = ()
@@ -96,7 +96,7 @@ class HistoryModel(CellModel):
         self._run_rows = dict(zip(lines, itertools.count(), strict=False))
         self._group_rows = {line.experiment: n for n, line in enumerate(lines) if isinstance(line, Group)}
         tops = [*self._group_rows.values(), len(lines)]
-        self._group_ranges = [(top, following - 1) for top, following in itertools.pairwise(tops)]
+        self.group_ranges = [(top, following - 1) for top, following in itertools.pairwise(tops)]
         self.endResetModel()
 
     def take_runs(self, runs: Mapping[int, RunRow], view: RowView) -> None:
@@ -107,24 +107,31 @@ class HistoryModel(CellModel):
         if self.lines:
             self.dataChanged.emit(self.index(0, 0), self.index(len(self.lines) - 1, len(COLUMNS) - 1))
 
-    def make(self, first: int, last: int) -> Collection[HistoryRow]:
+    def make(self, first: int, last: int) -> Collection[Sequence[Cell]]:
         """Make the rows of lines `first` to before `last` that are not made yet; return them."""
         lines = [line for line in self.lines[first:last] if isinstance(line, int) and line not in self._rows]
-        rows = self._made_rows(lines)
+        rows = {run: self._made_cells(run) for run in lines if run in self._runs}
         self._rows |= rows
         former, shared = self._shared, dict(self._shared)
-        for row in rows.values():
-            parts = frozenset(filter(self._may_be_left_out, row.cells[VARIANT_COLUMN].name[1:]))
-            shared[row.workload] = parts & shared.get(row.workload, parts)
+        for run, cells in rows.items():
+            parts = frozenset(
+                part
+                for part in cells[VARIANT_COLUMN].name[1:]
+                if not any(word in part.lower() for word in self.searched)
+            )
+            workload = self._runs[run].spec.workload
+            shared[workload] = parts & shared.get(workload, parts)
         self._shared = shared
         named = rows if shared == former else self._rows
-        self._differences.update(map(self._difference, named.values()))
+        self._differences |= {
+            leave_out(cells[VARIANT_COLUMN].name, shared[self._runs[run].spec.workload], lambda _: False)
+            for run, cells in named.items()
+        }
         self._emit_changed(named)
         return rows.values()
 
-    def _made_rows(self, runs: Iterable[int]) -> dict[int, HistoryRow]:
-        rows = history_rows((self._runs[run] for run in runs if run in self._runs), self._view)
-        return {run: with_sparks(row, self._sparks.get(run, NO_SPARKS)) for run, row in rows.items()}
+    def _made_cells(self, run: int) -> tuple[Cell, ...]:
+        return with_sparks(history_cells(self._runs[run], self._view), self._sparks.get(run, NO_SPARKS))
 
     def add_sparks(self, sparks: Mapping[int, Sparks]) -> None:
         """Draw these runs' curves behind their figures."""
@@ -135,8 +142,8 @@ class HistoryModel(CellModel):
 
     def without_sparks(self, first: int, last: int) -> tuple[int, ...]:
         """Return the runs of lines `first` to before `last` that have ended, and whose curves are to be read."""
-        lines = ((line, self._rows.get(line)) for line in self.lines[first:last] if isinstance(line, int))
-        return tuple(run for run, row in lines if row and run not in self._sparks and row.source.summary.blocks)
+        lines = (line for line in self.lines[first:last] if isinstance(line, int) and line in self._rows)
+        return tuple(run for run in lines if run not in self._sparks and self._runs[run].summary.blocks)
 
     def names(self) -> Collection[Name]:
         """Return the names of variants without the parts that all runs of their workload share."""
@@ -150,31 +157,17 @@ class HistoryModel(CellModel):
     def shared_parts(self, row: int) -> frozenset[str]:
         """Return the parts of a variant's name that all runs of its workload have, among those made."""
         line = self.lines[row]
-        run_row = self._rows.get(line) if isinstance(line, int) else None
-        return self._shared.get(run_row.workload, frozenset()) if run_row else frozenset()
-
-    def _may_be_left_out(self, part: str) -> bool:
-        return not any(word in part.lower() for word in self.searched)
-
-    def _difference(self, row: HistoryRow) -> Name:
-        """Return the name of a variant without the parts that all runs of its workload share."""
-        return leave_out(row.cells[VARIANT_COLUMN].name, self._shared[row.workload], lambda _: False)
+        if isinstance(line, Group) or line not in self._rows:
+            return frozenset()
+        return self._shared[self._runs[line].spec.workload]
 
     def line_row(self, line: Line) -> int | None:
         """Return the row of a run or group, None where it is folded away or not found."""
         return self._run_rows.get(line) if isinstance(line, int) else self._group_rows.get(line.experiment)
 
-    def group_ranges(self) -> Sequence[tuple[int, int]]:
-        """Return the first and last line of each group."""
-        return self._group_ranges
-
     def head_above(self, row: int) -> int | None:
         """Return the line of the group that a line belongs to, None without groups."""
-        return next((top for top, end in self._group_ranges if top <= row <= end), None)
-
-    def folded_runs(self, group: Group) -> tuple[int, ...]:
-        """Return the runs of a folded group; an unfolded one has none, its runs have lines."""
-        return () if group.runs[0] in self._run_rows else group.runs
+        return next((top for top, end in self.group_ranges if top <= row <= end), None)
 
     def rowCount(self, parent: AnyIndex = _NO_PARENT) -> int:
         return 0 if parent.isValid() else len(self.lines)
@@ -183,13 +176,14 @@ class HistoryModel(CellModel):
         line = self.lines[row]
         if isinstance(line, Group):
             return (Cell(text=line.title, unit=line.details, tooltip=line.title), *_BLANKS)
-        row_of_run = self._rows.get(line) or self._made_rows([line]).get(line)
-        return row_of_run.cells if row_of_run else (Cell(text=str(line)), *_BLANKS)
+        if line not in self._runs:
+            return (Cell(text=str(line)), *_BLANKS)
+        return self._rows.get(line) or self._made_cells(line)
 
     def is_folded(self, row: int) -> bool | None:
-        """Return whether the runs of a group are folded away; None for a run."""
+        """Return whether the runs of a group are folded away, so that they have no lines; None for a run."""
         line = self.lines[row]
-        return bool(self.folded_runs(line)) if isinstance(line, Group) else None
+        return line.runs[0] not in self._run_rows if isinstance(line, Group) else None
 
     def is_head(self, row: int) -> bool:
         return isinstance(self.lines[row], Group)

@@ -16,7 +16,7 @@ from app.metrics import METRICS
 from app.values import units
 from app.values.environment_keys import CUSTOM_TEXT_KEYS, PER_RUN_KEYS
 from app.values.fields import FIELDS
-from app.values.records import SampleColumns, StoredRun
+from app.values.records import StoredRun
 from app.values.samples import Device
 from app.viewmodels.compare.why import WhyRow, WhyView, why_view
 from app.viewmodels.compare.why_text import Pair
@@ -47,21 +47,9 @@ class LineChange(NamedTuple):
 
 def line_changes(first: Sequence[str], second: Sequence[str]) -> tuple[LineChange, ...]:
     """Return the lines that differ between two texts whose order matters, as that of a source does, in order."""
-    start = _common_start(first, second)
-    end = _common_start(first[start:][::-1], second[start:][::-1])
-    first, second = first[start : len(first) - end], second[start : len(second) - end]
-    changes: list[LineChange] = []
-    # Without autojunk=False a line that makes up 1 % of 200 lines or more would match nothing.
-    for tag, i, i_end, j, j_end in difflib.SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
-        if tag != "equal":
-            changes += [LineChange("first", line) for line in first[i:i_end]]
-            changes += [LineChange("second", line) for line in second[j:j_end]]
-    return tuple(changes)
-
-
-def _common_start(first: Sequence[str], second: Sequence[str]) -> int:
-    differs = (line != second_line for line, second_line in zip(first, second, strict=False))
-    return next(itertools.compress(itertools.count(), differs), min(len(first), len(second)))
+    differences = itertools.islice(difflib.unified_diff(first, second, n=0, lineterm=""), 2, None)  # after two heads
+    sides: dict[str, Side] = {"-": "first", "+": "second"}
+    return tuple(LineChange(sides[line[0]], line[1:]) for line in differences if line[0] in sides)
 
 
 def log_changes(first: Sequence[str], second: Sequence[str]) -> tuple[LineChange, ...]:
@@ -83,40 +71,27 @@ def log_changes(first: Sequence[str], second: Sequence[str]) -> tuple[LineChange
     return tuple(changes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceMeans:
-    """The means of a device's samples while the run measured, by field; without counters and masks."""
-
-    device: Device
-    means: Mapping[str, float]
+DeviceMeans = tuple[Device, Mapping[str, float]]
+"""A device with the means of its samples while the run measured, by field; without counters and masks."""
 
 
-def device_means(run: StoredRun) -> list[DeviceMeans]:
-    """Return the means of each GPU, by index, then of the host; none of a run without `measure`."""
-    window = measured_window(run)
-    if window is None:
+def device_means(run: StoredRun, kind: str) -> list[DeviceMeans]:
+    """Return the means of each device of a kind, by index; none of a run without `measure`."""
+    if (window := measured_window(run)) is None:
         return []
-    ordered = sorted(run.samples, key=lambda columns: (columns.device.kind == "host", columns.device.index))
-    return [DeviceMeans(device=columns.device, means=_means(columns, window)) for columns in ordered]
-
-
-def _means(columns: SampleColumns, window: tuple[int, int]) -> dict[str, float]:
-    readings = {name: field_in_window(columns, name, window) for name in FIELDS if _has_mean(name)}
-    return {name: float(values.mean()) for name, values in readings.items() if values.size}
-
-
-def _has_mean(name: str) -> bool:
-    return FIELDS[name].kind != "counter" and FIELDS[name].unit != "bits"
+    devices = sorted((c for c in run.samples if c.device.kind == kind), key=lambda columns: columns.device.index)
+    names = [name for name, field in FIELDS.items() if field.kind != "counter" and field.unit != "bits"]
+    pairs: list[DeviceMeans] = []
+    for columns in devices:
+        readings = {name: field_in_window(columns, name, window) for name in names}
+        pairs.append((columns.device, {name: float(x.mean()) for name, x in readings.items() if x.size}))
+    return pairs
 
 
 def paired_means(first: StoredRun, second: StoredRun) -> list[tuple[DeviceMeans | None, DeviceMeans | None]]:
     """Return the devices of two runs side by side: the first GPU of one next to the first GPU of the other."""
-    sides = [device_means(run) for run in (first, second)]
-    pairs: list[tuple[DeviceMeans | None, DeviceMeans | None]] = []
-    for kind in ("gpu", "host"):
-        first_means, second_means = ([means for means in side if means.device.kind == kind] for side in sides)
-        pairs += zip_longest(first_means, second_means)
-    return pairs
+    pairs = (zip_longest(device_means(first, kind), device_means(second, kind)) for kind in ("gpu", "host"))
+    return list(itertools.chain.from_iterable(pairs))
 
 
 CAUTION = (
@@ -265,7 +240,8 @@ def _figure_rows(runs: Runs) -> Iterator[DiffRow]:
     for metric in METRICS:
         values = (metric.value(runs[0]), metric.value(runs[1]))
         texts = metric.figures(values, examples)
-        yield _row(metric.label, texts, "" if metric.unit == _TEMPERATURE else format_change(*values), metric.help)
+        change = "" if metric.unit == _TEMPERATURE else format_change(*values)
+        yield _row(metric.label, texts, change, metric.help)
 
 
 def _parameter_rows(runs: Runs) -> Iterator[DiffRow]:
@@ -295,24 +271,20 @@ def _evidence_rows(runs: Runs) -> Iterator[DiffRow]:
 
 
 def _kernel_row(row: WhyRow) -> DiffRow:
-    """Return a part of a step or a kernel, its change with the share of the step that it is."""
+    """Return a part of a step or a kernel, its change with its share of the step."""
     first, second, change, *_, share = row.cells
     return DiffRow(row.label, first, second, f"{change} ({share})" if share else change, row.kind == "kernel", row.help)
 
 
 def _sample_rows(runs: Runs) -> Iterator[DiffRow]:
     for pair in paired_means(*runs):
-        sides = [side for side in pair if side is not None]
-        device = " / ".join(dict.fromkeys(device_label(side.device) for side in sides))
-        for name in FIELDS:
-            values = (_mean(pair[0], name), _mean(pair[1], name))
-            label = f"{device}: {FIELDS[name].label_on(sides[0].device.kind)}"
-            change = "" if FIELDS[name].unit == _TEMPERATURE else format_change(*values)
-            yield _row(label, [format_field(name, value) for value in values], change)
-
-
-def _mean(side: DeviceMeans | None, name: str) -> float | None:
-    return None if side is None else side.means.get(name)
+        devices = [side[0] for side in pair if side is not None]
+        device = " / ".join(dict.fromkeys(map(device_label, devices)))
+        for name, field in FIELDS.items():
+            first, second = (None if side is None else side[1].get(name) for side in pair)
+            change = "" if field.unit == _TEMPERATURE else format_change(first, second)
+            texts = format_field(name, first), format_field(name, second)
+            yield DiffRow(f"{device}: {field.label_on(devices[0].kind)}", *texts, change)
 
 
 def _text_diffs(runs: Runs) -> Iterator[TextDiff]:

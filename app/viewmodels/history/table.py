@@ -202,33 +202,14 @@ HOST_COLUMN, DEVICES_COLUMN, ANNOTATIONS_COLUMN = len(ORDERS) - 3, len(ORDERS) -
 _THROUGHPUT_COLUMN, _POWER_COLUMN = ORDERS.index("throughput"), ORDERS.index(_POWER)
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryRow:
-    """One run as the table shows it; `source` is what it was made from."""
-
-    source: RunRow
-    cells: tuple[Cell, ...]
-
-    @property
-    def run(self) -> int:
-        return self.source.run
-
-    @property
-    def workload(self) -> str:
-        return self.source.spec.workload
+def history_cells(run: RunRow, view: RowView) -> tuple[Cell, ...]:
+    """Return the cells of a run, as seen with `view`."""
+    return tuple(listed.cell(run, view) for listed in _LISTED)
 
 
-def history_rows(runs: Iterable[RunRow], view: RowView) -> dict[int, HistoryRow]:
-    """Return the rows of runs by their numbers, as seen with `view`."""
-    return {run.run: HistoryRow(run, tuple(listed.cell(run, view) for listed in _LISTED)) for run in runs}
-
-
-def with_sparks(row: HistoryRow, sparks: Sparks) -> HistoryRow:
+def with_sparks(row: Sequence[Cell], sparks: Sparks) -> tuple[Cell, ...]:
     drawn = {_THROUGHPUT_COLUMN: sparks.throughput, _POWER_COLUMN: sparks.power}
-    cells = (
-        msgspec.structs.replace(cell, spark=drawn[n]) if drawn.get(n) else cell for n, cell in enumerate(row.cells)
-    )
-    return HistoryRow(row.source, tuple(cells)) if any(sparks) else row
+    return tuple(msgspec.structs.replace(cell, spark=drawn[n]) if drawn.get(n) else cell for n, cell in enumerate(row))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,10 +262,10 @@ class Listing:
     @property
     def agreed(self) -> str:
         """What all runs say in the columns that are chosen and not shown: `lstm · all completed · on H200`."""
-        first = history_rows((self.rows[run] for run in self.runs[:1] if run in self.rows), self.row_view)
+        rows = (history_cells(self.rows[run], self.row_view) for run in self.runs[:1] if run in self.rows)
         texts = (
-            cells.agreed_text(order, COLUMNS[n], row.cells[n])
-            for row in first.values()
+            cells.agreed_text(order, COLUMNS[n], row[n])
+            for row in rows
             for n, order in enumerate(ORDERS)
             if order in self.common.agreed
         )
@@ -323,17 +304,14 @@ def is_filtered(query: RunQuery) -> bool:
     return bool(query.text.strip()) or any(query.selected.values())
 
 
-def widest(rows: Iterable[HistoryRow], before: Sequence[Cell] = ()) -> tuple[Cell, ...]:
-    """Return for each column a cell as wide as needed: for what is expected, for these rows and for those before."""
-    cell_rows = [
-        *(row.cells for row in rows),
-        [listed.expected for listed in _LISTED],
-        *([before] if before else []),
-    ]
-    return tuple(cells.widest([_chips_as_text(row[n]) for row in cell_rows]) for n in range(len(COLUMNS)))
+EXPECTED: tuple[Cell, ...] = tuple(listed.expected for listed in _LISTED)
+"""A row as wide as runs are expected to need."""
 
 
-def _chips_as_text(cell: Cell) -> Cell:
-    return (
-        msgspec.structs.replace(cell, text=_CHIP_ROOM.join((*cell.chips, cell.text)), chips=()) if cell.chips else cell
-    )
+def widest(rows: Iterable[Sequence[Cell]]) -> tuple[Cell, ...]:
+    """Return for each column a cell as wide as these rows need; chips take the room of words."""
+
+    def as_text(cell: Cell) -> Cell:
+        return msgspec.structs.replace(cell, text=_CHIP_ROOM.join((*cell.chips, cell.text)), chips=())
+
+    return tuple(cells.widest(list(map(as_text, column))) for column in zip(*rows, strict=True))

@@ -1,6 +1,5 @@
 """The diff of two runs: values, kernels, samples, and lines of text."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC
 
@@ -110,15 +109,19 @@ def test_times_threads_and_addresses_make_no_line_differ() -> None:
 
 
 @pytest.mark.parametrize("lines", [199, 200, 300, 20_000])
-@pytest.mark.parametrize("changes", [line_changes, log_changes])
-def test_a_line_more_among_many_alike_is_one_change(
-    changes: Callable[[Sequence[str], Sequence[str]], tuple[LineChange, ...]], lines: int
-) -> None:
+def test_a_line_more_among_many_alike_is_one_change(lines: int) -> None:
     # As in a log with a line per step, or a progress bar: few different lines, each many times.
     first = [f"step {number % 3} ok" for number in range(lines)]
     middle = len(first) // 2
-    assert changes(first, [*first[:middle], "new", *first[middle:]]) == (LineChange("second", "new"),)
-    assert [change.side for change in changes(first, first[1:])] == ["first"]
+    assert log_changes(first, [*first[:middle], "new", *first[middle:]]) == (LineChange("second", "new"),)
+    assert [change.side for change in log_changes(first, first[1:])] == ["first"]
+
+
+def test_of_a_long_source_the_lines_that_changed_are_all() -> None:
+    first = [f"    step({number})" if number % 3 else "" for number in range(600)]
+    second = [*first[:300], "@new", "", *first[300:500], *first[501:]]
+    changes = (LineChange("second", "@new"), LineChange("second", ""), LineChange("first", first[500]))
+    assert line_changes(first, second) == changes
 
 
 def test_a_line_of_a_log_that_comes_later_is_no_change_and_one_of_a_source_is() -> None:

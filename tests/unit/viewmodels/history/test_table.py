@@ -1,5 +1,6 @@
 """The table of stored runs and the page of one, as values."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from app.queries import RUN_ORDERS, RunQuery, SearchResult, StoredExperiment, Totals
 from app.values.records import RunRow
 from app.viewmodels.charts.palette import MAX_COMPARED
+from app.viewmodels.format.cells import Cell
 from app.viewmodels.format.derived import summary_line
 from app.viewmodels.history.labels import (
     can_compare,
@@ -25,15 +27,15 @@ from app.viewmodels.history.table import (
     ANNOTATIONS_COLUMN,
     COLUMNS,
     DEFAULT_COLUMNS,
+    EXPECTED,
     ORDERS,
     OUTCOME_COLUMN,
     VARIANT_COLUMN,
     HistoryOptions,
-    HistoryRow,
     Listing,
     RowView,
     group_by_experiment,
-    history_rows,
+    history_cells,
     toggle_order,
     widest,
 )
@@ -44,12 +46,12 @@ from workloads.protocol import RunSpec
 TITLES = [column.title for column in COLUMNS]
 
 
-def rows_of(*runs: RunRow) -> list[HistoryRow]:
-    return list(history_rows(runs, RowView(zone=UTC)).values())
+def rows_of(*runs: RunRow) -> list[tuple[Cell, ...]]:
+    return [history_cells(run, RowView(zone=UTC)) for run in runs]
 
 
-def texts(row: HistoryRow) -> dict[str, str]:
-    return {title: f"{cell.text} {cell.unit}".strip() for title, cell in zip(TITLES, row.cells, strict=True)}
+def texts(row: Sequence[Cell]) -> dict[str, str]:
+    return {title: f"{cell.text} {cell.unit}".strip() for title, cell in zip(TITLES, row, strict=True)}
 
 
 def offered(total: int, deleted: int = 0, **of: Any) -> HistoryOptions:
@@ -91,8 +93,8 @@ def test_a_row_shows_every_figure_with_its_unit() -> None:
         "Energy, mJ": "19.9",
         "Duration": "0:12",
     }
-    assert "2025-10-09 09:00:20 UTC" in row.cells[1].tooltip
-    assert "layout = NCHW" in row.cells[VARIANT_COLUMN].tooltip
+    assert "2025-10-09 09:00:20 UTC" in row[1].tooltip
+    assert "layout = NCHW" in row[VARIANT_COLUMN].tooltip
 
 
 def test_the_column_of_hosts_is_there_where_a_run_was_made_elsewhere() -> None:
@@ -124,7 +126,7 @@ def test_what_was_verified_is_told_in_a_word() -> None:
 
 def test_tags_stand_before_the_first_line_of_a_note_and_both_are_told_in_full() -> None:
     (row,) = rows_of(replace(run_row(1), tags=("baseline", "night"), note="Too hot.\nRepeat it."))
-    cell = row.cells[ANNOTATIONS_COLUMN]
+    cell = row[ANNOTATIONS_COLUMN]
     assert (cell.chips, cell.text) == (("baseline", "night"), "Too hot.")
     assert cell.tooltip == "baseline, night\n\nToo hot.\nRepeat it."
 
@@ -154,8 +156,8 @@ def test_a_column_is_as_wide_as_what_was_ever_shown_in_it() -> None:
     short = rows_of(run_row(1, workload="cnn10", throughput=5.0))
     long = rows_of(run_row(2, workload="cnn10", gpu_names=("A card with a very long name",)))
     devices = TITLES.index("Devices")
-    assert widest(short)[TITLES.index("Throughput, 1/s")].text == "100,000"
-    assert widest(short, widest(long))[devices].text == "A card with a very long name"
+    assert widest((EXPECTED, *short))[TITLES.index("Throughput, 1/s")].text == "100,000"
+    assert widest((widest(long), *short))[devices].text == "A card with a very long name"
 
 
 def test_runs_stand_below_the_newest_experiment_they_belong_to_and_those_without_one_last() -> None:
