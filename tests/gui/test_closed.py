@@ -22,7 +22,7 @@ NOT_COUNTED = ("painted", "destroyed")
 
 def receivers(workbench: Workbench, theme: Theme) -> Counter[tuple[QObject, str]]:
     """Count what is connected to each signal of the window's objects, and of those that outlive the window."""
-    choices = workbench.settings.notifier.choice, workbench.settings._standby.choice
+    choices = workbench.settings.notifier.choice, workbench.settings.standby
     counts = Counter[tuple[QObject, str]]()
     for source in (theme, *choices, workbench.window, *workbench.window.findChildren(QObject)):
         kind = source.metaObject()

@@ -12,12 +12,13 @@ from pytestqt.qtbot import QtBot
 from app.errors import UserError
 from app.gui.app import Workbench
 from app.gui.settings.dialog import ChoiceBox, SettingsDialog
-from app.gui.settings.settings import Chosen, SettingsStore, StandbySetting, StoredChoice
+from app.gui.settings.settings import Chosen, SettingsStore, StoredChoice
 from app.gui.theme import DARK, LIGHT, Theme
 from app.gui.threads import Background
 from app.gui.window import MainWindow, Page
+from app.runs.standby_setting import AUTOMATIC
 from app.storage import retention
-from app.storage.known_settings import NOTICE
+from app.storage.known_settings import NOTICE, STANDBY
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.runs import begin
@@ -37,8 +38,8 @@ class Opened:
         qtbot.addWidget(self.window)
         self.window.show_page(0)
         store = SettingsStore(database, background, self._fail)
-        notice = StoredChoice(store, NOTICE, {"off": "Nothing", "message": "A message"}, default="message")
-        standby = StandbySetting(store, lambda: None).choice
+        notice = StoredChoice(store, NOTICE, {"off": "Nothing", "message": "A message"}, "message")
+        standby = StoredChoice(store, STANDBY, {AUTOMATIC: "Automatic"}, AUTOMATIC)
         self.dialog = SettingsDialog(self.window, theme, store, self.feed, notice, standby, self.switched.append)
         self.dialog.show_current(busy=False)
         qtbot.waitUntil(self.dialog.retention_box.isEnabled, timeout=LIMIT_MS)

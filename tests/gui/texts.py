@@ -99,7 +99,7 @@ def _(view: EvidencePanel) -> str:
 
 @displayed_text.register
 def _(view: ChoiceCard) -> str:
-    labels = (view._title, view._text)
+    labels = (view.title, view.text)
     return " ".join(label.text() for label in labels if label.text())
 
 

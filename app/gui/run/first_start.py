@@ -3,17 +3,17 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtWidgets import QBoxLayout, QFrame, QGridLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QFrame, QPushButton, QWidget
 
 from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.run.form_controller import FormController
 from app.gui.settings.settings import SettingsStore
 from app.gui.theme import GRID
-from app.gui.widgets.basic import STRETCH, button, make_column, make_row, show_text, text_label
+from app.gui.widgets.basic import STRETCH, button, clear_layout, make_column, make_row, text_label
 from app.gui.widgets.panes import Scroller
 from app.storage.known_settings import ANSWERED, FIRST_START
 from app.values.samples import Inventory
@@ -51,15 +51,24 @@ def first_choices(inventory: Inventory, framework: str | None, reference_runs: i
     usable = {gpu.uuid for gpu in inventory.machine.gpus} if inventory.machine.hidden_by else None
     gpus = [device for device in inventory.devices if device.kind == "gpu" and device.lost is None]
     names = [device.name for device in gpus if usable is None or device.device in usable]
-    local: list[tuple[Target, str, str]] = []
+    count = inventory.machine.cpu_count
+    reason = f" No GPU: {inventory.no_gpu_reason}." if inventory.no_gpu_reason and not names else ""
+    local: list[tuple[Target, str, str]] = [
+        ("cpu", "This machine's CPU", f"{count} {'core' if count == 1 else 'cores'}.{reason} ")
+    ]
     if names:
         kinds = ", ".join(dict.fromkeys(names))
-        local.append(("gpu", f"This machine's {f'{len(names)} GPUs' if len(names) > 1 else 'GPU'}: {kinds}", ""))
-        local.append(("cpu", "This machine's CPU", f"{_cores(inventory)}."))
+        local.insert(0, ("gpu", f"This machine's {f'{len(names)} GPUs' if len(names) > 1 else 'GPU'}: {kinds}", ""))
+    action: tuple[Action, str]
+    if framework:
+        text, action = f"{FRAMEWORK.name} {framework} is installed.", ("compare", "Start the &quick comparison")
     else:
-        reason = f" No GPU: {inventory.no_gpu_reason}." if inventory.no_gpu_reason else ""
-        local.append(("cpu", "This machine's CPU", f"{_cores(inventory)}.{reason}"))
-    choices = [_local_choice(*arguments, framework) for arguments in local]
+        text = f"Runs need {FRAMEWORK.name}, a one-time download whose size you see first."
+        action = ("install", f"Get {FRAMEWORK.name} …")
+    choices = [
+        FirstChoice(target=target, title=title, text=f"{about}{text}", actions=(action,))
+        for target, title, about in local
+    ]
     look = FirstChoice(
         target="reference",
         title="Just look",
@@ -77,71 +86,26 @@ _HOST = FirstChoice(
 )
 
 
-def _cores(inventory: Inventory) -> str:
-    count = inventory.machine.cpu_count
-    return f"{count} {'core' if count == 1 else 'cores'}"
-
-
-def _local_choice(target: Target, title: str, text: str, framework: str | None) -> FirstChoice:
-    """Return the choice of a place on this machine, where runs need the framework."""
-    actions: tuple[tuple[Action, str], ...] = ()
-    if framework:
-        text = f"{text} {FRAMEWORK.name} {framework} is installed.".strip()
-        actions = (("compare", "Start the &quick comparison"),)
-    else:
-        text = f"{text} Runs need {FRAMEWORK.name}, a one-time download whose size you see first.".strip()
-        actions = (("install", f"Get {FRAMEWORK.name} …"),)
-    return FirstChoice(target=target, title=title, text=text, actions=actions)
-
-
 _WIDTH = 80 * GRID
 
 
 class ChoiceCard(QFrame):
-    """A `FirstChoice`; `chosen` has the place and the action."""
+    """A `FirstChoice`; `chosen` has the place and the action. `primary` marks the one that most users take."""
 
     chosen = Signal(str, str)
 
-    def __init__(self) -> None:
+    def __init__(self, choice: FirstChoice, *, primary: bool) -> None:
         super().__init__()
         self.setProperty("role", "card")
-        self._choice: FirstChoice | None = None
-        self._title = text_label("", "heading", wrap=True)
-        self._text = text_label("", "muted", wrap=True)
+        self.title = text_label(choice.title, "heading", wrap=True)
+        self.text = text_label(choice.text, "muted", wrap=True)
         self.action_buttons: list[QPushButton] = []
-        self._buttons = make_row(spacing=GRID)
-        layout = QGridLayout(self)
-        layout.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 2 * GRID)
-        layout.setHorizontalSpacing(3 * GRID)
-        layout.setVerticalSpacing(GRID // 2)
-        layout.setColumnStretch(0, 1)
-        for row, widget in enumerate((self._title, self._text)):
-            layout.addWidget(widget, row, 0)
-        layout.addLayout(self._buttons, 0, 1, 2, 1, Qt.AlignmentFlag.AlignVCenter)
-
-    def show_model(self, choice: FirstChoice, *, primary: bool) -> None:
-        """Show a choice; `primary` marks the one that most users take."""
-        self._title.setText(choice.title)
-        show_text(self._text, choice.text)
-        if self._choice is None or self._choice.actions != choice.actions:
-            self._show_actions(choice, primary=primary)
-        self._choice = choice
-
-    def _show_actions(self, choice: FirstChoice, *, primary: bool) -> None:
-        while self.action_buttons:
-            _discard(self._buttons, self.action_buttons.pop())
         for action, label in choice.actions:
             action_button = button(label, primary=primary and action in ("compare", "install", "reference"))
             action_button.clicked.connect(lambda _=False, action=action: self.chosen.emit(choice.target, action))
-            self._buttons.addWidget(action_button)
             self.action_buttons.append(action_button)
-
-
-def _discard(layout: QBoxLayout, widget: QWidget) -> None:
-    """Take a widget out of a layout at once, and delete it when nothing uses it any more."""
-    layout.removeWidget(widget)
-    widget.hide()
-    widget.deleteLater()
+        words = make_column(self.title, self.text, spacing=GRID // 2)
+        make_row((words, 1), *self.action_buttons, parent=self, margins=2 * GRID, spacing=GRID)
 
 
 class FirstStartView(QWidget):
@@ -155,20 +119,20 @@ class FirstStartView(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAccessibleName(TITLE)
         self.cards: list[ChoiceCard] = []
+        self._choices: Sequence[FirstChoice] = ()
         self._column = make_column(spacing=GRID)
         self.later_button = button("Not now", "Settings leads back to this choice", flat=True)
         self._build()
 
     def show_model(self, choices: Sequence[FirstChoice]) -> None:
-        while len(self.cards) < len(choices):
-            card = ChoiceCard()
+        if choices == self._choices:
+            return
+        self._choices = choices
+        clear_layout(self._column)
+        self.cards = [ChoiceCard(choice, primary=not n) for n, choice in enumerate(choices)]
+        for card in self.cards:
             card.chosen.connect(self.chosen)
-            self.cards.append(card)
             self._column.addWidget(card)
-        while len(self.cards) > len(choices):
-            _discard(self._column, self.cards.pop())
-        for index, (card, choice) in enumerate(zip(self.cards, choices, strict=True)):
-            card.show_model(choice, primary=index == 0)
 
     def _build(self) -> None:
         middle = QWidget()
@@ -182,13 +146,6 @@ class FirstStartView(QWidget):
         around = QWidget()
         make_row(STRETCH, (middle, 100), STRETCH, parent=around, margins=0)
         make_column(Scroller(around, horizontal=False), parent=self, margins=0)
-
-
-class StartFacts(NamedTuple):
-    """The framework that runs have here, and how many runs come along."""
-
-    framework: str | None
-    reference_runs: int
 
 
 class FirstStart(QObject):
@@ -217,7 +174,8 @@ class FirstStart(QObject):
         self._compare = compare
         self._inventory: Inventory | None = None
         self._is_new: bool | None = None
-        self._facts: StartFacts | None = None
+        self._facts: tuple[str | None, int] | None = None
+        """The framework that runs have here, and how many runs come along."""
         self._is_busy = False
         form.updated.connect(self._make_room)
 
@@ -250,13 +208,13 @@ class FirstStart(QObject):
             self.decided.emit()
 
     def _read(self, is_wanted: Callable[[], bool]) -> None:
-        def take(facts: StartFacts) -> None:
+        def take(facts: tuple[str | None, int]) -> None:
             self._facts = facts
             if self._inventory is not None and is_wanted():
                 self._open_view()
             self.decided.emit()
 
-        self._store.background.run(read_facts, take, self._fail_to_read)
+        self._store.background.run(_read_facts, take, self._fail_to_read)
 
     def _fail_to_read(self, error: UserError) -> None:
         self._store.on_failure(error)
@@ -273,7 +231,7 @@ class FirstStart(QObject):
     def _show(self) -> None:
         view, facts = self._view.first_start, self._facts
         if view is not None and facts is not None and self._inventory is not None:
-            view.show_model(first_choices(self._inventory, facts.framework, facts.reference_runs))
+            view.show_model(first_choices(self._inventory, *facts))
 
     def _choose(self, target: Target, action: Action) -> None:
         match action:
@@ -322,8 +280,8 @@ def is_unanswered(database: Path) -> bool:
     return not runs and load_setting(database, FIRST_START) is None
 
 
-def read_facts() -> StartFacts:
+def _read_facts() -> tuple[str | None, int]:
     """Return what the choice depends on, of this machine's environments and the program's files."""
     from app.storage.reference import reference_files
 
-    return StartFacts(installed_framework(default_interpreter()), sum(len(file.uids) for file in reference_files()))
+    return installed_framework(default_interpreter()), sum(len(file.uids) for file in reference_files())

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QInputDialog, QLineEdit, QVBoxLayout, QWidget
@@ -27,22 +27,7 @@ from app.gui.widgets.panes import FlowBar, Scroller
 from app.gui.window_state import WindowState
 from app.viewmodels.experiment.preview import describe_refused
 from app.viewmodels.run.fields import EXPERIMENT, MOST_CURES, Field, FormState
-from app.viewmodels.run.form import LimitQuestion, limit_question
-
-
-class BatchLimitDialog(QInputDialog):
-    """Asks for the largest batch size to try."""
-
-    def __init__(self, question: LimitQuestion, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle("Find the largest batch")
-        self.setLabelText(question.text)
-        self.setInputMode(QInputDialog.InputMode.IntInput)
-        self.setIntRange(question.minimum, question.maximum)
-        self.setIntValue(question.default)
-        self.setOkButtonText("&Search")
-
+from app.viewmodels.run.form import limit_question
 
 _CUSTOM_ENTRY = ("", "Custom workload …")
 """Last entry of the list of workloads; no workload has its name."""
@@ -149,10 +134,6 @@ class FormView(QWidget):
         self.run_button.setToolTip(plain_tooltip(tip))
         self.run_button.setAccessibleDescription(" ".join(filter(None, (self._refusal.text(), detail))))
 
-    def confirm_copied(self) -> None:
-        """Say that the command was copied, until something changes."""
-        self.copy_button.setText("Copied")
-
     def focus_several(self) -> bool:
         """Give the keyboard to the first field with several values; return whether there is one."""
         several = [field.name for field in (self.state.fields if self.state else ()) if len(field.chosen) > 1]
@@ -164,7 +145,14 @@ class FormView(QWidget):
         """Ask for the limit of the search; `largest_batch_requested` has the answer."""
         if self.state is None:
             return
-        dialog = BatchLimitDialog(limit_question(self.state), self)
+        question, dialog = limit_question(self.state), QInputDialog(self)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setWindowTitle("Find the largest batch")
+        dialog.setLabelText(question.text)
+        dialog.setInputMode(QInputDialog.InputMode.IntInput)
+        dialog.setIntRange(question.minimum, question.maximum)
+        dialog.setIntValue(question.default)
+        dialog.setOkButtonText("&Search")
         self._theme.apply_style_sheet(dialog)
         dialog.intValueSelected.connect(self.largest_batch_requested)
         dialog.open()
@@ -218,9 +206,9 @@ class FormView(QWidget):
         set_role(self._refusal, "problem" if problem else "caption")
         self._show_refused()
         cures = () if error else state.cures
-        for number, cure_button in enumerate(self.cure_buttons):
-            cure_button.setVisible(number < len(cures))
-            cure_button.setText(cures[number].label if number < len(cures) else "")
+        for cure_button, cure in zip_longest(self.cure_buttons, cures):
+            cure_button.setVisible(cure is not None)
+            cure_button.setText(cure.label if cure else "")
         self._cures.setVisible(bool(cures))
 
     def _show_refused(self) -> None:
@@ -290,6 +278,11 @@ class FormView(QWidget):
             QWidget.setTabOrder(first, then)
 
     def _connect(self) -> None:
+        def apply_cure(number: int) -> None:
+            if self.state is not None and number < len(self.state.cures):
+                cure = self.state.cures[number]
+                self.edited.emit(cure.name, cure.values)
+
         state = WindowState("run", self)
         self._all.setChecked(state.read("all settings", False))
         self._all.toggled.connect(partial(state.keep, "all settings"))
@@ -300,12 +293,7 @@ class FormView(QWidget):
         self._largest.clicked.connect(self._ask_limit)
         for number, cure_button in enumerate(self.cure_buttons):
             self._cures.flow.addWidget(cure_button)
-            cure_button.clicked.connect(lambda _, number=number: self._apply_cure(number))
-
-    def _apply_cure(self, number: int) -> None:
-        if self.state is not None and number < len(self.state.cures):
-            cure = self.state.cures[number]
-            self.edited.emit(cure.name, cure.values)
+            cure_button.clicked.connect(lambda _, number=number: apply_cure(number))
 
     def _build(self) -> None:
         content = QWidget()

@@ -248,7 +248,7 @@ class FormController(QObject):
 
     def _copy_command(self) -> None:
         QGuiApplication.clipboard().setText(self.form.selection.command())
-        self._view.confirm_copied()
+        self._view.copy_button.setText("Copied")  # until something changes
 
     def _describe(self, estimate: _Estimate) -> str:
         plan, at_most = estimate.plan, estimate.plan.until_pct is not None

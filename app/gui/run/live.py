@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, QSize, Qt, Signal
-from PySide6.QtGui import QIcon, QKeySequence, QPainter, QPixmap, QResizeEvent, QShortcut
+from PySide6.QtGui import QIcon, QKeySequence, QPainter, QPixmap, QShortcut
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QStackedWidget, QTabBar, QWidget
 
 from app.gui.plot.legend import SWATCH, paint_swatch
@@ -70,11 +70,6 @@ class RunTabs(QTabBar):
             if current in numbers:
                 self.setCurrentIndex(numbers.index(current))
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Use longer titles in more space."""
-        super().resizeEvent(event)
-        self._update_titles()
-
     def _show(self, runs: tuple[RunTab, ...]) -> None:
         self._runs = runs
         while self.count() > len(runs):
@@ -82,18 +77,11 @@ class RunTabs(QTabBar):
         while self.count() < len(runs):
             self.addTab("")
         for index, run in enumerate(runs):
+            self.setTabText(index, run.label)
             self.setTabToolTip(index, plain_tooltip(run.help))
             self.setTabData(index, run.run)
         self._update_icons()
-        self._update_titles()
         self.setVisible(bool(runs))
-
-    def _update_titles(self) -> None:
-        for titles in zip(*(run.labels for run in self._runs), strict=True):
-            for index, text in enumerate(titles):
-                self.setTabText(index, text)
-            if sum(self.tabSizeHint(index).width() for index in range(self.count())) <= self.width():
-                return
 
     def _update_icons(self) -> None:
         for index, run in enumerate(self._runs):

@@ -2,15 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, QSize, QTimer, Signal
-from PySide6.QtGui import QFontDatabase, QShortcut
+from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QShortcut
 from PySide6.QtWidgets import (
     QApplication,
     QBoxLayout,
     QDialog,
     QDialogButtonBox,
     QFrame,
-    QPlainTextEdit,
     QScrollArea,
     QSizePolicy,
     QStackedWidget,
@@ -141,24 +140,17 @@ class RunView(QWidget):
         self.live.stack.setFocus()
 
     def show_log(self, text: str) -> None:
-        """Show the worker's log in a dialog, at its newest lines."""
-        dialog = LogDialog(text, self)
-        dialog.open()
+        """Show the worker's log in a dialog, to read and copy."""
+        from app.gui.history.page import LogView  # here: most logs are never read
 
-
-class LogDialog(QDialog):
-    """A log to read and copy."""
-
-    def __init__(self, text: str, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("Log of the run")
-        resize_within_screen(self, 112 * GRID, 72 * GRID)
-        self.text = QPlainTextEdit(text)
-        self.text.setReadOnly(True)
-        self.text.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
-        self.text.setAccessibleName("Log of the run")
+        dialog = QDialog(self)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setWindowTitle("Log of the run")
+        resize_within_screen(dialog, 112 * GRID, 72 * GRID)
+        log = LogView(self._theme)
+        log.show_log("Log", text)
         buttons = QDialogButtonBox()
         buttons.addButton(button("&Close", "Close this window (Escape)"), QDialogButtonBox.ButtonRole.RejectRole)
-        buttons.rejected.connect(self.reject)
-        make_column(self.text, buttons, parent=self, margins=2 * GRID)
-        self.finished.connect(self.deleteLater)
+        buttons.rejected.connect(dialog.reject)
+        make_column((log, 1), buttons, parent=dialog, margins=2 * GRID)
+        dialog.open()

@@ -39,6 +39,7 @@ from app.gui.widgets.dialogs import (
 )
 from app.gui.widgets.panes import Scroller
 from app.hosts.book import read_hosts
+from app.runs.standby_setting import STANDBY_VARIABLE
 from app.storage import retention
 from app.storage.files import disk_space
 from app.storage.retention import Pruned
@@ -131,8 +132,8 @@ class SettingsDialog(QDialog):
             choice.changed.connect(lambda box=box, choice=choice: _show_choice(box, choice))
             box.chosen.connect(choice.choose)
             _show_choice(box, choice)
-        if standby.fixed_by:
-            self._captions[self.standby_box].setText(f"The environment variable {standby.fixed_by} decides.")
+        if standby.is_fixed:
+            self._captions[self.standby_box].setText(f"The environment variable {STANDBY_VARIABLE} decides.")
         theme.apply_style_sheet(self)
 
     def show_current(self, *, busy: bool) -> None:
@@ -266,26 +267,16 @@ class SettingsDialog(QDialog):
             if days is None or preview is None or not preview.runs:
                 self._read()
                 return
-            box = ask_confirmation(
-                self,
-                self._theme,
-                "Old samples",
-                prune_question(preview, days),
-                prune_consequence(preview),
-                "&Delete",
-                "&Keep them",
-            )
-            box.accepted.connect(lambda: self._prune(days))
+            question, loss = prune_question(preview, days), prune_consequence(preview)
+            box = ask_confirmation(self, self._theme, "Old samples", question, loss, "&Delete", "&Keep them")
+            box.accepted.connect(lambda: prune(days))
             box.rejected.connect(self._show)
 
-        database = self._store.database
-        self._store.background.run(lambda: retention.preview_days(database, days), show_preview, self._show_error)
+        def prune(most: int) -> None:
+            run(lambda: retention.apply_days(database, most), lambda done: self._read(prune_result(done)), fail)
 
-    def _prune(self, days: int) -> None:
-        database = self._store.database
-        self._store.background.run(
-            lambda: retention.apply_days(database, days), lambda done: self._read(prune_result(done)), self._show_error
-        )
+        database, run, fail = self._store.database, self._store.background.run, self._show_error
+        run(lambda: retention.preview_days(database, days), show_preview, fail)
 
     def _show_error(self, error: UserError) -> None:
         self._failure = str(error)
@@ -294,7 +285,7 @@ class SettingsDialog(QDialog):
 
 def _show_choice(box: ChoiceBox, choice: StoredChoice) -> None:
     box.show_options(choice.options, choice.value)
-    box.setEnabled(not choice.fixed_by)
+    box.setEnabled(not choice.is_fixed)
 
 
 def read_storage(database: Path, note: str = "") -> StorageLine:

@@ -22,7 +22,7 @@ from app.gui.threads import Background
 from app.gui.window import MainWindow
 from app.gui.window_state import WindowState
 from app.paths import DESKTOP_NAME, default_database
-from app.runs.standby_setting import AUTOMATIC, OFF, ON, STANDBY_VARIABLE, environment_choice, no_standby_reason
+from app.runs.standby_setting import AUTOMATIC, OFF, ON, environment_choice, no_standby_reason
 from app.storage.files import KnownDatabase
 from app.storage.known_settings import NOTICE, STANDBY, Setting
 from app.values import units
@@ -101,17 +101,17 @@ class StoredChoice(QObject):
     saved = Signal()
 
     def __init__(
-        self, store: SettingsStore, setting: Setting[str], options: Mapping[str, str], *, default: str
+        self, store: SettingsStore, setting: Setting[str], options: Mapping[str, str], default: str, fixed: str = ""
     ) -> None:
         """Make a choice that is not read yet.
 
-        `options` has the label of each by its stored key, of which one is the default until the user chooses.
+        `options` has the label of each by its stored key, of which one is the default until the user chooses. One may
+        be `fixed`, where something else decides.
         """
         super().__init__()
         self.options = dict(options)
-        self.value = default
-        self.fixed_by = ""
-        """What decides in place of the user; "" where nothing does."""
+        self.value = fixed or default
+        self.is_fixed = bool(fixed)
         self._store = store
         self._setting = setting
 
@@ -132,34 +132,10 @@ class StoredChoice(QObject):
         database, setting = self._store.database, self._setting
         self._store.background.run(lambda: save_setting(database, setting, option), show, self._store.on_failure)
 
-    def set_label(self, option: str, label: str) -> None:
-        self.options[option] = label
-        self.changed.emit()
-
-    def fix(self, option: str, by: str) -> None:
-        """Fix an option that something else decides."""
-        self.value, self.fixed_by = option, by
-
     def _show(self, stored: str | None) -> None:
-        if stored in self.options and not self.fixed_by:
+        if stored in self.options and not self.is_fixed:
             self.value = stored
         self.changed.emit()
-
-
-class StandbySetting:
-    """Whether a standby worker waits for the next run."""
-
-    def __init__(self, store: SettingsStore, on_change: Callable[[], None]) -> None:
-        self.choice = StoredChoice(store, STANDBY, {AUTOMATIC: "Automatic", ON: "On", OFF: "Off"}, default=AUTOMATIC)
-        self.choice.saved.connect(on_change)
-        if decided := environment_choice():
-            self.choice.fix(decided, STANDBY_VARIABLE)
-
-    def handle(self, event: object) -> None:
-        """Say what Automatic means on this machine, when it is known."""
-        if isinstance(event, Inventory):
-            reason = no_standby_reason(event.machine)
-            self.choice.set_label(AUTOMATIC, f"Automatic: off here, {reason}" if reason else "Automatic: on here")
 
 
 def sampling_choices(current_ms: float) -> dict[float, str]:
@@ -194,7 +170,7 @@ class RunEndNotifier:
         self._title = self._text = ""
         self._tray = QSystemTrayIcon(window.windowIcon(), window)
         self._tray.messageClicked.connect(window.activateWindow)
-        self.choice = StoredChoice(store, NOTICE, NOTIFICATION_CHOICES, default="message")
+        self.choice = StoredChoice(store, NOTICE, NOTIFICATION_CHOICES, "message")
 
     def handle(self, event: object) -> None:
         if isinstance(event, RunStarted):
@@ -224,7 +200,9 @@ class RunEndNotifier:
         lasted_s = 0.0 if began_ns is None else (time.monotonic_ns() - began_ns) / 1e9
         if lasted_s < LONG_RUN_S or choice == "off" or self._window.isActiveWindow():
             return
-        title, body = plain_text(self._title), _body(self._body_text(lasted_s))
+        took = units.duration(lasted_s)
+        text = f"{self._text} It took {took}." if self._text.endswith(".") else f"{self._text}, after {took}"
+        title, body = plain_text(self._title), _body(text)
         if QSystemTrayIcon.isSystemTrayAvailable():
             self._tray.show()
             self._tray.showMessage(title, body)
@@ -232,11 +210,6 @@ class RunEndNotifier:
             QApplication.alert(self._window)
         if choice == "sound":
             QApplication.beep()
-
-    def _body_text(self, lasted_s: float) -> str:
-        """Return the text with how long it took, which a sentence has at its end and a name after a comma."""
-        took = units.duration(lasted_s)
-        return f"{self._text} It took {took}." if self._text.endswith(".") else f"{self._text}, after {took}"
 
 
 def has_desktop() -> bool:
@@ -284,7 +257,10 @@ class Settings(QObject):
         """Make the settings of a window; `start` reads them."""
         super().__init__(services.window)
         self.notifier = RunEndNotifier(services.window, store)
-        self._standby = StandbySetting(store, standby_changed)
+        self.standby = StoredChoice(
+            store, STANDBY, {AUTOMATIC: "Automatic", ON: "On", OFF: "Off"}, AUTOMATIC, environment_choice()
+        )
+        self.standby.saved.connect(standby_changed)
         self._services = services
         self._store = store
         self._switch_database = switch_database
@@ -294,18 +270,21 @@ class Settings(QObject):
 
     def start(self) -> None:
         self.notifier.choice.start()
-        self._standby.choice.start()
+        self.standby.start()
 
     def handle(self, event: object) -> None:
         """Take an event of runs or of this machine's telemetry."""
         self.notifier.handle(event)
-        self._standby.handle(event)
+        if isinstance(event, Inventory):  # which tells what Automatic means here
+            reason = no_standby_reason(event.machine)
+            self.standby.options[AUTOMATIC] = f"Automatic: off here, {reason}" if reason else "Automatic: on here"
+            self.standby.changed.emit()
 
     def open(self) -> None:
         from app.gui.settings.dialog import SettingsDialog
 
         if self._dialog is None:
-            services, notice, standby = self._services, self.notifier.choice, self._standby.choice
+            services, notice, standby = self._services, self.notifier.choice, self.standby
             self._dialog = dialog = SettingsDialog(
                 services.window, services.theme, self._store, services.feed, notice, standby, self._switch_database
             )
@@ -318,8 +297,8 @@ class Settings(QObject):
         """Yield the values that can be set without the dialog, each with its setting's name, and what sets it."""
         for key, label in THEMES.items():
             yield f"Theme: {label}", partial(self._services.theme.choose, key)
-        for name, choice in (("Notifications", self.notifier.choice), ("Standby", self._standby.choice)):
-            if choice.fixed_by:  # the dialog says by what
+        for name, choice in (("Notifications", self.notifier.choice), ("Standby", self.standby)):
+            if choice.is_fixed:  # the dialog says by what
                 yield f"{name} …", self.open
             else:
                 yield from ((f"{name}: {label}", partial(choice.choose, key)) for key, label in choice.options.items())

@@ -315,8 +315,6 @@ class Shell(QObject):
         self.undo_view = UndoView(window, theme, undo)
         window.add_to_head(self.undo_view.button)
         self._runs: tuple[Entry, ...] = ()
-        self._census: tuple[int, ...] = ()
-        undo.changed.connect(self._forget_runs)
         self._state = WindowState("palette", window, services.database)
         self._recent: tuple[str, ...] = self._state.read("recent", (), tuple[str, ...])
         self._buttons: dict[Entry, Callable[[], object]] = {}
@@ -351,22 +349,22 @@ class Shell(QObject):
             self.palette.close_palette()
             return
         self._collect()
-        listed = [entry for entry in self._listed() if entry.key not in self._useless()]
+        # Not the palette itself, nor undo where there is nothing to undo.
+        useful = {"palette": "", "undo": self._undo.undo_name, "redo": self._undo.redo_name}
+        useless = {_action_key(group, action) for group, action in all_actions() if not useful.get(action.name, "yes")}
+        listed = [entry for entry in self._listed() if entry.key not in useless]
         self.palette.open("Action or run", _PALETTE_HINT, (*listed, *self._runs), self._recent)
 
-        census = self._census
+        def read(store: "Store") -> list[Entry]:
+            return run_entries(store.library.run_rows(store.library.find(RunQuery())[:_MAX_RUNS]))
 
-        def show(answer: tuple[tuple[int, ...], list[Entry]] | None) -> None:
-            if answer is not None:
-                self._census, self._runs = answer[0], tuple(answer[1])
-            if answer is not None and self.palette.isVisible():
+        def show(runs: list[Entry]) -> None:
+            self._runs = tuple(runs)
+            if self.palette.isVisible():
                 self.palette.show_entries((*listed, *self._runs))
 
-        self._services.reads.ask(self._services.database, lambda store: _read_runs(store, census), show, self._ignore)
-
-    def _forget_runs(self) -> None:
-        """Read the runs again next time: the user has changed their tags, or others of their texts."""
-        self._census = ()
+        # Without runs what can be done is listed all the same, and History says what is wrong with the database.
+        self._services.reads.ask(self._services.database, read, show, lambda _: None)
 
     def show_keys(self) -> None:
         """Show all actions of the table under their headings, with their keys; those of the screen first."""
@@ -406,11 +404,6 @@ class Shell(QObject):
         titles = {entry.title for entry in listed}
         return [*listed, *(entry for entry in self._buttons if entry.title not in titles)]
 
-    def _useless(self) -> set[str]:
-        """Return the keys of what does nothing now: the palette itself, and undo where there is nothing to undo."""
-        idle = {"palette": "", "undo": self._undo.undo_name, "redo": self._undo.redo_name}
-        return {_action_key(group, action) for group, action in all_actions() if not idle.get(action.name, "useful")}
-
     def _visible_buttons(self) -> Iterator[tuple[Entry, Callable[[], object]]]:
         for push_button in self._window.findChildren(QPushButton):
             if not (push_button.isVisible() and push_button.isEnabled() and push_button.text()):
@@ -436,9 +429,6 @@ class Shell(QObject):
         elif key in self._targets:
             self._targets[key]()
 
-    def _ignore(self, _: UserError) -> None:
-        """Ignore it: what can be done is listed all the same, and History says what is wrong with the database."""
-
 
 def _action_key(group: Group, action: Action) -> str:
     return f"action {group.title}: {action.title}"
@@ -453,11 +443,3 @@ def _menu_entry(button: str, action: QAction) -> Entry:
 
 def _plain(label: str) -> str:
     return label.partition("\t")[0].replace("&", "").strip(" ▾▸…")
-
-
-def _read_runs(store: "Store", last_census: tuple[int, ...]) -> tuple[tuple[int, ...], list[Entry]] | None:
-    """Return the census of the runs and an entry per run, newest first; None where the census is the known one."""
-    census = store.library.census()
-    if census == last_census:
-        return None
-    return census, run_entries(store.library.run_rows(store.library.find(RunQuery())[:_MAX_RUNS]))

@@ -108,11 +108,15 @@ def evidence_view(
     """
     trials = tuple(_portability_result(spec, trial) for trial in portability)
     if evidence is None:
-        return EvidenceView(badge=_no_badge(spec, outcome), portability=trials)
+        badge = Badge(title="No evidence yet", detail="It is collected after the measured part of a run.")
+        if outcome is not None:
+            badge = Badge(title="No evidence was stored", detail=_why_none(spec, outcome))
+        return EvidenceView(badge=badge, portability=trials)
     noun = "op" if spec.variant.get("gpus") == 0 else "kernel"
     traced, step_ms = traced_step(evidence, spec.variant.get("gpus")), measured_step_ms(spec, summary)
     parts = step_parts(traced, step_ms)
     label = VERIFICATIONS[evidence.state]
+    sources = [_SOURCES.get(source, source) for source in evidence.sources]
     return EvidenceView(
         badge=Badge(
             symbol=label.symbol, title=label.word.capitalize(), detail=_badge_detail(spec, evidence), tone=label.tone
@@ -126,7 +130,7 @@ def evidence_view(
         other_kernels=kernel_time.describe_other_kernels(evidence.kernels, noun),
         devices=device_time_rows(evidence, step_ms),
         imbalance=describe_imbalance(evidence.devices),
-        sources=_describe_sources(evidence.sources),
+        sources=f"Seen in {join_with_and(sources)}." if sources else "",
         warning=kernel_time.describe_slow_products(spec, evidence, step_ms),
         notes=tuple(filter(None, _notes(spec, evidence))),
         portability=trials,
@@ -171,36 +175,32 @@ def unchecked_parameters(spec: RunSpec, evidence: Evidence) -> list[str]:
 
 
 def _badge_detail(spec: RunSpec, evidence: Evidence) -> str:
-    detail = _describe_state(spec, evidence)
+    reason = units.sentence(evidence.reason or "")
+    if evidence.state in ("mismatch", "not verifiable"):
+        detail = reason
+    else:
+        why = reason if evidence.state == "verified" else _describe_unverified(spec, evidence)
+        actual = _describe_actual(spec, evidence)
+        detail = f"{actual}. {why}" if why else actual
     if not (names := unchecked_parameters(spec, evidence)):
         return detail
     return f"{detail.removesuffix('.')}. Not checked: what the code makes of {join_with_and(names)}."
 
 
-def _describe_state(spec: RunSpec, evidence: Evidence) -> str:
-    if evidence.state in ("mismatch", "not verifiable"):
-        return units.sentence(evidence.reason or "")
-    actual = _describe_actual(spec, evidence)
-    if evidence.state == "verified":
-        return f"{actual}. {units.sentence(evidence.reason)}" if evidence.reason else actual
-    return f"{actual}. {_describe_unverified(spec, evidence)}"
-
-
 def _describe_unverified(spec: RunSpec, evidence: Evidence) -> str:
     """Return which aspects could not be seen, and why; "" if there is none."""
+
+    def with_labels(name: str, reason: str) -> str:
+        sentence, alike, values = reason.removesuffix(".").partition(" looks the same for ")
+        labels = (naming.choice_label(spec, name, part) for part in values.split(" and "))
+        return f"{sentence}{alike}{join_with_and(labels)}." if alike else reason
+
     if not evidence.unverified:
         return ""
     labels = [_label(spec, name) for name in evidence.unverified]
     names = join_with_and(label if label.isupper() else label.lower() for label in labels)
-    reasons = [_with_labels(spec, name, units.sentence(reason)) for name, reason in evidence.unverified.items()]
+    reasons = [with_labels(name, units.sentence(reason)) for name, reason in evidence.unverified.items()]
     return f"Not verifiable: {names}. {' '.join(dict.fromkeys(reasons))}"
-
-
-def _with_labels(spec: RunSpec, name: str, reason: str) -> str:
-    sentence, alike, values = reason.removesuffix(".").partition(" looks the same for ")
-    if not alike:
-        return reason
-    return f"{sentence}{alike}{join_with_and(naming.choice_label(spec, name, part) for part in values.split(' and '))}."
 
 
 def _notes(spec: RunSpec, evidence: Evidence) -> Iterator[str]:
@@ -231,12 +231,6 @@ def _describe_products(evidence: Evidence) -> str:
     return f"{' on tensor cores' if on_tensor_cores else ''}{small}"
 
 
-def _no_badge(spec: RunSpec, outcome: Outcome | None) -> Badge:
-    if outcome is None:
-        return Badge(title="No evidence yet", detail="It is collected after the measured part of a run.")
-    return Badge(title="No evidence was stored", detail=_why_none(spec, outcome))
-
-
 def _why_none(spec: RunSpec, outcome: Outcome) -> str:
     if outcome.name == "refused":
         return "The run never began."
@@ -252,24 +246,15 @@ def _aspects(spec: RunSpec, evidence: Evidence) -> tuple[Aspect, ...]:
         Aspect(_label(spec, name), _value(spec, name, str(spec.variant[name])), "not checked", "", differs=False)
         for name in unchecked_parameters(spec, evidence)
     )
-    aspects = (
-        Aspect(
-            name=_label(spec, name),
-            requested=_value(spec, name, evidence.requested.get(name, "")),
-            actual=_value(spec, name, evidence.actual.get(name, "")),
-            symbol=VERIFICATIONS[(state := _aspect_state(evidence, name))].symbol,
-            differs=state == "mismatch",
-        )
-        for name in dict.fromkeys((*evidence.requested, *evidence.actual))
-    )
+    aspects = []
+    for name in dict.fromkeys((*evidence.requested, *evidence.actual)):
+        requested, actual = evidence.requested.get(name, ""), evidence.actual.get(name)
+        # It is seen or not, so never verified in part.
+        state: EvidenceState = "verified" if requested in (actual, CHOICE) else "mismatch"
+        symbol = VERIFICATIONS["not verifiable" if actual is None else state].symbol
+        values = _value(spec, name, requested), _value(spec, name, actual or "")
+        aspects.append(Aspect(_label(spec, name), *values, symbol, differs=actual is not None and state == "mismatch"))
     return (*aspects, *unchecked)
-
-
-def _aspect_state(evidence: Evidence, name: str) -> EvidenceState:
-    """Return the state of one aspect: it is seen or not, so never verified in part."""
-    if name not in evidence.actual:
-        return "not verifiable"
-    return "verified" if evidence.requested.get(name) in (evidence.actual[name], CHOICE) else "mismatch"
 
 
 def _label(spec: RunSpec, name: str) -> str:
@@ -302,11 +287,6 @@ def _describe_trace(spec: RunSpec, evidence: Evidence, traced: TracedStep | None
     return (
         f"{text} Their kernels run for {kernels}, longer than the measured step of {step}: the trace does not fit it."
     )
-
-
-def _describe_sources(sources: Sequence[str]) -> str:
-    names = [_SOURCES.get(source, source) for source in sources]
-    return f"Seen in {' and '.join(filter(None, (', '.join(names[:-1]), names[-1])))}." if names else ""
 
 
 def _portability_result(spec: RunSpec, trial: PortabilityResult) -> PortabilityRow:

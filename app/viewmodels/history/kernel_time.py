@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from app.analysis.steps import SlowProducts, imbalance, slow_products, step_parts, traced_device
+from app.analysis.steps import imbalance, slow_products, step_parts, traced_device
 from app.values import units
 from app.viewmodels.format.naming import choice_label, short_kernel_names
 from app.viewmodels.format.sentences import join_with_and
@@ -28,9 +28,21 @@ DEVICE_COLUMNS = DeviceTimeRow("", "Step", "Computing", "Communicating alone", "
 
 def device_time_rows(evidence: Evidence, step_ms: float | None) -> tuple[DeviceTimeRow, ...]:
     """Return one row per device; none for a single device."""
-    if len(evidence.devices) < 2:
-        return ()
-    return tuple(_device_row(device, evidence.steps, step_ms) for device in evidence.devices)
+    rows = []
+    for device in evidence.devices if len(evidence.devices) > 1 else ():
+        traced = traced_device(device, evidence.steps)
+        parts = step_parts(traced, step_ms)
+        rows.append(
+            DeviceTimeRow(
+                device=device.device,
+                step=units.milliseconds(step_ms),
+                computing=units.milliseconds(traced.compute_ms),
+                communicating=units.milliseconds(traced.busy_ms - traced.compute_ms),
+                idle=units.milliseconds(parts.idle_ms if parts else None),
+                kernels=units.number(traced.kernels),
+            )
+        )
+    return tuple(rows)
 
 
 def describe_imbalance(devices: Sequence[DeviceTime]) -> str:
@@ -40,19 +52,6 @@ def describe_imbalance(devices: Sequence[DeviceTime]) -> str:
         return ""
     slowest = max(devices, key=lambda device: device.compute_ns)
     return f"The slowest, {slowest.device}, computes {units.percent(100 * share, 1)} longer than the fastest."
-
-
-def _device_row(device: DeviceTime, steps: int, step_ms: float | None) -> DeviceTimeRow:
-    traced = traced_device(device, steps)
-    parts = step_parts(traced, step_ms)
-    return DeviceTimeRow(
-        device=device.device,
-        step=units.milliseconds(step_ms),
-        computing=units.milliseconds(traced.compute_ms),
-        communicating=units.milliseconds(traced.busy_ms - traced.compute_ms),
-        idle=units.milliseconds(parts.idle_ms if parts else None),
-        kernels=units.number(traced.kernels),
-    )
 
 
 MAX_KERNELS = 12
@@ -127,7 +126,23 @@ def kernel_rows(kernels: Sequence[Kernel]) -> tuple[KernelRow, ...]:
     """Return the first `MAX_KERNELS` kernels."""
     total_ns = _total_ns(kernels)
     names = short_kernel_names([kernel.name for kernel in kernels[:MAX_KERNELS]])
-    return tuple(_kernel_row(kernel, name, total_ns) for kernel, name in zip(kernels, names, strict=False))
+    rows = []
+    for kernel, name in zip(kernels, names, strict=False):
+        kind, colour = KERNEL_CLASSES[kernel.kind]
+        mean = units.amount(kernel.time_ns / kernel.count / 1e3 if kernel.count else None, "µs")
+        rows.append(
+            KernelRow(
+                name=name,
+                kind=kind,
+                colour=colour,
+                share=kernel.time_ns / total_ns if total_ns else 0.0,
+                count=kernel.count,
+                tensor_cores={True: "yes", False: "no", None: ""}[kernel.tensor_cores],
+                occupancy="" if kernel.occupancy_pct is None else units.percent(kernel.occupancy_pct, 1),
+                help=f"{kernel.name}\n{kernel.count:,} times, {mean} each on average",
+            )
+        )
+    return tuple(rows)
 
 
 def describe_other_kernels(kernels: Sequence[Kernel], noun: str) -> str:
@@ -149,16 +164,12 @@ def describe_slow_products(spec: RunSpec, evidence: Evidence, step_ms: float | N
     if products is None:
         return ""
     precision = choice_label(spec, "precision", spec.variant["precision"])
+    (longest,) = short_kernel_names([products.longest.name])
     return (
         f"Products without tensor cores take {units.milliseconds(products.time_ms)} of a step "
-        f"({units.percent(100 * products.share, 1)}) although {precision} was requested; {format_longest(products)}."
+        f"({units.percent(100 * products.share, 1)}) although {precision} was requested; "
+        f"the longest is {longest}: {units.milliseconds(products.longest_ms)}."
     )
-
-
-def format_longest(products: SlowProducts) -> str:
-    """Return the longest of these products: `the longest is sm80_xmma_gemm_…: 5.06 ms`."""
-    (name,) = short_kernel_names([products.longest.name])
-    return f"the longest is {name}: {units.milliseconds(products.longest_ms)}"
 
 
 def describe_image_layouts(evidence: Evidence) -> str:
@@ -183,21 +194,6 @@ def describe_image_layouts(evidence: Evidence) -> str:
     steps = 1e6 * evidence.steps * max(1, len(evidence.devices))
     parts = [f"{units.milliseconds(time_ns / steps)} of {name}" for name, time_ns in long_times.items() if time_ns]
     return f"Libraries compute in layouts of their own: of a step, by kernel names, {join_with_and(parts)}."
-
-
-def _kernel_row(kernel: Kernel, name: str, total_ns: int) -> KernelRow:
-    kind, colour = KERNEL_CLASSES[kernel.kind]
-    mean = units.amount(kernel.time_ns / kernel.count / 1e3 if kernel.count else None, "µs")
-    return KernelRow(
-        name=name,
-        kind=kind,
-        colour=colour,
-        share=kernel.time_ns / total_ns if total_ns else 0.0,
-        count=kernel.count,
-        tensor_cores={True: "yes", False: "no", None: ""}[kernel.tensor_cores],
-        occupancy="" if kernel.occupancy_pct is None else units.percent(kernel.occupancy_pct, 1),
-        help=f"{kernel.name}\n{kernel.count:,} times, {mean} each on average",
-    )
 
 
 def _total_ns(kernels: Iterable[Kernel]) -> int:

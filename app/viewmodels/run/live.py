@@ -104,12 +104,11 @@ def _with_room(elapsed_s: float) -> float:
 class RunTab:
     """One run: where it runs, its number and what differs from the others, before them how it ended if it has.
 
-    A run that was refused has no GPU. `words` say all that in full, and then ever shorter, for where room is scarce.
-    `colour` is that of its first GPU, or of the host.
+    A run that was refused has no GPU. `colour` is that of its first GPU, or of the host.
     """
 
     run: int
-    labels: tuple[str, ...]
+    label: str
     help: str
     colour: int
 
@@ -128,10 +127,9 @@ def _tab(timeline: RunTimeline, started: RunStarted, name: str) -> RunTab:
     state = OUTCOMES[timeline.ended.outcome.name if timeline.ended else "running"]
     where = f"GPU {', '.join(str(gpu.index) for gpu in timeline.gpus)}" if timeline.gpus else "No GPU"
     short = f"{state.symbol} {where}" if timeline.ended else where
-    medium = f"{short} · run {started.run}"
     return RunTab(
         run=started.run,
-        labels=(f"{medium} · {name}" if name else medium, medium, short),
+        label=" · ".join(filter(None, (short, f"run {started.run}", name))),
         help=f"Run {started.run}, {state.word}: {short_name(started.spec)}",
         colour=device_colour(timeline.gpus[0]) if timeline.gpus else HOST_COLOUR,
     )

@@ -4,7 +4,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
@@ -168,7 +168,13 @@ class Selection:
         """Return one of `EXTENT`; an experiment that may stop early has other repeats."""
         parameter = next(candidate for candidate in EXTENT if candidate.name == name)
         if name == "repeats" and self.extent.get("until_pct"):
-            return _REPEATS_AT_MOST
+            return replace(
+                parameter,
+                label="Repeats at most",
+                help="The most runs of each variant; fewer are made where the precision is reached before.",
+                default=MAX_REPEATS,
+                minimum=MIN_REPEATS,
+            )
         return parameter
 
     def extent_value(self, name: str) -> Value:
@@ -237,17 +243,6 @@ class Selection:
             yield from ("--parallel", str(self._parallel))
         if stored != RECENT:
             yield "--again" if stored == NO_STORED else "--reuse"
-
-
-_REPEATS_AT_MOST = Parameter(
-    name="repeats",
-    kind="integer",
-    label="Repeats at most",
-    help="The most runs of each variant; fewer are made where the precision is reached before.",
-    default=MAX_REPEATS,
-    minimum=MIN_REPEATS,
-    maximum=REPEATS_LIMIT,
-)
 
 
 _SEPARATORS = re.compile(r"[,;\s]+")

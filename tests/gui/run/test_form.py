@@ -10,6 +10,7 @@ from PySide6.QtWidgets import (
     QApplication,
     QComboBox,
     QGridLayout,
+    QInputDialog,
     QLabel,
     QLineEdit,
     QMenu,
@@ -22,7 +23,7 @@ from pytestqt.qtbot import QtBot
 
 from app.errors import DatabaseLockedError, UserError
 from app.gui.app import Workbench
-from app.gui.run.form import BatchLimitDialog, FormView
+from app.gui.run.form import FormView
 from app.gui.run.form_controls import FieldRow
 from app.gui.theme import Theme
 from app.gui.widgets.basic import BreakingLabel, text_label
@@ -589,7 +590,7 @@ def test_the_button_asks_how_far_to_go(qtbot: QtBot, theme: Theme) -> None:
         view.show_model(form.state())
         button = next(one for one in view.findChildren(QPushButton) if "largest" in one.text())
         QTest.mouseClick(button, Qt.MouseButton.LeftButton)
-        dialog = view.findChildren(BatchLimitDialog)[-1]
+        dialog = view.findChildren(QInputDialog)[-1]
         assert dialog.intValue() == shown
         assert ("makes the whole machine swap" in dialog.labelText()) is says
         dialog.accept()

@@ -33,7 +33,7 @@ def block(loss: float) -> Block:
 
 
 def tabs(model: LiveModel) -> list[str]:
-    return [tab.labels[0] for tab in model.state().runs]
+    return [tab.label for tab in model.state().runs]
 
 
 def test_one_run_after_another_leaves_nothing_to_choose() -> None:
@@ -47,7 +47,6 @@ def test_one_run_after_another_leaves_nothing_to_choose() -> None:
 def test_runs_at_once_are_named_by_card_number_and_what_tells_them_apart() -> None:
     model = model_with(started(2, 1, batch_size=128), started(3, 0))
     assert tabs(model) == ["GPU 0 · run 3 · Batch size 64", "GPU 1 · run 2 · Batch size 128"]
-    assert [tab.labels[1:] for tab in model.state().runs] == [("GPU 0 · run 3", "GPU 0"), ("GPU 1 · run 2", "GPU 1")]
     assert model.state().run == 2, "the one that is looked at stays"
     assert tabs(model_with(started(2, 1), started(3, 0))) == ["GPU 0 · run 3", "GPU 1 · run 2"]
 
