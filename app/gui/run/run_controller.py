@@ -77,20 +77,23 @@ class RunController(QObject):
 
     def start(self) -> None:
         """Connect the view and show the first state."""
+
+        def run_anyway() -> None:
+            if self._session is not None:
+                self._session.run_anyway()
+
         form, live = self._view.form, self._view.live
         form.run_button.clicked.connect(self.run_or_stop)
         form.queue_button.clicked.connect(self.run)
         form.largest_batch_requested.connect(self.find_largest_batch)
-        live.anyway_button.clicked.connect(self._run_anyway)
+        live.anyway_button.clicked.connect(run_anyway)
         live.log_button.clicked.connect(lambda: self._view.show_log(self._live.log))
-        live.runs.chosen.connect(self._show_run)
+        live.runs.chosen.connect(self._live.show_run)
+        live.runs.chosen.connect(self.refresh)
         live.time_bar.control(self._live, self.refresh)
-        live.time_bar.per_gpu_button.clicked.connect(self._split_by_gpu)
+        live.time_bar.per_gpu_button.clicked.connect(self._live.split_by_gpu)
+        live.time_bar.per_gpu_button.clicked.connect(self.refresh)
         remember_time_controls(live, self._live, WindowState("run", self._view))
-        self.refresh()
-
-    def _split_by_gpu(self, per_gpu: bool) -> None:
-        self._live.split_by_gpu(per_gpu)
         self.refresh()
 
     @property
@@ -223,14 +226,6 @@ class RunController(QObject):
         else:
             self.queue_stop_requested.emit()
         self._show_form()
-
-    def _run_anyway(self) -> None:
-        if self._session is not None:
-            self._session.run_anyway()
-
-    def _show_run(self, run: int) -> None:
-        self._live.show_run(run)
-        self.refresh()
 
     def _end_search(self, result: LargestBatch) -> None:
         self._messages.result = describe_largest_batch(result)

@@ -64,13 +64,9 @@ class _Rows(QAbstractListModel):
         self.rows = tuple(rows)
         self.endResetModel()
 
-    def step(self, row: int, by: int) -> int:
-        """Return the next row from `row` on that can be chosen, in the direction of `by`; -1 for none."""
-        while 0 <= row < len(self.rows):
-            if not isinstance(self.rows[row], str):
-                return row
-            row += 1 if by > 0 else -1
-        return -1
+    def first(self) -> int:
+        """Return the first row that can be chosen; -1 for none."""
+        return next((n for n, row in enumerate(self.rows) if not isinstance(row, str)), -1)
 
 
 class _Delegate(QStyledItemDelegate):
@@ -178,10 +174,13 @@ class Palette(QFrame):
         current = self.list.currentIndex().data(_ROW_ROLE)
         self._entries = tuple(entries)
         self._search()
-        if isinstance(current, Match) and current.entry.key != self._first_key():
-            keys = [row.entry.key if isinstance(row, Match) else "" for row in self._rows.rows]
-            if current.entry.key in keys:
-                self.list.setCurrentIndex(self._rows.index(keys.index(current.entry.key)))
+        keys = [row.entry.key if isinstance(row, Match) else "" for row in self._rows.rows]
+        if (
+            isinstance(current, Match)
+            and current.entry.key in keys
+            and keys.index(current.entry.key) > self._rows.first()
+        ):
+            self.list.setCurrentIndex(self._rows.index(keys.index(current.entry.key)))
 
     def close_palette(self) -> None:
         """Hide it; the focus goes back to where it was."""
@@ -206,28 +205,19 @@ class Palette(QFrame):
         if event.type() == QEvent.Type.ShortcutOverride:
             event.accept()
         elif event.type() == QEvent.Type.KeyPress:
-            self._handle_key(key)
+            self._press(key, event)
         return True
 
-    def _handle_key(self, key: Qt.Key) -> None:
+    def _press(self, key: Qt.Key, event: QKeyEvent) -> None:
         if key == Qt.Key.Key_Escape:
             self.close_palette()
         elif key in _ENTER:
             self._choose(self.list.currentIndex())
+        elif key in (Qt.Key.Key_Tab, Qt.Key.Key_Backtab):
+            step = Qt.Key.Key_Down if key == Qt.Key.Key_Tab else Qt.Key.Key_Up
+            QApplication.sendEvent(self.list, QKeyEvent(event.type(), step, Qt.KeyboardModifier.NoModifier))
         else:
-            by = {Qt.Key.Key_Up: -1, Qt.Key.Key_Backtab: -1, Qt.Key.Key_PageUp: -_ROWS_SHOWN}.get(key, 1)
-            by = _ROWS_SHOWN if key == Qt.Key.Key_PageDown else by
-            last = len(self._rows.rows) - 1
-            row = self._rows.step(min(max(self.list.currentIndex().row() + by, 0), last), by)
-            if row < 0 and abs(by) > 1:
-                row = self._rows.step(0 if by < 0 else last, -by)
-            if row >= 0:
-                self._select(row)
-
-    def _select(self, row: int) -> None:
-        self.list.setCurrentIndex(self._rows.index(row))
-        if row and isinstance(self._rows.rows[row - 1], str):
-            self.list.scrollTo(self._rows.index(row - 1))  # with its heading
+            QApplication.sendEvent(self.list, event)
 
     def _choose(self, index: QModelIndex) -> None:
         row = index.data(_ROW_ROLE)
@@ -250,14 +240,9 @@ class Palette(QFrame):
                 rows.append(match.entry.group)
             rows.append(match)
         self._rows.show_rows(rows or [_NOTHING])
-        if (first := self._rows.step(0, 1)) >= 0:
-            self._select(first)
+        self.list.setCurrentIndex(self._rows.index(self._rows.first()))
+        self.list.scrollToTop()
         self._place()
-
-    def _first_key(self) -> str:
-        first = self._rows.step(0, 1)
-        row = self._rows.rows[first] if first >= 0 else ""
-        return row.entry.key if isinstance(row, Match) else ""
 
     def _place(self) -> None:
         room = self.window().size()

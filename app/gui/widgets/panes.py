@@ -117,17 +117,10 @@ class FlowLayout(QLayout):
         self._horizontal_gap = horizontal_gap
         self._vertical_gap = vertical_gap
         self._items: list[QLayoutItem] = []
-        self._rects: dict[int, list[QRect]] = {}
         self.setContentsMargins(0, 0, 0, 0)
 
     def addItem(self, item: QLayoutItem) -> None:
         self._items.append(item)
-        self._rects.clear()
-
-    def invalidate(self) -> None:
-        """Forget where the items are: one of them has changed its size, or whether it is shown."""
-        self._rects.clear()
-        super().invalidate()
 
     def count(self) -> int:
         return len(self._items)
@@ -137,7 +130,6 @@ class FlowLayout(QLayout):
         return self._items[index] if 0 <= index < len(self._items) else None
 
     def takeAt(self, index: int) -> QLayoutItem | None:
-        self._rects.clear()
         return self._items.pop(index) if 0 <= index < len(self._items) else None
 
     def hasHeightForWidth(self) -> bool:
@@ -145,7 +137,7 @@ class FlowLayout(QLayout):
         return True
 
     def heightForWidth(self, width: int) -> int:
-        return max((rect.bottom() + 1 for rect in self._item_rects(width)), default=0)
+        return max((rect.bottom() + 1 for rect in self._placed(width)), default=0)
 
     def sizeHint(self) -> QSize:
         sizes = [item.sizeHint() for item in self._items]
@@ -162,16 +154,8 @@ class FlowLayout(QLayout):
 
     def setGeometry(self, area: QRect) -> None:
         super().setGeometry(area)
-        rects = self._item_rects(area.width())
-        self._rects = {area.width(): rects}  # or a window that is made wider would leave one for each pixel
-        for item, rect in zip(self._items, rects, strict=True):
+        for item, rect in zip(self._items, self._placed(area.width()), strict=True):
             item.setGeometry(rect.translated(area.topLeft()))
-
-    def _item_rects(self, width: int) -> list[QRect]:
-        """Return where the items are, found once for a width: Qt asks for the height many times in a layout."""
-        if width not in self._rects:
-            self._rects[width] = self._placed(width)
-        return self._rects[width]
 
     def _placed(self, width: int) -> list[QRect]:
         rects: list[QRect] = []

@@ -306,11 +306,9 @@ def _label(name: str, value: str, experiments: Mapping[str, str]) -> str:
         "outcome": lambda ended: f"{OUTCOMES[ended].symbol}  {OUTCOMES[ended].word}" if ended in OUTCOMES else ended,
         "experiment": lambda number: experiments.get(number, number),
     }
-    return labellers[name](value) if name in labellers else _choice_label(name, value)
-
-
-def _choice_label(name: str, value: str) -> str:
-    """Return the label of a parameter's value, of the first workload that has it."""
+    if name in labellers:
+        return labellers[name](value)
+    # The label of a parameter's value is that of the first workload that has it.
     parameters = (parameter for workload in WORKLOADS for parameter in workload.parameters if parameter.name == name)
     choices = (choice for parameter in parameters for choice in parameter.choices)
     return next((choice.label for choice in choices if choice.value == value), value)

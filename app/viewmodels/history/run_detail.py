@@ -1,7 +1,7 @@
 """The page of one stored run: outcome, key figures, details, curves and log."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import NamedTuple
@@ -83,8 +83,23 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
     ends = [float(curve.x[-1]) for panel in panels for curve in panel.curves]
     ends += [(phase.end_ns - run.anchor_t_ns) / 1e9 for phase in run.phases if phase.end_ns is not None]
     end_s = max(ends, default=1.0)
-    bands = _bands(run, end_s)
+    bands = tuple(
+        Band(
+            phase.name,
+            (phase.start_ns - run.anchor_t_ns) / 1e9,
+            end_s if phase.end_ns is None else (phase.end_ns - run.anchor_t_ns) / 1e9,
+            phase.name == _MEASURED,
+        )
+        for phase in run.phases
+    )
     measured = _measured(bands, end_s)
+    trash_note = ""
+    if row.deleted_utc_ns is not None:
+        since = units.local_time(row.deleted_utc_ns)
+        trash_note = f"This run has been in the trash since {since}; it can be restored from the deleted runs."
+    count = len(run.log)
+    counted = f"last {LOG_TAIL:,} of {count:,}" if count > LOG_TAIL else f"{count:,}" if count else ""
+    log_title = f"Log, {counted} {units.plural('line', count)}" if counted else "Log, empty"
     begun = cells.started(row, zone)
     values = run_metrics(run)
     return RunDetail(
@@ -103,7 +118,7 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
                     derived.describe_losses(run),
                     derived.implausible_note(run),
                     *(warning.sentence for warning in machine_warnings(run)),
-                    _trash_note(row.deleted_utc_ns),
+                    trash_note,
                     derived.pruned_note(pruned_utc_ns),
                     derived.memory_note(run),
                 ),
@@ -122,7 +137,7 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
             f"{units.with_minus(f'{(line.t_ns - run.anchor_t_ns) / 1e9:9.3f}')}  {line.text}"
             for line in run.log[-LOG_TAIL:]
         ),
-        log_title=_log_title(len(run.log)),
+        log_title=log_title,
         command=run_command(run),
         tags=row.tags,
         note=row.note,
@@ -137,23 +152,10 @@ def _fault_line(reason: str, traceback: str) -> int:
     return max(own or [n for n, _ in frames], default=0)
 
 
-def _trash_note(deleted_utc_ns: int | None) -> str:
-    if deleted_utc_ns is None:
-        return ""
-    since = units.local_time(deleted_utc_ns)
-    return f"This run has been in the trash since {since}; it can be restored from the deleted runs."
-
-
 def _figures(run: StoredRun, values: RunMetrics) -> tuple[tuple[str, Cell], ...]:
     example = cells.example_word(run.row.spec)
-    figures = (
-        (
-            metric.label,
-            cells.figure_cell(metric, values[metric.key], example, run.row),
-        )
-        for metric in METRICS
-        if metric.headline
-    )
+    headlines = (metric for metric in METRICS if metric.headline)
+    figures = ((m.label, cells.figure_cell(m, values[m.key], example, run.row)) for m in headlines)
     return tuple((label, cell) for label, cell in figures if cell.key is not None)
 
 
@@ -165,7 +167,10 @@ def _groups(run: StoredRun, values: RunMetrics) -> Sequence[DetailGroup]:
     )
 
     def section(name: Section, *others: tuple[str, str]) -> DetailGroup:
-        return DetailGroup(name, (*_metric_items(name, values, cells.example_word(spec)), *_known_items(others)))
+        metrics = (metric for metric in METRICS if metric.section == name)
+        figures = ((m.label, m.figure(values[m.key], cells.example_word(spec))) for m in metrics)
+        items = (DetailItem(label, text) for label, text in (*figures, *others) if text and text != units.ABSENT)
+        return DetailGroup(name, tuple(items))
 
     phase_header, phase_rows = derived.phase_table(run)
     return (
@@ -188,15 +193,6 @@ def _groups(run: StoredRun, values: RunMetrics) -> Sequence[DetailGroup]:
         ),
         section("Run", *_identity(run)),
     )
-
-
-def _metric_items(section: Section, values: RunMetrics, example: str) -> tuple[DetailItem, ...]:
-    in_section = (metric for metric in METRICS if metric.section == section)
-    return _known_items((metric.label, metric.figure(values[metric.key], example)) for metric in in_section)
-
-
-def _known_items(items: Iterable[tuple[str, str]]) -> tuple[DetailItem, ...]:
-    return tuple(DetailItem(name, text) for name, text in items if text and text != units.ABSENT)
 
 
 def _field_costs(run: StoredRun) -> list[DetailGroup]:
@@ -225,27 +221,9 @@ def _device(index: int, name: str, device: str) -> DetailItem:
     return DetailItem("Host", name) if device == HOST else DetailItem(f"GPU {index}", f"{name}\n{device}")
 
 
-def _log_title(lines: int) -> str:
-    if lines > LOG_TAIL:
-        return f"Log, last {LOG_TAIL:,} of {lines:,} lines"
-    return f"Log, {lines:,} {units.plural('line', lines)}" if lines else "Log, empty"
-
-
 def _measured(bands: Sequence[Band], end_s: float) -> Span:
     phase_band = next((band for band in bands if band.name == _MEASURED), None)
     if phase_band is None:
         return (0.0, end_s)
     around = _MARGIN * (phase_band.end - phase_band.start)
     return (max(phase_band.start - around, 0.0), min(phase_band.end + around, end_s))
-
-
-def _bands(run: StoredRun, end_s: float) -> tuple[Band, ...]:
-    return tuple(
-        Band(
-            phase.name,
-            (phase.start_ns - run.anchor_t_ns) / 1e9,
-            end_s if phase.end_ns is None else (phase.end_ns - run.anchor_t_ns) / 1e9,
-            phase.name == _MEASURED,
-        )
-        for phase in run.phases
-    )

@@ -85,19 +85,19 @@ class Phases:
             return ""
         phase, start_s = self._started[-1]
         if phase in _BEFORE_MEASURE:
-            return _describe_measurement(spec)
+            if epochs := int(spec.variant.get("epochs", 0)):
+                return f"then {epochs:,} measured {units.plural('epoch', epochs)}"
+            steps, seconds = spec.variant.get("steps", 0), spec.variant.get("seconds", 0)
+            return (
+                f"then {int(steps):,} measured steps"
+                if steps
+                else f"then {units.duration(float(seconds))} of measuring"
+            )
         done = self._progress
         if phase != "measure" or done is None or done.fraction < _MIN_FRACTION:
             return ""
         left_s = (done.t_ns / 1e9 - start_s) * (1 - done.fraction) / done.fraction
         return f"{units.duration(left_s)} left"
-
-
-def _describe_measurement(spec: RunSpec) -> str:
-    if epochs := int(spec.variant.get("epochs", 0)):
-        return f"then {epochs:,} measured {units.plural('epoch', epochs)}"
-    steps, seconds = spec.variant.get("steps", 0), spec.variant.get("seconds", 0)
-    return f"then {int(steps):,} measured steps" if steps else f"then {units.duration(float(seconds))} of measuring"
 
 
 class Throughput:
