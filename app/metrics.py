@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from app.analysis.comparability import THROTTLE_FIELDS, throttled_shares
-from app.analysis.energy import peak_power_mw, peak_temperature_c
+from app.analysis.energy import DRAM, peak_power_mw, peak_temperature_c, traffic_bytes_per_step
 from app.analysis.summary import energy_mj_per_step, epoch_totals, flops_per_s, mfu, seconds_to_accuracy
 from app.analysis.training import ACCURACY_GOALS_PCT
 from app.values import units
@@ -266,6 +266,9 @@ METRICS: tuple[Metric, ...] = (
     Metric(key="occupancy", label="Occupancy", unit="%", of_summary=field("occupancy_pct"), format=_fixed(1),
            help="How much of a GPU's warp slots its kernels can fill, by their time in the trace",
            json="occupancy_pct", compared=True),
+    Metric(key="traffic", label="Memory traffic per step", title="Traffic", unit="bytes", of_run=traffic_bytes_per_step,
+           reads=(DRAM,), format=_byte_size, json="memory.traffic_bytes_per_step", better="lower", compared=True,
+           help="Bytes of GPU memory read and written in a step, by the load of the memory"),
     Metric(key="measured_s", label="Measured for", unit="s", of_summary=field("measured_s"), format=_fixed(1),
            help="Time that the measured blocks took", json="measured.seconds"),
     Metric(key="measured_steps", label="Measured steps", unit="", of_summary=field("measured_steps"), format=_count,

@@ -170,6 +170,36 @@ def measured_means(run: StoredRun, field: str) -> Iterator[float]:
     return (float(values.mean()) for values in measured_values(run, field))
 
 
+_BANDWIDTHS_TB_PER_S = {
+    "GH200 480GB": 4.0,
+    "GH200 144G": 4.9,
+    "H200": 4.8,
+    "H100 NVL": 3.9,
+    "H100 PCIe": 2.0,
+    "H100": 3.35,
+    "B200": 8.0,
+}
+"""Memory bandwidth by what is in the name of a GPU, the first that is: nvidia.com/data-center, data sheets of each."""
+DRAM = "dram_active_pct"
+"""The field that is the share in use of the memory bandwidth."""
+
+
+def memory_bandwidth(gpu_names: Sequence[str]) -> float | None:
+    """Return the memory bandwidth of some GPUs together in bytes/s, None if that of one is not known."""
+    per_gpu = [next((bw for key, bw in _BANDWIDTHS_TB_PER_S.items() if key in name), None) for name in gpu_names]
+    bandwidths = [bandwidth for bandwidth in per_gpu if bandwidth is not None]
+    return sum(bandwidths) * 1e12 if bandwidths and len(bandwidths) == len(per_gpu) else None
+
+
+def traffic_bytes_per_step(run: StoredRun) -> float | None:
+    """Return the memory traffic of a step of all GPUs: the share in use of their bandwidth, by time."""
+    shares, bandwidth = list(measured_means(run, DRAM)), memory_bandwidth(run.row.gpu_names)
+    throughput, batch = run.row.summary.throughput, run.row.spec.variant.get("batch_size")
+    if not (shares and bandwidth and throughput and batch):
+        return None
+    return sum(shares) / len(shares) / 100 * bandwidth * int(batch) / throughput
+
+
 def field_in_window(columns: SampleColumns, name: str, window: tuple[int, int]) -> Floats:
     """Return the values of a field, fast or slow, that were read in a window."""
     _, t_ns, values = columns.present(name)

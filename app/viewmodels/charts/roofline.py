@@ -13,7 +13,7 @@ from statistics import median
 
 import numpy as np
 
-from app.analysis.energy import measured_means
+from app.analysis.energy import DRAM, measured_means, memory_bandwidth
 from app.analysis.summary import flops_per_s
 from app.analysis.verdict import throughputs
 from app.values import units
@@ -23,18 +23,6 @@ from app.viewmodels.charts.sweeps import ChartVariant
 from app.viewmodels.format.naming import choice_label, gpus_label
 
 _KEY = "roofline"
-_BANDWIDTHS_TB_PER_S = {
-    "GH200 480GB": 4.0,
-    "GH200 144G": 4.9,
-    "H200": 4.8,
-    "H100 NVL": 3.9,
-    "H100 PCIe": 2.0,
-    "H100": 3.35,
-    "B200": 8.0,
-}
-"""Memory bandwidth by what is in the name of a GPU, the first that is: nvidia.com/data-center, data sheets of each."""
-DRAM = "dram_active_pct"
-"""The field that is the share in use of the memory bandwidth."""
 _GIGA, _TERA = 1e9, 1e12
 
 
@@ -84,13 +72,6 @@ def _compute_rate(variant: ChartVariant) -> _ComputeRate | None:
         memory_share=float(np.mean(busy)) / 100 if busy else None,
         bandwidth=memory_bandwidth(runs[0].row.gpu_names),
     )
-
-
-def memory_bandwidth(gpu_names: Sequence[str]) -> float | None:
-    """Return the memory bandwidth of some GPUs together in bytes/s, None if that of one is not known."""
-    per_gpu = [next((bw for key, bw in _BANDWIDTHS_TB_PER_S.items() if key in name), None) for name in gpu_names]
-    bandwidths = [bandwidth for bandwidth in per_gpu if bandwidth is not None]
-    return sum(bandwidths) * _TERA if bandwidths and len(bandwidths) == len(per_gpu) else None
 
 
 def _roofline(speeds: Sequence[_ComputeRate]) -> PointChart:

@@ -1,6 +1,7 @@
 """Energy of a window against closed forms, and its error bound against a simulated card."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,10 +14,13 @@ from app.analysis.energy import (
     STILL_SOURCE,
     gpu_energy,
     total_energy,
+    traffic_bytes_per_step,
     values_in_window,
 )
 from app.values.records import Floats, SampleColumns
 from app.values.samples import Device, FieldInfo
+from tests.fakes.experiments import result
+from workloads.catalog import Machine, complete
 
 S = 1_000_000_000
 BIG = 10**15
@@ -275,3 +279,14 @@ def test_a_gap_of_a_busy_machine_counts_as_read_up_to_a_second(gap_s: float, unr
 def test_a_window_has_its_end_and_not_its_start() -> None:
     times = np.array([1, 2, 3, 4], dtype=np.int64)
     assert values_in_window(times, np.array([10.0, 20.0, np.nan, 40.0]), 1, 4).tolist() == [20.0, 40.0]
+
+
+def test_memory_traffic_of_a_step_is_the_load_of_the_memory_by_its_bandwidth_and_time() -> None:
+    """25 % of an H200's 4.8 TB/s, for a step of 64 ms; not known without the load."""
+    run = result(1, complete("lstm", {"gpus": 1, "batch_size": 64}, Machine()), 1000.0)
+    loaded = tuple(
+        replace(columns, slow_t_ns=columns.t_ns, slow={"dram_active_pct": np.full(columns.t_ns.size, 25.0)})
+        for columns in run.samples
+    )
+    assert traffic_bytes_per_step(replace(run, samples=loaded)) == pytest.approx(0.25 * 4.8e12 * 0.064)
+    assert traffic_bytes_per_step(run) is None

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.analysis.energy import memory_bandwidth
 from app.analysis.verdict import judge
 from app.report.charts.draw import draw_chart
 from app.values.records import StoredRun
 from app.viewmodels.charts import model
 from app.viewmodels.charts.model import BarChart, Chart, PointChart
 from app.viewmodels.charts.palette import LIGHT, colour_by, colour_choices
-from app.viewmodels.charts.roofline import memory_bandwidth
 from app.viewmodels.charts.speed_energy import pareto_front
 from app.viewmodels.charts.sweeps import distinct_colours
 from tests.fakes.experiments import result
