@@ -173,11 +173,9 @@ def explain_verdict(workbench: Workbench) -> QImage:
     return workbench.window.grab().toImage().copy(0, 0, SIZE[0], 650)
 
 
-def show_article(workbench: Workbench) -> None:
-    """Show article B beside the runs that repeat it."""
-    settings = {"mode": "train", "units": 512, "batch_size": 64, "precision": "tf32"}
-    rows = [row for row in reference_rows(workbench) if is_variant(row, "lstm", **settings)]
-    compare(workbench, repeated(rows), "Article")
+def show_pivot(workbench: Workbench) -> None:
+    """Show what the layout does by batch size and GPUs, beside what article C says."""
+    compare(workbench, cnn_runs(workbench), "Pivot")
 
 
 def draw_scaling(workbench: Workbench) -> None:
@@ -350,7 +348,7 @@ PICTURES: Mapping[str, Take] = {
     "palette": search_palette,
     "run-page": open_run,
     "h200-evidence": show_evidence,
-    "article": show_article,
+    "pivot": show_pivot,
     "pictures": draw_scaling,
     "report": save_report,
 }

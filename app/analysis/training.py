@@ -3,14 +3,14 @@
 Runs that differ in their seed alone are repeats of one training: another start, another order of the same data.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from app.analysis.intervals import PLANNED_LEVEL, Estimate, difference, mean
-from app.analysis.summary import epoch_totals, seconds_to_accuracy
+from app.analysis.intervals import PLANNED_LEVEL, Estimate, difference
+from app.analysis.summary import epoch_totals
 from app.analysis.verdict import SEED, group_runs, without
 from app.values.records import RunHeader
 
@@ -29,14 +29,10 @@ class Trainings:
 
     Attributes:
         accuracies_pct: Accuracy after the last epoch of each, in percent.
-        seconds: Time of all epochs of each, without testing.
-        seconds_to: By accuracy in percent, the seconds of each run that reached it.
     """
 
     runs: tuple[RunHeader, ...]
     accuracies_pct: tuple[float, ...]
-    seconds: tuple[float, ...]
-    seconds_to: Mapping[int, tuple[float, ...]]
 
     @property
     def accuracy_pct(self) -> float | None:
@@ -47,10 +43,6 @@ class Trainings:
         """Return the standard deviation of the accuracy over seeds; None of one."""
         return float(np.std(self.accuracies_pct, ddof=1)) if len(self.accuracies_pct) > 1 else None
 
-    @property
-    def mean_seconds(self) -> Estimate | None:
-        return mean(self.seconds)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccuracyComparison:
@@ -58,29 +50,20 @@ class AccuracyComparison:
 
     Attributes:
         points: The difference of the means with its interval.
-        tests: The interval of two one-sided tests; None where a side has one run only.
-        margin_points: What counts as the same.
-        decision: `equal`: the interval of the tests lies within the margin. `lower`, `higher`: the difference's own,
-            wider interval lies beyond it. Else it cannot be told.
+        decision: `equal`: the interval of two one-sided tests lies within `ACCURACY_MARGIN_POINTS`. `lower`, `higher`:
+            the difference's own, wider interval lies beyond it. Else it cannot be told.
     """
 
     points: Estimate
-    tests: tuple[float, float] | None
-    margin_points: float
     decision: AccuracyDecision
 
 
 def trainings(runs: Sequence[RunHeader]) -> Trainings:
     """Return the completed ones of these runs, which differ in their seed alone."""
     completed = [(run, totals) for run in runs if run.row.completed and (totals := epoch_totals(run.epochs))]
-    reached = {
-        goal: [seconds_to_accuracy(run.epochs, goal / 100) for run, _ in completed] for goal in ACCURACY_GOALS_PCT
-    }
     return Trainings(
         runs=tuple(run for run, _ in completed),
         accuracies_pct=tuple(100 * totals.accuracy for _, totals in completed),
-        seconds=tuple(totals.seconds for _, totals in completed),
-        seconds_to={goal: tuple(time_s for time_s in times if time_s is not None) for goal, times in reached.items()},
     )
 
 
@@ -89,9 +72,7 @@ def group_by_training(runs: Sequence[RunHeader]) -> list[tuple[RunHeader, ...]]:
     return group_runs([run for run in runs if run.epochs], lambda run: without(run.row.spec, SEED))
 
 
-def compare_accuracy(
-    group: Trainings, baseline: Trainings, margin_points: float = ACCURACY_MARGIN_POINTS, level: float = PLANNED_LEVEL
-) -> AccuracyComparison | None:
+def compare_accuracy(group: Trainings, baseline: Trainings, level: float = PLANNED_LEVEL) -> AccuracyComparison | None:
     """Return whether two trainings reach the same accuracy, by two one-sided tests of the difference of their means.
 
     Schuirmann (1987), as `equivalence` does for throughputs, here with Welch's interval of the difference itself. None
@@ -101,9 +82,7 @@ def compare_accuracy(
         return None
     points = difference(group.accuracies_pct, baseline.accuracies_pct, level)
     tests = difference(group.accuracies_pct, baseline.accuracies_pct, 2 * level - 1).interval
-    return AccuracyComparison(
-        points=points, tests=tests, margin_points=margin_points, decision=_decide(points.interval, tests, margin_points)
-    )
+    return AccuracyComparison(points=points, decision=_decide(points.interval, tests, ACCURACY_MARGIN_POINTS))
 
 
 def _decide(wider: tuple[float, float] | None, tests: tuple[float, float] | None, margin: float) -> AccuracyDecision:

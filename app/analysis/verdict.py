@@ -312,7 +312,7 @@ def family_ratios(
 ) -> list[Estimate | None]:
     """Return each group's ratio of a figure to the baseline's; their intervals hold together and at every look.
 
-    That is the only source of ratios to a baseline: verdict, tables of articles, scaling and reports have the same
+    That is the only source of ratios to a baseline: verdict, scaling and reports have the same
     intervals for the same runs. The baseline's own ratio is 1 and has no interval; None for another workload, or
     without a figure.
 

@@ -41,6 +41,7 @@ from app.report.render import (
     write_report,
 )
 from app.report.scaling import efficiency_headline, scaling_document
+from app.runs.experiment.presets import preset_names, publications
 from app.storage.library import Library
 from app.values import units
 from app.values.records import RunRow
@@ -48,6 +49,7 @@ from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.compare.arrangement import text_table
 from app.viewmodels.compare.comparison import Comparison, default_baseline, prepare_comparison
 from app.viewmodels.compare.comparison import compare as compare_runs
+from app.viewmodels.compare.pivot import Pivot, make_pivot, make_pivots, pivot_table
 from app.viewmodels.compare.scaling import NO_SCALING_PAIRS, ScalingView, scaling_mismatches, scaling_views
 from app.viewmodels.compare.state_warnings import EVIDENCE, ComparisonWarning
 from app.viewmodels.compare.table import COMPARED, VARIANT, ComparedVariant
@@ -147,7 +149,12 @@ _NAMED = 12
 """So many runs a command is shown with."""
 
 
-@command("compare", "compare 1 2 3 4 --baseline 1", "compare 1 2 --why", "compare --tag paper --report paper.html")
+@command(
+    "compare",
+    "compare 1 2 --why",
+    "compare 1 2 3 4 --pivot layout",
+    "compare --tag paper --report paper.html",
+)
 @runs_argument(required=False)
 @filter_options
 @click.option(
@@ -161,6 +168,15 @@ _NAMED = 12
     "--asked", metavar="SETTING", default="", help="The setting that the answer is about (default: the experiment's)."
 )
 @click.option("--why", is_flag=True, help="Print what of a step makes the difference: idle time, kernels by class.")
+@click.option(
+    "--pivot",
+    metavar="NAME",
+    help="Print what a setting, such as layout, does by two others.",
+)
+@click.option(
+    "--rows", metavar="NAME", default="", help="With --pivot: the setting of its rows (default: that with most values)."
+)
+@click.option("--columns", metavar="NAME", default="", help="With --pivot: the setting of its columns.")
 @report_option
 @gate_options
 def compare(
@@ -170,6 +186,9 @@ def compare(
     baseline: int | None,
     asked: str,
     why: bool,
+    pivot: str | None,
+    rows: str,
+    columns: str,
     report: Path | None,
     run_filter: RunFilter,
     gate: GateOptions,
@@ -177,6 +196,8 @@ def compare(
     """Print the comparison, and write a report of it where one is requested; return 0, or the status of a gate."""
     if report is not None:
         check_suffix(report)
+    if pivot is None and (rows or columns):
+        raise UsageError("--rows and --columns go with --pivot.")
     requested = list(dict.fromkeys(runs))
     if not run_filter.is_search:
         _check_runs(requested, baseline)
@@ -192,14 +213,19 @@ def compare(
     comparison = compare_runs(prepare_comparison(stored, asked=question), baseline, older, gate.margin_pct)
     if asked not in ("", comparison.verdict.asked):
         raise UsageError(f"No two of these variants differ in {asked} alone, so nothing is known of what it does.")
+    published = publications([row.spec for row in comparison.rows], preset_names())
+    chosen = make_pivot(comparison, pivot, rows, columns, published) if pivot is not None else None
+    pivots = make_pivots(comparison, published) if pivot is None else [chosen] if chosen else []
     if report is not None:
-        write_report(report, comparison, time.time_ns())
+        write_report(report, comparison, time.time_ns(), pivots)
         say(f"Written to {report}.")
     judged = judge_gate(comparison, gate.fail_if_slower) if gate.fail_if_slower else None
     if as_json:
-        print_json({**compare_document(comparison), **({"gate": judged.document()} if judged else {})})
+        print_json({**compare_document(comparison, pivots), **({"gate": judged.document()} if judged else {})})
     else:
         print_comparison(comparison, database)
+        if pivot is not None:
+            print_pivots(pivots)
         if why:
             print_why(comparison.why)
     return report_gate(judged, gate) if judged else 0
@@ -256,6 +282,17 @@ def print_comparison(comparison: Comparison, database: Path | None = None) -> No
         print()
     for line in lines:
         print_text(line)
+
+
+def print_pivots(pivots: Sequence[Pivot]) -> None:
+    """Print what settings do by two others, and which publications stand beside that."""
+    for pivot in pivots:
+        table = pivot_table(pivot)
+        print()
+        print_text(table.caption)
+        print_table(table.head, table.rows, right=table.numeric)
+    for source in dict.fromkeys(source for pivot in pivots for source in pivot.sources):
+        print_text(source)
 
 
 def print_why(views: Sequence[WhyView]) -> None:

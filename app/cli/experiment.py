@@ -51,11 +51,9 @@ from app.errors import UserError
 from app.grants import typed
 from app.paths import PROGRAM, default_database
 from app.queries import FINISHED_STATES, QueueEntry, TimeLeft
-from app.report.article.tables import measured_tables
 from app.report.comparison import experiment_document
 from app.report.gate import judge_gate
 from app.report.render import check_writable
-from app.runs.experiment.article import Article
 from app.runs.experiment.estimates import Experiment
 from app.runs.experiment.presets import NamedPreset, load_preset, preset_names, user_preset_files
 from app.runs.experiment.queue import enqueue, entry_plan, estimate_remaining, read_experiment
@@ -65,7 +63,6 @@ from app.storage.store import Store
 from app.values import units
 from app.values.plan import MAX_REPEATS, MAX_THROTTLED_PCT, REPEATS_LIMIT, Plan
 from app.values.samples import Inventory
-from app.viewmodels.charts.roofline import DRAM
 from app.viewmodels.experiment.preview import (
     describe_estimate,
     describe_order,
@@ -273,7 +270,7 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     "--report",
     type=FILE,
     metavar="FILE",
-    help="Write a report with charts too, .html or .md; of an article's preset with its tables.",
+    help="Write a report with charts too, .html or .md.",
 )
 @on_option
 @sampling_option
@@ -297,9 +294,8 @@ def experiment(context: click.Context, /, **values: Any) -> int:
 
 def _run(options: ExperimentOptions) -> int:
     named = load_preset(options.preset, options.find_in_preset) if options.preset else None
-    article = named.preset.article if named else None
     if named and options.show:
-        return _print_result(_stored_experiment(named, options), article, options) or 0
+        return _print_result(_stored_experiment(named, options), options) or 0
     standby = not (options.no_standby or options.queue)
     with run_services(options.database, options.sample_ms, on=options.on, standby=standby) as services:
         inventory = services.host.inventory()
@@ -319,7 +315,7 @@ def _run(options: ExperimentOptions) -> int:
         all_ended = run_entries(services, [entry.entry])
     if not all_ended or all_ended[-1].state == "running":
         raise UserError(_describe_elsewhere(entry))
-    gated = _print_result(all_ended[-1].experiment, article, options, all_ended[-1].queue_number)
+    gated = _print_result(all_ended[-1].experiment, options, all_ended[-1].queue_number)
     return exit_status(all_ended) if gated is None else gated
 
 
@@ -415,14 +411,9 @@ def _stored_experiment(named: NamedPreset, options: ExperimentOptions) -> Experi
     return Experiment.from_runs(plan, "stopped", newest.runs)
 
 
-def _print_result(
-    experiment: Experiment, article: Article | None, options: ExperimentOptions, entry: int | None = None
-) -> int | None:
+def _print_result(experiment: Experiment, options: ExperimentOptions, entry: int | None = None) -> int | None:
     """Print the result, and return the exit status of the gate, None without one."""
-    with open_store(options.database) as store:
-        fields = (DRAM, "sm_clock_mhz")
-        tables = measured_tables(article, experiment.plan, experiment.runs, lambda run: store.load(run, fields))
-    result = load_result(experiment, tables, options.database or default_database(), options.gate.margin_pct)
+    result = load_result(experiment, options.database or default_database(), options.gate.margin_pct)
     ending = describe_ending(experiment, show=options.show, entry=entry)
     unfinished = "" if experiment.state in FINISHED_STATES else ending
     judged = judge_gate(result.comparison, limit, unfinished) if (limit := options.gate.fail_if_slower) else None

@@ -8,19 +8,19 @@ from pathlib import Path
 
 from app.analysis.comparability import throttled_pct
 from app.analysis.intervals import WIDEST_KNOWN
-from app.cli.compare import print_comparison, reason_lines, warning_lines
+from app.cli.compare import print_comparison, print_pivots
 from app.cli.progress import ProgressSink, StatusLines, WaitLine
+from app.cli.run import workload_finder
 from app.cli.services import stop_on_interrupt
-from app.cli.terminal import print_table, print_text, say
+from app.cli.terminal import say
 from app.errors import DatabaseError, UserError
 from app.paths import PROGRAM
 from app.queries import FINISHED_STATES, INTERRUPTED_STATES, QUEUED_STATES, EntryState, ExperimentProgress, QueueEntry
-from app.report.article.tables import MeasuredTable
 from app.report.comparison import ExperimentResult, experiment_result, runs_in_order
-from app.report.model import ArticleSection
 from app.report.render import write_report
 from app.runs.experiment.estimates import Experiment, expected_resolution
 from app.runs.experiment.idle_wait import WaitStatus
+from app.runs.experiment.presets import publications
 from app.runs.experiment.queue import ExperimentReading, read_experiment
 from app.runs.experiment.queue_runner import QueueRunner
 from app.runs.experiment.schedule import stopping_rule
@@ -34,6 +34,7 @@ from app.values import units
 from app.values.environment_keys import STOOD_STILL_KEY
 from app.values.plan import Plan
 from app.values.records import RunHeader
+from app.viewmodels.compare.pivot import make_pivots
 from app.viewmodels.experiment.preview import describe_dates, describe_order, describe_resolution, describe_uncounted
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.format.sentences import format_time_left
@@ -147,46 +148,30 @@ def _describe_precision(experiment: Experiment) -> str:
     return f"Speed-ups are known to {units.plus_minus(half_width)}; {target} was asked for."
 
 
-def load_result(
-    experiment: Experiment, tables: Sequence[MeasuredTable], database: Path, margin_pct: float | None = None
-) -> ExperimentResult:
+def load_result(experiment: Experiment, database: Path, margin_pct: float | None = None) -> ExperimentResult:
+    """Load the runs that an experiment compares, and compare them."""
+    plan = experiment.plan
+    published = publications(plan.variants, [plan.preset] if plan.preset else (), workload_finder(database, None))
     with Store.open(database) as store:
-        return experiment_result(experiment, runs_in_order(experiment, store.load), tables, margin_pct)
+        return experiment_result(experiment, runs_in_order(experiment, store.load), published, margin_pct)
 
 
 def print_experiment(result: ExperimentResult, database: Path | None = None) -> None:
-    """Print the tables of an article, or else the verdict; `database` is the path that the user gave."""
-    comparison = result.comparison
-    if result.tables:
-        for table in result.tables:
-            _print_section(replace(table.section, source=""))
-        sources = dict.fromkeys(table.section.source for table in result.tables if table.section.source)
-        for line in (*sources, *reason_lines(comparison.variants), *warning_lines(comparison.warnings, database)):
-            print_text(line)
-    elif comparison.variants:
-        print_comparison(comparison, database)
-
-
-def _print_section(section: ArticleSection) -> None:
-    print(section.title)
-    for table in section.tables:
-        print()
-        print_text(f"{table.caption}:")
-        print_table(table.head, table.rows, right=table.numeric)
-    for line in ("", *section.lines) if section.lines else ():
-        print_text(line)
-    print()
+    """Print the verdict, and what publications say beside it; `database` is the path that the user gave."""
+    if result.comparison.variants:
+        print_comparison(result.comparison, database)
+        print_pivots(make_pivots(result.comparison, result.published) if result.published else ())
 
 
 def write_experiment_report(result: ExperimentResult, path: Path) -> None:
-    """Write a report of the comparison, with an article's tables where there are some.
+    """Write a report of the comparison.
 
     Raises:
         UserError: There is nothing to report yet, or the file cannot be written.
     """
     if not result.comparison.variants:
         raise UserError("No run of this experiment has a result yet, so there is nothing to report.")
-    write_report(path, result.comparison, time.time_ns(), tuple(table.section for table in result.tables))
+    write_report(path, result.comparison, time.time_ns(), make_pivots(result.comparison, result.published))
     say(f"Written to {path}.")
 
 

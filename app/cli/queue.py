@@ -27,11 +27,9 @@ from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
 from app.paths import PROGRAM
 from app.queries import ExperimentProgress, QueueEntry, TimeLeft
-from app.report.article.tables import MeasuredTable, measured_tables
 from app.report.comparison import ExperimentResult, experiment_document
 from app.report.documents import iso_utc
 from app.report.render import check_writable
-from app.runs.experiment.presets import load_preset
 from app.runs.experiment.queue import queue_progress
 from app.storage.queue import Queue
 from app.telemetry.sampler import take_inventory
@@ -107,7 +105,7 @@ def _run_and_report(options: _QueueOptions, named: Sequence[QueueEntry]) -> int:
         all_ended = run_entries(services, [entry.entry for entry in named] or None, fail)
     documents = []
     for ended in all_ended:
-        result = load_result(ended.experiment, _article_tables(ended), services.database)
+        result = load_result(ended.experiment, services.database)
         if options.as_json:
             documents.append(experiment_document(result))
         else:
@@ -139,18 +137,6 @@ def _print_ended(ended: EndedEntry, result: ExperimentResult) -> None:
 
 def _describe_entry_elsewhere(entry: QueueEntry) -> str:
     return describe_elsewhere(f"entry {entry.entry} of the queue at this moment")
-
-
-def _article_tables(ended: EndedEntry) -> tuple[MeasuredTable, ...]:
-    """Return the tables of the preset's article; none if its file is gone or has other variants by now."""
-    if ended.entry.preset is None:
-        return ()
-    try:
-        return measured_tables(
-            load_preset(ended.entry.preset).preset.article, ended.experiment.plan, ended.experiment.runs
-        )
-    except (UsageError, UserError):  # it may have been queued elsewhere, or been changed since
-        return ()
 
 
 @command("queue", "queue", "queue go-on 2 --report result.html", "queue move 3 --first")

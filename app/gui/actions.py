@@ -72,9 +72,6 @@ class Actions:
     compare: Callable[[Sequence[int]], None]
     """Show these runs in Compare."""
 
-    compare_experiment: Callable[[Sequence[int]], None]
-    """Show the runs of an experiment in Compare, at the article that they repeat, if any."""
-
     run_again: Callable[[int], None]
     """Put the variant of a stored run into the form on the Run screen."""
 

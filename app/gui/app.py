@@ -194,7 +194,6 @@ class Workbench(QObject):
         return Actions(
             open_run=self.stored.open_run,
             compare=self.stored.compare_runs,
-            compare_experiment=partial(self.stored.compare_runs, article=True),
             run_again=self.opener.run_again,
             run_plan=self._run_plan,
             cannot_run=self._cannot_run,

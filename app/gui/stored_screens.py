@@ -90,11 +90,11 @@ class StoredScreens(QObject):
         if self.history is not None:
             self.history.transfer.set_reference(True, failed)
 
-    def compare_runs(self, runs: Sequence[int], *, article: bool = False) -> None:
-        """Show these runs side by side; those of an experiment at the `article` that they repeat, if any."""
+    def compare_runs(self, runs: Sequence[int]) -> None:
+        """Show these runs side by side."""
         self._window.show_page(COMPARE)
         if self.compare is not None:
-            self.compare.show_runs(runs, article=article)
+            self.compare.show_runs(runs)
         self.runs_shown.emit(runs)
 
     def refresh(self, page: int) -> None:

@@ -10,14 +10,15 @@ from app.analysis.effects import Effect
 from app.analysis.intervals import LEVEL
 from app.analysis.verdict import TESTS_LEVEL, Equivalence, operations_per_example
 from app.metrics import put_json
-from app.report.article.tables import MeasuredTable
 from app.report.documents import equality_document, estimate_document, verification_document, why_document
 from app.report.scaling import scaling_document
 from app.runs.experiment.estimates import Experiment
 from app.runs.experiment.schedule import runs_of_variant, stopping_rule
 from app.values import units
+from app.values.plan import Publication
 from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import Comparison, compare, prepare_comparison
+from app.viewmodels.compare.pivot import Pivot, figure_of, make_pivots
 from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.statements import Statement
 from app.viewmodels.compare.table import COMPARED, ComparedVariant
@@ -27,13 +28,14 @@ from app.viewmodels.format.naming import names_in_parts, short_name
 from workloads.catalog import own_variant
 
 
-def compare_document(comparison: Comparison) -> dict[str, Any]:
+def compare_document(comparison: Comparison, pivots: Sequence[Pivot] = ()) -> dict[str, Any]:
     """Return the `compare` document: rows by variant, the verdict in words, and every warning.
 
     Of a metric a row has what the window's table shows, at the metric's path. `label` is what tells a row from the
     others, `operations_per_example` is by formula; `hosts`, `outcomes` and `reasons` have one for each run, a host is
     null on this machine. `effects` has the ratio of throughput by each parameter alone, `scaling` every pair of runs
-    that differ in their GPUs alone, `why` every variant but the baseline, `equality` every one that was checked.
+    that differ in their GPUs alone, `why` every variant but the baseline, `equality` every one that was checked,
+    `pivot` what settings do by two others.
     """
     return {
         "baseline": comparison.baseline or None,
@@ -48,6 +50,7 @@ def compare_document(comparison: Comparison) -> dict[str, Any]:
             "statements": msgspec.json.decode(msgspec.json.encode(comparison.verdict.statements)),
         },
         "effects": list(map(_effect_document, comparison.verdict.effects)),
+        "pivot": list(map(_pivot_document, pivots)),
         "warnings": list(map(_warning_document, comparison.warnings)),
         "scaling": scaling_document(comparison.scaling)["scaling"],
         "why": why_document(comparison.why),
@@ -69,6 +72,32 @@ def _effect_document(effect: Effect) -> dict[str, Any]:
     ]
     own = {field.name: getattr(effect, field.name) for field in fields(effect)}
     return {**own, **estimate_document(effect.ratio, "ratio"), "pairs": pairs}
+
+
+def _pivot_document(pivot: Pivot) -> dict[str, Any]:
+    """Return cells with the figures of both sides in the metric's unit; `article` is what is published of them."""
+
+    def side_document(variant: ComparedVariant | None) -> dict[str, Any]:
+        runs = [row.run for row in variant.result.runs] if variant else []
+        return {"runs": runs, "figure": figure_of(variant, pivot.figure)}
+
+    cells = [
+        {
+            "workload": cell.spec.workload,
+            "settings": {name: cell.spec.variant.get(name) for name in dict.fromkeys((pivot.asked, *pivot.axes))},
+            **estimate_document(cell.ratio, "ratio"),
+            "state": cell.state or None,
+            "before": side_document(cell.before),
+            "after": side_document(cell.after),
+            "article": [
+                {"before": effect.before_figure, "after": value.figure, "ratio": list(value.ends) or None}
+                for _, effect, value in cell.quotes
+            ],
+        }
+        for cell in pivot.cells
+    ]
+    own = {name: getattr(pivot, name) for name in ("asked", "before", "rows_by", "columns_by", "figure")}
+    return {**own, "cells": cells}
 
 
 def _warning_document(warning: ComparisonWarning) -> dict[str, Any]:
@@ -112,17 +141,17 @@ def _variant_row(variant: ComparedVariant) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentResult:
-    """An experiment with the comparison of its runs, and the tables of the article that it replicates, if any."""
+    """An experiment with the comparison of its runs, and what its preset's publication says, if it repeats one."""
 
     experiment: Experiment
     comparison: Comparison
-    tables: Sequence[MeasuredTable] = ()
+    published: Sequence[Publication] = ()
 
 
 def experiment_result(
     experiment: Experiment,
     runs: Sequence[StoredRun],
-    tables: Sequence[MeasuredTable] = (),
+    published: Sequence[Publication] = (),
     margin_pct: float | None = None,
 ) -> ExperimentResult:
     """Compare the runs of an experiment as far as it is.
@@ -132,7 +161,7 @@ def experiment_result(
     if not runs:
         none = Verdict(statements=(Statement(key="no runs", values={}),))
         comparison = Comparison(method=METHOD, verdict=none)
-        return ExperimentResult(experiment=experiment, comparison=comparison, tables=tables)
+        return ExperimentResult(experiment=experiment, comparison=comparison, published=published)
     comparison = compare(prepare_comparison(runs, asked=experiment.plan.asked), runs[0].row.run, margin_pct=margin_pct)
     tried = [run.row.spec for run in runs]
     variants = experiment.plan.variants
@@ -140,11 +169,11 @@ def experiment_result(
     if len(names) == 1 and len(variants) > 1:
         only = Statement(key="only one", values={"name": names[0]})
         comparison = replace(comparison, verdict=replace(comparison.verdict, statements=(only,)))
-    return ExperimentResult(experiment=experiment, comparison=comparison, tables=tables)
+    return ExperimentResult(experiment=experiment, comparison=comparison, published=published)
 
 
 def experiment_document(result: ExperimentResult) -> dict[str, Any]:
-    """Return what `compare` says of its runs, and `experiment`, `state`, `planned`, `done` (runs), `article` (tables).
+    """Return what `compare` says of its runs, and `experiment`, `state`, `planned`, `done` (runs).
 
     `repeats` are complete rounds of all variants, `half_widths_pct` how narrowly each speed-up is known after them,
     `until_pct` the target precision.
@@ -159,8 +188,7 @@ def experiment_document(result: ExperimentResult) -> dict[str, Any]:
         "repeats": rule.repeats,
         "until_pct": experiment.plan.until_pct,
         "half_widths_pct": rule.half_widths_pct(),
-        "article": [table.document for table in result.tables],
-        **compare_document(result.comparison),
+        **compare_document(result.comparison, make_pivots(result.comparison, result.published)),
     }
 
 

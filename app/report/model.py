@@ -11,6 +11,7 @@ from app.viewmodels.charts.model import BarChart, Chart
 from app.viewmodels.charts.palette import dash_pattern
 from app.viewmodels.compare.arrangement import Arrangement, column_titles, text_table
 from app.viewmodels.compare.comparison import ComparedRuns, Comparison, comparison_curves
+from app.viewmodels.compare.pivot import Pivot, pivot_table
 from app.viewmodels.compare.scaling import ScalingView, worst_pairs
 from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.table import BASE, RUN, VARIANT, CompareTable
@@ -39,22 +40,6 @@ _ABREAST = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArticleSection:
-    """Tables of an article; `reasons` say why figures differ, `claims` what it says, `source` names the article."""
-
-    title: str
-    tables: tuple[TextTable, ...]
-    reasons: tuple[str, ...] = ()
-    claims: tuple[str, ...] = ()
-    source: str = ""
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """Return the lines below the tables."""
-        return (*self.reasons, *self.claims, *([self.source] if self.source else []))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportModel:
     """The content of a report.
 
@@ -64,7 +49,7 @@ class ReportModel:
         scaling: Pairs of traced runs that have a chart of where their steps go.
         pairs: A row for each pair, if only some have a chart.
         why: The variants whose difference from the baseline is explained; `why_left_out` others differ less.
-        article: Tables of the article that the runs replicate, if any.
+        pivots: What settings do by two others; `sources` are the articles beside them.
     """
 
     title: str
@@ -87,7 +72,8 @@ class ReportModel:
     differing: TextTable
     reruns: tuple[tuple[str, str], ...]
     runs: TextTable
-    article: tuple[ArticleSection, ...] = ()
+    pivots: tuple[TextTable, ...] = ()
+    sources: tuple[str, ...] = ()
 
     @property
     def leading_charts(self) -> int:
@@ -102,7 +88,7 @@ _FEW = 12
 """Variants of which the plot leads a report; that of more would come between the verdict and its warnings."""
 
 
-def build_report(comparison: Comparison, made_utc_ns: int, article: tuple[ArticleSection, ...] = ()) -> ReportModel:
+def build_report(comparison: Comparison, made_utc_ns: int, pivots: Sequence[Pivot] = ()) -> ReportModel:
     """Return the content of a report."""
     compared_runs, rows = comparison.compared_runs, comparison.rows
     column = comparison.table.keys.index(VARIANT)
@@ -140,7 +126,8 @@ def build_report(comparison: Comparison, made_utc_ns: int, article: tuple[Articl
         differing=_differing_environment(compared_runs.runs),
         reruns=tuple((firsts[run.row.run], run_command(run)) for run in compared_runs.runs if run.row.run in firsts),
         runs=_runs(rows),
-        article=article,
+        pivots=tuple(map(pivot_table, pivots)),
+        sources=tuple(dict.fromkeys(source for pivot in pivots for source in pivot.sources)),
     )
 
 

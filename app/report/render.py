@@ -1,27 +1,26 @@
-"""Comparison reports, scaling pages and article tables as HTML and Markdown, from the templates in resources."""
+"""Comparison reports and scaling pages as HTML and Markdown, from the templates in resources."""
 
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.errors import write_error
 from app.paths import RESOURCES
-from app.report.article.tables import describe_origin, sections_with_runs
 from app.report.charts.curves import draw_curves
 from app.report.charts.draw import WIDTH, draw_chart
 from app.report.charts.svg import replace_invalid_xml
 from app.report.documents import diff_table, why_sections
 from app.report.gate import Gate
-from app.report.model import ALL_PAIRS, ArticleSection, ReportModel, build_report
+from app.report.model import ALL_PAIRS, ReportModel, build_report
 from app.report.scaling import scaling_sections
-from app.runs.experiment.presets import ArticleRuns
 from app.values import units
 from app.values.plain import joined_lines
 from app.viewmodels.charts.palette import DARK, LIGHT, PAGE, css_variables
 from app.viewmodels.compare.comparison import Comparison
+from app.viewmodels.compare.pivot import Pivot
 from app.viewmodels.compare.scaling import ScalingView, scaling_mismatches
 from app.viewmodels.history.run_diff import RunDiff, text_line
 from workloads.catalog import UsageError
@@ -75,12 +74,7 @@ def write_page(path: Path, page: RenderedPage) -> None:
             raise write_error(target, error) from error
 
 
-def write_report(
-    path: Path,
-    comparison: Comparison,
-    made_utc_ns: int,
-    article: tuple[ArticleSection, ...] = (),
-) -> None:
+def write_report(path: Path, comparison: Comparison, made_utc_ns: int, pivots: Sequence[Pivot] = ()) -> None:
     """Write the report of a comparison as HTML, or as Markdown if the path ends in `.md`.
 
     Charts of a Markdown report are written next to it.
@@ -88,7 +82,7 @@ def write_report(
     Raises:
         UserError: A file cannot be written.
     """
-    report = build_report(comparison, made_utc_ns, article)
+    report = build_report(comparison, made_utc_ns, pivots)
     if path.suffix.lower() == ".md":
         write_page(path, markdown_report(report, path.stem))
     else:
@@ -155,22 +149,6 @@ def _render_diff(template: str, diff: RunDiff, *, everything: bool = False) -> s
 def gate_markdown(gate: Gate) -> str:
     """Render a gate as a piece of Markdown."""
     return _render("gate.md.jinja", gate=gate)
-
-
-def articles_html(repeated: Sequence[ArticleRuns]) -> str:
-    """Render the tables of these articles as a piece of HTML."""
-    articles = [
-        {
-            "title": article_runs.article.title,
-            "lines": [
-                *([f"The article measured on {article_runs.article.machine}."] if article_runs.article.machine else []),
-                describe_origin(article_runs.runs),
-            ],
-            "sections": [replace(section, source="") for section in sections_with_runs(article_runs)],
-        }
-        for article_runs in repeated
-    ]
-    return _render("articles.html.jinja", articles=articles)
 
 
 def escape_markdown(text: str) -> str:

@@ -1,11 +1,13 @@
-"""The plan of an experiment: one record for form, preset, command line, queue entry and runner."""
+"""The plan of an experiment, for form, preset, command line, queue entry and runner; and what others published."""
 
-from typing import Annotated
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import msgspec
 
-from workloads.catalog import MAX_VARIANTS, with_defaults
-from workloads.protocol import RunSpec
+from workloads.catalog import MAX_VARIANTS, OUTSIDE_STEP, with_defaults
+from workloads.protocol import RunSpec, Value
 
 REPEATS_LIMIT = 999
 """Largest number of runs per variant that an experiment may request; more is a typing error."""
@@ -121,3 +123,66 @@ def decode_plan(text: str) -> Plan:
     return msgspec.structs.replace(
         plan, variants=tuple(map(with_defaults, plan.variants)), weight_transfers=tuple(transfers)
     )
+
+
+class PublishedValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a publication gives where a setting changes to `after`, and others have these `settings`.
+
+    Attributes:
+        figure: The figure then, in the unit of the effect's metric.
+        ratio: The speed-up, or the two ends of its range.
+        says: What it says in words instead.
+    """
+
+    after: Value
+    settings: dict[str, Value] = {}
+    figure: float | None = None
+    ratio: float | tuple[float, float] | None = None
+    says: str = ""
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """Return the two ends of the ratio, none without one."""
+        return () if self.ratio is None else self.ratio if isinstance(self.ratio, tuple) else (self.ratio, self.ratio)
+
+
+class PublishedEffect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a publication says of one setting that changes from `before`, where others have these `settings`.
+
+    `figure` is the key of a metric, `before_figure` what it is before the change.
+    """
+
+    workload: str
+    setting: str
+    before: Value
+    values: tuple[PublishedValue, ...]
+    settings: dict[str, Value] = {}
+    figure: Literal["throughput", "step_p50", "gpu_step", "gflops", "mean_power"] = "throughput"
+    before_figure: float | None = None
+
+
+class Article(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A publication that a preset repeats: its title, its figures, and the machine they are of if it says so."""
+
+    title: str
+    effects: tuple[PublishedEffect, ...] = ()
+    machine: str = ""
+
+    @property
+    def source(self) -> str:
+        """Return the title, with the machine if it is known."""
+        return f"{self.title}, measured on {self.machine}" if self.machine else self.title
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """An article, and the keys of the variants that repeat what it measured."""
+
+    article: Article
+    keys: frozenset[Hashable]
+
+
+def step_key(spec: RunSpec) -> Hashable:
+    """Return a key that variants of one step share, however long they measure."""
+    settings = (setting for setting in spec.variant.items() if setting[0] not in OUTSIDE_STEP)
+    return spec.workload, frozenset(settings)

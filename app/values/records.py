@@ -160,7 +160,7 @@ class EqualityCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHeader:
-    """A stored run without its measurements, as experiments and articles need it.
+    """A stored run without its measurements, as experiments need it.
 
     `gpu_uuids` are the GPUs it used.
     """

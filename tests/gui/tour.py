@@ -29,9 +29,9 @@ from tests.pictures import (
     lstm_layers,
     open_run,
     settle,
-    show_article,
     show_evidence,
     show_history,
+    show_pivot,
     wait_until,
 )
 from workloads.catalog import Machine, complete
@@ -139,7 +139,7 @@ SCREENS: Mapping[str, Callable[[Workbench], object]] = {
     "evidence": show_evidence,
     "curves": _tab("Curves"),
     "why": explain_layouts,
-    "article": show_article,
+    "pivot": show_pivot,
     "result": _tab("Result"),
     "speed and energy": _tab("Speed and energy"),
     "roofline": _tab("Roofline"),

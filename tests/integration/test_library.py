@@ -44,7 +44,7 @@ def test_an_own_run_is_compared_with_one_of_an_h200_and_it_is_said_what_differs(
     shown = line("experiment", "--preset", "article-b", "--show")
     assert "2.5–3×" in shown.stdout
     assert "10.7×" in shown.stdout
-    assert shown.stdout.count("The article: ") == 1, "of several tables"
+    assert shown.stdout.count("The article: ") == 1, "of all its rows"
     assert "No run of your own is stored: these are the reference runs" in shown.stderr
     assert "goes on from here" not in shown.stderr
     removed = line.inside("reference", "--remove")

@@ -322,28 +322,25 @@ OWN = """
     matrix = [{ workload = "dummy", settings = { gpus = 0, steps = 5, step_ms = 1.0, batch_size = [1, 2] } }]
     [article]
     title = "An article of one's own"
-    [[article.tables]]
-    kind = "ratios"
-    title = "Batches of our own"
+    [[article.effects]]
     workload = "dummy"
-    figure = "step_ms"
-    head = "batch"
-    baseline = { batch_size = 1 }
-    columns = [{ settings = {} }]
-    rows = [{ label = "two", settings = { batch_size = 2 }, article_ratio = 2 }]
+    setting = "batch_size"
+    before = 1
+    figure = "step_p50"
+    values = [{ after = 2, ratio = 2, says = "they say" }]
 """
 
 
-def test_a_preset_of_one_s_own_ends_in_its_tables_from_the_queue_too(say: Say, tmp_path: Path) -> None:
+def test_a_preset_of_one_s_own_stands_beside_what_is_published_from_the_queue_too(say: Say, tmp_path: Path) -> None:
     file = tmp_path / "quick.toml"
     file.write_text(OWN, encoding="utf-8")
     words = ("experiment", "--no-gate", "--again", "--preset", str(file), "--queue")
     end = ("queue", "go-on", "--no-standby")
     say(*words)
     assert json.loads(say("queue", "--json").out)["queue"][0]["preset"] == str(file), "not the one in the box"
-    assert "Batches of our own" in say(*end).out
+    assert "2×, they say" in say(*end).out
     say(*words)
-    file.write_text(OWN.replace("{ batch_size = 2 }", "{}"), encoding="utf-8")
+    file.write_text(OWN.replace("before = 1", "before = 3"), encoding="utf-8")
     changed = say(*end)
     assert (changed.status, changed.out.splitlines()[0]) == (0, "An article of one's own:")
-    assert "Batches of our own" not in changed.out, "a table that no longer fits is none"
+    assert "they say" not in changed.out, "what no longer fits is left out"

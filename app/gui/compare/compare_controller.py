@@ -32,11 +32,12 @@ from app.viewmodels.compare.comparison import (
     prepare_comparison,
 )
 from app.viewmodels.compare.curves import ALIGNMENTS, Alignment, CompareCurves
+from app.viewmodels.compare.pivot import Pivot, make_pivot, make_pivots
 from app.viewmodels.compare.warnings import EARLIER_RUNS
 from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
-    from app.runs.experiment.presets import ArticleRuns
+    from app.values.plan import Publication
     from app.viewmodels.compare.offers import Offer
 
 
@@ -46,7 +47,7 @@ _MAX_CANDIDATES = 40
 
 def _read_offers(database: Path) -> "tuple[tuple[Offer, ...], bool]":
     """Read what can be offered, and whether experiments are stored."""
-    from app.gui.experiment.stored import reference_articles
+    from app.gui.experiment.stored import reference_questions
     from app.storage.reference import reference_runs
     from app.viewmodels.compare.offers import compare_offers
 
@@ -57,8 +58,8 @@ def _read_offers(database: Path) -> "tuple[tuple[Offer, ...], bool]":
             :_MAX_CANDIDATES
         ]
         experiments = library.experiments()
-        articles = reference_articles(library.run_rows(sorted(reference)))
-        return compare_offers(library.run_rows(user_runs), experiments, reference, articles), bool(experiments)
+        questions = reference_questions(library.run_rows(sorted(reference)))
+        return compare_offers(library.run_rows(user_runs), experiments, reference, questions), bool(experiments)
 
 
 def _still_there(database: Path, runs: Sequence[int]) -> list[int]:
@@ -75,7 +76,6 @@ class _CompareData:
 
     comparison: Comparison
     hidden_columns: frozenset[str]
-    articles: tuple["ArticleRuns", ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,6 @@ class CompareController(QObject):
         self._state = WindowState("compare", view, database)
         self._former = self._state.read("compared", _Compared())
         self._comparison = Comparison()
-        self._articles: tuple[ArticleRuns, ...] = ()
         self._baseline = 0
         self._margin_pct = self._state.read("margin", 0.0) or None
         self._align = next((name for name in ALIGNMENTS if name == self._state.read("align", "")), ALIGNMENTS[0])
@@ -114,7 +113,7 @@ class CompareController(QObject):
         view.table.baseline_requested.connect(self.make_baseline)
         view.margin_chosen.connect(self.set_margin)
         view.tabs.curves.alignment_requested.connect(self.align)
-        view.tabs.article_requested.connect(self._show_articles)
+        view.tabs.pivot_requested.connect(self.show_pivot)
         view.report_requested.connect(self.save_report)
         view.experiments_requested.connect(self._offer_experiments)
         view.experiment_requested.connect(self.show_experiment)
@@ -129,11 +128,8 @@ class CompareController(QObject):
         self._progressed.connect(self._show_progress)
         view.remember(database)
 
-    def show_runs(self, runs: Sequence[int], *, article: bool = False) -> None:
-        """Compare these runs, in this order; the baseline stays if it is among them.
-
-        `article` opens the article that they repeat, if any.
-        """
+    def show_runs(self, runs: Sequence[int]) -> None:
+        """Compare these runs, in this order; the baseline stays if it is among them."""
         chosen = tuple(dict.fromkeys(runs))
         baseline = self._baseline if self._baseline in chosen else None
         self._cancel_reading()
@@ -143,7 +139,7 @@ class CompareController(QObject):
         report = partial(self._progressed.emit, self._request_number)
         self._run_for_current(
             lambda: _read_runs(self._database, chosen, baseline, margin_pct, stop, report),
-            lambda data: self._show_runs(data, article=article),
+            self._show_runs,
         )
 
     def _show_progress(self, request_number: int, done: int, runs: int) -> None:
@@ -181,10 +177,8 @@ class CompareController(QObject):
             self._read(lambda: _still_there(self._database, former.runs), show)
 
     def show_experiment(self, experiment: int) -> None:
-        """Compare the runs of an experiment, and open the article that it repeats, if any."""
-        self._read(
-            lambda: _experiment_runs(self._database, experiment), lambda runs: self.show_runs(runs, article=True)
-        )
+        """Compare the runs of an experiment."""
+        self._read(lambda: _experiment_runs(self._database, experiment), self.show_runs)
 
     def _read_offers(self) -> None:
         self._read(lambda: _read_offers(self._database), self._show_offers)
@@ -200,7 +194,7 @@ class CompareController(QObject):
         elif offer.action == "build":
             self._actions.open_questions()
         else:
-            self.show_runs(offer.runs, article=offer.action == "article")
+            self.show_runs(offer.runs)
 
     def _fail_to_add(self, error: UserError) -> None:
         self._read_offers()
@@ -251,12 +245,10 @@ class CompareController(QObject):
         repeats = max(len(throughputs(group)) for group in group_by_variant(self._comparison.rows))
         self._run_more(repeats, max_idle_wait_s=QUIET_WAIT_S)
 
-    def _show_comparison(
-        self, comparison: Comparison, *, new_runs: bool, article: bool | None = None, open_article: bool = False
-    ) -> None:
+    def _show_comparison(self, comparison: Comparison, *, new_runs: bool) -> None:
         self._comparison, self._failed = comparison, []
         self._state.keep("compared", _Compared(tuple(row.run for row in comparison.rows), comparison.baseline))
-        self._view.show_model(comparison, new_runs=new_runs, article=article, open_article=open_article)
+        self._view.show_model(comparison, new_runs=new_runs)
         draw = self._view.tabs.charts.draw_ahead(comparison.charts)
         self._background.run(draw, lambda _: None, self._fail)
 
@@ -273,12 +265,20 @@ class CompareController(QObject):
 
     def save_report(self, path: Path) -> None:
         """Write the comparison on the screen to a file, `.html` or `.md`."""
-        comparison, articles = self._comparison, self._articles
-        self._run_for_current(lambda: _write_report(comparison, articles, path), self._view.show_report_path)
+        comparison = self._comparison
+        self._run_for_current(lambda: _write_report(self._database, comparison, path), self._view.show_report_path)
 
-    def _show_articles(self) -> None:
-        articles = self._articles
-        self._run_for_current(lambda: _articles_html(articles), self._view.tabs.show_article)
+    def show_pivot(self, asked: str, rows: str, columns: str) -> None:
+        """Show what a setting does by two others; "" leaves the choice of any to the pivot."""
+        comparison = self._comparison
+
+        def show(pivot: Pivot | None) -> None:
+            if comparison is self._comparison:
+                self._view.tabs.pivot.show_pivot(pivot)
+
+        self._run_for_current(
+            lambda: make_pivot(comparison, asked, rows, columns, _publications(self._database, comparison)), show
+        )
 
     def _run_for_current(self, work: Callable[[], Result], show: Callable[[Result], None]) -> None:
         """Show the result of the work, unless other runs were chosen meanwhile."""
@@ -320,15 +320,11 @@ class CompareController(QObject):
         for read in failed:
             read()
 
-    def _show_runs(self, data: _CompareData, *, article: bool) -> None:
+    def _show_runs(self, data: _CompareData) -> None:
         """Show verdict, charts and table; curves come when they are opened."""
         self._baseline = data.comparison.baseline
-        self._articles = data.articles
         self._view.table.hide_columns(data.hidden_columns)
-        offered = article or any(article.is_half_measured for article in data.articles)
-        self._show_comparison(
-            data.comparison, new_runs=True, article=bool(data.articles) and offered, open_article=article
-        )
+        self._show_comparison(data.comparison, new_runs=True)
         self._view.table.setFocus()
         if not self._view.tabs.shows_curves:
             self._view.painted.emit()
@@ -353,9 +349,6 @@ def _read_runs(
 
     Thread: not the GUI's.
     """
-    from app.gui.experiment.stored import known_workloads
-    from app.runs.experiment.presets import replicated_articles, user_preset_files
-
     stored: list[StoredRun] = []
     with Store.open(database) as store:
         chosen = runs[:MAX_COMPARED]
@@ -368,11 +361,7 @@ def _read_runs(
         asked = store.library.question_of([run.row for run in stored])
     compared_runs = prepare_comparison(stored, max(0, len(runs) - MAX_COMPARED), asked)
     baseline = baseline or default_baseline([run.row for run in compared_runs.runs])
-    return _CompareData(
-        _compare_with_earlier(database, compared_runs, baseline, margin_pct),
-        hidden,
-        replicated_articles(stored, user_preset_files(database), known_workloads(database)),
-    )
+    return _CompareData(_compare_with_earlier(database, compared_runs, baseline, margin_pct), hidden)
 
 
 def _compare_with_earlier(database: Path, runs: ComparedRuns, baseline: int, margin_pct: float | None) -> Comparison:
@@ -384,18 +373,19 @@ def _compare_with_earlier(database: Path, runs: ComparedRuns, baseline: int, mar
     return compare(runs, baseline, older, margin_pct)
 
 
-def _write_report(comparison: Comparison, articles: Sequence["ArticleRuns"], path: Path) -> Path:
-    from app.report.article.tables import repeated_sections
+def _write_report(database: Path, comparison: Comparison, path: Path) -> Path:
     from app.report.render import write_report
 
-    write_report(path, comparison, time.time_ns(), repeated_sections(articles))
+    write_report(path, comparison, time.time_ns(), make_pivots(comparison, _publications(database, comparison)))
     return path
 
 
-def _articles_html(articles: Sequence["ArticleRuns"]) -> str:
-    from app.report.render import articles_html
+def _publications(database: Path, comparison: Comparison) -> "tuple[Publication, ...]":
+    from app.gui.experiment.stored import known_workloads
+    from app.runs.experiment.presets import preset_names, publications, user_preset_files
 
-    return articles_html(articles)
+    names = (*preset_names(), *user_preset_files(database))
+    return publications([row.spec for row in comparison.rows], names, known_workloads(database))
 
 
 def _experiment_runs(database: Path, experiment: int) -> tuple[int, ...]:

@@ -50,7 +50,6 @@ _OFFERS_WIDTH = 88 * GRID
 _BUTTON_WIDTH = 14 * GRID
 _BUTTON_TEXTS: "Mapping[OfferAction, str]" = {
     "compare": "Compare",
-    "article": "Compare",
     "add": "Add",
     "build": "Choose …",
 }
@@ -342,9 +341,7 @@ class CompareView(QWidget):
         """The margins that can be chosen."""
         return self._margins.actions()
 
-    def show_model(
-        self, comparison: Comparison, *, new_runs: bool = True, article: bool | None = None, open_article: bool = False
-    ) -> None:
+    def show_model(self, comparison: Comparison, *, new_runs: bool = True) -> None:
         """Show these runs against their baseline; the rest as `CompareTabs` has it."""
         self._comparison = comparison
         self.problem.show_sentence("")
@@ -352,9 +349,7 @@ class CompareView(QWidget):
         self.header.show_model(comparison, new_runs=new_runs)
         self.table.show_table(comparison.table)
         self._pages.setCurrentWidget(self._page if comparison.variants else self.offers)
-        self.tabs.show_model(comparison, new_runs=new_runs, article=article)
-        if open_article:
-            self.tabs.open_article()
+        self.tabs.show_model(comparison, new_runs=new_runs)
         self._options.setEnabled(True)
         self._report.setEnabled(True)
         for action in self.margins:

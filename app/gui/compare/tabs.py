@@ -1,12 +1,12 @@
 """The three views of a comparison: its result as table and charts, why variants differ, and their curves."""
 
-import re
 from collections.abc import Mapping, Sequence
 
-from PySide6.QtCore import QByteArray, QMimeData, QSize, Qt, Signal
-from PySide6.QtGui import QContextMenuEvent, QResizeEvent, QTextOption
+from PySide6.QtCore import QByteArray, QSize, Qt, Signal
+from PySide6.QtGui import QContextMenuEvent, QGuiApplication, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtSvgWidgets import QSvgWidget
 from PySide6.QtWidgets import (
+    QComboBox,
     QHBoxLayout,
     QHeaderView,
     QSizePolicy,
@@ -26,12 +26,10 @@ from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import (
     STRETCH,
     ElidedComboBox,
-    HtmlPage,
     clear_layout,
     make_column,
     make_row,
     plain_tooltip,
-    report_style,
     separator,
     show_text,
     text_label,
@@ -41,9 +39,11 @@ from app.report.charts.canvas import Drawing
 from app.report.scaling import HEIGHT, WIDTH, draw_scaling
 from app.viewmodels.charts.model import without_runs
 from app.viewmodels.compare.comparison import Comparison
+from app.viewmodels.compare.pivot import Pivot, pivot_table
 from app.viewmodels.compare.scaling import ScalingView, worst_pairs
 from app.viewmodels.compare.why import WhyRow, WhyView
 from app.viewmodels.compare.why_text import CAVEAT
+from app.viewmodels.format.cells import TextTable
 
 
 class ScalingChart(QSvgWidget):
@@ -100,60 +100,84 @@ def _pair(theme: Theme, view: ScalingView) -> QWidget:
     return pair
 
 
-_HEADS, _BREAKS, _JOINER = re.compile("<th[^>]*>[^<]*"), re.compile(r"(?<=\w[-/])(?=\w)"), "\N{WORD JOINER}"
-"""The heads of tables, where Qt would break their words, and what it breaks at no more."""
+class PivotView(QWidget):
+    """What a setting does, by two others that the user chooses; `choice_made` has all three."""
+
+    choice_made = Signal(str, str, str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.rows, self.columns = ElidedComboBox(), ElidedComboBox(), ElidedComboBox()
+        self._chooser, self._axes = QWidget(), QWidget()
+        self._caption = text_label("", "muted", wrap=True)
+        self._sources = text_label("", "caption", wrap=True)
+        self.table = QTreeWidget()
+        self._build()
+
+    def show_pivot(self, pivot: Pivot | None) -> None:
+        """Show a pivot; None says that no two variants differ in a single setting."""
+        table = pivot_table(pivot) if pivot else TextTable(head=(), rows=(), caption=_NO_PIVOT)
+        if pivot:
+            axes = {name: pivot.label(name) for name in pivot.axes}
+            _show_choice(self.asked, {name: pivot.label(name) for name in pivot.questions}, pivot.asked)
+            _show_choice(self.rows, axes, pivot.rows_by[-1])
+            _show_choice(self.columns, axes if pivot.columns_by else {"": "one column", **axes}, pivot.columns_by)
+        self._chooser.setVisible(pivot is not None)
+        self._axes.setVisible(pivot is not None and len(pivot.axes) > 1)
+        self._caption.setText(table.caption)
+        show_text(self._sources, "\n".join(pivot.sources if pivot else ()))
+        self.table.clear()
+        self.table.setColumnCount(len(table.head))
+        self.table.setHeaderLabels(table.head)
+        rows = [QTreeWidgetItem(row) for row in table.rows]
+        self.table.addTopLevelItems(rows)
+        for item in (self.table.headerItem(), *rows):
+            for column in range(len(table.head)):
+                item.setTextAlignment(column, RIGHT if column in table.numeric else LEFT)
+        self.table.setVisible(pivot is not None)
+
+    def _choose(self) -> None:
+        choices = [choice.currentData() for choice in (self.asked, self.rows, self.columns)]
+        if self.sender() is self.asked:
+            choices[1:] = "", ""
+        elif choices[1] == choices[2]:
+            choices[2 if self.sender() is self.rows else 1] = ""
+        self.choice_made.emit(*choices)
+
+    def _copy(self) -> None:
+        """Copy the selected rows with their heads, a tab between two cells."""
+        rows = [self.table.headerItem(), *self.table.selectedItems()]
+        cells = ("\t".join(row.text(n) for n in range(self.table.columnCount())) for row in rows)
+        QGuiApplication.clipboard().setText("\n".join(cells))
+
+    def _build(self) -> None:
+        for choice, name in ((self.asked, "Setting asked about"), (self.rows, "Rows"), (self.columns, "Columns")):
+            choice.setAccessibleName(name)
+            choice.setMinimumWidth(20 * GRID)
+            choice.activated.connect(self._choose)
+        effect, by, and_ = (text_label(word, "muted") for word in ("Effect of", "by", "and"))
+        make_row(by, self.rows, and_, self.columns, parent=self._axes, margins=0, spacing=GRID)
+        make_row(effect, self.asked, self._axes, STRETCH, parent=self._chooser, margins=0, spacing=GRID)
+        self.table.setAccessibleName("What a setting does by two others")
+        self.table.setRootIsDecorated(False)
+        self.table.setStyleSheet(f"QTreeView::item {{ padding: {GRID // 2}px {GRID}px; }}")
+        self.table.setFont(tabular_font())
+        self.table.setSelectionMode(QTreeWidget.SelectionMode.ExtendedSelection)
+        self.table.header().setStretchLastSection(False)
+        self.table.header().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        QShortcut(QKeySequence.StandardKey.Copy, self.table, self._copy, context=Qt.ShortcutContext.WidgetShortcut)
+        parts = self._chooser, self._caption, (self.table, 1), self._sources
+        make_column(*parts, parent=self, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
 
 
-class ArticleView(HtmlPage):
-    """Shows HTML in the theme's colours; it copies as HTML, and as Markdown where text is wanted."""
+_NO_PIVOT = "No two of these variants differ in one setting alone."
 
-    def __init__(self, theme: Theme) -> None:
-        super().__init__(2 * GRID)
-        self._theme = theme
-        self._html = ""
-        # Where a bar came with the text, all would be laid out a second time, for the width that is left.
-        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOn)
-        # Otherwise Qt breaks the words of narrow heads in their middle.
-        self.setWordWrapMode(QTextOption.WrapMode.WordWrap)
-        self.setAccessibleName("The article beside what was measured")
-        self.setTextInteractionFlags(
-            Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
-        )
-        # Qt lays tables out a pixel or two wider than the page in some widths.
-        self.horizontalScrollBar().rangeChanged.connect(self._hide_needless_bar)
-        theme.changed.connect(self._restyle)
 
-    def show_article(self, html: str) -> None:
-        """Show this HTML from its top, unless it is shown already."""
-        if html != self._html:
-            self._html = html
-            self.verticalScrollBar().setValue(0)
-            self._restyle()
-
-    def createMimeDataFromSelection(self) -> QMimeData:
-        """Return what Ctrl+C copies: of several cells, Markdown rows rather than one line per cell."""
-        # Made by Qt, not here: the clipboard keeps it, and one of Python's would outlive the interpreter and crash.
-        data = super().createMimeDataFromSelection()
-        cursor = self.textCursor()
-        ends = [self.document().findBlock(position) for position in (cursor.selectionStart(), cursor.selectionEnd())]
-        # Read first: Qt fills it then, and would write over what was set before.
-        if data.text() and ends[0] != ends[1]:
-            # Qt writes cells with unbreakable text as code.
-            data.setText(cursor.selection().toMarkdown().replace("```\n", "").strip() + "\n")
-        data.setText(data.text().replace(_JOINER, ""))
-        data.setHtml(data.html().replace(_JOINER, ""))
-        return data
-
-    def _hide_needless_bar(self, _least: int, most: int) -> None:
-        policy = Qt.ScrollBarPolicy
-        self.setHorizontalScrollBarPolicy(policy.ScrollBarAsNeeded if most > GRID // 2 else policy.ScrollBarAlwaysOff)
-
-    def _restyle(self) -> None:
-        colours = self._theme.colours
-        unbroken = _HEADS.sub(
-            lambda head: _BREAKS.sub(_JOINER, head[0]).replace(" %", "\N{NO-BREAK SPACE}%"), self._html
-        )
-        self.show_html(unbroken, report_style(colours))
+def _show_choice(choice: QComboBox, texts: Mapping[str, str], chosen: str) -> None:
+    choice.clear()
+    for name, text in texts.items():
+        choice.addItem(text, name)
+    choice.setCurrentIndex(list(texts).index(chosen))
 
 
 _MAX_WIDTH = 1600
@@ -284,10 +308,10 @@ def _items(rows: Sequence[WhyRow]) -> list[QTreeWidgetItem]:
 
 
 RESULT, WHY, CURVES = "Result", "Why", "Curves"
-_TABLE, _ARTICLE, _GPUS = "table", "article", "gpus"
+_TABLE, _PIVOT, _GPUS = "table", "pivot", "gpus"
 _SECTIONS: Mapping[str, str] = {
     _TABLE: "Table",
-    _ARTICLE: "Article",
+    _PIVOT: "Pivot",
     "effects": "Effects",
     "batch": "Batch size",
     "frontier": "Speed and energy",
@@ -300,11 +324,11 @@ _SECTIONS: Mapping[str, str] = {
 class CompareTabs(QWidget):
     """Result, with a choice of the table and the charts that have something to say, Why, and Curves.
 
-    What is not seen is made when it is opened: `article_requested` and `curves_requested` are emitted when these are
-    first seen for these runs.
+    What is not seen is made when it is opened: `pivot_requested` and `curves_requested` are emitted when these are
+    first seen for these runs, and the first again for each choice of the user's.
     """
 
-    article_requested = Signal()
+    pivot_requested = Signal(str, str, str)
     curves_requested = Signal()
 
     def __init__(self, theme: Theme, actions: Actions, table: CompareTableView, plot: QWidget) -> None:
@@ -313,10 +337,9 @@ class CompareTabs(QWidget):
         self._theme = theme
         self._comparison = Comparison()
         self._hidden: frozenset[int] = frozenset()
-        self._article_offered = False
         self._due: set[str] = set()
         self._chosen_tab = _TABLE
-        self.article: ArticleView | None = None
+        self.pivot = PivotView()
         self.tools = QHBoxLayout()
         self.curves = CurvesView(theme)
         self.charts = ChartsView(theme, actions)
@@ -330,6 +353,7 @@ class CompareTabs(QWidget):
         self._build(table, plot)
         self._tabs.currentChanged.connect(self._show_tab)
         self.choice.activated.connect(self._choose_section)
+        self.pivot.choice_made.connect(self.pivot_requested)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Let charts be drawn for the width that they will have."""
@@ -351,22 +375,16 @@ class CompareTabs(QWidget):
             self.choice.setCurrentIndex(self.titles.index(title) - self.titles.index(_SECTIONS[_TABLE]))
             self._choose_section()
 
-    def show_model(self, comparison: Comparison, *, new_runs: bool = True, article: bool | None = None) -> None:
-        """Show a comparison.
-
-        Args:
-            comparison: What is shown.
-            new_runs: Whether it is of other runs than the last one, so that curves and article are others too.
-            article: Whether the runs repeat an article, to be offered; None leaves it as it is.
-        """
+    def show_model(self, comparison: Comparison, *, new_runs: bool = True) -> None:
+        """Show a comparison; one of the same runs as the last one leaves their curves."""
         self._comparison = comparison
-        self._article_offered = self._article_offered if article is None else article
+        self._due.add(_PIVOT)
+        self.pivot.show_pivot(None)
         if new_runs:
-            self._chosen_tab, self._due = _TABLE, {CURVES, _ARTICLE}
+            self._chosen_tab = _TABLE
+            self._due.add(CURVES)
             self.curves.clear()
-            if self.article is not None:
-                self.article.show_article("")
-        keys = [_TABLE, *([_ARTICLE] if self._article_offered else [])]
+        keys = [_TABLE, *([_PIVOT] if len(comparison.variants) > 1 else [])]
         keys += [chart.key for chart in comparison.charts if chart.key in _SECTIONS]
         self.choice.clear()
         for key in keys:
@@ -374,15 +392,6 @@ class CompareTabs(QWidget):
         self.choice.setCurrentIndex(keys.index(self._chosen_tab) if self._chosen_tab in keys else 0)
         self._tabs.setTabVisible(1, bool(comparison.why))
         self._show_tab()
-
-    def open_article(self) -> None:
-        """Open the article, where one is offered."""
-        if self._article_offered:
-            self.open_tab(_SECTIONS[_ARTICLE])
-
-    def show_article(self, html: str) -> None:
-        """Show the tables of the article."""
-        self._article_view().show_article(html)
 
     def hide_variants(self, runs: frozenset[int]) -> None:
         """Leave these runs out of curves and charts."""
@@ -409,22 +418,19 @@ class CompareTabs(QWidget):
         if tab == CURVES:
             self._stack.setCurrentWidget(self.curves)
             self._request(CURVES)
-        elif tab == RESULT and section == _ARTICLE:
-            self._stack.setCurrentWidget(self._article_view())
-            self._request(_ARTICLE)
+        elif tab == RESULT and section == _PIVOT:
+            self._stack.setCurrentWidget(self.pivot)
+            self._request(_PIVOT)
         else:
             self._stack.setCurrentWidget(self._result if (tab, section) == (RESULT, _TABLE) else self._scroller)
 
     def _request(self, view: str) -> None:
         if view in self._due:
             self._due.discard(view)
-            (self.curves_requested if view == CURVES else self.article_requested).emit()
-
-    def _article_view(self) -> ArticleView:
-        if self.article is None:
-            self.article = ArticleView(self._theme)
-            self._stack.addWidget(self.article)
-        return self.article
+            if view == CURVES:
+                self.curves_requested.emit()
+            else:
+                self.pivot_requested.emit("", "", "")
 
     def hasHeightForWidth(self) -> bool:
         """Return that it takes what room a long answer leaves, whose letters would be cut in a small window."""
@@ -443,7 +449,7 @@ class CompareTabs(QWidget):
         make_column(around, (table, 1), parent=self._result, margins=0, spacing=0).addStretch()
         pictures = self.charts, self._scaling, self.why, STRETCH
         make_column(*pictures, parent=self._pictures, margins=(2 * GRID, GRID, 2 * GRID, GRID))
-        for page in (self._result, self._scroller, self.curves):
+        for page in (self._result, self._scroller, self.curves, self.pivot):
             self._stack.addWidget(page)
         bar = QWidget()
         bar.setProperty("role", "tabs")

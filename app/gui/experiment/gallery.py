@@ -305,7 +305,7 @@ class GalleryController(QObject):
         self._run_on_files(lambda find: stored_experiments().load_preset(key, find).plan(machine), self.submit)
 
     def _compare(self, read: Callable[[], list[int]]) -> None:
-        self._services.reads.run(read, self._actions.compare_experiment, self._fail)
+        self._services.reads.run(read, self._actions.compare, self._fail)
 
     def _fail(self, error: UserError) -> None:
         self._gallery.show_problem(str(error))

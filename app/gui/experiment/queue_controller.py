@@ -451,7 +451,7 @@ class QueueController(QObject):
             if len(runs) == 1:
                 self._actions.open_run(runs[0])
             elif runs:
-                self._actions.compare_experiment(runs)
+                self._actions.compare(runs)
             self._model.mark_seen(entry)
             self._show()
 

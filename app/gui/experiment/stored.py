@@ -226,10 +226,9 @@ def preset_reference_runs(database: Path, key: str) -> list[int]:
         return [row.run for row in _reference_rows(load_preset(key, known_workloads(database)), store.list_runs())]
 
 
-def reference_articles(rows: Sequence[RunRow]) -> list[tuple[str, list[RunRow]]]:
-    """Return the titles of the presets that replicate an article, each with its reference runs among these, if any."""
-    repeating = (named for named in map(load_preset, preset_names()) if named.preset.article)
-    references = ((named.title, _reference_rows(named, rows)) for named in repeating)
+def reference_questions(rows: Sequence[RunRow]) -> list[tuple[str, list[RunRow]]]:
+    """Return the titles of the presets that have reference runs among these, with those."""
+    references = ((named.title, _reference_rows(named, rows)) for named in map(load_preset, preset_names()))
     return [(title, reference) for title, reference in references if reference]
 
 

@@ -78,7 +78,7 @@ GROUPS = (
                 "Compare several values, or start a prepared experiment",
                 ("Ctrl+E",),
                 "questions",
-                "questions preset matrix grid sweep example quick article",
+                "questions preset matrix grid sweep example quick",
             ),
             Action("Save the plot under the pointer, or all plots, as an image", ("Ctrl+S",), "save"),
             Action("Copy the plot under the pointer, or all plots, to the clipboard", ("Ctrl+Shift+S",), "copy"),

@@ -3,7 +3,7 @@
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -13,14 +13,10 @@ import msgspec
 from app.errors import UserError, read_error
 from app.paths import RESOURCES, expand_home, read_file
 from app.runs.custom import parse_workload_path
-from app.runs.experiment.article import Article
-from app.runs.experiment.reuse import run_fingerprint
-from app.runs.experiment.schedule import RunsByVariant, parse_precision_pct
+from app.runs.experiment.schedule import parse_precision_pct
 from app.storage.database import load_setting, save_setting
 from app.storage.known_settings import PRESET_FILES
-from app.storage.reference import is_reference
-from app.values.plan import MAX_REPEATS, Plan, Repeats, WeightTransfer
-from app.values.records import RunHeader, StoredRun
+from app.values.plan import MAX_REPEATS, Article, Plan, Publication, Repeats, WeightTransfer, step_key
 from workloads.catalog import (
     MAX_VARIANTS,
     Machine,
@@ -103,7 +99,7 @@ class PresetExperiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A prepared experiment for machines with a GPU and without, and the article it replicates, if any.
+    """A prepared experiment for machines with a GPU and without, and the article it repeats, if any.
 
     One that GPUs alone can answer has no `cpu`: elsewhere its runs say why they are refused.
     """
@@ -160,8 +156,6 @@ class NamedPreset:
             *_describe_replacements(requested, specs),
         )
         plan = self._plan(experiment, retained, repeats, until_pct)
-        if self.preset.article is not None:
-            self.preset.article.check(plan.variants)
         return msgspec.structs.replace(plan, notes=tuple(filter(None, notes)))
 
     def all_plans(self, repeats: int | None = None, until_pct: float | None = None) -> list[Plan]:
@@ -311,92 +305,17 @@ def _describe_replacement(workload_name: str, name: str, value: Value, missing: 
     return f"{parameter.label if parameter else name} {label} in place of {missing_label}, which cannot run here."
 
 
-_MIN_VARIANTS = 2
-"""So many variants make a comparison."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArticleRuns:
-    """Runs of one environment that replicate an article; `plan` is the experiment that they are of.
-
-    `stored` has the same runs with their measurements, by number.
-    """
-
-    article: Article
-    plan: Plan
-    runs: tuple[RunHeader, ...]
-    stored: Mapping[int, StoredRun]
-
-    @property
-    def run_numbers(self) -> frozenset[int]:
-        """Return the numbers of the runs."""
-        return frozenset(run.row.run for run in self.runs)
-
-    @property
-    def is_half_measured(self) -> bool:
-        """Return whether at least half of the plan's variants have a run."""
-        by_variant = RunsByVariant([run.row for run in self.runs])
-        return 2 * sum(bool(by_variant.runs_of(spec)) for spec in self.plan.variants) >= len(self.plan.variants)
-
-
-def replicated_articles(
-    runs: Sequence[StoredRun], files: Iterable[str] = (), find: FindWorkload = workload
-) -> tuple[ArticleRuns, ...]:
-    """Return the articles of which these runs replicate two variants or more.
-
-    Runs of different environments are separate, and so are reference runs. Presets share variants: an article is left
-    out if another has all of its runs and more. The user's preset files are read after the program's presets.
-    """
-    presets = _readable_presets([*preset_names(), *files], find)
-    stored = {run.row.run: run for run in runs}
-    headers = [run.header for run in runs]
-    articles = [article for named in presets for article in _replicated(named, headers, stored)]
-    numbers = [article.run_numbers for article in articles]
-    return tuple(article for article in articles if not any(article.run_numbers < more for more in numbers))
-
-
-def _readable_presets(keys: Iterable[str], find: FindWorkload) -> Iterator[NamedPreset]:
-    for key in keys:
+def publications(
+    specs: Iterable[RunSpec], names: Iterable[str], find: FindWorkload = workload
+) -> tuple[Publication, ...]:
+    """Return what those of these presets repeat that have two or more of these variants."""
+    steps, published = set(map(step_key, specs)), []
+    for name in names:
         try:
-            yield load_preset(key, find)
+            named = load_preset(name, find)
+            keys = frozenset(step_key(spec) for plan in named.all_plans() for spec in plan.variants)
         except (UserError, UsageError):  # the list of presets says what is wrong with it
             continue
-
-
-def _replicated(
-    named: NamedPreset, runs: Sequence[RunHeader], stored: Mapping[int, StoredRun]
-) -> Iterator[ArticleRuns]:
-    article = named.preset.article
-    if article is None:
-        return
-    plans = named.all_plans()
-    for plan in (plan for index, plan in enumerate(plans) if plan not in plans[:index]):
-        for group in _group_by_environment(_runs_of_plan(plan, runs), plan):
-            runs_by_variant = RunsByVariant([run.row for run in group])
-            if sum(bool(runs_by_variant.runs_of(spec)) for spec in plan.variants) >= _MIN_VARIANTS:
-                yield ArticleRuns(article=article, plan=plan, runs=tuple(group), stored=stored)
-
-
-def _runs_of_plan(plan: Plan, runs: Sequence[RunHeader]) -> list[RunHeader]:
-    runs_by_variant = RunsByVariant([run.row for run in runs])
-    numbers = {row.run for spec in plan.specs for row in runs_by_variant.runs_of(spec)}
-    return [run for run in runs if run.row.run in numbers]
-
-
-def _group_by_environment(runs: Sequence[RunHeader], plan: Plan) -> list[list[RunHeader]]:
-    """Group runs by environment, reference runs last."""
-    on_gpu = any(int(spec.variant["gpus"]) for spec in plan.variants)
-    groups: list[list[RunHeader]] = []
-    for run in sorted(runs, key=lambda run: is_reference(run.row)):
-        matching = (group for group in groups if _same_environment(group[0], run, on_gpu=on_gpu))
-        group = next(matching, None)
-        if group is None:
-            groups.append([run])
-        else:
-            group.append(run)
-    return groups
-
-
-def _same_environment(one: RunHeader, other: RunHeader, *, on_gpu: bool) -> bool:
-    differences = run_fingerprint(one).differences(run_fingerprint(other), on_gpu=on_gpu)
-    return not differences and is_reference(one.row) == is_reference(other.row)
+        if named.preset.article is not None and len(keys & steps) > 1:
+            published.append(Publication(named.preset.article, keys))
+    return tuple(published)

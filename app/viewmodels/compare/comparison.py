@@ -16,7 +16,7 @@ from app.analysis.equality import (
     largest_of,
 )
 from app.analysis.intervals import MIN_REPEATS
-from app.analysis.training import compare_accuracy, group_by_training, trainings
+from app.analysis.training import ACCURACY_MARGIN_POINTS, compare_accuracy, group_by_training, trainings
 from app.analysis.verdict import (
     SEED,
     VariantResult,
@@ -451,7 +451,7 @@ def _accuracy_notes(compared_runs: ComparedRuns, baseline: int) -> list[str]:
     return [
         f"Accuracy over seeds, {name} against {names[0]}: {accuracy_text(trainings(group))} against "
         f"{units.quantity(accuracy_text(reference), '%')}; {comparison_text(compared)} "
-        f"(points; equal is within {units.plus_minus(f'{compared.margin_points:g}')})."
+        f"(points; equal is within {units.plus_minus(f'{ACCURACY_MARGIN_POINTS:g}')})."
         for name, group in zip(names[1:], others, strict=True)
         if (compared := compare_accuracy(trainings(group), reference, level=level(group)))
     ]

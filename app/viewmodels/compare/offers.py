@@ -12,8 +12,8 @@ from app.viewmodels.experiment.preview import reference_label
 from app.viewmodels.format.naming import variant_names
 from app.viewmodels.history.labels import format_run_count
 
-OfferAction = Literal["compare", "article", "add", "build"]
-"""Compare runs, the same with the article they repeat first, add the reference runs, or build an experiment."""
+OfferAction = Literal["compare", "add", "build"]
+"""Compare runs, add the reference runs, or build an experiment."""
 
 _MOST_CHOICES = 25
 """A longer menu would not fit on a small screen."""
@@ -33,16 +33,16 @@ def compare_offers(
     latest: Sequence[RunRow],
     experiments: Sequence[StoredExperiment],
     reference: Collection[int],
-    articles: Sequence[tuple[str, Sequence[RunRow]]],
+    questions: Sequence[tuple[str, Sequence[RunRow]]],
 ) -> tuple[Offer, ...]:
     """Return what can be compared: offers of the user's runs first, then of the reference runs.
 
-    Runs and experiments are the newest first; `articles` are titles, each with the reference runs that replicate it.
+    Runs and experiments are the newest first; `questions` are titles, each with the reference runs that answer it.
     """
     user_offers = [*_last_variants(latest), *_last_experiment(experiments, reference)]
     return (
         *user_offers,
-        *_reference_offers(articles),
+        *_reference_offers(questions),
         *(() if user_offers else (_BUILD,)),
         *(() if reference else (_ADD,)),
     )
@@ -64,7 +64,7 @@ _BUILD = Offer(
 _ADD = Offer(
     action="add",
     title="Runs measured on real GPUs",
-    detail="The articles' tables on NVIDIA H200, as copies tagged reference next to your own runs",
+    detail="Prepared questions, answered on NVIDIA H200, as copies tagged reference next to your own runs",
 )
 
 
@@ -88,7 +88,7 @@ def _last_variants(latest: Sequence[RunRow]) -> Iterator[Offer]:
 def _last_experiment(experiments: Sequence[StoredExperiment], reference: Collection[int]) -> Iterator[Offer]:
     for last in (last for last in experiments if len(last.runs) > 1 and last.runs[0] not in reference):
         yield Offer(
-            action="article",
+            action="compare",
             title="The last experiment",
             detail=f"{last.name} · {format_run_count(len(last.runs))} · {units.local_time(last.created_utc_ns)}",
             runs=last.runs,
@@ -96,10 +96,10 @@ def _last_experiment(experiments: Sequence[StoredExperiment], reference: Collect
         return
 
 
-def _reference_offers(articles: Sequence[tuple[str, Sequence[RunRow]]]) -> Iterator[Offer]:
-    for title, rows in articles:
+def _reference_offers(questions: Sequence[tuple[str, Sequence[RunRow]]]) -> Iterator[Offer]:
+    for title, rows in questions:
         yield Offer(
-            action="article",
+            action="compare",
             title=title,
             detail=f"{reference_label(rows)} · {format_run_count(len(rows))}",
             runs=tuple(row.run for row in rows),

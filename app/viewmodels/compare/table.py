@@ -51,6 +51,11 @@ class ComparedVariant:
     result: VariantResult
     metrics: RunMetrics
 
+    @property
+    def spec(self) -> RunSpec:
+        """Return the settings of its first run."""
+        return self.result.runs[0].spec
+
 
 class CurveLook(NamedTuple):
     """How the curves of a run are drawn: a style, and the letter of its variant where there are several."""

@@ -2,7 +2,7 @@
 
 Within twofold it is a change in per cent, `+96.5 %`, from twofold on a factor, `2.50×` or `0.400×`; in a column all
 are factors as soon as one is. Both ends of an interval have the form of its estimate. The ticks of an axis are per cent
-where all its estimates are, else factors. Amounts of work are factors, and so is what an article published. Above one
+where all its estimates are, else factors. Amounts of work are factors, and so is what others published. Above one
 is faster, of energy more.
 """
 

@@ -116,7 +116,7 @@ def test_what_was_compared_is_compared_again_in_the_next_window(
         page.destroy()
 
 
-def test_the_reference_is_added_by_one_click_and_its_articles_open_by_another(
+def test_the_reference_is_added_by_one_click_and_its_questions_are_compared_by_another(
     qtbot: QtBot, workbench: Workbench
 ) -> None:
     workbench.window.show_page(COMPARE)
@@ -128,7 +128,7 @@ def test_the_reference_is_added_by_one_click_and_its_articles_open_by_another(
     article = wait_offer(qtbot, view, "channels_first makes GPU training a little faster (2019)", RUN_LIMIT_MS)
     assert add not in view.offers.offers
     assert view.isVisible(), "another page does not come to the front"
-    with qtbot.waitSignal(view.tabs.article_requested, timeout=RUN_LIMIT_MS):
+    with qtbot.waitSignal(view.painted, timeout=RUN_LIMIT_MS):
         take(view, article)
     assert compared(view) == set(article.runs)
 

@@ -199,3 +199,15 @@ def test_the_reference_lstm_has_intervals_and_effects_that_numpy_finds_too(
     (line,) = (line for line in out.splitlines() if line.startswith("Layers 1 → 4"))
     assert line.split()[4:5] == ["0.259×"]
     assert line.endswith("includes other work")
+
+
+def test_a_pivot_is_printed_where_it_is_asked_for_and_its_options_go_with_it(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = list(map(str, range(4, 10)))
+    assert "Layout NHWC → NCHW" not in printed(database, capsys, *runs)
+    assert "Layout NHWC → NCHW" in printed(database, capsys, *runs, "--pivot", "layout")
+    (pivot,) = json.loads(printed(database, capsys, *runs, "--json"))["pivot"]
+    assert (pivot["asked"], [cell["after"]["runs"] for cell in pivot["cells"]]) == ("layout", [[7, 8, 9]])
+    assert main(["compare", *runs, "--rows", "gpus", "--db", str(database)]) == 2
+    assert "--rows and --columns go with --pivot." in capsys.readouterr().err

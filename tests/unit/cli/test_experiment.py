@@ -23,6 +23,7 @@ from app.values.plan import Plan
 from app.values.records import RunRow, StoredRun
 from app.viewmodels.experiment.preview import sequential_reason
 from tests.fakes.experiments import header, result
+from tests.fakes.reference import copy_reference
 from tests.unit.viewmodels.events import GPU_INVENTORY
 from workloads.catalog import Machine, complete
 from workloads.protocol import RunSpec
@@ -291,3 +292,28 @@ def test_a_database_in_a_folder_that_is_not_there_is_wrong_use(
         assert main([*words, *([] if "--db" in words else ["--db", str(folder / "x.db")])]) == 2
         assert capsys.readouterr().err == f"Invalid value for '--db': {folder} is no folder.\n"
     assert not folder.exists()
+
+
+def test_what_a_preset_repeats_is_shown_from_stored_runs_without_a_gpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In terminal, documents and reports."""
+    database, page, text = tmp_path / "cnn.db", tmp_path / "page.html", tmp_path / "page.md"
+    copy_reference("cnn", database)
+    shown = ["experiment", "--preset", "article-c", "--show", "--db", str(database)]
+    assert main([*shown, "--json"]) == 0
+    layouts, gpus = json.loads(capsys.readouterr().out)["pivot"]
+    assert (layouts["asked"], layouts["columns_by"], gpus["asked"]) == ("layout", "gpus", "gpus")
+    for file in (page, text):
+        assert main([*shown, "--report", str(file)]) == 0
+        for words in (capsys.readouterr().out, file.read_text(encoding="utf-8")):
+            assert "just under 5 % faster" in words
+            assert "measured on 2x RTX 2080 Ti" in words
+
+
+def test_where_nothing_is_stored_of_a_preset_that_is_said(
+    database_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Store.open(database_path).close()
+    assert main(["experiment", "--preset", "quick", "--show", "--db", str(database_path)]) == 1
+    assert capsys.readouterr() == ("", "No run of “Quick comparison” is stored; without --show it makes them.\n")

@@ -8,11 +8,9 @@ import pytest
 from app.errors import UserError
 from app.grants import typed
 from app.runs.custom import ReadOptions, UnreadFileError, resolve_workload, stored_source
-from app.runs.experiment.article import Article, RatioTable
-from app.runs.experiment.presets import PRESET_FOLDER, load_preset, replicated_articles
+from app.runs.experiment.presets import PRESET_FOLDER, load_preset, publications
 from app.runs.leases import Leases
 from app.runs.weight_transfer import transfer_targets
-from tests.fakes.experiments import result
 from workloads.catalog import Gpu, Machine, UsageError, Workload, check
 
 H200 = [Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA H200", compute_capability=(9, 0)) for n in range(2)]
@@ -79,24 +77,12 @@ def test_a_smaller_machine_does_less_and_says_so() -> None:
     assert cpu.notes[0].startswith("No GPU here, so scaled down:")
 
 
-@pytest.mark.parametrize("name", ["article-a", "article-b", "frameworks"])
-def test_every_cell_of_a_table_of_ratios_is_measured_on_gpus(name: str) -> None:
-    named = load_preset(name)
-    assert isinstance(named.preset.article, Article)
-    plan = named.plan(MACHINES[0])
-    tables = [table for table in named.preset.article.tables if isinstance(table, RatioTable)]
-    assert tables
-    for table in tables:
-        missing = [
-            (line.label, column.label)
-            for line in table.rows
-            for column in table.columns
-            if table.variant(line, column, plan.variants) is None
-        ]
-        assert missing == ([("JAX (XLA chooses the layout)", "NCHW")] if "same settings" in table.title else [])
-        assert all(table.baseline_of(column, plan.variants) in plan.variants for column in table.columns)
-    transferred = {each.spec.variant["implementation"] for each in plan.weight_transfers}
-    assert transferred == ({"cudnn"} if name == "article-b" else set())
+def test_only_the_second_article_moves_weights() -> None:
+    transfers = {name: load_preset(name).plan(MACHINES[0]).weight_transfers for name in ("article-a", "article-b")}
+    assert {name: [each.spec.variant["implementation"] for each in own] for name, own in transfers.items()} == {
+        "article-a": [],
+        "article-b": ["cudnn"],
+    }
 
 
 def test_a_width_asked_for_makes_repeats_the_most_there_are() -> None:
@@ -119,15 +105,12 @@ def own(folder: Path, *changes: tuple[str, str]) -> str:
         matrix = [{ workload = "lstm", settings = { gpus = 0, xla = [false, true] } }]
         [article]
         title = "An article"
-        [[article.tables]]
-        kind = "ratios"
-        title = "XLA"
+        [[article.effects]]
         workload = "lstm"
-        figure = "step_ms"
-        head = "compiler"
-        baseline = { xla = false }
-        columns = [{ settings = {} }]
-        rows = [{ label = "XLA", settings = { xla = true }, article_ratio = 2 }]
+        setting = "xla"
+        before = false
+        figure = "step_p50"
+        values = [{ after = true, ratio = 2 }]
     """
     for before, after in changes:
         assert before in text
@@ -175,10 +158,8 @@ def test_a_workload_of_the_users_own_is_named_by_its_place_as_seen_from_the_pres
     assert source.path == str(tmp_path / "work" / "mine.py")
     whole = load_preset(of_mine(tmp_path, f"{tmp_path / 'work' / 'mine.py'}:mine"), find)
     assert whole.plan(MACHINES[3]).variants == plan.variants
-    runs = [result(number, spec) for number, spec in enumerate(plan.variants, 1)]
-    (repeated,) = replicated_articles(runs, [whole.key], find)
-    assert repeated.run_numbers == {1, 2}
-    assert replicated_articles(runs, [whole.key]) == (), "where nobody looks for the file, its runs are of no preset"
+    assert [one.article.title for one in publications(plan.variants, [whole.key], find)] == ["An article"]
+    assert publications(plan.variants, [whole.key]) == (), "where nobody looks for the file, its runs are of no preset"
 
 
 def test_a_workload_that_cannot_be_had_is_told_with_the_presets_file(tmp_path: Path, database_path: Path) -> None:
@@ -227,15 +208,9 @@ def test_numbers_that_nobody_can_mean_are_told_with_the_file(tmp_path: Path, bef
         load_preset(own(tmp_path, (before, after)))
 
 
-def test_a_cell_that_several_variants_fit_is_told_before_anything_runs(tmp_path: Path) -> None:
-    named = load_preset(own(tmp_path, ("{ xla = true }", "{}")))
-    with pytest.raises(UserError, match="Several variants fit a cell of the table 'XLA'"):
-        named.plan(MACHINES[3])
-
-
-def test_a_table_of_an_unknown_kind_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="Invalid value 'pie'"):
-        load_preset(own(tmp_path, ('kind = "ratios"', 'kind = "pie"')))
+def test_a_figure_of_an_unknown_kind_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="Invalid enum value 'pie'"):
+        load_preset(own(tmp_path, ('figure = "step_p50"', 'figure = "pie"')))
 
 
 def test_a_user_s_own_file_is_a_preset(tmp_path: Path) -> None:
@@ -273,7 +248,7 @@ def test_an_unknown_name_says_which_there_are() -> None:
 def test_a_preset_is_titled_by_itself_its_article_or_its_file(tmp_path: Path) -> None:
     form = 'question = "?"\nrepeats = 1\nmatrix = [{workload = "dummy", settings = {gpus = 0}}]'
     plain = f"[gpu]\n{form}\n[cpu]\n{form}\n"
-    article = f'{plain}[article]\ntitle = "An article (2019)"\ntables = []\n'
+    article = f'{plain}[article]\ntitle = "An article (2019)"\neffects = []\n'
     titles = []
     for number, text in enumerate((plain, article, f'title = "My own"\n{article}')):
         file = tmp_path / f"mine{number}.toml"

@@ -29,15 +29,15 @@ def test_the_last_experiment_is_one_of_the_user_s_own_with_something_to_compare(
     alone, of_reference = replace(EXPERIMENT, runs=(4,)), replace(EXPERIMENT, runs=(5, 6))
     older = replace(EXPERIMENT, name="older")
     offer, *_ = compare_offers((), (alone, of_reference, EXPERIMENT, older), (5, 6), ())
-    assert (offer.action, offer.runs) == ("article", (1, 2))
+    assert (offer.action, offer.runs) == ("compare", (1, 2))
     assert offer.detail.startswith("units=64,128 · 2 runs · ")
 
 
-def test_articles_of_the_reference_come_after_what_is_ones_own() -> None:
+def test_questions_that_the_reference_answers_come_after_what_is_ones_own() -> None:
     measured = [run_row(n, gpus=1, gpu_names=("NVIDIA H200",)) for n in (5, 6)]
-    own, article = compare_offers((), (EXPERIMENT,), (5, 6), (("An article", measured),))
+    own, question = compare_offers((), (EXPERIMENT,), (5, 6), (("A question", measured),))
     assert own.runs == EXPERIMENT.runs
-    assert (article.title, article.detail, article.runs) == ("An article", "H200 reference · 2 runs", (5, 6))
+    assert (question.title, question.detail, question.runs) == ("A question", "H200 reference · 2 runs", (5, 6))
 
 
 def test_who_has_nothing_can_build_an_experiment_or_add_the_reference() -> None:

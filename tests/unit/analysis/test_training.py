@@ -1,25 +1,21 @@
-"""Total time and accuracy over seeds beside the article: the test of equal accuracy, and what each cell says."""
+"""Accuracy over seeds: the test of equal accuracy, and what a comparison says of it."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from app.analysis.summary import seconds_to_accuracy
 from app.analysis.training import AccuracyDecision, compare_accuracy, trainings
-from app.errors import UserError
-from app.report.article.tables import MeasuredTable, measured_tables
 from app.runs.experiment.presets import load_preset
-from app.values.records import RunHeader, StoredRun
+from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from tests.fakes.experiments import result
 from tests.fakes.runs import S
 from workloads.catalog import Machine
 from workloads.protocol import Epoch, RunSpec
 
-NAMED = load_preset("article-c-cifar10")
-PLAN = NAMED.plan(Machine())
+PLAN = load_preset("article-c-cifar10").plan(Machine())
 
 
 def epochs(accuracies: list[float], seconds: float) -> tuple[Epoch, ...]:
@@ -53,45 +49,14 @@ def runs() -> Iterator[StoredRun]:
         yield trained(2 * seed + 1, variant("NCHW", seed), (0.93 if seed < 3 else 0.9405) + luck, 8 + luck)
 
 
-def first_table(headers: list[RunHeader]) -> MeasuredTable:
-    return measured_tables(NAMED.preset.article, PLAN, headers)[0]
-
-
-def test_each_cell_has_all_seeds_of_its_variant() -> None:
-    found = first_table([run.header for run in runs()])
-    time, accuracy, goals = found.section.tables
-    assert time.rows[0][:3] == ("25", "30.0", "24.0")
-    assert time.rows[0][3].startswith("+25.0\xa0% (+")
-    assert accuracy.rows[0][1] == "93.00 ±\xa00.10 (3)"
-    assert accuracy.rows[0][3].endswith(", cannot tell")
-    assert goals.rows == (("25 to 90\xa0%", "20.0", "16.0"), ("25 to 94\xa0%", "not reached", "24.0 (1 of 3)"))
-    (row,) = found.document["rows"]
-    assert row["nchw"][0]["gain"]["value"] == pytest.approx(1.25, rel=1e-3)
-    assert row["cells"][1]["seconds_to"]["94"] == [pytest.approx(24.003)]
-    assert not measured_tables(NAMED.preset.article, PLAN, [])[0].is_measured
-
-
 def test_a_comparison_says_how_the_accuracies_over_seeds_lie() -> None:
-    found = compare(prepare_comparison(list(runs())), baseline=2)
-    (sentence,) = found.accuracy
+    comparison = compare(prepare_comparison(list(runs())), baseline=2)
+    (sentence,) = comparison.accuracy
     assert "NCHW against NHWC: 93.35 ±\xa0" in sentence
     assert "against 93.00 ±\xa00.10 (3)\xa0%; +0.35 (" in sentence
     assert "cannot tell (points; equal is within ±\xa00.5)" in sentence
-    assert sentence in found.notes
+    assert sentence in comparison.notes
     assert not compare(prepare_comparison(list(runs())[:2]), baseline=2).accuracy
-
-
-def test_a_cell_says_how_its_runs_ended_where_none_completed() -> None:
-    time, _ = first_table([result(1, variant("NHWC", 1), outcome="out_of_memory").header]).section.tables
-    assert (time.head[0], time.rows[0]) == ("Batch size", ("25", "out of memory"))
-
-
-def test_a_table_whose_cells_have_more_than_seeds_is_refused() -> None:
-    article = NAMED.preset.article
-    assert article is not None
-    other = RunSpec(workload="cnn10", variant={**variant("NHWC", 1).variant, "epochs": 7})
-    with pytest.raises(UserError, match=r"differ in more than their seed .*batch_size=25, gpus=0, layout=NHWC"):
-        article.check([*PLAN.variants, other])
 
 
 def test_the_first_epoch_that_reaches_an_accuracy_ends_the_time_to_it() -> None:

@@ -1,0 +1,144 @@
+"""What a setting does by two others, in Compare: made when it is opened, and anew for each choice."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtGui import QGuiApplication, QKeySequence
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QComboBox
+from pytestqt.qtbot import QtBot
+
+from app.gui.compare.compare_controller import CompareController
+from app.gui.compare.screen import CompareView
+from app.gui.compare.tabs import PivotView
+from app.gui.theme import Theme
+from app.gui.threads import Background
+from app.runs.experiment.presets import load_preset
+from app.storage.store import Store
+from tests.fakes.experiments import result
+from tests.gui.actions import RecordedActions
+from tests.gui.screens import Screen
+from tests.unit.viewmodels.stored import keep, run_row, stored_run
+
+LIMIT_MS = 120_000
+
+
+class PivotPage(Screen[CompareView]):
+    """The Compare screen on a database with some runs of an article's experiment."""
+
+    def __init__(self, qtbot: QtBot, theme: Theme, database: Path, background: Background) -> None:
+        actions = RecordedActions().actions
+        view = CompareView(theme, actions)
+        theme.apply_style_sheet(view)
+        super().__init__(qtbot, view, 1300, 800)
+        self.controller = CompareController(view, database, background, actions)
+
+    @property
+    def pivot(self) -> PivotView:
+        return self.view.tabs.pivot
+
+    def compare(self, *runs: int) -> None:
+        with self.qtbot.waitSignal(self.view.painted, timeout=LIMIT_MS):
+            self.controller.show_runs(list(runs))
+
+    def open(self) -> list[list[str]]:
+        self.view.tabs.open_tab("Pivot")
+        self.qtbot.waitUntil(self.pivot.table.isVisible, timeout=LIMIT_MS)
+        return self.cells()
+
+    def cells(self) -> list[list[str]]:
+        table = self.pivot.table
+        rows = [table.headerItem(), *map(table.topLevelItem, range(table.topLevelItemCount()))]
+        return [[row.text(column) for column in range(table.columnCount())] for row in rows if row]
+
+    def choose(self, choice: QComboBox, text: str) -> None:
+        choice.setCurrentText(text)
+        choice.activated.emit(choice.currentIndex())
+
+
+@pytest.fixture
+def database(database_path: Path) -> Path:
+    """Runs 1 to 8 are article C's at two batches on one and two GPUs; 9 and 10 differ in two settings."""
+    variants = load_preset("article-c").all_plans()[0].variants[:8]
+    with Store.open(database_path) as store:
+        for number, spec in enumerate(variants, 1):
+            keep(store, result(number, spec, 1000.0 + 100 * (spec.variant["layout"] == "NCHW")))
+        keep(store, stored_run(run_row(9, units=64)))
+        keep(store, stored_run(run_row(10, units=128, batch_size=3)))
+    return database_path
+
+
+@pytest.fixture
+def screen(qtbot: QtBot, theme: Theme, database: Path) -> Iterator[PivotPage]:
+    background = Background()
+    page = PivotPage(qtbot, theme, database, background)
+    yield page
+    background.close()
+    page.destroy()
+
+
+def test_it_is_made_when_it_is_opened_and_stands_beside_the_article(screen: PivotPage) -> None:
+    screen.compare(*range(1, 9))
+    assert screen.pivot.table.topLevelItemCount() == 0
+    head, first, _ = screen.open()
+    assert (head[0], head[-1], first[-1]) == ("Batch size", "Article", "just under 10 % faster")
+    assert [choice.currentText() for choice in (screen.pivot.asked, screen.pivot.rows, screen.pivot.columns)] == [
+        "Layout",
+        "Batch size",
+        "GPUs",
+    ]
+    screen.wait_for_text("The article: channels_first makes GPU training a little faster")
+
+
+def test_each_choice_makes_it_anew_and_rows_and_columns_change_places(screen: PivotPage) -> None:
+    screen.compare(*range(1, 9))
+    screen.open()
+    screen.choose(screen.pivot.rows, "GPUs")
+    screen.qtbot.waitUntil(lambda: screen.cells()[0][0] == "GPUs", timeout=LIMIT_MS)
+    assert screen.pivot.columns.currentText() == "Batch size"
+    screen.choose(screen.pivot.asked, "Batch size")
+    screen.qtbot.waitUntil(lambda: screen.pivot.asked.currentText() == "Batch size", timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: "GPUs" in screen.cells()[0][0], timeout=LIMIT_MS)
+
+
+def test_other_runs_have_another_and_another_baseline_too(screen: PivotPage) -> None:
+    screen.compare(*range(1, 9))
+    screen.open()
+    screen.compare(1, 2)
+    assert len(screen.open()) == 2, "one cell"
+    assert not screen.pivot.rows.isVisible(), "nothing to choose"
+    with screen.qtbot.waitSignal(screen.view.tabs.pivot_requested, timeout=LIMIT_MS):
+        screen.controller.make_baseline(2)
+
+
+def test_variants_without_a_pair_are_told_so(screen: PivotPage) -> None:
+    screen.compare(9, 10)
+    screen.view.tabs.open_tab("Pivot")
+    screen.wait_for_text("No two of these variants differ in one setting alone.")
+    assert not screen.pivot.table.isVisible()
+    screen.compare(1)
+    assert "Pivot" not in screen.view.tabs.titles
+
+
+def test_selected_rows_are_copied_with_their_heads(screen: PivotPage) -> None:
+    screen.compare(*range(1, 9))
+    head, first, _ = screen.open()
+    table = screen.pivot.table
+    table.setFocus()
+    item = table.topLevelItem(0)
+    assert item is not None
+    table.setCurrentItem(item)
+    QTest.keySequence(table, QKeySequence(QKeySequence.StandardKey.Copy))
+    lines = [line.split("\t") for line in QGuiApplication.clipboard().text().splitlines()]
+    assert lines == [head, first]
+
+
+def test_a_report_has_it_too(screen: PivotPage, tmp_path: Path) -> None:
+    screen.compare(*range(1, 9))
+    file = tmp_path / "report.html"
+    screen.controller.save_report(file)
+    screen.wait_for_text(str(file))
+    words = file.read_text(encoding="utf-8")
+    assert "just under 10 % faster" in words
+    assert "measured on 2x RTX 2080 Ti" in words
