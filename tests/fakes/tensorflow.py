@@ -16,9 +16,9 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from workloads import seeding
-from workloads.cifar10 import stored_data
+from workloads.cifar10 import ImageData, stored_data
 from workloads.job_protocol import ComputedGradients, ComputeGradients, JobRequest, JobResult
-from workloads.protocol import Message, RunSpec
+from workloads.protocol import Message, RunSpec, Value
 from workloads.tensorflow.backend import TensorflowBackend, recipe_of
 from workloads.tensorflow.runtime import Replicas, replicas_on
 from workloads.training import Loop, Task, plan_of
@@ -69,6 +69,25 @@ def tensorflow_process() -> Iterator[TensorflowProcess]:
         yield TensorflowProcess(pool)
 
 
+@contextmanager
+def precision_of(precision: Value) -> Iterator[None]:
+    """Keras's policy as a run of that precision sets it."""
+    import keras
+
+    keras.config.set_dtype_policy("float32" if precision == "float32" else f"mixed_{precision}")
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+def build(spec: RunSpec, replicas: Replicas, stored: ImageData | None = None) -> Task:
+    """The task of a spec."""
+    from workloads.tensorflow.steps import build_task
+
+    return build_task(recipe_of(spec.workload)(spec.variant), spec.variant, replicas, stored)
+
+
 def _replicas(count: int) -> Replicas:
     return replicas_on([f"CPU:{number}" for number in range(count)])
 
@@ -83,9 +102,7 @@ def compute_gradients(spec: RunSpec, path: Path) -> ComputedGradients:
 
 def first_losses(spec: RunSpec, steps: int, replicas: int = 1) -> list[float]:
     """Train a spec for a few steps, and return their losses."""
-    from workloads.tensorflow.steps import build_task
-
-    task = build_task(recipe_of(spec.workload)(spec.variant), spec.variant, _replicas(replicas))
+    task = build(spec, _replicas(replicas))
     return [task.fetch(task.step()) for _ in range(steps)]
 
 
@@ -105,10 +122,7 @@ def train(spec: RunSpec, task: Task) -> tuple[list[float], list[Any]]:
 
 def train_on_stored_images(spec: RunSpec, replicas: int = 1) -> tuple[list[float], list[Any]]:
     """Train a spec to its end; return the loss of each step, and all messages."""
-    from workloads.tensorflow.steps import build_task
-
-    recipe = recipe_of(spec.workload)(spec.variant)
-    return train(spec, build_task(recipe, spec.variant, _replicas(replicas), stored_data(spec.variant)))
+    return train(spec, build(spec, _replicas(replicas), stored_data(spec.variant)))
 
 
 def outputs_after_a_batch(spec: RunSpec) -> tuple[Array, Array, Array]:

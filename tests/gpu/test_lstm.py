@@ -9,6 +9,7 @@ import pytest
 from tests.lstm_answers import A_GPU, Answers, answers, variant_of
 from workloads.protocol import Value
 from workloads.recurrent_layers import LSTM_IMPLEMENTATIONS
+from workloads.tensorflow.runtime import replicas_on
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("float32_on_the_gpu")]
 
@@ -60,7 +61,6 @@ def test_outputs_loss_and_gradients_are_the_standard_ones(name: str, case: str) 
 def curve(name: str, xla: bool) -> list[float]:
     """The loss of each training step."""
     from workloads.tensorflow.recurrent import model
-    from workloads.tensorflow.runtime import replicas_on
     from workloads.tensorflow.steps import build_task
 
     sizes: dict[str, Value] = {"gpus": 1, "units": 64, "timesteps": 20, "features": 16, "layers": 2}

@@ -5,9 +5,11 @@ import math
 import pytest
 
 from tests.fakes import cifar10 as fakes
+from tests.fakes.tensorflow import build
 from workloads.catalog import Gpu, Machine, complete
 from workloads.cifar10 import ImageData
-from workloads.protocol import Epoch, Message, Value, Variant
+from workloads.protocol import Epoch, Message, RunSpec, Value, Variant
+from workloads.tensorflow.runtime import replicas_on
 from workloads.training import Loop, plan_of
 
 pytestmark = pytest.mark.gpu
@@ -25,7 +27,6 @@ def data() -> ImageData:
 
 
 def test_batches_are_on_the_gpu_before_a_step_asks(data: ImageData) -> None:
-    from workloads.tensorflow.runtime import replicas_on
     from workloads.tensorflow.stored_images import training_queue
 
     feed = training_queue(data, variant_of(), replicas_on(["GPU:0"]))
@@ -35,13 +36,9 @@ def test_batches_are_on_the_gpu_before_a_step_asks(data: ImageData) -> None:
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize(("layout", "xla"), [("NCHW", False), ("NHWC", False), ("NCHW", True)])
 def test_the_cnn_learns_from_stored_images(data: ImageData, layout: str, xla: bool, precision: str) -> None:
-    from workloads.tensorflow.backend import recipe_of
-    from workloads.tensorflow.runtime import replicas_on
-    from workloads.tensorflow.steps import build_task
-
     variant = variant_of(layout=layout, xla=xla, precision=precision)
     messages: list[Message] = []
-    task = build_task(recipe_of("cnn10")(variant), variant, replicas_on(["GPU:0"]), data)
+    task = build(RunSpec(workload="cnn10", variant=variant), replicas_on(["GPU:0"]), data)
     assert Loop(task, plan_of(variant), messages.append, lambda: False).run()
     losses = [message.loss for message in messages if isinstance(message, Epoch) and message.loss is not None]
     assert min(losses) < 0.4 * math.log(10), "chance is log 10"

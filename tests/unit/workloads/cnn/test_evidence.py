@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 
 from tests.evidence_runs import collect_evidence, spec_of
+from workloads.aspects import Observation
+from workloads.network_evidence import image_layout
+from workloads.operations import Op
 from workloads.protocol import Kernel
 from workloads.tensorflow.runtime import Replicas
+from workloads.xla import XlaTrace
 
 
 @pytest.mark.parametrize("workload", ["cnn10", "wrn28-10"])
@@ -81,11 +85,6 @@ def test_transposes_are_counted_and_their_layers_named() -> None:
 
 def layout_of_a_rewritten_graph() -> Any:
     """As TensorFlow's layout optimizer leaves it on a GPU, where it works."""
-    from workloads.aspects import Observation
-    from workloads.network_evidence import image_layout
-    from workloads.operations import Op
-    from workloads.xla import XlaTrace
-
     name = "replica_1/block2/conv1/Conv2D"
     convolution = Op(type="Conv2D", name=name, device="GPU:0", dtype="float32", layout="NCHW")
     there = Op(type="Transpose", name=f"{name}-0-TransposeNHWCToNCHW-LayoutOptimizer", device="GPU:0")

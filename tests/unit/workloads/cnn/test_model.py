@@ -12,6 +12,7 @@ from tests.numerics import GOAL, worst_error
 from workloads import cnn
 from workloads.catalog import Machine, complete
 from workloads.protocol import Value
+from workloads.seeding import synthetic_images
 from workloads.tensorflow.cnn.layers import MakeLayer
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -96,7 +97,6 @@ def test_xla_pools_without_windows_forwards_and_backwards(layout: str) -> None:
 
 @pytest.mark.parametrize("implementation", ["native", "keras"])
 def test_inference_uses_the_running_statistics_and_leaves_them_alone(implementation: str) -> None:
-    from workloads.seeding import synthetic_images
     from workloads.tensorflow.cnn.model import build_cnn
     from workloads.tensorflow.recipe import compile_function
 
@@ -163,8 +163,6 @@ def test_one_seed_is_one_set_of_weights_and_another_is_another() -> None:
 
 
 def test_images_are_the_same_in_both_layouts() -> None:
-    from workloads.seeding import synthetic_images
-
     first, classes = synthetic_images(1, 2, 3, "NCHW")
     last, same = synthetic_images(1, 2, 3, "NHWC")
     assert first.shape == (3, 3, 32, 32)

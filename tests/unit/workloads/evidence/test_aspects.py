@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from tests.evidence_runs import collect_evidence, spec_of
-from workloads.aspects import Observation, all_reduce
+from workloads.aspects import Observation, all_reduce, device, precision
 from workloads.catalog import Machine, complete
 from workloads.evidence import memory_limit
+from workloads.network_evidence import fallback_reason, recurrent_implementation
 from workloads.operations import Op
 from workloads.protocol import DeviceTime, Kernel, RunSpec, Value
 from workloads.recurrent_layers import RECURRENT_LAYERS
@@ -108,8 +109,6 @@ def test_what_keras_was_left_to_choose_is_named_with_the_reason(replica: Replica
     ],
 )
 def test_keras_has_a_reason_on_a_gpu_too(given: dict[str, Value], words: str) -> None:
-    from workloads.network_evidence import fallback_reason
-
     spec = complete("lstm", {"gpus": 0, "implementation": "auto", **given}, Machine())
     assert words in fallback_reason({**spec.variant, "gpus": 1})
 
@@ -195,17 +194,12 @@ GATES = Kernel(name="elemWiseRNNcell", kind="rnn", count=1, time_ns=500)
 def test_on_a_gpu_kernels_tell_tf32_from_float32(
     requested: str, kernels: tuple[Kernel, ...], ran: str | None, match: bool | None
 ) -> None:
-    from workloads.aspects import precision
-
     aspect = precision(seen_on_gpu(requested, kernels=kernels))
     assert (aspect.actual, aspect.matches) == (ran, match)
 
 
 @pytest.mark.parametrize(("exact", "ran"), [(True, "float32"), (False, "tf32")])
 def test_where_no_kernels_name_tells_xlas_program_does(exact: bool, ran: str) -> None:
-    from workloads.aspects import precision
-    from workloads.operations import Op
-
     dot = Op(type="MatMul", name="dot", dtype="float32", loop="while", compiled=True, exact=exact)
     seen = seen_on_gpu("float32", kernels=(SILENT,))
     aspect = precision(replace(seen, graph=(), trace=replace(seen.trace, programs=(dot,))))
@@ -213,10 +207,6 @@ def test_where_no_kernels_name_tells_xlas_program_does(exact: bool, ran: str) ->
 
 
 def seen_on_gpu(requested: str, kernels: tuple[Kernel, ...]) -> Any:
-    from workloads.aspects import Observation
-    from workloads.operations import Op
-    from workloads.xla import XlaTrace
-
     spec = spec_of("lstm")
     product = Op(type="MatMul", name="lstm/while/MatMul", device="GPU:0", dtype="float32", loop="lstm/while")
     return Observation(
@@ -239,8 +229,6 @@ def seen_on_gpu(requested: str, kernels: tuple[Kernel, ...]) -> Any:
 def test_a_type_counts_by_its_time(
     times: dict[str, int], ran: str | None, state: bool | None, reason: str | None
 ) -> None:
-    from workloads.aspects import precision
-
     seen = seen_on_gpu("bfloat16", (CUDA,))
     small = replace(seen.graph[0], name="small", dtype="bfloat16")
     graph = (small, replace(small, name="big", dtype="float32"))
@@ -251,15 +239,11 @@ def test_a_type_counts_by_its_time(
 
 
 def test_where_no_product_was_seen_the_device_has_a_reason() -> None:
-    from workloads.aspects import device
-
     seen = Observation(spec=spec_of("lstm"))
     assert (device(seen).actual, device(seen).reason) == (None, seen.no_product_reason)
 
 
 def test_products_that_fell_back_to_the_cpu_are_found() -> None:
-    from workloads.aspects import device
-
     seen = seen_on_gpu("float32", ())
     aspect = device(replace(seen, graph=(*seen.graph, replace(seen.graph[0], device="CPU:0"))))
     assert (aspect.actual, aspect.matches) == ("CPU and GPU", False)
@@ -269,7 +253,6 @@ def test_products_that_fell_back_to_the_cpu_are_found() -> None:
 @pytest.mark.parametrize(("gpus", "word"), [(1, "libcupti"), (0, "on the CPU")])
 def test_a_profiler_that_saw_no_kernel_says_why(gpus: int, word: str) -> None:
     from workloads.tensorflow.evidence.collector import evidence_of
-    from workloads.xla import XlaTrace
 
     seen = replace(seen_on_gpu("tf32", ()), trace=XlaTrace(steps=3))
     spec = RunSpec(workload=seen.spec.workload, variant={**seen.variant, "gpus": gpus})
@@ -280,8 +263,6 @@ def test_a_profiler_that_saw_no_kernel_says_why(gpus: int, word: str) -> None:
 
 
 def cudnn_calls(count: int) -> tuple[Any, ...]:
-    from workloads.operations import Op
-
     forward = [
         Op(type="CudnnRNNV3", name=f"lstm_{n}/CudnnRNNV3", device="GPU:0", dtype="float32") for n in range(count)
     ]
@@ -304,9 +285,6 @@ def cudnn_calls(count: int) -> tuple[Any, ...]:
 def test_cudnn_layer_by_layer_and_the_stack_in_one_call(
     requested: str, layers: int, calls: int, ran: str | None
 ) -> None:
-    from workloads.aspects import Observation
-    from workloads.network_evidence import recurrent_implementation
-
     spec = spec_of("lstm", implementation=requested, layers=layers)
     aspect = recurrent_implementation(Observation(spec=spec, graph=cudnn_calls(calls)))
     assert aspect.actual == ran
@@ -387,8 +365,6 @@ def test_without_a_loop_the_implementation_is_not_known(requested: str, on_gpu: 
     ],
 )
 def test_no_sentence_ends_in_an_empty_list(graph: tuple[Op, ...], shown: str | None) -> None:
-    from workloads.network_evidence import recurrent_implementation
-
     aspect = recurrent_implementation(Observation(spec=spec_of("lstm", implementation="combined_input"), graph=graph))
     reason = f"What ran is not combined_input: it has {shown}." if shown else GRAPH_BLANK
     assert (aspect.actual, aspect.reason) == (shown, reason)

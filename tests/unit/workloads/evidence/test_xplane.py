@@ -1,10 +1,26 @@
 """Traces read: GPUs' from profiles built here by hand, the CPU's from the profiler itself."""
 
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
+from workloads.evidence import guarded_trace
+from workloads.protocol import (
+    MOST_MESSAGE_BYTES,
+    MOST_STEP_KERNELS,
+    DeviceTime,
+    Evidence,
+    StepKernel,
+    Stream,
+    decode_message,
+    encode,
+)
+from workloads.trace import step_timeline
+from workloads.training import Task
+from workloads.xla import XlaTrace
 
 Timed = tuple[str, int, int]
 """A name, and where it starts and ends, in nanoseconds."""
@@ -26,15 +42,19 @@ def add_line(plane: Any, name: str, events: Sequence[Timed], base_ns: int = 0) -
         line.events.add(metadata_id=number, offset_ps=start_ns * 1000, duration_ps=(end_ns - start_ns) * 1000)
 
 
-def test_kernels_on_two_streams_are_busy_together_only_once() -> None:
+def read_profile(profile: Any, steps: int = 1, *, gpu: bool = True, **more: Any) -> XlaTrace:
     from workloads.tensorflow.evidence.collector import read_xplane
 
+    return read_xplane(profile.SerializeToString(), steps, gpu=gpu, **more)
+
+
+def test_kernels_on_two_streams_are_busy_together_only_once() -> None:
     profile = space()
     plane = profile.planes.add(name="/device:GPU:0")
     add_line(plane, "Stream #13(Compute)", [("gemm", 0, 100), ("gemm", 300, 400)], base_ns=1000)
     add_line(plane, "Stream #14(MemcpyH2D)", [("MemcpyH2D", 50, 150)], base_ns=1000)
     add_line(plane, "XLA Modules", [("module", 0, 5000)])
-    trace = read_xplane(profile.SerializeToString(), 2, gpu=True)
+    trace = read_profile(profile, 2)
     assert (trace.steps, trace.devices, trace.span_ns, trace.busy_ns, trace.events) == (2, 1, 400, 250, 3)
     assert [(k.name, k.count, k.time_ns, k.kind) for k in trace.kernels] == [
         ("gemm", 2, 200, "gemm"),
@@ -44,8 +64,6 @@ def test_kernels_on_two_streams_are_busy_together_only_once() -> None:
 
 def test_the_time_of_kernels_is_known_by_what_started_them() -> None:
     """CUPTI's events have TensorFlow's operation, of XLA's programs also the instruction."""
-    from workloads.tensorflow.evidence.collector import read_xplane
-
     profile = space()
     plane = profile.planes.add(name="/device:GPU:0")
     for number, name in enumerate(("tf_op", "hlo_op", "model/big/MatMul:MatMul", "fusion.3"), 1):
@@ -56,32 +74,27 @@ def test_the_time_of_kernels_is_known_by_what_started_them() -> None:
     second.stats.add(metadata_id=1, str_value="model/big/MatMul:MatMul")
     fused.stats.add(metadata_id=1, ref_value=3)
     fused.stats.add(metadata_id=2, ref_value=4)
-    trace = read_xplane(profile.SerializeToString(), 1, gpu=True)
+    trace = read_profile(profile)
     assert trace.op_times_ns == {"model/big/MatMul": 110, "fusion.3": 100}
     assert trace.kernels[-1].name == "splitK", "the one that took longest comes first"
 
 
 def test_times_of_two_gpus_are_added() -> None:
-    from workloads.tensorflow.evidence.collector import read_xplane
-
     profile = space()
     for number, end_ns in ((0, 300), (1, 700)):
         plane = profile.planes.add(name=f"/device:GPU:{number}")
         add_line(plane, "Stream #7(Compute)", [("gemm", 0, 100), ("gemm", end_ns - 100, end_ns)])
-    trace = read_xplane(profile.SerializeToString(), 1, gpu=True)
+    trace = read_profile(profile)
     assert (trace.devices, trace.span_ns, trace.busy_ns, trace.kernels[0].count) == (2, 1000, 400, 4)
     assert [(one.device, one.span_ns, one.busy_ns) for one in trace.times] == [("GPU:0", 300, 200), ("GPU:1", 700, 200)]
 
 
 def test_communication_that_hides_behind_computing_is_told_from_what_does_not() -> None:
-    from workloads.protocol import DeviceTime
-    from workloads.tensorflow.evidence.collector import read_xplane
-
     profile = space()
     plane = profile.planes.add(name="/device:GPU:1")
     add_line(plane, "Stream #7(Compute)", [("gemm", 0, 100), ("Mul", 200, 230)])
     add_line(plane, "Stream #9(nccl)", [("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 60, 180)])
-    trace = read_xplane(profile.SerializeToString(), 1, gpu=True)
+    trace = read_profile(profile)
     assert trace.times == (
         DeviceTime(device="GPU:1", span_ns=230, busy_ns=210, compute_ns=130, communication_ns=120, kernels=3),
     )
@@ -97,8 +110,6 @@ def add_ids(line: Any, ids: Sequence[int | None], stat: int = 1) -> None:
 @pytest.mark.parametrize("host_plane", ["/host:CUPTI", "/host:CPU"])
 def test_gaps_between_kernels_have_the_cause_of_the_kernel_that_ends_them(host_plane: str) -> None:
     """Launched too late, or in time: then within 5 µs, or later; a graph's kernels share a launch."""
-    from workloads.tensorflow.evidence.collector import read_xplane
-
     profile = space()
     plane = profile.planes.add(name="/device:GPU:0")
     plane.stat_metadata[1].name = "correlation_id"
@@ -113,54 +124,44 @@ def test_gaps_between_kernels_have_the_cause_of_the_kernel_that_ends_them(host_p
     calls = [("cuLaunchKernel", 900, 950), ("cuLaunchKernel", 2_001, 2_100), ("cuLaunchKernel", 10_000, 11_000)]
     add_line(host, "Host Threads/5", [*calls, ("cuGraphLaunch", 15_000, 17_000), ("MatMul:MatMul", 24_500, 24_900)])
     add_ids(host.lines[0], (11, 12, 13, 14, None), 8)
-    (time,) = read_xplane(profile.SerializeToString(), 1, gpu=True).times
+    (time,) = read_profile(profile).times
     assert (time.span_ns, time.busy_ns) == (25_000, 6_000)
     assert time.host_wait_ns == 7_001, "launched 1 ns after the last one's end; at its end is in time"
     assert time.kernel_wait_ns == 4_999 + 1_000, "5,000 ns are not between kernels, nor is what has no launch"
 
 
 def test_without_launches_gaps_have_no_cause() -> None:
-    from workloads.tensorflow.evidence.collector import read_xplane
-
     profile = space()
     plane = profile.planes.add(name="/device:GPU:0")
     plane.stat_metadata[1].name = "correlation_id"
     add_line(plane, "Stream #7(Compute)", [("gemm", 0, 100), ("gemm", 300, 400)])
     add_ids(plane.lines[0], (11, 12))
-    (time,) = read_xplane(profile.SerializeToString(), 1, gpu=True).times
+    (time,) = read_profile(profile).times
     assert (time.host_wait_ns, time.kernel_wait_ns) == (None, None)
 
 
 def test_a_gpu_that_the_profiler_could_not_see_has_no_kernels_of_the_cpus() -> None:
-    from workloads.tensorflow.evidence.collector import read_xplane
-
     profile = space()
     add_line(profile.planes.add(name="/host:CPU"), "python", [("MatMul:MatMul", 0, 100)])
     profile.errors.append("CUPTI could not be loaded")
-    trace = read_xplane(profile.SerializeToString(), 1, gpu=True)
+    trace = read_profile(profile)
     assert (trace.devices, trace.span_ns, trace.kernels) == (0, 0, ())
     assert trace.notes == ("The profiler says: CUPTI could not be loaded",)
 
 
 def test_on_the_cpu_what_only_holds_operations_is_left_to_them() -> None:
-    from workloads.tensorflow.evidence.collector import read_xplane
-
     profile = space()
     events = [("a/Call:PartitionedCall", 0, 100), ("b/MatMul:_MklMatMul", 10, 40), ("c/MatMul_1:_MklMatMul", 40, 60)]
     others = [("EagerLocalExecute: __inference_step", 0, 500), ("ThreadpoolListener::Record", 20, 20)]
     plane = profile.planes.add(name="/host:CPU")
     add_line(plane, "tf_Compute", [*events, *others, ("ExecutorState::Process", 5, 95)])
-    trace = read_xplane(profile.SerializeToString(), 1, gpu=False)
+    trace = read_profile(profile, gpu=False)
     assert [(k.name, k.count, k.time_ns) for k in trace.kernels] == [("_MklMatMul", 2, 50)]
     assert (trace.span_ns, trace.busy_ns) == (90, 90), "the executor works on what is too cheap to be traced"
 
 
 def test_one_step_of_several_is_from_their_middle_with_all_streams() -> None:
     """A step lasts until the next one's first kernel; the copy of the next step's data runs in it, too."""
-    from workloads.protocol import StepKernel, Stream
-    from workloads.tensorflow.evidence.collector import read_xplane
-    from workloads.trace import step_timeline
-
     profile = space()
     task = profile.planes.add(name="Task Environment")
     task.stat_metadata[1].name = "profile_start_time"
@@ -173,7 +174,7 @@ def test_one_step_of_several_is_from_their_middle_with_all_streams() -> None:
     ]
     add_line(plane, "Stream #14(MemcpyH2D)", [("MemcpyH2D", 150, 190), ("MemcpyH2D", 1150, 1190)], base_ns=500)
     add_line(plane, "Stream #13(Compute)", [*compute, ("MemcpyD2H", 2900, 2910)], base_ns=500)
-    trace = read_xplane(profile.SerializeToString(), 3, gpu=True, to_monotonic=lambda utc_ns: utc_ns + 7)
+    trace = read_profile(profile, 3, to_monotonic=lambda utc_ns: utc_ns + 7)
     timeline = step_timeline(trace.step, trace.kernels)
     assert timeline is not None
     assert (timeline.start_ns, timeline.duration_ns, timeline.left_out) == (1_001_507, 1000, 0)
@@ -189,21 +190,15 @@ def test_one_step_of_several_is_from_their_middle_with_all_streams() -> None:
     )
     assert step_timeline(trace.step, trace.kernels[:2]).left_out == 1, "a kernel whose name did not fit"  # type: ignore[union-attr]
     plane.lines[1].events[5].metadata_id = plane.lines[1].events[4].metadata_id
-    assert read_xplane(profile.SerializeToString(), 3, gpu=True).step is None, (
-        "the steps ran other kernels: none to cut out"
-    )
+    assert read_profile(profile, 3).step is None, "the steps ran other kernels: none to cut out"
 
 
 def test_a_long_step_is_cut_to_what_a_message_takes() -> None:
-    from workloads.protocol import MOST_MESSAGE_BYTES, MOST_STEP_KERNELS, Evidence, decode_message, encode
-    from workloads.tensorflow.evidence.collector import read_xplane
-    from workloads.trace import step_timeline
-
     profile = space()
     plane = profile.planes.add(name="/device:GPU:0")
     count = MOST_STEP_KERNELS + 5
     add_line(plane, "Stream #13(Compute)", [(f"gemm{n % 40}", 3_000 * n, 3_000 * n + 2_345) for n in range(count)])
-    trace = read_xplane(profile.SerializeToString(), 1, gpu=True)
+    trace = read_profile(profile)
     timeline = step_timeline(trace.step, trace.kernels)
     assert timeline is not None
     assert (len(timeline.kernels), timeline.left_out) == (MOST_STEP_KERNELS, 5)
@@ -216,8 +211,6 @@ def test_a_long_step_is_cut_to_what_a_message_takes() -> None:
 
 def test_occupancy_is_what_a_kernel_can_fill_of_its_gpu() -> None:
     """Of an H200's 132 multiprocessors with 2,048 threads: 256 blocks of 128 threads fill 12.1 % of them."""
-    from workloads.tensorflow.evidence.collector import read_xplane
-
     profile = space()
     plane = profile.planes.add(name="/device:GPU:0")
     launches = (
@@ -237,9 +230,7 @@ def test_occupancy_is_what_a_kernel_can_fill_of_its_gpu() -> None:
     )
     for event, number in zip(plane.lines[0].events, (5, 6, 7), strict=False):
         event.stats.add(metadata_id=4, ref_value=number)
-    pct = {
-        kernel.name: kernel.occupancy_pct for kernel in read_xplane(profile.SerializeToString(), 1, gpu=True).kernels
-    }
+    pct = {kernel.name: kernel.occupancy_pct for kernel in read_profile(profile).kernels}
     assert pct["gemm"] == pytest.approx((100 * 12.121 + 300 * 37.5) / 400, rel=1e-3)
     assert (pct["Mul"], pct["MemcpyD2D"]) == (None, None), "not known, and nothing that a kernel could fill"
 
@@ -250,8 +241,6 @@ def test_occupancy_is_what_a_kernel_can_fill_of_its_gpu() -> None:
      ((10, 0), 2048), ((12, 0), 1536), ((12, 1), 1536)],
 )  # fmt: skip
 def test_a_multiprocessor_holds_the_threads_of_its_generation(capability: tuple[int, int], threads: int) -> None:
-    from workloads.tensorflow.evidence.collector import read_xplane
-
     profile = space()
     plane = profile.planes.add(name="/device:GPU:0")
     numbers = {"core_count": 2, "compute_cap_major": capability[0], "compute_cap_minor": capability[1]}
@@ -261,7 +250,7 @@ def test_a_multiprocessor_holds_the_threads_of_its_generation(capability: tuple[
     plane.stat_metadata[4].name = "kernel_details"
     add_line(plane, "Stream #13(Compute)", [("Mul", 0, 100)])
     plane.lines[0].events[0].stats.add(metadata_id=4, str_value="grid:4,1,1 block:128,1,1 occ_pct:100")
-    (kernel,) = read_xplane(profile.SerializeToString(), 1, gpu=True).kernels
+    (kernel,) = read_profile(profile).kernels
     assert kernel.occupancy_pct == pytest.approx(100 * 4 * 128 / (2 * threads))
 
 
@@ -270,8 +259,6 @@ def test_a_real_trace_of_the_cpu_adds_up(jit: bool) -> None:
     import tensorflow as tf
 
     from workloads.tensorflow.evidence.collector import trace_task
-    from workloads.trace import step_timeline
-    from workloads.training import Task
 
     begin_ns = time.monotonic_ns()
     matrix = tf.random.stateless_normal([300, 300], [1, 1])
@@ -305,10 +292,7 @@ def test_a_profiler_in_use_is_a_note_and_leaves_the_other_alone(
 ) -> None:
     import tensorflow as tf
 
-    from workloads.evidence import guarded_trace
     from workloads.tensorflow.evidence.collector import trace_task
-    from workloads.training import Task
-    from workloads.xla import XlaTrace
 
     task = Task(step=lambda: 1, fetch=float, examples=1)
     tf.profiler.experimental.start(str(tmp_path))
@@ -322,11 +306,6 @@ def test_a_profiler_in_use_is_a_note_and_leaves_the_other_alone(
 
 
 def test_a_profiler_that_hangs_is_left_behind() -> None:
-    import threading
-
-    from workloads.evidence import guarded_trace
-    from workloads.xla import XlaTrace
-
     answered = threading.Event()
 
     def hang() -> XlaTrace:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tests.evidence_runs import collect_evidence, spec_of
 from tests.lstm_answers import CPU, Answers, answers, random_model, variant_of
 from tests.numerics import BOTH, GOAL, Array, layer_outputs, reference, worst_error
-from workloads.catalog import complete
+from workloads import weights
 from workloads.protocol import RunSpec, Value, Variant
 from workloads.recurrent import RecurrentConfig
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
@@ -131,21 +131,7 @@ def test_evidence_tells_what_ran(replica: Replicas) -> None:
     assert (evidence.actual["implementation"], evidence.match) == ("gemm6", False)
 
 
-@pytest.mark.parametrize("name", [each.name for each in GRU.implementations])
-def test_one_seed_gives_every_implementation_the_same_weights(name: str) -> None:
-    from workloads.seeding import recurrent_weights
-    from workloads.tensorflow.recurrent import model
-
-    given = complete("gru", {**SIZES, "layers": 2, "implementation": name}, CPU).variant
-    made = model.recurrent_model("gru", given)
-    for weight, value in zip(made.weights, recurrent_weights(config_of("gru", given)), strict=True):
-        np.testing.assert_array_equal(weight.numpy(), value)
-    assert [tuple(weight.shape) for weight in made.weights[:3]] == [(3, 6), (2, 6), (2, 6)]
-    assert not made.weights[2].numpy().any()
-
-
 def test_saved_weights_become_a_plain_keras_model(replica: Replicas, tmp_path: Path) -> None:
-    from workloads import weights
     from workloads.tensorflow.saving import export_model, make_keeper
 
     given = variant(implementation="combined_input", sequence_lengths="right_padded", **BOTH)

@@ -10,7 +10,8 @@ import pytest
 from tests.lstm_answers import A_GPU, CPU, Answers, batch_of, random_model, variant_of
 from tests.numerics import GOAL, Row, cases, error_of, reference, rows, worst_error
 from workloads.protocol import Value
-from workloads.recurrent_layers import RECURRENT_LAYERS
+from workloads.recurrent_layers import RECURRENT_LAYERS, LstmConfig
+from workloads.seeding import recurrent_weights
 from workloads.tensorflow.runtime import Replicas
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -23,8 +24,6 @@ def cell_inputs(**rates: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, A
     """What a cell reads of inputs and earlier outputs of ones in training, each [timesteps, batch, width]."""
     import tensorflow as tf
 
-    from workloads.recurrent_layers import LstmConfig
-    from workloads.seeding import recurrent_weights
     from workloads.tensorflow.recurrent.loop import Cell, LoopStack, State, Weights
 
     inputs: list[np.ndarray[Any, Any]] = []

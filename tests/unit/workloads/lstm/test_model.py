@@ -6,12 +6,11 @@ import pytest
 from tests.lstm_answers import CPU, variant_of
 from workloads.catalog import Machine, complete
 from workloads.protocol import Value
+from workloads.seeding import adding_problem
 from workloads.tensorflow.runtime import Replicas
 
 
 def test_adding_problem() -> None:
-    from workloads.seeding import adding_problem
-
     inputs, targets = adding_problem(1, 0, 4000, 9, 5)
     assert inputs.shape == (4000, 9, 5)
     marks = inputs[..., 1]
@@ -26,8 +25,6 @@ def test_adding_problem() -> None:
 
 @pytest.mark.parametrize("padding", ["left_padded", "right_padded"])
 def test_sequences_of_different_lengths(padding: str) -> None:
-    from workloads.seeding import adding_problem
-
     (sequences, lengths), targets = adding_problem(1, 0, 2000, 9, 5, padding)
     assert set(lengths) == set(range(4, 10)), "from half of the time steps to all of them"
     positions = np.arange(9) - (9 - lengths if padding == "left_padded" else 0 * lengths)[:, np.newaxis]
@@ -42,8 +39,6 @@ def test_sequences_of_different_lengths(padding: str) -> None:
 
 
 def test_the_sum_so_far_is_asked_for_at_every_step() -> None:
-    from workloads.seeding import adding_problem
-
     (sequences, _), sums = adding_problem(1, 0, 50, 9, 5, "left_padded")
     _, running = adding_problem(1, 0, 50, 9, 5, "left_padded", running=True)
     assert running.shape == (50, 9, 1)
@@ -52,8 +47,6 @@ def test_the_sum_so_far_is_asked_for_at_every_step() -> None:
 
 
 def test_two_features_are_enough() -> None:
-    from workloads.seeding import adding_problem
-
     assert adding_problem(1, 0, 2, 2, 2)[0].shape == (2, 2, 2)
 
 
@@ -70,28 +63,6 @@ def test_every_direction_is_the_implementation_asked_for(implementation: str, us
     layers = [layer for directions in lstm.stack.layers for layer in directions]
     assert len(layers) == 4
     assert all(layer.use_cudnn == use_cudnn for layer in layers)
-
-
-def test_bidirectional_is_kerass() -> None:
-    import keras
-    import tensorflow as tf
-
-    from workloads.tensorflow.recurrent import model
-
-    given = {"gpus": 0, "units": 3, "timesteps": 5, "features": 2, "layers": 2, "bidirectional": True}
-    lstm = model.recipe_of("lstm")(complete("lstm", given, Machine()).variant).model()
-    assert isinstance(lstm, model.RecurrentModel)
-    inputs = tf.random.stateless_normal([4, 5, 2], [1, 1])
-    reference = keras.Sequential(
-        [
-            keras.layers.Bidirectional(keras.layers.LSTM(3, return_sequences=True)),
-            keras.layers.Bidirectional(keras.layers.LSTM(3)),
-            keras.layers.Dense(1),
-        ]
-    )
-    reference.build(inputs.shape)
-    reference.set_weights([weight.numpy() for weight in lstm.weights])
-    np.testing.assert_allclose(lstm.outputs(inputs).numpy(), reference(inputs).numpy(), atol=1e-5)
 
 
 SIZES: dict[str, Value] = {"gpus": 0, "units": 16, "timesteps": 6, "features": 3, "batch_size": 32, "layers": 1}

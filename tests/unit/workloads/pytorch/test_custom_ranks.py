@@ -19,12 +19,11 @@ from tests.unit.workloads.test_frameworks import task_of
 from workloads import seeding
 from workloads.catalog import CustomFile, Gpu, Machine, check, custom_workload, fill_defaults
 from workloads.custom.source import describe_file
-from workloads.errors import CustomWorkloadError, outcome_of
+from workloads.errors import outcome_of
 from workloads.job_protocol import ComputedGradients, ComputeGradients
 from workloads.jobs import perform
 from workloads.protocol import Block, Finished, Source
 from workloads.pytorch import ranks
-from workloads.pytorch.backend import PytorchBackend
 from workloads.pytorch.custom import CustomStep
 
 ALIKE = ("nn.BatchNorm2d(8)", "nn.Dropout(0.0)")
@@ -238,11 +237,3 @@ def test_an_error_in_a_thread_of_data_parallel_is_told_by_its_line() -> None:
     assert outcome_of(raised.value, {}, None, given).reason == (
         "mine.py:16: RuntimeError: mat1 and mat2 shapes cannot be multiplied (16x8 and 9x4)"
     )
-
-
-def test_a_broken_exchange_is_none_of_the_users_errors() -> None:
-    error = CustomWorkloadError("mine.py:19: DistBackendError: NCCL error: unhandled system error")
-    error.__cause__ = torch.distributed.DistBackendError("NCCL error: unhandled system error")
-    known = PytorchBackend().explain_error(error)
-    assert known is not None
-    assert known.reason == "GPUs could not exchange gradients: DistBackendError: NCCL error: unhandled system error."

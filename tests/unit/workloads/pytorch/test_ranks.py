@@ -17,6 +17,7 @@ from tests.fakes.processes import has_ended
 from tests.fakes.tensorflow import TensorflowProcess
 from tests.unit.workloads.test_frameworks import computed, difference, task_of
 from workloads import seeding
+from workloads.errors import CustomWorkloadError
 from workloads.protocol import (
     PROTOCOL_VERSION,
     Block,
@@ -148,8 +149,12 @@ def test_ranks_that_train_alone_are_found(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert "each trained alone" in (evidence.reason or "")
 
 
-def test_a_broken_exchange_is_told_as_such() -> None:
-    cause = PytorchBackend().explain_error(torch.distributed.DistBackendError("NCCL error: unhandled system error"))
+@pytest.mark.parametrize("of_a_file", [False, True])
+def test_a_broken_exchange_is_told_as_such_and_is_none_of_the_users_errors(of_a_file: bool) -> None:
+    broken = torch.distributed.DistBackendError("NCCL error: unhandled system error")
+    raised = CustomWorkloadError("mine.py:19: DistBackendError: NCCL error: unhandled system error")
+    raised.__cause__ = broken
+    cause = PytorchBackend().explain_error(raised if of_a_file else broken)
     assert cause is not None
     assert cause.outcome == "failed"
     assert cause.reason == "GPUs could not exchange gradients: DistBackendError: NCCL error: unhandled system error."

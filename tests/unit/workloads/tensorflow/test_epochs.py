@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 from tests.fakes import cifar10 as fakes
+from tests.fakes.tensorflow import build
 from workloads.catalog import Machine, check, complete
 from workloads.cifar10 import ImageData, load
 from workloads.errors import RefusedError
 from workloads.protocol import PROTOCOL_VERSION, Block, DataReady, Epoch, Message, Progress, RunSpec, Start, Value
+from workloads.tensorflow.backend import recipe_of
 from workloads.tensorflow.runtime import Replicas
 from workloads.training import Loop, Task, plan_of
+from workloads.worker import Worker
 
 CHANCE = 0.1
 
@@ -30,13 +33,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> ImageData:
 def spec_of(**given: Value) -> RunSpec:
     small: dict[str, Value] = {"gpus": 0, "batch_size": 20, "channels": 4, "data": "cifar10"}
     return complete("cnn10", {**small, **given}, Machine(cpu_count=2))
-
-
-def task_of(spec: RunSpec, data: ImageData, replicas: Replicas) -> Task:
-    from workloads.tensorflow.backend import recipe_of
-    from workloads.tensorflow.steps import build_task
-
-    return build_task(recipe_of(spec.workload)(spec.variant), spec.variant, replicas, data)
 
 
 def trained(spec: RunSpec, task: Task) -> list[Any]:
@@ -112,7 +108,6 @@ def test_two_replicas_learn_what_one_does(data: ImageData, replica: Replicas, pa
 
 def test_the_cnn_learns_from_stored_images(data: ImageData, replica: Replicas) -> None:
     """And stays as it is after the last step of a schedule."""
-    from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.cnn.model import build_cnn
     from workloads.tensorflow.steps import build_task
 
@@ -136,7 +131,7 @@ def test_what_prepares_images_does_not_touch_the_evidence_of_their_layout(
     from workloads.tensorflow.evidence.collector import EvidenceCollector
 
     spec = spec_of(layout=layout)
-    task = task_of(spec, data, replica)
+    task = build(spec, replica, data)
     collector = EvidenceCollector(spec, task)
     collector.start()
     task.fetch(task.step())
@@ -164,7 +159,7 @@ def test_every_test_image_is_tried_once_also_where_batches_do_not_divide_them(da
 
 def test_steps_on_stored_images_can_be_timed_with_their_data_ready(data: ImageData, replica: Replicas) -> None:
     spec = spec_of(steps=3, warmup_steps=1)
-    (ready,) = of_kind(trained(spec, task_of(spec, data, replica)), DataReady)
+    (ready,) = of_kind(trained(spec, build(spec, replica, data)), DataReady)
     assert ready.steps > 0
     assert ready.time_ns > 0
 
@@ -191,12 +186,10 @@ def test_a_held_feed_repeats_what_is_there_and_then_goes_on(data: ImageData, rep
 
 def test_a_batch_that_the_images_do_not_fill_is_refused(data: ImageData, replica: Replicas) -> None:
     with pytest.raises(RefusedError, match=r"500 training images do not fill a batch of 501"):
-        task_of(spec_of(batch_size=501), data, replica)
+        build(spec_of(batch_size=501), replica, data)
 
 
 def test_a_worker_refuses_before_it_imports_anything_where_there_is_no_copy(tmp_path: Path) -> None:
-    from workloads.worker import Worker
-
     messages: list[Message] = []
     order = Start(protocol=PROTOCOL_VERSION, spec=spec_of(data_folder=str(tmp_path)))
     last = Worker(order, messages.append, lambda: False, lambda _: None, order_ns=0, environment={}).run()

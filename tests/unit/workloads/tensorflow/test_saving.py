@@ -6,16 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.fakes.tensorflow import build
 from workloads import weights
 from workloads.catalog import Machine, complete
-from workloads.cifar10 import ImageData, stored_data
+from workloads.cifar10 import stored_data
 from workloads.errors import RefusedError, TrainingError
 from workloads.job_protocol import ExportModel, JobFailed
 from workloads.jobs import perform
 from workloads.protocol import PROTOCOL_VERSION, RunSpec, Start, Value, Variant
+from workloads.seeding import adding_problem
+from workloads.tensorflow.backend import recipe_of
 from workloads.tensorflow.runtime import Replicas
-from workloads.training import Task
-from workloads.weights import SavedWeights
+from workloads.weights import SavedWeights, compare_outputs
 from workloads.worker import Worker
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -28,7 +30,6 @@ def variant_of(**given: Value) -> Variant:
 
 def saved_by(variant: Variant, replicas: Replicas, path: Path, workload: str = "lstm") -> SavedWeights:
     """A run's file, and what is in it."""
-    from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.saving import make_keeper
 
     with replicas.strategy.scope():
@@ -40,9 +41,7 @@ def saved_by(variant: Variant, replicas: Replicas, path: Path, workload: str = "
 
 def loaded_difference(saved: SavedWeights, replicas: Replicas, **given: Value) -> float:
     """How far the answers of another variant with the same weights are from the trained model's."""
-    from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.saving import load_weights, model_outputs
-    from workloads.weights import compare_outputs
 
     variant = {**saved.spec.variant, "precision": "float32", **given}
     model = recipe_of(saved.spec.workload)(variant).model()
@@ -51,8 +50,6 @@ def loaded_difference(saved: SavedWeights, replicas: Replicas, **given: Value) -
 
 
 def test_what_is_kept_is_the_model_and_its_answers(replica: Replicas, tmp_path: Path) -> None:
-    from workloads.seeding import adding_problem
-
     saved = saved_by(variant_of(), replica, tmp_path / "run.npz")
     assert saved.reference.inputs.shape == (8, 6, 3)
     assert saved.outputs.shape == (8, 1)
@@ -72,8 +69,6 @@ def test_the_same_weights_answer_the_same_elsewhere(
 
 
 def test_answers_at_padding_count_for_nothing(replica: Replicas, tmp_path: Path) -> None:
-    from workloads.weights import compare_outputs
-
     saved = saved_by(variant_of(outputs="all", sequence_lengths="left_padded"), replica, tmp_path / "run.npz")
     assert saved.reference.lengths is not None
     assert saved.outputs.shape == (8, 6, 1)
@@ -163,18 +158,15 @@ def test_a_model_that_answers_otherwise_is_not_written(
 
 
 def test_weights_that_cannot_be_written_fail_the_run_in_words(replica: Replicas, tmp_path: Path) -> None:
-    from workloads.tensorflow.backend import recipe_of
-    from workloads.tensorflow.steps import build_task
-
     (tmp_path / "taken").touch()
-    variant = variant_of(save_weights=True)
+    spec = RunSpec(workload="lstm", variant=variant_of(save_weights=True))
     order = Start(
         protocol=PROTOCOL_VERSION,
-        spec=RunSpec(workload="lstm", variant=variant),
+        spec=spec,
         weights_path=str(tmp_path / "taken" / "run.npz"),
     )
     worker = Worker(order, lambda _: None, lambda: False, lambda _: None, order_ns=0, environment={})
-    worker._task = build_task(recipe_of("lstm")(variant), variant, replica)
+    worker._task = build(spec, replica)
     with pytest.raises(TrainingError, match=r"could not be saved at .*run.npz .*; what was measured is kept"):
         worker._save_weights()
 
@@ -198,13 +190,6 @@ def image_spec(**given: Value) -> RunSpec:
     return complete("cnn10", {**sizes, **given}, Machine(cpu_count=2))
 
 
-def image_task(spec: RunSpec, replicas: Replicas, stored: ImageData | None = None) -> Task:
-    from workloads.tensorflow.backend import recipe_of
-    from workloads.tensorflow.steps import build_task
-
-    return build_task(recipe_of(spec.workload)(spec.variant), spec.variant, replicas, stored)
-
-
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras's own, as it saves
 def test_an_image_network_answers_the_same_everywhere_with_its_running_statistics(
     pair: Replicas, replica: Replicas, tmp_path: Path
@@ -213,7 +198,7 @@ def test_an_image_network_answers_the_same_everywhere_with_its_running_statistic
     from workloads.tensorflow.saving import export_model
 
     spec = image_spec(layout="NCHW", pooling="max", bias=True, data="stand_in", images=40, scaling="unit")
-    task = image_task(spec, pair, stored_data(spec.variant))
+    task = build(spec, pair, stored_data(spec.variant))
     for _ in range(3):
         task.fetch(task.step())
     task.keep_weights()

@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.fakes.tensorflow import build, precision_of
 from workloads import seeding
 from workloads.catalog import Machine, complete
 from workloads.errors import RefusedError
 from workloads.image_training import Schedule
-from workloads.protocol import Value, Variant
+from workloads.protocol import RunSpec, Value, Variant
+from workloads.tensorflow import runtime
+from workloads.tensorflow.backend import recipe_of
 from workloads.tensorflow.runtime import Replicas, replicas_on
 
 SIZES: dict[str, dict[str, Value]] = {
@@ -33,7 +36,6 @@ def trained(workload: str, variant: Variant, replicas: Replicas, steps: int, **c
     """The model after some steps, with a changed recipe, and each step's loss."""
     import keras
 
-    from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.recipe import Model
     from workloads.tensorflow.steps import build_task
 
@@ -55,29 +57,23 @@ def weights_of(model: Any) -> list[np.ndarray[Any, Any]]:
 
 @UNOPTIMIZED
 @pytest.mark.parametrize(
-    "given",
+    ("given", "copied_by"),
     [
-        {"xla": False},
-        {"xla": True},
-        {"implementation": "wavefront", "layers": 2, "sequence_lengths": "left_padded"},
-        {"implementation": "block_fused"},
+        ({"xla": False}, None),
+        ({"xla": True}, None),
+        ({"implementation": "wavefront", "layers": 2, "sequence_lengths": "left_padded"}, None),
+        ({"implementation": "block_fused"}, None),
+        ({"implementation": "gemm2"}, "hierarchical"),
+        ({"implementation": "gemm2"}, "one_device"),
     ],
 )
-def test_two_replicas_make_the_step_of_one(replica: Replicas, pair: Replicas, given: dict[str, Value]) -> None:
+def test_two_replicas_make_the_step_of_one(
+    replica: Replicas, pair: Replicas, given: dict[str, Value], copied_by: str | None
+) -> None:
     variant = small("lstm", **given)
     single, losses_of_one = trained("lstm", variant, replica, 3)
-    double, losses_of_two = trained("lstm", variant, pair, 3)
-    assert losses_of_two == pytest.approx(losses_of_one, rel=1e-5)
-    for a, b in zip(weights_of(single), weights_of(double), strict=True):
-        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
-
-
-@UNOPTIMIZED
-@pytest.mark.parametrize("all_reduce", ["hierarchical", "one_device"])
-def test_gradients_are_exchanged_by_copies_too(replica: Replicas, all_reduce: str) -> None:
-    variant = small("lstm", implementation="gemm2")
-    single, losses_of_one = trained("lstm", variant, replica, 3)
-    double, losses_of_two = trained("lstm", variant, replicas_on(["CPU:0", "CPU:1"], all_reduce), 3)
+    both = replicas_on(["CPU:0", "CPU:1"], copied_by) if copied_by else pair
+    double, losses_of_two = trained("lstm", variant, both, 3)
     assert losses_of_two == pytest.approx(losses_of_one, rel=1e-5)
     for a, b in zip(weights_of(single), weights_of(double), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
@@ -106,11 +102,7 @@ def operations(workload: str, replicas: Replicas, **given: Value) -> list[Any]:
     """Every operation of a step, on all devices."""
     from tensorflow.python.eager import context
 
-    from workloads.tensorflow.backend import recipe_of
-    from workloads.tensorflow.steps import build_task
-
-    variant = small(workload, **given)
-    task = build_task(recipe_of(workload)(variant), variant, replicas)
+    task = build(RunSpec(workload=workload, variant=small(workload, **given)), replicas)
     context.enable_graph_collection()
     task.fetch(task.step())
     functions = context.export_run_metadata().function_graphs
@@ -147,15 +139,10 @@ def test_a_step_of_two_replicas_exchanges_one_buffer(pair: Replicas, workload: s
     ],
 )
 def test_joined_weights_are_updated_to_the_same_bits(pair: Replicas, workload: str, given: dict[str, Value]) -> None:
-    import keras
-
-    keras.config.set_dtype_policy(f"mixed_{given['precision']}" if "precision" in given else "float32")
-    try:
-        variant = small(workload, **given)
+    variant = small(workload, **given)
+    with precision_of(variant["precision"]):
         joined, losses = trained(workload, variant, pair, 4)
         apart, losses_apart = trained(workload, variant, pair, 4, elementwise=False)
-    finally:
-        keras.config.set_dtype_policy("float32")
     assert losses == losses_apart
     for weight, other in zip(joined.weights, apart.weights, strict=True):
         for mine in weight.values:
@@ -193,18 +180,6 @@ def test_replicas_with_batch_normalization_stay_equal(pair: Replicas) -> None:
         first, second = (part.numpy() for part in weight.values)
         np.testing.assert_array_equal(first, second)
     assert np.isfinite(losses).all()
-
-
-@UNOPTIMIZED
-def test_one_seed_is_one_start(replica: Replicas) -> None:
-    first, losses = trained("lstm", small("lstm"), replica, 2)
-    again, losses_again = trained("lstm", small("lstm"), replica, 2)
-    other, losses_of_other = trained("lstm", small("lstm", seed=2), replica, 2)
-    assert losses == losses_again
-    assert losses[0] != losses_of_other[0]
-    for a, b in zip(weights_of(first), weights_of(again), strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert len(weights_of(other)) == len(weights_of(first))
 
 
 @pytest.mark.parametrize(
@@ -281,13 +256,8 @@ def test_a_skipped_step_leaves_no_trace_in_adam() -> None:
 
 @UNOPTIMIZED
 def test_float16_replicas_stay_equal(pair: Replicas) -> None:
-    import keras
-
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
+    with precision_of("float16"):
         model, losses = trained("lstm", small("lstm", precision="float16", xla=True), pair, 20)
-    finally:
-        keras.config.set_dtype_policy("float32")
     assert losses[-1] < losses[0]
     for weight in model.weights:
         first, second = (part.numpy() for part in weight.values)
@@ -308,8 +278,6 @@ def run_ahead() -> Iterator[None]:
 @pytest.mark.parametrize("gpus", [1, 2])
 def test_only_several_gpus_are_told_their_steps_ahead(monkeypatch: pytest.MonkeyPatch, gpus: int) -> None:
     import tensorflow as tf
-
-    from workloads.tensorflow import runtime
 
     calls: list[bool] = []
     made: list[Sequence[str]] = []
@@ -335,7 +303,6 @@ def test_steps_told_ahead_are_the_same_steps(pair: Replicas, run_ahead: None) ->
 def test_a_step_told_ahead_that_fails_says_so_when_it_is_waited_for(pair: Replicas, run_ahead: None) -> None:
     import tensorflow as tf
 
-    from workloads.tensorflow.backend import recipe_of
     from workloads.tensorflow.recipe import Batch, Recipe
     from workloads.tensorflow.steps import build_task
 
