@@ -20,7 +20,6 @@ from tests.gui.texts import displayed_text
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
-import msgspec
 from PySide6.QtCore import QEvent, QEventLoop, QObject, Qt, QTimer
 from PySide6.QtGui import QImage, QKeySequence
 from PySide6.QtTest import QTest
@@ -310,19 +309,6 @@ def fill_queue(workbench: Workbench) -> None:
     wait_until(lambda: "Batch size" in displayed_text(view.ended_banner) and "Measuring" in labels(workbench))
 
 
-def answer_experiment(workbench: Workbench) -> None:
-    """Show what an experiment of four variants says when most of its runs are made."""
-    choose(workbench, "dummy", seconds=1)
-    waiting = plan("Step time", "dummy", 5, {"step_ms": [4.0, 3.0, 4.1, 9.0]})
-    workbench.queue.add(msgspec.structs.replace(waiting, max_idle_wait_s=0.0, again=True))
-
-    def has_answer() -> bool:
-        result = workbench.run_view.live.result
-        return result is not None and " to " in displayed_text(result) and "Measuring" in labels(workbench)
-
-    wait_until(has_answer)
-
-
 def compare_with_reference(workbench: Workbench) -> None:
     """Compare a run of this processor with the same one of an H200."""
     wait_idle(workbench)
@@ -358,7 +344,6 @@ LIVE: Mapping[str, Take] = {
     "monitor": watch_machine,
     "experiment": build_experiment,
     "questions": show_questions,
-    "answer": answer_experiment,
     "reference": compare_with_reference,
     "queue": fill_queue,
 }
