@@ -1,8 +1,11 @@
 """The queue as values: a summary line, a row with its table cells per entry, and banners with their answers."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
+
+from msgspec import structs
 
 from app.queries import QUEUED_STATES, EntryState, ExperimentProgress, TimeLeft
 from app.values import units
@@ -301,7 +304,7 @@ class QueueModel:
         counted = self._counted()
         done, planned = sum(entry.done for entry in counted), sum(entry.planned for entry in counted)
         return QueueState(
-            rows=(*self._rows(now_s), *(_row(ended) for ended in reversed(self._ended))),
+            rows=_with_names_of_their_own([*self._rows(now_s), *(_row(ended) for ended in reversed(self._ended))]),
             count=f"{done}/{planned}" if self.entries and not self._offered else "",
             fraction=done / planned if planned else 0.0,
             activity=self._describe_activity(),
@@ -371,6 +374,19 @@ class QueueModel:
             return ""
         goes_on = self.is_running or self.waits_for_run
         return "pause" if goes_on and any(entry.state != "paused" for entry in self.entries) else "go on"
+
+
+def _with_names_of_their_own(rows: Sequence[QueueRow]) -> tuple[QueueRow, ...]:
+    """Return rows of which those with one name have their number, too."""
+    counts = Counter(row.name for row in rows)
+
+    def numbered(row: QueueRow) -> QueueRow:
+        if counts[row.name] == 1:
+            return row
+        name, (first, *others) = f"{row.name} · entry {row.entry}", row.cells
+        return replace(row, name=name, cells=(structs.replace(first, text=name), *others))
+
+    return tuple(map(numbered, rows))
 
 
 def _row(progress: ExperimentProgress, *, running_here: bool = False) -> QueueRow:

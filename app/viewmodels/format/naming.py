@@ -163,12 +163,12 @@ def is_non_default(spec: RunSpec, name: str, parameter: catalog.Parameter | None
     return parameter is None or spec.variant[name] != catalog.default_value(parameter, on_cpu=on_cpu)
 
 
-def _non_default(spec: RunSpec, without: Collection[str] = ()) -> list[str]:
+def _non_default(spec: RunSpec) -> list[str]:
     by_name = parameters_by_name(spec)
     names = (
         name
         for name in spec.variant
-        if name not in without and name not in _NOT_NAMED_IF_CHANGED and is_non_default(spec, name, by_name.get(name))
+        if name not in _NOT_NAMED_IF_CHANGED and is_non_default(spec, name, by_name.get(name))
     )
     return [_parameter_text(spec, name, by_name.get(name)) for name in names]
 
@@ -271,7 +271,7 @@ def _differing_by_workload(specs: Sequence[RunSpec]) -> dict[str, list[str]]:
 
 
 def experiment_name(specs: Sequence[RunSpec]) -> str:
-    """Return the workload, what its variants vary, and what else is set: `lstm: XLA off, on · Units 512, 1024`."""
+    """Return the workload, what its variants vary, and what else is set: `lstm: XLA off, on · batch size 512`."""
     varied = [name for name in differing_parameters(specs) if name != "workload"]
 
     def describe(name: str) -> str:
@@ -284,7 +284,14 @@ def experiment_name(specs: Sequence[RunSpec]) -> str:
         return f"{parameter_label(having[0], name)} {', '.join(dict.fromkeys(texts))}"
 
     workloads = ", ".join(dict.fromkeys(plain_line(spec.workload) for spec in specs))
-    labels = [*map(describe, varied), *_non_default(specs[0], varied)]
+    first, parameters = specs[0], parameters_by_name(specs[0])
+    others = [
+        _parameter_text(first, name, parameters.get(name))
+        for name in first.variant
+        if name not in (*varied, *catalog.OUTSIDE_STEP, catalog.SOURCE)
+        and is_non_default(first, name, parameters.get(name))
+    ]
+    labels = [*map(describe, varied), *others]
     return f"{workloads}: {SEPARATOR.join(labels)}" if labels else workloads
 
 

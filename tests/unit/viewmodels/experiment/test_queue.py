@@ -32,6 +32,12 @@ def board(*entries: ExperimentProgress) -> QueueModel:
     return made
 
 
+def test_entries_of_one_name_have_their_numbers_and_no_others() -> None:
+    rows = board(FIRST, SECOND, replace(SECOND, entry=3)).state(0.0).rows
+    assert [row.name for row in rows] == ["first", "second · entry 2", "second · entry 3"]
+    assert [row.cells[NAME_COLUMN].text for row in rows] == [row.name for row in rows]
+
+
 def test_an_empty_queue_shows_nothing() -> None:
     assert QueueModel().state(0.0).is_empty
 

@@ -64,6 +64,14 @@ def test_an_unknown_workload_still_has_a_name() -> None:
     assert short_name(RunSpec(workload="mine", variant={"gpus": 1, "depth": 3})) == "mine TensorFlow · 1 GPU · depth 3"
 
 
+def test_an_experiment_is_named_by_what_varies_and_by_what_is_not_as_usual() -> None:
+    layouts = [complete("cnn10", {"layout": layout, "batch_size": 16}, MACHINE) for layout in ("NHWC", "NCHW")]
+    assert experiment_name(layouts) == "cnn10: Layout NHWC, NCHW · batch size 16"
+    assert experiment_name([complete("cnn10", {"layout": layout}, MACHINE) for layout in ("NHWC", "NCHW")]) == (
+        "cnn10: Layout NHWC, NCHW"
+    )
+
+
 def test_another_python_is_named_by_its_folder() -> None:
     paths = ("", "/envs/TF216", "/envs/tf219/bin/python", "/mine/.venv", "/usr/bin/python3.12", "tf219")
     specs = [complete("lstm", {"interpreter": path}, Machine()) for path in paths]
