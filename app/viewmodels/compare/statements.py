@@ -129,7 +129,7 @@ def _ranks(v: Any) -> str:
         texts.append(f"{amount}{words[bool(texts)]} {_painted(gap.name)}{ends}")
     slowest = ", the slowest" if 1 < len(v.gaps) < v.count - 1 else ""
     may_be = f"; {v.rivals} {'other' if v.rivals == 1 else 'others'} may be as fast" if v.rivals else ""
-    leads = f"leads {v.count} {'values' if v.of_values else 'variants'}" if v.rivals else f"is the fastest of {v.count}"
+    leads = f"leads {v.count} {v.of}" if v.rivals else f"is the fastest of {v.count}"
     head = agree(_painted(v.winner, begins=True), leads)
     return f"{head}: {', '.join(texts)}{slowest}{may_be}."
 

@@ -46,7 +46,7 @@ _MOST_RIVALS = 5
 _MOST_SPANS = 3
 """Ranges of values that a sentence can tell apart."""
 _MOST_GAPS = 2
-"""Variants behind the fastest that a sentence names; of more the next alone, of values of a setting the last too."""
+"""Variants behind the fastest that a sentence names; of more the next, and the last too where one setting varies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +174,13 @@ def _answers(
     if best[0].ratio.value > 1:  # the pairs of different values contradict each other
         return fastest
     gaps = [Gap(name=_value_names(effect)[1], ratio=effect.ratio.inverse) for effect in best]
-    return [_ranking(_value_names(best[0])[0], gaps, _runs_of(best), asked, of_values=True), *fastest]
+    label = label_in_sentence(base.runs[0].spec, asked)
+    return [
+        _ranking(
+            _value_names(best[0])[0], gaps, _runs_of(best), asked, label if label.endswith("s") else units.plural(label)
+        ),
+        *fastest,
+    ]
 
 
 def _answer_on_two(ranked: Sequence[VariantResult]) -> Statement:
@@ -288,12 +294,12 @@ def _rank(ranked: Sequence[VariantResult], results: Sequence[VariantResult], ask
 
 
 def _ranking(
-    winner: Name, gaps: Sequence[Gap], runs: tuple[int, ...], parameter: str, *, of_values: bool = False
+    winner: Name, gaps: Sequence[Gap], runs: tuple[int, ...], parameter: str, of: str = "variants"
 ) -> Statement:
     rivals = sum(decide(gap.ratio) != "faster" for gap in gaps)
-    named = gaps if len(gaps) <= _MOST_GAPS else [gaps[0], *([gaps[-1]] if of_values else [])]
+    named = gaps if len(gaps) <= _MOST_GAPS else [gaps[0], *([gaps[-1]] if parameter else [])]
     values = {"winner": winner, "gaps": tuple(named), "count": len(gaps) + 1, "rivals": rivals}
-    about = {"parameter": parameter, "of_values": of_values}
+    about = {"parameter": parameter, "of": of}
     return Statement(key="leads" if rivals else "fastest", values={**values, **about}, runs=runs)
 
 

@@ -216,7 +216,7 @@ def test_without_a_question_it_is_about_what_most_pairs_show() -> None:
     assert compute_verdict(rows, 1).asked == "layout"
     sizes = compute_verdict(rows, 1, asked="batch_size")
     assert plain(sizes.answer).startswith("Batch size 512 is the fastest of 3: 20.4 % ahead of batch size 256 (+")
-    assert (sizes.asked, sizes.statements[0].values["of_values"]) == ("batch_size", True)
+    assert (sizes.asked, sizes.statements[0].values["of"]) == ("batch_size", "batch sizes")
     assert compute_verdict(rows, 1, asked="xla").asked == "layout", "no pair shows XLA"
 
 
@@ -233,7 +233,7 @@ RANKINGS = [
     ),
     (
         (1200.0, 1300.0, 1400.0),
-        "Batch size 8 is the fastest of 4: 7.7 % ahead of batch size 4 (*).",
+        "Batch size 8 is the fastest of 4: 7.7 % ahead of batch size 4 (*), 40.0 % of batch size 1024, the slowest.",
         "sure",
     ),
     (
