@@ -12,7 +12,7 @@ from msgspec import structs
 from PySide6.QtCore import QObject, Signal
 
 from app.analysis.intervals import DEFAULT_REPEATS
-from app.analysis.verdict import group_by_variant, throughputs
+from app.analysis.verdict import group_by_variant, join_repeats, throughputs
 from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.compare.screen import CompareView
@@ -33,6 +33,7 @@ from app.viewmodels.compare.comparison import (
 )
 from app.viewmodels.compare.curves import ALIGNMENTS, Alignment, CompareCurves
 from app.viewmodels.compare.pivot import Pivot, make_pivot, make_pivots
+from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.compare.warnings import EARLIER_RUNS
 from workloads.protocol import RunSpec
 
@@ -93,6 +94,7 @@ class CompareController(QObject):
     """
 
     _progressed = Signal(int, int, int)
+    _answered = Signal(int, str)
 
     def __init__(self, view: CompareView, database: Path, background: Background, actions: Actions) -> None:
         super().__init__(view)
@@ -126,6 +128,7 @@ class CompareController(QObject):
         view.reading.cancelled.connect(self._cancel)
         view.tabs.curves_requested.connect(lambda: self.align(self._align))
         self._progressed.connect(self._show_progress)
+        self._answered.connect(self._show_answer)
         view.remember(database)
 
     def show_runs(self, runs: Sequence[int]) -> None:
@@ -135,16 +138,22 @@ class CompareController(QObject):
         self._cancel_reading()
         stop, margin_pct = self._stop, self._margin_pct
         if set(chosen) != {row.run for row in self._comparison.rows}:
+            self._view.reading.show_answer("")
             self._view.show_reading(0, min(len(chosen), MAX_COMPARED))
         report = partial(self._progressed.emit, self._request_number)
+        answer = partial(self._answered.emit, self._request_number)
         self._run_for_current(
-            lambda: _read_runs(self._database, chosen, baseline, margin_pct, stop, report),
+            lambda: _read_runs(self._database, chosen, baseline, margin_pct, stop, report, answer),
             self._show_runs,
         )
 
     def _show_progress(self, request_number: int, done: int, runs: int) -> None:
         if request_number == self._request_number and self._view.reading.isVisible():
             self._view.show_reading(done, runs)
+
+    def _show_answer(self, request_number: int, answer: str) -> None:
+        if request_number == self._request_number:
+            self._view.reading.show_answer(answer)
 
     def _cancel_reading(self) -> None:
         """Leave what is being read."""
@@ -344,14 +353,22 @@ def _read_runs(
     margin_pct: float | None,
     stop: Event,
     report: Callable[[int, int], object],
+    answer: Callable[[str], object],
 ) -> _CompareData:
     """Read and compare runs; what is stopped is read no further, and nobody waits for the result.
+
+    `answer` takes the answer before the runs' samples are read, which takes most of the time.
 
     Thread: not the GUI's.
     """
     stored: list[StoredRun] = []
     with Store.open(database) as store:
         chosen = runs[:MAX_COMPARED]
+        rows, _ = join_repeats(store.library.run_rows(chosen))
+        if rows:
+            is_there = any(row.run == baseline for row in rows)
+            base = baseline if baseline is not None and is_there else default_baseline(rows)
+            answer(compute_verdict(rows, base, margin_pct).answer)
         for run in chosen:
             if stop.is_set():
                 raise UserError("The comparison was cancelled.")

@@ -270,7 +270,7 @@ def _selectable(role: str) -> QLabel:
 
 
 class ReadingView(QWidget):
-    """Says how many runs are being compared, and how far that is; `cancelled` is the button's."""
+    """Says how many runs are compared, how far that is, and the answer, once known; `cancelled` is the button's."""
 
     cancelled = Signal()
 
@@ -279,6 +279,7 @@ class ReadingView(QWidget):
         self._title = text_label("", "title")
         self._bar = QProgressBar()
         self._bar.setTextVisible(False)
+        self._answer = text_label("", wrap=True)
         cancel = button("&Cancel", "Leave these runs")
         cancel.clicked.connect(self.cancelled)
         inside = QWidget()
@@ -286,6 +287,7 @@ class ReadingView(QWidget):
         column = make_column(parent=inside, margins=(2 * GRID, 10 * GRID, 2 * GRID, 2 * GRID), spacing=2 * GRID)
         column.addWidget(self._title)
         column.addWidget(self._bar)
+        column.addWidget(self._answer)
         column.addWidget(cancel, 0, Qt.AlignmentFlag.AlignLeft)
         column.addStretch(1)
         make_row(STRETCH, (inside, 100), STRETCH, parent=self, margins=0)
@@ -298,6 +300,10 @@ class ReadingView(QWidget):
         self._bar.setMaximum(runs)
         self._bar.setValue(done)
         self._bar.setVisible(not is_read)
+
+    def show_answer(self, answer: str) -> None:
+        """Show the answer, which is known before the runs are read."""
+        self._answer.setText(answer)
 
 
 class CompareView(QWidget):
