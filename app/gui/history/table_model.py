@@ -114,11 +114,8 @@ class HistoryModel(CellModel):
         self._rows |= rows
         former, shared = self._shared, dict(self._shared)
         for run, cells in rows.items():
-            parts = frozenset(
-                part
-                for part in cells[VARIANT_COLUMN].name[1:]
-                if not any(word in part.lower() for word in self.searched)
-            )
+            settings = cells[VARIANT_COLUMN].name[1:]
+            parts = frozenset(one for one in settings if not any(word in one.lower() for word in self.searched))
             workload = self._runs[run].spec.workload
             shared[workload] = parts & shared.get(workload, parts)
         self._shared = shared

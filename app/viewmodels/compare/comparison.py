@@ -127,6 +127,12 @@ class ComparedRuns:
     sparks: Mapping[int, Sparks] = field(default_factory=dict)
     disturbances: Mapping[int, str] = field(default_factory=dict)
 
+    @property
+    def extent(self) -> str:
+        """Return of how many runs curves are drawn; "" of all."""
+        runs = len(self.drawn) + self.too_many
+        return f"Curves show {len(self.drawn)} of {runs} runs; table and verdict use all." if self.too_many else ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantEquality:
@@ -196,18 +202,6 @@ class Comparison:
     def alike(self) -> str:
         """Return what is the same in all runs: settings, and what else has no column of its own."""
         return " · ".join(filter(None, (self.shared, *self.table.agreed.values())))
-
-    @property
-    def extent(self) -> str:
-        """Return of how many variants and runs curves are drawn; "" of all."""
-        compared_runs = self.compared_runs
-        if not compared_runs.too_many:
-            return ""
-        drawn = sum(any(row.run in compared_runs.drawn for row in variant.result.runs) for variant in self.variants)
-        runs = f"{len(compared_runs.drawn)} of {len(compared_runs.drawn) + compared_runs.too_many} runs"
-        if drawn == len(self.variants):
-            return f"Curves of {runs}, the first of each variant."
-        return f"Curves of {drawn} of {len(self.variants)} variants, {runs}."
 
     @property
     def rows(self) -> tuple[RunRow, ...]:
@@ -300,7 +294,7 @@ def compare(
         notes=(
             *filter(None, [why_baseline]),
             *_repeat_notes(compared_runs),
-            *_undrawn_notes(compared_runs),
+            *filter(None, [compared_runs.extent]),
             *_unmeasured_notes(compared_runs),
             *accuracy,
         ),
@@ -410,14 +404,6 @@ def _repeat_notes(compared_runs: ComparedRuns) -> list[str]:
         "are repeats of one variant."
         for name, values in compared_runs.repeated.items()
     ]
-
-
-def _undrawn_notes(compared_runs: ComparedRuns) -> list[str]:
-    """Return that not all runs have curves."""
-    if not compared_runs.too_many:
-        return []
-    drawn = len(compared_runs.drawn)
-    return [f"Curves show {drawn} of {drawn + compared_runs.too_many} runs; table and verdict use all."]
 
 
 def _unmeasured_notes(compared_runs: ComparedRuns) -> list[str]:

@@ -11,7 +11,6 @@ from app.analysis.intervals import Estimate
 from app.analysis.run_state import (
     GAP_S,
     ORDER_LIMIT,
-    RunOrder,
     drifts_between,
     highest_clock_mhz,
     mean_clock_mhz,
@@ -174,7 +173,10 @@ def environment_warnings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     """Return what differs between the environments of runs, and what is not known of some."""
     code = _code(runs)
     has_warning = any(warning.severity == "warning" for warning in code)
-    hosts = host_warnings(runs)
+    first = runs[0].environment if runs else {}
+    names = {run.row.run: run.environment.get(HOST_KEY, THIS_MACHINE) for run in runs}
+    is_one_host = all(is_same_host(first, run.environment) for run in runs)  # of which there may be several names
+    hosts = [] if is_one_host else [describe_difference(HOST_KEY, environment_label(HOST_KEY), names, runs)]
     omitted = {GPUS_USED_KEY, COMMIT_KEY, SOURCES_KEY, *([_VERSION_KEY] if has_warning else [])}
     omitted |= {"gpus_present"} if hosts else set()  # other hosts have other GPUs
     differing = (item for item in differing_environment(runs).items() if item[0] not in omitted)
@@ -183,15 +185,6 @@ def environment_warnings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         for key, values in differing
     ]
     return [*hosts, *code, *differences]
-
-
-def host_warnings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    """Warn of runs of several hosts; names of one and the same host are no difference."""
-    first = runs[0].environment if runs else {}
-    if all(is_same_host(first, run.environment) for run in runs):
-        return []
-    names = {run.row.run: run.environment.get(HOST_KEY, THIS_MACHINE) for run in runs}
-    return [describe_difference(HOST_KEY, environment_label(HOST_KEY), names, runs)]
 
 
 def _is_minor(runs: Sequence[StoredRun], key: str) -> bool:
@@ -222,7 +215,8 @@ def _code(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     codes, commits = _values(with_code, key), _values(with_code, COMMIT_KEY)
     notes = []
     if len(set(codes.values())) > 1:
-        notes.append(describe_difference(CODE, "The program's code", _code_names(with_code, codes), runs))
+        names = {run: commits.get(run, f"sources {code[:_HASH_DIGITS]}") for run, code in codes.items()}
+        notes.append(describe_difference(CODE, "The program's code", names, runs))
     elif len(set(commits.values())) > 1:
         notes.append(describe_difference(COMMIT_KEY, "The program's commit", commits, runs, "note"))
     if unknown := [run.row.run for run in runs if run.row.run not in codes]:
@@ -239,17 +233,6 @@ def _code(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
 
 def _values(runs: Sequence[StoredRun], key: str) -> dict[int, str]:
     return {run.row.run: run.environment[key] for run in runs if key in run.environment}
-
-
-def _code_names(runs: Sequence[StoredRun], codes: Mapping[int, str]) -> dict[int, str]:
-    """Return by run what names its code: version and commit, or a hash of the sources where commits do not tell."""
-    commits, versions = _values(runs, COMMIT_KEY), _values(runs, _VERSION_KEY)
-    named_by_commit = codes.keys() <= commits.keys() and len({(codes[run], commits[run]) for run in codes}) == len(
-        {commits[run] for run in codes}
-    )
-    names = commits if named_by_commit else {run: f"sources {code[:_HASH_DIGITS]}" for run, code in codes.items()}
-    with_version = len(set(versions.values())) > 1
-    return {run: f"{versions[run]} {names[run]}" if with_version and run in versions else names[run] for run in codes}
 
 
 CLOCK_LIMIT = 0.01
@@ -275,7 +258,11 @@ def order_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> li
         return []
     base, *others = groups
     orders = {number: run_order(group, base) for number, group in enumerate(others, 1)}
-    apart = {number: order for number, order in orders.items() if _is_apart(groups[number], base, order)}
+    apart = {
+        number: order
+        for number, order in orders.items()
+        if order.is_apart or (min(len(groups[number]), len(base)) > 1 and abs(order.separation) >= ORDER_LIMIT)
+    }
     if not apart:
         return []
     affected = [base, *(groups[number] for number in apart)]
@@ -308,10 +295,6 @@ def _groups(runs: Sequence[StoredRun], baseline: int | None) -> list[Group]:
     base = next((group for group in measured if any(row.run == baseline for row in group)), next(iter(measured), ()))
     others = [group for group in measured if group is not base and same_workload(group, base)]
     return [[by_number[row.run] for row in group] for group in (base, *others) if group]
-
-
-def _is_apart(group: Group, base: Group, order: RunOrder) -> bool:
-    return order.is_apart or (min(len(group), len(base)) > 1 and abs(order.separation) >= ORDER_LIMIT)
 
 
 def _largest_pct(drift: Estimate) -> float:

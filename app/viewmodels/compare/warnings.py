@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from app.analysis import comparability
 from app.analysis.comparability import THROTTLE_CAUSES, THROTTLED_SHARE_LIMIT, idle_wait_blockers
@@ -61,7 +60,8 @@ def comparison_warnings(
         *order_warnings(runs, baseline),
         *_throttled(runs, are_clocks_known=bool(clocks)),
         *clocks,
-        *_describe_reasons(runs, _REASONS),
+        *_describe_reasons(runs, {**_DISTURBANCES, "lost": describe_losses}),
+        *_describe_reasons(runs, _NOTED, "note"),
         *_shared_host(runs),
         *_concurrent_runs(runs),
         *_different_gpus(runs, baseline),
@@ -163,63 +163,36 @@ def _throttled(runs: Sequence[StoredRun], *, are_clocks_known: bool) -> list[Com
     return warnings
 
 
-class _Reason(NamedTuple):
-    """What may have happened to a run, by itself, and what a run says of it, "" for nothing."""
-
-    key: str
-    read: Callable[[StoredRun], str]
-    severity: Severity = "warning"
-    possible_pct: float | None = None
-
-
-def _read_suspended(run: StoredRun) -> str:
+def _stood_still(run: StoredRun) -> str:
     stood_still_s = run.environment.get(environment_keys.STOOD_STILL_KEY)
     return "" if stood_still_s is None else units.quantity(stood_still_s, "s")
 
 
-_DISTURBANCES = (
-    _Reason(
-        environment_keys.OTHERS_ON_GPU_KEY,
-        lambda run: run.environment.get(environment_keys.OTHERS_ON_GPU_KEY, ""),
+Reasons = Mapping[str, Callable[[StoredRun], str]]
+"""What a run says of itself that may have happened to it, "" for nothing, by the key of the warning."""
+
+_DISTURBANCES: Reasons = {
+    environment_keys.OTHERS_ON_GPU_KEY: lambda run: run.environment.get(environment_keys.OTHERS_ON_GPU_KEY, ""),
+    environment_keys.IDLE_WAIT_KEY: lambda run: (
+        idle_wait_blockers(run.environment) if comparability.used_gpus(run) else ""
     ),
-    _Reason(
-        environment_keys.IDLE_WAIT_KEY,
-        lambda run: idle_wait_blockers(run.environment) if comparability.used_gpus(run) else "",
-    ),
-    _Reason(
-        environment_keys.STOOD_STILL_KEY,
-        _read_suspended,
-    ),
-)
+    environment_keys.STOOD_STILL_KEY: _stood_still,
+}
 """What the machine did beside a run that may have cost it speed."""
 
-_REASONS = (
-    *_DISTURBANCES,
-    _Reason(
-        environment_keys.OTHERS_UNKNOWN_KEY,
-        lambda run: run.environment.get(environment_keys.OTHERS_UNKNOWN_KEY, ""),
-        severity="note",
-    ),
-    _Reason("lost", describe_losses),
-    _Reason(
-        "implausible",
-        lambda run: format_implausible(run, _MAX_LISTED),
-        severity="note",
-        possible_pct=0.0,
-    ),
-)
+_NOTED: Reasons = {
+    environment_keys.OTHERS_UNKNOWN_KEY: lambda run: run.environment.get(environment_keys.OTHERS_UNKNOWN_KEY, ""),
+    "implausible": lambda run: format_implausible(run, _MAX_LISTED),
+}
 
 
-def _describe_reasons(runs: Sequence[StoredRun], reasons: Sequence[_Reason]) -> Iterator[ComparisonWarning]:
-    for reason in reasons:
-        if values := {run.row.run: text for run in runs if (text := reason.read(run))}:
-            yield ComparisonWarning(
-                key=reason.key,
-                values=values,
-                facts={"reasons": _format_reasons(values, runs)},
-                severity=reason.severity,
-                possible_pct=reason.possible_pct,
-            )
+def _describe_reasons(
+    runs: Sequence[StoredRun], reasons: Reasons, severity: Severity = "warning"
+) -> Iterator[ComparisonWarning]:
+    for key, read in reasons.items():
+        if values := {run.row.run: text for run in runs if (text := read(run))}:
+            facts = {"reasons": _format_reasons(values, runs)}
+            yield ComparisonWarning(key=key, values=values, facts=facts, severity=severity)
 
 
 def _format_reasons(values: Mapping[int, str], among: Sequence[StoredRun]) -> str:

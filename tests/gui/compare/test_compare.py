@@ -509,7 +509,7 @@ def test_of_more_runs_than_are_drawn_the_curves_say_how_many(screen: ComparePage
     with Store.open(database) as store:
         many = [keep(store, stored_run(run_row(40 + n, units=500 + n))) for n in range(MAX_DRAWN + 2)]
     screen.compare(*many, curves=True)
-    assert screen.view.tabs.curves.extent.text() == f"Curves of {MAX_DRAWN} of {MAX_DRAWN + 2} variants, 20 of 22 runs."
+    assert screen.view.tabs.curves.extent.text() == "Curves show 20 of 22 runs; table and verdict use all."
     screen.compare(*many[:2], curves=True)
     assert screen.view.tabs.curves.extent.text() == ""
 

@@ -529,9 +529,8 @@ def test_of_more_runs_than_can_be_told_apart_every_variant_s_first_are_drawn() -
     assert set(range(1, 37, 3)) <= set(comparison.styles)
     assert comparison.notes[0] == "Curves show 20 of 36 runs; table and verdict use all."
     assert sum(len(row.runs) for row in Arrangement().rows(comparison.table)) == 36
-    assert comparison.extent == "Curves of 20 of 36 runs, the first of each variant."
-    assert of([run_row(n, units=n) for n in range(1, 31)]).extent == "Curves of 20 of 30 variants, 20 of 30 runs."
-    assert of(rows[:20]).extent == ""
+    assert comparison.compared_runs.extent == "Curves show 20 of 36 runs; table and verdict use all."
+    assert of(rows[:20]).compared_runs.extent == ""
 
 
 def test_of_too_many_variants_the_fastest_of_the_baseline_s_workload_are_drawn() -> None:

@@ -77,7 +77,7 @@ def test_without_commits_the_sources_tell() -> None:
 def test_another_version_is_told_once_with_its_code() -> None:
     newer = {"program_version": "0.4.0", COMMIT_KEY: "bbbb", SOURCES_KEY: "b2"}
     assert only(warnings_of(CODE_A, newer)).sentence.startswith(
-        "The program's code differs: 0.3.0 aaaa (run 1), 0.4.0 bbbb (run 2). A difference"
+        "The program's code differs: aaaa (run 1), bbbb (run 2). A difference"
     )
     same_code = only(warnings_of(CODE_A, {**CODE_A, "program_version": "0.4.0"}))
     assert (same_code.key, same_code.severity) == ("program_version", "warning")

@@ -24,7 +24,7 @@ def runs(reference_database: Path) -> list[StoredRun]:
 
 def texts(comparison: Comparison) -> Iterator[str]:
     yield from map(with_short_names, comparison.verdict.statements)
-    yield from (comparison.method, comparison.extent, *comparison.notes, CAVEAT)
+    yield from (comparison.method, *comparison.notes, CAVEAT)
     yield from (warning.sentence for warning in comparison.warnings)
     yield from (view.cause for view in comparison.scaling)
     yield from (chart.caption for chart in comparison.charts)
