@@ -149,10 +149,10 @@ def test_steps_are_exact_on_a_device_that_tells_its_time(clock: Clock) -> None:
 
 
 def test_no_step_follows_the_block_whose_weights_are_kept(clock: Clock) -> None:
-    device, kept_after = Device(clock), list[int]()
+    device, step_counts = Device(clock), list[int]()
     plan = TrainingPlan(warmup_steps=2, seconds=1.0, steps=0)
-    _, messages = run(Counter(), plan, device.task(keep_weights=lambda: kept_after.append(device.steps)))
-    assert kept_after == [3 + sum(block.steps for block in blocks(messages, "measure"))]
+    _, messages = run(Counter(), plan, device.task(keep_weights=lambda: step_counts.append(device.steps)))
+    assert step_counts == [3 + sum(block.steps for block in blocks(messages, "measure"))]
 
 
 @pytest.mark.parametrize("after", [1, 3, 50])
