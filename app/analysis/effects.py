@@ -234,10 +234,11 @@ def _explaining_parameter(pairs: Sequence[MatchedPair], changed: str) -> str | N
     """
     logs = np.log([pair.ratio.value for pair in pairs])
     settings = [pair.before[0].spec.variant for pair in pairs]
-    varying = [name for name in settings[0] if name != changed and len({setting.get(name) for setting in settings}) > 1]
+    named_by_all = [name for name in settings[0] if name != changed and all(name in setting for setting in settings)]
+    varying = [name for name in named_by_all if len({setting[name] for setting in settings}) > 1]
     if len(varying) == 1:
         return varying[0]
-    shares = {name: explained_share(logs, [setting.get(name) for setting in settings]) for name in varying}
+    shares = {name: explained_share(logs, [setting[name] for setting in settings]) for name in varying}
     best = max(shares, key=lambda name: shares[name], default=None)
     return best if best is not None and shares[best] >= _EXPLAINED else None
 

@@ -71,7 +71,11 @@ def _effect_document(effect: Effect) -> dict[str, Any]:
         for pair in effect.pairs
     ]
     own = {field.name: getattr(effect, field.name) for field in fields(effect)}
-    return {**own, **estimate_document(effect.ratio, "ratio"), "pairs": pairs}
+    spans = [
+        {"values": span.values, "decision": span.decision, **estimate_document(span.ratio, "ratio")}
+        for span in effect.spans
+    ]
+    return {**own, **estimate_document(effect.ratio, "ratio"), "pairs": pairs, "spans": spans}
 
 
 def _pivot_document(pivot: Pivot) -> dict[str, Any]:

@@ -121,6 +121,7 @@ def compute_verdict(
         steps, steadier = _describe_noise(ranked)
         step, more_repeats, repeated = _next_step(ranked)
         steps = [*steps, step]
+    decisions = [result.decision for result in results if not result.is_baseline]
     wrong = describe_mismatches(rows)
     mismatched = tuple(row.run for row in rows if row.evidence_state == "mismatch")
     warnings = [Statement(key="mismatch", values={"text": wrong}, runs=mismatched, severity="warning")] if wrong else []
@@ -128,7 +129,7 @@ def compute_verdict(
         results=tuple(results),
         names=tuple(variant_names([result.runs[0].spec for result in results])),
         effects=effects if len({effect.parameter for effect in effects}) > 1 else (),
-        decision=overall_decision(results),
+        decision=decisions[0] if len(decisions) == 1 else "several variants" if decisions else "nothing to compare",
         asked=str(answers[0].values.get("parameter", "")),
         statements=(*answers[:1], *warnings, *answers[1:], *steps),
         steps=len(steps),
@@ -147,12 +148,6 @@ def describe_method(results: Sequence[VariantResult]) -> str:
     look = f" This is look {looks}." if looks > 1 else ""
     family = f" Šidák's correction is for {compared} comparisons with one baseline." if compared > 1 else ""
     return f"{METHOD}.{look}{family}" if look or family else METHOD
-
-
-def overall_decision(results: Sequence[VariantResult]) -> str:
-    """Return the decision of the strongest statement that can be made, for a program to read."""
-    others = [result.decision for result in results if not result.is_baseline]
-    return others[0] if len(others) == 1 else "several variants" if others else "nothing to compare"
 
 
 def _answers(
@@ -189,14 +184,7 @@ def _answer_on_two(ranked: Sequence[VariantResult]) -> Statement:
     (ratio,) = ratios_of_first(ranked)
     differing, equivalence = step_differences(*specs), next(filter(None, (one.equivalence for one in ranked)), None)
     parameter = differing[0] if len(differing) == 1 else ""
-    values = {
-        "winner": first,
-        "other": other,
-        "ratio": ratio,
-        "parameter": parameter,
-        "pairs": 1,
-        "trains": _trains(specs),
-    }
+    values = _pair_values(first, other, ratio, parameter, 1, specs)
     runs = _runs(ranked)
     if decide(ratio) == "no difference seen" and equivalence is not None and equivalence.decision == "equal":
         return Statement(key="equal", values={**values, "margin_pct": equivalence.margin_pct}, runs=runs)
@@ -210,8 +198,12 @@ def _way(ratio: Estimate) -> str:
     return "effect" if decide(ratio) == "faster" else "no difference" if ratio.is_known else "not known"
 
 
-def _trains(specs: Iterable[RunSpec]) -> bool:
-    return all(spec.variant.get("mode", "train") == "train" for spec in specs)
+def _pair_values(
+    winner: Name, other: Name, ratio: Estimate, parameter: str, pairs: int, specs: Iterable[RunSpec]
+) -> dict[str, Any]:
+    trains = all(spec.variant.get("mode", "train") == "train" for spec in specs)
+    sides = {"winner": winner, "other": other, "ratio": ratio}
+    return {**sides, "parameter": parameter, "pairs": pairs, "trains": trains}
 
 
 def _effect_statement(effect: Effect) -> Statement:
@@ -223,14 +215,7 @@ def _effect_statement(effect: Effect) -> Statement:
     widest = max(decided, key=lambda span: len(span.values)) if by_region else None
     ratio = widest.ratio if widest else effect.ratio
     winner, other = (after, before) if ratio.value >= 1 else (before, after)
-    values: dict[str, Any] = {
-        "winner": winner,
-        "other": other,
-        "ratio": _from_winner(ratio),
-        "parameter": effect.parameter,
-        "pairs": len(effect.pairs),
-        "trains": _trains([spec]),
-    }
+    values = _pair_values(winner, other, _from_winner(ratio), effect.parameter, len(effect.pairs), [spec])
     key = _way(values["ratio"])
     if effect.differs:
         values["by"] = label_in_sentence(spec, by) if by else ""

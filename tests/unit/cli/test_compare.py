@@ -177,6 +177,23 @@ def test_the_document_has_what_the_sentence_names_as_the_cause(
     assert any(line.startswith(" waiting for the host to launch 1.50 ms 9.00 ms +7.50 ms") for line in lines)
 
 
+def test_the_answer_is_about_the_setting_that_is_asked_about(
+    reference_database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store.open(reference_database) as store:
+        rows = [row for row in store.list_runs() if row.experiments == (1,) and row.spec.workload == "cnn10"]
+    cnn = (*(str(row.run) for row in rows), "--json")
+    for asked in ("layout", "gpus", "batch_size"):
+        verdict = json.loads(printed(reference_database, capsys, *cnn, "--asked", asked))["verdict"]
+        assert (verdict["asked"], verdict["statements"][0]["values"]["parameter"]) == (asked, asked)
+        ratio = (
+            verdict["statements"][0]["values"].get("ratio") or verdict["statements"][0]["values"]["gaps"][0]["ratio"]
+        )
+        assert 1 < ratio["low"] < ratio["value"] < ratio["high"]
+    assert main(["compare", *cnn, "--asked", "xla", "--db", str(reference_database)]) == 2
+    assert "No two of these variants differ in xla alone" in capsys.readouterr().err
+
+
 def test_the_reference_lstm_has_intervals_and_effects_that_numpy_finds_too(
     reference_database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,5 +1,6 @@
 """Search among many runs, notes, tags, experiments, and a trash that loses nothing."""
 
+import json
 import sqlite3
 import threading
 from collections import Counter
@@ -382,6 +383,27 @@ def test_a_value_that_an_experiment_names_finds_the_runs_that_have_it(database_p
         found = {text: store.library.search(RunQuery(text=text)) for text in ("jax", "experiment:jax", "lstm:")}
     assert [[*result.runs] for result in found.values()] == [[runs[1]], runs[::-1], runs[::-1]]
     assert (found["jax"].left_out, found["jax"].wider) == (1, "experiment:jax")
+
+
+def test_runs_are_asked_about_as_the_newest_experiment_with_all_of_them_asks(database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        first, second, alone = (begin(store, uid=name) for name in "abc")
+        older = {**json.loads(PLAN), "asked": "layout"}
+        for runs, plan in (((first, second), older), ((first, alone), {**older, "asked": "xla"})):
+            store.library.save_experiment(runs, name=str(runs), preset=None, plan=json.dumps(plan))
+        for runs, asked in (
+            ((first, second), "layout"),
+            ((first, alone), "xla"),
+            ((second, alone), ""),
+            ((first,), "xla"),
+        ):
+            assert store.library.question_of(store.library.run_rows(runs)) == asked
+            assert store.library.question_of([store.load_header(run).row for run in runs]) == asked
+            assert store.library.question_of([store.load(run).row for run in runs]) == asked
+        assert store.library.question_of([]) == ""
+        begun = store.library.save_experiment([alone], name="older", preset=None, plan=PLAN)
+        assert store.library.runs_of_experiment(begun) == (alone,)
+        assert store.library.question_of(store.library.run_rows([alone])) == "", "a plan of before names no setting"
 
 
 def test_one_run_agrees_with_no_other(many: Store) -> None:

@@ -193,6 +193,7 @@ def test_a_width_that_is_none_is_told_with_the_file(tmp_path: Path) -> None:
     ("before", "after", "why"),
     [
         ("repeats = 8", "repeats = -1", "Expected `int` >= 1 - at `$.gpu.repeats`"),
+        ("repeats = 8", 'repeats = 8\nasked = "layout"', "layout is asked about, and no matrix sets it"),
         ("repeats = 8", "repeats = 1000", "Expected `int` <= 999 - at `$.gpu.repeats`"),
         ("[false, true]", "[]", "Expected `array` of length >= 1"),
         (

@@ -87,7 +87,7 @@ def test_every_combination_is_a_variant_and_what_cannot_run_is_left_out_with_one
     ]
     assert state.cures == (), "no value is at fault alone"
     plan = form.selection.plan()
-    assert len(plan.variants) == 12
+    assert (len(plan.variants), plan.asked) == (12, "implementation"), "the first setting of several values asks"
     assert plan.notes == tuple(f"3 left out. {group.text}" for group in state.refused)
     assert all(not catalog.check(spec, TWO_GPUS) for spec in plan.variants)
 
