@@ -19,7 +19,7 @@ from app.values import units
 from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.compare.scaling import scaling_views
-from app.viewmodels.format.ratios import describe_ratio
+from app.viewmodels.format.ratios import describe_ratio, unit_of
 from tests.fakes.pictures import grid, with_memory_traffic
 from tests.fakes.scaling import ONE, TALKING, run_of
 from tests.fakes.traces import CONV, traced_run
@@ -86,12 +86,13 @@ def test_it_says_what_compare_says(runs: list[StoredRun], page: Page) -> None:
     assert all(units.bound(warning["text"]) in page.text for warning in document["warnings"])
     assert document["warnings"]
     shown = page.text.replace(",", "")
+    column = unit_of(row["speedup"]["ratio"] for row in document["rows"])
     for row in document["rows"]:
         if row["speedup"]["ratio"] is None or row["decision"] == "baseline":
             continue
         low, high = row["speedup"]["interval"]
         ratio = row["speedup"]["ratio"]
-        assert describe_ratio(Estimate(ratio, low, high, 3)) in page.text
+        assert describe_ratio(Estimate(ratio, low, high, 3), column) in page.text
         assert f"{row['throughput']['value']:.0f}" in shown
 
 

@@ -391,12 +391,8 @@ def test_runs_are_asked_about_as_the_newest_experiment_with_all_of_them_asks(dat
         older = {**json.loads(PLAN), "asked": "layout"}
         for runs, plan in (((first, second), older), ((first, alone), {**older, "asked": "xla"})):
             store.library.save_experiment(runs, name=str(runs), preset=None, plan=json.dumps(plan))
-        for runs, asked in (
-            ((first, second), "layout"),
-            ((first, alone), "xla"),
-            ((second, alone), ""),
-            ((first,), "xla"),
-        ):
+        pairs = {(first, second): "layout", (first, alone): "xla", (second, alone): "", (first, first): "xla"}
+        for runs, asked in pairs.items():
             assert store.library.question_of(store.library.run_rows(runs)) == asked
             assert store.library.question_of([store.load_header(run).row for run in runs]) == asked
             assert store.library.question_of([store.load(run).row for run in runs]) == asked
