@@ -337,6 +337,7 @@ def _entry(view: WhyView) -> dict[str, Any]:
         "label": view.name,
         "runs": list(view.runs),
         "text": view.sentence,
+        "statements": [asdict(statement) for statement in view.statements],
         "notes": list(view.notes),
         "examples": difference.examples if difference else None,
         "step": _change(difference.step) if difference else None,

@@ -138,7 +138,6 @@ class CompareController(QObject):
         self._cancel_reading()
         stop, margin_pct = self._stop, self._margin_pct
         if set(chosen) != {row.run for row in self._comparison.rows}:
-            self._view.reading.show_answer("")
             self._view.show_reading(0, min(len(chosen), MAX_COMPARED))
         report = partial(self._progressed.emit, self._request_number)
         answer = partial(self._answered.emit, self._request_number)
@@ -152,7 +151,7 @@ class CompareController(QObject):
             self._view.show_reading(done, runs)
 
     def _show_answer(self, request_number: int, answer: str) -> None:
-        if request_number == self._request_number:
+        if request_number == self._request_number and self._view.reading.isVisible():
             self._view.reading.show_answer(answer)
 
     def _cancel_reading(self) -> None:

@@ -351,6 +351,7 @@ class CompareView(QWidget):
         """Show these runs against their baseline; the rest as `CompareTabs` has it."""
         self._comparison = comparison
         self.problem.show_sentence("")
+        self.reading.show_answer("")
         self._written.hide()
         self.header.show_model(comparison, new_runs=new_runs)
         self.table.show_table(comparison.table)

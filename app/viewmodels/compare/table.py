@@ -21,7 +21,7 @@ from app.values.records import RunRow, worst_state
 from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column
-from app.viewmodels.format.naming import Name, differing_parameters, names_in_parts, setting_label
+from app.viewmodels.format.naming import Name, differing_parameters, names_in_parts, parameter_label
 from app.viewmodels.format.ratios import CI, Unit, format_interval, unit_of
 from app.viewmodels.format.sentences import count_runs
 from app.viewmodels.plot.panels import NO_SPARKS, Spark, Sparks
@@ -127,7 +127,9 @@ class CompareTable:
     def parameters(self) -> tuple[tuple[str, str], ...]:
         """Return name and label of each parameter that variants may be grouped by."""
         specs = [variant.spec for variant in self.variants]
-        return tuple((name, setting_label(specs, name)) for name in differing_parameters(specs))
+        names = differing_parameters(specs)
+        having = {name: next((one for one in specs if name in one.variant), specs[0]) for name in names}
+        return tuple((name, parameter_label(spec, name)) for name, spec in having.items())
 
 
 def compared_variants(verdict: Verdict, metrics: Mapping[int, RunMetrics]) -> tuple[ComparedVariant, ...]:

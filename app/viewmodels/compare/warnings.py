@@ -163,11 +163,6 @@ def _throttled(runs: Sequence[StoredRun], *, are_clocks_known: bool) -> list[Com
     return warnings
 
 
-def _stood_still(run: StoredRun) -> str:
-    stood_still_s = run.environment.get(environment_keys.STOOD_STILL_KEY)
-    return "" if stood_still_s is None else units.quantity(stood_still_s, "s")
-
-
 Reasons = Mapping[str, Callable[[StoredRun], str]]
 """What a run says of itself that may have happened to it, "" for nothing, by the key of the warning."""
 
@@ -176,7 +171,9 @@ _DISTURBANCES: Reasons = {
     environment_keys.IDLE_WAIT_KEY: lambda run: (
         idle_wait_blockers(run.environment) if comparability.used_gpus(run) else ""
     ),
-    environment_keys.STOOD_STILL_KEY: _stood_still,
+    environment_keys.STOOD_STILL_KEY: lambda run: (
+        units.quantity(seconds, "s") if (seconds := run.environment.get(environment_keys.STOOD_STILL_KEY)) else ""
+    ),
 }
 """What the machine did beside a run that may have cost it speed."""
 

@@ -16,10 +16,11 @@ from app.viewmodels.compare.why_text import (
     IDLE_CAUSES,
     Figures,
     Pair,
-    describe_difference,
+    Statement,
     describe_gain,
-    describe_obstacle,
     notes,
+    state_difference,
+    state_obstacle,
 )
 from app.viewmodels.format.naming import short_kernel_names
 from app.viewmodels.format.ratios import CI
@@ -77,14 +78,14 @@ class WhyRow:
 class WhyView:
     """Why the steps of one variant, of these runs, differ from the baseline's.
 
-    Without `difference`, the sentence says why that is not known, and the rest is empty. `head` has the titles of the
+    Without `difference`, the statement says why that is not known, and the rest is empty. `head` has the titles of the
     cells. `gains` has a sentence for each of `what_ifs`.
     """
 
     name: str
     baseline: str
     runs: tuple[int, ...]
-    sentence: str
+    statements: tuple[Statement, ...]
     difference: StepDifference | None = None
     notes: tuple[str, ...] = ()
     chart: WaterfallChart | None = None
@@ -92,6 +93,11 @@ class WhyView:
     rows: tuple[WhyRow, ...] = ()
     what_ifs: tuple[WhatIf, ...] = ()
     gains: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """Return the statements as sentences, to be read aloud."""
+        return " ".join(statement.sentence for statement in self.statements)
 
     @property
     def changed_share(self) -> float:
@@ -124,14 +130,14 @@ def why_view(pair: Pair, name: str, baseline: str) -> WhyView:
     difference = step_difference(pair.other, pair.base)
     numbers = tuple(run.row.run for run in pair.other)
     if isinstance(difference, str):
-        return WhyView(name=name, baseline=baseline, runs=numbers, sentence=describe_obstacle(difference, pair))
+        return WhyView(name=name, baseline=baseline, runs=numbers, statements=(state_obstacle(difference, pair),))
     figures = Figures.of(difference, pair.example)
     what_ifs = what_if(difference)
     return WhyView(
         name=name,
         baseline=baseline,
         runs=numbers,
-        sentence=describe_difference(difference, pair, figures),
+        statements=tuple(state_difference(difference, pair, figures)),
         difference=difference,
         notes=tuple(notes(difference, pair)),
         chart=_chart(difference, pair, figures) if difference.on_gpu else None,

@@ -1,7 +1,7 @@
-"""Why a variant's steps take longer or shorter than the baseline's, in sentences."""
+"""Why a variant's steps take longer or shorter than the baseline's: statements and their sentences."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.analysis import why
@@ -41,9 +41,6 @@ IDLE_CAUSES: dict[IdleCause, str] = {
     "kernel": "between two kernels",
     "other": "other waiting",
 }
-_ON_CPU = (
-    "Which operations make up the difference is not known: on the CPU several run at once, and tracing slows them."
-)
 _MAX_NAMED = 3
 _NAMED_SHARE, _NOTHING_SHARE = 0.03, 0.01
 """Parts that make up a smaller share of what a sentence explains are not named; the largest from the second on."""
@@ -126,11 +123,6 @@ class Figures:
         """Return a time as a signed share of the baseline's step, `−5.2 %`."""
         return units.quantity(_minus(f"{100 * value / self.difference.step.baseline_ms:+,.1f}"), "%")
 
-    def steps(self) -> str:
-        """Return the steps of both: `23.36 against 25.01 ms per step`."""
-        step = self.difference.step
-        return f"{self.number(step.other_ms)} against {self.ms(step.baseline_ms)} {self.per}"
-
     def number(self, value: float, sign: str = "") -> str:
         """Return `1.31`."""
         return _minus(f"{value:{sign},.{self.decimals}f}")
@@ -145,84 +137,125 @@ def _minus(number: str) -> str:
     return number.lstrip("+-") if not number.strip("+-0.,") else units.with_minus(number)
 
 
-def describe_obstacle(obstacle: Obstacle, pair: Pair) -> str:
-    """Return in a sentence why two variants cannot be compared by their parts."""
-    match obstacle:
-        case "other workload":
-            workloads = join_with_and(side[0].row.spec.workload for side in (pair.other, pair.base))
-            return f"{workloads} are different workloads: their steps have nothing in common to compare."
-        case "nothing measured":
-            return f"No run of {_lacking(pair, why.is_measured)} has a measured step."
-        case "no trace":
-            without = _lacking(pair, is_traced)
-            return f"Why is not known: there is no trace of {without}. Runs with evidence “Graph and trace” would tell."
-        case "processor and GPU":
-            return f"Only one of {pair.within[0]} and {pair.within[1]} ran on GPUs. A step on the CPU has other parts."
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One thing that is said of why: a key of `SENTENCES`, and the words and figures that its sentence names."""
+
+    key: str
+    facts: Mapping[str, str]
+
+    @property
+    def sentence(self) -> str:
+        """Return it as a sentence."""
+        return SENTENCES[self.key].format(**self.facts)
 
 
-def _lacking(pair: Pair, has: Callable[[StoredRun], bool]) -> str:
-    """Return the names of the variants of which no run has something."""
+SENTENCES: Mapping[str, str] = {
+    "other workload": "{workloads} are different workloads: their steps have nothing in common to compare.",
+    "nothing measured": "No run of {lacking} has a measured step.",
+    "no trace": "Why is not known: there is no trace of {lacking}. Runs with evidence “Graph and trace” would tell.",
+    "processor and GPU": "Only one of {first} and {base} ran on GPUs. A step on the CPU has other parts.",
+    "batch": "The batch is {batch} in place of {base_batch} {examples}, so times are {per}.",
+    "batch_gpu": "Each GPU has {batch} in place of {base_batch} {examples}, so times are {per}.",
+    "work": "{first_does} {ratio} the operations per {example}: some of this is other work.",
+    "cpu": "{first_takes} {step} against {base_step} {per}. Which operations make up the difference is not known: on "
+    "the CPU several run at once, and tracing slows them.",
+    "same": "{first} and {base} do not differ significantly.",
+    "same_single": "{first} and {base} differ no more than runs of one variant do.",
+    "step": "{first_takes} {change} {direction} {per} than {base} ({interval}).",
+    "step_single": "{first_takes} {change} {direction} {per} than {base}.",
+    "clock": "Up to {share} of that comes from the clock of the GPU, {clock} in place of {base_clock}.",
+    "data": "Waiting for training data takes {wait} in place of {base_wait}.",
+    "launches": "The host launches {launches} in place of {base_launches} kernels {per}.",
+    "shares": "Of that, {shares}.",
+    "lost": "Some of it is lost again: {parts}.",
+    "won": "Some of it is won back: {parts}.",
+    "saves": "The first saves {parts}.",
+    "loses": "The first loses {parts}.",
+    "one_cause": "Nearly all of that in {part} is {cause}.",
+    "unchanged": "Hardly any of it is in {parts}.",
+    "no_part": "No part of a step surely changes by more than {share} of it.",
+    "largest_part": "The largest part is {part}.",
+    "largest_change": "The largest change is {part}.",
+}
+"""The sentence of each key."""
+
+
+def state_obstacle(obstacle: Obstacle, pair: Pair) -> Statement:
+    """Return why two variants cannot be compared by their parts."""
+    has = why.is_measured if obstacle == "nothing measured" else is_traced
     sides = zip((pair.base, pair.other), reversed(pair.within), strict=True)
-    return join_with_and([name for side, name in sides if not any(map(has, side))])
+    workloads = join_with_and(side[0].row.spec.workload for side in (pair.other, pair.base))
+    lacking = [name for side, name in sides if not any(map(has, side))]
+    first, base = pair.within
+    facts = {"workloads": workloads, "lacking": join_with_and(lacking or pair.within), "first": first, "base": base}
+    return Statement(obstacle, facts)
 
 
-def describe_difference(difference: StepDifference, pair: Pair, figures: Figures) -> str:
-    """Return which work differs, the difference of the steps, and what it consists of: sentences to be read aloud."""
-    return " ".join([*_describe_work(difference, pair, figures), *_describe_step(difference, pair, figures)])
-
-
-def _describe_work(difference: StepDifference, pair: Pair, figures: Figures) -> Iterator[str]:
-    """Yield in which way the variants do other work: another batch, other operations."""
+def state_difference(difference: StepDifference, pair: Pair, figures: Figures) -> Iterator[Statement]:
+    """Yield which work differs, the difference of the steps, and what it consists of."""
     other, base = difference.other[0], difference.baseline[0]
     if difference.examples:
-        batches = (
-            f"{examples_per_gpu(other):,.6g} in place of {examples_per_gpu(base):,.6g} {units.plural(pair.example)}"
-        )
-        where = "Each GPU has" if max(_gpus(other), _gpus(base)) > 1 else "The batch is"
-        yield f"{where} {batches}, so times are {figures.per}."
+        facts = {
+            "batch": f"{examples_per_gpu(other):,.6g}",
+            "base_batch": f"{examples_per_gpu(base):,.6g}",
+            "examples": units.plural(pair.example),
+            "per": figures.per,
+        }
+        yield Statement("batch_gpu" if max(_gpus(other), _gpus(base)) > 1 else "batch", facts)
     ratio = work_ratio([run.row for run in difference.other], [run.row for run in difference.baseline])
     if ratio is not None:
-        does = agree(pair.first, f"does {units.ratio(ratio)}")
-        yield f"{does} the operations per {pair.example}: some of this is other work."
+        does = agree(pair.first, "does")
+        yield Statement("work", {"first_does": does, "ratio": units.ratio(ratio), "example": pair.example})
+    yield from _state_step(difference, pair, figures)
 
 
-def _describe_step(difference: StepDifference, pair: Pair, figures: Figures) -> Iterator[str]:
+def _state_step(difference: StepDifference, pair: Pair, figures: Figures) -> Iterator[Statement]:
     """Yield the difference of the steps and what it consists of."""
-    change, base = difference.step.difference, pair.within[1]
+    step, change = difference.step, difference.step.difference
+    sides = {
+        "first": pair.first,
+        "first_takes": agree(pair.first, "takes"),
+        "base": pair.within[1],
+        "step": figures.number(step.other_ms),
+        "base_step": figures.ms(step.baseline_ms),
+        "change": figures.ms(abs(change.value)),
+        "direction": "less" if change.value < 0 else "more",
+        "per": figures.per,
+    }
     if not difference.on_gpu:
-        yield f"{agree(pair.first, f'takes {figures.steps()}')}. {_ON_CPU}"
+        yield Statement("cpu", sides)
         return
-    if not difference.step.is_certain:
-        how = "do not differ significantly" if change.interval else "differ no more than runs of one variant do"
-        yield f"{pair.first} and {base} {how}."
-        yield from _describe_hidden(difference, figures)
+    if not step.is_certain:
+        yield Statement("same" if change.interval else "same_single", sides)
+        yield from _state_hidden(difference, figures)
         return
-    ends = sorted(map(abs, change.interval or ()))
-    interval = f" ({units.span(figures.number(ends[0]), figures.ms(ends[1]))})" if ends else ""
-    amount = f"{figures.ms(abs(change.value))} {'less' if change.value < 0 else 'more'}"
-    per_step = "" if difference.examples else " per step"
-    yield f"{agree(pair.first, f'takes {amount}{per_step} than')} {base}{interval}."
-    yield from _describe_causes(difference, figures)
+    if change.interval:
+        low, high = sorted(map(abs, change.interval))
+        yield Statement("step", {**sides, "interval": units.span(figures.number(low), figures.ms(high))})
+    else:
+        yield Statement("step_single", sides)
+    yield from _state_causes(difference, figures)
 
 
-def _describe_causes(difference: StepDifference, figures: Figures) -> Iterator[str]:
+def _state_causes(difference: StepDifference, figures: Figures) -> Iterator[Statement]:
     """Yield what lies behind a difference, if that is known of most of it, and its parts."""
     cause = find_cause(difference)
     if cause and cause.kind == "clock":
         share = units.percent(100 * cause.ms / difference.step.difference.value)
-        clocks = f"{units.megahertz(cause.other)} in place of {units.megahertz(cause.baseline)}"
-        yield f"Up to {share} of that comes from the clock of the GPU, {clocks}."
-        yield f"The largest part is {_signed_clauses(difference.parts[:1], figures)}."
+        clocks = {"clock": units.megahertz(cause.other), "base_clock": units.megahertz(cause.baseline)}
+        yield Statement("clock", {"share": share, **clocks})
+        yield Statement("largest_part", {"part": _signed_clause(difference.parts[0], figures)})
         return
     if cause and cause.kind == "data":
-        waits = f"{figures.number(cause.other)} in place of {figures.ms(cause.baseline)}"
-        yield f"Waiting for training data takes {waits}."
+        yield Statement("data", {"wait": figures.number(cause.other), "base_wait": figures.ms(cause.baseline)})
     elif cause:
-        yield f"The host launches {cause.other:,.0f} in place of {cause.baseline:,.0f} kernels {figures.per}."
+        launches = {"launches": f"{cause.other:,.0f}", "base_launches": f"{cause.baseline:,.0f}"}
+        yield Statement("launches", {**launches, "per": figures.per})
     yield from _explain(difference, figures)
 
 
-def _explain(difference: StepDifference, figures: Figures) -> Iterator[str]:
+def _explain(difference: StepDifference, figures: Figures) -> Iterator[Statement]:
     """Yield what a difference consists of: the shares of its parts, or what they add up to on both sides.
 
     The largest part is always among them, and what is against the difference where shares add up to more than all.
@@ -235,13 +268,14 @@ def _explain(difference: StepDifference, figures: Figures) -> Iterator[str]:
         return
     named = _named(with_it, abs(change_ms))
     shares = [100 * part.change.difference.value / change_ms for part in named]
-    clauses = [f"{units.percent(share)} in {_noun(part)}" for share, part in zip(shares, named, strict=True)]
-    yield f"Of that, {join_with_and(clauses).replace(' in ', ' is in ', 1)}."
+    first, *others = (f"{units.percent(share)}{{}} in {_noun(part)}" for share, part in zip(shares, named, strict=True))
+    clauses = [first.format(" is"), *(clause.format("") for clause in others)]
+    yield Statement("shares", {"shares": join_with_and(clauses)})
     opposed = _named(against, abs(change_ms)) if sum(map(round, shares)) > 100 else []
     if opposed:
-        yield f"Some of it is {'lost again' if change_ms < 0 else 'won back'}: {_clauses(opposed, figures)}."
+        yield Statement("lost" if change_ms < 0 else "won", {"parts": _clauses(opposed, figures)})
     yield from _main_causes([*named, *opposed])
-    yield from _describe_unchanged(difference, [*named, *opposed])
+    yield from _state_unchanged(difference, [*named, *opposed])
 
 
 def _sides(difference: StepDifference, sign: float) -> tuple[list[Part], list[Part]]:
@@ -250,7 +284,7 @@ def _sides(difference: StepDifference, sign: float) -> tuple[list[Part], list[Pa
     return [part for part, way in directed if way > 0], [part for part, way in directed if way < 0]
 
 
-def _describe_unchanged(difference: StepDifference, named: Sequence[Part]) -> Iterator[str]:
+def _state_unchanged(difference: StepDifference, named: Sequence[Part]) -> Iterator[Statement]:
     """Yield which large parts are not the cause."""
     change_ms, step = difference.step.difference.value, difference.step.baseline_ms
     unchanged = [
@@ -261,28 +295,28 @@ def _describe_unchanged(difference: StepDifference, named: Sequence[Part]) -> It
         and abs(part.change.difference.value) <= _SMALL_CHANGE * abs(change_ms)
     ]
     if unchanged:
-        yield f"Hardly any of it is in {join_with_and(unchanged)}."
+        yield Statement("unchanged", {"parts": join_with_and(unchanged)})
 
 
-def _describe_hidden(difference: StepDifference, figures: Figures) -> Iterator[str]:
+def _state_hidden(difference: StepDifference, figures: Figures) -> Iterator[Statement]:
     """Yield what differs between steps that take equally long."""
     hidden = _HIDDEN_SHARE * difference.step.baseline_ms
     if any(part.change.is_certain and abs(part.change.difference.value) >= hidden for part in difference.parts):
         yield from _balance(difference, figures)
         return
-    yield f"No part of a step surely changes by more than {units.percent(100 * _HIDDEN_SHARE)} of it."
+    yield Statement("no_part", {"share": units.percent(100 * _HIDDEN_SHARE)})
     if difference.parts[0].change.difference.value:
-        yield f"The largest change is {_signed_clauses(difference.parts[:1], figures)}."
+        yield Statement("largest_change", {"part": _signed_clause(difference.parts[0], figures)})
 
 
-def _balance(difference: StepDifference, figures: Figures) -> Iterator[str]:
+def _balance(difference: StepDifference, figures: Figures) -> Iterator[Statement]:
     """Yield the parts in which the variant takes less, and those in which it takes more."""
     largest = abs(difference.parts[0].change.difference.value)
     saved, lost = (_named(side, largest) for side in _sides(difference, -1))
     if saved:
-        yield f"The first saves {_clauses(saved, figures)}."
+        yield Statement("saves", {"parts": _clauses(saved, figures)})
     if lost:
-        yield f"The first loses {_clauses(lost, figures)}."
+        yield Statement("loses", {"parts": _clauses(lost, figures)})
     yield from _main_causes([*saved, *lost])
 
 
@@ -291,9 +325,9 @@ def _clauses(parts: Sequence[Part], figures: Figures) -> str:
     return join_with_and(f"{figures.ms(abs(part.change.difference.value))} in {_noun(part)}" for part in parts)
 
 
-def _signed_clauses(parts: Sequence[Part], figures: Figures) -> str:
-    """Return `−3.17 ms in convolutions and −0.20 ms in copies`."""
-    return join_with_and(f"{figures.change(part.change.difference.value)} in {_noun(part)}" for part in parts)
+def _signed_clause(part: Part, figures: Figures) -> str:
+    """Return `−3.17 ms in convolutions`."""
+    return f"{figures.change(part.change.difference.value)} in {_noun(part)}"
 
 
 def _named(side: Sequence[Part], largest: float) -> list[Part]:
@@ -309,7 +343,7 @@ def _noun(part: Part) -> str:
     return NOUNS[part.kind] if part.change.is_certain else f"{NOUNS[part.kind]} (not certain)"
 
 
-def _main_causes(parts: Sequence[Part]) -> Iterator[str]:
+def _main_causes(parts: Sequence[Part]) -> Iterator[Statement]:
     """Yield of each part that has one cause, a kernel or a kind of waiting, what nearly all of its change is."""
     for part in parts:
         if not part.change.is_certain:
@@ -321,7 +355,7 @@ def _main_causes(parts: Sequence[Part]) -> Iterator[str]:
         ]
         for change, what in causes:
             if change.difference.value / part.change.difference.value >= _ONE_KERNEL:
-                yield f"Nearly all of that in {NOUNS[part.kind]} is {what}."
+                yield Statement("one_cause", {"part": NOUNS[part.kind], "cause": what})
 
 
 def notes(difference: StepDifference, pair: Pair) -> Iterator[str]:

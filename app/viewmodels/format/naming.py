@@ -338,7 +338,8 @@ def format_setting(spec: RunSpec, name: str, *, in_sentence: bool = False) -> st
     if isinstance(value, bool):
         return f"{label} {'on' if value else 'off'}"
     chosen = next((c.label for c in parameter.choices if c.value == value), None) if parameter else None
-    return chosen or " ".join([label, _value_with_unit(parameter, value)])
+    unit = parameter.unit if parameter else ""
+    return chosen or " ".join(filter(None, (label, plain_line(value_text(value)) or ABSENT, unit)))
 
 
 def run_command(run: StoredRun) -> str:
@@ -365,11 +366,6 @@ def label_in_sentence(spec: RunSpec, name: str) -> str:
     label = parameter_label(spec, name)
     is_name = label in _PROPER_NAMES or label[1:2].isupper()
     return label if is_name else label[:1].lower() + label[1:]
-
-
-def _value_with_unit(parameter: catalog.Parameter | None, value: Value) -> str:
-    text = plain_line(value_text(value)) or ABSENT
-    return f"{text} {parameter.unit}" if parameter and parameter.unit else text
 
 
 def _is_omittable(spec: RunSpec, name: str, *, among: int) -> bool:

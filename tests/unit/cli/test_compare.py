@@ -13,6 +13,7 @@ import pytest
 
 from app.cli.main import main
 from app.storage.store import Store
+from app.viewmodels.compare.why_text import SENTENCES
 from tests.fakes.traces import CONV, POOL, SLOW_GEMM, traced_run
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 from workloads.protocol import RunSpec
@@ -150,6 +151,8 @@ def test_why_is_printed_below_and_is_in_the_document(database_path: Path, capsys
     ]
     assert why["parts"][1]["kernels"][0]["name"] == SLOW_GEMM
     assert why["parts"][1]["kernels"][0]["tensor_cores"] is False
+    sentences = [SENTENCES[one["key"]].format(**one["facts"]) for one in why["statements"]]
+    assert " ".join(sentences) == why["text"]
     assert (why["what_if"][0]["of"], why["what_if"][0]["kinds"]) == ("baseline", ["pooling"])
     assert (why["cause"], why["parts"][2]["causes"]) == (None, [])
 
