@@ -320,16 +320,10 @@ def _compared_equality(results: Sequence[VariantResult], runs: Sequence[StoredRu
     if not checks or baseline is None:
         return ()
     spec, names = baseline.runs[0].spec, variant_names([result.runs[0].spec for result in results], in_sentence=True)
-    named = dict(zip(map(id, results), names, strict=True))
-    checked = [(other, find_equality(other.runs[0].spec, spec, checks)) for other in results if other is not baseline]
     return tuple(
-        VariantEquality(
-            name=shorten_name(named[id(result)]),
-            runs=tuple(row.run for row in result.runs),
-            equality=equality,
-        )
-        for result, equality in checked
-        if equality is not None
+        VariantEquality(name=shorten_name(name), runs=tuple(row.run for row in result.runs), equality=equality)
+        for name, result in zip(names, results, strict=True)
+        if result is not baseline and (equality := find_equality(result.runs[0].spec, spec, checks)) is not None
     )
 
 
