@@ -47,7 +47,7 @@ def _(view: QueueView) -> str:
 
 @displayed_text.register
 def _(view: RunDiffView) -> str:
-    return f"{view._title.text()}\n{view._names.text()}\n{view._page.toPlainText()}"
+    return f"{view._title.text()}\n{view._names.text()}\n{view.page.toPlainText()}"
 
 
 @displayed_text.register

@@ -78,7 +78,7 @@ class ChosenRuns(QObject):
         menu.delete_requested.connect(self._delete)
         menu.restore_requested.connect(self._restore)
         menu.purge_requested.connect(lambda runs: view.ask_to_purge(runs, lambda: self._purge(runs)))
-        view.overview.footer.undo_requested.connect(actions.undo)
+        view.overview.footer.undo.clicked.connect(actions.undo)
         view.overview.columns_chosen.connect(
             lambda columns: self._read(lambda store: store.library.show_columns(columns), lambda _: self.changed.emit())
         )

@@ -135,7 +135,6 @@ _LOG_HEIGHT = 19 * GRID
 class RunPageView(QWidget):
     """Shows a `RunDetail`."""
 
-    back_requested = Signal()
     timeline_requested = Signal(int)
 
     def __init__(self, theme: Theme, actions: Actions) -> None:
@@ -161,11 +160,10 @@ class RunPageView(QWidget):
         self.annotations = AnnotationView()
         self._details = HtmlPage(GRID)
         self._log = LogView(theme)
-        self._back = button("← &History", "Back to the table (Escape)", flat=True)
+        self.back = button("← &History", "Back to the table (Escape)", flat=True)
         self._again = button("R&un again …", "Load this variant into the form on the Run screen")
         self._copy = button("Copy co&mmand", "Copy the command that runs this variant again")
         self.badge.toggled.connect(lambda is_on: self._parts.setCurrentIndex(int(is_on)))
-        self._back.clicked.connect(self.back_requested)
         self._again.clicked.connect(lambda: self._with_run(self._actions.run_again))
         self._copy.clicked.connect(self._copy_command)
         self.time_bar.range_requested.connect(self.panels.show_named_range)
@@ -235,7 +233,7 @@ class RunPageView(QWidget):
         layout.addWidget(self._body(), 1)
 
     def _header(self) -> QVBoxLayout:
-        top = make_row(self._back, STRETCH, self._again, self._copy)
+        top = make_row(self.back, STRETCH, self._again, self._copy)
         state = make_row(self._outcome, self._subtitle, STRETCH, spacing=2 * GRID)
         text = make_column(state, self._reason, self._notes, spacing=GRID // 2)
         row = make_row((text, 1), self._figures, spacing=4 * GRID)

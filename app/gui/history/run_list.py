@@ -297,19 +297,14 @@ _WIDE, _FACETS_WIDTH = 1400, 35 * GRID
 class HistoryFooter(QWidget):
     """Shows counts, messages, progress and the database; undoes a deletion, stops a transfer."""
 
-    undo_requested = Signal()
-    stop_requested = Signal()
-
     def __init__(self) -> None:
         super().__init__()
         self.count = text_label("", "caption")
         self._message = _shrinking_label("heading")
-        self._undo = button("&Undo", "Restore the deleted runs (Ctrl+Z)", flat=True)
+        self.undo = button("&Undo", "Restore the deleted runs (Ctrl+Z)", flat=True)
         self._progress = _shrinking_label("caption")
-        self._stop = button("&Stop", "Stop and discard it", flat=True)
+        self.stop = button("&Stop", "Stop and discard it", flat=True)
         self._storage = _shrinking_label("caption")
-        self._undo.clicked.connect(self.undo_requested)
-        self._stop.clicked.connect(self.stop_requested)
         self._build()
         self.show_message("")
         self.show_progress("")
@@ -318,12 +313,12 @@ class HistoryFooter(QWidget):
         """Show a message; "" hides it."""
         self._message.setText(text)
         self._message.setVisible(bool(text))
-        self._undo.setVisible(can_undo)
+        self.undo.setVisible(can_undo)
 
     def show_progress(self, text: str) -> None:
         """Show the progress of a transfer in place of the database's size; "" ends it."""
         self._progress.setText(text)
-        for widget in (self._progress, self._stop):
+        for widget in (self._progress, self.stop):
             widget.setVisible(bool(text))
         self._storage.setVisible(not text)
 
@@ -336,9 +331,9 @@ class HistoryFooter(QWidget):
         footer = make_row(self.count, parent=self, margins=(2 * GRID, GRID // 2, 2 * GRID, GRID // 2), spacing=GRID)
         footer.addSpacing(2 * GRID)
         footer.addWidget(self._message)
-        footer.addWidget(self._undo)
+        footer.addWidget(self.undo)
         footer.addStretch(1)
-        for widget in (self._progress, self._stop, self._storage):
+        for widget in (self._progress, self.stop, self._storage):
             footer.addWidget(widget)
 
 
@@ -490,7 +485,8 @@ class HistoryList(QWidget):
         self._show_all.clicked.connect(self.escape)
         self._show_reference.clicked.connect(lambda: self.reference_requested.emit(True))
         self.bar.search.returnPressed.connect(self.table.setFocus)
-        self.footer.undo_requested.connect(self.table.setFocus)  # else Qt gives it to the tabs, as the button goes
+        # Else Qt gives it to the tabs, as the button goes.
+        self.footer.undo.released.connect(self.table.setFocus)
         self.header.compare.clicked.connect(self.run_menu.compare.trigger)
         self.header.restore.clicked.connect(self.run_menu.restore.trigger)
         self.table.chosen_changed.connect(self._show_chosen)

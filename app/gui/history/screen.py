@@ -38,7 +38,6 @@ _MARGINS = 7 * GRID
 class RunDiffView(QWidget):
     """Shows a `RunDiff`."""
 
-    back_requested = Signal()
     compare_requested = Signal(list)
     swap_requested = Signal(list)
     save_requested = Signal(object)
@@ -49,14 +48,13 @@ class RunDiffView(QWidget):
         self._diff: RunDiff | None = None
         self._title = text_label("", "title")
         self._names = text_label("", "muted", wrap=True)
-        self._back = button("← &History", "Back to the table (Escape)", flat=True)
+        self.back = button("← &History", "Back to the table (Escape)", flat=True)
         self._alike = toggle_button("Show what is &equal", "List values that both runs share too")
         self._swap = button("S&wap", "Count changes from the other run", small=True)
         self._save = button("&Save …", "Write this page to an HTML or Markdown file", small=True)
         self._compare = button("Open in &Compare", "Compare the two runs: verdict, curves, charts", small=True)
         self._search = QLineEdit()
-        self._page = HtmlPage(GRID // 2)
-        self._back.clicked.connect(self.back_requested)
+        self.page = HtmlPage(GRID // 2)
         state = WindowState("diff", self)
         self._alike.setChecked(state.read("alike", False))
         self._alike.toggled.connect(partial(state.keep, "alike"))
@@ -72,39 +70,36 @@ class RunDiffView(QWidget):
         self._title.setText(diff.title)
         self._names.setText("\n".join(f"{label}:  {name}" for label, name in zip(diff.labels, diff.names, strict=True)))
         self._rebuild()
-        self._page.verticalScrollBar().setValue(0)
+        self.page.verticalScrollBar().setValue(0)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Keep lines short enough to be followed from name to value."""
         super().resizeEvent(event)
-        self._page.setLineWrapColumnOrWidth(min(_MAX_WIDTH, self.width() - _MARGINS))
+        self.page.setLineWrapColumnOrWidth(min(_MAX_WIDTH, self.width() - _MARGINS))
 
     def focus_search(self) -> None:
         self._search.setFocus()
         self._search.selectAll()
-
-    def focus_page(self) -> None:
-        self._page.setFocus()
 
     def _rebuild(self) -> None:
         if self._diff is not None:
             from app.report.render import diff_html  # here: the templates' engine takes its time
 
             text = diff_html(self._diff, everything=self._alike.isChecked())
-            self._page.show_html(text, report_style(self._theme.colours) + "td { white-space: normal; }")
+            self.page.show_html(text, report_style(self._theme.colours) + "td { white-space: normal; }")
 
     def _runs(self) -> list[int]:
         return [] if self._diff is None else list(self._diff.runs)
 
     def _find_next(self) -> None:
         """Go to the next place that has the text, from the top again after the last one."""
-        if not self._page.find(self._search.text()):
-            self._page.moveCursor(self._page.textCursor().MoveOperation.Start)
-            self._page.find(self._search.text())
+        if not self.page.find(self._search.text()):
+            self.page.moveCursor(self.page.textCursor().MoveOperation.Start)
+            self.page.find(self._search.text())
 
     def _build(self) -> None:
-        self._page.setLineWrapMode(QTextBrowser.LineWrapMode.FixedPixelWidth)
-        self._page.setAccessibleName("What differs between the runs")
+        self.page.setLineWrapMode(QTextBrowser.LineWrapMode.FixedPixelWidth)
+        self.page.setAccessibleName("What differs between the runs")
         self._search.setPlaceholderText("Search this page (Ctrl+F)")
         self._search.setAccessibleName("Search this page")
         self._search.setClearButtonEnabled(True)
@@ -112,7 +107,7 @@ class RunDiffView(QWidget):
         self._search.returnPressed.connect(self._find_next)
         parts = self._search, self._alike, self._swap, self._save, self._compare
         tools = FlowBar(GRID, GRID // 2, *parts, right=True)
-        lines = make_row(self._back, (tools, 1)), self._title, self._names, separator(), (self._page, 1)
+        lines = make_row(self.back, (tools, 1)), self._title, self._names, separator(), (self.page, 1)
         make_column(*lines, parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=GRID)
 
 
@@ -134,8 +129,8 @@ class HistoryView(QWidget):
         self._pages.addWidget(self.detail)
         self._pages.addWidget(self.diff)
         make_column(self.problem, (self._pages, 1), parent=self, margins=0, spacing=0)
-        self.detail.back_requested.connect(self.show_list)
-        self.diff.back_requested.connect(self.show_list)
+        self.detail.back.clicked.connect(self.show_list)
+        self.diff.back.clicked.connect(self.show_list)
         for keys, act in (("Ctrl+F", self._focus_search), ("Escape", self._escape)):
             QShortcut(keys, self, context=Qt.ShortcutContext.WidgetWithChildrenShortcut).activated.connect(act)
 
@@ -156,7 +151,7 @@ class HistoryView(QWidget):
     def show_diff(self, diff: RunDiff) -> None:
         self.diff.show_diff(diff)
         self._pages.setCurrentWidget(self.diff)
-        self.diff.focus_page()
+        self.diff.page.setFocus()
 
     def show_list(self) -> None:
         self._pages.setCurrentWidget(self.overview)

@@ -45,7 +45,7 @@ class TransferController(QObject):
         self._folder = Path.home()
         self._actions = actions
         self._job = CancellableJob(self)
-        self._foot.stop_requested.connect(self._job.stop)
+        self._foot.stop.clicked.connect(self._job.stop)
         view.overview.run_menu.export_requested.connect(self.export)
         view.detail.timeline_requested.connect(lambda run: self.export([run], "trace", view.detail.evidence.show_note))
         view.overview.import_requested.connect(self.import_runs)

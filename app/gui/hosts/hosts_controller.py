@@ -68,7 +68,7 @@ class HostsController(QObject):
         """Connect the parts, and read the user's hosts."""
         self._queue = queue
         self._choice.chosen.connect(self._answer)
-        self._choice.retry_requested.connect(lambda: self.connect_host(self.chosen))
+        self._choice.retry_button.clicked.connect(lambda: self.connect_host(self.chosen))
         self._woken.connect(self.refresh_hosts, Qt.ConnectionType.QueuedConnection)
         self._timer.timeout.connect(self._tick)
         self._timer.start()

@@ -344,13 +344,11 @@ class HostChoice(QWidget):
     """
 
     chosen = Signal(str)
-    retry_requested = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self.row = FieldRow(_NO_HOSTS, lambda _, host: self.chosen.emit(host), lambda *_: None)
         self.retry_button = button("&Try again", "Connect to this host again", flat=True)
-        self.retry_button.clicked.connect(self.retry_requested)
         grid = QGridLayout()
         grid.setSpacing(GRID // 2)  # as the form's, so that the controls are aligned
         grid.setColumnStretch(1, 1)

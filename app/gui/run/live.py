@@ -236,11 +236,9 @@ class LiveView(QWidget):
         figure.addWidget(self._placeholder, 0, bottom)
         figure.addWidget(self._number, 0, bottom)
         figure.addLayout(unit)
-        text = make_column(STRETCH, self.name_label, self._status_line(), spacing=GRID // 2)
+        status = make_row(STRETCH, self.log_button, self.anyway_button, self._title, self._time_left, spacing=GRID)
+        text = make_column(STRETCH, self.name_label, status, spacing=GRID // 2)
         return make_row(figure, (text, 1))
-
-    def _status_line(self) -> QHBoxLayout:
-        return make_row(STRETCH, self.log_button, self.anyway_button, self._title, self._time_left, spacing=GRID)
 
 
 def remember_time_controls(view: LiveView, model: LiveModel, state: WindowState) -> None:

@@ -113,12 +113,10 @@ class CellModel(QAbstractTableModel):
         cell = self.row_cells(index.row())[index.column()]
         if role == Qt.ItemDataRole.DisplayRole:
             return " ".join(filter(None, (", ".join(cell.chips), cell.text, cell.unit)))
-        if role == Qt.ItemDataRole.AccessibleTextRole and (folded := self._folded_at(index)) is not None:
+        folded = None if index.column() else self.is_folded(index.row())
+        if role == Qt.ItemDataRole.AccessibleTextRole and folded is not None:
             return f"{self.data(index)}, {'folded' if folded else 'unfolded'}"
         return plain_tooltip(cell.tooltip) or None if role == Qt.ItemDataRole.ToolTipRole else None
-
-    def _folded_at(self, index: AnyIndex) -> bool | None:
-        return None if index.column() else self.is_folded(index.row())
 
     def show_title(self, column: int, *, is_visible: bool) -> None:
         """Show the title of a column, or leave it out where there is no room for it."""

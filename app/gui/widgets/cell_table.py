@@ -356,26 +356,19 @@ class FrozenColumns(RowsView):
         return super().eventFilter(watched, event)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        self._pass_on(event)
+        self._table.mousePressEvent(self._moved(event))
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        self._pass_on(event)
+        self._table.mouseReleaseEvent(self._moved(event))
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        self._pass_on(event)
+        self._table.mouseDoubleClickEvent(self._moved(event))
 
-    def _pass_on(self, event: QMouseEvent) -> None:
-        """Give the table an event where its own cell would be, had it not been scrolled."""
+    def _moved(self, event: QMouseEvent) -> QMouseEvent:
+        """Return an event where the table's own cell would be, had it not been scrolled."""
         position = event.position() - QPointF(self._table.horizontalScrollBar().value(), 0)
-        handlers = {
-            QEvent.Type.MouseButtonPress: self._table.mousePressEvent,
-            QEvent.Type.MouseButtonRelease: self._table.mouseReleaseEvent,
-            QEvent.Type.MouseButtonDblClick: self._table.mouseDoubleClickEvent,
-        }
-        moved = QMouseEvent(
-            event.type(), position, event.globalPosition(), event.button(), event.buttons(), event.modifiers()
-        )
-        handlers[event.type()](moved)
+        held = event.button(), event.buttons(), event.modifiers()
+        return QMouseEvent(event.type(), position, event.globalPosition(), *held)
 
     def _place(self) -> None:
         """Take the place of the first columns if the table is scrolled; the last one leaves room for others."""

@@ -145,19 +145,18 @@ def describe_mismatches(rows: Sequence[RunRow]) -> str:
         if row.evidence_state == "mismatch":
             # Without the counts and names that are specific to one run.
             kinds.setdefault(re.sub(r"\b\d+ of \d+ | \([^)]*\)", "", row.evidence_reason or ""), []).append(row)
-    return " ".join(_describe_mismatch(kind, group, rows) for kind, group in kinds.items())
+    sentences = []
+    for kind, group in kinds.items():
+        reasons = {row.evidence_reason or "" for row in group}
+        reason = reasons.pop() if len(reasons) == 1 else kind
+        runs = f"{name_runs([row.run for row in group], rows)} did not run"
+        subject = "no run ran" if len(group) == len(rows) > 1 else runs
+        sentences.append(f"{units.sentence(f'{subject} what was requested')} {units.sentence(reason)}")
+    return " ".join(sentences)
 
 
 ABOUT_WHAT_RAN = "So this is about what ran, not what was requested."
 """What follows for a statement on runs of which some did not run as requested."""
-
-
-def _describe_mismatch(kind: str, rows: Sequence[RunRow], among: Sequence[RunRow]) -> str:
-    reasons = {row.evidence_reason or "" for row in rows}
-    reason = reasons.pop() if len(reasons) == 1 else kind
-    runs = f"{name_runs([row.run for row in rows], among)} did not run"
-    subject = "no run ran" if len(rows) == len(among) > 1 else runs
-    return f"{units.sentence(f'{subject} what was requested')} {units.sentence(reason)}"
 
 
 def unchecked_parameters(spec: RunSpec, evidence: Evidence) -> list[str]:

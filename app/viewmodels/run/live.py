@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.values import units
-from app.values.events import Outcome, RunEnded, RunEvent, RunStarted
+from app.values.events import RunEnded, RunEvent, RunStarted
 from app.values.fields import Sample
 from app.values.samples import HOST, Device, DeviceLost, Inventory, Processes
 from app.viewmodels.format.cells import OUTCOMES
@@ -269,7 +269,10 @@ class LiveModel:
                 for timeline in self._timelines:
                     timeline.handle(event)
             case DeviceLost():
-                self._handle_device_lost(event)
+                devices = self._inventory.devices if self._inventory else ()
+                name = next((device_label(d) for d in devices if d.device == event.device), event.device)
+                for timeline in self._timelines:
+                    timeline.mark_device_lost(name, event)
             case RunStarted():
                 self._begin(RunTimeline(event), alone=run is None)
             case Processes():
@@ -304,12 +307,6 @@ class LiveModel:
             summary=summary_line(self._timeline.ended.summary, self._timeline.example) if self._timeline.ended else "",
             evidence=self._timeline.evidence_view,
         )
-
-    def _handle_device_lost(self, event: DeviceLost) -> None:
-        devices = self._inventory.devices if self._inventory else ()
-        name = next((device_label(d) for d in devices if d.device == event.device), event.device)
-        for timeline in self._timelines:
-            timeline.mark_device_lost(name, event)
 
     def _handle_run_event(self, event: RunEvent, run: int | None) -> None:
         timeline = self._find_timeline(run)
@@ -389,7 +386,10 @@ class LiveModel:
             return Status(title=title, detail=detail) if title else _STARTING if self._queue_runs else _READY
         name = short_name(self._timeline.spec)
         if self._timeline.ended is not None:
-            return self._final_status(self._timeline.ended.outcome, name)
+            outcome = self._timeline.ended.outcome
+            title, tone = outcome_title(outcome)
+            detail = " ".join([outcome.reason or "", *self._timeline.device_failures]).strip()
+            return Status(title=title, tone=tone, detail=detail, name=name, has_log=bool(self.log))
         phase = self._timeline.phases
         return Status(
             title="Waiting" if self._timeline.waiting else phase.title,
@@ -399,8 +399,3 @@ class LiveModel:
             left=phase.time_left_text(self._timeline.spec),
             can_run_anyway=bool(self._timeline.waiting) and self._timeline.started is None,
         )
-
-    def _final_status(self, outcome: Outcome, name: str) -> Status:
-        title, tone = outcome_title(outcome)
-        detail = " ".join([outcome.reason or "", *self._timeline.device_failures]).strip()
-        return Status(title=title, tone=tone, detail=detail, name=name, has_log=bool(self.log))

@@ -228,7 +228,7 @@ class Selection:
             values = lists.get(name) or (fixed[name],)
             usual = [default_gpus] if name == "gpus" else [variant[name] for variant in defaults]
             if len(values) > 1 or any(values[0] != value for value in usual):
-                yield f"{name}={format_cli_values(parameter, values)}"
+                yield f"{name}={_separator(parameter).join(map(value_text, values))}"
 
     def _extent_options(self) -> Iterator[str]:
         until, budget = self.extent_value("until_pct"), float(self.extent_value("budget_min"))
@@ -280,10 +280,6 @@ def format_value(parameter: Parameter, value: Value) -> str:
 
 def format_values(parameter: Parameter, values: Sequence[Value]) -> str:
     return f"{_separator(parameter)} ".join(format_value(parameter, value) for value in values)
-
-
-def format_cli_values(parameter: Parameter, values: Sequence[Value]) -> str:
-    return _separator(parameter).join(map(value_text, values))
 
 
 def _parse(parameter: Parameter, word: str) -> Sequence[Value]:
