@@ -24,8 +24,7 @@ from app.runs.host import RunOrder
 from app.runs.leases import candidate_devices
 from app.runs.session import RunServices, needs_calibration, source_info, start_order
 from app.runs.sinks import Sink, StoreSink
-from app.storage.run_store import RunStore
-from app.storage.store import Store
+from app.storage.store import RunStore, Store
 from app.values.environment_keys import CARRIER_KEY, DETACHED_KEY, HOST_KEY
 from app.values.events import Outcome, RunEnded, RunEvent, RunStarted
 from app.values.records import StoredRun

@@ -22,14 +22,14 @@ from app.runs.environment import inventory_info, program_info
 from app.runs.host import ClockAnchor, Host, RunOrder, RunWishes, calibrated_device
 from app.runs.jobs import JobCrashedError, JobError, Kind
 from app.runs.leases import DeviceLeases, Lease, Leases
-from app.runs.supervisor import MessageOrder, end_of_time
+from app.runs.supervisor import MessageOrder
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerCommand, SamplerMessage, SetRate
 from app.values.environment_keys import CARRIER_KEY, HOST_ID_KEY, HOST_KEY, wrong_numbers
 from app.values.events import Outcome, RunEnded, RunEvent, RunStarted
 from app.values.samples import Inventory, Waiting
 from workloads.job_protocol import ExportModel, JobFailed, JobRequest
-from workloads.protocol import Calibration, ProtocolError
+from workloads.protocol import Calibration, Message, ProtocolError
 
 HZ = 20.0
 _LOOK_S = 0.2
@@ -167,7 +167,7 @@ def play(
     weights: Path | None,
     handle: Callable[[RunEvent], None],
     is_over: Callable[[], bool],
-    now: Callable[[], ClockAnchor] = end_of_time,
+    now: Callable[[], ClockAnchor] = lambda: ClockAnchor(2**63 - 1, 0),
 ) -> RunEnded | Refused | Drained | None:
     """Check what a program on a host says of a run, and hand its events on, up to what ends it.
 
@@ -192,14 +192,15 @@ def play(
             case Refused() | Drained():
                 return report
             case RunStarted() if order is None:
-                order = MessageOrder.of_events(ClockAnchor(report.t_ns, report.utc_ns), now)
+                order = MessageOrder(ClockAnchor(report.t_ns, report.utc_ns), now, of_events=True)
                 handle(report)
             case RunEnded() if order is not None:
                 return report
             case Waiting():
                 handle(report)
             case _ if isinstance(report, RunEvent) and order is not None and not isinstance(report, RunStarted):
-                order.check_event(report)
+                if isinstance(report, Message):
+                    order.check(report)
                 handle(report)
             case _:
                 raise ProtocolError(f"`{type(report).__name__}`, which cannot come now")

@@ -10,9 +10,8 @@ from typing import Protocol, TypeVar
 
 from app.environments.packages import fetch_packages
 from app.errors import UserError
-from app.runs.launcher import BrokenMessage, Exited, LocalWorker, ProcessSpec, granted_python
+from app.runs.launcher import BrokenMessage, Exited, LocalWorker, ProcessSpec, fatal_message, granted_python
 from app.runs.leases import DeviceLeases, sleep_unstoppable
-from app.runs.pipes import fatal_message
 from app.values.samples import LogLine
 from workloads.job_protocol import JobFailed, JobRequest, JobResult, decode_job_result
 

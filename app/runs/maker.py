@@ -13,8 +13,15 @@ from app.environments.steps import CancelledError
 from app.errors import UserError, bug_message
 from app.runs.host import Host, RunOrder, RunWishes
 from app.runs.leases import CPU, Lease
-from app.runs.outcome import form_outcome, with_file_name, with_host, with_memory_size
-from app.runs.supervisor import Inbox, StopRequested, Supervisor
+from app.runs.supervisor import (
+    Inbox,
+    StopRequested,
+    Supervisor,
+    form_outcome,
+    with_file_name,
+    with_host,
+    with_memory_size,
+)
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
 from app.values.environment_keys import GPUS_USED_KEY, OTHERS_ON_GPU_KEY, OTHERS_UNKNOWN_KEY

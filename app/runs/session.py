@@ -17,8 +17,7 @@ from app.runs.leases import Lease
 from app.runs.maker import RunMaker
 from app.runs.sinks import Sink, StoreSink, stored_calibration
 from app.storage.files import disk_space
-from app.storage.run_store import RunStore
-from app.storage.store import Store
+from app.storage.store import RunStore, Store
 from app.values.environment_keys import CUSTOM_MODULES_KEY, CUSTOM_PATH_KEY, CUSTOM_SOURCE_KEY
 from app.values.events import Outcome
 from app.values.records import StoredRun

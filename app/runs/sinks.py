@@ -16,8 +16,7 @@ from app.log import run_number
 from app.runs.host import calibrated_device
 from app.runs.leases import CPU
 from app.storage.owner import this_process
-from app.storage.run_store import RunStore
-from app.storage.store import Store, StoredEvent
+from app.storage.store import RunStore, Store, StoredEvent
 from app.values import units
 from app.values.environment_keys import HOST_KEY
 from app.values.events import Outcome, RunEnded, RunEvent, RunStarted, Summary

@@ -16,8 +16,7 @@ from app.runs.host import Host
 from app.runs.launcher import Exited, Launcher, WorkerEvent
 from app.runs.leases import Leases
 from app.runs.session import RunServices, RunSession
-from app.storage.run_store import RunStore
-from app.storage.store import Store
+from app.storage.store import RunStore, Store
 from app.telemetry.feed import TelemetryFeed
 from app.values.events import Outcome, RunEnded
 from tests.fakes.runs import keep

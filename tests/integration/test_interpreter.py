@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from app.runs.leases import Leases
-from app.runs.outcome import BROKEN_PYTHON
 from app.runs.standby import StandbyLauncher
+from app.runs.supervisor import BROKEN_PYTHON
 from app.telemetry.feed import TelemetryFeed
 from app.values.events import Outcome
 from app.values.records import StoredRun

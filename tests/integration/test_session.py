@@ -16,9 +16,9 @@ from app.crash import new_reports
 from app.errors import DatabaseError
 from app.report.documents import run_document
 from app.runs.host import WorkerTimeouts
-from app.runs.outcome import BROKEN_PYTHON
 from app.runs.session import RunSession
 from app.runs.sinks import mark_crashed_runs
+from app.runs.supervisor import BROKEN_PYTHON
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.values.events import Outcome, RunEnded, RunEvent, RunStarted

@@ -12,8 +12,7 @@ from app.log import run_number
 from app.runs import sinks
 from app.runs.sinks import StoreSink
 from app.storage import database, files
-from app.storage.run_store import RunStore
-from app.storage.store import Store
+from app.storage.store import RunStore, Store
 from app.values.events import RunEnded, RunEvent, RunStarted
 from tests.fakes.runs import (
     BLOCKS,

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.runs.outcome import (
+from app.runs.launcher import fatal_message
+from app.runs.supervisor import (
     BROKEN_PYTHON,
     EndMethod,
     WorkerExit,
@@ -13,7 +14,6 @@ from app.runs.outcome import (
     with_host,
     with_memory_size,
 )
-from app.runs.pipes import fatal_message
 from app.values.events import Outcome
 from app.values.samples import Device
 from workloads.protocol import Finished, WorkerOutcome

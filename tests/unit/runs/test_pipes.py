@@ -9,8 +9,8 @@ from typing import BinaryIO
 
 import pytest
 
-from app.runs import pipes
-from app.runs.pipes import log_lines, message_lines
+from app.runs import launcher
+from app.runs.launcher import log_lines, message_lines
 from workloads.protocol import MOST_MESSAGE_BYTES, ProtocolError, decode_message
 
 MIB = 2**20
@@ -30,7 +30,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(pipes, "time", clock)
+    monkeypatch.setattr(launcher, "time", clock)
     return clock
 
 
@@ -91,13 +91,13 @@ def peak_bytes(read: Callable[[], object]) -> int:
 @pytest.mark.parametrize("in_bytes", [False, True])
 def test_lines_of_a_log(clock: Clock, said: bytes, lines: list[str], in_bytes: bool) -> None:
     chunks = [bytes([each]) for each in said] if in_bytes else [said]
-    log = pipes.BoundedLog()
+    log = launcher.BoundedLog()
     found = [line for chunk in chunks for line in log.feed(chunk)] + list(log.end())
     assert found == lines
 
 
 def test_a_progress_bar_is_shown_now_and_then(clock: Clock) -> None:
-    log, shown = pipes.BoundedLog(), list[str]()
+    log, shown = launcher.BoundedLog(), list[str]()
     for step in range(100):
         shown += [*log.feed(b"\r step %d" % step), *log.due_lines()]
         clock.now_s += 0.1
@@ -109,7 +109,7 @@ def test_a_progress_bar_is_shown_now_and_then(clock: Clock) -> None:
 
 
 def test_a_state_that_is_shown_is_not_shown_again(clock: Clock) -> None:
-    log = pipes.BoundedLog()
+    log = launcher.BoundedLog()
     assert [*log.feed(b"waiting\r"), *log.due_lines()] == []
     assert log.due_ms == pytest.approx(500.0)
     clock.now_s += 0.5
@@ -118,9 +118,9 @@ def test_a_state_that_is_shown_is_not_shown_again(clock: Clock) -> None:
 
 
 def test_too_many_lines_are_counted_and_the_last_are_shown(clock: Clock) -> None:
-    log = pipes.BoundedLog()
+    log = launcher.BoundedLog()
     found = list(log.feed(b"".join(b"%d\n" % n for n in range(20_000))))
-    assert found == [str(n) for n in range(pipes._LINE_BURST)]
+    assert found == [str(n) for n in range(launcher._LINE_BURST)]
     assert log.due_ms == pytest.approx(1_000.0)
     found = [*log.feed(b"the end\nand half"), *log.due_lines()]
     assert found == []
@@ -132,23 +132,23 @@ def test_too_many_lines_are_counted_and_the_last_are_shown(clock: Clock) -> None
 
 
 def test_lines_that_are_long_are_too_many_sooner(clock: Clock) -> None:
-    log = pipes.BoundedLog()
+    log = launcher.BoundedLog()
     found = list(log.feed((b"x" * 3_999 + b"\n") * 1_000))
-    assert len(found) == pipes._LOG_BYTE_BURST // 3_999
+    assert len(found) == launcher._LOG_BYTE_BURST // 3_999
     note, *last = log.end()
     assert note == "(… 496 lines left out: more than 200 per second for long)"
     assert last == ["x" * 3_999] * 4
 
 
 def test_few_lines_that_are_too_many_are_all_shown_later(clock: Clock) -> None:
-    log = pipes.BoundedLog()
-    found = list(log.feed(b"line\n" * (pipes._LINE_BURST + 3)))
-    assert found == ["line"] * pipes._LINE_BURST
+    log = launcher.BoundedLog()
+    found = list(log.feed(b"line\n" * (launcher._LINE_BURST + 3)))
+    assert found == ["line"] * launcher._LINE_BURST
     assert list(log.end()) == ["line"] * 3
 
 
 def test_at_a_moderate_rate_nothing_is_left_out(clock: Clock) -> None:
-    log, found = pipes.BoundedLog(), list[str]()
+    log, found = launcher.BoundedLog(), list[str]()
     for second in range(100):
         found += log.feed(b"".join(b"%d\n" % (200 * second + n) for n in range(200)))
         clock.now_s += 1.0
@@ -184,7 +184,7 @@ def test_a_line_without_end_is_no_message_before_it_is_held() -> None:
                 ProtocolError, match="not a message of this protocol, for it has more than 4 MiB: b'xxx"
             ):
                 decode_message(next(lines))
-            pipes.discard(pipe)
+            launcher.discard(pipe)
 
     assert peak_bytes(read) < 3 * MOST_MESSAGE_BYTES
 
@@ -196,8 +196,8 @@ def test_messages_wait_for_their_turn(clock: Clock) -> None:
         waits.append(seconds)
         clock.now_s += seconds
 
-    count = pipes._MESSAGE_BURST + 100
+    count = launcher._MESSAGE_BURST + 100
     with pipe_with([b"{}\n" * count]) as pipe:
         assert len(list(message_lines(pipe, wait))) == count
     assert len(waits) == 100
-    assert sum(waits) == pytest.approx(100 / pipes._MESSAGES_PER_S)
+    assert sum(waits) == pytest.approx(100 / launcher._MESSAGES_PER_S)

@@ -13,8 +13,7 @@ from app.errors import DatabaseError
 from app.log import run_number
 from app.runs import sinks
 from app.runs.sinks import Sink, StoreSink
-from app.storage.run_store import RunStore
-from app.storage.store import Store
+from app.storage.store import RunStore, Store
 from app.values.environment_keys import HOST_KEY
 from app.values.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
 from app.values.samples import LogLine, Waiting

@@ -10,8 +10,7 @@ import pytest
 from app.errors import DatabaseError
 from app.runs.host import ClockAnchor, WorkerTimeouts
 from app.runs.launcher import BrokenMessage, Exited
-from app.runs.outcome import WorkerExit
-from app.runs.supervisor import Inbox, InboxItem, StopRequested, Supervisor
+from app.runs.supervisor import Inbox, InboxItem, StopRequested, Supervisor, WorkerExit
 from app.values.environment_keys import STOOD_STILL_KEY
 from app.values.events import RunEvent
 from app.values.fields import Sample
