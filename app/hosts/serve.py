@@ -437,35 +437,6 @@ class Server:
         self._outbox.say(JobDone(result))
 
 
-def read_orders(stdin: int, guard: int, lost_s: float = LOST_S) -> Iterator[Order]:
-    """Yield the orders until stdin closes; the file `guard` closes when the guard is gone.
-
-    Raises:
-        ProtocolError: Something else came; its text ends a sentence.
-        TimeoutError: Nothing came for `lost_s` seconds.
-        ChildProcessError: The guard is gone.
-    """
-    poll = select.poll()
-    poll.register(stdin, select.POLLIN)
-    poll.register(guard, 0)
-    rest, heard_s = b"", time.monotonic()
-    while True:
-        ready = poll.poll(max(0.0, heard_s + lost_s - time.monotonic()) * 1e3)
-        if not ready:
-            raise TimeoutError
-        if any(file == guard for file, _ in ready):
-            raise ChildProcessError
-        data = os.read(stdin, _CHUNK_BYTES)
-        if not data:
-            return
-        *lines, rest = (rest + data).split(b"\n")
-        if len(rest) >= MOST_LINE_BYTES:
-            lines.append(rest)  # too long: decoding says so
-        for line in lines:
-            yield decode(_ORDERS, line, "an order")
-        heard_s = time.monotonic()
-
-
 def serve(
     hz: float | None = None,
     *,
@@ -528,20 +499,29 @@ def _say_telemetry(feed: TelemetryFeed, outbox: Outbox, end: Callable[[], None] 
 
 
 def _follow_all(server: Server, guard: int) -> str:
-    """Follow orders until stdin closes; return "", or why they end before."""
+    """Follow orders until stdin closes; return "", or why they end before. The file `guard` closes with the guard."""
+    poll = select.poll()
+    poll.register(0, select.POLLIN)
+    poll.register(guard, 0)
+    rest, heard_s = b"", time.monotonic()
     try:
-        for order in read_orders(0, guard):
-            server.follow(order)
+        while ready := poll.poll(max(0.0, heard_s + LOST_S - time.monotonic()) * 1e3):
+            if any(file == guard for file, _ in ready):
+                return "its guard, the process that it was started as, was killed."
+            if not (data := os.read(0, _CHUNK_BYTES)):
+                return ""
+            *lines, rest = (rest + data).split(b"\n")
+            if len(rest) >= MOST_LINE_BYTES:
+                lines.append(rest)  # too long: decoding says so
+            for line in lines:
+                server.follow(decode(_ORDERS, line, "an order"))
+            heard_s = time.monotonic()
     except ProtocolError as error:
         return f"what it was told is {error}."
-    except TimeoutError:
-        quiet = units.exactly(LOST_S, "s")
-        return f"it heard nothing for {quiet}, so the link is cut or the program that started it is suspended."
-    except ChildProcessError:
-        return "its guard, the process that it was started as, was killed."
     except UserError as error:
         return str(error)
     except Exception as error:  # noqa: BLE001 - the edge of the process: whatever happens, nothing is left here
         traceback.print_exc()
         return bug_message(error)
-    return ""
+    quiet = units.exactly(LOST_S, "s")
+    return f"it heard nothing for {quiet}, so the link is cut or the program that started it is suspended."

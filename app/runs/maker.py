@@ -4,6 +4,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import msgspec
@@ -200,41 +201,30 @@ def run_devices(inventory: Inventory, gpu_uuids: Sequence[str]) -> tuple[Device,
 _STOPPED_WAITING = "Stopped by the user while it waited for a free device."
 
 
+@dataclass(eq=False)
 class RunMaker:
     """One execution of one variant in one fresh worker, from `RunStarted` to `RunEnded`, on this machine or another.
+
+    Attributes:
+        order: What to run.
+        host: Where it happens.
+        emit: Gets every event, in order. A `UserError` of it, such as a full disk, ends the run.
+        needs_calibration: Whether devices of a host are to be calibrated where the order has it.
+        lease: Its devices, which the caller releases; None to lease them here.
+        prepare: Called when the devices are leased on this machine; returns more of the run's environment.
 
     Thread: `run` blocks its thread, once, and emits on it; `stop` and `run_anyway` any.
     """
 
-    def __init__(
-        self,
-        order: RunOrder,
-        host: Host,
-        emit: Callable[[RunEvent], None],
-        *,
-        needs_calibration: Callable[[Host, Sequence[str]], bool] = lambda _host, _devices: True,
-        lease: Lease | None = None,
-        prepare: Callable[[Lease], Mapping[str, str]] = lambda _: {},
-    ) -> None:
-        """Prepare a run.
-
-        Args:
-            order: What to run.
-            host: Where it happens.
-            emit: Gets every event, in order. A `UserError` of it, such as a full disk, ends the run.
-            needs_calibration: Whether devices of a host are to be calibrated where the order has it.
-            lease: Its devices, which the caller releases; None to lease them here.
-            prepare: Called when the devices are leased on this machine; returns more of the run's environment.
-        """
-        self._order = order
-        self._host = host
-        self._emit = emit
-        self._needs_calibration = needs_calibration
-        self._external_lease = lease
-        self._prepare = prepare
-        self._inbox = Inbox()
-        self._wishes = RunWishes()
-        self._has_begun = False
+    order: RunOrder
+    host: Host
+    emit: Callable[[RunEvent], None]
+    needs_calibration: Callable[[Host, Sequence[str]], bool] = field(default=lambda _host, _devices: True, kw_only=True)
+    lease: Lease | None = field(default=None, kw_only=True)
+    prepare: Callable[[Lease], Mapping[str, str]] = field(default=lambda _: {}, kw_only=True)
+    _inbox: Inbox = field(default_factory=Inbox, init=False)
+    _wishes: RunWishes = field(default_factory=RunWishes, init=False)
+    _has_begun: bool = field(default=False, init=False)
 
     def run_anyway(self) -> None:
         """Begin although others use the devices that it waits for; returns at once."""
@@ -256,9 +246,9 @@ class RunMaker:
         Raises:
             UserError: It cannot be made at all, and has not begun.
         """
-        inventory, spec = self._host.inventory(), self._order.start.spec
+        inventory, spec = self.host.inventory(), self.order.start.spec
         # The form checked it on the machine as it was then; the worker knows only its own GPUs.
-        if (refusal := self._host.refusal(spec)) is not None:
+        if (refusal := self.host.refusal(spec)) is not None:
             self._end_at_once(inventory, Outcome(name="refused", reason=refusal))
             return
         if (refused := self._fetch_packages()) is not None:
@@ -269,12 +259,12 @@ class RunMaker:
             time.sleep(seconds)
             return not self.may_begin
 
-        lease = self._external_lease or self._host.lease_for_run(
+        lease = self.lease or self.host.lease_for_run(
             spec,
             notify=self._notify,
             wait_for_stop=wait_for_stop,
             runs_anyway=lambda: self._wishes.begins_anyway,
-            devices=self._order.devices,
+            devices=self.order.devices,
         )
         if lease is None:
             self._end_at_once(inventory, Outcome(name="stopped", reason=self._wishes.stop_reason or _STOPPED_WAITING))
@@ -282,13 +272,13 @@ class RunMaker:
         try:
             self._make_on_leased(lease)
         finally:
-            if self._external_lease is None:
+            if self.lease is None:
                 lease.release()
 
     def _fetch_packages(self) -> Outcome | None:
         """Have the packages that the variant names on this machine; return why that cannot be."""
-        variant, last = self._order.start.spec.variant, ""
-        if not variant.get("packages") or self._host.remote_run is not None:
+        variant, last = self.order.start.spec.variant, ""
+        if not variant.get("packages") or self.host.remote_run is not None:
             return None
 
         def report(line: str) -> bool:
@@ -309,20 +299,20 @@ class RunMaker:
         return None
 
     def _notify(self, reason: str) -> None:
-        self._emit(Waiting(self._host.now().t_ns, reason))
+        self.emit(Waiting(self.host.now().t_ns, reason))
 
     def _make_on_leased(self, lease: Lease) -> None:
-        host, order = self._host, self._order
+        host, order = self.host, self.order
         start = msgspec.structs.replace(
             order.start,
             gpu_uuids=tuple(device for device in lease.devices if device != CPU),
-            calibrate=order.start.calibrate and self._needs_calibration(host, lease.devices),
+            calibrate=order.start.calibrate and self.needs_calibration(host, lease.devices),
         )
         if host.remote_run is not None:
             order = msgspec.structs.replace(order, start=start, devices=lease.devices)
             host.remote_run(order, self._wishes, self._pass)
             return
-        self._begin(host.inventory(), start.gpu_uuids, self._prepare(lease))
+        self._begin(host.inventory(), start.gpu_uuids, self.prepare(lease))
         try:
             outcome, peak_bytes = self._make_here(start)
         except Exception as error:
@@ -334,7 +324,7 @@ class RunMaker:
 
     def _make_here(self, start: Start) -> tuple[Outcome, int | None]:
         """Make a run that has begun by a worker of this machine; return its outcome and its allocator's peak."""
-        host, inbox = self._host, self._inbox
+        host, inbox = self.host, self._inbox
         devices = run_devices(host.inventory(), start.gpu_uuids)
         gpus = [device for device in devices if device.kind == "gpu"]
         # What was leased may have been lost during a wait.
@@ -344,7 +334,7 @@ class RunMaker:
 
         def emit(event: RunEvent) -> None:
             recorder.handle(event)
-            self._emit(event)
+            self.emit(event)
 
         recorder.start()
         try:
@@ -356,7 +346,7 @@ class RunMaker:
             except OSError as error:
                 return Outcome(name="failed", reason=f"No worker could be started: {error}."), None
             recorder.follow(worker.pid)
-            supervisor = Supervisor(worker, inbox, self._order.timeouts, emit, clock, host.now, recorder.follow_inner)
+            supervisor = Supervisor(worker, inbox, self.order.timeouts, emit, clock, host.now, recorder.follow_inner)
             try:
                 ending = supervisor.watch()
             except BaseException:
@@ -383,30 +373,30 @@ class RunMaker:
             self._has_begun = True
         if isinstance(event, RunEnded):
             if not self._has_begun:
-                self._begin(self._host.inventory())
+                self._begin(self.host.inventory())
             event = msgspec.structs.replace(event, outcome=self._worded(event.outcome))
-        self._emit(event)
+        self.emit(event)
 
     def _begin(
         self, inventory: Inventory, gpu_uuids: Sequence[str] = (), environment: Mapping[str, str] = MappingProxyType({})
     ) -> None:
         devices = run_devices(inventory, gpu_uuids)
         used = ", ".join(f"{device.name} ({device.device})" for device in devices if device.kind == "gpu")
-        now = self._host.now()
-        self._emit(
+        now = self.host.now()
+        self.emit(
             RunStarted(
-                uid=self._order.uid,
-                spec=self._order.start.spec,
+                uid=self.order.uid,
+                spec=self.order.start.spec,
                 t_ns=now.t_ns,
                 utc_ns=now.utc_ns,
                 devices=devices,
                 environment={
-                    **self._host.environment(),
+                    **self.host.environment(),
                     **({GPUS_USED_KEY: used} if used else {}),
-                    **self._order.environment,
+                    **self.order.environment,
                     **environment,
                 },
-                purpose=self._order.purpose,
+                purpose=self.order.purpose,
             )
         )
 
@@ -416,7 +406,7 @@ class RunMaker:
 
     def _end(self, outcome: Outcome, peak_bytes: int | None = None) -> None:
         summary = Summary(allocator_peak_bytes=peak_bytes)
-        self._emit(RunEnded(t_ns=self._host.now().t_ns, outcome=self._worded(outcome), summary=summary))
+        self.emit(RunEnded(t_ns=self.host.now().t_ns, outcome=self._worded(outcome), summary=summary))
 
     def _worded(self, outcome: Outcome) -> Outcome:
-        return with_host(with_file_name(outcome, self._order.start.spec.workload), self._host.name)
+        return with_host(with_file_name(outcome, self.order.start.spec.workload), self.host.name)

@@ -63,45 +63,33 @@ class RunServices:
         require((*named, *texts), consent or self.consent)
 
 
+@dataclass(eq=False)
 class RunSession:
     """One execution of one variant in one fresh worker, stored.
+
+    Attributes:
+        spec: What to run, complete.
+        services: Where it is stored and where it happens.
+        sinks: Get every event, in order.
+        purpose: What it is made for, if not for its own sake.
+        environment: What is known of its environment before it starts; stored with it.
+        lease: Its devices, which the caller releases; None to lease them here.
+        idle_wait_s: How long another machine waits to be idle before it; on this one the caller waits.
 
     Thread: `run` blocks its thread, once; `stop` any. Sinks are called on the thread of `run`.
     """
 
-    def __init__(
-        self,
-        spec: RunSpec,
-        services: RunServices,
-        sinks: Sequence[Sink] = (),
-        *,
-        purpose: str | None = None,
-        environment: Mapping[str, str] | None = None,
-        lease: Lease | None = None,
-        idle_wait_s: float | None = None,
-    ) -> None:
-        """Prepare a run.
-
-        Args:
-            spec: What to run, complete.
-            services: Where it is stored and where it happens.
-            sinks: Get every event, in order.
-            purpose: What it is made for, if not for its own sake.
-            environment: What is known of its environment before it starts; stored with it.
-            lease: Its devices, which the caller releases; None to lease them here.
-            idle_wait_s: How long another machine waits to be idle before it; on this one the caller waits.
-        """
-        self._spec = spec
-        self._services = services
-        self._sinks = sinks
-        self._purpose = purpose
-        self._environment = environment or {}
-        self._lease = lease
-        self._idle_wait_s = idle_wait_s
-        self._stop_requested = False
-        # Two references, each set once and read once: a signal's handler may stop the run at any moment.
-        self._maker: RunMaker | None = None
-        self._sink: StoreSink | None = None
+    spec: RunSpec
+    services: RunServices
+    sinks: Sequence[Sink] = ()
+    purpose: str | None = field(default=None, kw_only=True)
+    environment: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    lease: Lease | None = field(default=None, kw_only=True)
+    idle_wait_s: float | None = field(default=None, kw_only=True)
+    _stop_requested: bool = field(default=False, init=False)
+    # Two references, each set once and read once: a signal's handler may stop the run at any moment.
+    _maker: RunMaker | None = field(default=None, init=False)
+    _sink: StoreSink | None = field(default=None, init=False)
 
     @property
     def number(self) -> int | None:
@@ -131,7 +119,7 @@ class RunSession:
             UserError: It cannot be made, for want of disk space, say, or could not be stored whole in the database.
                 That says nothing about the variant.
         """
-        if refusal := disk_space(self._services.database).refusal:
+        if refusal := disk_space(self.services.database).refusal:
             raise UserError(refusal)
         numbered = run_number.set(None)
         try:
@@ -140,23 +128,23 @@ class RunSession:
             run_number.reset(numbered)
 
     def _run(self) -> Outcome:
-        services = self._services
+        services = self.services
         services.host.inventory()
-        services.admit([self._spec])
+        services.admit([self.spec])
         uid = uuid.uuid4().hex
-        source = stored_source(self._spec, services.database)
+        source = stored_source(self.spec, services.database)
         with RunStore.open(services.database) as store:
-            sink = self._sink = StoreSink(store, self._sinks, is_live=True)
+            sink = self._sink = StoreSink(store, self.sinks, is_live=True)
             order = RunOrder(
-                start=start_order(self._spec, source, weights_path(services.database, uid).absolute()),
+                start=start_order(self.spec, source, weights_path(services.database, uid).absolute()),
                 uid=uid,
-                purpose=self._purpose,
-                environment={**source_info(source), **self._environment},
-                idle_wait_s=self._idle_wait_s,
+                purpose=self.purpose,
+                environment={**source_info(source), **self.environment},
+                idle_wait_s=self.idle_wait_s,
                 timeouts=services.timeouts,
             )
-            calibration = partial(needs_calibration, store, self._spec)
-            self._maker = RunMaker(order, services.host, sink.handle, needs_calibration=calibration, lease=self._lease)
+            calibration = partial(needs_calibration, store, self.spec)
+            self._maker = RunMaker(order, services.host, sink.handle, needs_calibration=calibration, lease=self.lease)
             if self._stop_requested:
                 self._maker.stop()
             self._maker.run()
