@@ -298,7 +298,7 @@ def _with_equivalence(result: VariantResult, baseline: Sequence[RunRow], margin_
     return replace(result, equivalence=equivalence(values, base, result.speedup, margin_pct, level))
 
 
-def family_level(group: Sequence[RunRow], baseline: Sequence[RunRow], comparisons: int = 1) -> float:
+def family_level(group: Sequence[RunRow], baseline: Sequence[RunRow], comparisons: int) -> float:
     """Return the level of an interval in a family of so many, at this look at the runs of two variants."""
     return level_at(count_looks(group, baseline), comparisons)
 

@@ -168,11 +168,6 @@ class Article(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     effects: tuple[PublishedEffect, ...] = ()
     machine: str = ""
 
-    @property
-    def source(self) -> str:
-        """Return the title, with the machine if it is known."""
-        return f"{self.title}, measured on {self.machine}" if self.machine else self.title
-
 
 @dataclass(frozen=True, slots=True)
 class Publication:

@@ -114,9 +114,9 @@ class PivotView(QWidget):
         self.table = QTreeWidget()
         self._build()
 
-    def show_pivot(self, pivot: Pivot | None) -> None:
-        """Show a pivot; None says that no two variants differ in a single setting."""
-        table = pivot_table(pivot) if pivot else TextTable(head=(), rows=(), caption=_NO_PIVOT)
+    def show_pivot(self, pivot: Pivot | None, *, is_read: bool = True) -> None:
+        """Show a pivot; None says that no two variants differ in a single setting, once that `is_read`."""
+        table = pivot_table(pivot) if pivot else TextTable(head=(), rows=(), caption=_NO_PIVOT if is_read else "")
         if pivot:
             axes = {name: pivot.label(name) for name in pivot.axes}
             _show_choice(self.asked, {name: pivot.label(name) for name in pivot.questions}, pivot.asked)
@@ -379,10 +379,11 @@ class CompareTabs(QWidget):
         """Show a comparison; one of the same runs as the last one leaves their curves."""
         self._comparison = comparison
         self._due.add(_PIVOT)
-        self.pivot.show_pivot(None)
         if new_runs:
             self._chosen_tab = _TABLE
             self._due.add(CURVES)
+            self.pivot.asked.clear()
+            self.pivot.show_pivot(None, is_read=False)
             self.curves.clear()
         keys = [_TABLE, *([_PIVOT] if len(comparison.variants) > 1 else [])]
         keys += [chart.key for chart in comparison.charts if chart.key in _SECTIONS]
@@ -430,7 +431,7 @@ class CompareTabs(QWidget):
             if view == CURVES:
                 self.curves_requested.emit()
             else:
-                self.pivot_requested.emit("", "", "")
+                self.pivot_requested.emit(self.pivot.asked.currentData() or "", "", "")
 
     def hasHeightForWidth(self) -> bool:
         """Return that it takes what room a long answer leaves, whose letters would be cut in a small window."""

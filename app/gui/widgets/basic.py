@@ -263,7 +263,6 @@ def separator() -> QFrame:
 
 
 _REPORT_STYLE = Template("""
-h1 { font-size: large; margin-top: 32px; margin-bottom: 4px; }
 h2 { font-size: medium; margin-top: 16px; margin-bottom: 4px; }
 p { margin-top: 0px; margin-bottom: 4px; }
 p.quiet { color: $muted; }

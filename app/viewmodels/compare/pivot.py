@@ -82,8 +82,9 @@ class Pivot:
     @property
     def sources(self) -> tuple[str, ...]:
         """Return the articles that are quoted, as lines."""
-        articles = dict.fromkeys(quote.article.source for cell in self.cells for quote in cell.quotes)
-        return tuple(f"The article: {source}." for source in articles)
+        articles = (quote.article for cell in self.cells for quote in cell.quotes)
+        sources = (", measured on ".join(filter(None, (article.title, article.machine))) for article in articles)
+        return tuple(f"The article: {source}." for source in dict.fromkeys(sources))
 
     def label(self, name: str) -> str:
         """Return what a setting is called."""

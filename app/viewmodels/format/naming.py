@@ -10,6 +10,7 @@ from pathlib import PurePath
 from app.paths import PROGRAM
 from app.values.environment_keys import CUSTOM_PATH_KEY
 from app.values.plain import plain_line
+from app.values.plan import step_key
 from app.values.records import StoredRun
 from app.values.units import ABSENT
 from workloads import catalog
@@ -228,7 +229,7 @@ def names_in_parts(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> li
     workload are told from each other by what differs between them alone. With `in_sentence` parameters are written as
     within a sentence.
     """
-    step_counts = Counter(_step_identity(spec) for spec in specs)
+    step_counts = Counter(map(step_key, specs))
     differing = _differing_by_workload(specs)
     names_by_spec = [
         [
@@ -238,7 +239,7 @@ def names_in_parts(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> li
             or (
                 name in spec.variant
                 and catalog.has_parameter(spec, name)
-                and (name not in catalog.OUTSIDE_STEP or step_counts[_step_identity(spec)] > 1)
+                and (name not in catalog.OUTSIDE_STEP or step_counts[step_key(spec)] > 1)
             )
         ]
         for spec in specs
@@ -293,12 +294,6 @@ def experiment_name(specs: Sequence[RunSpec]) -> str:
     ]
     labels = [*map(describe, varied), *others]
     return f"{workloads}: {SEPARATOR.join(labels)}" if labels else workloads
-
-
-def _step_identity(spec: RunSpec) -> tuple[object, ...]:
-    """Return the settings that define a step of the variant, whatever GPU it ran on and however long."""
-    settings = (setting for setting in spec.variant.items() if setting[0] not in catalog.OUTSIDE_STEP)
-    return (spec.workload, *sorted(settings))
 
 
 def shared_settings(specs: Sequence[RunSpec]) -> str:

@@ -698,7 +698,7 @@ def test_charts_stand_in_the_place_of_the_table_and_lead_to_their_runs(screen: C
         for n, (units, xla) in enumerate(((64, True), (128, True)), 10):
             keep(store, stored_run(run_row(n, throughput=units * 3000.0, units=units, xla=xla)))
     screen.compare(1, 2, 10, 11)
-    assert screen.view.tabs.titles == ["Result", "Why", "Curves", "Table", "Effects"]
+    assert screen.view.tabs.titles == ["Result", "Why", "Curves", "Table", "Pivot", "Effects"]
     screen.view.tabs.open_tab("Effects")
     assert not screen.view.table.isVisible()
     (picture,) = screen.view.tabs.charts.widgets

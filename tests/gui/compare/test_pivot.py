@@ -108,8 +108,9 @@ def test_other_runs_have_another_and_another_baseline_too(screen: PivotPage) -> 
     screen.compare(1, 2)
     assert len(screen.open()) == 2, "one cell"
     assert not screen.pivot.rows.isVisible(), "nothing to choose"
-    with screen.qtbot.waitSignal(screen.view.tabs.pivot_requested, timeout=LIMIT_MS):
+    with screen.qtbot.waitSignal(screen.view.tabs.pivot_requested, timeout=LIMIT_MS) as asked:
         screen.controller.make_baseline(2)
+    assert asked.args == ["layout", "", ""], "what was asked before"
 
 
 def test_variants_without_a_pair_are_told_so(screen: PivotPage) -> None:
