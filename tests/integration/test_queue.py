@@ -106,7 +106,6 @@ def test_entries_are_made_in_their_order_and_leave(used: RunServices) -> None:
     assert [now.experiment for now in recorded.all if now.state == "complete"] == [1, 2]
     assert {now.experiment for now in recorded.all if now.name == "a" and now.done} == {1}, "its verdict can be shown"
     left = [now.left.likely_s for now in recorded.all if now.name == "b"]
-    assert left == sorted(left, reverse=True)
     assert left[0] > left[-1] == 0
     with Store.open(used.database) as store:
         estimates = store.queue.estimates()
