@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from app.telemetry.feed import TelemetryFeed
 from tests.fakes.command_line import ROOT, CommandLine
 from tests.unit.workloads.pytorch.test_custom import NET, source
 
@@ -17,10 +16,8 @@ TRANSFORMER = ("batch_size=128", "precision=bfloat16")
 
 
 @pytest.fixture(autouse=True)
-def two_gpus(feed: TelemetryFeed) -> None:
+def pytorch(two_gpus: None) -> None:
     pytest.importorskip("torch")
-    if len(feed.wait_inventory().machine.gpus) < 2:
-        pytest.skip("this machine has fewer than two GPUs")
 
 
 def run(folder: Path, file: Path, function: str, *settings: str, status: int = 0) -> dict[str, Any]:

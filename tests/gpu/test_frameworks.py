@@ -5,29 +5,15 @@ from pathlib import Path
 import pytest
 
 from app.analysis.equality import largest_difference
-from app.runs.host import Host
 from app.runs.jobs import run_job
-from app.runs.session import RunServices
 from app.telemetry.feed import TelemetryFeed
-from app.values.records import StoredRun
-from tests.fakes.sessions import run_through
+from tests.gpu.conftest import run
 from tests.unit.workloads.tensorflow.test_gradients import arrays
 from workloads import catalog
 from workloads.job_protocol import ComputedGradients, ComputeGradients
 from workloads.protocol import Value
 
 pytestmark = pytest.mark.gpu
-
-
-def run(feed: TelemetryFeed, folder: Path, framework: str, workload: str, **settings: Value) -> StoredRun:
-    pytest.importorskip({"pytorch": "torch"}.get(framework, framework))
-    complete = {"framework": framework, "seconds": 2.0, **settings}
-    spec = catalog.complete(workload, complete, feed.wait_inventory().machine)
-    _, _, stored = run_through(spec, RunServices(database=folder / "gpu.db", host=Host(telemetry=feed)))
-    assert stored.row.outcome is not None
-    assert stored.row.outcome.name == "completed", stored.row.outcome
-    assert stored.evidence is not None
-    return stored
 
 
 @pytest.mark.parametrize(
@@ -55,7 +41,7 @@ def run(feed: TelemetryFeed, folder: Path, framework: str, workload: str, **sett
 def test_what_is_asked_for_runs(
     feed: TelemetryFeed, tmp_path: Path, framework: str, workload: str, settings: dict[str, Value]
 ) -> None:
-    stored = run(feed, tmp_path, framework, workload, gpus=1, **settings)
+    stored = run(feed, tmp_path, workload, framework=framework, gpus=1, **settings)
     assert stored.evidence is not None
     assert stored.evidence.match, stored.evidence.reason or stored.evidence.unverified
     (times,) = stored.evidence.devices
@@ -84,10 +70,9 @@ def test_frameworks_and_implementations_compute_the_same(feed: TelemetryFeed, tm
         assert largest_difference(list(other), other.values(), list(gradients[0].values()))[0] < 1e-4
 
 
+@pytest.mark.usefixtures("two_gpus")
 def test_two_gpus_exchange_gradients_of_jax(feed: TelemetryFeed, tmp_path: Path) -> None:
-    if len(feed.wait_inventory().machine.gpus) < 2:
-        pytest.skip("this machine has fewer than two GPUs")
-    stored = run(feed, tmp_path, "jax", "cnn10", gpus=2, layout="NHWC", batch_size=512)
+    stored = run(feed, tmp_path, "cnn10", framework="jax", gpus=2, layout="NHWC", batch_size=512)
     assert stored.evidence is not None
     assert stored.evidence.match, stored.evidence.reason
     assert (stored.evidence.actual["all_reduce"], stored.evidence.actual["replicas"]) == ("nccl", "2")
