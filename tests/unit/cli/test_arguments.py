@@ -345,8 +345,3 @@ def test_the_examples_of_a_command_s_help_are_true(name: str, capsys: pytest.Cap
     for python, m, app, *words in examples:
         assert (python, m, app, words[0]) == ("python", "-m", "app", name)
         parse_arguments(*words)
-
-
-def test_commas_separate_on_the_command_line() -> None:
-    variants = several_variants(workload("dummy"), ["step_ms=1,2"], Machine())
-    assert [spec.variant["step_ms"] for spec in variants] == [1.0, 2.0]
