@@ -94,15 +94,15 @@ def build_report(comparison: Comparison, made_utc_ns: int, pivots: Sequence[Pivo
     column = comparison.table.keys.index(VARIANT)
     names = {variant.summary.runs: variant.summary.cells[column].text for variant in comparison.table.variants}
     firsts = {numbers[0]: name for numbers, name in names.items()}
-    variants, runs_text = len(names), f"{len(rows)} {units.plural('run', len(rows))}"
+    runs_text = f"{len(rows)} {units.plural('run', len(rows))}"
     traced = [view for view in comparison.scaling if view.scaling.few.parts or view.scaling.many.parts]
     drawn = worst_pairs(traced)
     explained = largest_differences(comparison.why)
     return ReportModel(
-        title=f"{variants} {units.plural('variant', variants)} compared",
+        title=comparison.verdict.answer,
         origin=f"{runs_text} · {units.utc_time(made_utc_ns)} · VariantScope {program_version()}",
         shared=comparison.alike,
-        verdict=" ".join(comparison.verdict.sentences),
+        verdict=" ".join(comparison.verdict.sentences[1:]),
         method=comparison.method,
         warnings=comparison.warnings,
         notes=comparison.notes,

@@ -81,8 +81,9 @@ def page(runs: list[StoredRun]) -> Page:
 
 
 def test_it_says_what_compare_says(runs: list[StoredRun], page: Page) -> None:
-    document = compare_document(compare(prepare_comparison(runs), 1))
-    assert units.bound(document["verdict"]["text"]) in page.text
+    comparison = compare(prepare_comparison(runs), 1)
+    document = compare_document(comparison)
+    assert all(units.bound(sentence) in page.text for sentence in comparison.verdict.sentences)
     assert all(units.bound(warning["text"]) in page.text for warning in document["warnings"])
     assert document["warnings"]
     shown = page.text.replace(",", "")
@@ -296,8 +297,11 @@ def test_the_command_line_writes_it(
     assert main([*words, "--json", "--report", str(file)]) == 0
     document = json.loads(capsys.readouterr().out)
     text = file.read_text(encoding="utf-8")
-    verdict = document["verdict"]["text"]
-    assert (units.bound(verdict) if ending == "html" else escape_markdown(verdict)) in text
+    verdict = (units.bound if ending == "html" else escape_markdown)(document["verdict"]["text"])
+    first = re.search(r"<h1>(.*)</h1>" if ending == "html" else r"\A# (.*)", text)
+    assert first is not None
+    assert verdict.startswith(first[1]), "the first line is the answer"
+    assert verdict.removeprefix(first[1]).strip() in text
     assert "Most likely communication" in text, "where scaling is lost, of runs that were traced"
     charts = {"found-speed-up.svg", "found-scaling-1.svg"}
     assert charts <= {path.name for path in tmp_path.iterdir()} if ending == "md" else not list(tmp_path.glob("*.svg"))
