@@ -231,9 +231,9 @@ class Tour:
             yield "curves of runs", view.tabs.curves.means_box.click
             yield "align by steps", partial(view.tabs.curves.alignment_requested.emit, "steps")
             yield "align by time", partial(view.tabs.curves.alignment_requested.emit, "time")
-            yield "table again", partial(view.tabs.open_tab, "Result")
-            yield "more of the header", view.header.more_button.click
-            yield "less of the header", view.header.more_button.click
+            yield "table again", partial(view.tabs.open_tab, "Table")
+            yield "notes", view.notes.button.click
+            yield "no notes", view.notes.button.click
             yield "scroll Compare", partial(view.table.verticalScrollBar().setValue, 20)
             yield "margin", partial(view.margin_chosen.emit, 2.0)
             yield "no margin", partial(view.margin_chosen.emit, None)

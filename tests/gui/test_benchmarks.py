@@ -131,7 +131,7 @@ def test_a_tour_uses_every_screen_and_times_each_step(
     finally:
         tour.close()
     assert set(tour.longest) == {"start", *steps}
-    assert {"open Monitor", "evidence", "compare 8", "tab Roofline of 9", "dark Compare"} <= set(steps)
+    assert {"open Monitor", "evidence", "compare 8", "tab Charts of 9", "dark Compare"} <= set(steps)
     assert all(turn.ms > 0 for turn in tour.longest.values())
     assert {"open Monitor", "evidence", "group by experiment", "dark Compare"} <= set(tour.feedback_ms) <= set(steps)
     assert all(tour.feedback_ms[name] > 0 for name in tour.feedback_ms)

@@ -4,7 +4,7 @@ from functools import singledispatch
 
 from PySide6.QtWidgets import QLabel, QWidget
 
-from app.gui.compare.screen import CompareHeader, CompareView
+from app.gui.compare.screen import CompareView
 from app.gui.experiment.queue import BannerView, QueueView
 from app.gui.history.page import RunPageView
 from app.gui.history.screen import RunDiffView
@@ -24,14 +24,10 @@ def displayed_text(view: QWidget) -> str:
 
 
 @displayed_text.register
-def _(view: CompareHeader) -> str:
-    parts = (displayed_text(view.result), *(label.text() for label in view._long_texts.values()))
-    return "\n".join(filter(None, parts)).replace("\N{NO-BREAK SPACE}", " ")
-
-
-@displayed_text.register
 def _(view: CompareView) -> str:
-    return "\n".join(filter(None, [view.problem.text, displayed_text(view.header)]))
+    notes = (label.text() for label in (*view.notes.warnings, view.notes.text))
+    parts = (view.problem.text, displayed_text(view.header.result), *notes)
+    return "\n".join(filter(None, parts)).replace("\N{NO-BREAK SPACE}", " ")
 
 
 @displayed_text.register

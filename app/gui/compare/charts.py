@@ -229,7 +229,7 @@ class ChartsView(QWidget):
         self.widgets: list[ChartWidget] = []
         self.room = 0
         """The width that a chart will have, in pixels, where it is known before it is shown."""
-        self._column = make_column(parent=self, margins=(0, 0, 0, 2 * GRID), spacing=3 * GRID)
+        self._column = make_column(parent=self, margins=0, spacing=3 * GRID)
         self.hide()
 
     def draw_ahead(self, charts: Sequence[Chart]) -> Callable[[], None]:

@@ -333,7 +333,7 @@ class CompareController(QObject):
         self._baseline = data.comparison.baseline
         self._view.table.hide_columns(data.hidden_columns)
         self._show_comparison(data.comparison, new_runs=True)
-        self._view.table.setFocus()
+        self._view.tabs.setFocus()
         if not self._view.tabs.shows_curves:
             self._view.painted.emit()
 

@@ -1,4 +1,4 @@
-"""The Compare screen: the answer and its doubts above table, charts, reasons and curves; offers before, and waiting."""
+"""The Compare screen: the answer, its plots, table, charts and curves, and what qualifies it; offers before."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
-from PySide6.QtGui import QAction, QActionGroup, QGuiApplication
-from PySide6.QtWidgets import QLabel, QMenu, QProgressBar, QPushButton, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtGui import QAction, QActionGroup, QGuiApplication, QResizeEvent
+from PySide6.QtWidgets import QMenu, QProgressBar, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from app.analysis.intervals import MIN_REPEATS
 from app.analysis.verdict import throughputs
@@ -26,7 +26,6 @@ from app.gui.widgets.basic import (
     make_row,
     plain_tooltip,
     separator,
-    set_role,
     show_text,
     text_label,
 )
@@ -36,10 +35,10 @@ from app.gui.widgets.result import ResultView
 from app.gui.window_state import WindowState
 from app.values import units
 from app.values.plain import plain_line
+from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.compare.arrangement import Arrangement
-from app.viewmodels.compare.comparison import Comparison, HeaderLine, comparison_header
+from app.viewmodels.compare.comparison import Comparison, clipboard_text, comparison_lines
 from app.viewmodels.compare.curves import CompareCurves
-from app.viewmodels.compare.state_warnings import Severity
 from app.viewmodels.experiment.verdict_text import verdict_result
 from app.viewmodels.history.labels import format_run_count
 
@@ -135,19 +134,20 @@ _MARGINS_PCT = (None, 1.0, 2.0, 5.0)
 _REPORTS = {"HTML (*.html)": ".html", "Markdown (*.md)": ".md"}
 
 
-_COLLAPSED_COUNT = 2
+_MOST_WARNINGS = 3
+"""In sight; the rest unfolds."""
+_NOTES_HEIGHT = 22 * GRID
 _INTERLEAVE_HINT = "Run these variants again, interleaved, as often as before and at least three times each"
 _MOST_RUNS = 100
 """That one click may ask for."""
-_ROLES: dict[Severity, str] = {"warning": "caution", "note": "caption"}
 
 
 class CompareHeader(QWidget):
-    """The answer in the largest letters, what would decide it, what was compared, and the first warnings, a line each.
+    """The answer in the largest letters, and what would decide it.
 
-    The sentences behind the answer and all warnings unfold. `interleave_requested` has a run of each variant that
-    should be measured interleaved, the baseline's first; `here_requested` how often each variant should be measured on
-    this machine, `baseline_requested` a run of the variant that should be the baseline.
+    `interleave_requested` has a run of each variant that should be measured interleaved, the baseline's first;
+    `here_requested` how often each variant should be measured on this machine, `baseline_requested` a run of the
+    variant that should be the baseline.
     """
 
     interleave_requested = Signal(object)
@@ -158,53 +158,28 @@ class CompareHeader(QWidget):
         super().__init__()
         self._actions = actions
         self._comparison = Comparison()
-        self.result = ResultView(theme)
+        self.result = ResultView(theme, MAX_COMPARED)
         self.steadier_button = button("Use a &steadier baseline", "")
         self.here_button = button("Run this comparison &here", "Make these runs on this machine, interleaved")
+        self.interleave_button = button("Measure them interleaved", _INTERLEAVE_HINT)
         self.steadier_button.clicked.connect(lambda: self.baseline_requested.emit(self._comparison.verdict.steadier))
         self.here_button.clicked.connect(lambda: self.here_requested.emit(self._repeats))
-        for offer in (self.steadier_button, self.here_button):
+        self.interleave_button.clicked.connect(lambda: self.interleave_requested.emit(self._comparison.to_interleave))
+        self._offers = self.steadier_button, self.here_button, self.interleave_button
+        for offer in self._offers:
             self.result.add_offer(offer)
-        self._against = ElidedLabel("caption", Qt.AlignmentFlag.AlignLeft, Qt.TextElideMode.ElideRight)
-        self._first = [ElidedLabel("", Qt.AlignmentFlag.AlignLeft, Qt.TextElideMode.ElideRight) for _ in "12"]
-        self._long_texts = {"": _selectable(""), "warning": _selectable("caution"), "note": _selectable("caption")}
-        self.more_button = button(
-            "", "Show the whole verdict and all warnings, or the first of each in a line", flat=True
-        )
-        self._interleave = button("Measure them interleaved", _INTERLEAVE_HINT, small=True)
-        self._lines: tuple[HeaderLine, ...] = ()
-        self._is_unfolded = False
-        self._clipboard_text = ""
-        self.more_button.clicked.connect(self._toggle)
-        self._interleave.clicked.connect(lambda: self.interleave_requested.emit(self._runs_to_interleave()))
-        lines = make_column(self._against, *self._first, *self._long_texts.values(), spacing=GRID // 2)
-        below = make_row((lines, 1), spacing=2 * GRID)
-        below.addWidget(self._interleave, 0, Qt.AlignmentFlag.AlignBottom)
-        below.addWidget(self.more_button, 0, Qt.AlignmentFlag.AlignBottom)
-        make_column(self.result, STRETCH, below, parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=0)
+        make_column(self.result, parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0))
 
     def show_model(self, comparison: Comparison, *, new_runs: bool) -> None:
-        """Show what heads a comparison; of the same runs in no less room than before, or all below it would jump."""
+        """Show the answer of a comparison; of the same runs in no less room than before, or all below it would jump."""
         if new_runs:
             self.setMinimumHeight(0)
-        self._comparison, header = comparison, comparison_header(comparison)
+        self._comparison = comparison
         disturbances = comparison.compared_runs.disturbances
         self.result.show_model(verdict_result(comparison.verdict, disturbances) if comparison.variants else None)
-        around = self.result.plot.parentWidget()
-        for widget in (self.result.plot, *([around] if around is not None else [])):
-            widget.setVisible(len(comparison.variants) > 1)
-        self._against.setText(comparison.against)
-        self._against.setToolTip(plain_tooltip("\n".join(filter(None, (comparison.against, comparison.baseline_note)))))
-        self._lines, self._clipboard_text = header.lines, header.clipboard_text
-        self.result.setToolTip(plain_tooltip(header.method))
-        self._long_texts[""].setText(comparison.verdict.text)
-        for severity in _ROLES:
-            lines = [line for line in self._lines if line.severity == severity]
-            self._long_texts[severity].setText("\n".join(line.text for line in lines))
-            details = (f"{line.text}\n{line.detail}" for line in lines if line.detail)
-            self._long_texts[severity].setToolTip(plain_tooltip("\n\n".join(details)))
+        self.result.plot.show()
+        self.result.setToolTip(plain_tooltip(comparison.method))
         self._show_offers()
-        self._fold()
 
     @property
     def _repeats(self) -> int:
@@ -220,7 +195,7 @@ class CompareHeader(QWidget):
         more = verdict.more_repeats * len(verdict.repeated or variants)
         self.result.offer_more(offered=able and is_own and more <= _MOST_RUNS)
         self.here_button.setVisible(able and not is_own and len(variants) * self._repeats <= _MOST_RUNS)
-        self._interleave.setVisible(able and bool(self._runs_to_interleave()))
+        self.interleave_button.setVisible(able and bool(comparison.to_interleave))
         name = next((variant.name for variant in variants if variant.result.runs[0].run == verdict.steadier), "")
         self.steadier_button.setVisible(bool(name))
         self.steadier_button.setToolTip(plain_tooltip(f"Compare with {name}, whose runs differ less"))
@@ -229,44 +204,65 @@ class CompareHeader(QWidget):
         """Say in place of the answer what is being found out."""
         self.setMinimumHeight(self.height())
         self.result.show_waiting(text)
-        for offer in (self.steadier_button, self.here_button):
+        for offer in self._offers:
             offer.hide()
-        self._lines = ()
-        self._interleave.hide()
-        self._is_unfolded = False
-        self._fold()
 
-    def copy(self) -> None:
-        """Copy the verdict and the warnings."""
-        QGuiApplication.clipboard().setText(self._clipboard_text)
 
-    def _runs_to_interleave(self) -> tuple[int, ...]:
-        return next((line.interleave for line in self._lines if line.interleave), ())
+class CompareNotes(QWidget):
+    """The worst warnings, a line each, and on what and where it was measured; the rest unfolds above them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = text_label("", "", wrap=True)
+        self.text.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
+        )
+        self.unfolded = Scroller(self.text, horizontal=False)
+        self.text.setContentsMargins(2 * GRID, 0, 2 * GRID, 0)
+        self.unfolded.hide()
+        self.warnings = [
+            ElidedLabel("caution", Qt.AlignmentFlag.AlignLeft, Qt.TextElideMode.ElideRight)
+            for _ in range(_MOST_WARNINGS)
+        ]
+        self.provenance = ElidedLabel("caption", Qt.AlignmentFlag.AlignLeft)
+        self.table_button = button("&Table", "Show the table, or the answer", flat=True)
+        self.button = button("", "Show or hide the whole verdict and all notes", flat=True)
+        self.button.clicked.connect(self._toggle)
+        line = make_row((self.provenance, 1), self.table_button, self.button, spacing=2 * GRID)
+        lines = make_column(*self.warnings, line, margins=(2 * GRID, 0, 2 * GRID, GRID), spacing=GRID // 2)
+        make_column(separator(), self.unfolded, lines, parent=self, margins=0, spacing=GRID)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Give the notes the height that they take in this width, up to a part of the screen."""
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        self.unfolded.setFixedHeight(max(0, min(_NOTES_HEIGHT, self.text.heightForWidth(self.width()))))
 
     def _toggle(self) -> None:
-        self._is_unfolded = not self._is_unfolded
-        self._fold()
+        self._fit()
+        self.unfolded.setVisible(self.unfolded.isHidden())
 
-    def _fold(self) -> None:
-        """Show the first lines, or all that there is to say."""
-        for label, line in zip(self._first, [*self._lines[:_COLLAPSED_COUNT], None, None], strict=False):
-            show_text(label, line.text if line is not None and not self._is_unfolded else "")
-            label.setToolTip(plain_tooltip("\n".join(filter(None, line[::3])) if line is not None else ""))
-            set_role(label, _ROLES[line.severity if line is not None else "note"])
-        for long_text in self._long_texts.values():
-            long_text.setVisible(self._is_unfolded and bool(long_text.text()))
-        rest = len(self._lines) - _COLLAPSED_COUNT
-        self.more_button.setText("Less" if self._is_unfolded else f"{rest} more" if rest > 0 else "More")
-        self.more_button.setVisible(bool(self._lines or self._long_texts[""].text()))
+    def show_waiting(self) -> None:
+        """Say nothing about an answer that is not there yet, in the same room."""
+        for label in (*self.warnings, self.text):
+            label.setText("")
 
-
-def _selectable(role: str) -> QLabel:
-    label = text_label("", role, wrap=True)
-    label.setTextInteractionFlags(
-        Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
-    )
-    label.hide()
-    return label
+    def show_model(self, comparison: Comparison) -> None:
+        """Show what qualifies a comparison."""
+        lines = comparison_lines(comparison)
+        worst = [line for line in lines if line.severity == "warning"][:_MOST_WARNINGS]
+        rest = [line for line in lines if line not in worst]
+        for label, line in zip(self.warnings, [*worst, *[None] * _MOST_WARNINGS], strict=False):
+            show_text(label, line.text if line else "")
+            label.setToolTip(plain_tooltip("\n".join(filter(None, (line.text, line.detail))) if line else ""))
+        self.provenance.setText(comparison.provenance)
+        details = "\n".join("\n".join(filter(None, (line.text, line.detail))) for line in rest)
+        alike = " · ".join(filter(None, comparison.table.agreed.values()))
+        self.text.setText("\n\n".join(filter(None, (comparison.verdict.text, alike, details))))
+        self._fit()
+        self.button.setText(f"{len(rest)} &{units.plural('note', len(rest))}" if rest else "&Notes")
 
 
 class ReadingView(QWidget):
@@ -327,6 +323,7 @@ class CompareView(QWidget):
         self.header = CompareHeader(theme, actions)
         self.table = CompareTableView(theme, actions)
         self.tabs = CompareTabs(theme, actions, self.table, self.header.result.plot)
+        self.notes = CompareNotes()
         self.problem = ProblemLine()
         self.reading = ReadingView()
         self.offers = OffersView()
@@ -354,6 +351,7 @@ class CompareView(QWidget):
         self.reading.show_answer("")
         self._written.hide()
         self.header.show_model(comparison, new_runs=new_runs)
+        self.notes.show_model(comparison)
         self.table.show_table(comparison.table)
         self._pages.setCurrentWidget(self._page if comparison.variants else self.offers)
         self.tabs.show_model(comparison, new_runs=new_runs)
@@ -371,6 +369,8 @@ class CompareView(QWidget):
     def show_waiting(self, text: str) -> None:
         """Say in place of the answer that the runs are compared in another way; nothing can be copied meanwhile."""
         self.header.show_waiting(text)
+        self.tabs.answer.show_why(None)
+        self.notes.show_waiting()
         self._options.setEnabled(False)
         self._report.setEnabled(False)
 
@@ -431,7 +431,9 @@ class CompareView(QWidget):
             self._margins.addAction(action)
         self.menu.addSeparator()
         self.menu.addAction("&Copy the table").triggered.connect(self.table.copy)
-        self.menu.addAction("Copy the &verdict").triggered.connect(self.header.copy)
+        self.menu.addAction("Copy the &verdict").triggered.connect(
+            lambda: QGuiApplication.clipboard().setText(clipboard_text(self._comparison))
+        )
         self.menu.addSeparator()
         self.menu.addAction("Compare an &experiment …").triggered.connect(self.experiments_requested)
         self._options.setMenu(self.menu)
@@ -445,6 +447,7 @@ class CompareView(QWidget):
             self.tabs.curves.panels.turns.lead(first)
         self.table.hidden_changed.connect(lambda: self.tabs.hide_variants(self.table.hidden_runs))
         self.tabs.curves.toggled.connect(self.table.toggle_runs)
+        self.notes.table_button.clicked.connect(self.tabs.flip_table)
         self.tabs.curves.panels.drawn.connect(lambda: QTimer.singleShot(0, self, self._tell_painted))
         self._report.clicked.connect(self._ask_report)
         self._open_report.clicked.connect(lambda: open_on_desktop(self._report_path))
@@ -460,7 +463,7 @@ class CompareView(QWidget):
         line = make_row((self._written_path, 1), parent=self._written, margins=(2 * GRID, 0, 2 * GRID, GRID // 2))
         line.addWidget(self._open_report)
         self._written.hide()
-        make_column(self.header, (self.tabs, 1), parent=self._page, margins=0, spacing=GRID)
+        make_column(self.header, (self.tabs, 1), self.notes, parent=self._page, margins=0, spacing=0)
         for page in (self.offers, self.reading, self._page):
             self._pages.addWidget(page)
         make_column(self.problem, (self._pages, 1), self._written, parent=self, margins=0, spacing=0)

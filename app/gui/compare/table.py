@@ -22,7 +22,7 @@ from app.gui.actions import Actions
 from app.gui.plot.legend import paint_mark, paint_swatch, swatch_width
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import ChecksMenu, plain_tooltip
-from app.gui.widgets.cell_delegate import BOX_LEFT, CHECK_BOX_PX, ROW_HEIGHT, AnyIndex, CellDelegate, CellModel
+from app.gui.widgets.cell_delegate import BOX_LEFT, CHECK_BOX_PX, AnyIndex, CellDelegate, CellModel
 from app.gui.widgets.cell_table import CellTable, FrozenColumns
 from app.viewmodels.compare.arrangement import Arrangement, table_text
 from app.viewmodels.compare.table import BASE, RUN, SPEEDUP, VARIANT, CompareTable, TableRow
@@ -156,7 +156,6 @@ class CompareDelegate(CellDelegate):
             painter.drawEllipse(middle, _DOT, _DOT)
 
 
-_MIN_ROWS_SHOWN = 4
 _BASE_WIDTH = 6 * GRID
 _ALWAYS_SHOWN = (RUN, BASE, VARIANT)
 _LEADING = (VARIANT, SPEEDUP)
@@ -300,14 +299,6 @@ class CompareTableView(CellTable):
             alike = (n for n, line in enumerate(rows) if row and _are_alike(line, row) and line.runs[0] in row.runs)
             leader = next((n for n, line in enumerate(rows) if line.leads), 0)
             self.select_row(next(alike, min(leader if current is None else max(current, 0), len(rows) - 1)))
-        self._update_heights(len(self._model.rows))
-
-    def _update_heights(self, rows: int) -> None:
-        """Limit the height to that of all rows, and of a few."""
-        frame = 2 * self.frameWidth() + self.horizontalScrollBar().sizeHint().height()
-        frame += self.horizontalHeader().sizeHint().height()
-        self.setMaximumHeight(frame + ROW_HEIGHT * rows)
-        self.setMinimumHeight(frame + ROW_HEIGHT * min(rows, _MIN_ROWS_SHOWN))
 
     def open_row(self, row: int) -> None:
         """Open the page of a run."""

@@ -1,6 +1,7 @@
-"""The three views of a comparison: its result as table and charts, why variants differ, and their curves."""
+"""The views of a comparison: its answer with two plots, its table, a pivot, why variants differ, charts and curves."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from PySide6.QtCore import QByteArray, QSize, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QGuiApplication, QKeySequence, QResizeEvent, QShortcut
@@ -307,22 +308,39 @@ def _items(rows: Sequence[WhyRow]) -> list[QTreeWidgetItem]:
     return items
 
 
-RESULT, WHY, CURVES = "Result", "Why", "Curves"
-_TABLE, _PIVOT, _GPUS = "table", "pivot", "gpus"
-_SECTIONS: Mapping[str, str] = {
-    _TABLE: "Table",
-    _PIVOT: "Pivot",
-    "effects": "Effects",
-    "batch": "Batch size",
-    "frontier": "Speed and energy",
-    _GPUS: "Scaling",
-    "roofline": "Roofline",
+ANSWER, TABLE, PIVOT, WHY = "Answer", "Table", "Pivot", "Why"
+CHARTS, SCALING, CURVES = "Charts", "Scaling", "Curves"
+_TAB_OF_CHART: Mapping[str, str] = {
+    "effects": CHARTS,
+    "batch": CHARTS,
+    "frontier": CHARTS,
+    "roofline": CHARTS,
+    "gpus": SCALING,
 }
-"""What Result can show, by the keys of the charts; speed-ups are in the plot above the table."""
+"""Where a chart is, by its key; speed-ups are in the plot of the answer."""
+_TITLES = ANSWER, TABLE, PIVOT, WHY, CHARTS, SCALING, CURVES
+
+
+class AnswerPage(QWidget):
+    """The forest plot, and below it the waterfall of why the fastest variant differs from the baseline."""
+
+    def __init__(self, theme: Theme, actions: Actions, plot: QWidget) -> None:
+        super().__init__()
+        self.waterfall = ChartsView(theme, actions)
+        self.obstacle = text_label("", "muted", wrap=True)
+        parts = plot, self.waterfall, self.obstacle, STRETCH
+        make_column(*parts, parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=GRID)
+        self.setMaximumWidth(_MAX_WIDTH)
+
+    def show_why(self, why: WhyView | None) -> None:
+        """Show the waterfall with what to know about it, or why there is none."""
+        charts = [replace(why.chart, caption=" ".join(why.notes) or why.chart.caption)] if why and why.chart else []
+        self.waterfall.show_charts(charts)
+        show_text(self.obstacle, why.sentence if why and not charts else "")
 
 
 class CompareTabs(QWidget):
-    """Result, with a choice of the table and the charts that have something to say, Why, and Curves.
+    """The answer with its plots, the table, reasons, charts and curves; a tab with nothing to say is not there.
 
     What is not seen is made when it is opened: `pivot_requested` and `curves_requested` are emitted when these are
     first seen for these runs, and the first again for each choice of the user's.
@@ -332,27 +350,26 @@ class CompareTabs(QWidget):
     curves_requested = Signal()
 
     def __init__(self, theme: Theme, actions: Actions, table: CompareTableView, plot: QWidget) -> None:
-        """Make the views around the table and the forest plot above it."""
+        """Make the views around the table and the forest plot."""
         super().__init__()
         self._theme = theme
         self._comparison = Comparison()
         self._hidden: frozenset[int] = frozenset()
         self._due: set[str] = set()
-        self._chosen_tab = _TABLE
         self.pivot = PivotView()
         self.tools = QHBoxLayout()
+        self.answer = AnswerPage(theme, actions, plot)
         self.curves = CurvesView(theme)
         self.charts = ChartsView(theme, actions)
         self.why = WhyPanel(theme, actions)
-        self.choice = ElidedComboBox()
         self._scaling = ScalingPanel(theme)
         self._tabs = QTabBar()
-        self._result, self._pictures = QWidget(), QWidget()
+        self._table, self._pictures = table, QWidget()
+        self.answer_scroller = Scroller(self.answer, horizontal=False)
         self._scroller = Scroller(self._pictures, steady=True)
         self._stack = QStackedWidget()
-        self._build(table, plot)
+        self._build()
         self._tabs.currentChanged.connect(self._show_tab)
-        self.choice.activated.connect(self._choose_section)
         self.pivot.choice_made.connect(self.pivot_requested)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -363,36 +380,35 @@ class CompareTabs(QWidget):
 
     @property
     def titles(self) -> list[str]:
-        """Titles of the tabs, and of what Result can show."""
-        tabs = [self._tabs.tabText(n) for n in range(self._tabs.count()) if self._tabs.isTabVisible(n)]
-        return [*tabs, *(self.choice.itemText(n) for n in range(self.choice.count()))]
+        """Titles of the tabs that are there."""
+        return [self._tabs.tabText(n) for n in range(self._tabs.count()) if self._tabs.isTabVisible(n)]
 
     def open_tab(self, title: str) -> None:
-        """Open a tab, or Result with what it can show under this title."""
-        tabs = [self._tabs.tabText(n) for n in range(self._tabs.count())]
-        self._tabs.setCurrentIndex(tabs.index(title) if title in tabs else 0)
-        if title not in tabs:
-            self.choice.setCurrentIndex(self.titles.index(title) - self.titles.index(_SECTIONS[_TABLE]))
-            self._choose_section()
+        """Open a tab by its title."""
+        self._tabs.setCurrentIndex(_TITLES.index(title))
 
     def show_model(self, comparison: Comparison, *, new_runs: bool = True) -> None:
         """Show a comparison; one of the same runs as the last one leaves their curves."""
         self._comparison = comparison
-        self._due.add(_PIVOT)
+        self._due.add(PIVOT)
         if new_runs:
-            self._chosen_tab = _TABLE
             self._due.add(CURVES)
             self.pivot.asked.clear()
             self.pivot.show_pivot(None, is_read=False)
             self.curves.clear()
-        keys = [_TABLE, *([_PIVOT] if len(comparison.variants) > 1 else [])]
-        keys += [chart.key for chart in comparison.charts if chart.key in _SECTIONS]
-        self.choice.clear()
-        for key in keys:
-            self.choice.addItem(_SECTIONS[key], key)
-        self.choice.setCurrentIndex(keys.index(self._chosen_tab) if self._chosen_tab in keys else 0)
-        self._tabs.setTabVisible(1, bool(comparison.why))
+        there = {ANSWER, TABLE, CURVES, *(_TAB_OF_CHART.get(chart.key, "") for chart in comparison.charts)}
+        there |= ({PIVOT} if len(comparison.variants) > 1 else set()) | ({WHY} if comparison.why else set())
+        if self._title not in there:
+            self.open_tab(ANSWER)
+        for number, title in enumerate(_TITLES):
+            # Qt forgets a former tab's change at one that changes nothing.
+            if self._tabs.isTabVisible(number) != (title in there):
+                self._tabs.setTabVisible(number, title in there)
         self._show_tab()
+
+    def flip_table(self) -> None:
+        """Open the table, and from there the answer."""
+        self.open_tab(ANSWER if self._title == TABLE else TABLE)
 
     def hide_variants(self, runs: frozenset[int]) -> None:
         """Leave these runs out of curves and charts."""
@@ -403,58 +419,48 @@ class CompareTabs(QWidget):
     @property
     def shows_curves(self) -> bool:
         """Whether the curves are open."""
-        return self._tabs.tabText(self._tabs.currentIndex()) == CURVES
+        return self._title == CURVES
 
-    def _choose_section(self) -> None:
-        self._chosen_tab = self.choice.currentData()
-        self._show_tab()
+    @property
+    def _title(self) -> str:
+        return self._tabs.tabText(self._tabs.currentIndex())
 
     def _show_tab(self) -> None:
-        tab, section = self._tabs.tabText(self._tabs.currentIndex()), self.choice.currentData() or _TABLE
-        charts = [chart for chart in self._comparison.charts if tab == RESULT and chart.key == section]
-        self.choice.setVisible(tab == RESULT and self.choice.count() > 1)
+        title = self._title
+        charts = [chart for chart in self._comparison.charts if _TAB_OF_CHART.get(chart.key) == title]
         self.charts.show_charts([without_runs(chart, self._hidden) for chart in charts])
-        self._scaling.show_views(self._comparison.scaling if tab == RESULT and section == _GPUS else ())
-        self.why.show_views(self._comparison.why if tab == WHY else ())
-        if tab == CURVES:
-            self._stack.setCurrentWidget(self.curves)
-            self._request(CURVES)
-        elif tab == RESULT and section == _PIVOT:
-            self._stack.setCurrentWidget(self.pivot)
-            self._request(_PIVOT)
+        self._scaling.show_views(self._comparison.scaling if title == SCALING else ())
+        self.why.show_views(self._comparison.why if title == WHY else ())
+        if title == ANSWER:
+            self.answer.show_why(self._comparison.leading_why)
+        pages = {ANSWER: self.answer_scroller, TABLE: self._table, PIVOT: self.pivot, CURVES: self.curves}
+        self._stack.setCurrentWidget(pages.get(title, self._scroller))
+        if title not in self._due:
+            return
+        self._due.discard(title)
+        if title == CURVES:
+            self.curves_requested.emit()
         else:
-            self._stack.setCurrentWidget(self._result if (tab, section) == (RESULT, _TABLE) else self._scroller)
-
-    def _request(self, view: str) -> None:
-        if view in self._due:
-            self._due.discard(view)
-            if view == CURVES:
-                self.curves_requested.emit()
-            else:
-                self.pivot_requested.emit(self.pivot.asked.currentData() or "", "", "")
+            self.pivot_requested.emit(self.pivot.asked.currentData() or "", "", "")
 
     def hasHeightForWidth(self) -> bool:
         """Return that it takes what room a long answer leaves, whose letters would be cut in a small window."""
         return False
 
-    def _build(self, table: CompareTableView, plot: QWidget) -> None:
-        for title in (RESULT, WHY, CURVES):
+    def _build(self) -> None:
+        for title in _TITLES:
             self._tabs.addTab(title)
         self._tabs.setDrawBase(False)
         self._tabs.setExpanding(False)
         self._tabs.setAccessibleName("Views of the comparison")
-        self.choice.setAccessibleName("What Result shows")
-        self.choice.setMinimumWidth(18 * GRID)
-        around = QWidget()
-        make_row(plot, parent=around, margins=(2 * GRID, GRID, 2 * GRID, 0))
-        make_column(around, (table, 1), parent=self._result, margins=0, spacing=0).addStretch()
+        self.setFocusProxy(self._tabs)
         pictures = self.charts, self._scaling, self.why, STRETCH
         make_column(*pictures, parent=self._pictures, margins=(2 * GRID, GRID, 2 * GRID, GRID))
-        for page in (self._result, self._scroller, self.curves, self.pivot):
+        for page in (self.answer_scroller, self._table, self._scroller, self.curves, self.pivot):
             self._stack.addWidget(page)
         bar = QWidget()
         bar.setProperty("role", "tabs")
-        top = make_row(self._tabs, STRETCH, self.choice, parent=bar, margins=(0, 0, 2 * GRID, 0), spacing=GRID)
+        top = make_row((self._tabs, 1), parent=bar, margins=(0, 0, 2 * GRID, 0), spacing=GRID)
         self.tools.setSpacing(GRID)
         top.addLayout(self.tools)
         layout = make_column(bar, separator(), parent=self, margins=0, spacing=0)

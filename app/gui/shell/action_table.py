@@ -243,7 +243,7 @@ ELSEWHERE = (
     Elsewhere(
         title="Save a report",
         page=COMPARE,
-        where="in Compare: above the table, once runs are compared",
+        where="in Compare: at the top right, once runs are compared",
         words="export html markdown print share pdf",
     ),
     Elsewhere(

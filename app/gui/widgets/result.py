@@ -11,21 +11,26 @@ from app.gui.widgets.basic import BreakingLabel, button, make_column, plain_tool
 from app.gui.widgets.panes import FlowBar
 from app.viewmodels.experiment.verdict_text import ExperimentResult, ResultRow
 
-_ROW_PX = 3 * GRID
+_ROW_PX, _AXIS_PX = 3 * GRID, 2 * GRID
 _MOST_ROWS = 12
-"""More of them are counted below: Compare has them all."""
-_NAME_SHARE = 0.3
+"""Of an experiment on the Run screen: Compare has them all."""
+_NAME_SHARE = 0.4
+_ENERGY_FROM_PX = 110 * GRID
+"""Width from which energy has room beside a plot of use."""
 
 
 class ForestPlot(QWidget):
-    """A row a variant: its name, its interval and dot on one axis of ratios, and the same in figures."""
+    """A row a variant below one axis of ratios: its name, its interval and dot, and the same in figures."""
 
-    def __init__(self, theme: Theme) -> None:
+    def __init__(self, theme: Theme, most_rows: int) -> None:
         super().__init__()
         self._theme = theme
+        self._most_rows = most_rows
         self._result: ExperimentResult | None = None
         self.setFont(tabular_font())
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        policy.setRetainSizeWhenHidden(True)  # while another answer is awaited
+        self.setSizePolicy(policy)
         theme.changed.connect(self.update)
 
     def show_model(self, result: ExperimentResult) -> None:
@@ -35,61 +40,57 @@ class ForestPlot(QWidget):
         self.update()
 
     def sizeHint(self) -> QSize:
-        """Return the height of all rows that are drawn, and of the axis."""
-        rows = min(len(self._result.rows), _MOST_ROWS) if self._result is not None else 0
-        return QSize(60 * GRID, rows * _ROW_PX + 3 * GRID)
+        """Return the height of the axis and of all rows that are drawn."""
+        rows = min(len(self._result.rows), self._most_rows) if self._result is not None else 0
+        return QSize(60 * GRID, _AXIS_PX + rows * _ROW_PX)
 
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        """Paint the rows, the baseline's line and the axis."""
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint the axis, the baseline's line and the rows in sight."""
         if self._result is None:
             return
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        metrics = QFontMetricsF(self.font())
-        rows = self._result.rows[:_MOST_ROWS]
+        metrics, colours = QFontMetricsF(self.font()), self._theme.colours
+        rows = self._result.rows[: self._most_rows]
         name_px = min(_NAME_SHARE * self.width(), max(metrics.horizontalAdvance(row.name) for row in rows)) + GRID
-        columns = [
-            [row.change for row in rows],
-            [row.interval for row in rows],
-            [_energy(row) for row in rows],
-            [row.runs for row in rows],
-        ]
-        widths = [max(metrics.horizontalAdvance(text) for text in column) for column in columns]
+        has_room = self.width() > _ENERGY_FROM_PX
+        figures = ((row.change, row.interval, _energy(row) if has_room else "", row.runs) for row in rows)
+        columns = list(zip(*figures, strict=True))
+        widths = [max(map(metrics.horizontalAdvance, column)) for column in columns]
         figures_px = sum(width + 2 * GRID for width in widths if width)
         axis = QRectF(name_px + GRID, 0, max(1.0, self.width() - name_px - figures_px - 2 * GRID), _ROW_PX)
-        self._paint_axis(painter, metrics, axis.adjusted(0, 0, 0, (len(rows) - 1) * _ROW_PX))
-        for number, row in enumerate(rows):
-            line = QRectF(0, number * _ROW_PX, self.width(), _ROW_PX)
-            painter.setPen(QColor(self._theme.colours.text))
-            name = metrics.elidedText(row.name, Qt.TextElideMode.ElideRight, name_px - GRID)
-            painter.drawText(QRectF(0, line.top(), name_px, _ROW_PX), LEFT, name)
+        self._paint_axis(painter, metrics, axis)
+        first = max(0, event.rect().top() - _AXIS_PX) // _ROW_PX
+        for number, row in enumerate(rows[first : event.rect().bottom() // _ROW_PX + 1], first):
+            line = QRectF(0, _AXIS_PX + number * _ROW_PX, self.width(), _ROW_PX)
+            painter.setPen(QColor(colours.text))
+            name = metrics.elidedText(row.name, Qt.TextElideMode.ElideMiddle, name_px - GRID)
+            painter.drawText(line.adjusted(0, 0, name_px - self.width(), 0), LEFT, name)
             if row.ratio is not None:
-                dot = QColor(self._theme.colours.accent if row.is_fastest else self._theme.colours.muted)
+                dot = QColor(colours.accent if row.is_fastest else colours.muted)
                 ends = row.low or row.ratio, row.ratio, row.high or row.ratio
                 paint_whisker(painter, axis.translated(0, line.top()), tuple(map(self._result.axis.share, ends)), dot)
-            right = float(self.width())
             for column, width in zip(reversed(columns), reversed(widths), strict=True):
-                is_change = column is columns[0]
-                colour = self._theme.colours.text if is_change else self._theme.colours.muted
-                painter.setPen(QColor(colour))
-                painter.drawText(QRectF(right - width, line.top(), width, _ROW_PX), RIGHT, column[number])
-                right -= width + 2 * GRID if width else 0
+                painter.setPen(QColor(colours.text if column is columns[0] else colours.muted))
+                painter.drawText(line, RIGHT, column[number])
+                line.adjust(0, 0, -width - 2 * GRID if width else 0, 0)
         painter.end()
 
     def _paint_axis(self, painter: QPainter, metrics: QFontMetricsF, axis: QRectF) -> None:
         assert self._result is not None, "a result is painted"
-        colours = self._theme.colours
-        painter.setPen(QPen(QColor(colours.muted), 1, Qt.PenStyle.DashLine))
-        x = axis.left() + axis.width() * self._result.axis.share(1.0)
-        painter.drawLine(QPointF(x, axis.top()), QPointF(x, axis.bottom()))
-        painter.setPen(QColor(colours.muted))
-        for value, label in self._result.axis.ticks:
+        colours, count = self._theme.colours, len(self._result.rows)
+        baseline, right_px = QPen(QColor(colours.muted), 1, Qt.PenStyle.DashLine), 0.0
+        for value, label in (*self._result.axis.ticks, (1.0, "")):
             x = axis.left() + axis.width() * self._result.axis.share(value)
+            painter.setPen(QColor(colours.line) if label else baseline)
+            painter.drawLine(QPointF(x, _AXIS_PX), QPointF(x, self.height()))
+            painter.setPen(QColor(colours.muted))
             width = metrics.horizontalAdvance(label)
-            painter.drawText(QRectF(x - width / 2, axis.bottom(), width, 2 * GRID), RIGHT, label)
-        if (more := len(self._result.rows) - _MOST_ROWS) > 0:
-            text = QRectF(0, axis.bottom(), axis.left(), 2 * GRID)
-            painter.drawText(text, LEFT, f"and {more:,} more")
+            if x - width / 2 > right_px:
+                painter.drawText(QRectF(x - width / 2, 0, width, _AXIS_PX), RIGHT, label)
+                right_px = x + width / 2 + GRID
+        if count > self._most_rows:
+            painter.drawText(QRectF(0, 0, axis.left(), _AXIS_PX), LEFT, f"{self._most_rows} of {count:,} variants")
 
 
 _DOT_PX, _WHISKER_PX, _ARROW_PX = 4.0, 2.0, 6.0
@@ -133,7 +134,7 @@ class ResultView(QWidget):
     more_requested = Signal(int, tuple)
     quiet_requested = Signal()
 
-    def __init__(self, theme: Theme) -> None:
+    def __init__(self, theme: Theme, most_rows: int = _MOST_ROWS) -> None:
         super().__init__()
         self._result: ExperimentResult | None = None
         self.more_button = button("", "Make these runs, interleaved, and count those that are made")
@@ -146,7 +147,7 @@ class ResultView(QWidget):
         self._answer = BreakingLabel("answer")
         self._answer.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._next_step = text_label("", "muted", wrap=True)
-        self.plot = ForestPlot(theme)
+        self.plot = ForestPlot(theme, most_rows)
         column = make_column(parent=self, margins=(0, 0, 0, GRID), spacing=GRID)
         self._offers = FlowBar(2 * GRID, GRID // 2)
         for widget in (self._lamp, self.quiet_button, self.more_button):

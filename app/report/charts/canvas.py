@@ -6,7 +6,7 @@ from app.report.charts import svg
 from app.viewmodels.charts.model import Axis, Chart, ChartItem
 from app.viewmodels.charts.palette import Palette
 
-_TITLE_PX, _MARGIN = 15.0, 4.0
+_TITLE_PX = 15.0
 _LINE = 17.0
 
 
@@ -76,14 +76,13 @@ class Canvas:
 
 def draw_title(chart: Chart, canvas: Canvas) -> None:
     """Draw the chart's title and caption at the top of an empty canvas."""
-    width = canvas.width - 2 * _MARGIN
-    title = svg.elide(chart.title, width, _TITLE_PX, bold=True)
-    canvas.parts.append(svg.text(_MARGIN, 18, title, canvas.palette.text, size=_TITLE_PX, bold=True))
-    lines = svg.wrap(chart.caption, width)
+    title = svg.elide(chart.title, canvas.width, _TITLE_PX, bold=True)
+    canvas.parts.append(svg.text(0, 18, title, canvas.palette.text, size=_TITLE_PX, bold=True))
+    lines = svg.wrap(chart.caption, canvas.width)
     canvas.parts.extend(
-        svg.text(_MARGIN, 38 + _LINE * number, line, canvas.palette.muted) for number, line in enumerate(lines)
+        svg.text(0, 38 + _LINE * number, line, canvas.palette.muted) for number, line in enumerate(lines)
     )
-    canvas.height = 38 + _LINE * len(lines)
+    canvas.height = 29 + _LINE * len(lines)
 
 
 _TICK_LABEL_PX = 11.0

@@ -19,8 +19,8 @@ from app.viewmodels.charts.model import (
 )
 from app.viewmodels.charts.palette import Palette
 
-_STEP_ROW, _STEP_BAR_HEIGHT = 28.0, 16.0
-_STEP_LEFT, _STEP_GAP = 4.0, 14.0
+_STEP_ROW, _STEP_BAR_HEIGHT = 22.0, 14.0
+_STEP_GAP = 14.0
 _STEP_NAME_SHARE = 0.3
 _COLOURS = {"total": 7, "less": 2, "more": 1}
 """Curve colours of the bars: grey, green and vermilion differ for every kind of colour vision, and in brightness."""
@@ -33,11 +33,10 @@ def draw_waterfall(chart: WaterfallChart, canvas: Canvas) -> None:
     names = max(svg.text_width(bar.label) for bar in chart.bars)
     figures = max(svg.text_width(bar.figure) for bar in chart.bars)
     shares = max(svg.text_width(bar.share) for bar in chart.bars)
-    left = _STEP_LEFT + min(names, _STEP_NAME_SHARE * canvas.width) + _STEP_GAP
-    share_end = canvas.width - _STEP_LEFT
-    figure_end = share_end - (shares + _STEP_GAP if shares else 0)
+    left = min(names, _STEP_NAME_SHARE * canvas.width) + _STEP_GAP
+    figure_end = canvas.width - (shares + _STEP_GAP if shares else 0)
     right = figure_end - figures - _STEP_GAP
-    top = canvas.height + 6
+    top = canvas.height
     bottom = top + _STEP_ROW * len(chart.bars)
 
     def to_x(value: float) -> float:
@@ -52,20 +51,18 @@ def draw_waterfall(chart: WaterfallChart, canvas: Canvas) -> None:
         span = (left if bar.role == "total" else to_x(bar.start), to_x(bar.end))
         ends = None if bar.low is None or bar.high is None else (to_x(bar.low), to_x(bar.high))
         is_torn = bar.role == "total" and chart.axis.low > 0
-        marks = svg.text(
-            _STEP_LEFT, middle + 4, svg.elide(bar.label, left - _STEP_GAP - _STEP_LEFT), canvas.palette.text
-        )
+        marks = svg.text(0, middle + 4, svg.elide(bar.label, left - _STEP_GAP), canvas.palette.text)
         marks += _step_bar_marks(bar, span, ends, middle, canvas) + (
             _tear(left + _TEAR, middle, canvas) if is_torn else ""
         )
         marks += svg.text(figure_end, middle + 4, bar.figure, canvas.palette.text, "end")
-        marks += svg.text(share_end, middle + 4, bar.share, canvas.palette.muted, "end")
+        marks += svg.text(canvas.width, middle + 4, bar.share, canvas.palette.muted, "end")
         if number + 1 < len(chart.bars):
             down = (middle + _STEP_BAR_HEIGHT / 2, middle + _STEP_ROW - _STEP_BAR_HEIGHT / 2)
             canvas.parts.append(svg.line(to_x(bar.end), down[0], to_x(bar.end), down[1], canvas.palette.muted))
         canvas.add_mark(marks, (0, middle - _STEP_ROW / 2, canvas.width, _STEP_ROW), bar)
-    canvas.parts.append(svg.text((left + right) / 2, bottom + 32, chart.axis.title, canvas.palette.muted, "middle", 11))
-    canvas.height = bottom + 42
+    canvas.parts.append(svg.text(figure_end, bottom + 16, chart.axis.title, canvas.palette.muted, "end", 11))
+    canvas.height = bottom + 20
 
 
 def _step_bar_marks(
@@ -93,7 +90,6 @@ def _tear(x: float, middle: float, canvas: Canvas) -> str:
 
 _ROW, _BAR_HEIGHT = 26.0, 12.0
 _MAX_NAME_SHARE, _GAP = 0.46, 12.0
-_LEFT = 4.0
 _BARS_ON_A_SCREEN = 8
 """From more bars on the numbers of the axis stand above them too."""
 
@@ -102,7 +98,7 @@ def draw_bars(chart: BarChart, canvas: Canvas) -> None:
     """Draw rows of bars below what is on the canvas."""
     names = max(svg.text_width(bar.label) for bar in chart.bars)
     figures = max((svg.text_width(bar.text) for bar in chart.bars if bar.value is not None), default=0.0)
-    left = _LEFT + min(names, _MAX_NAME_SHARE * canvas.width) + _GAP
+    left = min(names, _MAX_NAME_SHARE * canvas.width) + _GAP
     right = canvas.width - figures - 2 * _GAP
     ticks = chart.axis.ticks
     top = canvas.height + (18 if len(chart.bars) > _BARS_ON_A_SCREEN else 4)
@@ -119,8 +115,8 @@ def draw_bars(chart: BarChart, canvas: Canvas) -> None:
     start = to_x(chart.start)
     for number, bar in enumerate(chart.bars):
         middle = top + _ROW * (number + 0.5)
-        name = svg.elide(bar.label, left - _GAP - _LEFT)
-        marks = svg.text(_LEFT, middle + 4, name, canvas.palette.text)
+        name = svg.elide(bar.label, left - _GAP)
+        marks = svg.text(0, middle + 4, name, canvas.palette.text)
         marks += _bar_marks(bar, start, None if bar.value is None else to_x(bar.value), middle, canvas)
         if bar.value is not None and bar.low is not None and bar.high is not None:
             ends = to_x(max(bar.low, chart.axis.low)), to_x(min(bar.high, chart.axis.high))
@@ -140,7 +136,7 @@ def _bar_marks(bar: Bar, start: float, end: float | None, middle: float, canvas:
     marks = svg.rectangle(
         min(start, end), middle - _BAR_HEIGHT / 2, abs(end - start), _BAR_HEIGHT, palette.curve(bar.colour)
     )
-    return marks + svg.text(canvas.width - _LEFT, middle + 4, bar.text, palette.text, "end")
+    return marks + svg.text(canvas.width, middle + 4, bar.text, palette.text, "end")
 
 
 _HEIGHT, _MAX_HEIGHT, _HEIGHT_SHARE = 230.0, 440.0, 0.34
@@ -202,11 +198,11 @@ def _draw_plot(plot: Plot, canvas: Canvas, left: float, top: float, room: tuple[
         y=plot.y,
     )
     if plot.title:
-        title = svg.elide(plot.title, width - 8, bold=True)
-        canvas.parts.append(svg.text(left + 4, top + 16, title, canvas.palette.text, bold=True))
+        title = svg.elide(plot.title, width, bold=True)
+        canvas.parts.append(svg.text(left, top + 16, title, canvas.palette.text, bold=True))
     unit_y = top + (31 if plot.title else 16)
-    canvas.parts.append(svg.text(left + 4, unit_y, plot.y.title, canvas.palette.muted, size=_SMALL_PX))
-    _draw_legend(plot, left + 12 + svg.text_width(plot.y.title, _SMALL_PX), frame.right, unit_y, canvas)
+    canvas.parts.append(svg.text(left, unit_y, plot.y.title, canvas.palette.muted, size=_SMALL_PX))
+    _draw_legend(plot, left + 8 + svg.text_width(plot.y.title, _SMALL_PX), frame.right, unit_y, canvas)
     draw_frame(frame, canvas)
     obstacles = _draw_guides(plot.guides, frame, canvas)
     _draw_lanes(lanes, plot, frame, canvas)

@@ -23,6 +23,7 @@ from app.analysis.verdict import (
     family_level,
     group_by_variant,
     join_repeats,
+    leading_result,
     rank_results,
     same_workload,
     steady_variants,
@@ -33,7 +34,7 @@ from app.metrics import METRICS, RunMetrics, run_metrics
 from app.storage.reference import is_reference
 from app.values import units
 from app.values.fields import plotted_fields
-from app.values.records import RunHeader, RunRow, StoredRun
+from app.values.records import RunHeader, RunRow, StoredRun, worst_state
 from app.viewmodels.charts.model import Chart, PointChart
 from app.viewmodels.charts.palette import (
     MAX_COMPARED,
@@ -48,11 +49,12 @@ from app.viewmodels.charts.sweeps import batch_chart, chart_variants, gpu_count_
 from app.viewmodels.compare.curves import Alignment, CompareCurves, compare_curves, curve_groups
 from app.viewmodels.compare.scaling import ScalingView, scaling_views
 from app.viewmodels.compare.state_warnings import EVIDENCE, ComparisonWarning, Severity
-from app.viewmodels.compare.statements import Statement, describe_apart
+from app.viewmodels.compare.statements import Statement
 from app.viewmodels.compare.table import ComparedVariant, CompareTable, CurveLook, compare_table, compared_variants
 from app.viewmodels.compare.verdict import Verdict, compute_verdict, describe_method
 from app.viewmodels.compare.warnings import comparison_warnings, describe_disturbance
 from app.viewmodels.compare.why import WhyView, why_views
+from app.viewmodels.format.cells import VERIFICATIONS
 from app.viewmodels.format.derived import accuracy_text, comparison_text
 from app.viewmodels.format.environment import runs_by_value
 from app.viewmodels.format.naming import names_in_parts, shared_settings, short_gpu_name, value_text, variant_names
@@ -64,7 +66,6 @@ from app.viewmodels.format.sentences import (
     name_runs,
     shorten_name,
 )
-from app.viewmodels.plot.panels import Sparks, run_sparks
 from workloads.protocol import Value
 
 
@@ -124,7 +125,6 @@ class ComparedRuns:
     left_out: int = 0
     asked: str = ""
     repeated: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
-    sparks: Mapping[int, Sparks] = field(default_factory=dict)
     disturbances: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -170,23 +170,28 @@ class Comparison:
     baseline_note: str = ""
 
     @property
-    def against(self) -> str:
-        """Return what was compared with what: `51 variants against Standard (3 runs) · lstm · all completed`.
-
-        Where not all are ranked, it says how many are and what separates the others; and where they were measured.
-        """
-        base = next((variant for variant in self.variants if variant.result.is_baseline), None)
-        if base is None or len(self.variants) < 2:
-            return self.alike
-        others, runs = len(self.variants) - 1, len(throughputs(base.result.runs))
-        sides = f"{others} {units.plural('variant', others)} against {base.name} ({runs} {units.plural('run', runs)})"
-        return " · ".join(filter(None, (sides, *self._separation, self.origin, self.alike)))
+    def provenance(self) -> str:
+        """Return on what and where it was measured: `lstm · TF32 · 1 GPU · H200 · 3–6 runs each · ✔ verified`."""
+        counts = [len(throughputs(variant.result.runs)) for variant in self.variants]
+        how_often = units.range_of(counts or [0], str)
+        cards = {short_gpu_name(name) for row in self.rows for name in row.gpu_names}
+        state = worst_state(row.evidence_state for row in self.rows if row.evidence_state)
+        badge = VERIFICATIONS[state] if state else None
+        parts = (
+            self.shared,
+            self.origin or join_with_and(sorted(cards) or ["CPU"]),
+            f"{how_often} {'run' if how_often == '1' else 'runs'}{' each' if len(counts) > 1 else ''}",
+            f"{badge.symbol} {badge.word}" if badge else "",
+        )
+        return " · ".join(filter(None, parts))
 
     @property
-    def _separation(self) -> tuple[str, ...]:
-        apart = next((one for one in self.verdict.statements if one.key == "not ranked"), None)
-        comparable = f"{len(rank_results(self.verdict.results)) - 1} of them comparable"
-        return (comparable, *describe_apart(apart.values["counts"])) if apart else ()
+    def leading_why(self) -> WhyView | None:
+        """Return why the fastest variant differs from the baseline; where that is the fastest, the next one."""
+        ranked = rank_results(self.verdict.results) if self.why else []
+        others = [result for result in (leading_result(ranked), *ranked) if result and not result.is_baseline]
+        runs = tuple(row.run for row in others[0].runs) if others else ()
+        return next((view for view in self.why if view.runs == runs), None)
 
     @property
     def origin(self) -> str:
@@ -195,8 +200,13 @@ class Comparison:
         if not away:
             return ""
         cards = sorted({short_gpu_name(name) for row in away for name in row.gpu_names})
-        runs = "measured" if len(away) == len(self.rows) else f"{len(away)} runs"
+        runs = "measured" if len(away) == len(self.rows) else f"{len(away)} {units.plural('run', len(away))}"
         return f"{runs} on {join_with_and(cards or ['CPUs'])}, not on this machine"
+
+    @property
+    def to_interleave(self) -> tuple[int, ...]:
+        """Return a run of each variant that should be measured interleaved, if any should."""
+        return next((warning.interleave for warning in self.warnings if warning.interleave), ())
 
     @property
     def alike(self) -> str:
@@ -234,7 +244,6 @@ def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0, asked: str 
         too_many=len(drawable) - len(drawn),
         left_out=left_out,
         asked=asked,
-        sparks={run.row.run: run_sparks(run) for run in runs},
         disturbances={
             run.row.run: describe_disturbance(run)
             for run in runs
@@ -299,9 +308,7 @@ def compare(
             *accuracy,
         ),
         accuracy=accuracy,
-        table=compare_table(
-            variants, compared_runs.metrics, _curve_looks(compared_runs), baseline, compared_runs.sparks
-        ),
+        table=compare_table(variants, compared_runs.metrics, _curve_looks(compared_runs), baseline),
         styles=drawn_styles,
         charts=draw_charts(compared_runs.runs, verdict, compared_runs.styles),
         scaling=tuple(scaling_views(compared_runs.runs)),
@@ -453,49 +460,30 @@ _MOST_VALUES = 10
 
 
 class HeaderLine(NamedTuple):
-    """A warning or note, with the values of its runs by number.
-
-    `interleave` has a run of each variant that should be measured interleaved, if any should.
-    """
+    """A warning or note, with the values of its runs by number."""
 
     text: str
     severity: Severity
-    interleave: tuple[int, ...] = ()
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonHeader:
-    """What stands behind the answer of a comparison.
-
-    `method` is that of its intervals; `lines` are warnings and notes; `clipboard_text` is the verdict with its
-    warnings, a line each.
-    """
-
-    method: str
-    lines: tuple[HeaderLine, ...]
-    clipboard_text: str
-
-
-def comparison_header(comparison: Comparison) -> ComparisonHeader:
-    """Return the text above the table of a comparison."""
-    others = [warning.sentence for warning in comparison.warnings if warning.key != EVIDENCE]
+def comparison_lines(comparison: Comparison) -> tuple[HeaderLine, ...]:
+    """Return warnings, the worst first, then notes."""
     warnings = [
         HeaderLine(
             f"{_SIGNS[warning.severity]}  {warning.sentence}",
             warning.severity,
-            warning.interleave,
             _values_by_run(warning.values),
         )
         for warning in comparison.warnings
     ]
-    notes = [HeaderLine(note, "note") for note in comparison.notes]
-    return ComparisonHeader(
-        method=comparison.method,
-        lines=(*warnings, *notes),
-        # The verdict says already what the warning about evidence does.
-        clipboard_text="\n".join([comparison.verdict.text, *others]),
-    )
+    return (*warnings, *(HeaderLine(note, "note") for note in comparison.notes))
+
+
+def clipboard_text(comparison: Comparison) -> str:
+    """Return the verdict with its warnings, a line each; it says already what the warning about evidence does."""
+    others = (warning.sentence for warning in comparison.warnings if warning.key != EVIDENCE)
+    return "\n".join([comparison.verdict.text, *others])
 
 
 def _values_by_run(values: Mapping[int, str]) -> str:

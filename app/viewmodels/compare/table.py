@@ -24,7 +24,6 @@ from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column
 from app.viewmodels.format.naming import Name, differing_parameters, names_in_parts, parameter_label
 from app.viewmodels.format.ratios import CI, Unit, format_interval, unit_of
 from app.viewmodels.format.sentences import count_runs
-from app.viewmodels.plot.panels import NO_SPARKS, Spark, Sparks
 from workloads.protocol import RunSpec
 
 RowKind = Literal["group", "variant", "run", "member"]
@@ -65,7 +64,6 @@ class CurveLook(NamedTuple):
 
 
 _NOT_DRAWN = CurveLook(None)
-_POWER = "mean_power"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +154,6 @@ def compare_table(
     metrics: Mapping[int, RunMetrics],
     looks: Mapping[int, CurveLook],
     baseline: int,
-    sparks: Mapping[int, Sparks],
 ) -> CompareTable:
     """Return the table of a comparison."""
     results = [variant.result for variant in variants]
@@ -166,7 +163,6 @@ def compare_table(
         looks=looks,
         baseline=baseline,
         base=base,
-        sparks=sparks,
         leader=leading_result(rank_results(results)),
         fastest=fastest_result(results),
         comparable=frozenset(result.runs[0].run for result in comparable_results(results)),
@@ -220,7 +216,6 @@ def _columns(results: Sequence[VariantResult]) -> dict[str, Column]:
             units.rate_unit(example).capitalize(),
             f"Throughput over the measured blocks, with its {CI}",
             second=CI,
-            has_spark=True,
         ),
         "energy": Column(f"mJ/{example}", f"Energy for one example, with its {CI}", second=CI),
         "host": Column("Host", "The host that it was made on; empty for this machine", numeric=False, most=192),
@@ -229,14 +224,7 @@ def _columns(results: Sequence[VariantResult]) -> dict[str, Column]:
             "Evidence", "Whether what was requested is what ran, as far as that could be seen", numeric=False
         ),
     }
-    folded = {
-        metric.key: Column(
-            metric.column_title,
-            f"{metric.help}{_FOLDS[metric.fold]}",
-            has_spark=metric.key == _POWER,
-        )
-        for metric in COMPARED
-    }
+    folded = {metric.key: Column(metric.column_title, f"{metric.help}{_FOLDS[metric.fold]}") for metric in COMPARED}
     return {**columns, **folded}
 
 
@@ -248,7 +236,6 @@ class _RowBuilder:
     looks: Mapping[int, CurveLook]
     baseline: int
     base: VariantResult
-    sparks: Mapping[int, Sparks]
     leader: VariantResult | None
     fastest: VariantResult | None
     comparable: frozenset[int]
@@ -263,7 +250,6 @@ class _RowBuilder:
         result = variant.result
         look = self.looks.get(result.runs[0].run, _NOT_DRAWN)
         other_work = self._other_work(result)
-        sparks = next(filter(any, (self._sparks(row) for row in result.runs)), NO_SPARKS)
         row_cells = (
             Cell(text=count_runs(result.runs), key=float(result.runs[0].run)),
             _NO_TEXT,
@@ -277,12 +263,12 @@ class _RowBuilder:
                     ratio_cell(result.energy_ratio, self.energy_unit),
                 )
             ),
-            replace(estimate_cell(result.throughput), spark=sparks.throughput),
+            estimate_cell(result.throughput),
             estimate_cell(result.energy),
             hosts_cell(result.runs),
             _outcomes_cell(result.runs),
             _verified_cell(result.runs),
-            *_metric_cells(variant.metrics, sparks.power),
+            *_metric_cells(variant.metrics),
         )
         return TableRow(
             kind="variant",
@@ -299,9 +285,6 @@ class _RowBuilder:
     def _other_work(self, result: VariantResult) -> float | None:
         """Return how many times the baseline's operations a variant does that is not ranked with it."""
         return None if result.runs[0].run in self.comparable else work_ratio(result.runs, self.base.runs)
-
-    def _sparks(self, row: RunRow) -> Sparks:
-        return self.sparks.get(row.run, NO_SPARKS)
 
     def _run_row(self, row: RunRow, name: Name, result: VariantResult) -> TableRow:
         """Return a run's row; its ratios are to the mean of the baseline's runs."""
@@ -326,12 +309,12 @@ class _RowBuilder:
                     _single_ratio(energy, base_energy, self.energy_unit),
                 )
             ),
-            replace(_figure_cell("throughput", throughput, row), spark=self._sparks(row).throughput),
+            _figure_cell("throughput", throughput, row),
             _figure_cell("energy", energy, row),
             cells.host(row),
             cells.outcome(row.outcome),
             cells.verified(row),
-            *_metric_cells(self.metrics[row.run], self._sparks(row).power, row),
+            *_metric_cells(self.metrics[row.run], row),
         )
         return TableRow(
             kind="run",
@@ -350,14 +333,10 @@ def _figure_cell(key: str, value: float | None, row: RunRow) -> Cell:
     return replace(cells.row_metric_cell(METRIC_BY_KEY[key], row), unit="", text=units.number(value, _DIGITS))
 
 
-def _metric_cells(values: RunMetrics, power: Spark, row: RunRow | None = None) -> list[Cell]:
+def _metric_cells(values: RunMetrics, row: RunRow | None = None) -> list[Cell]:
     """Return a cell for each metric that has a column, of one run or of several; a unit in the head is left out."""
     pairs = [(metric, cells.metric_cell(metric, values[metric.key], "example", row)) for metric in COMPARED]
-    metric_cells = [replace(cell, unit="") if metric.column_title == metric.unit else cell for metric, cell in pairs]
-    return [
-        replace(cell, spark=power) if metric.key == _POWER else cell
-        for metric, cell in zip(COMPARED, metric_cells, strict=True)
-    ]
+    return [replace(cell, unit="") if metric.column_title == metric.unit else cell for metric, cell in pairs]
 
 
 def _single_ratio(value: float | None, base: float | None, unit: Unit) -> Cell:

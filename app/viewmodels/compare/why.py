@@ -47,7 +47,7 @@ _CAUSE_HELP: dict[IdleCause, str] = {
 }
 _STEP_HELP = "The measured step; the parts above add up to it."
 _NO_TENSOR_CORES = " · no tensor cores"
-_MAX_BARS = 8
+_MAX_BARS = 6
 _SMALLEST_BAR = 0.02
 """Parts whose change is a smaller share of the largest one are drawn as one bar."""
 _MAX_REPORTED = 4

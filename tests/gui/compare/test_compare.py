@@ -151,34 +151,47 @@ def test_the_verdict_stands_over_the_table_and_can_be_copied_with_its_doubts(scr
     verdict = next(label for label in screen.view.findChildren(QLabel) if "% faster than" in label.text())
     assert "\N{NO-BREAK SPACE}%)" in verdict.text(), "no line ends before a percent sign"
     assert verdict.property("role") == "answer", "the largest text"
-    assert verdict.mapTo(screen.view, QPoint()).y() < screen.view.table.mapTo(screen.view, QPoint()).y()
+    assert verdict.mapTo(screen.view, QPoint()).y() < top(screen, screen.view.header.result.plot)
     assert verdict.textInteractionFlags() & Qt.TextInteractionFlag.TextSelectableByMouse
     assert "TensorFlow differs" in screen.visible_text()
-    screen.view.header.copy()
+    next(entry for entry in screen.view.menu.actions() if entry.text() == "Copy the &verdict").trigger()
     assert QGuiApplication.clipboard().text().startswith(verdict.text())
     assert "TensorFlow differs" in QGuiApplication.clipboard().text()
 
 
-def test_many_doubts_are_folded_and_unfold(screen: ComparePage, database: Path, qtbot: QtBot) -> None:
-    with Store.open(database) as store:
-        for n, name in enumerate(("a", "b")):
-            facts = dict.fromkeys(("driver", "keras", "cudnn_loaded", "cpu"), name)
-            keep(store, stored_run(run_row(10 + n, units=32 + n), environment=facts))
-    screen.compare(10, 11)
-    assert screen.visible_text().count("differs") == 2
-    folded = screen.view.header.height()
-    assert screen.view.header.more_button.text() == "2 more"
-    screen.view.header.more_button.click()
-    assert screen.visible_text().count("differs") == 4
-    qtbot.waitUntil(lambda: screen.view.header.height() > folded)
+def top(screen: ComparePage, widget: QWidget) -> int:
+    """Where a widget begins on the screen."""
+    return widget.mapTo(screen.view, QPoint()).y()
+
+
+@pytest.mark.parametrize(("facts", "in_sight", "notes"), [(3, 3, "&Notes"), (4, 3, "1 &note"), (5, 3, "2 &notes")])
+def test_three_doubts_are_in_sight_the_worst_first_and_the_rest_unfolds_and_moves_nothing_above(
+    screen: ComparePage, facts: int, in_sight: int, notes: str
+) -> None:
+    keys = ("driver", "keras", "cudnn_loaded", "cpu", "tensorflow")[:facts]
+    runs = [stored_run(run_row(10 + n, units=32 + n), environment=dict.fromkeys(keys, "ab"[n])) for n in range(2)]
+    comparison = compare(prepare_comparison(runs), 10)
+    screen.view.show_model(comparison)
+    assert [label.text() for label in screen.view.notes.warnings] == [
+        f"▲  {warning.sentence}" for warning in comparison.warnings[:3]
+    ]
+    assert screen.visible_text().count("differs") == in_sight
+    assert screen.view.notes.button.text() == notes
+    below = (screen.view.header, screen.view.tabs, screen.view.notes.provenance, screen.view.notes.button)
+    before = [top(screen, widget) for widget in below]
+    screen.view.notes.button.click()
+    screen.qtbot.waitUntil(lambda: screen.view.notes.unfolded.y() > 0)
+    assert screen.visible_text().count("differs") == facts
+    assert [top(screen, widget) for widget in below] == before
+    screen.view.notes.button.click()
+    assert screen.visible_text().count("differs") == in_sight
 
 
 def test_that_runs_are_left_out_is_in_sight_whatever_else_is_said(screen: ComparePage) -> None:
     facts = [dict.fromkeys(("driver", "keras", "cudnn_loaded", "cpu"), name) for name in "ab"]
     runs = [stored_run(run_row(10 + n, units=32 + n), environment=facts[n]) for n in range(2)]
-    screen.view.header.show_model(compare(prepare_comparison(runs, left_out=1), 10), new_runs=True)
-    assert screen.view.header.more_button.text() == "3 more"
-    assert "At most 750 runs are compared" in displayed_text(screen.view.header)
+    screen.view.show_model(compare(prepare_comparison(runs, left_out=1), 10))
+    assert "1 chosen run is left out" in screen.view.notes.warnings[0].text()
 
 
 def test_charts_are_drawn_ahead_of_their_tabs_in_the_background(
@@ -369,19 +382,6 @@ def test_above_the_boxes_stands_that_they_are_of_curves(screen: ComparePage) -> 
     assert head(table.horizontalHeader(), 0) != with_title
 
 
-def test_without_an_interval_nothing_is_written_below_the_axis(screen: ComparePage) -> None:
-    """One run of each variant: the head of the interval would lie under the labels of the axis."""
-    screen.compare(1, 2)
-    table = screen.view.table
-    section, model = screen.titles().index("Speed-up"), table.model()
-    assert isinstance(model, CellModel)
-    picture = head(table.horizontalHeader(), section)
-    columns = list(model.columns)
-    columns[section] = replace(columns[section], second="")
-    model.columns = columns
-    assert head(table.horizontalHeader(), section) == picture
-
-
 def test_variants_have_a_forest_plot_of_which_more_repeats_are_a_click_away(
     screen: ComparePage, database: Path
 ) -> None:
@@ -398,11 +398,9 @@ def test_variants_have_a_forest_plot_of_which_more_repeats_are_a_click_away(
     with Store.open(database) as store:
         many = [keep(store, stored_run(run_row(40 + n, units=500 + n))) for n in range(8)]
     screen.compare(*many, 1)
-    screen.view.tabs.open_tab("Result")
+    screen.view.tabs.open_tab("Answer")
     assert plot.isVisible()
     assert screen.view.header.result.more_button.text() == "Run 2 more of &each"
-    screen.compare(1)
-    screen.qtbot.waitUntil(lambda: not plot.isVisible(), timeout=LIMIT_MS)
 
 
 def test_what_would_tell_the_fastest_apart_repeats_those_alone(screen: ComparePage, database: Path) -> None:
@@ -529,6 +527,7 @@ def test_a_wide_window_has_room_for_long_names(screen: ComparePage, database: Pa
         mine = run_row(60, implementation="a_rather_long_name_of_an_implementation_of_my_own", units=128)
         run = keep(store, stored_run(mine))
     screen.compare(1, run)
+    screen.view.tabs.open_tab("Table")
     variant = screen.titles().index("Variant")
     narrow = screen.view.table.columnWidth(variant)
     screen.view.resize(2000, 800)
@@ -681,7 +680,7 @@ def test_the_first_run_that_measured_is_the_baseline_unless_one_is_chosen(screen
 
 def test_a_run_that_was_going_on_is_read_again_and_others_are_not(screen: ComparePage, database: Path) -> None:
     screen.compare(1, 9)
-    assert screen.view.table.hasFocus()
+    assert screen.view.tabs.hasFocus(), "arrows lead from the answer to the table"
     with Store.open(database) as store:
         store.finish(9, outcome=Outcome(name="completed"), summary=Summary(throughput=500.0), t_ns=0, utc_ns=0)
     with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
@@ -698,8 +697,8 @@ def test_charts_stand_in_the_place_of_the_table_and_lead_to_their_runs(screen: C
         for n, (units, xla) in enumerate(((64, True), (128, True)), 10):
             keep(store, stored_run(run_row(n, throughput=units * 3000.0, units=units, xla=xla)))
     screen.compare(1, 2, 10, 11)
-    assert screen.view.tabs.titles == ["Result", "Why", "Curves", "Table", "Pivot", "Effects"]
-    screen.view.tabs.open_tab("Effects")
+    assert screen.view.tabs.titles == ["Answer", "Table", "Why", "Charts", "Curves"]
+    screen.view.tabs.open_tab("Charts")
     assert not screen.view.table.isVisible()
     (picture,) = screen.view.tabs.charts.widgets
     assert picture.isVisible()
@@ -710,7 +709,7 @@ def test_charts_stand_in_the_place_of_the_table_and_lead_to_their_runs(screen: C
     acts["Run &again exactly"].trigger()
     assert screen.recorded.calls == [("open_run", 1), ("run_again", 11)]
     screen.compare(1, 2)
-    assert screen.view.table.isVisible(), "other runs begin with their table"
+    assert screen.view.header.result.plot.isVisible(), "a tab that has nothing to say leads to the answer"
 
 
 def test_margin_axis_and_widths_are_there_in_the_next_window(qtbot: QtBot, database: Path, window_state: Path) -> None:
@@ -738,12 +737,13 @@ def has_margin(view: CompareView, text: str) -> bool:
 
 
 def test_of_several_settings_a_tab_has_the_effect_of_each(screen: ComparePage, database: Path) -> None:
-    assert "Effects" not in screen.view.tabs.titles
+    screen.compare(1, 2)
+    assert "Charts" not in screen.view.tabs.titles
     with Store.open(database) as store:
         for n, (units, xla) in enumerate(((64, True), (128, True)), 10):
             keep(store, stored_run(run_row(n, throughput=units * (3000.0 if xla else 1000.0), units=units, xla=xla)))
     screen.compare(1, 2, 10, 11)
-    screen.view.tabs.open_tab("Effects")
+    screen.view.tabs.open_tab("Charts")
     (chart,) = screen.view.tabs.charts.widgets
     assert [area.item.label for area in chart.hit_areas] == ["Units 64 → 128", "XLA off → on"]
     assert [area.item.text.split()[-2:] for area in chart.hit_areas if isinstance(area.item, Bar)] == [
@@ -781,6 +781,7 @@ def test_the_row_of_what_measured_fastest_is_the_one_to_look_at(screen: CompareP
 
 def test_no_column_is_cut_and_a_sign_leads_to_those_beyond_the_edge(screen: ComparePage) -> None:
     screen.compare(1, 2)
+    screen.view.tabs.open_tab("Table")
     table, header = screen.view.table, screen.view.table.horizontalHeader()
     table.setFixedWidth(340)
     screen.view.grab()
@@ -798,6 +799,7 @@ def test_no_column_is_cut_and_a_sign_leads_to_those_beyond_the_edge(screen: Comp
 
 def test_run_and_variant_stay_while_the_other_columns_scroll(screen: ComparePage) -> None:
     screen.compare(1, 2)
+    screen.view.tabs.open_tab("Table")
     table = screen.view.table
     table.setFixedWidth(420)
     screen.view.grab()

@@ -103,7 +103,7 @@ def test_the_tab_says_why_and_unfolds_the_kernels_of_a_part(screen: CompareView)
     assert kernel.text(0) == "pooling_bw_kernel_avg"
     assert "averpooling_func&lt;float" in kernel.toolTip(0), "the full name, not taken for mark-up"
     assert table.height() > folded
-    screen.tabs.open_tab("Result")
+    screen.tabs.open_tab("Answer")
     assert not screen.tabs.why.isVisible()
 
 

@@ -288,7 +288,7 @@ def test_bars_of_a_waterfall_join_and_a_cut_axis_tears_the_totals(low: float) ->
     bars = [
         (float(box.attrib["x"]), float(box.attrib["width"]), box.attrib["fill"])
         for box in root.iter(f"{TAG}rect")
-        if box.attrib["height"] == "16.0"
+        if box.attrib["height"] == "14.0"
     ]
     first, less, more, last = bars
     assert less[0] + less[1] == pytest.approx(first[0] + first[1], abs=0.2), "it begins where the total ends"

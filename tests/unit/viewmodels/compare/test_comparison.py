@@ -15,11 +15,11 @@ from app.viewmodels.charts.palette import HUES, MAX_COMPARED, MAX_DRAWN, dash_pa
 from app.viewmodels.compare.arrangement import Arrangement, table_text
 from app.viewmodels.compare.comparison import (
     Comparison,
-    ComparisonHeader,
     HeaderLine,
+    clipboard_text,
     compare,
     comparison_curves,
-    comparison_header,
+    comparison_lines,
     default_baseline,
     prepare_comparison,
 )
@@ -28,8 +28,9 @@ from app.viewmodels.compare.table import TableRow, estimate_cell
 from app.viewmodels.history.evidence import describe_mismatches
 from app.viewmodels.plot.model import limited
 from tests.fakes.evidence import AS_REQUESTED, MISLABELLED
+from tests.fakes.traces import CONV, traced_run
 from tests.unit.viewmodels.stored import S, run_row, stored_run
-from workloads.protocol import Epoch
+from workloads.protocol import Epoch, EvidenceState
 
 
 def of(rows: Sequence[RunRow], baseline: int = 1) -> Comparison:
@@ -122,7 +123,6 @@ def test_rows_go_from_the_fastest_to_the_slowest_after_the_baseline_and_other_wo
     found = of(worked, 2)
     assert column(found, "Variant") == ["Units 2", "Units 3", "Units 1", "Units 4"], "the fastest does other work"
     assert [row.other_work for row in Arrangement().rows(found.table)] == [False, False, False, True]
-    assert " · 2 of them comparable · 1 with other work · " in found.against
     assert "4.00× the operations" in Arrangement().rows(found.table)[-1].cells[3].tooltip
 
 
@@ -151,25 +151,22 @@ def test_what_measured_fastest_leads_and_is_the_fastest_where_its_interval_lies_
     assert marked((1000.0, 1001.0, 999.0), lone, judged) == ["", "", "leads"], "the answer begins with it"
 
 
-def test_ratios_have_their_intervals_and_figures_their_sparklines() -> None:
+def test_figures_have_their_intervals_and_no_picture() -> None:
     table = of(repeated(3)).table
     base, other = Arrangement().rows(table)
     speed, energy, rate = map(table.keys.index, ("speedup", "energy_ratio", "throughput"))
     assert (base.cells[speed].text, base.cells[speed].unit) == ("baseline", "")
     ends = [other.cells[n].unit.replace("\xa0", " ") for n in (speed, energy)]
     assert ends == ["+5.7 to +6.3 %", "−5.0 to −5.0 %"]
-    spark = other.cells[rate].spark
-    assert len(spark) > 1
-    assert 0 < min(spark) <= max(spark) <= 1
+    assert "–" in other.cells[rate].unit, "its interval stands where the course of a run stood"
+    assert not any(cell.spark or cell.bar for row in (base, other) for cell in row.cells)
 
 
 def test_columns_in_which_all_runs_agree_are_told_in_the_heading() -> None:
     rows = [replace(row, evidence_state="verified") for row in repeated(2)]
     found = of(rows)
     assert {"outcome", "evidence"} <= found.table.agreed.keys() <= found.table.folded
-    assert found.against.endswith(" · all completed · all verified · Throttled 0\xa0s") or (
-        " · all completed · all verified" in found.against
-    )
+    assert " · all completed · all verified" in found.alike
     partly = of([replace(rows[0], evidence_state="verified in part"), *rows[1:]])
     assert "evidence" not in partly.table.folded, "where not all are verified, all say what they are"
     assert of(rows[:1]).table.agreed == {}, "one run agrees with nothing"
@@ -281,7 +278,6 @@ def test_a_default_baseline_with_repeats_says_why_it_is_not_the_first() -> None:
     assert chosen == 2
     found = of(rows, chosen)
     assert found.baseline_note == "The baseline is Units 64: its runs are enough and steady. You can choose another."
-    assert found.against.startswith("2 variants against Units 64 (3 runs) · ")
     assert of(rows, 1).baseline_note == "", "chosen by hand"
 
 
@@ -458,19 +454,32 @@ def test_a_stopped_run_is_counted_apart_and_changes_no_figure_and_no_mean_curve(
     assert means[0] == means[1]
 
 
-def test_the_line_below_the_answer_says_what_is_not_ranked_and_where_all_was_measured() -> None:
+def test_one_line_says_on_what_where_and_how_often_all_was_measured_and_whether_it_ran() -> None:
     away = [replace(run_row(n, units=n, gpu_names=("NVIDIA H200",)), host="lab") for n in (1, 2)]
-    apart = [run_row(3, workload="cnn10"), run_row(4, units=5, outcome="failed", reason="no", throughput=None)]
-    assert (
-        " · 1 of them comparable · 1 of other workloads · 1 without a complete run · 2 runs on H200, not on this"
-        in of([*away, *apart]).against
-    )
-    alone = of(away).against
-    assert " · measured on H200, not on this machine" in alone
-    assert "comparable" not in alone
-    stopped = replace(run_row(9, units=1, outcome="stopped", throughput=None), host="lab")
-    assert "1 variant against Units 1 (1 run) · " in of([*away, stopped]).against, "the plot below counts it so"
+    assert of(away).provenance.endswith(" · measured on H200, not on this machine · 1 run each")
+    assert " · 2 runs on H200, not on this machine · 1 run each" in of([*away, run_row(3, units=3)]).provenance
+    assert of([away[0], run_row(3, units=3)]).origin == "1 run on H200, not on this machine"
     assert of([run_row(1), run_row(2, units=7)]).origin == ""
+    states: list[EvidenceState] = ["verified", "verified in part", "verified"]
+    rows = [replace(row, evidence_state=state) for row, state in zip(repeated(2)[:3], states, strict=True)]
+    assert of(rows[::2]).provenance == "CPU · 2 runs · ✔ verified", "the name of the one variant says the rest"
+    assert of(rows).provenance.endswith(" · CPU · 1–2 runs each · ◐ verified in part"), "the worst of all"
+
+
+def test_the_reason_beside_the_answer_is_of_the_fastest_against_the_baseline_or_of_the_next() -> None:
+    nhwc, nchw, keras = (
+        traced_run(1, 20.0, {CONV: 10.0}, layout="NHWC"),
+        traced_run(2, 18.0, {CONV: 9.0}, layout="NCHW"),
+        traced_run(3, 25.0, {CONV: 11.0}, implementation="keras", layout="NHWC"),
+    )
+
+    def explained(baseline: int, *runs: StoredRun) -> tuple[int, ...]:
+        why = compare(prepare_comparison(runs), baseline).leading_why
+        return why.runs if why else ()
+
+    assert explained(1, nhwc, nchw, keras) == (2,)
+    assert explained(2, nhwc, nchw, keras) == (1,), "the baseline is the fastest"
+    assert explained(1, nhwc) == ()
 
 
 def test_between_workloads_a_parameter_only_one_of_them_has_is_no_difference() -> None:
@@ -545,7 +554,7 @@ def test_runs_too_many_to_read_are_said_before_all_other_doubts(count: int) -> N
         stored_run(run_row(1 + n, units=32 + n), environment=dict.fromkeys(("driver", "keras", "cpu"), name))
         for n, name in enumerate("ab")
     ]
-    first, *others = comparison_header(compare(prepare_comparison(stored, left_out=count), 1)).lines
+    first, *others = comparison_lines(compare(prepare_comparison(stored, left_out=count), 1))
     assert (first.text == f"▲  At most {MAX_COMPARED} runs are compared; 1,234 chosen ones are left out.") == (
         count > 0
     )
@@ -597,28 +606,27 @@ def test_intervals_wide_and_narrow_have_one_format() -> None:
     assert texts == ["900–1,110", "500–2,000", ""]
 
 
-def head(rows: Sequence[RunRow]) -> ComparisonHeader:
-    return comparison_header(
-        compare(prepare_comparison([stored_run(row, measured=bool(row.summary.throughput)) for row in rows]), 1)
-    )
+def compared(rows: Sequence[RunRow]) -> Comparison:
+    return compare(prepare_comparison([stored_run(row, measured=bool(row.summary.throughput)) for row in rows]), 1)
 
 
 def test_what_runs_that_are_not_what_they_say_mean_for_the_verdict_is_said_once_on_the_screen_and_once_copied() -> None:
     rows = [run_row(1, found=AS_REQUESTED), run_row(2, layers=4, found=MISLABELLED)]
-    found = head(rows)
+    found = compared(rows)
     meant = "So the verdict is about what ran, not what was requested."
     detail = f"Run 2: {MISLABELLED.reason}"
-    assert found.lines[0] == HeaderLine(f"▲  {describe_mismatches(rows)} {meant}", "warning", detail=detail)
-    assert found.clipboard_text.count("did not run what was requested") == 1
+    assert comparison_lines(found)[0] == HeaderLine(f"▲  {describe_mismatches(rows)} {meant}", "warning", detail=detail)
+    assert clipboard_text(found).count("did not run what was requested") == 1
 
 
 def test_notes_on_the_table_come_after_the_doubts_and_are_not_copied() -> None:
     rows = [run_row(1, throughput=1000.0), run_row(2, units=128, outcome="refused", throughput=None)]
-    found = head(rows)
-    assert found.lines[-1] == HeaderLine("Without a measured part, time zero is the start of the run.", "note")
-    assert "time zero" not in found.clipboard_text
+    found = compared(rows)
+    assert comparison_lines(found)[-1] == HeaderLine(
+        "Without a measured part, time zero is the start of the run.", "note"
+    )
+    assert "time zero" not in clipboard_text(found)
 
 
 def test_of_no_runs_nothing_is_said() -> None:
-    empty = comparison_header(Comparison())
-    assert (empty.lines, empty.clipboard_text) == ((), "")
+    assert (comparison_lines(Comparison()), clipboard_text(Comparison())) == ((), "")
