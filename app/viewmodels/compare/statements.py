@@ -212,6 +212,7 @@ SENTENCES: Mapping[str, Callable[[Any], str]] = {
     "settings": lambda v: f"They differ in {len(v.labels)} settings: {join_with_and(v.labels)}.",
     "margin": _margin,
     "other work": _other_work,
+    "includes other work": lambda _: "That includes another amount of work per example.",
     "sure": lambda v: f"The intervals hold at {units.percent(v.level_pct)}, however often you look.",
     "repeats for an interval": lambda v: f"An interval takes {v.repeats} runs of each variant.",
     "repeats for a width": _repeats_for_a_width,

@@ -154,20 +154,22 @@ def _answers(
     ranked: Sequence[VariantResult], results: Sequence[VariantResult], effects: Sequence[Effect], asked: str
 ) -> list[Statement]:
     """Return the effect of the setting asked about, and who is fastest of all where that is not the same."""
-    if len(ranked) == 2:
-        return [_answer_on_two(ranked)]
     answering = [effect for effect in effects if effect.parameter == asked]
+    if len(ranked) == 2 and (not answering or asked in step_differences(*(result.runs[0].spec for result in ranked))):
+        return [_answer_on_two(ranked)]
     variants = [result.runs for result in results]
     is_all = len(ranked) == 1 + len(answering) and all(len(effect.pairs) == 1 for effect in answering)
     fastest = [_rank(ranked, results, asked if is_all else "")]
     if is_all or not answering:
         return fastest
+    if any(effect.changes_work for effect in answering):
+        fastest.insert(0, Statement(key="includes other work", values={}, runs=_runs_of(answering)))
     if len(answering) == 1:
         return [_effect_statement(answering[0]), *fastest]
     base = next(result for result in results if result.is_baseline)
     best = effects_of_best(effects, asked, variants, base.runs)
     if best[0].ratio.value > 1:  # the pairs of different values contradict each other
-        return fastest
+        return fastest[-1:]
     gaps = [Gap(name=_value_names(effect)[1], ratio=effect.ratio.inverse) for effect in best]
     label = label_in_sentence(base.runs[0].spec, asked)
     return [

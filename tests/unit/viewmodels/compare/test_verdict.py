@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import product
 
 import numpy as np
 import pytest
@@ -204,6 +205,17 @@ def test_the_answer_is_the_effect_of_the_setting_asked_about_and_where_it_holds(
     assert fnmatchcase(plain(found.answer), answer)
     assert (keys(found)[0], found.asked) == (key, "layout")
     assert keys(found)[1] in ("fastest", "leads"), "who is fastest of all is second"
+
+
+def test_an_effect_of_more_work_says_that_it_includes_that() -> None:
+    rows = [
+        row
+        for n, (size, depth) in enumerate(product((64, 128), (1, 2)))
+        for row in working(three(1 + 10 * n, 1000.0 * size / depth, batch_size=size, depth=depth), 1000 * depth)
+    ]
+    asked, free = compute_verdict(rows, 1, asked="depth"), compute_verdict(rows, 1)
+    assert keys(asked)[:2] == ["effect", "includes other work"]
+    assert (free.asked, keys(free)[0]) == ("batch_size", "effect"), "what is no other work is asked about first"
 
 
 def test_an_effect_that_another_word_explains_says_with_which() -> None:
