@@ -193,7 +193,8 @@ def _result_row(
     speed = result.speedup
     if speed is None:
         outcomes = Counter(row.outcome.name.replace("_", " ") for row in result.runs if row.outcome is not None)
-        return ResultRow(name=name, change=next(iter(outcomes), "running"), runs=runs if outcomes else "")
+        ended = "other workload" if result.decision == "different workloads" else next(iter(outcomes), "running")
+        return ResultRow(name=name, change=ended, runs=runs if outcomes else "")
     low, high = speed.interval or (None, None)
     energy, (speed_unit, energy_unit) = result.energy_ratio, columns
     return ResultRow(

@@ -217,3 +217,9 @@ def test_any_runs_are_answered_as_compare_does_with_its_baseline_if_that_is_amon
     assert answer_on(rows, baseline=7) == answer_on(rows), "it is not among them"
     rows = runs((1000, 1001, 999), (1002, 1003, 1001))
     assert answer_on(rows, margin_pct=2.0).answer == compute_verdict(rows, 1, 2.0).answer != answer_on(rows).answer
+
+
+def test_a_row_without_a_ratio_says_that_it_is_of_another_workload_or_how_it_ended() -> None:
+    others = [run_row(2, workload="cnn10"), run_row(3, units=5, outcome="failed", throughput=None)]
+    rows = answer_on([run_row(1), *others]).rows
+    assert sorted(row.change for row in rows) == ["baseline", "failed", "other workload"]
