@@ -27,6 +27,7 @@ from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import (
     STRETCH,
     ElidedComboBox,
+    ElidedLabel,
     clear_layout,
     make_column,
     make_row,
@@ -110,8 +111,7 @@ class PivotView(QWidget):
         super().__init__()
         self.asked, self.rows, self.columns = ElidedComboBox(), ElidedComboBox(), ElidedComboBox()
         self._chooser, self._axes = QWidget(), QWidget()
-        self._caption = text_label("", "muted", wrap=True)
-        self._sources = text_label("", "caption", wrap=True)
+        self._caption, self._sources = (ElidedLabel(role, Qt.AlignmentFlag.AlignLeft) for role in ("muted", "caption"))
         self.table = QTreeWidget()
         self._build()
 
@@ -126,7 +126,7 @@ class PivotView(QWidget):
         self._chooser.setVisible(pivot is not None)
         self._axes.setVisible(pivot is not None and len(pivot.axes) > 1)
         self._caption.setText(table.caption)
-        show_text(self._sources, "\n".join(pivot.sources if pivot else ()))
+        show_text(self._sources, " ".join(pivot.sources if pivot else ()))
         self.table.clear()
         self.table.setColumnCount(len(table.head))
         self.table.setHeaderLabels(table.head)
@@ -154,7 +154,7 @@ class PivotView(QWidget):
     def _build(self) -> None:
         for choice, name in ((self.asked, "Setting asked about"), (self.rows, "Rows"), (self.columns, "Columns")):
             choice.setAccessibleName(name)
-            choice.setMinimumWidth(20 * GRID)
+            choice.setMinimumWidth(12 * GRID)
             choice.activated.connect(self._choose)
         effect, by, and_ = (text_label(word, "muted") for word in ("Effect of", "by", "and"))
         make_row(by, self.rows, and_, self.columns, parent=self._axes, margins=0, spacing=GRID)
