@@ -39,7 +39,7 @@ EVIDENCE = "evidence"
 """The key of the warning that some runs did not run as requested."""
 
 SENTENCES: Mapping[str, str] = {
-    "left_out": "At most {most} runs are compared; {count} chosen ones are left out.",
+    "left_out": "At most {most} runs are compared; of those chosen, {count} are not.",
     "equality": "The baseline does not compute the same as {variants}: {differences}.",
     "equality_same": "The baseline computes the same as {variants}: {differences}.",
     "equality_unknown": "Not checked whether the baseline computes the same as {variants}. {reason}",

@@ -191,7 +191,7 @@ def test_that_runs_are_left_out_is_in_sight_whatever_else_is_said(screen: Compar
     facts = [dict.fromkeys(("driver", "keras", "cudnn_loaded", "cpu"), name) for name in "ab"]
     runs = [stored_run(run_row(10 + n, units=32 + n), environment=facts[n]) for n in range(2)]
     screen.view.show_model(compare(prepare_comparison(runs, left_out=1), 10))
-    assert "1 chosen run is left out" in screen.view.notes.warnings[0].text()
+    assert "At most 750 runs are compared" in screen.view.notes.warnings[0].text()
 
 
 def test_charts_are_drawn_ahead_of_their_tabs_in_the_background(
@@ -306,9 +306,9 @@ def test_while_the_same_runs_are_compared_in_another_way_no_old_answer_is_seen_o
 def test_the_answer_is_there_before_the_runs_are_read(screen: ComparePage, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
 
-    def prepare_later(runs: list[StoredRun], left_out: int) -> ComparedRuns:
+    def prepare_later(runs: list[StoredRun], left_out: int, asked: str) -> ComparedRuns:
         go_on.wait()
-        return prepare_comparison(runs, left_out)
+        return prepare_comparison(runs, left_out, asked)
 
     monkeypatch.setattr("app.gui.compare.compare_controller.prepare_comparison", prepare_later)
     screen.controller.show_runs([1, 4, 6, 2, 5, 7])
@@ -697,7 +697,7 @@ def test_charts_stand_in_the_place_of_the_table_and_lead_to_their_runs(screen: C
         for n, (units, xla) in enumerate(((64, True), (128, True)), 10):
             keep(store, stored_run(run_row(n, throughput=units * 3000.0, units=units, xla=xla)))
     screen.compare(1, 2, 10, 11)
-    assert screen.view.tabs.titles == ["Answer", "Table", "Why", "Charts", "Curves"]
+    assert screen.view.tabs.titles == ["Answer", "Table", "Pivot", "Why", "Charts", "Curves"]
     screen.view.tabs.open_tab("Charts")
     assert not screen.view.table.isVisible()
     (picture,) = screen.view.tabs.charts.widgets

@@ -555,7 +555,7 @@ def test_runs_too_many_to_read_are_said_before_all_other_doubts(count: int) -> N
         for n, name in enumerate("ab")
     ]
     first, *others = comparison_lines(compare(prepare_comparison(stored, left_out=count), 1))
-    assert (first.text == f"▲  At most {MAX_COMPARED} runs are compared; 1,234 chosen ones are left out.") == (
+    assert (first.text == f"▲  At most {MAX_COMPARED} runs are compared; of those chosen, 1,234 are not.") == (
         count > 0
     )
     assert len(others) > 1

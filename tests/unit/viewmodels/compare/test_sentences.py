@@ -1,5 +1,6 @@
 """Every sentence that Compare says of the reference runs can be read aloud."""
 
+import functools
 import random
 import re
 from collections.abc import Iterator
@@ -29,7 +30,10 @@ def texts(comparison: Comparison) -> Iterator[str]:
     yield from (view.cause for view in comparison.scaling)
     yield from (chart.caption for chart in comparison.charts)
     for why in comparison.why:
-        yield from (why.sentence, *why.notes, *why.gains, *([why.chart.caption] if why.chart else []))
+        for reason in why.statements:
+            names = [fact for fact in reason.facts.values() if isinstance(fact, str) and SEPARATOR in fact]
+            yield functools.reduce(lambda text, name: text.replace(name, "It"), names, reason.sentence)
+        yield from (*why.notes, *why.gains, *([why.chart.caption] if why.chart else []))
 
 
 def with_short_names(said: Statement) -> str:
