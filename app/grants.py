@@ -68,7 +68,6 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def request(self) -> str:
-        """Return what is to be allowed, in full and in one plain line."""
         where = f" on {self.host}" if self.host else ""
         words = _REQUESTS[self.kind].format(value=self.value, where=where, path=self.path)
         line = "".join(
@@ -122,7 +121,6 @@ def require(needed: Iterable[Grant], consent: Consent) -> None:
 
 
 def describe(grants: Sequence[Grant]) -> str:
-    """Return what is to be allowed, in one sentence's part."""
     return ", and to ".join(grant.request for grant in grants)
 
 

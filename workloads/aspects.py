@@ -167,7 +167,6 @@ def device(observation: Observation) -> Aspect:
 
 
 def replicas(observation: Observation) -> Aspect:
-    """Return how many devices made the same products."""
     requested = str(max(1, int(observation.variant["gpus"])))
     count = len({op.device for op in observation.products if op.device}) or observation.trace.devices
     differs = f"{count} device(s) made the products, not {requested}."

@@ -141,7 +141,6 @@ def stored_data(variant: Variant) -> ImageData | None:
 
 
 def training_images(variant: Variant) -> int:
-    """Return how many images an epoch of a variant passes over."""
     return int(variant.get("images") or TRAINING_IMAGES)
 
 

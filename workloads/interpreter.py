@@ -124,7 +124,6 @@ def install_command(libraries: Iterable[str]) -> str:
 
 
 def is_older(version: str, name: str) -> bool:
-    """Return whether that version of a library is older than workloads can use."""
     return _version_numbers(version) < _version_numbers(MINIMUM_VERSIONS[name])
 
 

@@ -90,7 +90,6 @@ def store_support(support: ProcessorSupport) -> None:
 
 
 def _path(prefix: Path) -> Path:
-    """Return the file of an environment, by its folder, the processor and the variables that the answer depends on."""
     variables = {name: os.environ[name] for name in os.environ if name.startswith(("ONEDNN_", "DNNL_"))}
     variables |= {name: os.environ.get(name, value) for name, value in FRAMEWORK.default_variables.items()}
     identity = repr((os.path.realpath(prefix), processor_identity(), sorted(variables.items())))

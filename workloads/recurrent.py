@@ -56,7 +56,6 @@ class RecurrentConfig:
 
     @property
     def gates(self) -> int:
-        """Return how many gates a cell has, the candidate among them."""
         return len(self.gate_biases)
 
     @property
@@ -66,12 +65,10 @@ class RecurrentConfig:
 
     @property
     def directions(self) -> int:
-        """Return how many directions each layer reads a sequence in."""
         return 2 if self.bidirectional else 1
 
     @property
     def left_padded(self) -> bool:
-        """Return whether padding comes before the sequences."""
         return self.sequence_lengths == "left_padded"
 
     @property
@@ -81,7 +78,6 @@ class RecurrentConfig:
 
     @property
     def parts(self) -> int:
-        """Return how many directions there are in all layers together."""
         return self.layers * self.directions
 
     def width(self, depth: int) -> int:
@@ -249,7 +245,6 @@ _AUTO_LIMITS = (
 
 
 def keras_implementations(config: type[RecurrentConfig]) -> tuple[Implementation, ...]:
-    """Return the three ways to have Keras's own layer."""
     layer = config.keras_name
     return (
         Implementation(

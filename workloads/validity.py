@@ -48,7 +48,6 @@ def _least_memory_bytes(machine: Machine) -> float:
 
 
 def _too_few_whole_gpus(variant: Variant, machine: Machine) -> bool:
-    """Return whether several GPUs are requested and MIG instances would be needed for them."""
     count = int(variant["gpus"])
     named = [find_gpu(machine, word) for word in _requested_devices(variant)]
     choice = [gpu for gpu in named if gpu is not None] or machine.gpus
@@ -222,7 +221,6 @@ def _recurrent_rules(workload: str, layer: RecurrentLayer) -> Iterator[Rule]:
 
 
 def _scans(variant: Variant) -> bool:
-    """Return whether it is JAX's loop over the time steps."""
     return variant.get("framework") == "jax" and variant["implementation"] in ("standard", "combined_input")
 
 

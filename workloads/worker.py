@@ -113,7 +113,6 @@ class Worker:
         self._collector: EvidenceCollector | None = None
 
     def run(self) -> Finished:
-        """Make the run and return its end, however it ends."""
         try:
             return self._perform()
         except Exception as error:  # noqa: BLE001 - the process's edge: the end is reported with its traceback

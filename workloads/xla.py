@@ -229,7 +229,6 @@ _LAUNCH_PLANE = "/host:"
 
 
 def _launches(planes: Iterable[Plane]) -> dict[int, int]:
-    """Return when each call of CUDA began, in picoseconds, by its correlation id."""
     launches: dict[int, int] = {}
     for line in (line for plane in planes if plane.name.startswith(_LAUNCH_PLANE) for line in plane.lines):
         for event in line.events():

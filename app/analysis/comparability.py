@@ -182,7 +182,6 @@ def concurrent_runs(runs: Sequence[StoredRun]) -> frozenset[int]:
 
 
 def used_gpus(run: StoredRun) -> frozenset[str]:
-    """Return the UUIDs of the GPUs that the run used."""
     return frozenset(gpu.device.device for gpu in gpu_columns(run))
 
 

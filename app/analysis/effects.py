@@ -77,7 +77,6 @@ class Effect:
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The smallest and the largest ratio of a pair."""
         ratios = [pair.ratio.value for pair in self.pairs]
         return min(ratios), max(ratios)
 

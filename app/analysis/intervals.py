@@ -40,7 +40,6 @@ class Estimate:
 
     @property
     def inverse(self) -> "Estimate":
-        """The ratio the other way round."""
         low, high = (None if end is None else 1 / end for end in (self.high, self.low))
         return Estimate(1 / self.value, low, high, self.n)
 

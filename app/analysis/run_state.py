@@ -50,7 +50,6 @@ class RunOrder:
 
 
 def run_order(runs: Sequence[StoredRun], baseline: Sequence[StoredRun]) -> RunOrder:
-    """Return how the runs of a variant lie in time against those of the baseline."""
     starts, base_starts = (np.array([run.row.started_utc_ns for run in group]) for group in (runs, baseline))
     ends, base_ends = (
         max(run.row.ended_utc_ns or run.row.started_utc_ns for run in group) for group in (runs, baseline)
@@ -95,7 +94,6 @@ def drifts_between(
 
 
 def _centred(runs: Sequence[StoredRun]) -> tuple[Floats, Floats]:
-    """Return start times in seconds and logarithms of throughputs, each less its mean."""
     times_s = np.array([run.row.started_utc_ns for run in runs], dtype=np.float64) / 1e9
     logs = np.log(throughputs([run.row for run in runs]))
     return times_s - times_s.mean(), logs - logs.mean()

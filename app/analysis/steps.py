@@ -28,7 +28,6 @@ class TracedStep:
     kernels: float
 
     def fits(self, step_ms: float) -> bool:
-        """Return whether a measured step has room for the kernels."""
         return self.busy_ms <= (1 + TOLERANCE) * step_ms
 
 

@@ -265,7 +265,6 @@ def waiting_pct(ready_step_ms: float | None, steps: int, seconds: float) -> floa
 
 
 def phases_with_energy(run: StoredRun) -> list[Phase]:
-    """Return the run's ended phases, each with the energy its GPUs used in it."""
     return [_with_energy(phase, gpu_columns(run)) for phase in run.phases if phase.end_ns is not None]
 
 

@@ -224,7 +224,6 @@ def steady_variants(groups: Sequence[tuple[RunRow, ...]]) -> list[tuple[RunRow, 
 
 
 def judge(runs: Sequence[RunRow], baseline_run: int, margin_pct: float | None = None) -> list[VariantResult]:
-    """Return one result per variant."""
     groups = group_by_variant(runs)
     baseline = next(group for group in groups if any(row.run == baseline_run for row in group))
     speedups, energy_ratios = (
@@ -372,7 +371,6 @@ def speed_bias_pct(group: Sequence[RunRow], baseline: Sequence[RunRow]) -> float
 
 
 def _by_gpus(runs: Sequence[RunRow], figures: FigureValues) -> dict[Gpus, list[float]]:
-    """Return the figures of runs by the GPUs that they used."""
     by_gpus: dict[Gpus, list[float]] = {}
     for row in runs:
         if value := figures([row]):
@@ -463,7 +461,6 @@ def _positive(values: Iterable[float | None]) -> list[float]:
 
 
 def decide(speedup: Estimate | None) -> Decision:
-    """Return what a ratio of speeds with its interval says."""
     if speedup is None:
         return "nothing to compare"
     if speedup.low is None or speedup.high is None:

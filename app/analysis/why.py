@@ -161,12 +161,10 @@ def examples_per_gpu(run: StoredRun) -> float:
 
 
 def is_measured(run: StoredRun) -> bool:
-    """Return whether the run's rate and its steps were measured."""
     return bool(throughputs([run.row])) and measured_step_ms(run.row.spec, run.row.summary) is not None
 
 
 def is_traced(run: StoredRun) -> bool:
-    """Return whether a run has a trace of kernels, or of operations on the CPU."""
     evidence = run.evidence
     if evidence is None or not evidence.steps or not evidence.kernels:
         return False

@@ -345,7 +345,6 @@ def _print_variants(comparison: Comparison) -> None:
 
 
 def _words(column: str, runs: Sequence[RunRow]) -> str:
-    """Return what a column of words says of a variant's runs."""
     if column == "evidence":
         return VERIFICATIONS[state].symbol if (state := combined_state(runs)) else ""
     words = (row.host or cells.THIS_MACHINE if column == "host" else cells.outcome(row.outcome).text for row in runs)

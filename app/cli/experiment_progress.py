@@ -149,7 +149,6 @@ def _describe_precision(experiment: Experiment) -> str:
 
 
 def load_result(experiment: Experiment, database: Path, margin_pct: float | None = None) -> ExperimentResult:
-    """Load the runs that an experiment compares, and compare them."""
     plan = experiment.plan
     published = publications(plan.variants, [plan.preset] if plan.preset else (), workload_finder(database, None))
     with Store.open(database) as store:

@@ -129,7 +129,6 @@ def _print_source(stored: StoredRun, *, as_json: bool) -> int:
 
 
 def print_run(stored: StoredRun) -> None:
-    """Print a run's result in a few lines."""
     _print_head(stored)
     machine_notes = (warning.sentence for warning in machine_warnings(stored))
     for note in filter(None, (derived.describe_losses(stored), derived.implausible_note(stored), *machine_notes)):

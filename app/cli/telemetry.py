@@ -171,7 +171,6 @@ def make_printer(output: OutputFormat, origin: Origin) -> Printer:
 
 
 def _json_printer(origin: Origin) -> Printer:
-    """Return what prints a line per message, of an inventory one per device that is new or changed."""
     descriptions: dict[str, dict[str, Any]] = {}
     newest_ns = origin.begin_ns
 

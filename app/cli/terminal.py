@@ -151,7 +151,6 @@ def ask_yes(question: str) -> bool:
 
 
 def say(sentence: str) -> None:
-    """Print a message on stderr, as one line."""
     print(plain_line(sentence), file=sys.stderr, flush=True)
 
 
@@ -234,7 +233,6 @@ def _print_styled(columns: Sequence[Sequence[str]], widths: Mapping[int, int], r
 
 
 def is_terminal() -> bool:
-    """Return whether a person reads what is printed."""
     return _terminal_width() is not None
 
 

@@ -78,7 +78,6 @@ class StoredScreens(QObject):
         self._history_page().transfer.offer_import(path)
 
     def add_file(self, path: Path) -> None:
-        """Show the history and add the runs of another database."""
         self._history_page().transfer.import_file(path)
 
     def show_reference(self) -> None:
@@ -91,7 +90,6 @@ class StoredScreens(QObject):
             self.history.transfer.set_reference(True, failed)
 
     def compare_runs(self, runs: Sequence[int]) -> None:
-        """Show these runs side by side."""
         self._window.show_page(COMPARE)
         if self.compare is not None:
             self.compare.show_runs(runs)

@@ -189,7 +189,6 @@ class MainWindow(QMainWindow):
         set_role(self._dot, tone)
 
     def add_to_head(self, widget: QWidget) -> None:
-        """Put a widget before the name of the machine."""
         self._line.insertWidget(self._line.indexOf(self._machine), widget)
 
     def allow_close(self) -> None:

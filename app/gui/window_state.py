@@ -28,7 +28,6 @@ Value = TypeVar("Value")
 
 
 def state_path() -> Path:
-    """Return the file of what the user's windows remember."""
     import platformdirs
 
     if named := os.environ.get(FILE_VARIABLE):

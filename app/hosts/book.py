@@ -195,7 +195,6 @@ class HostEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def book_path() -> Path:
-    """Return the file of the user's hosts."""
     return config_path("hosts.json", FILE_VARIABLE)
 
 

@@ -87,7 +87,6 @@ def _look(entry: HostEntry, connection: Connection, end_s: float) -> HostCheck:
 
 
 def no_framework(entry: HostEntry, missing: Sequence[HostFramework]) -> str:
-    """Return in one sentence which frameworks a host lacks, and what runs there do about it."""
     frameworks = [FRAMEWORKS[framework.name] for framework in missing]
     pythons = " and ".join(dict.fromkeys(framework.interpreter for framework in missing))
     names = " and no ".join(framework.name for framework in frameworks)

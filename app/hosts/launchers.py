@@ -98,7 +98,6 @@ def _by_ssh(address: Address, script: str) -> list[str]:
 
 
 def option_arguments(address: Address) -> list[str]:
-    """Return the options of the address as srun, sbatch and the driver of Ray take them."""
     return [f"--{name}={value}" for name, value in address.options]
 
 

@@ -107,7 +107,6 @@ class HostProcess:
 
     @property
     def pid(self) -> int:
-        """Process id of the launcher's command."""
         return self._process.pid
 
     @property

@@ -158,7 +158,6 @@ def carry(ray: Any, gpus: int | None, options: dict[str, str], words: Sequence[s
 
 
 def main() -> None:
-    """Be what the words of the command line want."""
     gpus, *words = sys.argv[1:]
     own = [word for word in words if word.startswith(("--gpu=", "--cpus="))]
     options = dict(word.removeprefix("--").split("=", 1) for word in own)

@@ -395,7 +395,6 @@ class Connection:
     def __init__(
         self, entry: HostEntry, process: HostProcess, hello: HostHello, hz: float, limits: LinkLimits | None
     ) -> None:
-        """Take the process that says telemetry, which has said hello."""
         self.entry, self.process, self.hello = entry, process, hello
         self.runners = Runners(entry, limits)
         self.standby = threading.Event()
@@ -429,7 +428,6 @@ class Connection:
         return program_info() | {HOST_KEY: self.entry.name, CARRIER_KEY: self.process.address.kind}
 
     def close(self) -> None:
-        """End everything of it on the host, and wait for that."""
         ender = threading.Thread(target=self.runners.close, daemon=True)
         ender.start()
         self.host.telemetry.close()

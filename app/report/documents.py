@@ -42,7 +42,6 @@ def training_document(run: StoredRun) -> dict[str, Any] | None:
 
 
 def epochs_document(run: StoredRun) -> list[dict[str, Any]]:
-    """Return one entry per epoch."""
     return [
         {
             "epoch": epoch.epoch,
@@ -144,7 +143,6 @@ def telemetry_line(message: TelemetryMessage, *, utc: str) -> dict[str, Any]:
 
 
 def device_lines(inventory: Inventory, *, t_ns: int, utc: str) -> list[dict[str, Any]]:
-    """Return the lines that describe every device, which come before all others."""
     return [
         {
             "t_ns": t_ns,
@@ -236,7 +234,6 @@ def _phase(phase: Phase, energy: PhaseEnergy, zero_ns: int) -> dict[str, Any]:
 
 
 def _run_head(row: RunRow) -> dict[str, Any]:
-    """Return what a run is, the user's annotations, and how it ended."""
     return {
         "run": row.run,
         "uid": row.uid,
@@ -260,7 +257,6 @@ def list_document(rows: Sequence[RunRow]) -> dict[str, Any]:
 
 
 def listed_document(row: RunRow) -> dict[str, Any]:
-    """Return the document of one run in a list."""
     document = {
         **_run_head(row),
         "throughput": {"value": None, "unit": units.rate_unit(example_word(row.spec))},
@@ -469,7 +465,6 @@ def _pairs(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, lis
 
 
 def _metrics(first: StoredRun, second: StoredRun) -> dict[str, Any]:
-    """Return every metric that a run has, at its path in documents of runs."""
     document: dict[str, Any] = {}
     for metric in METRICS:
         values = [metric.value(first), metric.value(second)]

@@ -48,7 +48,6 @@ class _Rows:
         self._file = file
 
     def write(self, row: str) -> int:
-        """Write a row, which ends in CR and LF."""
         return self._file.write(f"{row.removesuffix(_CRLF)}\n")
 
 
@@ -137,7 +136,6 @@ _Converters = Mapping[int, Callable[[Any], str]]
 
 
 def _converters(columns: Sequence[FlatColumn], by_kind: Mapping[str, Callable[[Any], str]]) -> _Converters:
-    """Return what makes text of a column's values, by its index."""
     functions = {"utc": utc_text, **by_kind}
     return {index: functions[column.kind] for index, column in enumerate(columns) if column.kind in functions}
 
@@ -263,7 +261,6 @@ def describe_reference_added(runs: Sequence[int]) -> str:
 
 
 def describe_reference_removed(runs: Sequence[int]) -> str:
-    """Describe the result of removing the reference runs."""
     return (
         f"Removed {len(runs)} reference {units.plural('run', len(runs))}." if runs else "No reference runs were here."
     )

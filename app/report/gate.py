@@ -38,21 +38,17 @@ class Gate:
 
     @property
     def exit_status(self) -> int:
-        """Return the exit status of the command."""
         return EXIT_STATUS[self.outcome]
 
     @property
     def title(self) -> str:
-        """Return the outcome in a few words."""
         return f"{_TITLES[self.outcome]} by more than {units.exactly(self.margin_pct, '%')}"
 
     @property
     def sentence(self) -> str:
-        """Return the outcome with its reasons."""
         return " ".join([f"{self.title}.", *self.reasons])
 
     def document(self) -> dict[str, Any]:
-        """Return the gate as an entry of a JSON document."""
         return {
             "margin_pct": self.margin_pct,
             "outcome": self.outcome,

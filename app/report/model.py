@@ -89,7 +89,6 @@ _FEW = 12
 
 
 def build_report(comparison: Comparison, made_utc_ns: int, pivots: Sequence[Pivot] = ()) -> ReportModel:
-    """Return the content of a report."""
     compared_runs, rows = comparison.compared_runs, comparison.rows
     column = comparison.table.keys.index(VARIANT)
     names = {variant.summary.runs: variant.summary.cells[column].text for variant in comparison.table.variants}
@@ -164,7 +163,6 @@ def _figures(table: CompareTable) -> tuple[TextTable, ...]:
 
 
 def _with_interval(cells: Sequence[str]) -> str:
-    """Return a figure, with the interval beside it in brackets."""
     return f"{cells[0]} ({cells[1]})" if cells[1:] not in ((), (units.ABSENT,)) else cells[0]
 
 

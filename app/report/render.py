@@ -147,7 +147,6 @@ def _render_diff(template: str, diff: RunDiff, *, everything: bool = False) -> s
 
 
 def gate_markdown(gate: Gate) -> str:
-    """Render a gate as a piece of Markdown."""
     return _render("gate.md.jinja", gate=gate)
 
 
@@ -162,7 +161,6 @@ def _render(template: str, **values: object) -> str:
 
 
 def _html_environment() -> "Environment":
-    """Return templates whose values are escaped for HTML."""
     from markupsafe import Markup
 
     environment = _environment()

@@ -150,5 +150,4 @@ def scaling_sections(views: Sequence[ScalingView], palette: Palette) -> list[dic
 
 
 def efficiency_headline(view: ScalingView) -> str:
-    """Return efficiency and speed-up as a sentence."""
     return f"Efficiency {view.efficiency} ({view.interval}), speed-up {view.speedup}."

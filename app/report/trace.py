@@ -222,7 +222,6 @@ def _counters(columns: SampleColumns, track: Track) -> Iterator[TraceEvent]:
 
 
 def _values(columns: SampleColumns, name: str) -> Iterator[tuple[int, float]]:
-    """Return the times at which there is a value, with the values."""
     _, t_ns, values = columns.present(name)
     return zip(t_ns.tolist(), values.tolist(), strict=True)
 

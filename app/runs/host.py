@@ -141,7 +141,6 @@ class Host:
 
     @property
     def machine(self) -> Machine:
-        """What the rules of the catalog are checked against."""
         return self.inventory().machine
 
     def environment(self) -> dict[str, str]:

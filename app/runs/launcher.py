@@ -308,7 +308,6 @@ class LocalWorker(Generic[Said]):
         self._process.terminate()
 
     def kill(self) -> None:
-        """Send SIGKILL to its process group."""
         kill_process_group(self._process.pid)
 
     def _write_orders(self, pipe: BinaryIO) -> None:

@@ -232,7 +232,6 @@ class RunMaker:
 
     @property
     def may_begin(self) -> bool:
-        """Whether nobody has asked it to end."""
         return self._wishes.stop_reason is None
 
     def stop(self, reason: str = "") -> None:

@@ -181,5 +181,4 @@ def start_order(spec: RunSpec, source: Source | None, weights: Path) -> Start:
 
 
 def needs_calibration(store: Store, spec: RunSpec, host: Host, devices: Sequence[str]) -> bool:
-    """Return whether none of these devices of a host is calibrated in the run's precision."""
     return stored_calibration(store, spec, devices, host.name) is None

@@ -109,7 +109,6 @@ class Library:
             self._db.execute("UPDATE runs SET uid = uid || '-part' || run WHERE run = ?", (run,))
 
     def parts(self, uid: str) -> list[int]:
-        """Return what was set aside of the run with this uid, in the trash or out of it."""
         with translate_sqlite_errors(self.path):
             cursor = self._db.execute("SELECT run FROM runs WHERE uid = ? || '-part' || run", (uid,))
             return [number for (number,) in cursor]
@@ -182,7 +181,6 @@ class Library:
             set_setting(self._db.conn, SHOWN_COLUMNS, columns)
 
     def hidden_figures(self) -> frozenset[str]:
-        """Return the names of the columns that comparisons hide."""
         with translate_sqlite_errors(self.path):
             return get_setting(self._db.conn, HIDDEN_FIGURES) or frozenset()
 

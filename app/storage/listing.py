@@ -247,7 +247,6 @@ def _condition(name: str, markers: str) -> str:
 
 
 def count_facets(db: Database, query: RunQuery) -> FacetCounts:
-    """Count the runs of each value of each facet among those that match the rest of a query."""
     counts: dict[str, Mapping[str, int]] = {}
     matches = match_runs(db, utf8_safe(query.text), *query_conditions(query, FACETS))
     conditions, values = _narrowed(query, _OF_RUN, matches)

@@ -75,7 +75,6 @@ def _without_blank(older: _OlderEvidence) -> _OlderEvidence:
 
 
 def _with_choice(older: _OlderEvidence) -> _OlderEvidence:
-    """Return the evidence of a run that left its implementation to Keras with what Keras chose as requested."""
     if older.asked.get("implementation") != "auto" or "implementation" not in older.ran:
         return older
     asked = {**older.asked, "implementation": older.ran["implementation"]}

@@ -193,7 +193,6 @@ class TelemetryFeed:
         self._reader.join()
 
     def _read(self) -> None:
-        """Dispatch what the sampler says, and start another one when it ends by itself."""
         sampler = self._sampler
         while sampler is not None:
             for message in sampler.messages():

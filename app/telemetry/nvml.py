@@ -55,7 +55,6 @@ class GpuList:
         self._written: Inventory | None = None
 
     def begin(self) -> None:
-        """Write the inventory, and from now on what changes in it."""
         with self._changed:
             self._written = self.inventory()
             self.write([self._written])
@@ -67,13 +66,11 @@ class GpuList:
             self._update_if_complete()
 
     def set_count(self, count: int, absence: str | None = None) -> None:
-        """Note how many GPUs the driver has, or why it has none."""
         with self._changed:
             self._count, self._absence = count, absence
             self._update_if_complete()
 
     def note_opened(self, index: int, *, probed: bool = False) -> None:
-        """Note that a GPU was opened or refused, and whether each of its fields was looked for."""
         indices = {index}
         if indices <= (self._probed if probed else self._opened):
             return
@@ -286,7 +283,6 @@ class GpuThread(threading.Thread):
 
     @property
     def is_left(self) -> bool:
-        """Whether a fast reading of it hangs."""
         return any(reader.is_left for reader in self._readers)
 
     def run(self) -> None:

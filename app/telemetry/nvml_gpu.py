@@ -213,7 +213,6 @@ class GpuReader:
             yield from self._list_processes()
 
     def next_s(self) -> float:
-        """Return when something is due to be read or looked for."""
         due_s = [self.probe.next_s, self._processes_due_s, *(scheduled.due_s for scheduled in self._schedules())]
         return min(due_s) if self.probe.gpm is None else min(*due_s, self.probe.gpm_due_s)
 

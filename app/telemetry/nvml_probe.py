@@ -55,7 +55,6 @@ _FIRST_RETRY_S, _LONGEST_RETRY_S = 0.5, 60.0
 
 
 def absence_reason(error: pynvml.NVMLError) -> str:
-    """Return the reason why something is absent, in a few words."""
     return _ABSENCE_REASONS.get(error.value, str(error))
 
 

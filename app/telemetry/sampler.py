@@ -81,7 +81,6 @@ class HostSource:
         self.devices: tuple[Device, ...] = ()
 
     def start(self) -> None:
-        """Find out what the host reports and what a read costs."""
         power_absence = self._rapl.absence_reason()
         absent = {"power_mw": power_absence} if power_absence else {}
         self.read()
@@ -126,7 +125,6 @@ class HostSource:
         return (Sample(t_ns=time.monotonic_ns(), device=HOST, implausible=implausible, **values),)
 
     def read_slow(self) -> SlowSample:
-        """Return the processor time that this process has used."""
         return SlowSample(t_ns=time.monotonic_ns(), device=HOST, sampler_cpu_s=time.process_time())
 
     def close(self) -> None:
@@ -154,7 +152,6 @@ def _used_bytes() -> int:
 
 
 def cpu_name() -> str:
-    """Return the processor's name as the kernel reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

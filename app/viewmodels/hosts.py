@@ -97,7 +97,6 @@ def _note(state: HostState, inventory: Inventory | None) -> str:
 
 
 def host_machine(state: HostState, inventory: Inventory | None) -> MachineState:
-    """Return a host and how its link is, as the window's head shows it."""
     word, tone = describe_stage(state)
     if state.stage != "connected" or inventory is None:
         return MachineState(f"{state.name} · {word}", "muted" if tone in ("quiet", "busy") else "bad", state.text)

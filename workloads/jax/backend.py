@@ -69,7 +69,6 @@ class JaxBackend(PartialBackend):
         return EvidenceCollector(spec, task)
 
     def loaded_versions(self) -> dict[str, str]:
-        """Return the versions of CUDA's libraries loaded now."""
         return loaded_versions()
 
     def calibrate(self, precision: str, gpu_uuids: Sequence[str]) -> Calibration | None:

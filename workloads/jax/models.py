@@ -168,7 +168,6 @@ def _loop(
         return lax.scan(cell, state, steps, reverse=backwards, unroll=config.unroll)[1]
 
     def lagged(outputs: Any) -> Any:
-        """Return what the recurrent product of each step reads."""
         return read(jnp.concatenate([outputs[1:], zeros[None]] if backwards else [zeros[None], outputs[:-1]]))
 
     biases = None

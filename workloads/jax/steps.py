@@ -57,7 +57,6 @@ def host_batch(workload: str, variant: Variant, number: int) -> Batch:
 
 
 def device_batches(batches: Iterable[Batch], mesh: Mesh, precision: str) -> list[Batch]:
-    """Split each batch over the devices, with inputs in the type of the precision."""
     sharding, dtype = NamedSharding(mesh, _SPLIT), DTYPES[precision]
 
     def cast(array: Any) -> Any:
@@ -225,7 +224,6 @@ def fetch(result: Any) -> float:
 
 
 def build_task(spec: RunSpec, mesh: Mesh) -> Task:
-    """Return a built-in workload's variant, ready to step."""
     workload, variant = spec.workload, spec.variant
     first_batch = host_batch(workload, variant, 0)
     count = batch_count(sum(array.nbytes for array in jax.tree.leaves(first_batch)))

@@ -163,7 +163,6 @@ def layer_notes(observation: Observation) -> Iterator[str]:
 
 
 def _cudnn_calls(observation: Observation) -> float:
-    """Return how often a step calls cuDNN's recurrent layers."""
     return sum(op.name == "aten::_cudnn_rnn" for op in observation.trace.ops) / max(1, observation.trace.op_steps)
 
 

@@ -44,12 +44,10 @@ _ENTRY = Path(__file__).parents[1] / "entry.py"
 
 
 def replica_count(variant: Variant) -> int:
-    """Return how many devices compute a variant together."""
     return max(1, int(variant["gpus"]))
 
 
 def rank_count(variant: Variant) -> int:
-    """Return how many processes compute a variant together."""
     return 1 if variant["all_reduce"] == DATA_PARALLEL else replica_count(variant)
 
 
@@ -66,7 +64,6 @@ class Share:
     ranks: int = 1
 
     def of(self, batch: Any) -> Any:
-        """Return the part of a global batch, a nest of tensors."""
         return tree_map(lambda tensor: tensor.chunk(self.ranks)[self.rank], batch)
 
 

@@ -280,7 +280,6 @@ class Step:
         return torch.autocast(self.device.type, self._dtype, enabled=self._dtype is not torch.float32)
 
     def captured(self) -> Tensor:
-        """Make, operation by operation, the step that the graph has captured."""
         assert self._static is not None, "after the first step"
         return self.eager(*self._static)
 

@@ -243,7 +243,6 @@ def _ops(host: Iterable[_TraceEvent], launched: _LaunchedTime | None, graphs: Se
 
 
 def _innermost(events: Iterable[_TraceEvent]) -> Iterator[_TraceEvent]:
-    """Yield all but the operations that start one of their own name, as autocast does with the inputs it has cast."""
     latest: dict[tuple[int | str, str], _TraceEvent] = {}
     for event in sorted(events, key=lambda event: (event.ts, -event.dur)):
         outer = latest.get((event.tid, event.name))

@@ -123,7 +123,6 @@ class TensorflowBackend:
         return EvidenceCollector(spec, task)
 
     def loaded_versions(self) -> dict[str, str]:
-        """Return the versions of CUDA, cuDNN and NCCL, those that are loaded."""
         return loaded_versions()
 
     def calibrate(self, precision: str, gpu_uuids: Sequence[str]) -> Calibration | None:

@@ -92,7 +92,6 @@ class KerasOptimizer:
             self._replicas = list(executor.map(make, weights_by_replica))
 
     def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
-        """Update each weight of the replica that calls by its gradient, or none."""
         replica = tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
         self._replicas[int(replica)].update(list(gradients), mask)
 

@@ -87,7 +87,6 @@ class PrefetchQueue:
         )
 
     def batch(self, tensors: tuple[tf.Tensor, ...]) -> Batch:
-        """Return inputs and targets of what was taken, made on the device."""
         images, crops, classes = tensors
         return self._prepare(images, crops), classes
 

@@ -68,19 +68,15 @@ class ChartWidget(QWidget):
 
     @property
     def hit_areas(self) -> tuple[HitArea, ...]:
-        """Where the marks are now."""
         return self._drawn.hit_areas
 
     def drawing(self) -> Drawing:
-        """Return the current drawing."""
         return self._drawn
 
     def sizeHint(self) -> QSize:
-        """Return the size in a report."""
         return QSize(round(WIDTH), round(self._drawn.height))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Draw anew at another width."""
         super().resizeEvent(event)
         if event.size().width() != round(self._drawn.width):
             self._draw()
@@ -103,13 +99,11 @@ class ChartWidget(QWidget):
         self._point_at(self._area_at(event.position()))
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """Open the run of the clicked mark."""
         if event.button() == Qt.MouseButton.LeftButton:
             self._point_at(self._area_at(event.position()))
             self._open(event.globalPosition().toPoint())
 
     def leaveEvent(self, event: object) -> None:
-        """Leave the current mark."""
         super().leaveEvent(event)  # type: ignore[arg-type]
         self._point_at(None)
 
@@ -147,7 +141,6 @@ class ChartWidget(QWidget):
             super().keyPressEvent(event)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """Show the menu of the current mark."""
         by_mouse = event.reason() == QContextMenuEvent.Reason.Mouse
         if by_mouse:
             self._point_at(self._area_at(QPointF(event.pos())))
@@ -155,7 +148,6 @@ class ChartWidget(QWidget):
         menu.popup(event.globalPos() if by_mouse or self._current is None else self._menu_position())
 
     def menu(self) -> QMenu:
-        """Make the menu of the current mark and of the chart."""
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         hit = self._current_area()
@@ -244,7 +236,6 @@ class ChartsView(QWidget):
         return draw
 
     def show_charts(self, charts: Sequence[Chart]) -> None:
-        """Show these charts."""
         for widget in self.widgets:
             widget.hide()
             widget.deleteLater()

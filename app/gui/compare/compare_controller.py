@@ -47,7 +47,6 @@ _MAX_CANDIDATES = 40
 
 
 def _read_offers(database: Path) -> "tuple[tuple[Offer, ...], bool]":
-    """Read what can be offered, and whether experiments are stored."""
     from app.gui.experiment.stored import reference_questions
     from app.storage.reference import reference_runs
     from app.viewmodels.compare.offers import compare_offers
@@ -155,7 +154,6 @@ class CompareController(QObject):
             self._view.reading.show_answer(answer)
 
     def _cancel_reading(self) -> None:
-        """Leave what is being read."""
         self._stop.set()
         self._stop = Event()
         self._request_number += 1
@@ -185,7 +183,6 @@ class CompareController(QObject):
             self._read(lambda: _still_there(self._database, former.runs), show)
 
     def show_experiment(self, experiment: int) -> None:
-        """Compare the runs of an experiment."""
         self._read(lambda: _experiment_runs(self._database, experiment), self.show_runs)
 
     def _read_offers(self) -> None:
@@ -212,7 +209,6 @@ class CompareController(QObject):
         self._read(lambda: _experiments(self._database), self._view.offer_experiments)
 
     def make_baseline(self, run: int) -> None:
-        """Compare the runs with this one's variant."""
         self._baseline = run
         self._compare_again(f"Comparing with run {run} …")
 
@@ -239,7 +235,6 @@ class CompareController(QObject):
         self._actions.run_plan(interleaved_plan([group[0].spec for group in chosen], repeats))
 
     def _run_more(self, repeats: int, variants: Sequence[RunSpec] = (), max_idle_wait_s: float | None = None) -> None:
-        """Repeat these variants, or all, that often, interleaved."""
         from app.viewmodels.experiment.preview import interleaved_plan
 
         repeated = variants or [group[0].spec for group in group_by_variant(self._comparison.rows)]
@@ -261,7 +256,6 @@ class CompareController(QObject):
         self._background.run(draw, lambda _: None, self._fail)
 
     def align(self, align: Alignment) -> None:
-        """Align the curves by time, steps or examples."""
         runs, self._align = self._comparison.compared_runs, align
         self._state.keep("align", align)
 

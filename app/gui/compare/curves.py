@@ -71,12 +71,10 @@ class VariantLegend(Scroller):
         self._fit_height()
 
     def show_hidden(self, runs: Collection[int]) -> None:
-        """Mark the variants of which some run is drawn."""
         for entry in self._entries:
             entry.button.setChecked(not set(entry.group.runs) <= set(runs))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Take as many lines as the variants need, up to three."""
         super().resizeEvent(event)
         self._fit_height()
 
@@ -203,13 +201,11 @@ class CurvesView(QWidget):
         self.panels.hide_curves([str(run) for run in hidden])
 
     def _toggle_curve(self, key: str) -> None:
-        """Hide or show the run of a curve, or all runs of a mean."""
         run = int(key)
         groups = (group.runs for group in self._curves.groups if self._shows_means and group.runs[0] == run)
         self.toggled.emit(next(groups, (run,)))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Show as many columns as fit."""
         super().resizeEvent(event)
         if self._curves.panels and not self.side_by_side_button.isChecked():
             self.panels.set_columns(self._columns())

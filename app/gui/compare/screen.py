@@ -233,7 +233,6 @@ class CompareNotes(QWidget):
         make_column(separator(), self.unfolded, lines, parent=self, margins=0, spacing=GRID)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Give the notes the height that they take in this width, up to a part of the screen."""
         super().resizeEvent(event)
         self._fit()
 
@@ -250,7 +249,6 @@ class CompareNotes(QWidget):
             label.setText("")
 
     def show_model(self, comparison: Comparison) -> None:
-        """Show what qualifies a comparison."""
         lines = comparison_lines(comparison)
         worst = [line for line in lines if line.severity == "warning"][:_MOST_WARNINGS]
         rest = [line for line in lines if line not in worst]
@@ -298,7 +296,6 @@ class ReadingView(QWidget):
         self._bar.setVisible(not is_read)
 
     def show_answer(self, answer: str) -> None:
-        """Show the answer, which is known before the runs are read."""
         self._answer.setText(answer)
 
 
@@ -341,7 +338,6 @@ class CompareView(QWidget):
 
     @property
     def margins(self) -> list[QAction]:
-        """The margins that can be chosen."""
         return self._margins.actions()
 
     def show_model(self, comparison: Comparison, *, new_runs: bool = True) -> None:
@@ -375,7 +371,6 @@ class CompareView(QWidget):
         self._report.setEnabled(False)
 
     def leave_reading(self) -> None:
-        """Show what was there before."""
         if self._pages.currentWidget() is self.reading or not self._report.isEnabled():
             self.show_model(self._comparison, new_runs=False)
 
@@ -394,7 +389,6 @@ class CompareView(QWidget):
         self._written.show()
 
     def offer_experiments(self, choices: Sequence[tuple[int, str]]) -> None:
-        """Open a menu of experiments, given as numbers with labels."""
         menu = QMenu(self)
         for experiment, label in choices:
             action = menu.addAction(plain_line(label).replace("&", "&&"))

@@ -51,7 +51,6 @@ class CompareModel(CellModel):
         self.hidden: frozenset[int] = frozenset()
 
     def set_table(self, table: CompareTable, arrangement: Arrangement, hidden: Collection[int]) -> None:
-        """Show this table."""
         self.beginResetModel()
         self.table, self.arrangement, self.columns = table, arrangement, table.columns
         self.rows = arrangement.rows(table)
@@ -66,11 +65,9 @@ class CompareModel(CellModel):
             self.dataChanged.emit(self.index(0, 0), self.index(len(self.rows) - 1, 0), [Qt.ItemDataRole.CheckStateRole])
 
     def row_cells(self, row: int) -> Sequence[Cell]:
-        """Return the cells of a row."""
         return self.rows[row].cells
 
     def names(self) -> Collection[Name]:
-        """Return the names of the variants."""
         return {row.cells[_NAMES].name for row in self.rows}
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
@@ -100,7 +97,6 @@ class CompareModel(CellModel):
         )
 
     def is_head(self, row: int) -> bool:
-        """Return whether a row is the head of a group."""
         return self.rows[row].kind == "group"
 
     def check_state(self, position: int) -> Qt.CheckState | None:
@@ -118,7 +114,6 @@ class CompareDelegate(CellDelegate):
     """Paints the swatch in the first column and the radio mark of the baseline; the fastest has bold name and speed."""
 
     def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
-        """Paint a cell, or the mark of the baseline."""
         model = index.model()
         assert isinstance(model, CompareModel)
         row = model.rows[index.row()]
@@ -203,16 +198,13 @@ class CompareTableView(CellTable):
 
     @property
     def table(self) -> CompareTable:
-        """The table that is shown."""
         return self._model.table
 
     @property
     def arrangement(self) -> Arrangement:
-        """How the rows are arranged."""
         return self._model.arrangement
 
     def arrange(self, arrangement: Arrangement) -> None:
-        """Show the rows in another arrangement."""
         self._show(self._model.table, arrangement)
         self.arranged.emit(arrangement)
         self.hidden_changed.emit()
@@ -224,7 +216,6 @@ class CompareTableView(CellTable):
         self.show_columns([n for n, key in enumerate(self._model.table.keys) if key not in hidden])
 
     def rows(self) -> list[TableRow]:
-        """Return the rows from top to bottom."""
         return list(self._model.rows)
 
     def select_row(self, row: int) -> None:
@@ -233,13 +224,11 @@ class CompareTableView(CellTable):
         self.selectionModel().setCurrentIndex(self._model.index(row, 0), flags.ClearAndSelect | flags.Rows)
 
     def current_row(self) -> TableRow | None:
-        """Return the current row."""
         index = self.currentIndex()
         return self._model.rows[index.row()] if index.isValid() else None
 
     @property
     def hidden_runs(self) -> frozenset[int]:
-        """The runs whose curves are hidden."""
         return self._model.hidden
 
     def toggle_runs(self, runs: Collection[int]) -> None:
@@ -249,13 +238,11 @@ class CompareTableView(CellTable):
         self.hidden_changed.emit()
 
     def copy(self, *, markdown: bool = False) -> None:
-        """Copy what is shown, tab-separated or as a Markdown table."""
         hidden = self.hidden_columns | self._model.table.folded
         text = table_text(self._model.table, self._model.rows, hidden, markdown=markdown)
         QGuiApplication.clipboard().setText(text)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Handle the table's own keys."""
         row, key = self.current_row(), Qt.Key(event.key())
         if event.matches(QKeySequence.StandardKey.Copy):
             self.copy()
@@ -283,7 +270,6 @@ class CompareTableView(CellTable):
             super().mouseDoubleClickEvent(event)
 
     def width_for(self, column: int, content: int) -> int:
-        """Give the radio marks the width that they need."""
         return _BASE_WIDTH if column == _BASELINE_COLUMN else super().width_for(column, content)
 
     def _show(self, table: CompareTable, arrangement: Arrangement) -> None:
@@ -301,15 +287,12 @@ class CompareTableView(CellTable):
             self.select_row(next(alike, min(leader if current is None else max(current, 0), len(rows) - 1)))
 
     def open_row(self, row: int) -> None:
-        """Open the page of a run."""
         self._actions.open_run(self._model.rows[row].runs[0])
 
     def toggle_check(self, row: int) -> None:
-        """Hide or show the curves of a row."""
         self.toggle_runs(self._model.rows[row].runs)
 
     def toggle_fold(self, row: int) -> None:
-        """Fold or unfold a variant or a group."""
         changed, arrangement = self._model.rows[row], self.arrangement
         if changed.kind == "group":
             self.arrange(replace(arrangement, folded=arrangement.folded ^ {changed.title}))
@@ -323,12 +306,10 @@ class CompareTableView(CellTable):
         self.arrange(self.arrangement.sorted_by(column, numeric=numeric))
 
     def show_column(self, key: str, is_visible: bool) -> None:
-        """Show or hide a column, as the user chose."""
         self.hide_columns(self.hidden_columns - {key} if is_visible else self.hidden_columns | {key})
         self.columns_changed.emit(self.hidden_columns)
 
     def _show_menu(self, position: QPoint) -> None:
-        """Show the menu of the current row."""
         row = self.current_row()
         menu = QMenu(self)
         if row is not None:

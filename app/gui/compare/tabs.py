@@ -61,11 +61,9 @@ class ScalingChart(QSvgWidget):
         self._draw()
 
     def drawing(self) -> Drawing:
-        """Return the drawing in the current colours."""
         return draw_scaling(self._view, self._theme.colours)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """Offer to save the chart."""
         show_picture_menu(self, self.drawing, event.globalPos())
 
     def _draw(self) -> None:
@@ -146,7 +144,6 @@ class PivotView(QWidget):
         self.choice_made.emit(*choices)
 
     def _copy(self) -> None:
-        """Copy the selected rows with their heads, a tab between two cells."""
         rows = [self.table.headerItem(), *self.table.selectedItems()]
         cells = ("\t".join(row.text(n) for n in range(self.table.columnCount())) for row in rows)
         QGuiApplication.clipboard().setText("\n".join(cells))
@@ -333,7 +330,6 @@ class AnswerPage(QWidget):
         self.setMaximumWidth(_MAX_WIDTH)
 
     def show_why(self, why: WhyView | None) -> None:
-        """Show the waterfall with what to know about it, or why there is none."""
         charts = [replace(why.chart, caption=" ".join(why.notes) or why.chart.caption)] if why and why.chart else []
         self.waterfall.show_charts(charts)
         show_text(self.obstacle, why.sentence if why and not charts else "")
@@ -350,7 +346,6 @@ class CompareTabs(QWidget):
     curves_requested = Signal()
 
     def __init__(self, theme: Theme, actions: Actions, table: CompareTableView, plot: QWidget) -> None:
-        """Make the views around the table and the forest plot."""
         super().__init__()
         self._theme = theme
         self._comparison = Comparison()
@@ -373,18 +368,15 @@ class CompareTabs(QWidget):
         self.pivot.choice_made.connect(self.pivot_requested)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Let charts be drawn for the width that they will have."""
         super().resizeEvent(event)
         around = 2 * self._scroller.frameWidth() + self._scroller.verticalScrollBar().sizeHint().width()
         self.charts.room = self.width() - 4 * GRID - around
 
     @property
     def titles(self) -> list[str]:
-        """Titles of the tabs that are there."""
         return [self._tabs.tabText(n) for n in range(self._tabs.count()) if self._tabs.isTabVisible(n)]
 
     def open_tab(self, title: str) -> None:
-        """Open a tab by its title."""
         self._tabs.setCurrentIndex(_TITLES.index(title))
 
     def show_model(self, comparison: Comparison, *, new_runs: bool = True) -> None:
@@ -407,18 +399,15 @@ class CompareTabs(QWidget):
         self._show_tab()
 
     def flip_table(self) -> None:
-        """Open the table, and from there the answer."""
         self.open_tab(ANSWER if self._title == TABLE else TABLE)
 
     def hide_variants(self, runs: frozenset[int]) -> None:
-        """Leave these runs out of curves and charts."""
         self._hidden = runs
         self.curves.hide_runs(runs)
         self._show_tab()
 
     @property
     def shows_curves(self) -> bool:
-        """Whether the curves are open."""
         return self._title == CURVES
 
     @property

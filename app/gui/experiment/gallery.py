@@ -154,7 +154,6 @@ class QuestionCard(QFrame):
         return self._preset is not None and self._preset.is_complete
 
     def show_model(self, line: PresetLine, *, busy: bool) -> None:
-        """Show a question, and what its start does while something is active."""
         self.start.setText("Show verdict" if line.is_complete else "Add to queue" if busy else "Start")
         if line != self._preset:
             self._preset = line
@@ -245,7 +244,6 @@ class GalleryController(QObject):
         self._list_file(str(path))
 
     def show_undone(self) -> None:
-        """Show the questions again after something was undone."""
         self._form.show()
         self.read()
 

@@ -269,7 +269,6 @@ class QueueTableModel(CellModel):
         return self.rows[row].cells
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Return a cell's data, or how much of its entry is done."""
         if role == _FRACTION_ROLE:
             return self.rows[index.row()].fraction
         if role == Qt.ItemDataRole.AccessibleTextRole and index.column() == BAR_COLUMN:

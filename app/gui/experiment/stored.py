@@ -227,7 +227,6 @@ def preset_reference_runs(database: Path, key: str) -> list[int]:
 
 
 def reference_questions(rows: Sequence[RunRow]) -> list[tuple[str, list[RunRow]]]:
-    """Return the titles of the presets that have reference runs among these, with those."""
     references = ((named.title, _reference_rows(named, rows)) for named in map(load_preset, preset_names()))
     return [(title, reference) for title, reference in references if reference]
 

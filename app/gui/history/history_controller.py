@@ -112,8 +112,6 @@ class ChosenRuns(QObject):
         self._read(lambda store: [run_command(store.load(run, ())) for run in runs], copy)
 
     def _annotate(self, editor: type[TagDialog | NoteDialog], change: Callable[..., None], runs: Sequence[int]) -> None:
-        """Let the user edit the tags of these runs, or one note on all of them."""
-
         def read(store: Store) -> Annotations:
             return collect_annotations(store.library.run_rows(runs), store.library.totals().tags)
 

@@ -284,7 +284,6 @@ class HistoryHeader(QWidget):
         self.show_answer(answer_hint(chosen, deleted=deleted), "", "muted")
 
     def show_answer(self, text: str, next_step: str, role: str = "heading") -> None:
-        """Show what Compare would say of the checked runs."""
         self.answer.setText(text)
         set_role(self.answer, role)
         self._next_step.setText(next_step)

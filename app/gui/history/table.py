@@ -102,7 +102,6 @@ class HistoryTable(CellTable):
         return sorted(line.runs) if isinstance(line, Group) else [] if line is None else [line]
 
     def is_current_checked(self) -> bool:
-        """Return whether the current run is checked, or some of the current group."""
         return not self._lines.checked.isdisjoint(self.current_runs())
 
     def add_sparks(self, sparks: Mapping[int, Sparks]) -> None:

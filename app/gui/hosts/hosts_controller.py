@@ -93,7 +93,6 @@ class HostsController(QObject):
         self.connections.close()
 
     def manage(self) -> None:
-        """Show the dialog in which hosts are added, checked and removed."""
         from app.gui.hosts.hosts_dialog import HostsDialog
 
         dialog = HostsDialog(self._window, self._theme, self, self._database)
@@ -123,7 +122,6 @@ class HostsController(QObject):
             self._window.show_machine("No telemetry", "bad", reason)
 
     def choose(self, host: str) -> None:
-        """Make runs on a host from now on, and connect to it."""
         self.chosen, self._inventory = host, None
         self.connect_host(host)
         self._form.set_machine(host, None)

@@ -129,7 +129,6 @@ class DetailsView(QWidget):
 
     @property
     def wanted_height(self) -> int:
-        """The height of all words, and of plots as high as they get."""
         parts = max(self._column.sizeHint().height(), self.stack.maximumHeight())
         return parts + self.time_bar.sizeHint().height() + 3 * GRID
 

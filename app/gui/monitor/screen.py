@@ -260,7 +260,6 @@ class MonitorTable(CellTable):
             self.connect_requested.emit(host)
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        """Show the plots of a row's host."""
         index = self.indexAt(event.position().toPoint())
         if index.isValid():
             self._open(self._rows.rows[index.row()])

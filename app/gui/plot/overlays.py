@@ -43,7 +43,6 @@ class Layer:
 
     @property
     def view_values(self) -> tuple[float, float]:
-        """The lowest and the highest value in view, in the unit of the axis."""
         low, high = self._canvas.view.viewRange()[1]
         return low, high
 

@@ -161,7 +161,6 @@ class PaintTurns(QObject):
 
     @property
     def busy(self) -> bool:
-        """Whether a widget still waits for its turn."""
         return bool(self._waiting)
 
     def lead(self, widget: QWidget) -> None:
@@ -255,7 +254,6 @@ class PanelStack(QWidget):
 
     @property
     def busy(self) -> bool:
-        """Whether some panels are still to be drawn."""
         return self._draw_timer.isActive()
 
     def panel(self, key: str) -> "TimePanel":
@@ -351,7 +349,6 @@ class PanelStack(QWidget):
             painter.end()
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
-        """Remove the crosshair, which goes with the keyboard."""
         super().focusOutEvent(event)
         self.set_crosshair(None)
 

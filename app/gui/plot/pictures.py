@@ -144,7 +144,6 @@ def _drawn_curve(source: CurveSource, x_range: tuple[float, float], label: str, 
 
 
 def draw_stacked(plots: Sequence[CurvePlot], theme: Theme, width: float) -> Drawing:
-    """Draw plots one below the other, named after their titles."""
     name = ", ".join(plot.title for plot in plots if plot.title)
     return draw_curves(plots, theme.colours, width, name)
 

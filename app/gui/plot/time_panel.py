@@ -162,7 +162,6 @@ class PanelHead(QHBoxLayout):
         self.menu.setAccessibleName(f"Menu of {title}")
 
     def mark_current(self, current: bool) -> None:
-        """Show whether keys act on this plot."""
         font = self.title.font()
         font.setUnderline(current)
         self.title.setFont(font)
@@ -236,7 +235,6 @@ class TimePanel(QWidget):
             self._redraw()
 
     def change_look(self, look: Look) -> None:
-        """Draw it as the user wants it from now on."""
         self.set_look(look)
         self._looks[self.key] = look
 
@@ -316,7 +314,6 @@ class TimePanel(QWidget):
         return self.curves.nearest((time - start) / ((end - start) or 1.0), value, reach)
 
     def clear(self) -> None:
-        """Forget all curves, shades and marks."""
         for key in list(self.curves):
             self.remove_curve(key)
         self.bands.set_bands(())
@@ -368,7 +365,6 @@ class TimePanel(QWidget):
         return make_curve_plot(self.title, self.span, y_axis, self.axis, curves, self.bands.bands)
 
     def drawing(self) -> "Drawing":
-        """Draw what is shown now, in the current colours."""
         from app.gui.plot.pictures import draw_stacked
 
         return draw_stacked([self.snapshot()], self._theme, self.width())

@@ -99,7 +99,6 @@ class EvidencePanel(QWidget):
             self._render()
 
     def show_note(self, text: str) -> None:
-        """Show a sentence on the file of the timeline."""
         self._note.setText(text)
 
     def _render(self) -> None:

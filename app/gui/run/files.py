@@ -44,7 +44,6 @@ class FileOpener:
         )
 
     def run_again(self, run: int) -> None:
-        """Put the variant of a stored run into the form."""
         self._services.window.show_page(RUN)
         self._services.reads.ask(
             self._services.database,

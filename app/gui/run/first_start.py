@@ -189,7 +189,6 @@ class FirstStart(QObject):
         self._store.background.run(lambda: is_unanswered(self._store.database), take, self._fail_to_read)
 
     def open(self) -> None:
-        """Show the choice, whatever was answered before."""
         self._read(lambda: True)
 
     def handle(self, event: object) -> None:
@@ -281,7 +280,6 @@ def is_unanswered(database: Path) -> bool:
 
 
 def _read_facts() -> tuple[str | None, int]:
-    """Return what the choice depends on, of this machine's environments and the program's files."""
     from app.storage.reference import reference_files
 
     return installed_framework(default_interpreter()), sum(len(file.uids) for file in reference_files())

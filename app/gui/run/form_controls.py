@@ -238,7 +238,6 @@ class FieldRow:
             widget.deleteLater()
 
     def show_field(self, field: Field, *, visible: bool) -> None:
-        """Show the field's values, limits and note."""
         self._field = field
         several = len(field.chosen) > 1
         for editor in (self.line, self.list):

@@ -71,7 +71,6 @@ class Chosen:
 
     @property
     def sample_ms(self) -> float:
-        """Milliseconds between two readings."""
         stored = self._state.read("sample_ms", SAMPLE_MS)
         return stored if _MIN_MS <= stored <= _MAX_MS else SAMPLE_MS
 
@@ -145,7 +144,6 @@ def sampling_choices(current_ms: float) -> dict[float, str]:
 
 
 def hosts_text(hosts: Sequence[str]) -> str:
-    """Return the names of the user's hosts in a line."""
     named = ", ".join(hosts[:4]) + (" …" if len(hosts) > 4 else "")
     return f"{len(hosts)} {units.plural('host', len(hosts))}: {named}." if hosts else "None yet."
 

@@ -167,7 +167,6 @@ class UndoView(QObject):
         self._timer.start()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Fit the button to the width of the window."""
         if event.type() == QEvent.Type.Resize:
             self._show_name()
         return super().eventFilter(watched, event)

@@ -82,7 +82,6 @@ def show_text(label: QLabel, text: str) -> None:
 
 
 def set_role(widget: QWidget, role: str) -> None:
-    """Change a widget's role in the style sheet."""
     if widget.property("role") != role:
         widget.setProperty("role", role)
         widget.style().unpolish(widget)
@@ -104,7 +103,6 @@ def button(text: str, help: str = "", *, primary: bool = False, flat: bool = Fal
 
 
 def toggle_button(text: str, help: str = "") -> QPushButton:
-    """Make a small button that stays pressed."""
     toggle = button(text, help, small=True)
     toggle.setCheckable(True)
     return toggle
@@ -123,7 +121,6 @@ class BreakingLabel(QLabel):
         self.setWordWrap(True)
 
     def setText(self, text: str) -> None:
-        """Show a text, with invisible break points in long words."""
         text = plain_text(text)
         super().setText(_LONG_WORD.sub(lambda word: _NAME_BREAKS.sub(rf"\g<0>{_BREAK_HINT}", word[0]), text))
 
@@ -135,7 +132,6 @@ class BreakingLabel(QLabel):
         return QSize(super().minimumSizeHint().width(), max(0, self.heightForWidth(self.width())))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Ask for the height that the text takes in this width."""
         super().resizeEvent(event)
         if event.size().width() != event.oldSize().width():
             self.updateGeometry()
@@ -192,7 +188,6 @@ class ChecksMenu(QMenu):
     """A menu of check boxes, open while several are changed by mouse or Space; Enter changes one and closes it."""
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """Change the check box under the pointer."""
         if not self._change(self.actionAt(event.position().toPoint())):
             super().mouseReleaseEvent(event)
 

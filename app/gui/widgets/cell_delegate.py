@@ -187,7 +187,6 @@ class CellDelegate(QStyledItemDelegate):
         painter.restore()
 
     def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
-        """Paint symbol, text or number, and unit."""
         face = self.faces[option.font.bold()]
         area = self.content_area(option, index)
         if index.column() in self.unit_widths:

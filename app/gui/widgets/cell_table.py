@@ -201,7 +201,6 @@ class CellTable(RowsView):
         return True
 
     def sort_menu(self) -> QMenu:
-        """Make a menu of the columns in sight, each of which sorts as its title does."""
         menu, header = QMenu(self), self.horizontalHeader()
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         for number, column in enumerate(self._cells.columns):

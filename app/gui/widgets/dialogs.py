@@ -18,7 +18,6 @@ _FRAME = QSize(4 * GRID, 8 * GRID)
 
 
 def resize_within_screen(window: QWidget, width: int, height: int) -> None:
-    """Give a new window this size, or as much of it as its screen has room for."""
     window.resize(QSize(width, height).boundedTo(window.screen().availableSize() - _FRAME))
 
 

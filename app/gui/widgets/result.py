@@ -40,7 +40,6 @@ class ForestPlot(QWidget):
         self.update()
 
     def sizeHint(self) -> QSize:
-        """Return the height of the axis and of all rows that are drawn."""
         rows = min(len(self._result.rows), self._most_rows) if self._result is not None else 0
         return QSize(60 * GRID, _AXIS_PX + rows * _ROW_PX)
 

@@ -51,7 +51,6 @@ def two_lines(name: Name, advance: Callable[[str], int]) -> tuple[str, str]:
 
 
 def width_in_two_lines(name: Name) -> int:
-    """Return the width of a column in which a name fits in two lines of small letters."""
     advance = QFontMetrics(tabular_font(SMALL_PX)).horizontalAdvance
     return max(map(advance, two_lines(name, advance))) + 2 * GRID + 2
 
@@ -70,7 +69,6 @@ class Face:
         return text if self.width(text) <= width else self.metrics.elidedText(plain_line(text), mode, width)
 
     def write(self, painter: QPainter, area: QRect, text: str, *, at_right: bool = False) -> None:
-        """Write a text in the middle of an area's height, in this font, which the painter has from then on."""
         painter.setFont(self.font)
         painter.drawText(area, (RIGHT if at_right else LEFT) | Qt.TextFlag.TextSingleLine, plain_line(text))
 

@@ -22,11 +22,9 @@ class HitArea:
 
     @property
     def centre(self) -> tuple[float, float]:
-        """Return its centre."""
         return self.left + self.width / 2, self.top + self.height / 2
 
     def contains(self, x: float, y: float) -> bool:
-        """Return whether a position is inside."""
         return self.left <= x <= self.left + self.width and self.top <= y <= self.top + self.height
 
 
@@ -57,7 +55,6 @@ class Canvas:
     hit_areas: list[HitArea] = field(default_factory=list)
 
     def finish(self, name: str) -> Drawing:
-        """Return the finished drawing."""
         return Drawing(
             name=name,
             surface=self.palette.surface,
@@ -75,7 +72,6 @@ class Canvas:
 
 
 def draw_title(chart: Chart, canvas: Canvas) -> None:
-    """Draw the chart's title and caption at the top of an empty canvas."""
     title = svg.elide(chart.title, canvas.width, _TITLE_PX, bold=True)
     canvas.parts.append(svg.text(0, 18, title, canvas.palette.text, size=_TITLE_PX, bold=True))
     lines = svg.wrap(chart.caption, canvas.width)
@@ -102,16 +98,13 @@ class PlotFrame:
     y: Axis
 
     def x_pixel(self, value: float) -> float:
-        """Return the x pixel of a value."""
         return self.left + (self.right - self.left) * self.x.share(value)
 
     def y_pixel(self, value: float) -> float:
-        """Return the y pixel of a value."""
         return self.bottom - (self.bottom - self.top) * self.y.share(value)
 
 
 def tick_labels_width(axis: Axis) -> float:
-    """Return the pixels that a vertical axis needs for its tick labels."""
     return max((svg.text_width(label, _TICK_LABEL_PX) for _, label in axis.ticks), default=0.0) + 8
 
 

@@ -84,7 +84,6 @@ def _name(curve: DrawnCurve) -> str:
 
 
 def _marks(curves: Sequence[DrawnCurve], frame: PlotFrame, palette: Palette) -> list[str]:
-    """Return the marks of curves that have one, each at a place of its own along the axis."""
     parts: list[str] = []
     marked = [curve for curve in curves if curve.mark and np.isfinite(curve.y).any()]
     for number, curve in enumerate(marked):

@@ -83,7 +83,6 @@ def _step_bar_marks(
 
 
 def _tear(x: float, middle: float, canvas: Canvas) -> str:
-    """Return a slanted gap that shows that a bar is cut off."""
     reach = _STEP_BAR_HEIGHT / 2 + 1
     return svg.line(x - 3, middle + reach, x + 3, middle - reach, canvas.palette.surface, _TEAR_WIDTH)
 
@@ -95,7 +94,6 @@ _BARS_ON_A_SCREEN = 8
 
 
 def draw_bars(chart: BarChart, canvas: Canvas) -> None:
-    """Draw rows of bars below what is on the canvas."""
     names = max(svg.text_width(bar.label) for bar in chart.bars)
     figures = max((svg.text_width(bar.text) for bar in chart.bars if bar.value is not None), default=0.0)
     left = min(names, _MAX_NAME_SHARE * canvas.width) + _GAP
@@ -180,7 +178,6 @@ def draw_plots(point_chart: PointChart, canvas: Canvas) -> None:
 
 
 def _longest_name(plots: Sequence[Plot]) -> float:
-    """Return the width of the longest name of a line."""
     names = (series.label for plot in plots for series in plot.series if series.joined)
     return max(map(svg.text_width, names), default=0.0)
 
@@ -317,7 +314,6 @@ def _whisker_ends(point: Point, frame: PlotFrame) -> tuple[tuple[float, float] |
 
 
 def _whisker_boxes(point: Point, x: float, y: float, frame: PlotFrame) -> Iterator[labels.Box]:
-    """Yield the boxes that its whiskers cover, to keep names off them."""
     upright, across = _whisker_ends(point, frame)
     if upright:
         yield x - _WHISKER, upright[1], 2 * _WHISKER, upright[0] - upright[1]

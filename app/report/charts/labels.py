@@ -147,7 +147,6 @@ def _candidate_boxes(x: float, y: float, width: float) -> list[Box]:
 
 
 def _far_boxes(x: float, y: float, width: float, inside: Box) -> Iterator[Box]:
-    """Yield boxes above and below that end at a point, then those moved sideways into an area."""
     for left in (x - width, min(max(x - width / 2, inside[0]), inside[0] + inside[2] - width)):
         for away in _FAR_AWAY:
             yield left, y - away, width, HEIGHT
@@ -190,7 +189,6 @@ def _rows(boxes: Sequence[Box]) -> Rows:
 
 
 def _without_overlap(boxes: Sequence[Box], obstacles: Rows) -> list[Box]:
-    """Return those boxes that have nothing in common with any of some others."""
     if not boxes or not len(obstacles):
         return list(boxes)
     left, top, width, height = _rows(boxes).T

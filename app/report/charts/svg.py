@@ -121,12 +121,10 @@ def rectangle(x: float, y: float, width: float, height: float, colour: str, opac
 
 
 def circle(x: float, y: float, radius: float, fill: str, stroke: str) -> str:
-    """Return a filled circle with a stroke of two pixels."""
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{fill}" stroke="{stroke}" stroke-width="2"/>'
 
 
 def polygon(points: Iterable[tuple[float, float]], fill: str, stroke: str) -> str:
-    """Return a closed shape."""
     corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     return f'<polygon points="{corners}" fill="{fill}" stroke="{stroke}" stroke-width="1.5"/>'
 

@@ -54,7 +54,6 @@ class Experiment:
 
     @property
     def surplus_runs(self) -> int:
-        """Return how many runs have a result beyond those planned."""
         return count_surplus(self.plan, results_by_variant(run.row for run in self.runs))
 
     def describe_given_up(self) -> str:

@@ -119,7 +119,6 @@ class IdleWait:
         self._state.skipped_ns = time.monotonic_ns()
 
     def close(self) -> None:
-        """Stop listening to telemetry."""
         self._unsubscribe()
 
     def wait(self, devices: Collection[str], continue_waiting: ContinueWaiting) -> Mapping[str, str]:
@@ -145,7 +144,6 @@ class IdleWait:
     def _wait_until_idle(
         self, gpus: Sequence[Device], limit_s: float, continue_waiting: ContinueWaiting
     ) -> Mapping[str, str]:
-        """Wait, and return how that ended."""
         watch = _PendingWait(gpus, self._host.now().t_ns, time.monotonic_ns())
         with self._changed:
             self._pending.append(watch)
@@ -175,7 +173,6 @@ class IdleWait:
         return _ending("idle", watch.waited_s, {IDLE_WAIT_GPUS_KEY: ", ".join(temperatures)})
 
     def _blockers(self, watch: _PendingWait) -> list[str]:
-        """Return what would disturb a run now."""
         with self._changed:
             others = self._foreign_activity(watch)
             gpu_states = [

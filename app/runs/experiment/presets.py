@@ -53,7 +53,6 @@ class PresetMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def value_lists(self) -> dict[str, list[Value]]:
-        """Return the values of each setting."""
         return {name: value if isinstance(value, list) else [value] for name, value in self.settings.items()}
 
 
@@ -132,7 +131,6 @@ class NamedPreset:
         return self.preset.title or (article.title if article else self.name)
 
     def experiment_for(self, machine: Machine) -> PresetExperiment:
-        """Return the experiment for a machine."""
         return (None if machine.gpus else self.preset.cpu) or self.preset.gpu
 
     def plan(self, machine: Machine, repeats: int | None = None, until_pct: float | None = None) -> Plan:
@@ -193,18 +191,15 @@ class NamedPreset:
 
 
 def preset_names() -> list[str]:
-    """Return the names of the presets that come with the program."""
     return sorted(path.stem for path in PRESET_FOLDER.glob("*.toml"))
 
 
 def user_preset_files(database: Path) -> list[str]:
-    """Return the paths of the presets that the user has added to a database."""
     stored = load_setting(database, PRESET_FILES)
     return list(stored or ())
 
 
 def list_user_preset_file(database: Path, file: str, *, listed: bool = True) -> None:
-    """Add the file of a preset to the list of a database, or take it from the list."""
     others = [path for path in user_preset_files(database) if path != file]
     save_setting(database, PRESET_FILES, [*others, file] if listed else others)
 
@@ -243,7 +238,6 @@ def _read(path: Path) -> Preset:
 
 
 def _find_custom_workloads(preset: Preset, path: Path, find: FindWorkload) -> dict[str, Workload]:
-    """Return the custom workloads that the preset in this file names, by what it calls them."""
     names = dict.fromkeys(matrix.workload for form in (preset.gpu, preset.cpu) if form for matrix in form.matrix)
     try:
         return {word: find(_resolve(path.parent, *named)) for word in names if (named := parse_workload_path(word))}
@@ -267,13 +261,11 @@ def _with_values(specs: Sequence[RunSpec], values: Mapping[str, Value]) -> list[
 
 
 def _subsets(values: Mapping[str, Value]) -> list[dict[str, Value]]:
-    """Return every choice of some of the values, from none to all."""
     counts = range(len(values) + 1)
     return [dict(some) for count in counts for some in itertools.combinations(values.items(), count)]
 
 
 def _with_replacements(spec: RunSpec, instead: Mapping[str, Value], machine: Machine) -> RunSpec:
-    """Return the variant with other values for those that cannot run here."""
     refused = {name for refusal in check(spec, machine) for name in refusal.parameters}
     replacements = {name: value for name, value in instead.items() if name in refused}
     return RunSpec(workload=spec.workload, variant={**spec.variant, **replacements})
@@ -287,7 +279,6 @@ def _describe_excluded(machine: Machine, excluded: int) -> str:
 
 
 def _describe_replacements(requested: Sequence[RunSpec], actual: Sequence[RunSpec]) -> list[str]:
-    """Return a sentence for every value that was replaced."""
     changes = (
         (spec.workload, name, mended.variant[name], value)
         for spec, mended in zip(requested, actual, strict=True)
@@ -308,7 +299,6 @@ def _describe_replacement(workload_name: str, name: str, value: Value, missing: 
 def publications(
     specs: Iterable[RunSpec], names: Iterable[str], find: FindWorkload = workload
 ) -> tuple[Publication, ...]:
-    """Return what those of these presets repeat that have two or more of these variants."""
     steps, published = set(map(step_key, specs)), []
     for name in names:
         try:

@@ -277,7 +277,6 @@ def is_given_up(runs: Sequence[RunRow]) -> bool:
 
 
 def _was_lost(outcome: Outcome) -> bool:
-    """Return whether nobody saw the end of a run's worker."""
     return outcome.name == "crashed" and outcome.exit_code is None
 
 
@@ -310,7 +309,6 @@ def stopping_rule(plan: Plan, runs: Sequence[RunRow]) -> StoppingRule:
 
 
 def is_precision_reached(plan: Plan, runs: Sequence[RunRow]) -> bool:
-    """Return whether every speed-up is known to the target precision."""
     return plan.until_pct is not None and stopping_rule(plan, runs).is_met(plan.until_pct)
 
 

@@ -546,7 +546,6 @@ class ExperimentSession:
         return [run.row for run in self._runs]
 
     def _needs_no_run(self, spec: RunSpec) -> bool:
-        """Return whether a variant has a final outcome, is given up, or all others are known precisely enough."""
         rows = self._rows()
         runs = runs_of_variant(spec, rows)
         if is_given_up(runs) or any(row.outcome is not None and row.outcome.name in FINAL_OUTCOMES for row in runs):

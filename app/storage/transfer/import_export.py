@@ -161,7 +161,6 @@ class Stager:
         return count_rows(self._source, runs, (table.name for table in self.tables))
 
     def stage(self, runs: Collection[int], entries: Mapping[int, int | None], counter: RowCounter) -> None:
-        """Read the runs with all that belongs to them, and entries of the queue, in one transaction."""
         with self._staged:
             for table in self.tables:
                 counter.update()

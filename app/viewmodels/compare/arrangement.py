@@ -43,7 +43,6 @@ class Arrangement:
         return replace(self, column=None)
 
     def rows(self, table: CompareTable) -> list[TableRow]:
-        """Return the rows to show, in groups or all together."""
         if not self.group_by or all(self.group_by != name for name, _ in table.parameters):
             return self._of_variants(table.variants, table)
         groups: dict[str, list[VariantRows]] = {}
@@ -101,7 +100,6 @@ def text_table(table: CompareTable, rows: Sequence[TableRow], columns: Sequence[
 
 
 def column_titles(column: Column) -> list[str]:
-    """Return the titles of a column as text."""
     return [column.title, *([column.second] if column.second else [])]
 
 

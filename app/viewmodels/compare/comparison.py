@@ -321,7 +321,6 @@ _STATE_TEXTS: dict[State, str] = {"same": "the same", "differs": "not the same",
 
 
 def _compared_equality(results: Sequence[VariantResult], runs: Sequence[StoredRun]) -> tuple[VariantEquality, ...]:
-    """Return the checks of a comparison's variants against its baseline, those that were made."""
     checks = known_checks(runs)
     baseline = next((result for result in results if result.is_baseline), None)
     if not checks or baseline is None:
@@ -374,13 +373,11 @@ _REPEATED_IN = {
 
 
 def _curve_looks(compared_runs: ComparedRuns) -> dict[int, CurveLook]:
-    """Return how the curves of the runs that are drawn look, by number."""
     groups = curve_groups([run.row for run in compared_runs.runs], compared_runs.drawn, compared_runs.styles)
     return {run: CurveLook(compared_runs.styles[run], group.mark) for group in groups for run in group.runs}
 
 
 def comparison_curves(compared_runs: ComparedRuns, align: Alignment) -> CompareCurves:
-    """Return the curves of the runs that are drawn."""
     groups = curve_groups([run.row for run in compared_runs.runs], compared_runs.drawn, compared_runs.styles)
     runs = [run for run in compared_runs.runs if run.row.run in compared_runs.drawn]
     return compare_curves(runs, groups, compared_runs.styles, align)
@@ -398,7 +395,6 @@ def _baseline_note(rows: Sequence[RunRow], baseline: int) -> str:
 
 
 def _repeat_notes(compared_runs: ComparedRuns) -> list[str]:
-    """Return in what repeats of one variant differ."""
     return [
         f"Runs that differ in {_REPEATED_IN[name]} alone "
         f"({join_with_and(map(value_text, values)) if len(values) <= _MAX_VALUES else f'{len(values)} values'}) "
@@ -423,7 +419,6 @@ def _unmeasured_notes(compared_runs: ComparedRuns) -> list[str]:
 
 
 def _accuracy_notes(compared_runs: ComparedRuns, baseline: int) -> list[str]:
-    """Return of each training with several seeds how its accuracy lies to that of the baseline's."""
     groups = group_by_training([run.header for run in compared_runs.runs])
     base = next((group for group in groups if any(run.row.run == baseline for run in group)), ())
     others = [group for group in groups if group is not base and len(group) >= MIN_REPEATS]
@@ -445,7 +440,6 @@ def _accuracy_notes(compared_runs: ComparedRuns, baseline: int) -> list[str]:
 
 
 def _describe_unmeasured(among: Sequence[RunRow], rows: Sequence[RunRow], how_far: str) -> list[str]:
-    """Return a sentence for each group of runs that ended alike."""
     return [
         f"{units.sentence(name_runs([row.run for row in alike], among)).rstrip('.')} ({word}) {how_far}"
         f" {'its measured part and does' if len(alike) == 1 else 'their measured part and do'} not count."
@@ -487,7 +481,6 @@ def clipboard_text(comparison: Comparison) -> str:
 
 
 def _values_by_run(values: Mapping[int, str]) -> str:
-    """Return values with the numbers of their runs, a line each."""
     lines = [
         f"{format_run_numbers(runs).capitalize()}: {value}" for value, runs in runs_by_value(values).items() if value
     ]

@@ -81,13 +81,11 @@ class Pivot:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Return the articles that are quoted, as lines."""
         articles = (quote.article for cell in self.cells for quote in cell.quotes)
         sources = (", measured on ".join(filter(None, (article.title, article.machine))) for article in articles)
         return tuple(f"The article: {source}." for source in dict.fromkeys(sources))
 
     def label(self, name: str) -> str:
-        """Return what a setting is called."""
         return setting_label([cell.spec for cell in self.cells], name)
 
 
@@ -247,7 +245,6 @@ def _names(specs: Sequence[RunSpec], without: Sequence[str]) -> list[str]:
 
 
 def _ordered(values: Iterable[Value]) -> list[Value]:
-    """Return the different values, numbers by their size."""
     different = list(dict.fromkeys(values))
     return different if any(isinstance(value, str) for value in different) else sorted(different, key=float)
 

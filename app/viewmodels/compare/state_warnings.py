@@ -119,7 +119,6 @@ class ComparisonWarning:
 
     @property
     def sentence(self) -> str:
-        """Return the reason, with what follows for the figures and what to do."""
         words = {name: _format_fact(name, value) for name, value in self.facts.items()}
         return SENTENCES.get(self.key, _DIFFERS).format(**words, consequence=self._consequence)
 
@@ -155,7 +154,6 @@ _VALUES_CHARS = 100
 
 
 def where(runs: Collection[int], among: Sequence[StoredRun]) -> str:
-    """Return runs by the variants that they are of."""
     return name_runs(runs, [run.row for run in among])
 
 
@@ -188,7 +186,6 @@ def environment_warnings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
 
 
 def _is_minor(runs: Sequence[StoredRun], key: str) -> bool:
-    """Return whether a difference in a key explains none in speed, or was asked for."""
     on_gpus = key == ONEDNN_KEY and all(int(run.row.spec.variant.get("gpus", 0)) for run in runs)
     return on_gpus or key in _MINOR_KEYS or _is_requested(runs, key)
 
@@ -353,7 +350,6 @@ def clock_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> li
 
 
 def _means(groups: Sequence[Group], figure: Callable[[StoredRun], float | None]) -> dict[int, float]:
-    """Return the mean of a figure over the runs of each group that have it, by the group's place."""
     values = {n: [value for run in group if (value := figure(run)) is not None] for n, group in enumerate(groups)}
     return {n: float(np.mean(figures)) for n, figures in values.items() if figures}
 

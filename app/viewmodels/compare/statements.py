@@ -56,7 +56,6 @@ class Statement:
 
     @property
     def sentence(self) -> str:
-        """Return it as a sentence."""
         return SENTENCES[self.key](SimpleNamespace(**self.values))
 
 
@@ -76,7 +75,6 @@ def _is_faster(winner: Name, ratio: float, unit: Unit, *, trains: bool, begins: 
 
 
 def _beats(v: Any, unit: Unit) -> str:
-    """Return who is how fast compared with whom."""
     says = _is_faster(v.winner, v.ratio.value, unit, trains=v.trains, begins=True)
     return f"{says} {'as' if unit == '×' else 'than'} {_painted(v.other)}"
 

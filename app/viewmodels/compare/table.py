@@ -88,7 +88,6 @@ class TableRow:
 
     @property
     def is_parent(self) -> bool:
-        """Whether rows below it belong to it."""
         return self.kind in ("group", "variant")
 
 
@@ -155,7 +154,6 @@ def compare_table(
     looks: Mapping[int, CurveLook],
     baseline: int,
 ) -> CompareTable:
-    """Return the table of a comparison."""
     results = [variant.result for variant in variants]
     base = next(result for result in results if result.is_baseline)
     builder = _RowBuilder(
@@ -185,7 +183,6 @@ def compare_table(
 
 
 def _agreed(columns: Mapping[str, Column], rows: Sequence[TableRow], empty: Iterable[str]) -> dict[str, str]:
-    """Return the columns in which all of several runs say the same, with what they say."""
     agreements = {}
     for n, (key, column) in enumerate(columns.items()):
         texts = {(row.cells[n].text, row.cells[n].unit) for row in rows}
@@ -329,7 +326,6 @@ class _RowBuilder:
 
 
 def _figure_cell(key: str, value: float | None, row: RunRow) -> Cell:
-    """Return a figure of one run with the digits that means of several have in the column, its unit in the head."""
     return replace(cells.row_metric_cell(METRIC_BY_KEY[key], row), unit="", text=units.number(value, _DIGITS))
 
 
@@ -340,7 +336,6 @@ def _metric_cells(values: RunMetrics, row: RunRow | None = None) -> list[Cell]:
 
 
 def _single_ratio(value: float | None, base: float | None, unit: Unit) -> Cell:
-    """Return the ratio of one run's figure to the mean of the baseline's."""
     return cells.ratio(value / base if value is not None and base else None, unit)
 
 
@@ -370,7 +365,6 @@ def hosts_cell(runs: Sequence[RunRow]) -> Cell:
 
 
 def _outcomes_cell(runs: Sequence[RunRow]) -> Cell:
-    """Return how many runs ended how, in the style of the worst outcome."""
     names = [row.outcome.name if row.outcome else "running" for row in runs]
     present = [name for name in _WORST_FIRST if name in names]
     counts = ", ".join(f"{names.count(name)} {cells.OUTCOMES[name].word}" for name in present)

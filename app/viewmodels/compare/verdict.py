@@ -80,7 +80,6 @@ class Verdict:
 
     @property
     def answer(self) -> str:
-        """Return the answer."""
         return next(iter(self.sentences), "")
 
     @property
@@ -236,7 +235,6 @@ def _from_winner(ratio: Estimate) -> Estimate:
 
 
 def _region(effect: Effect, values: Sequence[Value], ratio: Estimate) -> Region:
-    """Return which of the two values of an effect wins at some values of the setting that it depends on."""
     before, after = _value_names(effect)
     name = effect.depends_on
     specs = {pair.before[0].spec.variant[name]: pair.before[0].spec for pair in effect.pairs} if name else {}
@@ -253,7 +251,6 @@ def _region(effect: Effect, values: Sequence[Value], ratio: Estimate) -> Region:
 
 
 def _value_names(effect: Effect) -> tuple[Name, Name]:
-    """Return the settings before and after the change."""
     pair = effect.pairs[0]
     specs = pair.before[0].spec, pair.after[0].spec
     before, after = (format_setting(spec, effect.parameter, in_sentence=True) for spec in specs)
@@ -272,7 +269,6 @@ def _judged(ranked: Sequence[VariantResult]) -> Sequence[VariantResult]:
 
 
 def _rank(ranked: Sequence[VariantResult], results: Sequence[VariantResult], asked: str) -> Statement:
-    """Return who is fastest of the variants that are judged."""
     names = names_in_parts([result.runs[0].spec for result in results], in_sentence=True)
     first, *others = _judged(ranked)
     ratios = zip(others, ratios_of_first([first, *others]), strict=True)
@@ -344,7 +340,6 @@ def _notes(results: Sequence[VariantResult], ranked: Sequence[VariantResult], ba
 
 
 def _energy(result: VariantResult, base: VariantResult) -> list[Statement]:
-    """Return what is known of the energy of the variant beside the baseline."""
     if (ratio := result.energy_ratio) is None:
         return []
     sides = (base, result) if ratio.value >= 1 else (result, base)
@@ -399,7 +394,6 @@ def _repeats_for(required: RequiredRepeats, ratios: int) -> Statement:
 
 
 def _describe_noise(ranked: Sequence[VariantResult]) -> tuple[list[Statement], int]:
-    """Return that runs of the baseline differ so much that all intervals are wide, and a run of a steadier one."""
     judged = [result for result in ranked if len(throughputs(result.runs)) >= MIN_REPEATS]
     base = next((result for result in judged if result.is_baseline), None)
     if base is None or base.runs in (steady := steady_variants([result.runs for result in judged])):
@@ -412,14 +406,12 @@ EFFECTS_TITLE = "What each setting does by itself"
 
 
 def effects_method(effects: Sequence[Effect]) -> str:
-    """Return what the rows are, as a sentence."""
     has_intervals = any(effect.ratio.interval for effect in effects)
     how = " Intervals are over processes and hold together with those of the variants." if has_intervals else ""
     return f"Geometric mean of the speed-up over pairs of variants that differ in this setting alone.{how}"
 
 
 def effects_table(effects: Sequence[Effect]) -> TextTable:
-    """Return a row for each effect, below what the rows are."""
     unit = unit_of(effect.ratio.value for effect in effects)
     return TextTable(
         head=("Setting", "Speed-up", CI, "Pairs", "Range of pairs", "Note"),
@@ -449,7 +441,6 @@ def effect_name(effect: Effect) -> str:
 
 
 def effect_notes(effect: Effect) -> list[str]:
-    """Return what to know about an effect, in a few words each."""
     states = {run.evidence_state for pair in effect.pairs for run in (*pair.before, *pair.after)}
     name = effect.depends_on
     depends = f"depends on {label_in_sentence(effect.pairs[0].before[0].spec, name)}" if name else ""

@@ -275,7 +275,6 @@ def _different_gpus(runs: Sequence[StoredRun], baseline: int | None) -> list[Com
 
 
 def _gpu_settings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
-    """Warn of GPU settings that differ, as far as telemetry saw them."""
     limits = {run.row.run: units.with_unit(watts, "W") for run in runs if (watts := comparability.power_limit_w(run))}
     by_hand = {run.row.run: comparability.clocks_set(run) for run in runs}
     clocks = {run: "set by hand" if set_ else "automatic" for run, set_ in by_hand.items() if set_ is not None}

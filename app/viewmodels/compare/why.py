@@ -70,7 +70,6 @@ class WhyRow:
 
     @property
     def is_detail(self) -> bool:
-        """Whether it is of the part above it."""
         return self.kind in ("kernel", "cause")
 
 
@@ -96,7 +95,6 @@ class WhyView:
 
     @property
     def sentence(self) -> str:
-        """Return the statements as sentences, to be read aloud."""
         return " ".join(statement.sentence for statement in self.statements)
 
     @property
@@ -126,7 +124,6 @@ def largest_differences(views: Sequence[WhyView]) -> list[WhyView]:
 
 
 def why_view(pair: Pair, name: str, baseline: str) -> WhyView:
-    """Return why the steps of a pair differ."""
     difference = step_difference(pair.other, pair.base)
     numbers = tuple(run.row.run for run in pair.other)
     if isinstance(difference, str):

@@ -65,7 +65,6 @@ class Pair:
 
     @classmethod
     def of(cls, other: Sequence[StoredRun], base: Sequence[StoredRun]) -> "Pair":
-        """Return the pair, each named by what tells it from the other one."""
         specs = [side[0].row.spec for side in (other, base)]
         first, second = variant_names(specs)
         first_within, second_within = map(shorten_name, variant_names(specs, in_sentence=True))
@@ -78,7 +77,6 @@ class Pair:
 
     @property
     def example(self) -> str:
-        """Return what one example is called."""
         return example_word(self.base[0].row.spec)
 
 
@@ -146,7 +144,6 @@ class Statement:
 
     @property
     def sentence(self) -> str:
-        """Return it as a sentence."""
         return SENTENCES[self.key].format(**self.facts)
 
 
@@ -193,7 +190,6 @@ def state_obstacle(obstacle: Obstacle, pair: Pair) -> Statement:
 
 
 def state_difference(difference: StepDifference, pair: Pair, figures: Figures) -> Iterator[Statement]:
-    """Yield which work differs, the difference of the steps, and what it consists of."""
     other, base = difference.other[0], difference.baseline[0]
     if difference.examples:
         facts = {
@@ -211,7 +207,6 @@ def state_difference(difference: StepDifference, pair: Pair, figures: Figures) -
 
 
 def _state_step(difference: StepDifference, pair: Pair, figures: Figures) -> Iterator[Statement]:
-    """Yield the difference of the steps and what it consists of."""
     step, change = difference.step, difference.step.difference
     sides = {
         "first": pair.first,
@@ -279,7 +274,6 @@ def _explain(difference: StepDifference, figures: Figures) -> Iterator[Statement
 
 
 def _sides(difference: StepDifference, sign: float) -> tuple[list[Part], list[Part]]:
-    """Return the parts that change in the direction of a number, and those that change against it."""
     directed = [(part, part.change.difference.value * sign) for part in difference.parts]
     return [part for part, way in directed if way > 0], [part for part, way in directed if way < 0]
 
@@ -299,7 +293,6 @@ def _state_unchanged(difference: StepDifference, named: Sequence[Part]) -> Itera
 
 
 def _state_hidden(difference: StepDifference, figures: Figures) -> Iterator[Statement]:
-    """Yield what differs between steps that take equally long."""
     hidden = _HIDDEN_SHARE * difference.step.baseline_ms
     if any(part.change.is_certain and abs(part.change.difference.value) >= hidden for part in difference.parts):
         yield from _balance(difference, figures)
@@ -310,7 +303,6 @@ def _state_hidden(difference: StepDifference, figures: Figures) -> Iterator[Stat
 
 
 def _balance(difference: StepDifference, figures: Figures) -> Iterator[Statement]:
-    """Yield the parts in which the variant takes less, and those in which it takes more."""
     largest = abs(difference.parts[0].change.difference.value)
     saved, lost = (_named(side, largest) for side in _sides(difference, -1))
     if saved:
@@ -339,12 +331,10 @@ def _named(side: Sequence[Part], largest: float) -> list[Part]:
 
 
 def _noun(part: Part) -> str:
-    """Return what a part is called, and whether its change is uncertain."""
     return NOUNS[part.kind] if part.change.is_certain else f"{NOUNS[part.kind]} (not certain)"
 
 
 def _main_causes(parts: Sequence[Part]) -> Iterator[Statement]:
-    """Yield of each part that has one cause, a kernel or a kind of waiting, what nearly all of its change is."""
     for part in parts:
         if not part.change.is_certain:
             continue
@@ -359,7 +349,6 @@ def _main_causes(parts: Sequence[Part]) -> Iterator[Statement]:
 
 
 def notes(difference: StepDifference, pair: Pair) -> Iterator[str]:
-    """Yield what a reader has to know about the figures."""
     runs = (*difference.baseline, *difference.other)
     if any(len(run.evidence.devices) > 1 for run in runs if run.evidence):
         yield "Times of several GPUs are their mean."

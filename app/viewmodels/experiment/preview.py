@@ -82,7 +82,6 @@ def describe_dates(counted_utc_ns: Sequence[int], older_utc_ns: Sequence[int]) -
 
 
 def describe_size(plan: Plan) -> str:
-    """Return how many variants are run, and how often."""
     most = "at most " if plan.until_pct is not None else ""
     runs = f"{most}{plan.repeats:,} {plural('run', plan.repeats)}"
     return f"{len(plan.variants):,} variants, {runs} each."

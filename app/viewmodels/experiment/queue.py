@@ -248,7 +248,6 @@ class QueueModel:
         return following
 
     def is_running_here(self, entry: int) -> bool:
-        """Return whether a run of this entry runs in this window."""
         return self._current is not None and self._current.entry == entry
 
     def experiment_number(self, entry: int) -> int | None:

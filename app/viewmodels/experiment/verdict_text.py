@@ -130,7 +130,6 @@ def answer_on(
 
 
 def verdict_result(verdict: Verdict, disturbances: Mapping[int, str]) -> ExperimentResult:
-    """Return what a comparison says of its variants."""
     return _result(verdict, list(zip(verdict.names, verdict.results, strict=True)), disturbances)
 
 
@@ -172,7 +171,6 @@ _BASELINE = "baseline"
 
 
 def _lamp(disturbances: Mapping[int, str]) -> str:
-    """Return whether the machine was quiet during the runs that count."""
     busy = sum(map(bool, disturbances.values()))
     if not busy:
         return "Quiet machine" if disturbances else ""

@@ -124,7 +124,6 @@ def text_cell(text: str, tooltip: str = "") -> Cell:
 
 
 def name_cell(name: naming.Name, tooltip: str = "") -> Cell:
-    """Return a cell of a name in parts."""
     return msgspec.structs.replace(text_cell(naming.SEPARATOR.join(name), tooltip), name=name)
 
 
@@ -135,7 +134,6 @@ def quantity(text: str, key: float | None, tooltip: str = "") -> Cell:
 
 
 def run_number(row: RunRow) -> Cell:
-    """Return the run's number in this database."""
     return Cell(text=str(row.run), key=float(row.run), tooltip=f"Run {row.run}, everywhere known as {row.uid}")
 
 
@@ -219,7 +217,6 @@ def row_metric_cell(metric: Metric, row: RunRow) -> Cell:
 
 
 def ratio(value: float | None, unit: Unit) -> Cell:
-    """Return a ratio to the baseline, in the unit of its column."""
     return Cell(text=format_ratio(value, unit), key=value if units.is_known(value) else None)
 
 

@@ -106,7 +106,6 @@ class PhaseEnergy(NamedTuple):
 
 
 def phase_energies(run: StoredRun) -> tuple[PhaseEnergy, ...]:
-    """Return every phase of the run with its energy."""
     return tuple(map(_phase_energy, run.phases))
 
 
@@ -231,12 +230,10 @@ def field_costs(device: Device) -> tuple[tuple[str, str, str], ...]:
 
 
 def format_period(period_ms: float | None) -> str:
-    """Return how often a value is renewed."""
     return units.with_unit(period_ms, "ms")
 
 
 def format_read_cost(cost_us: float | None) -> str:
-    """Return what one read costs."""
     return units.amount(cost_us, "µs")
 
 

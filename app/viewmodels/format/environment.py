@@ -120,7 +120,6 @@ def format_values_by_run(values: Mapping[int, str], name: Callable[[Collection[i
 
 
 def runs_by_value(values: Mapping[int, str]) -> dict[str, list[int]]:
-    """Return the runs that have each value."""
     holders: dict[str, list[int]] = {}
     for run, value in values.items():
         holders.setdefault(value, []).append(run)

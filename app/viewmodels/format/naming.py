@@ -93,7 +93,6 @@ def parameter_label(spec: RunSpec, name: str) -> str:
 
 
 def setting_label(specs: Iterable[RunSpec], name: str) -> str:
-    """Return the label of a parameter that some of these have, or of the workload."""
     return "Workload" if name == "workload" else parameter_label(next(s for s in specs if name in s.variant), name)
 
 
@@ -109,12 +108,10 @@ def gpus_label(count: Value) -> str:
 
 
 def value_text(value: Value) -> str:
-    """Return a value as the command line takes it."""
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def setting_text(spec: RunSpec, name: str) -> str:
-    """Return the value of a parameter with its unit."""
     value, parameter = spec.variant[name], parameters_by_name(spec).get(name)
     if isinstance(value, bool):
         return "on" if value else "off"
@@ -255,7 +252,6 @@ def names_in_parts(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> li
 
 
 def _differing_by_workload(specs: Sequence[RunSpec]) -> dict[str, list[str]]:
-    """Return for each workload the parameters by which its variants are named."""
     by_workload: dict[str, list[RunSpec]] = {}
     for spec in specs:
         by_workload.setdefault(spec.workload, []).append(spec)

@@ -71,7 +71,6 @@ def shorten_name(name: str, most: int = 40) -> str:
 
 
 def name_few(variants: Sequence[str]) -> str:
-    """Return the names of a few variants in a sentence, of more than it can carry their count."""
     names = join_with_and(variants)
     return shorten_name(names) if len(variants) == 1 or len(names) <= _NAMES_CHARS else f"{len(variants)} variants"
 

@@ -23,7 +23,6 @@ _COLUMNS: Mapping[str, str] = {"tag": "tags", "note": "tags", "card": "devices"}
 
 
 def compare_label(chosen: int) -> str:
-    """Return the label of the Compare button for so many checked runs."""
     if chosen > MAX_COMPARED:
         return f"Compare (at most {MAX_COMPARED})"
     return f"Compare {chosen} runs" if chosen > 1 else "Compare"
@@ -43,7 +42,6 @@ def answer_hint(chosen: int, *, deleted: bool) -> str:
 
 
 def restore_label(chosen: int) -> str:
-    """Return the label of the Restore button for so many checked runs."""
     return f"Restore {format_run_count(chosen)}" if chosen else "Restore"
 
 
@@ -131,7 +129,6 @@ def retention_label(days: int | None) -> str:
 
 
 def prune_question(pruning: Pruned, days: int) -> str:
-    """Return the question to ask before anything is deleted."""
     runs = f"{len(pruning.runs):,} {units.plural('run', len(pruning.runs))}"
     return f"Delete the samples and logs of {runs} that ended more than {days} days ago?"
 

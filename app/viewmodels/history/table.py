@@ -34,7 +34,6 @@ class Group:
 
     @property
     def details(self) -> str:
-        """How many runs it has and when it began."""
         count = f"{len(self.runs):,} {units.plural('run', len(self.runs))}"
         return f"{count} · {self.started}" if self.started else count
 

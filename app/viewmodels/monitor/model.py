@@ -125,7 +125,6 @@ class MonitorModel:
             self._names, self._is_rearranged = names, True
 
     def read(self) -> None:
-        """Take everything as it is now, for the next frame."""
         with self._lock:
             now_s = self.clock()
             self.hosts = [self._live[name].at(lambda: now_s) for name in self._names]
@@ -160,7 +159,6 @@ class MonitorModel:
         return live_host.inventory if live_host is not None else None
 
     def change(self, settings: TableSettings) -> None:
-        """Take what the user has chosen, as far as it exists."""
         range_name = settings.range if settings.range in MONITOR_RANGES else MONITOR_RANGES[0]
         sort = settings.sort if settings.sort in TABLE_COLUMNS else ""
         self.settings = replace(settings, range=range_name, sort=sort)

@@ -100,7 +100,6 @@ class Points:
         return float(self.x[-1]) if len(self.x) else -math.inf
 
     def window(self, start: float, end: float, _columns: int) -> Envelope:
-        """Return all points between two times, and one beyond each end."""
         first = max(0, int(np.searchsorted(self.x, start)) - 1)
         last = int(np.searchsorted(self.x, end, side="right")) + 1
         y = self.y[first:last]
@@ -131,7 +130,6 @@ class ShiftedCurve:
         return self.source.newest_s - self.origin_s
 
     def window(self, start: float, end: float, columns: int) -> Envelope:
-        """Return the curve between two times of that axis."""
         x, low, high = self.source.window(start + self.origin_s, end + self.origin_s, columns)
         scaled = low / self.scale
         return x - self.origin_s, scaled, scaled if high is low else high / self.scale
@@ -174,7 +172,6 @@ class Curve:
 
     @property
     def x(self) -> Floats:
-        """Times of the points that are stored singly."""
         return self.source.points()[0]
 
     @property
@@ -525,7 +522,6 @@ def stored_plot(
 
 
 def time_axis(start: float, end: float) -> Axis:
-    """Return an axis of seconds, labelled as minutes and seconds."""
     values = [value for value, _ in model.linear_ticks(start, end, _TIME_TICKS)]
     spacing = values[1] - values[0] if len(values) > 1 else end - start
     labels = model.time_labels(values, spacing)

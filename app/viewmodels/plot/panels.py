@@ -57,7 +57,6 @@ def device_panels(
 
 
 def per_gpu_panels(gpus: Sequence[Device], read: ReadCurve) -> tuple[Panel, ...]:
-    """Return a panel per plotted field and GPU, those of one field next to each other."""
     of_gpus = [
         [
             replace(panel, key=f"{panel.key} {gpu.device}", title=f"{panel.title} of {device_label(gpu)}")

@@ -195,7 +195,6 @@ class Fields:
         return ""
 
     def cures(self) -> tuple[Cure, ...]:
-        """Return what would let everything run."""
         return tuple(islice(self._cures(), MOST_CURES))
 
     def _parameter_field(self, parameter: Parameter, values: Values) -> Field:
@@ -284,7 +283,6 @@ class Fields:
         return culprit.reason
 
     def _cures(self) -> Iterator[Cure]:
-        """Yield changes of one parameter that a refusal names after which what was refused can run, or is left out."""
         selection = self._selection
         spec = next((spec for spec, _ in selection.refused), None)
         if spec is None:

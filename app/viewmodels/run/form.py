@@ -113,7 +113,6 @@ class VariantForm:
 
     @property
     def workload(self) -> Workload:
-        """The workload chosen, of the program or of the user's own."""
         return self._find_workload(self._choices.workload)
 
     def choose(self, workload: str) -> None:
@@ -124,7 +123,6 @@ class VariantForm:
 
     @property
     def custom_files(self) -> tuple[Path, ...]:
-        """The files that workloads of the user's own are offered of."""
         files = (workload.custom_file for workload in self._workloads.values())
         return tuple(map(Path, dict.fromkeys(file.path for file in files if file)))
 

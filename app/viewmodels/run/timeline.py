@@ -28,7 +28,6 @@ _MIN_FRACTION = 0.02
 
 
 def outcome_title(outcome: Outcome) -> tuple[str, str]:
-    """Return an outcome's title and the style's role for it."""
     label = OUTCOMES[outcome.name]
     return label.word.capitalize(), "muted" if label.tone == "quiet" else label.tone
 
@@ -178,7 +177,6 @@ class RunTimeline:
 
     @property
     def example(self) -> str:
-        """The word for one item of its training data."""
         return example_word(self.spec) if self.spec else "example"
 
     @property

@@ -24,7 +24,6 @@ class Weights(NamedTuple):
 
 
 def group_by_layer(flat: Sequence[tf.Tensor], config: RecurrentConfig) -> list[list[Weights]]:
-    """Return a stack's weights, layer by layer, direction by direction."""
     per_direction = len(Weights._fields)
     directions = [Weights(*flat[start : start + per_direction]) for start in range(0, len(flat), per_direction)]
     return [directions[start : start + config.directions] for start in range(0, len(directions), config.directions)]

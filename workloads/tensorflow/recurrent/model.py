@@ -216,8 +216,6 @@ def recurrent_model(workload: str, variant: Variant) -> RecurrentModel:
 
 
 def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
-    """Return the function that gives the recipe of a variant of a recurrent workload on the adding problem."""
-
     def recipe(variant: Variant) -> Recipe:
         return Recipe(
             model=lambda: recurrent_model(workload, variant),
