@@ -318,7 +318,7 @@ def _notes(results: Sequence[VariantResult], ranked: Sequence[VariantResult], ba
         notes += [Statement(key="settings", values={"labels": labels})] if len(names) > 1 else []
     equivalences = [result.equivalence for result in ranked if result.equivalence is not None]
     decisions = [equivalence.decision for equivalence in equivalences]
-    if decisions and decisions != ["equal"]:
+    if decisions and (decisions != ["equal"] or any(result.decision in ("faster", "slower") for result in ranked)):
         counts = {decision: decisions.count(decision) for decision in dict.fromkeys(decisions)}
         notes += [Statement(key="margin", values={"margin_pct": equivalences[0].margin_pct, "counts": counts})]
     working = [(ratio, one) for one in results if one.speedup and (ratio := work_ratio(one.runs, base.runs))]

@@ -178,6 +178,7 @@ def test_three_doubts_are_in_sight_the_worst_first_and_the_rest_unfolds_and_move
     assert screen.visible_text().count("differs") == in_sight
     assert screen.view.notes.button.text() == notes
     below = (screen.view.header, screen.view.tabs, screen.view.notes.provenance, screen.view.notes.button)
+    QApplication.processEvents()  # lays out what has just been shown
     before = [top(screen, widget) for widget in below]
     screen.view.notes.button.click()
     screen.qtbot.waitUntil(lambda: screen.view.notes.unfolded.y() > 0)

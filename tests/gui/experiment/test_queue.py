@@ -98,7 +98,7 @@ def form_text(workbench: Workbench) -> str:
 def rows_compared(workbench: Workbench) -> int:
     """How many variants Compare shows."""
     compare = workbench.window.findChild(CompareView)
-    if not isinstance(compare, CompareView) or not compare.table.isVisible():
+    if not isinstance(compare, CompareView) or not compare.tabs.isVisible():
         return 0
     return compare.table.model().rowCount()
 
