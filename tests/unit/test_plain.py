@@ -183,7 +183,6 @@ def test_what_widgets_show_is_plain() -> None:
     assert [f"{name}:{text.lineno}" for name, text in tooltips if not is_ours(text)] == []
     made = {(name, called) for name, called, _ in found if called in ("QLabel", "QMessageBox")}
     assert made == {
-        ("app/gui/run/evidence.py", "QLabel"),
         ("app/gui/widgets/dialogs.py", "QMessageBox"),
     }
     static = [f"QMessageBox.{name}" for name in ("question", "warning", "information", "critical", "about")]
