@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -146,6 +147,14 @@ def test_steps_are_exact_on_a_device_that_tells_its_time(clock: Clock) -> None:
     _, messages = run(Counter(), TrainingPlan(warmup_steps=7, seconds=1.0, steps=1000), device.task())
     assert device.steps == 1 + 7 + 1000
     assert sum(block.steps for block in blocks(messages, "measure")) == 1000
+
+
+def test_steps_on_ready_batches_are_timed_without_those_ahead_of_the_last_block(clock: Clock) -> None:
+    device = Device(clock)
+    task = replace(device.task(), reuse_batches=do_nothing)
+    _, messages = run(Counter(), TrainingPlan(warmup_steps=9, seconds=2.0, steps=0), task)
+    (ready,) = [message for message in messages if isinstance(message, DataReady)]
+    assert ready.time_ns == ready.steps * clock.step_ns
 
 
 def test_no_step_follows_the_block_whose_weights_are_kept(clock: Clock) -> None:
