@@ -15,7 +15,7 @@ from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.table import ComparedVariant
 from app.viewmodels.format.cells import OUTCOMES, TextTable, example_word
 from app.viewmodels.format.naming import SEPARATOR, format_setting, setting_label, setting_text, variant_names
-from app.viewmodels.format.ratios import CI, describe_ratio
+from app.viewmodels.format.ratios import CI, Unit, describe_ratio, unit_of
 from workloads.catalog import OUTSIDE_STEP, UsageError, has_parameter
 from workloads.protocol import RunSpec, Value
 
@@ -267,6 +267,7 @@ def pivot_table(pivot: Pivot) -> TextTable:
         _at(cell.spec, by): format_setting(cell.spec, by) if by in cell.spec.variant else "Change"
         for cell in pivot.cells
     }
+    ratio_unit = unit_of(cell.ratio.value for cell in pivot.cells if cell.ratio)
     names = _names(specs, (pivot.asked, *pivot.rows_by, by))
     is_named, is_quoted = any(names), any(cell.quotes for cell in pivot.cells)
     labels = [*(["Variant"] if is_named else []), *map(pivot.label, pivot.rows_by)]
@@ -274,7 +275,7 @@ def pivot_table(pivot: Pivot) -> TextTable:
     ranked = []
     for row, spec, name in zip(rows.values(), specs, names, strict=True):
         settings = (setting_text(spec, by) if by in spec.variant else units.ABSENT for by in pivot.rows_by)
-        cells = (part for column in columns for part in _cell_texts(row.get(column), pivot.figure))
+        cells = (part for column in columns for part in _cell_texts(row.get(column), pivot.figure, ratio_unit))
         quotes = dict.fromkeys(_quote_text(quote, spec, by) for cell in row.values() for quote in cell.quotes)
         text = (*([name] if is_named else []), *settings, *cells, *([SEPARATOR.join(quotes)] if is_quoted else []))
         ranked.append(((names.index(name), *(order.index(_at(spec, by)) for by, order in orders.items())), text))
@@ -294,12 +295,12 @@ def pivot_table(pivot: Pivot) -> TextTable:
     )
 
 
-def _cell_texts(cell: PivotCell | None, figure: str) -> tuple[str, str]:
+def _cell_texts(cell: PivotCell | None, figure: str, unit: Unit) -> tuple[str, str]:
     """Return the ratio with its interval, or in a word why there is none; and the figures of both sides."""
     if cell is None:
         return _STATES["no_run"], units.ABSENT
     why = _STATES.get(cell.state, "")
-    effect = f"{describe_ratio(cell.ratio)}{f' ({why})' if why else ''}" if cell.ratio else why
+    effect = f"{describe_ratio(cell.ratio, unit)}{f' ({why})' if why else ''}" if cell.ratio else why
     sides = (cell.before, cell.after)
     values = [figure_of(side, figure) for side in sides]
     if values == [None, None]:

@@ -160,6 +160,14 @@ def test_a_setting_of_several_values_has_a_row_for_each_and_can_be_the_columns()
     assert both.rows_by == ("batch_size", "gpus")
 
 
+def test_all_cells_have_factors_as_soon_as_one_needs_them() -> None:
+    specs = [spec(batch, 1, layout) for batch in (128, 256) for layout in ("NHWC", "NCHW")]
+    for rate, signs in ((1900.0, "%%"), (2100.0, "××")):
+        runs = [*grid(*specs[:3]), *(result(100 + turn, specs[3], rate + turn) for turn in range(3))]
+        effects = [row[1] for row in pivot_table(pivot_of(runs, "layout")).rows]
+        assert all(sign in effect for effect, sign in zip(effects, signs, strict=True)), effects
+
+
 def grid_of_two_gpus() -> list[StoredRun]:
     runs = grid(*(spec(batch, 2, layout) for batch in (128, 256, 512) for layout in ("NHWC", "NCHW")))
     return [result(500 + n, run.row.spec, run.row.summary.throughput) for n, run in enumerate(runs)]
