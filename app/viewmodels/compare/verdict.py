@@ -84,7 +84,7 @@ class Verdict:
 
     @property
     def next_step(self) -> str:
-        """Return what would decide it, or how sure it is; "" where nothing can be statement."""
+        """Return what would decide it, or how sure it is; "" where nothing can be said."""
         return " ".join(self.sentences[len(self.sentences) - self.steps :])
 
     @property

@@ -71,7 +71,7 @@ class ExperimentResult:
 
     Attributes:
         answer: What the setting asked about does, or who is fastest, in one sentence.
-        next_step: What would decide it, or how sure it is; "" where nothing can be statement.
+        next_step: What would decide it, or how sure it is; "" where nothing can be said.
         more_repeats: Repeats of each variant that would; 0 where it is decided.
         repeated: The variants that these are of; none for all.
         lamp: Whether the machine was quiet during the runs; "" before the first one ends.
