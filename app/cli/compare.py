@@ -212,7 +212,9 @@ def compare(
         older = [store.load(number, ()) for number in store.library.earlier_runs(baseline, numbers, EARLIER_RUNS)]
     comparison = compare_runs(prepare_comparison(stored, asked=question), baseline, older, gate.margin_pct)
     if asked not in ("", comparison.verdict.asked):
-        raise UsageError(f"No two of these variants differ in {asked} alone, so nothing is known of what it does.")
+        settings = [effect.parameter for effect in comparison.verdict.effects] or [comparison.verdict.asked]
+        others = f" Ask about {', '.join(dict.fromkeys(settings))}." if any(settings) else ""
+        raise UsageError(f"No two of these variants differ in {asked} alone.{others}")
     published = publications([row.spec for row in comparison.rows], preset_names())
     chosen = make_pivot(comparison, pivot, rows, columns, published) if pivot is not None else None
     pivots = make_pivots(comparison, published) if pivot is None else [chosen] if chosen else []

@@ -56,7 +56,8 @@ class Statement:
 
     @property
     def sentence(self) -> str:
-        return SENTENCES[self.key](SimpleNamespace(**self.values))
+        workload = f"{self.values['workload']}: " if "workload" in self.values else ""
+        return f"{workload}{SENTENCES[self.key](SimpleNamespace(**self.values))}"
 
 
 def _painted(name: Name, *, begins: bool = False) -> str:
@@ -85,6 +86,14 @@ def _interval(ratio: Estimate, unit: Unit | None = None) -> str:
 
 def _in_pairs(v: Any) -> str:
     return f"{_interval(v.ratio)}{f', in {v.pairs} pairs' if v.pairs > 1 else ''}"
+
+
+def _undecided(v: Any) -> str:
+    """Return how wide a mean is that decides nothing, and of how many pairs their own intervals do."""
+    if not v.pairs_ahead:
+        return _in_pairs(v)
+    faster = agree(_painted(v.winner), f"{'trains' if v.trains else 'runs'} faster")
+    return f"{_interval(v.ratio)} in the mean of {v.pairs} pairs; in {v.pairs_ahead} of them {faster}"
 
 
 def _at(region: Region) -> str:
@@ -185,9 +194,11 @@ SENTENCES: Mapping[str, Callable[[Any], str]] = {
     "effect": lambda v: f"{_beats(v, unit_of([v.ratio.value]))}{_in_pairs(v)}.",
     "not sure": lambda v: f"{_beats(v, unit_of([v.ratio.value]))}{_in_pairs(v)}.",
     "no difference": lambda v: (
-        f"No difference seen between {_painted(v.winner)} and {_painted(v.other)}{_in_pairs(v)}."
+        f"No difference seen between {_painted(v.winner)} and {_painted(v.other)}{_undecided(v)}."
     ),
-    "not known": lambda v: f"Not known yet which is faster, {_painted(v.winner)} or {_painted(v.other)}{_in_pairs(v)}.",
+    "not known": lambda v: (
+        f"Not known yet which is faster, {_painted(v.winner)} or {_painted(v.other)}{_undecided(v)}."
+    ),
     "equal": lambda v: (
         f"{_painted(v.winner, begins=True)} and {_painted(v.other)} are equal within "
         f"{units.exactly(v.margin_pct, '%')}{_in_pairs(v)}."

@@ -1,7 +1,7 @@
 """The verdict of a comparison, the same in window, report and terminal; tables have the rest."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.analysis.effects import Effect, answered_setting, compute_effects, effects_of_best, step_differences
@@ -89,11 +89,10 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """Return all of it, what did not run as requested first."""
-        return " ".join(
-            statement.sentence
-            for statement in sorted(self.statements, key=lambda statement: statement.severity == "note")
-        )
+        """Return all of it, what did not run as requested first where the answer is about it."""
+        answered = {run for statement in self.statements[:1] for run in statement.runs}
+        ordered = sorted(self.statements, key=lambda one: one.severity == "note" or answered.isdisjoint(one.runs))
+        return " ".join(statement.sentence for statement in ordered)
 
 
 def compute_verdict(
@@ -163,20 +162,18 @@ def _answers(
         return fastest
     if any(effect.changes_work for effect in answering):
         fastest.insert(0, Statement(key="includes other work", values={}, runs=_runs_of(answering)))
-    if len(answering) == 1:
-        return [_effect_statement(answering[0]), *fastest]
     base = next(result for result in results if result.is_baseline)
     best = effects_of_best(effects, asked, variants, base.runs)
-    if best[0].ratio.value > 1:  # the pairs of different values contradict each other
-        return fastest[-1:]
-    gaps = [Gap(name=_value_names(effect)[1], ratio=effect.ratio.inverse) for effect in best]
-    label = label_in_sentence(base.runs[0].spec, asked)
-    return [
-        _ranking(
-            _value_names(best[0])[0], gaps, _runs_of(best), asked, label if label.endswith("s") else units.plural(label)
-        ),
-        *fastest,
-    ]
+    if len(answering) == 1 or best[0].ratio.value > 1:  # the pairs of different values contradict each other
+        answer = _effect_statement(max(answering, key=lambda effect: effect.ratio.value))
+    else:
+        gaps = [Gap(name=_value_names(effect)[1], ratio=effect.ratio.inverse) for effect in best]
+        label = label_in_sentence(base.runs[0].spec, asked)
+        of = "values" if label.endswith("s") else units.plural(label)
+        answer = _ranking(_value_names(best[0])[0], gaps, _runs_of(best), asked, of)
+    if any(result.decision == "different workloads" for result in results):
+        answer = replace(answer, values={**answer.values, "workload": base.runs[0].spec.workload})
+    return [answer, *fastest]
 
 
 def _answer_on_two(ranked: Sequence[VariantResult]) -> Statement:
@@ -204,7 +201,7 @@ def _pair_values(
 ) -> dict[str, Any]:
     trains = all(spec.variant.get("mode", "train") == "train" for spec in specs)
     sides = {"winner": winner, "other": other, "ratio": ratio}
-    return {**sides, "parameter": parameter, "pairs": pairs, "trains": trains}
+    return {**sides, "parameter": parameter, "pairs": pairs, "pairs_ahead": 0, "trains": trains}
 
 
 def _effect_statement(effect: Effect) -> Statement:
@@ -218,6 +215,8 @@ def _effect_statement(effect: Effect) -> Statement:
     winner, other = (after, before) if ratio.value >= 1 else (before, after)
     values = _pair_values(winner, other, _from_winner(ratio), effect.parameter, len(effect.pairs), [spec])
     key = _way(values["ratio"])
+    ahead = (pair.ratio if winner == after else pair.ratio.inverse for pair in effect.pairs)
+    values["pairs_ahead"] = sum(decide(ratio) == "faster" for ratio in ahead)
     if effect.differs:
         values["by"] = label_in_sentence(spec, by) if by else ""
         pairs = sorted(effect.pairs, key=lambda pair: pair.ratio.value)

@@ -442,6 +442,46 @@ def test_what_did_not_run_as_asked_comes_first() -> None:
     )
 
 
+def test_what_did_not_run_as_asked_follows_an_answer_that_is_not_about_it() -> None:
+    wrong = [replace(row, evidence_state="mismatch") for row in three(20, 3000.0, batch_size=512, xla=True)]
+    found = said(NHWC, three(6, 1064.0), wrong)
+    assert found.statements[1].key == "mismatch"
+    assert found.text.startswith(f"{found.answer} {found.statements[1].sentence} ")
+
+
+def test_an_answer_about_one_of_several_workloads_names_it() -> None:
+    other = [run_row(90, throughput=70.0)]
+    assert said(NHWC, three(6, 1064.0), three(10, 1200.0, batch_size=512), other).answer.startswith("cnn10: NCHW ")
+
+
+def test_where_the_mean_decides_nothing_the_pairs_that_do_are_counted() -> None:
+    """Of two batches one is noise, which makes the mean's interval wide and overlaps the other's."""
+    noisy = three(20, 1000.0, 0.4, layout="NHWC", batch_size=128), three(24, 1000.0, 0.4, batch_size=128)
+    found = said(NHWC, three(6, 1100.0), *noisy)
+    assert (found.statements[0].values["pairs"], found.statements[0].values["pairs_ahead"]) == (2, 1)
+    assert found.answer.endswith(" in the mean of 2 pairs; in 1 of them NCHW trains faster.")
+
+
+def test_values_of_a_number_are_counted_as_values() -> None:
+    groups = (three(10 * n, 1000.0 * n, 0.3, gpus=n, layout="NHWC") for n in (1, 2, 3))
+    others = (three(100 * n, 1000.0 * n, 0.3, gpus=n) for n in (1, 2, 3))
+    rows = [row for group in (*groups, *others) for row in group]
+    assert " lead 3 values: " in compute_verdict(rows, 10, asked="gpus").answer
+
+
+def test_pairs_that_contradict_each_other_answer_with_the_largest_effect() -> None:
+    """`b` beats `a` where `c` was not tried, and `c` beats `b` where `a` was not."""
+    rates = {("a", 512): 1000.0, ("b", 512): 3000.0, ("b", 256): 1000.0, ("c", 256): 2000.0, ("c", 128): 1000.0}
+    rates |= {("a", 128): 900.0}
+    groups = [
+        three(10 * n, rate, implementation=name, batch_size=size)
+        for n, ((name, size), rate) in enumerate(rates.items(), 1)
+    ]
+    found = compute_verdict([row for group in groups for row in group], 10, asked="implementation")
+    assert found.asked == "implementation"
+    assert plain(found.answer).startswith("Implementation b is 3.00× as fast as implementation a")
+
+
 def test_an_effect_says_that_a_run_of_it_was_not_as_requested() -> None:
     wrong = [replace(row, evidence_state="mismatch") for row in three(6, 1100.0)]
     rows = [*NHWC, *wrong, *three(10, 3000.0, layout="NHWC", xla=True)]
