@@ -358,17 +358,17 @@ def _read_runs(
     with Store.open(database) as store:
         chosen = runs[:MAX_COMPARED]
         rows, _ = join_repeats(store.library.run_rows(chosen))
+        asked = store.library.question_of(rows)
         if rows:
             is_there = any(row.run == baseline for row in rows)
             base = baseline if baseline is not None and is_there else default_baseline(rows)
-            answer(compute_verdict(rows, base, margin_pct).answer)
+            answer(compute_verdict(rows, base, margin_pct, asked).answer)
         for run in chosen:
             if stop.is_set():
                 raise UserError("The comparison was cancelled.")
             stored.append(store.load(run, COMPARED_FIELDS))
             report(len(stored), len(chosen))
         hidden = store.library.hidden_figures()
-        asked = store.library.question_of([run.row for run in stored])
     compared_runs = prepare_comparison(stored, max(0, len(runs) - MAX_COMPARED), asked)
     baseline = baseline or default_baseline([run.row for run in compared_runs.runs])
     return _CompareData(_compare_with_earlier(database, compared_runs, baseline, margin_pct), hidden)

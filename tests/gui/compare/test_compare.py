@@ -304,7 +304,16 @@ def test_while_the_same_runs_are_compared_in_another_way_no_old_answer_is_seen_o
     assert "% faster" in screen.visible_text()
 
 
-def test_the_answer_is_there_before_the_runs_are_read(screen: ComparePage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_answer_is_there_before_the_runs_are_read(
+    screen: ComparePage, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that their experiment asks for: of two settings, the other one than the runs alone would show."""
+    runs = [1, 4, 6, 2, 5, 7]
+    with Store.open(database) as store:
+        for n in range(10, 16):
+            rate, units = (2001.0 + n, 64) if n % 2 else (2065.0 + n, 128)
+            runs.append(keep(store, stored_run(run_row(n, throughput=rate, layers=2, units=units))))
+        store.library.save_experiment(runs, name="units", preset=None, plan='{"asked": "units"}')
     go_on = threading.Event()
 
     def prepare_later(runs: list[StoredRun], left_out: int, asked: str) -> ComparedRuns:
@@ -312,12 +321,15 @@ def test_the_answer_is_there_before_the_runs_are_read(screen: ComparePage, monke
         return prepare_comparison(runs, left_out, asked)
 
     monkeypatch.setattr("app.gui.compare.compare_controller.prepare_comparison", prepare_later)
-    screen.controller.show_runs([1, 4, 6, 2, 5, 7])
+    screen.controller.show_runs(runs)
     try:
         screen.qtbot.waitUntil(lambda: "%" in screen.visible_text(), timeout=LIMIT_MS)
+        early = [label.text() for label in screen.view.reading.findChildren(QLabel)]
     finally:
         go_on.set()
     screen.qtbot.waitUntil(screen.view.tabs.isVisible, timeout=LIMIT_MS)
+    (answer,) = (label for label in screen.view.findChildren(QLabel) if label.property("role") == "answer")
+    assert answer.text() in early
 
 
 def test_while_runs_are_read_nothing_else_is_seen_and_it_can_be_cancelled(screen: ComparePage) -> None:
