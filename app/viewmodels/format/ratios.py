@@ -61,10 +61,10 @@ def is_plural(name: str) -> bool:
     return _PLURAL.fullmatch(name) is not None
 
 
-def agree(name: str, predicate: str, role: str = "") -> str:
-    """Return a name, its role and what is said of it; the verb agrees with the name: `2 GPUs take …`."""
+def agree(name: str, predicate: str) -> str:
+    """Return a name and what is said of it; the verb agrees with the name: `2 GPUs take …`."""
     verb, space, rest = predicate.partition(" ")
-    return f"{name}{role} {_PLURAL_VERBS.get(verb, verb) if is_plural(name) else verb}{space}{rest}"
+    return f"{name} {_PLURAL_VERBS.get(verb, verb) if is_plural(name) else verb}{space}{rest}"
 
 
 def format_ratio(ratio: float | None, unit: Unit | None = None) -> str:

@@ -18,8 +18,8 @@ from app.viewmodels.format.naming import ELLIPSIS, variant_names
 
 _MAX_RANGES = 6
 """Ranges of runs that a sentence names."""
-_NAMES_CHARS = 50
-"""Of the names of several variants in a sentence."""
+_NAME_CHARS, _NAMES_CHARS = 40, 50
+"""Of a variant's name in a sentence, and of the names of several."""
 
 _ADVICE = re.compile(r"(?:[;,] (?:or )?(?:use|choose) [^;]*=[^;]*|[;.] [Tt]he command `.*)$")
 
@@ -65,9 +65,9 @@ def join_with_and(items: Iterable[str]) -> str:
     return f"{', '.join(leading)} and {last}" if leading else last
 
 
-def shorten_name(name: str, most: int = 40) -> str:
-    """Return a variant's name cut to so many characters at a word."""
-    return textwrap.shorten(name, most, placeholder=f" {ELLIPSIS}")
+def shorten_name(name: str) -> str:
+    """Return a variant's name cut at a word."""
+    return textwrap.shorten(name, _NAME_CHARS, placeholder=f" {ELLIPSIS}")
 
 
 def name_few(variants: Sequence[str]) -> str:
