@@ -8,7 +8,7 @@ from app.analysis.scaling import VARYING_PARAMETERS, Cause, GpuCountResult, Scal
 from app.values import units
 from app.values.records import StoredRun
 from app.viewmodels.format.naming import gpus_label, variant_names
-from app.viewmodels.format.ratios import CI, format_ratio
+from app.viewmodels.format.ratios import CI, Unit, format_ratio, unit_of
 from app.viewmodels.history.evidence import ABOUT_WHAT_RAN, describe_mismatches
 from workloads.protocol import RunSpec, Value
 
@@ -56,8 +56,9 @@ def scaling_views(runs: Sequence[StoredRun]) -> list[ScalingView]:
     specs = [_common_spec(pair) for pair in pairs]
     unique_specs = [spec for index, spec in enumerate(specs) if spec not in specs[:index]]
     names = variant_names(unique_specs) if len(unique_specs) > 1 else [spec.workload for spec in unique_specs]
+    unit = unit_of(pair.speedup.value for pair in pairs)
     return [
-        _view(pair, names[unique_specs.index(spec)], len(unique_specs) > 1)
+        _view(pair, names[unique_specs.index(spec)], len(unique_specs) > 1, unit)
         for pair, spec in zip(pairs, specs, strict=True)
     ]
 
@@ -87,7 +88,7 @@ def _common_spec(pair: Scaling) -> RunSpec:
     return RunSpec(workload=spec.workload, variant={**spec.variant, **same})
 
 
-def _view(scaling: Scaling, variant: str, among_others: bool) -> ScalingView:
+def _view(scaling: Scaling, variant: str, among_others: bool, unit: Unit) -> ScalingView:
     few, many = scaling.few, scaling.many
     prefix = f"{variant}, " if among_others else ""
     names = tuple(f"{gpus_label(side.gpus)}, batch {side.batch_size:,}" for side in (few, many))
@@ -97,7 +98,7 @@ def _view(scaling: Scaling, variant: str, among_others: bool) -> ScalingView:
         variant=variant,
         efficiency=units.percent(100 * scaling.efficiency.value, 1),
         interval=_interval(scaling),
-        speedup=format_ratio(scaling.speedup.value),
+        speedup=format_ratio(scaling.speedup.value, unit),
         cause=describe_cause(scaling),
         sides=(names[0], names[1]),
         rows=tuple(_rows(few, many)),

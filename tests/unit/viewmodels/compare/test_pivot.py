@@ -141,6 +141,13 @@ def test_two_variants_are_one_cell_with_the_speed_up_of_the_table() -> None:
     assert make_pivot(compared(grid(spec(128, 1, "NHWC")))) is None
 
 
+@pytest.mark.parametrize(("fast", "unit"), [(1.99, "%"), (2.0, "×")])
+def test_a_column_has_one_unit(fast: float, unit: str) -> None:
+    rates = {(128, "NHWC"): 1000.0, (128, "NCHW"): 1100.0, (256, "NHWC"): 1000.0, (256, "NCHW"): 1000.0 * fast}
+    runs = [result(n, spec(batch, 1, layout), rate) for n, ((batch, layout), rate) in enumerate(rates.items(), 1)]
+    assert [unit in row[1] for row in pivot_table(pivot_of(runs, "layout")).rows] == [True, True]
+
+
 def test_one_other_setting_makes_one_column() -> None:
     pivot = pivot_of(grid(*(spec(batch, 1, layout) for batch in (128, 256) for layout in ("NHWC", "NCHW"))), "layout")
     assert (pivot.rows_by, pivot.columns_by) == (("batch_size",), "")
