@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMetaMethod, QObject, Qt
+from PySide6.QtCore import QEvent, QMetaMethod, QObject, Qt
 from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -14,7 +14,7 @@ from app.gui.theme import Theme
 from tests.gui.tour import SCREENS, toured
 from tests.pictures import SIZE, settle
 
-MENUS = ("history", "result", "run")
+MENUS = ("history", "table", "run")
 DIALOGS = ("largest batch", "settings", "keys", "palette", "hosts", "tags", "note", "question before deleting", "log")
 NOT_COUNTED = ("painted", "destroyed")
 """Signals that `tests.pictures` waits for, and by which PySide learns that an object is gone."""
@@ -22,6 +22,7 @@ NOT_COUNTED = ("painted", "destroyed")
 
 def receivers(workbench: Workbench, theme: Theme) -> Counter[tuple[QObject, str]]:
     """Count what is connected to each signal of the window's objects, and of those that outlive the window."""
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     choices = workbench.settings.notifier.choice, workbench.settings.standby
     counts = Counter[tuple[QObject, str]]()
     for source in (theme, *choices, workbench.window, *workbench.window.findChildren(QObject)):

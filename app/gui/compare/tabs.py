@@ -163,7 +163,7 @@ class PivotView(QWidget):
         self.table.setSelectionMode(QTreeWidget.SelectionMode.ExtendedSelection)
         self.table.header().setStretchLastSection(False)
         self.table.header().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        QShortcut(QKeySequence.StandardKey.Copy, self.table, self._copy, context=Qt.ShortcutContext.WidgetShortcut)
+        QShortcut(QKeySequence("Ctrl+C"), self.table, self._copy, context=Qt.ShortcutContext.WidgetShortcut)
         parts = self._chooser, self._caption, (self.table, 1), self._sources
         make_column(*parts, parent=self, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
 
