@@ -360,8 +360,7 @@ def _read_runs(
         rows, _ = join_repeats(store.library.run_rows(chosen))
         asked = store.library.question_of(rows)
         if rows:
-            is_there = any(row.run == baseline for row in rows)
-            base = baseline if baseline is not None and is_there else default_baseline(rows)
+            base = next((row.run for row in rows if row.run == baseline), 0) or default_baseline(rows)
             answer(compute_verdict(rows, base, margin_pct, asked).answer)
         for run in chosen:
             if stop.is_set():

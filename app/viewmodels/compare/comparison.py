@@ -280,7 +280,7 @@ def compare(
     rows = [run.row for run in compared_runs.runs]
     verdict = compute_verdict(rows, baseline, margin_pct, compared_runs.asked)
     variants = compared_variants(verdict, compared_runs.metrics)
-    why_baseline = _baseline_note(rows, baseline)
+    baseline_note = _baseline_note(rows, baseline)
     drawn_styles = {run: compared_runs.styles[run] for run in compared_runs.drawn}
     equality = _compared_equality(verdict.results, compared_runs.runs)
     accuracy = tuple(_accuracy_notes(compared_runs, baseline))
@@ -299,11 +299,9 @@ def compare(
         variants=variants,
         warnings=tuple(sorted(warnings, key=lambda warning: warning.severity == "note")),
         shared=shared_settings([row.spec for row in rows]),
-        baseline_note=why_baseline,
+        baseline_note=baseline_note,
         notes=(
-            *filter(None, [why_baseline]),
-            *_repeat_notes(compared_runs),
-            *filter(None, [compared_runs.extent]),
+            *filter(None, [baseline_note, *_repeat_notes(compared_runs), compared_runs.extent]),
             *_unmeasured_notes(compared_runs),
             *accuracy,
         ),
