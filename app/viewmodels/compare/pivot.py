@@ -263,10 +263,7 @@ def pivot_table(pivot: Pivot) -> TextTable:
     before = RunSpec(workload=specs[0].workload, variant={**specs[0].variant, pivot.asked: pivot.before})
     afters = dict.fromkeys(setting_text(cell.spec, pivot.asked) for cell in pivot.cells)
     columns = _ordered(_at(cell.spec, by) for cell in pivot.cells)
-    ratio_units = {
-        column: unit_of(cell.ratio.value for cell in pivot.cells if cell.ratio and _at(cell.spec, by) == column)
-        for column in columns
-    }
+    ratio_unit = unit_of(cell.ratio.value for cell in pivot.cells if cell.ratio)
     heads = {
         _at(cell.spec, by): format_setting(cell.spec, by) if by in cell.spec.variant else "Change"
         for cell in pivot.cells
@@ -278,7 +275,7 @@ def pivot_table(pivot: Pivot) -> TextTable:
     ranked = []
     for row, spec, name in zip(rows.values(), specs, names, strict=True):
         settings = (setting_text(spec, by) if by in spec.variant else units.ABSENT for by in pivot.rows_by)
-        cells = (part for column in columns for part in _cell_texts(row.get(column), pivot.figure, ratio_units[column]))
+        cells = (part for column in columns for part in _cell_texts(row.get(column), pivot.figure, ratio_unit))
         quotes = dict.fromkeys(_quote_text(quote, spec, by) for cell in row.values() for quote in cell.quotes)
         text = (*([name] if is_named else []), *settings, *cells, *([SEPARATOR.join(quotes)] if is_quoted else []))
         ranked.append(((names.index(name), *(order.index(_at(spec, by)) for by, order in orders.items())), text))

@@ -88,12 +88,8 @@ def _in_pairs(v: Any) -> str:
     return f"{_interval(v.ratio)}{f', in {v.pairs} pairs' if v.pairs > 1 else ''}"
 
 
-def _undecided(v: Any) -> str:
-    """Return how wide a mean is that decides nothing, and of how many pairs their own intervals do."""
-    if not v.pairs_ahead:
-        return _in_pairs(v)
-    faster = agree(_painted(v.winner), f"{'trains' if v.trains else 'runs'} faster")
-    return f"{_interval(v.ratio)} in the mean of {v.pairs} pairs; in {v.pairs_ahead} of them {faster}"
+def _of_pairs(v: Any) -> str:
+    return f"{_in_pairs(v)}{f', of which {v.pairs_ahead} show {_painted(v.winner)} ahead' if v.pairs_ahead else ''}"
 
 
 def _at(region: Region) -> str:
@@ -194,11 +190,9 @@ SENTENCES: Mapping[str, Callable[[Any], str]] = {
     "effect": lambda v: f"{_beats(v, unit_of([v.ratio.value]))}{_in_pairs(v)}.",
     "not sure": lambda v: f"{_beats(v, unit_of([v.ratio.value]))}{_in_pairs(v)}.",
     "no difference": lambda v: (
-        f"No difference seen between {_painted(v.winner)} and {_painted(v.other)}{_undecided(v)}."
+        f"No difference seen between {_painted(v.winner)} and {_painted(v.other)}{_of_pairs(v)}."
     ),
-    "not known": lambda v: (
-        f"Not known yet which is faster, {_painted(v.winner)} or {_painted(v.other)}{_undecided(v)}."
-    ),
+    "not known": lambda v: f"Not known yet which is faster, {_painted(v.winner)} or {_painted(v.other)}{_of_pairs(v)}.",
     "equal": lambda v: (
         f"{_painted(v.winner, begins=True)} and {_painted(v.other)} are equal within "
         f"{units.exactly(v.margin_pct, '%')}{_in_pairs(v)}."

@@ -155,7 +155,6 @@ def _answers(
     answering = [effect for effect in effects if effect.parameter == asked]
     if len(ranked) == 2 and (not answering or asked in step_differences(*(result.runs[0].spec for result in ranked))):
         return [_answer_on_two(ranked)]
-    variants = [result.runs for result in results]
     is_all = len(ranked) == 1 + len(answering) and all(len(effect.pairs) == 1 for effect in answering)
     fastest = [_rank(ranked, results, asked if is_all else "")]
     if is_all or not answering:
@@ -163,7 +162,7 @@ def _answers(
     if any(effect.changes_work for effect in answering):
         fastest.insert(0, Statement(key="includes other work", values={}, runs=_runs_of(answering)))
     base = next(result for result in results if result.is_baseline)
-    best = effects_of_best(effects, asked, variants, base.runs)
+    best = effects_of_best(effects, asked, [result.runs for result in results], base.runs)
     if len(answering) == 1 or best[0].ratio.value > 1:  # the pairs of different values contradict each other
         answer = _effect_statement(max(answering, key=lambda effect: effect.ratio.value))
     else:

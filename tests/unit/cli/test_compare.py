@@ -194,8 +194,8 @@ def test_the_answer_is_about_the_setting_that_is_asked_about(
         )
         assert 1 < ratio["low"] < ratio["value"] < ratio["high"]
     assert main(["compare", *cnn, "--asked", "xla", "--db", str(reference_database)]) == 2
-    asked_about = "Ask about layout, gpus, batch_size, precision."
-    assert f"No two of these variants differ in xla alone. {asked_about}" in capsys.readouterr().err
+    others = "Ask about layout, gpus, batch_size, precision."
+    assert f"No two of these variants differ in xla alone. {others}" in capsys.readouterr().err
 
 
 def test_the_reference_lstm_has_intervals_and_effects_that_numpy_finds_too(

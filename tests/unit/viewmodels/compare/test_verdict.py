@@ -459,7 +459,7 @@ def test_where_the_mean_decides_nothing_the_pairs_that_do_are_counted() -> None:
     noisy = three(20, 1000.0, 0.4, layout="NHWC", batch_size=128), three(24, 1000.0, 0.4, batch_size=128)
     found = said(NHWC, three(6, 1100.0), *noisy)
     assert (found.statements[0].values["pairs"], found.statements[0].values["pairs_ahead"]) == (2, 1)
-    assert found.answer.endswith(" in the mean of 2 pairs; in 1 of them NCHW trains faster.")
+    assert found.answer.endswith(", in 2 pairs, of which 1 show NCHW ahead.")
 
 
 def test_values_of_a_number_are_counted_as_values() -> None:
