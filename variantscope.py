@@ -4,6 +4,10 @@ import sys
 from pathlib import Path
 
 
+def step() -> None:
+    """Mark the end of a training step in a script that VariantScope measures; in any other nothing happens."""
+
+
 def main() -> int:
     """Start the program that this file was installed with, and return its exit status.
 

@@ -22,7 +22,7 @@ import msgspec
 from app.errors import UserError, read_error, write_error
 from app.paths import PROGRAM, config_path, read_file, rewrite_private
 from app.values.plain import plain_text
-from workloads.catalog import default_interpreter
+from workloads.catalog import command_line, default_interpreter
 from workloads.job_protocol import ComputeGradients, DescribeFile, JobRequest
 from workloads.protocol import Source, Start, Variant
 
@@ -35,12 +35,14 @@ _REQUESTS = {
     "packages": "install and run the packages {value}{where}",
     "host": "connect to {value}",
     "source": "run the code of {path} (SHA-256 {value})",
+    "script": "run {path} (with the files of SHA-256 {value})",
 }
 _COMMANDS = {
     "interpreter": "run dummy -s {setting}{on}",
     "packages": "run dummy -s {setting}{on}",
     "host": "hosts check {word}",
     "source": "run {file} --parameters",
+    "script": "run -- …",
 }
 """By kind, a command whose words grant it."""
 
@@ -56,12 +58,12 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         kind: What it is.
         value: The path of a Python, the packages of a variant, the whole address of a host, or the SHA-256 of a source
-            text.
+            text, or of a command and its tree.
         host: The host of a Python or of packages, as the user calls it; "" is this machine.
-        path: Where a source text was read: next to it is the data that it reads.
+        path: Where a source text was read: next to it is the data that it reads. Of a script the command and folder.
     """
 
-    kind: Literal["interpreter", "packages", "host", "source"]
+    kind: Literal["interpreter", "packages", "host", "source", "script"]
     value: str
     host: str = ""
     path: str = ""
@@ -145,8 +147,11 @@ def variant_grants(variant: Variant, host: str) -> list[Grant]:
     ]
 
 
-def source_grant(source: Source) -> Grant:
-    """Return what a custom workload's text needs."""
+def source_grant(source: Source, variant: Variant | None = None) -> Grant:
+    """Return what a custom workload's text needs, or a command with the values of a variant."""
+    if source.command is not None:
+        line = command_line(source.command, variant or {})
+        return Grant(kind="script", value=source.sha256, path=f"{line} in {source.path}")
     return Grant(kind="source", value=source.sha256, path=source.path)
 
 
@@ -158,7 +163,8 @@ def ordered_variant(order: Start | JobRequest) -> Variant:
 def order_grants(order: Start | JobRequest) -> list[Grant]:
     """Return what an order to a process of this machine needs: Python and packages that it names, the text it runs."""
     source = order.source if isinstance(order, Start | ComputeGradients | DescribeFile) else None
-    return [*variant_grants(ordered_variant(order), ""), *([source_grant(source)] if source else [])]
+    variant = ordered_variant(order)
+    return [*variant_grants(variant, ""), *([source_grant(source, variant)] if source else [])]
 
 
 def grants_path() -> Path:

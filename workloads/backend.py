@@ -13,6 +13,7 @@ from workloads.errors import KnownError
 from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
 from workloads.libraries import ProcessorSupport
 from workloads.protocol import Calibration, Evidence, RunSpec, Source
+from workloads.script.definitions import is_script
 from workloads.training import Task
 
 if TYPE_CHECKING:
@@ -125,5 +126,7 @@ def load_backend(framework: str = "tensorflow") -> Backend:
 
 
 def backend_of(spec: RunSpec) -> Backend | None:
-    """Return the backend that a run computes with, or None for a workload that computes nothing."""
-    return None if spec.workload == "dummy" else load_backend(str(spec.variant.get("framework", "tensorflow")))
+    """Return the backend that a run computes with, or None for a workload that computes nothing, or elsewhere."""
+    if spec.workload == "dummy" or is_script(spec.workload):
+        return None
+    return load_backend(str(spec.variant.get("framework", "tensorflow")))

@@ -26,7 +26,8 @@ def approve(spec: RunSpec, gpu_uuids: Sequence[str]) -> RunSpec:
     """
     machine = machine_of(gpu_uuids)
     try:
-        full = spec if catalog.is_custom(spec.workload) else catalog.complete(spec.workload, spec.variant, machine)
+        is_users = catalog.is_custom(spec.workload) or catalog.is_script(spec.workload)
+        full = spec if is_users else catalog.complete(spec.workload, spec.variant, machine)
     except catalog.UsageError as error:
         raise RefusedError(str(error)) from error
     if catalog.depends_on_processor(full.workload, full.variant) and not read_support(str(full.variant["interpreter"])):

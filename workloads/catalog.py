@@ -57,6 +57,19 @@ from workloads.schema import (
     label_from_name,
     unknown_name_message,
 )
+from workloads.script.definitions import (
+    REVISION,
+    VARIABLE,
+    command_line,
+    command_names,
+    describe_command,
+    examples_per_step,
+    is_script,
+    placeholder_key,
+    script_name,
+    script_options,
+    script_workload,
+)
 from workloads.validity import PRECISION_RULES, RULES, depends_on_processor, find_gpu, missing_framework
 
 MAX_VARIANTS = 500
@@ -76,6 +89,8 @@ def find_workload(name: str) -> Workload | None:
 
     A custom workload has only the parameters that all have: its own are not known by its name.
     """
+    if is_script(name):
+        return script_workload(name)
     return next(
         (listed for listed in WORKLOADS if listed.name == name),
         custom_workload_by_name(name) if is_custom(name) else None,
@@ -108,6 +123,8 @@ def _frameworks_by_parameter(workload_name: str) -> Mapping[str, tuple[str, ...]
 
 def has_parameter(spec: RunSpec, name: str) -> bool:
     """Return whether the framework of a variant has a parameter; a complete spec names it with its default if not."""
+    if name == SOURCE and REVISION in spec.variant:  # which says it in a user's words
+        return False
     frameworks = _frameworks_by_parameter(spec.workload).get(name, ())
     return not frameworks or spec.variant.get("framework", "tensorflow") in frameworks
 
@@ -249,8 +266,14 @@ def _broken(rules: Iterable[Rule], spec: RunSpec, machine: Machine) -> tuple[Ref
     return tuple(
         Refusal(rule.parameters, rule.reason.format(**facts))
         for rule in rules
-        if (not rule.workloads or spec.workload in rule.workloads) and rule.broken(spec.variant, machine)
+        if (not is_script(spec.workload) or _OF_SCRIPTS.issuperset(rule.parameters))
+        and (not rule.workloads or spec.workload in rule.workloads)
+        and rule.broken(spec.variant, machine)
     )
+
+
+_OF_SCRIPTS = frozenset(("gpus", "devices"))
+"""Parameters whose rules hold for the user's commands: the program knows nothing of what they compute."""
 
 
 def _unknown_choices(spec: RunSpec) -> tuple[Refusal, ...]:

@@ -94,20 +94,40 @@ class UserModule(msgspec.Struct, frozen=True, kw_only=True):
             return cls(name=name, path=path, sha256=hashlib.file_digest(stream, "sha256").hexdigest())
 
 
+class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A user's command that trains, with `{name}` and `{name?TEXT}` in the place of parameters.
+
+    Attributes:
+        words: The program and its arguments.
+        folder: Where it runs, relative to the root of the tree.
+        loop: `FILE:LINE` of the loop whose iterations are steps.
+        examples: An expression of numbers and placeholders for the examples of a step.
+        links: Paths in `folder` that the frozen tree lacks, and the absolute ones that they lead to.
+    """
+
+    words: Texts
+    folder: str = ""
+    loop: str = ""
+    examples: str = ""
+    links: dict[str, str] = {}
+
+
 class Source(msgspec.Struct, frozen=True, kw_only=True):
     """A user's file with workloads: its text, the modules of the user's that it needs, and its path.
 
-    The path is for its errors, and for data next to it.
+    The path is for its errors, and for data next to it. With a command it is the user's folder, and the modules are all
+    files of a frozen copy, by their path in it.
     """
 
     path: str
     text: str
     modules: Annotated[tuple[UserModule, ...], msgspec.Meta(max_length=MOST_MODULES)] = ()
+    command: Command | None = None
 
     @property
     def sha256(self) -> str:
         """Return what identifies this state of the code, wherever it is stored: without modules that of the text."""
-        text = hashlib.sha256(self.text.encode()).hexdigest()
+        text = hashlib.sha256(encode(self.command) if self.command else self.text.encode()).hexdigest()
         states = sorted((module.name, module.sha256) for module in self.modules)
         return hashlib.sha256(repr((text, states)).encode()).hexdigest() if states else text
 

@@ -127,6 +127,10 @@ class Worker:
     def _perform(self) -> Finished:
         uuids = self._start.gpu_uuids
         spec = approve(self._start.spec, uuids)
+        if self._start.source is not None and self._start.source.command is not None:
+            from workloads.script.runner import ScriptRun  # here: no other run needs it
+
+            return ScriptRun(self._start, self._report, self._stopped).run()
         # In a standby that was still importing when its order came, this phase is what of that was left.
         self._report(PhaseStarted(phase="import", t_ns=self._order_ns))
         if environment := {**import_libraries(spec, uuids), **self._environment}:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from app.values.events import Summary
 from app.values.records import StoredRun
+from workloads.catalog import is_script
 from workloads.protocol import DeviceTime, Evidence, Kernel, RunSpec
 
 TOLERANCE = 0.02
@@ -123,6 +124,9 @@ def mean_step(steps: Sequence[TracedStep]) -> TracedStep | None:
 
 def measured_step_ms(spec: RunSpec, summary: Summary) -> float | None:
     """Return the mean time of a measured step; None if nothing was measured."""
+    if is_script(spec.workload):  # of which the steps alone are sure
+        seconds, steps = summary.measured_s, summary.measured_steps
+        return 1000 * seconds / steps if seconds and steps else None
     batch_size, throughput = spec.variant.get("batch_size"), summary.throughput
     return 1000 * batch_size / throughput if throughput and isinstance(batch_size, int) and batch_size > 0 else None
 

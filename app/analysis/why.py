@@ -156,7 +156,10 @@ def step_difference(runs: Sequence[StoredRun], baseline: Sequence[StoredRun]) ->
 
 def examples_per_gpu(run: StoredRun) -> float:
     """Return how many examples of a step each GPU computes; on the CPU all."""
-    variant = run.row.spec.variant
+    variant, summary = run.row.spec.variant, run.row.summary
+    if "batch_size" not in variant:  # a script's, by what it measured
+        batch_size = round(summary.measured_examples / max(summary.measured_steps, 1))
+        return batch_size / max(int(variant.get("gpus", 1)), 1)
     return int(variant["batch_size"]) / max(int(variant.get("gpus", 1)), 1)
 
 

@@ -127,6 +127,10 @@ def _load(target: str) -> click.Command:
     return command
 
 
+COMMAND_ARGUMENTS = "command_arguments"
+"""The parameter of commands that take another program's command behind `--`."""
+
+
 class ProgramCommand(click.Command):
     """A command with examples in its help."""
 
@@ -136,6 +140,9 @@ class ProgramCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words after the command's name; where the shell completes an option's value, without that option."""
+        if COMMAND_ARGUMENTS in {param.name for param in self.params} and "--" in args:
+            begin = args.index("--")
+            ctx.meta[COMMAND_ARGUMENTS], args = tuple(args[begin + 1 :]), args[:begin]
         is_open = ctx.resilient_parsing and bool(args) and args[-1].startswith("-")
         return super().parse_args(ctx, args[:-1] if is_open else args)
 

@@ -45,6 +45,7 @@ from app.cli.options import (
 )
 from app.cli.progress import run_with_notification
 from app.cli.run import run_services, several_variants, workload_finder
+from app.cli.script import ScriptOptions, script_options
 from app.cli.services import open_store
 from app.cli.terminal import ask_consent, ask_yes, print_json, print_table, say
 from app.errors import UserError
@@ -150,6 +151,7 @@ class ExperimentOptions:
     database: Path | None
     as_json: bool
     workload: str | None
+    script: ScriptOptions
     settings: Sequence[str]
     repeats: int | None
     until: float | None
@@ -189,9 +191,16 @@ class ExperimentOptions:
             check_writable(self.report)
         if self.until is not None and self.repeats is not None and self.repeats < MIN_REPEATS:
             raise UsageError(f"--until looks first after {MIN_REPEATS} repeats: give --repeats {MIN_REPEATS} or more.")
-        if not (self.presets or self.preset or self.workload or self.variants_of):
+        self.script.check(self.workload)
+        if self.script.words and (self.presets or self.preset or self.variants_of or self.on or self.baseline):
             raise UsageError(
-                "experiment needs a workload with some -s name=a,b, or --preset quick; --presets lists them."
+                "A command behind -- runs on this machine, and its first values are the baseline: leave out --preset, "
+                "--variants-of, --on and --baseline."
+            )
+        if not (self.presets or self.preset or self.workload or self.variants_of or self.script.words):
+            raise UsageError(
+                "experiment needs a workload with some -s name=a,b, a command behind --, or --preset quick; --presets "
+                "lists them."
             )
 
     def find_in_preset(self, word: str) -> Workload:
@@ -207,8 +216,14 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
-@command("experiment", "experiment lstm -s xla=false,true -s seconds=2", "experiment --preset quick --budget 8m")
+@command(
+    "experiment",
+    "experiment lstm -s xla=false,true -s seconds=2",
+    "experiment --preset quick --budget 8m",
+    "experiment -s amp=off,on -- python train.py {amp?--amp}",
+)
 @workload_argument
+@script_options
 @settings_option("NAME=A,B", "A parameter of the workload; several values vary; may be repeated.")
 @click.option(
     "--repeats",
@@ -300,8 +315,11 @@ def _run(options: ExperimentOptions) -> int:
     with run_services(options.database, options.sample_ms, on=options.on, standby=standby) as services:
         inventory = services.host.inventory()
         machine = inventory.machine
-        plan = _preset_plan(named, machine, options) if named else _chosen_plan(options, machine)
-        if options.workload is not None:
+        if options.script.dry_run:
+            variants = options.script.variants(options.settings, machine, None)
+            return options.script.print_commands(variants, as_json=options.as_json)
+        plan = _preset_plan(named, machine, options) if named else _chosen_plan(options, machine, services.database)
+        if options.workload is not None or options.script.words:
             services.admit(plan.specs, typed)
         plan = _with_limits(plan, machine, options)
         with Store.open(services.database) as store:
@@ -427,19 +445,23 @@ def _print_result(experiment: Experiment, options: ExperimentOptions, entry: int
     return report_gate(judged, options.gate) if judged else None
 
 
-def _chosen_plan(options: ExperimentOptions, machine: Machine) -> Plan:
+def _chosen_plan(options: ExperimentOptions, machine: Machine, database: Path) -> Plan:
     repeats = options.repeats or (DEFAULT_REPEATS if options.until is None else MAX_REPEATS)
     if options.variants_of:
         with open_store(options.database) as store:
             stored = [store.load_header(run).row.spec for run in options.variants_of]
         plan = interleaved_plan(_at_least_two(catalog.distinct(stored)), repeats)
         return structs.replace(plan, until_pct=options.until)
-    assert options.workload is not None
-    workload = workload_finder(options.database, typed)(options.workload)
-    variants = _at_least_two(several_variants(workload, options.settings, machine))
-    ordered = tuple(_baseline_first(variants, options.baseline, workload))
+    if options.script.words:
+        variants = _at_least_two(options.script.variants(options.settings, machine, database))
+        ordered = tuple(variants)
+    else:
+        assert options.workload is not None
+        workload = workload_finder(options.database, typed)(options.workload)
+        variants = _at_least_two(several_variants(workload, options.settings, machine))
+        ordered = tuple(_baseline_first(variants, options.baseline, workload))
     names = (setting.partition("=")[0] for setting in options.settings)
-    asked = next((name for name in names if len({spec.variant[name] for spec in variants}) > 1), "")
+    asked = next((name for name in names if len({spec.variant.get(name) for spec in variants}) > 1), "")
     return Plan(name=experiment_name(ordered), asked=asked, variants=ordered, repeats=repeats, until_pct=options.until)
 
 

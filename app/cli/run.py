@@ -26,6 +26,7 @@ from app.cli.options import (
     workload_argument,
 )
 from app.cli.progress import ProgressSink
+from app.cli.script import ScriptOptions, parse_settings, script_options
 from app.cli.services import Hosts, open_store, stop_on_interrupt
 from app.cli.show import print_run
 from app.cli.terminal import ask_consent, print_json, print_table, say
@@ -89,7 +90,7 @@ def one_variant(workload: Workload, settings: Sequence[str], machine: Machine) -
     Raises:
         UsageError: A word is no setting of the workload.
     """
-    values = {name: catalog.parse(workload.parameter(name), text) for name, text in _parse_settings(settings).items()}
+    values = {name: catalog.parse(workload.parameter(name), text) for name, text in parse_settings(settings).items()}
     return catalog.fill_defaults(workload, values, machine)
 
 
@@ -98,22 +99,10 @@ def several_variants(workload: Workload, settings: Sequence[str], machine: Machi
     lists = {
         # No value at all is no list but a wrong value.
         name: parse_values(parameter, text) or (catalog.parse(parameter, text),)
-        for name, text in _parse_settings(settings).items()
+        for name, text in parse_settings(settings).items()
         for parameter in [workload.parameter(name)]
     }
     return catalog.combinations(workload, lists, machine)
-
-
-def _parse_settings(settings: Sequence[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        if not equals or not name:
-            raise UsageError(f"-s takes name=value, not {setting!r}.")
-        if name in pairs:
-            raise UsageError(f"{name} is given twice.")
-        pairs[name] = text
-    return pairs
 
 
 def _find_largest_batch(spec: RunSpec, services: RunServices, bounds: SearchBounds, *, as_json: bool) -> int:
@@ -287,8 +276,9 @@ def _verdict(run: RunRow, trials: Sequence[TrialResult]) -> str:
     )
 
 
-@command("run", "run lstm -s seconds=5", "run cnn10 -s layout=NHWC --on ssh://me@gpu1", "run lstm --on gpu1 --detach")
+@command("run", "run lstm -s seconds=5", "run cnn10 -s layout=NHWC --on ssh://me@gpu1", "run -- python train.py")
 @workload_argument
+@script_options
 @settings_option("NAME=VALUE", "A parameter of the workload; may be repeated.")
 @click.option("--parameters", is_flag=True, help="List the workload's parameters and end.")
 @click.option(
@@ -307,6 +297,7 @@ def run(
     database: Path | None,
     as_json: bool,
     workload: str | None,
+    script: ScriptOptions,
     settings: Sequence[str],
     parameters: bool,
     largest_batch: bool,
@@ -327,8 +318,16 @@ def run(
         from app.hosts.detached import make_detached
 
         return make_detached(events_to)
+    script.check(workload)
+    if script.words:
+        if largest_batch or detach or on or parameters:
+            raise UsageError("A command runs on this machine, as it is: leave out --on and what goes with workloads.")
+        return _run_script(script, settings, database, sample_ms, as_json=as_json)
     if workload is None:
-        raise UsageError(f"run needs a workload: {KNOWN_WORKLOADS}, or a file of yours as path/to/file.py:name.")
+        raise UsageError(
+            f"run needs a workload: {KNOWN_WORKLOADS}, a file of yours as path/to/file.py:name, or a command of yours "
+            "as -- python train.py."
+        )
     definition = workload_finder(database, typed)(workload)
     if parameters:
         return _print_parameters(definition)
@@ -344,11 +343,30 @@ def run(
         if detach:
             return _detach(spec, services, on, sample_ms, as_json=as_json)
         stored = run_once(spec, services)
+    return _print_stored(stored, as_json=as_json)
+
+
+def _print_stored(stored: StoredRun, *, as_json: bool) -> int:
     if as_json:
         print_json(run_document(stored))
     else:
         print_run(stored)
     return 0 if stored.row.completed else 1
+
+
+def _run_script(
+    script: ScriptOptions, settings: Sequence[str], database: Path | None, sample_ms: float, *, as_json: bool
+) -> int:
+    """Run a command once, or print it."""
+    with run_services(database, sample_ms) as services:
+        target = None if script.dry_run else services.database
+        variants = script.variants(settings, services.host.machine, target)
+        if script.dry_run:
+            return script.print_commands(variants, as_json=as_json)
+        if len(variants) > 1:
+            raise UsageError(f"These are {len(variants)} variants: `{PROGRAM} experiment` runs several.")
+        services.admit(variants, typed)
+        return _print_stored(run_once(variants[0], services), as_json=as_json)
 
 
 def _detach(spec: RunSpec, services: RunServices, on: str, sample_ms: float, *, as_json: bool) -> int:

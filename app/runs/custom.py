@@ -166,16 +166,24 @@ def stored_source(spec: RunSpec, database: Path) -> Source | None:
     Raises:
         UserError: It was never read by a program on this database: an import brings none.
     """
-    if not catalog.is_custom(spec.workload):
+    if not catalog.is_custom(spec.workload) and not catalog.is_script(spec.workload):
         return None
     sha256 = str(spec.variant.get(catalog.SOURCE))
     if (stored := _load_stored(database, sha256)) is not None and stored.source.sha256 == sha256:
         return stored.source
+    if catalog.is_script(spec.workload):
+        raise UserError(f"The code of {spec.workload} was never frozen here as it was then; start its command anew.")
     raise UserError(
         f"The file of {spec.workload} was never opened here as it was then: bring it here, or save what "
         f"`{PROGRAM} show RUN --source` prints of a stored run; "
         f"read it, and run it once as `{PROGRAM} run path/to/{spec.workload}`."
     )
+
+
+def save_source(database: Path, source: Source) -> None:
+    """Store a command with its tree, for the variants that name it."""
+    document = msgspec.json.encode(_StoredFile(source, has_modules=True)).decode()
+    save_setting(database, custom_source(source.sha256), document)
 
 
 def lacks_source(specs: Iterable[RunSpec], database: Path) -> bool:

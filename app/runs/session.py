@@ -21,6 +21,7 @@ from app.storage.store import RunStore, Store
 from app.values.environment_keys import CUSTOM_MODULES_KEY, CUSTOM_PATH_KEY, CUSTOM_SOURCE_KEY
 from app.values.events import Outcome
 from app.values.records import StoredRun
+from workloads.catalog import is_script
 from workloads.protocol import PROTOCOL_VERSION, RunSpec, Source, Start
 
 _REPORTED_LINES = 100
@@ -59,7 +60,8 @@ class RunServices:
         """
         possible = [spec for spec in specs if self.host.refusal(spec) is None]
         named = (grant for spec in possible for grant in variant_grants(spec.variant, self.host.name))
-        texts = map(source_grant, filter(None, (stored_source(spec, self.database) for spec in possible)))
+        sources = ((stored_source(spec, self.database), spec.variant) for spec in possible)
+        texts = (source_grant(source, variant) for source, variant in sources if source)
         require((*named, *texts), consent or self.consent)
 
 
@@ -175,7 +177,7 @@ def start_order(spec: RunSpec, source: Source | None, weights: Path) -> Start:
         protocol=PROTOCOL_VERSION,
         spec=spec,
         weights_path=str(weights) if variant.get("save_weights", False) else None,
-        calibrate=variant.get("evidence", "off") != "off" and uses_defaults,
+        calibrate=variant.get("evidence", "off") != "off" and uses_defaults and not is_script(spec.workload),
         source=source,
     )
 

@@ -258,7 +258,9 @@ class StoreSink:
 def stored_calibration(store: Store, spec: RunSpec, devices: Sequence[str], host: str) -> Calibration | None:
     """Return the calibration of the first of a host's devices that has one, which are taken to be alike."""
     named = (calibrated_device(device, host) for device in devices)
-    calibrations = (store.calibration(device, str(spec.variant["precision"])) for device in named)
+    if (precision := spec.variant.get("precision")) is None:  # of a script only what ran tells
+        return None
+    calibrations = (store.calibration(device, str(precision)) for device in named)
     return next(filter(None, calibrations), None)
 
 

@@ -33,7 +33,7 @@ from app.runs.launcher import (
 )
 from app.runs.leases import CPU, DeviceLeases, Lease
 from app.values.samples import LogLine
-from workloads.catalog import default_interpreter
+from workloads.catalog import default_interpreter, is_script
 from workloads.protocol import STANDBY, Hello, Start, decode_message
 
 _log = logging.getLogger("variantscope.worker")
@@ -80,6 +80,8 @@ class StandbyLauncher(Launcher):
 
     def launch(self, start: Start, post: Post) -> Worker:
         """Give the order to the oldest standby worker that fits, even if it still imports, else to a new worker."""
+        if is_script(start.spec.workload):
+            return super().launch(start, post)
         kind = str(start.spec.variant.get("framework", "tensorflow")), granted_python(start)
         standby = self._take_matching(kind)
         counted_post = self._count_run(post)

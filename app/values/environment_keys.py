@@ -36,6 +36,8 @@ CUSTOM_MODULES_KEY = "own_modules"
 """Key of a run's environment: the texts of the modules of the user's that the file needs; absent without."""
 CUSTOM_PATH_KEY = "own_path"
 """Key of a run's environment: the path of that file."""
+SCRIPT_COMMAND_KEY = "script_command"
+"""Key of a run's environment: the command that it ran, with the environment variables before it."""
 CUSTOM_TEXT_KEYS = (CUSTOM_SOURCE_KEY, CUSTOM_MODULES_KEY)
 """Keys of a run's environment whose values are whole files: they are shown by themselves."""
 COMMIT_KEY = "git_commit"
@@ -82,6 +84,7 @@ PER_RUN_KEYS = frozenset(
         CUSTOM_SOURCE_KEY,
         CUSTOM_MODULES_KEY,
         CUSTOM_PATH_KEY,
+        SCRIPT_COMMAND_KEY,
         STANDBY_KEY,
         CARRIER_KEY,
         LINK_ROUND_TRIP_KEY,

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,7 +41,7 @@ class CommandLine:
         limit_kib: int | None = None,
         redirect: str = "",
     ) -> Process:
-        command = [sys.executable, "-m", "app", *words, "--db", str(database or self.database)]
+        command = [sys.executable, "-m", "app", *_with_options(words, "--db", str(database or self.database))]
         if limit_kib is not None or redirect:
             limit = "unlimited" if limit_kib is None else limit_kib
             command = ["bash", "-c", f'ulimit -f {limit}; exec "$@" {redirect}', "bash", *command]
@@ -77,16 +77,22 @@ class CommandLine:
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
             for name, value in self.own.items():
                 patch.setenv(name, value)
-            status = main([*words, "--db", str(database or self.database)])
+            status = main(_with_options(words, "--db", str(database or self.database)))
         return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
 
     def read(self, *words: str, status: int = 0) -> dict[str, Any]:
         """Run with `--json` in this process; return the document."""
-        return _document(self.inside(*words, "--json"), status)
+        return _document(self.inside(*_with_options(words, "--json")), status)
 
     def json(self, *words: str, status: int = 0) -> dict[str, Any]:
         """Run with `--json`; return the document on stdout."""
-        return _document(self(*words, "--json"), status)
+        return _document(self(*_with_options(words, "--json")), status)
+
+
+def _with_options(words: Sequence[str], *options: str) -> list[str]:
+    """Add options to the program's words, before the command of another program."""
+    end = words.index("--") if "--" in words else len(words)
+    return [*words[:end], *options, *words[end:]]
 
 
 def _document(done: "subprocess.CompletedProcess[str]", status: int) -> dict[str, Any]:

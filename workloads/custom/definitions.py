@@ -88,7 +88,8 @@ def _custom_parameter(parameter: CustomParameter) -> Parameter:
 
 NO_WORKLOAD = (
     "{file}: no function of it is a workload. Write one such as `def mlp(batch_size=32)` that returns "
-    "(model, loss, batch), as in docs/custom-workloads.md: a training script is not measured as it is."
+    "(model, loss, batch), as in docs/custom-workloads.md. A training script is measured as it is by its command: run "
+    "-- python {file} (docs/your-script.md)."
 )
 _COMPUTES = (
     "{file}:{line}: `{call}` runs whenever the file is read, so nothing of it was run. Put it below "

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import torch
-from torch.profiler import ProfilerActivity, profile
 
 from workloads.trace import Event, Line, Trace, device_time, rank_kernels, traced_step
 from workloads.training import do_nothing
@@ -75,6 +73,9 @@ def write_trace(
 
     `ready` is called before the first of them, once the profiler has started.
     """
+    import torch  # here: whoever reads the trace of a user's script has no PyTorch
+    from torch.profiler import ProfilerActivity, profile
+
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if gpu else [])]
     with profile(activities=activities, record_shapes=True) as profiler:
         ready()

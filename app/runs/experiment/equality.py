@@ -35,7 +35,7 @@ from app.storage.store import Store
 from app.values import units
 from app.values.plan import Plan
 from app.values.records import EqualityCheck
-from workloads.catalog import find_workload, runnable
+from workloads.catalog import find_workload, is_script, runnable
 from workloads.job_protocol import ComputedGradients, ComputeGradients
 from workloads.protocol import RunSpec
 
@@ -48,9 +48,9 @@ _log = logging.getLogger("variantscope.run")
 
 
 def can_be_checked(spec: RunSpec) -> bool:
-    """Return whether a workload computes anything: `dummy` does not."""
+    """Return whether a workload computes anything that the program knows of: `dummy` and a script do not."""
     workload = find_workload(spec.workload)
-    return workload is not None and not workload.hidden
+    return workload is not None and not workload.hidden and not is_script(spec.workload)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,8 @@ EVIDENCE = "evidence"
 """The key of the warning that some runs did not run as requested."""
 
 SENTENCES: Mapping[str, str] = {
+    "unchanged": "The same kernels ran equally often in {names}: what differs changed nothing that ran, unless it is "
+    "the size of the data or the work of the host.",
     "left_out": "At most {most} runs are compared; of those chosen, {count} are not.",
     "equality": "The baseline does not compute the same as {variants}: {differences}.",
     "equality_same": "The baseline computes the same as {variants}: {differences}.",

@@ -26,10 +26,10 @@ from app.viewmodels.compare.state_warnings import (
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.derived import describe_losses, format_implausible
 from app.viewmodels.format.environment import runs_by_value
-from app.viewmodels.format.naming import choice_label, differing_parameters
+from app.viewmodels.format.naming import choice_label, differing_parameters, variant_names
 from app.viewmodels.format.sentences import join_with_and
 from app.viewmodels.history.evidence import describe_mismatches
-from workloads.catalog import drops_between_layers
+from workloads.catalog import distinct, drops_between_layers, is_script
 
 EARLIER_RUNS = 10
 """Earlier runs of the baseline's variant that are read to detect drift."""
@@ -55,6 +55,7 @@ def comparison_warnings(
     warnings = [
         *([ComparisonWarning(key=EVIDENCE, values=values, facts=mismatches)] if values else []),
         *_indistinguishable(runs),
+        *_unchanged_scripts(runs),
         *_without_tensor_cores(runs),
         *_other_dropout(runs),
         *order_warnings(runs, baseline),
@@ -108,6 +109,27 @@ def _indistinguishable(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
             facts = {"aspect": aspect, "choices": join_with_and(labels), "reason": reason}
             warnings.append(ComparisonWarning(key="alike", values=values, facts=facts))
     return warnings
+
+
+def _unchanged_scripts(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+    """Warn of variants of a script that ran the same kernels equally often: what was changed may have no effect."""
+    traced = [(run.row, run.evidence) for run in runs if is_script(run.row.spec.workload) and run.evidence]
+    variants = distinct(without(row.spec) for row, evidence in traced if evidence.steps)
+    alike: dict[frozenset[tuple[str, float]], dict[str, list[int]]] = {}
+    for spec, name in zip(variants, variant_names(variants) if len(variants) > 1 else (), strict=False):
+        group = [(row, evidence) for row, evidence in traced if evidence.steps and without(row.spec) == spec]
+        counts = {frozenset((kernel.name, kernel.count / of.steps) for kernel in of.kernels) for _, of in group}
+        if len(counts) == 1:
+            alike.setdefault(counts.pop(), {})[name] = [row.run for row, _ in group]
+    return [
+        ComparisonWarning(
+            key="unchanged",
+            facts={"names": join_with_and(numbers)},
+            values={run: name for name, group in numbers.items() for run in group},
+        )
+        for numbers in alike.values()
+        if len(numbers) > 1
+    ]
 
 
 def _without_tensor_cores(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:

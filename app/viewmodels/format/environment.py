@@ -35,6 +35,7 @@ _NAMES: Mapping[str, str] = {
     environment_keys.PLANNED_KEY: "Repeats its experiment planned",
     environment_keys.CUSTOM_PATH_KEY: "Own workload's file",
     environment_keys.CUSTOM_SOURCE_KEY: "Own workload's source",
+    environment_keys.SCRIPT_COMMAND_KEY: "Command",
     "cpu": "CPU",
     environment_keys.CPU_COUNT_KEY: "Number of processors",
     "memory_total_bytes": "Memory",

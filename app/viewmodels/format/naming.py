@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import PurePath
 
 from app.paths import PROGRAM
-from app.values.environment_keys import CUSTOM_PATH_KEY
+from app.values.environment_keys import CUSTOM_PATH_KEY, CUSTOM_SOURCE_KEY
 from app.values.plain import plain_line
 from app.values.plan import step_key
 from app.values.records import StoredRun
@@ -69,8 +69,13 @@ def short_name(spec: RunSpec) -> str:
 
 def _short_name_in_parts(spec: RunSpec) -> Name:
     first, *others = variant_parts(spec)
-    head = f"{plain_line(spec.workload)} {catalog.framework_of(spec.variant).name} {first}".rstrip()
+    head = f"{plain_line(spec.workload)} {framework_name(spec)} {first}".rstrip()
     return head, gpus_label(spec.variant.get("gpus", 0)), *others
+
+
+def framework_name(spec: RunSpec) -> str:
+    """Return the framework of a variant, "" for a script, which imports what it likes."""
+    return "" if catalog.is_script(spec.workload) else catalog.framework_of(spec.variant).name
 
 
 def variant_parts(spec: RunSpec) -> list[str]:
@@ -336,6 +341,10 @@ def format_setting(spec: RunSpec, name: str, *, in_sentence: bool = False) -> st
 def run_command(run: StoredRun) -> str:
     """Return the command line that repeats the run: every parameter, so that no machine's defaults matter."""
     spec = run.row.spec
+    if catalog.is_script(spec.workload):
+        options, words = catalog.script_options(run.environment.get(CUSTOM_SOURCE_KEY, ""), spec.variant)
+        folder = run.environment.get(CUSTOM_PATH_KEY, "")
+        return shlex.join([*PROGRAM.split(), "run", *(("-C", folder) if folder else ()), *options, "--", *words])
     parameters = {name: value for name, value in spec.variant.items() if value != "" and name != catalog.SOURCE}
     settings = (f"{name}={value_text(value)}" for name, value in parameters.items())
     workload = workload_argument(run.environment.get(CUSTOM_PATH_KEY, ""), spec.workload)

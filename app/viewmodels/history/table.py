@@ -14,8 +14,8 @@ from app.values import units
 from app.values.records import RunRow
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import Bar, Cell, Column
+from app.viewmodels.format.naming import framework_name
 from app.viewmodels.plot.panels import Sparks
-from workloads.catalog import framework_of
 
 NO_EXPERIMENT = 0
 """The group of the runs that belong to no experiment: experiments are numbered from 1."""
@@ -137,7 +137,7 @@ _LISTED: tuple[HistoryColumn, ...] = (
         Column("Framework", "What trained it", numeric=False),
         "framework",
         Cell(text="TensorFlow"),
-        lambda run, _view: cells.text_cell(framework_of(run.spec.variant).name),
+        lambda run, _view: cells.text_cell(framework_name(run.spec)),
     ),
     HistoryColumn(
         Column("Variant", "What differs from the workload's defaults", numeric=False, shrink="name"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from app.analysis.largest_batch import LargestBatch
+from app.paths import PROGRAM
 from app.values import units
 from app.values.plain import plain_line
 from app.values.units import sentence
@@ -242,6 +243,10 @@ class VariantForm:
 
     def _find_workload(self, name: str) -> Workload:
         """Return the workload of that name among those offered, or the program's; raise `UsageError`."""
+        if catalog.is_script(name):
+            raise UsageError(
+                f"{name} is a command of yours: the terminal runs it, as `{PROGRAM} run -- python train.py`."
+            )
         if name not in self._workloads and catalog.is_custom(name):
             raise UsageError(
                 f"{name} is in a file of yours that is not open here; choose it with Custom workload … above."

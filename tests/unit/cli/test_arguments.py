@@ -112,10 +112,22 @@ def test_the_baseline_comes_first() -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["run"], "run needs a workload: lstm, gru, cnn10, wrn28-10, or a file of yours as path/to/file.py:name."),
+        (
+            ["run"],
+            (
+                "run needs a workload: lstm, gru, cnn10, wrn28-10, a file of yours as path/to/file.py:name, or a "
+                "command of yours as -- python train.py."
+            ),
+        ),
         (["run", "lstn", "--parameters"], "There is no workload called 'lstn'. Did you mean lstm?"),
         (["compare", "1", "1"], "compare takes two runs or more; `python -m app list` shows their numbers."),
-        (["experiment"], "experiment needs a workload with some -s name=a,b, or --preset quick; --presets lists them."),
+        (
+            ["experiment"],
+            (
+                "experiment needs a workload with some -s name=a,b, a command behind --, or --preset quick; --presets "
+                "lists them."
+            ),
+        ),
         (
             ["experiment", "lstm", "--show"],
             "--show goes with --preset; `python -m app compare` shows any stored runs.",

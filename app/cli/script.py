@@ -1,0 +1,142 @@
+"""A command of the user's behind `--`: the options that say what it is and what varies, and its variants."""
+
+import functools
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from app.cli.commands import COMMAND_ARGUMENTS
+from app.cli.options import FILE
+from app.cli.terminal import print_json
+from app.runs.script import Script, parse_script_values, script_variants
+from app.viewmodels.run.selection import parse_values
+from workloads import catalog
+from workloads.catalog import Machine, UsageError
+from workloads.protocol import Command, RunSpec, Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptOptions:
+    """The words behind `--`, and the options that go with them."""
+
+    words: tuple[str, ...]
+    folder: Path
+    variables: tuple[str, ...]
+    revisions: str
+    links: tuple[str, ...]
+    examples: str
+    loop: str
+    dry_run: bool
+
+    def check(self, workload: str | None) -> None:
+        """Raise `UsageError` where there is a command and a workload, or such options without a command."""
+        if self.words and workload is not None:
+            raise UsageError(f"{workload} before the -- is a workload, and what follows it is a command: give one.")
+        typed = (self.variables, self.revisions, self.links, self.examples, self.loop, self.dry_run)
+        if not self.words and (any(typed) or self.folder != Path()):
+            options = "-C, -e, --rev, --link, --examples, --loop and --dry-run"
+            raise UsageError(f"{options} go with a command of yours behind --, such as -- python train.py.")
+
+    def variants(self, settings: Sequence[str], machine: Machine, database: Path | None) -> list[RunSpec]:
+        """Return the variants, with the folder frozen; without a database it is not."""
+        links = {name: str(self.folder.absolute() / name) for name in self.links}
+        script = Script(
+            command=Command(words=self.words, loop=self.loop, examples=self.examples, links=links),
+            folder=self.folder,
+            revisions=tuple(filter(None, self.revisions.split(","))),
+            variables={name: tuple(text.split(",")) for name, text in parse_settings(self.variables, "-e").items()},
+        )
+        names = catalog.command_names(script.command)
+        workload = catalog.script_workload("script:")
+        own = {parameter.name for parameter in workload.parameters}
+        values: dict[str, Sequence[Value]] = {
+            name: parse_values(workload.parameter(name), text)
+            if name in own
+            else parse_script_values(name, text, is_switch=names.get(name, False))
+            for name, text in parse_settings(settings).items()
+        }
+        return script_variants(script, values, machine, database)
+
+    def print_commands(self, variants: Sequence[RunSpec], *, as_json: bool) -> int:
+        """Print what each variant would run, and start nothing."""
+        command = Command(words=self.words, examples=self.examples)
+        lines = [
+            f"{catalog.command_line(command, spec.variant)}{f'    # {revision}' if revision else ''}"
+            for spec in variants
+            for revision in [spec.variant.get(catalog.REVISION, "")]
+        ]
+        if as_json:
+            print_json({"commands": lines})
+        else:
+            print("\n".join((f"cd {shlex.quote(str(self.folder.absolute()))}", *lines)))
+        return 0
+
+
+def parse_settings(settings: Sequence[str], option: str = "-s") -> dict[str, str]:
+    """Return the texts of `name=text` by name; raises `UsageError`."""
+    pairs: dict[str, str] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{option} takes name=value, not {setting!r}.")
+        if name in pairs:
+            raise UsageError(f"{name} is given twice.")
+        pairs[name] = text
+    return pairs
+
+
+def script_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Add a command behind `--` and its options; the function gets them as `script`, a `ScriptOptions`."""
+
+    @functools.wraps(function)
+    def with_script(*, command_arguments: tuple[str, ...], **values: Any) -> int:
+        names = ("folder", "variables", "revisions", "links", "examples", "loop", "dry_run")
+        options = {name: values.pop(name) for name in names}
+        return function(script=ScriptOptions(words=command_arguments, **options), **values)
+
+    options = (
+        click.argument(
+            "command_arguments",
+            nargs=-1,
+            metavar="[-- COMMAND...]",
+            callback=_words,
+            help="A training script of yours, as python train.py (docs/your-script.md).",
+        ),
+        click.option(
+            "-C", "folder", type=FILE, default=Path(), metavar="FOLDER", help="Where a command behind -- runs."
+        ),
+        click.option(
+            "-e",
+            "variables",
+            multiple=True,
+            metavar="NAME=A,B",
+            help="An environment variable of the command; several values vary, an empty one unsets it.",
+        ),
+        click.option(
+            "--rev", "revisions", default="", metavar="A,B", help="Commits of the command's folder; several vary."
+        ),
+        click.option(
+            "--link",
+            "links",
+            multiple=True,
+            metavar="PATH",
+            help="What git ignores there and the command needs.",
+        ),
+        click.option(
+            "--examples", default="", metavar="N", help="Examples of a step: numbers and placeholders, as '{batch}*4'."
+        ),
+        click.option("--loop", default="", metavar="FILE:LINE", help="The loop whose iterations are steps."),
+        click.option("--dry-run", is_flag=True, help="Print the commands, and start nothing."),
+    )
+    return functools.reduce(lambda decorated, option: option(decorated), reversed(options), with_script)
+
+
+def _words(context: click.Context, _param: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
+    if words:
+        raise click.UsageError(f"Got unexpected extra argument ({' '.join(words)})", context)
+    behind: tuple[str, ...] = context.meta.get(COMMAND_ARGUMENTS, ())
+    return behind

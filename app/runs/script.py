@@ -1,0 +1,255 @@
+"""Commands of the user's: the folder is frozen, revisions are checked out, and settings make variants of them.
+
+A frozen tree is a folder of the user's cache that no run writes to: each runs in a copy of it (`workloads.script`).
+"""
+
+import contextlib
+import hashlib
+import itertools
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from msgspec import structs
+
+from app.errors import UserError
+from app.paths import expand_home
+from app.runs.custom import save_source
+from app.runs.environment import git_commit
+from app.values import units
+from workloads import catalog
+from workloads.catalog import Machine, UsageError
+from workloads.protocol import MOST_MODULES, Command, RunSpec, Source, UserModule, Value
+
+_GIT_S = 600.0
+_MOST_BYTES = 512 * 2**20
+_LIFETIME_S = 30 * 86_400
+"""How long a tree is kept that nothing was made of."""
+_SUBMODULE = "160000"
+"""The mode of a submodule in a tree of git."""
+_HASH_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """A command in the user's folder, and what varies besides its placeholders.
+
+    Without revisions the folder is taken as it is. The value "" of an environment variable is for none.
+    """
+
+    command: Command
+    folder: Path
+    revisions: tuple[str, ...] = ()
+    variables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Origin:
+    """A folder of the user's, and the root of its repository, or itself."""
+
+    folder: Path
+    root: Path
+    is_repository: bool
+
+
+def script_variants(
+    script: Script, settings: Mapping[str, Sequence[Value]], machine: Machine, database: Path | None
+) -> list[RunSpec]:
+    """Freeze the folder, or each revision, and return every combination of values as a variant, each once.
+
+    `settings` has the values of placeholders and of the program's own parameters. Without a database nothing is frozen:
+    the variants cannot run.
+
+    Raises:
+        UsageError: A placeholder lacks a value, or a value a placeholder.
+        UserError: The folder cannot be frozen, or has no such revision.
+    """
+    workload = catalog.script_workload(catalog.script_name(script.command.words))
+    names = catalog.command_names(script.command)
+    _check_names(names, settings, [parameter.name for parameter in workload.parameters])
+    origin = _find_origin(script.folder)
+    _check_arguments(script.command.words, origin)
+    lists: dict[str, Sequence[Value]] = {
+        **{catalog.placeholder_key(name) if name in names else name: values for name, values in settings.items()},
+        **{f"{catalog.VARIABLE}{name}": values for name, values in script.variables.items()},
+    }
+    commits = {name: _find_commit(origin, name) for name in script.revisions}
+    own = {parameter.name for parameter in workload.parameters}
+    variants = []
+    for revision in script.revisions or ("",):
+        sha256 = _freeze(script, origin, commits.get(revision, ""), database) if database else ""
+        commit = commits.get(revision, "")[:_HASH_SHOWN]
+        of_code: dict[str, Value] = {catalog.REVISION: f"{revision}@{commit}"} if revision else {}
+        for values in itertools.product(*lists.values()):
+            variant = dict(zip(lists, values, strict=True))
+            program = catalog.fill_defaults(workload, {name: variant[name] for name in variant if name in own}, machine)
+            variant = {**program.variant, **variant, **of_code, catalog.SOURCE: sha256}
+            spec = RunSpec(workload=workload.name, variant=variant)
+            catalog.command_line(script.command, spec.variant)
+            catalog.examples_per_step(script.command, spec.variant)
+            variants.append(spec)
+    if len(variants) > catalog.MAX_VARIANTS:
+        raise UsageError(f"{len(variants):,} combinations are too many: {catalog.MAX_VARIANTS} at most.")
+    return catalog.distinct(variants)
+
+
+def parse_script_values(name: str, text: str, *, is_switch: bool) -> tuple[Value, ...]:
+    """Return the values of a placeholder, between which commas stand: a number only if it is written as Python would.
+
+    A switch is on or off. Raises `UsageError`.
+    """
+    words = [word.strip() for word in text.split(",")]
+    if is_switch:
+        switch = catalog.Parameter(name=name, kind="switch", label=name, help="", default=False)
+        return tuple(dict.fromkeys(catalog.parse(switch, word) for word in words))
+    return tuple(dict.fromkeys(map(_number_or_text, words)))
+
+
+def _number_or_text(word: str) -> Value:
+    with contextlib.suppress(ValueError, OverflowError):
+        return next((value for value in (int(float(word)), float(word)) if str(value) == word), word)
+    return word
+
+
+def _check_names(names: Iterable[str], settings: Iterable[str], own: Sequence[str]) -> None:
+    if missing := [name for name in {*names} - {*settings} if catalog.placeholder_key(name) != name]:
+        raise UsageError(f"{{{missing[0]}}} has no value: add -s {missing[0]}=… before the --.")
+    if unknown := [name for name in settings if name not in names and name not in own]:
+        raise UsageError(
+            f"The command has no placeholder {{{unknown[0]}}} for -s {unknown[0]}, and a script no such parameter of "
+            f"the program's; there are: {', '.join(own)}."
+        )
+
+
+def _check_arguments(words: Iterable[str], origin: _Origin) -> None:
+    """Raise `UsageError` for a file of the folder that is named by an absolute path: that is not the frozen one."""
+    for path in map(Path, words):
+        if path.is_absolute() and path.suffix == ".py" and path.is_relative_to(origin.root):
+            raise UsageError(f"{path} would not run as it is frozen: name it relative to {origin.folder}.")
+
+
+def _find_origin(folder: Path) -> _Origin:
+    absolute = expand_home(folder).resolve()
+    if not absolute.is_dir():
+        raise UsageError(f"{folder} is no folder.")
+    with contextlib.suppress(UserError):
+        root = Path(_git(absolute, "rev-parse", "--show-toplevel").decode().strip()).resolve()
+        return _Origin(folder=absolute, root=root, is_repository=True)
+    return _Origin(folder=absolute, root=absolute, is_repository=False)
+
+
+def _git(folder: Path, *words: str, index: Path | None = None) -> bytes:
+    """Return what git prints; raises `UserError` with its sentence."""
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", **({"GIT_INDEX_FILE": str(index)} if index else {})}
+    try:
+        process = subprocess.run(
+            ["git", "-C", str(folder), *words], capture_output=True, timeout=_GIT_S, env=environment, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UserError(f"git cannot be run in {folder} ({error}).") from error
+    if process.returncode:
+        lines = process.stderr.decode(errors="replace").strip().splitlines() or ["git failed"]
+        raise UserError(f"{folder}: {lines[-1].removeprefix('fatal: ')}.")
+    return process.stdout
+
+
+def _find_commit(origin: _Origin, revision: str) -> str:
+    if not origin.is_repository:
+        raise UsageError(f"{origin.folder} is in no git repository, so it has no revision {revision}.")
+    try:
+        return _git(origin.root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}").decode().strip()
+    except UserError as error:
+        shallow = _git(origin.root, "rev-parse", "--is-shallow-repository").strip() == b"true"
+        remedy = " The clone is shallow: `git fetch --unshallow` brings the others." if shallow else ""
+        raise UsageError(f"{origin.root} has no revision {revision}.{remedy}") from error
+
+
+def _freeze(script: Script, origin: _Origin, commit: str, database: Path) -> str:
+    """Store a tree and the command as the source of variants; return its `Source.sha256`."""
+    trees = catalog.cache_folder() / "scripts"
+    trees.mkdir(0o700, parents=True, exist_ok=True)
+    for entry in trees.iterdir():
+        with contextlib.suppress(OSError):
+            if time.time() - entry.stat().st_mtime > _LIFETIME_S:
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    with TemporaryDirectory(prefix="new-", dir=trees) as scratch:
+        tree = Path(scratch) / "tree"
+        tree.mkdir()
+        if commit:
+            _check_out(origin, commit, tree, Path(scratch) / "index")
+        else:
+            _copy_files(origin.root, tree, _present_files(origin))
+        hashes = _hashed(tree)
+        frozen = trees / hashlib.sha256(repr(hashes).encode()).hexdigest()[:_HASH_SHOWN]
+        if not frozen.is_dir() or _hashed(frozen) != hashes:
+            shutil.rmtree(frozen, ignore_errors=True)
+            tree.rename(frozen)
+        os.utime(frozen)
+    if missing := [target for target in script.command.links.values() if not Path(target).exists()]:
+        raise UsageError(f"{missing[0]}, which --link names, is not there.")
+    command = structs.replace(script.command, folder=str(origin.folder.relative_to(origin.root)))
+    state = commit or (git_commit(origin.root) if origin.is_repository else "") or ""
+    text = "\n".join(filter(None, (catalog.describe_command(command), state and f"git: {state}")))
+    modules = tuple(UserModule(name=name, path=str(frozen / name), sha256=sha256) for name, sha256 in hashes)
+    source = Source(path=str(origin.folder), text=text, modules=modules, command=command)
+    save_source(database, source)
+    return source.sha256
+
+
+def _check_out(origin: _Origin, commit: str, tree: Path, index: Path) -> None:
+    """Write the files of a commit, through an index of its own: the user's repository stays as it is."""
+    for line in _git(origin.root, "ls-tree", "-r", "--full-tree", commit).decode(errors="replace").splitlines():
+        if line.startswith(_SUBMODULE):
+            name = line.partition("\t")[2]
+            raise UserError(f"{name} is a submodule, whose files no revision here has; run without --rev.")
+    _git(origin.root, "read-tree", commit, index=index)
+    _git(origin.root, "checkout-index", "--all", f"--prefix={tree}{os.sep}", index=index)
+
+
+def _present_files(origin: _Origin) -> Iterator[str]:
+    """Yield the files that git tracks or does not ignore; outside of a repository all but hidden ones and caches."""
+    if origin.is_repository:
+        listed = _git(origin.root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        yield from dict.fromkeys(filter(None, listed.decode(errors="surrogateescape").split("\0")))
+        return
+    for folder, folders, files in os.walk(origin.root):
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith(".") and name != "__pycache__" and not Path(folder, name, "pyvenv.cfg").exists()
+        ]
+        yield from (os.path.relpath(Path(folder, name), origin.root) for name in files)
+
+
+def _copy_files(root: Path, tree: Path, names: Iterable[str]) -> None:
+    total = 0
+    for count, name in enumerate(names, 1):
+        path = root / name
+        if path.is_symlink() or path.is_file():  # what was deleted is listed, too; so is a folder of a submodule
+            total += path.lstat().st_size
+            if count > MOST_MODULES or total > _MOST_BYTES:
+                raise UserError(
+                    f"{root} has more than {MOST_MODULES:,} files or {units.byte_size(_MOST_BYTES)} to freeze; let a "
+                    ".gitignore leave out data, which --link then reaches."
+                )
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, tree / name, follow_symlinks=False)
+        elif (path / ".git").exists():
+            _copy_files(path, tree / name, _present_files(_Origin(folder=path, root=path, is_repository=True)))
+
+
+def _hashed(tree: Path) -> list[tuple[str, str]]:
+    """Return the files of a tree with their hashes, then its links with where they lead, which have none."""
+    files, links = [], []
+    for path in sorted(tree.rglob("*")):
+        name = str(path.relative_to(tree))
+        if path.is_symlink():
+            links.append((f"{name} -> {path.readlink()}", ""))
+        elif path.is_file():
+            files.append((name, UserModule.read(name, str(path)).sha256))
+    return [*files, *links]

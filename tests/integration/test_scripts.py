@@ -1,0 +1,231 @@
+"""Training scripts as people write them: measured unmodified, and ended in every way that scripts end."""
+
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.grants import read_grants
+from tests.fakes.command_line import ROOT, CommandLine
+
+SCRIPTS = ROOT / "tests" / "scripts"
+SHORT = ("-s", "gpus=0", "-s", "seconds=0.6", "-s", "warmup_steps=3")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the scripts, which are a repository's by one commit."""
+    folder = tmp_path / "work"
+    shutil.copytree(SCRIPTS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    git(folder, "init", "-q", "-b", "main")
+    (folder / ".gitignore").write_text("data\n__pycache__\n")
+    commit(folder)
+    return folder
+
+
+def git(folder: Path, *words: str) -> str:
+    author = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    done = subprocess.run(["git", "-C", str(folder), *author, *words], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def commit(folder: Path) -> None:
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "one")
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> CommandLine:
+    # Whatever of a run finds its worker by this variable is its own.
+    return CommandLine(tmp_path, {"OMP_NUM_THREADS": "1"})
+
+
+def script_command(folder: Path, name: str, *arguments: str) -> tuple[str, ...]:
+    return ("-C", str(folder), "--", sys.executable, name, *arguments)
+
+
+def measured(document: dict[str, Any]) -> dict[str, str]:
+    """What ran of a run that completed."""
+    assert document["outcome"] == "completed", document["reason"]
+    ran: dict[str, str] = document["evidence"]["ran"]
+    return ran
+
+
+def notes(document: dict[str, Any]) -> str:
+    return " ".join(document["evidence"]["notes"])
+
+
+def tree_hash(folder: Path) -> str:
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and ".git/" not in str(path))
+    return hashlib.sha256(repr([(str(path), path.read_bytes()) for path in files]).encode()).hexdigest()
+
+
+def test_a_script_runs_unmodified_with_its_own_steps(command: CommandLine, folder: Path) -> None:
+    before = tree_hash(folder)
+    words = script_command(folder, "plain.py", "--accumulate", "2", "--workers", "2", "{amp?--amp}")
+    document = command.json("run", *SHORT, "-s", "amp=on", *words)
+    ran = measured(document)
+    assert (ran["device"], ran["precision"], ran["compile"]) == ("CPU", "bfloat16", "off")
+    assert document["evidence"]["match"] is None
+    assert document["workload"] == "script:plain.py"
+    assert document["variant"]["{amp}"] is True
+    # Two batches of 16 for each update.
+    assert document["measured"]["examples"] == 32 * document["measured"]["steps"]
+    assert "A step is a call of AdamW.step;" in notes(document)
+    assert "waited for its loader in" in notes(document)
+    assert document["environment"]["script_command"].endswith("plain.py --accumulate 2 --workers 2 --amp")
+    assert tree_hash(folder) == before
+
+
+def test_updates_that_a_scaler_skips_are_steps_and_are_told(command: CommandLine, folder: Path) -> None:
+    document = command.json("run", *SHORT, *script_command(folder, "plain.py", "--scale"))
+    measured(document)
+    skipped = int(notes(document).partition("A GradScaler skipped ")[2].partition(" ")[0].replace(",", ""))
+    assert 0.2 < skipped / document["measured"]["steps"] < 0.6
+
+
+def test_an_evaluation_is_no_step(command: CommandLine, folder: Path) -> None:
+    document = command.json("run", *SHORT, *script_command(folder, "plain.py", "--evaluate", "50"))
+    measured(document)
+    assert re.search(r"Between the steps lay: .*evaluation \d", notes(document))
+
+
+@pytest.mark.parametrize("alone", [0, 40])
+def test_a_gan_s_step_is_the_period_of_its_optimizers(command: CommandLine, folder: Path, alone: int) -> None:
+    document = command.json("run", *SHORT, *script_command(folder, "gan.py", "--critic", "3", "--alone", str(alone)))
+    measured(document)
+    said = notes(document)
+    assert "3 of Adam 1, then 1 of SGD 2" in said or "of SGD 2, then" in said
+
+
+def test_the_ranks_of_torchrun_are_one_run(command: CommandLine, folder: Path) -> None:
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    document = command.json("run", *SHORT, "-C", str(folder), "--", sys.executable, *torchrun, "ranks.py")
+    assert measured(document)["ranks"] == "2 ranks"
+    assert document["workload"] == "script:ranks.py"
+
+
+@pytest.mark.tensorflow
+def test_keras_fit(command: CommandLine, folder: Path) -> None:
+    document = command.json("run", *SHORT, "--examples", "8*4", *script_command(folder, "keras_fit.py"))
+    assert measured(document)["device"] == "CPU"
+    assert "A step is a batch of Keras' fit;" in notes(document)
+    assert document["measured"]["examples"] == 32 * document["measured"]["steps"]
+
+
+def test_a_loop_is_marked_in_the_copy(command: CommandLine, folder: Path) -> None:
+    before = tree_hash(folder)
+    document = command.json("run", *SHORT, "--loop", "jax_loop.py:14", *script_command(folder, "jax_loop.py"))
+    measured(document)
+    assert "A step is an iteration of the loop at jax_loop.py:14;" in notes(document)
+    assert tree_hash(folder) == before
+    refused = command.json("run", *SHORT, "--loop", "jax_loop.py:15", *script_command(folder, "jax_loop.py"), status=1)
+    assert refused["outcome"] == "refused"
+    assert refused["reason"] == "jax_loop.py:15 is no loop; those of jax_loop.py are at line 14."
+
+
+ENDINGS = {
+    "before": "The command ended with exit status 3 before a step was seen; see its log.",
+    "status": "The command ended with exit status 3; see its log.",
+    "few": "The command ended after 5 steps, 0.0 s of 0.6 s measured; let it train longer.",
+    "_exit": "No step was seen",
+    "hang": "The script made no further step for 15 s, and was ended; see its log.",
+}
+
+
+@pytest.mark.parametrize("end", ENDINGS)
+def test_an_early_end_is_one_sentence(command: CommandLine, folder: Path, end: str) -> None:
+    words = script_command(folder, "steps.py", "--steps", "5", "--end", end)
+    document = command.json("run", *SHORT, "-s", "first_step_limit=15", *words, status=1)
+    assert document["outcome"] == "failed"
+    assert document["reason"].startswith(ENDINGS[end])
+
+
+@pytest.mark.parametrize("end", ["", "finally", "atexit", "sigterm", "fork"])
+def test_what_a_script_would_do_at_its_end_is_not_done(command: CommandLine, folder: Path, end: str) -> None:
+    before = tree_hash(folder)
+    document = command.json("run", *SHORT, *script_command(folder, "steps.py", "--end", end))
+    measured(document)
+    assert "A step is a call of variantscope.step();" in notes(document)
+    assert not list(Path(os.environ["VARIANTSCOPE_CACHE"]).rglob("checkpoint.txt"))
+    assert tree_hash(folder) == before
+    assert not [pid for pid in command_lines() if str(folder) in pid]
+
+
+def command_lines() -> list[str]:
+    """Of all processes, the environment too, which names the folder."""
+    texts = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            texts.append((process / "environ").read_text(errors="replace"))
+        except OSError:
+            continue
+    return [text for text in texts if "VARIANTSCOPE_PROBE" in text]
+
+
+def test_a_stop_ends_the_script(command: CommandLine, folder: Path) -> None:
+    words = ("run", "-s", "gpus=0", "-s", "seconds=600", *script_command(folder, "steps.py", "--end", "finally"))
+    process = command.start(*words)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.strip() == "measure":
+            process.send_signal(signal.SIGINT)
+            break
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "stopped" in out
+
+
+def test_five_milliseconds_more_are_found(command: CommandLine, folder: Path) -> None:
+    words = script_command(folder, "steps.py", "--ms", "5", "{slow?--slow}")
+    document = command.json("experiment", "--no-gate", *SHORT, "-s", "slow=off,on", "--repeats", "2", *words)
+    assert [row["label"] for row in document["rows"]] == ["slow off", "slow on"]
+    by_flag: dict[bool, list[float]] = {False: [], True: []}
+    for number in range(1, 5):
+        run = command.read("show", str(number))
+        by_flag[run["variant"]["{slow}"]].append(run["step_ms"]["p50"])
+    # A busy machine adds to a sleep, to each more or less.
+    assert 4.0 < min(by_flag[True]) - min(by_flag[False]) < 15.0
+
+
+def test_the_code_is_frozen_and_a_module_beside_it_is_a_part_of_it(command: CommandLine, folder: Path) -> None:
+    words = script_command(folder, "steps.py", "--ms", "20")
+    first = command.json("run", *SHORT, *words)
+    (folder / "helper.py").write_text("import time\n\n\ndef pause(ms):\n    time.sleep(ms / 500)\n")
+    second = command.json("run", *SHORT, *words)
+    assert first["variant"]["source"] != second["variant"]["source"]
+    assert second["step_ms"]["p50"] > 1.5 * first["step_ms"]["p50"]
+    by_commit = command.json("run", *SHORT, "--rev", "main", *words)
+    assert by_commit["variant"]["revision"] == f"main@{git(folder, 'rev-parse', 'HEAD')[:12]}"
+    assert by_commit["step_ms"]["p50"] < 0.8 * second["step_ms"]["p50"]
+
+
+def test_environment_variables_and_links_reach_the_script(command: CommandLine, folder: Path) -> None:
+    (folder / "data").mkdir()
+    words = ("-e", "OF_THE_TEST=a b", "--link", "data", *script_command(folder, "steps.py", "--text", "{{x} {text}"))
+    run = command.json("run", *SHORT, "-s", "text=1.50", *words)["run"]
+    log = command.inside("show", str(run), "--log").stdout
+    assert "text='{x} 1.50'" in log
+    assert log.count(") a b") == 1
+
+
+def test_nothing_runs_before_it_is_granted(command: CommandLine, folder: Path) -> None:
+    words = script_command(folder, "steps.py", "--ms", "{ms}")
+    dry = command.inside("experiment", *SHORT, "-s", "ms=1,2.5", "--rev", "main", "--dry-run", *words)
+    head = git(folder, "rev-parse", "HEAD")[:12]
+    assert dry.stdout.splitlines() == [
+        f"cd {folder}",
+        f"{sys.executable} steps.py --ms 1    # main@{head}",
+        f"{sys.executable} steps.py --ms 2.5    # main@{head}",
+    ]
+    before = len(read_grants())
+    command.json("run", *SHORT, "-s", "ms=1", *words)
+    granted = [grant for grant in read_grants()[before:] if grant.kind == "script"]
+    assert [grant.path for grant in granted] == [f"{sys.executable} steps.py --ms 1 in {folder}"]

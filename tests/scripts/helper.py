@@ -1,0 +1,7 @@
+"""Beside the script, as a model is."""
+
+import time
+
+
+def pause(ms: float) -> None:
+    time.sleep(ms / 1000)

@@ -1,0 +1,57 @@
+"""A script without a framework that marks its own steps, and ends in whatever way it is told."""
+
+import argparse
+import atexit
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from helper import pause
+
+import variantscope
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--ms", type=float, default=2.0)
+parser.add_argument("--steps", type=int, default=10**9)
+parser.add_argument("--end", default="")
+parser.add_argument("--slow", action="store_true")
+parser.add_argument("--text", default="")
+arguments = parser.parse_args()
+
+
+def save() -> None:
+    with open("checkpoint.txt", "a") as file:
+        file.write("saved again\n")
+
+
+def train() -> None:
+    for step in range(arguments.steps):
+        pause(arguments.ms + (5.0 if arguments.slow else 0.0))
+        if arguments.end == "hang" and step == 3:
+            time.sleep(10_000)
+        if arguments.end == "fork" and step == 3:
+            for _ in range(20):
+                subprocess.Popen([sys.executable, "-c", "import time; time.sleep(10_000)"], start_new_session=True)
+        variantscope.step()
+
+
+print("arguments", arguments, os.environ.get("OF_THE_TEST", "unset"), flush=True)
+if arguments.end == "before":
+    sys.exit(3)
+if arguments.end == "sigterm":
+    signal.signal(signal.SIGTERM, lambda *_: save())
+if arguments.end == "atexit":
+    atexit.register(save)
+try:
+    train()
+except BaseException:
+    save()
+finally:
+    if arguments.end == "finally":
+        save()
+if arguments.end == "_exit":
+    os._exit(0)
+if arguments.end == "status":
+    sys.exit(3)

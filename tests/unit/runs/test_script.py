@@ -1,0 +1,197 @@
+"""Freezing a folder: what is copied and hashed, revisions, and what is refused."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from app.errors import UserError
+from app.runs.custom import stored_source
+from app.runs.script import Script, parse_script_values, script_variants
+from app.storage.store import Store
+from workloads.catalog import Machine, UsageError
+from workloads.protocol import Command, Source, Value
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VARIANTSCOPE_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def database(database_path: Path) -> Path:
+    Store.open(database_path).close()
+    return database_path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    (folder / "package").mkdir(parents=True)
+    (folder / "train.py").write_text("import package\n")
+    (folder / "package" / "__init__.py").write_text("VALUE = 1\n")
+    return folder
+
+
+def git(folder: Path, *words: str) -> str:
+    author = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
+    done = subprocess.run(["git", "-C", str(folder), *author, *words], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(folder: Path) -> Path:
+    git(folder, "init", "-q")
+    (folder / ".gitignore").write_text("data\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "one")
+    return folder
+
+
+def frozen(database: Path, folder: Path, **more: object) -> Source:
+    links = {name: str(folder / name) for name in more.pop("links", ())}  # type: ignore[attr-defined]
+    command = Command(words=("python", "train.py"), links=links)
+    script = Script(command=command, folder=folder, **more)  # type: ignore[arg-type]
+    (spec,) = script_variants(script, {}, Machine(), database)
+    source = stored_source(spec, database)
+    assert source is not None
+    return source
+
+
+def names(source: Source) -> list[str]:
+    return [module.name for module in source.modules]
+
+
+def test_a_folder_outside_of_git_is_frozen_without_caches(database: Path, folder: Path) -> None:
+    for name in (".hidden/x.py", "__pycache__/x.pyc", "venv/pyvenv.cfg", "venv/x.py"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("x")
+    source = frozen(database, folder)
+    assert names(source) == ["package/__init__.py", "train.py"]
+    assert Path(source.modules[1].path).read_text() == "import package\n"
+    assert not source.modules[1].path.startswith(str(folder))
+
+
+def test_git_says_what_is_frozen(database: Path, repository: Path) -> None:
+    (repository / "data").mkdir()
+    (repository / "data" / "large.bin").write_text("x")
+    (repository / "new.py").write_text("x = 1\n")
+    (repository / "package" / "__init__.py").unlink()
+    source = frozen(database, repository)
+    assert names(source) == [".gitignore", "new.py", "train.py"]
+    assert "+changes" in source.text
+
+
+def test_the_same_files_are_the_same_source_and_others_another(database: Path, folder: Path) -> None:
+    first = frozen(database, folder)
+    assert frozen(database, folder).sha256 == first.sha256
+    (folder / "package" / "__init__.py").write_text("VALUE = 2\n")
+    second = frozen(database, folder)
+    assert second.sha256 != first.sha256
+    assert Path(first.modules[0].path).read_text() == "VALUE = 1\n"
+
+
+def test_a_damaged_tree_is_frozen_anew(database: Path, folder: Path) -> None:
+    file = Path(frozen(database, folder).modules[0].path)
+    file.write_text("VALUE = 3\n")
+    frozen(database, folder)
+    assert file.read_text() == "VALUE = 1\n"
+
+
+def test_a_link_is_frozen_as_one(database: Path, folder: Path) -> None:
+    (folder / "link.py").symlink_to("train.py")
+    source = frozen(database, folder)
+    assert names(source)[-1] == "link.py -> train.py"
+    assert Path(source.modules[-1].path).with_name("link.py").readlink() == Path("train.py")
+
+
+def test_a_command_in_a_folder_of_a_repository_freezes_all_of_it(database: Path, repository: Path) -> None:
+    source = frozen(database, repository / "package")
+    assert source.command is not None
+    assert (source.command.folder, source.path) == ("package", str(repository / "package"))
+    assert "train.py" in names(source)
+
+
+def test_revisions_are_trees_of_their_own(database: Path, repository: Path) -> None:
+    first = git(repository, "rev-parse", "HEAD")
+    (repository / "train.py").write_text("import package, os\n")
+    git(repository, "commit", "-aqm", "two")
+    (repository / "train.py").write_text("not committed\n")
+    script = Script(command=Command(words=("python", "train.py")), folder=repository, revisions=("main", first[:7]))
+    specs = script_variants(script, {}, Machine(), database)
+    texts = []
+    for spec in specs:
+        source = stored_source(spec, database)
+        assert source is not None
+        texts.append(next(Path(module.path).read_text() for module in source.modules if module.name == "train.py"))
+    assert texts == ["import package, os\n", "import package\n"]
+    assert specs[1].variant["revision"] == f"{first[:7]}@{first[:12]}"
+    assert git(repository, "status", "--short") == "M train.py"
+
+
+def test_what_cannot_be_frozen_is_refused(database: Path, repository: Path, folder: Path) -> None:
+    with pytest.raises(UsageError, match="has no revision nosuch"):
+        frozen(database, repository, revisions=("nosuch",))
+    with pytest.raises(UsageError, match="is no folder"):
+        frozen(database, repository / "nosuch")
+    with pytest.raises(UsageError, match="nosuch, which --link names, is not there"):
+        frozen(database, repository, links=("nosuch",))
+    git(repository, "update-index", "--add", "--cacheinfo", f"160000,{git(repository, 'rev-parse', 'HEAD')},sub")
+    git(repository, "commit", "-qm", "sub")
+    with pytest.raises(UserError, match="sub is a submodule"):
+        frozen(database, repository, revisions=("main",))
+
+
+def variants(folder: Path, words: str, settings: dict[str, tuple[Value, ...]]) -> list[dict[str, Value]]:
+    script = Script(command=Command(words=tuple(words.split())), folder=folder, variables={"N": ("", "1")})
+    specs = script_variants(script, settings, Machine(), None)
+    return [{key: value for key, value in spec.variant.items() if key[0] in "{$"} for spec in specs]
+
+
+def test_values_are_combined(folder: Path) -> None:
+    assert variants(folder, "python t.py {x}", {"x": (1, "a")}) == [
+        {"{x}": 1, "$N": ""},
+        {"{x}": 1, "$N": "1"},
+        {"{x}": "a", "$N": ""},
+        {"{x}": "a", "$N": "1"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "settings", "sentence"),
+    [
+        ("python t.py {x}", {}, r"\{x\} has no value: add -s x=… before the --"),
+        ("python t.py", {"x": (1,)}, r"The command has no placeholder \{x\} for -s x"),
+        ("python t.py", {"precision": ("tf32",)}, r"no placeholder \{precision\}"),
+        ("python {folder}/t.py", {"folder": ("a",)}, None),
+    ],
+)
+def test_a_placeholder_and_its_value_need_each_other(
+    folder: Path, words: str, settings: dict[str, tuple[Value, ...]], sentence: str | None
+) -> None:
+    if sentence is None:
+        assert variants(folder, words, settings)
+        return
+    with pytest.raises(UsageError, match=sentence):
+        variants(folder, words, settings)
+
+
+def test_a_file_of_the_folder_by_its_whole_path_is_refused(folder: Path) -> None:
+    with pytest.raises(UsageError, match="would not run as it is frozen"):
+        variants(folder, f"python {folder}{os.sep}train.py", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "is_switch", "values"),
+    [
+        ("32,64", False, (32, 64)),
+        ("1e-3,0.5,08,1.50,-3", False, ("1e-3", 0.5, "08", "1.50", -3)),
+        ("inf,nan,1e999,true", False, ("inf", "nan", "1e999", "true")),
+        ("", False, ("",)),
+        ("off,on", True, (False, True)),
+        ("a,a", False, ("a",)),
+    ],
+)
+def test_values_stay_as_they_were_typed(text: str, is_switch: bool, values: tuple[Value, ...]) -> None:
+    assert parse_script_values("x", text, is_switch=is_switch) == values

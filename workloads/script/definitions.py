@@ -1,0 +1,159 @@
+"""Commands of the user's as workloads: their names, placeholders and parameters, and the words that a variant makes.
+
+A variant has a value of `{name}` for each placeholder, of `$NAME` for each environment variable, and of `revision` for
+the code; so none of them is taken for a parameter of the program's own of the same name.
+"""
+
+import contextlib
+import itertools
+import re
+import shlex
+from dataclasses import replace
+from pathlib import PurePath
+
+from workloads.parameters import common_parameters, integer_parameter
+from workloads.protocol import Command, Variant
+from workloads.schema import UsageError, Workload
+
+_PREFIX = "script:"
+REVISION = "revision"
+"""The key of a variant that says which commit of the user's repository it is of: its name, `@`, and its hash."""
+VARIABLE = "$"
+"""How the key of an environment variable begins; its name follows."""
+
+_PLACEHOLDER = re.compile(r"\{(?:(?P<brace>\{)|(?P<name>[A-Za-z_]\w*)(?:(?P<is_switch>\?)(?P<text>[^{}]*))?\}|)")
+_ARITHMETIC = re.compile(r"(?!.*\*\s*\*)[\d\s.+*/()-]+")
+_OWN = ("gpus", "devices", "seconds", "warmup_steps", "evidence")
+_FIRST_STEP_LIMIT = integer_parameter(
+    "first_step_limit", "Wait for a step", "Longest time to a step.", 300, 1, 86_400, unit="s", affects_step=False
+)
+
+
+def is_script(workload: str) -> bool:
+    return workload.startswith(_PREFIX)
+
+
+def script_name(words: tuple[str, ...]) -> str:
+    """Return the name under which runs of a command are stored: `script:train.py`, of `-m pkg.train` `script:train`."""
+    modules = [word.rpartition(".")[2] for flag, word in itertools.pairwise(words) if flag == "-m"]
+    word = next(iter([*(word for word in words if word.endswith((".py", ".sh"))), *modules, words[0]]))
+    return f"{_PREFIX}{PurePath(word).name}"
+
+
+def script_workload(name: str) -> Workload:
+    """Return the workload of that name, with what the program can set of a command that it knows nothing of."""
+    return Workload(
+        name=name,
+        title=f"{name.removeprefix(_PREFIX)} (a command)",
+        help="A training script of yours as it is; its own steps are measured.",
+        example="example",
+        parameters=(
+            *(
+                replace(parameter, default=10, cpu_default=None) if parameter.name == "warmup_steps" else parameter
+                for parameter in common_parameters(1, 1, "example", ())
+                if parameter.name in _OWN
+            ),
+            _FIRST_STEP_LIMIT,
+        ),
+    )
+
+
+def command_names(command: Command) -> dict[str, bool]:
+    """Return the placeholders of a command, and whether each is a switch everywhere.
+
+    Raises:
+        UsageError: A brace is neither part of one nor doubled.
+    """
+    names: dict[str, bool] = {}
+    for word in (*command.words, command.examples):
+        for match in _PLACEHOLDER.finditer(word):
+            if name := match["name"]:
+                names[name] = names.get(name, True) and bool(match["is_switch"])
+            elif not match["brace"]:
+                raise UsageError(f"{word!r} has a brace that begins no {{name}} or {{name?TEXT}}; write {{{{ for one.")
+    return names
+
+
+def placeholder_key(name: str) -> str:
+    """Return the key of a placeholder's value in a variant; the program's own parameters have their own."""
+    return name if name in _OWN else f"{{{name}}}"
+
+
+def fill_command(command: Command, variant: Variant) -> list[str]:
+    """Return the words that a variant runs.
+
+    No value is split. The text of a switch is, where nothing else is in the word, and a word of a switch that is off
+    is left out.
+    """
+    words: list[str] = []
+    for word in command.words:
+        filled = _fill(word, variant)
+        match = _PLACEHOLDER.fullmatch(word)
+        if match is None or not match["is_switch"]:
+            words.append(filled)
+        else:
+            words += shlex.split(filled)
+    return words
+
+
+def _fill(word: str, variant: Variant) -> str:
+    def value_of(match: re.Match[str]) -> str:
+        if match["brace"]:
+            return "{"
+        value = variant.get(placeholder_key(match["name"]))
+        if value is None:
+            raise UsageError(f"{{{match['name']}}} has no value in this variant.")
+        return ((match["text"] or "") if value else "") if match["is_switch"] else str(value)
+
+    return _PLACEHOLDER.sub(value_of, word)
+
+
+def variables(variant: Variant) -> dict[str, str]:
+    """Return the environment variables that a variant sets; "" is for one that is not set."""
+    return {key.removeprefix(VARIABLE): str(value) for key, value in variant.items() if key.startswith(VARIABLE)}
+
+
+def examples_per_step(command: Command, variant: Variant) -> int:
+    """Return the value of the expression for examples of a step; 0 without one. Raises `UsageError`."""
+    text = _fill(command.examples, variant)
+    if not text:
+        return 0
+    value = 0.0
+    with contextlib.suppress(SyntaxError, ZeroDivisionError):
+        # No names, and no powers: nothing that takes long.
+        value = eval(text) if _ARITHMETIC.fullmatch(text) else 0.0  # noqa: S307
+    if value < 1 or value != int(value):
+        raise UsageError(f"The examples of a step are a whole number made of numbers and + - * / ( ), not {text!r}.")
+    return int(value)
+
+
+def command_line(command: Command, variant: Variant) -> str:
+    """Return what a variant runs as a shell would take it, with its environment variables before it."""
+    settings = [f"{name}={shlex.quote(value)}" for name, value in variables(variant).items() if value]
+    return " ".join((*settings, shlex.join(fill_command(command, variant))))
+
+
+def describe_command(command: Command) -> str:
+    """Return a command and its options, as a text that is stored and shown."""
+    options = [
+        *(("--loop", command.loop) if command.loop else ()),
+        *(("--examples", command.examples) if command.examples else ()),
+        *(word for name in command.links for word in ("--link", name)),
+    ]
+    return shlex.join((*options, "--", *command.words))
+
+
+def script_options(described: str, variant: Variant) -> tuple[list[str], list[str]]:
+    """Return the options by which a variant of a described command is run again, and the command's words."""
+    described_command = shlex.split(described.partition("\n")[0])
+    begin = described_command.index("--") if "--" in described_command else 0
+    options, words = described_command[:begin], described_command[begin + 1 :]
+    for key, value in variant.items():
+        text = ("on" if value else "off") if isinstance(value, bool) else str(value)
+        if key == REVISION:
+            options += ["--rev", text.rpartition("@")[2]]
+        elif key.startswith(VARIABLE):
+            options += ["-e", f"{key.removeprefix(VARIABLE)}={text}"]
+        elif key != "source" and text:
+            options += ["-s", f"{key.strip('{}')}={text}"]
+    return options, words

@@ -1,0 +1,136 @@
+"""What ran of a command: from what its probe counted, and from the trace of a few steps.
+
+Nothing is requested of a foreign script, so nothing is verified of it but what ran.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from workloads.evidence import Aspect, exchange_note, guarded_trace, share_note, summarise, tensor_core_share
+from workloads.protocol import CHOICE, Count, Evidence, Nanoseconds, Sentence, Text, TextByName, Texts, Variant
+from workloads.pytorch.trace import TorchTrace, read
+from workloads.trace import monotonic_clock
+
+_SMALL_SHARE = 0.05
+"""Of the time in products: what has less is not named."""
+_TENSOR_CORES = 0.01
+_OPTIMIZERS = (
+    ("fused", re.compile(r"_fused_(adam|sgd|adagrad)|Fused(Adam|SGD|Lamb)|fused_adam", re.IGNORECASE)),
+    # Clipping and averages of weights have other operations of several tensors.
+    ("foreach", re.compile(r"_foreach_(addcdiv|addcmul|add)_|multi_tensor_apply.*(PointwiseOp|BinaryOp)")),
+    ("single-tensor", re.compile(r"addcdiv|addcmul|aten::(lerp|add)_")),
+)
+"""How an optimizer updates its weights, by the kernels or operations of a step; the first that is seen."""
+_ARGUMENTS = "What the arguments ask for is known to the script alone; shown is what ran."
+
+
+class Ending(msgspec.Struct, kw_only=True):
+    """The last message of the probe in a script.
+
+    Attributes:
+        kind: Whether all was measured, the script ended before, or its optimizers' calls changed their pattern.
+        all_steps: Those from the first block to the last, with what lies between.
+        lost_ns: The time between blocks by its reason.
+        waited_ns: Of the measured blocks, the time in which the script waited for its loader.
+        examples: Those of the measured blocks; 0 where nothing tells.
+        gpus: Those that the process computed on; the ranks each have theirs.
+        outside: Modules of the user's folder that were not imported from the frozen tree.
+    """
+
+    kind: Literal["done", "ended", "changed"]
+    how: Sentence
+    steps: Count
+    measured_steps: Count
+    measured_ns: Nanoseconds
+    all_steps: Count
+    all_ns: Nanoseconds
+    lost_ns: dict[str, float]
+    waited_ns: Nanoseconds
+    examples: Count
+    skipped: Count
+    gpus: Count
+    ranks: Count
+    outside: Texts
+    graphs: Count
+    graph_breaks: Count
+    environment: TextByName
+    traced_steps: Count = 0
+    trace_error: Text = ""
+
+
+def script_evidence(variant: Variant, ending: Ending, path: Path, begin_ns: int) -> Evidence:
+    """Return the evidence of a script that made steps since `begin_ns`, with its trace if there is a file."""
+    gpu = bool(ending.gpus)
+
+    def read_file() -> TorchTrace:
+        return read([path.read_bytes()], ending.traced_steps, gpu=gpu, to_monotonic=monotonic_clock(begin_ns))
+
+    trace = guarded_trace(read_file, TorchTrace) if ending.traced_steps else TorchTrace()
+    aspects = [
+        *(Aspect(name=name, requested=CHOICE, actual=actual) for name, actual in _seen(ending, trace, gpu=gpu)),
+        Aspect(name="arguments", requested="", reason=_ARGUMENTS),
+    ]
+    share = tensor_core_share(trace.kernels)
+    notes = [*_notes(ending), exchange_note(trace), share_note(share) if gpu else None, *trace.notes]
+    if ending.trace_error:
+        notes.append(f"The profiler could not be used: {ending.trace_error}.")
+    elif not trace.steps and variant["evidence"] == "trace":
+        notes.append("Only steps of PyTorch are traced so far, so the kernels of this script are not known.")
+    sources = ("trace",) if trace.kernels else ()
+    return summarise(aspects, trace, sources, tuple(filter(None, notes)))
+
+
+def _seen(ending: Ending, trace: TorchTrace, *, gpu: bool) -> Iterator[tuple[str, str]]:
+    yield "device", "GPU" if gpu else "CPU"
+    if ending.ranks > 1:
+        yield "ranks", f"{ending.ranks} ranks"
+    if precision := _precision(trace, gpu=gpu):
+        yield "precision", precision
+    if not trace.steps:
+        return
+    products = [op for op in trace.ops if op.is_product]
+    outside = sum(not op.compiled for op in products)
+    yield "compile", "off" if not ending.graphs else "partly" if ending.graph_breaks or outside else "on"
+    if gpu:
+        yield "cuda_graph", "on" if trace.graph_launches >= trace.steps else "off"
+    names = {kernel.name for kernel in trace.kernels}
+    if optimizer := next((name for name, pattern in _OPTIMIZERS if any(map(pattern.search, names))), ""):
+        yield "optimizer", f"{optimizer} optimizer"
+
+
+def _precision(trace: TorchTrace, *, gpu: bool) -> str:
+    """Return the types of the products, those of most time first; "" where none was seen, or their names do not say."""
+    times = Counter[str]()
+    for op in trace.ops:
+        if op.is_product and op.dtype:
+            times[op.dtype] += op.time_ns
+    share = tensor_core_share(trace.kernels) if gpu else 0.0
+    single = "float32 or tf32" if share is None else "tf32" if share >= _TENSOR_CORES else "float32"
+    large = [name for name, time_ns in times.most_common() if time_ns > _SMALL_SHARE * times.total()]
+    return " and ".join(single if name == "float32" else name for name in large)
+
+
+def _notes(ending: Ending) -> Iterator[str]:
+    yield f"A step is {ending.how}; {ending.steps:,} were seen."
+    if ending.measured_steps and ending.all_steps:
+        step_ms, all_ms = ending.measured_ns / 1e6 / ending.measured_steps, ending.all_ns / 1e6 / ending.all_steps
+        lost = ", ".join(
+            f"{reason} {100 * time_ns / ending.all_ns:.1f} %"
+            for reason, time_ns in sorted(ending.lost_ns.items(), key=lambda pair: -pair[1])
+        )
+        between = f" Between the steps lay: {lost}." if lost else ""
+        yield f"A step took {step_ms:.4g} ms; all in all it was {all_ms:.4g} ms a step.{between}"
+        if ending.waited_ns:
+            share = 100 * ending.waited_ns / ending.measured_ns
+            yield f"The script waited for its loader in {share:.1f} % of the steps' time."
+    if not ending.examples:
+        yield "How many examples a step has is not known, so each step counts as one example (--examples says it)."
+    if ending.skipped:
+        yield f"A GradScaler skipped {ending.skipped:,} updates, whose steps count like others."
+    if ending.outside:
+        yield f"Not from the frozen tree, but from the folder itself, came {', '.join(ending.outside[:3])}."

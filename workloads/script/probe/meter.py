@@ -1,0 +1,473 @@
+"""Measures blocks of a program's training steps, as its hooks tell them, and says what it finds to the worker.
+
+The standard library alone, and nothing that its programs do not import anyway (`sitecustomize.py` beside it).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import socket
+import sys
+import threading
+import time
+import weakref
+
+TYPE_CHECKING = False  # typing is not imported for this alone
+if TYPE_CHECKING:
+    from typing import Any
+
+_BLOCK_NS = 250_000_000
+_GROWTH = 4
+_LEAST_WARMUP_NS = 500_000_000
+_MOST_CALLS = 3_000
+"""Calls of optimizers in which a period must show."""
+_LEAST_CALLS = 6
+_MOST_ALONE, _ALONE_NS = 300, 20_000_000_000
+"""How long an optimizer may be called before another one that was made, too."""
+_MOST_CHANGES = 3
+_MOST_NAMED = 6
+_OFTEN = 0.1
+"""Share of the most frequent optimizer's calls from which one belongs to every step."""
+_EACH_STEP = 0.5
+"""From this share of the steps on, what happens in a step is a part of it and no interruption."""
+_TRACED_STEPS = 3
+_COUNTS = ("steps", "measured_steps", "measured_ns", "all_steps", "waited_ns", "examples", "skipped")
+"""What the last message has of the meter."""
+_RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+_now = time.monotonic_ns
+
+
+class _Link:
+    """The connection to the worker; made when the first step has ended, for a process that may never make one."""
+
+    def __init__(self, path: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.connect(path)
+        if self._socket.recv(1) != b"1":
+            raise ConnectionRefusedError("another process measures")
+        threading.Thread(target=self._watch, name="variantscope", daemon=True).start()
+
+    def _watch(self) -> None:
+        # Without the worker nobody would end this process.
+        self._socket.recv(1)
+        os._exit(1)
+
+    def say(self, **message: Any) -> None:
+        self._socket.sendall(json.dumps(message).encode() + b"\n")
+
+
+class _Clock:
+    """Moments at which everything that was started has ended.
+
+    On a GPU of PyTorch a moment is an event, whose time is read later, so that the queue of launches does not run
+    empty; elsewhere all devices are waited for. Times are on the monotonic clock, by one synchronisation at the start.
+    """
+
+    def __init__(self, how: str) -> None:
+        torch = sys.modules.get("torch")
+        self._how = how
+        self._torch = torch if torch is not None and torch.cuda.is_initialized() else None
+        self._last: Any = None
+
+    def mark(self) -> Any:
+        if self._torch is None:
+            _synchronize(self._how)
+            return _now()
+        event = self._torch.cuda.Event(enable_timing=True)
+        event.record()
+        if self._last is None:
+            event.synchronize()
+            self._last = event, _now()
+        return event
+
+    def time_ns(self, mark: Any) -> int:
+        """Return the time of a mark; marks are asked for in their order."""
+        if self._torch is None:
+            return int(mark)
+        event, t_ns = self._last
+        if mark is not event:
+            mark.synchronize()
+            self._last = mark, t_ns + max(1, round(1e6 * event.elapsed_time(mark)))
+        return int(self._last[1])
+
+
+def _used(how: str) -> tuple[Any, Any, Any]:
+    """Return PyTorch, JAX and TensorFlow, as far as the program computes with them: a look would initialise them."""
+    torch, jax, tensorflow = (sys.modules.get(name) for name in ("torch", "jax", "tensorflow"))
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    is_keras = how != "optimizer" and hasattr(tensorflow, "config") and hasattr(tensorflow, "test")
+    is_jax = bridge is not None and bridge.backends_are_initialized()
+    return torch, jax if is_jax else None, tensorflow if is_keras else None
+
+
+def _synchronize(how: str) -> None:
+    torch, jax, tensorflow = _used(how)
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    if jax is not None:
+        for array in jax.live_arrays():
+            if not array.is_deleted():
+                array.block_until_ready()
+    if tensorflow is not None:
+        tensorflow.test.experimental.sync_devices()
+
+
+class Steps:
+    """Finds where a step ends among the calls of optimizers: after the last call of their period (a GAN: D D G)."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._calls: list[int] = []
+        self._created: list[weakref.ref[object]] = []
+        self._numbers: dict[int, int] = {}
+        self._first_ns = 0
+        self._counts: dict[int, int] = {}
+        self._changes = 0
+        self._phase = 0
+        self.period: tuple[int, ...] = ()
+        self.names: dict[int, str] = {}
+        self.calls = 0
+
+    def note_created(self, optimizer: object) -> None:
+        self._created.append(weakref.ref(optimizer))
+
+    def stepped(self, optimizer: object) -> None:
+        self.calls += 1
+        key = id(optimizer)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._numbers)
+            self.names[self._numbers[key]] = type(optimizer).__name__
+        number = self._numbers[key]
+        period = self.period
+        if not period:
+            self._look(number)
+        elif period[self._phase] != number:
+            self._changes += 1
+            self.period, self._calls, self._phase = (), [number], 0
+            self._meter.restart()
+        elif self._phase + 1 < len(period):
+            self._phase += 1
+        else:
+            self._phase = 0
+            self._meter.boundary("optimizer")
+
+    def _look(self, number: int) -> None:
+        self._counts[number] = self._counts.get(number, 0) + 1
+        if self._changes > _MOST_CHANGES:  # no pattern holds: a step ends with the rarest of the frequent ones
+            most = max(self._counts.values())
+            frequent = [key for key, count in self._counts.items() if count > _OFTEN * most]
+            if number == min(frequent, key=self._counts.__getitem__):
+                self._meter.boundary("optimizer")
+            return
+        calls = self._calls
+        calls.append(number)
+        self._first_ns = self._first_ns or _now()
+        if len(calls) > _MOST_CALLS:
+            self._changes = _MOST_CHANGES + 1
+        if len(calls) < _LEAST_CALLS or (self._waits_for_another() and len(calls) < _MOST_ALONE):
+            return
+        for length in range(1, len(calls) // 3 + 1):
+            if calls[-1 - length] != number:
+                continue
+            period = calls[-length:]
+            # A critic that trains alone at first is no period of a GAN: all that were ever called are in it.
+            if calls[-3 * length :] == 3 * period and len(set(period)) == len(self._numbers):
+                self.period = tuple(period)
+                self._meter.boundary("optimizer")
+                return
+
+    def _waits_for_another(self) -> bool:
+        """Return whether an optimizer was made that has not been called yet, and may be soon."""
+        alive = (created() for created in self._created)
+        return _now() - self._first_ns < _ALONE_NS and any(
+            optimizer is not None and id(optimizer) not in self._numbers for optimizer in alive
+        )
+
+    def describe(self) -> str:
+        if not self.period:
+            return "the call of the rarest of several optimizers"
+        if len(set(self.period)) == 1:
+            return f"a call of {self.names[self.period[0]]}.step"
+        groups = [(number, len(list(calls))) for number, calls in itertools.groupby(self.period)]
+        if len(groups) > _MOST_NAMED:
+            return f"{len(self.period)} calls of {len(self._numbers)} optimizers in an order that repeats"
+        return ", then ".join(f"{count} of {self.names[number]} {number + 1}" for number, count in groups)
+
+
+class Meter:
+    """Warm-up, blocks between two moments of the devices, a trace, the end."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._settings = settings
+        self._link: Any = None
+        self._clock: Any = None
+        self.on = True
+        self.how = ""
+        self.optimizers = Steps(self)
+        self.skipped = self.compiled_by_jax = 0
+        self.seen: dict[int, int] = {}
+        self.wait_ns = 0
+        self._state = "warm-up"
+        self._countdown = 1
+        self._block_steps = 1
+        self._first_ns = self._compiled_ns = self._stepped_ns = 0
+        self._compiled = 0
+        self._steps = self._all_steps = 0
+        self._block: Any = None
+        self._pending: Any = None
+        self._measured_steps = self._measured_ns = 0
+        self._start_ns = self._last_ns = 0
+        self._interruptions: dict[str, tuple[int, int]] = {}
+        self._pause: Any = None
+        self._lost: dict[str, float] = {}
+        self._examples = 0
+        self._waited_ns = self._skipped = 0
+        self._warm_from = self._measured_from = self._traced_from = 0
+        self._profiler: Any = None
+
+    def boundary(self, how: str, steps: int = 1) -> None:
+        """Take note of the end of a step, or of several."""
+        if not self.on:
+            return
+        if how != self.how and not self._is_first(how):
+            return
+        self._steps += steps
+        self._stepped_ns = _now()
+        self._countdown -= steps
+        if self._countdown <= 0:
+            self._decide()
+
+    def _is_first(self, how: str) -> bool:
+        """Connect with the first step; return whether steps are found this way. A marker is better than hooks."""
+        if self._link is not None and (how != "marker" or self._state != "warm-up"):
+            return False
+        if self._link is None:
+            try:
+                if any(os.environ.get(name, "0") != "0" for name in _RANKS) or _of_ranks("get_rank", 0):
+                    raise ConnectionRefusedError("rank 0 measures")
+                self._link = _Link(self._settings["socket"])
+            except OSError:
+                self.on = False
+                return False
+            self.say_phase("warmup")
+        self.how, self._warm_from = how, self._steps
+        return True
+
+    def restart(self) -> None:
+        """Warm up again: what was taken for steps is none. What was measured by then cannot be taken back."""
+        self._warm_from = self._steps
+        if self.on and self._state != "warm-up":
+            self._finish("changed")
+
+    def _decide(self) -> None:
+        self._countdown = 1
+        if self._state == "warm-up":
+            self._warm_up()
+        elif self._state == "measure":
+            self._end_block()
+            # Where most is evaluation, three times as long is long enough.
+            seconds = max(self._measured_ns, (self._last_ns - self._start_ns) / 3) / 1e9
+            if seconds >= self._settings["seconds"]:
+                self._begin_trace()
+            else:
+                self._begin_block()
+        elif self._steps - self._traced_from >= _TRACED_STEPS:
+            self._end_trace()
+
+    def _warm_up(self) -> None:
+        t_ns = _now()
+        self._first_ns = self._first_ns or t_ns
+        if (compiled := self._compilations()) != self._compiled:
+            self._compiled, self._compiled_ns = compiled, t_ns
+        quiet_ns = t_ns - max(self._first_ns, self._compiled_ns)
+        if self._steps - self._warm_from >= self._settings["warmup"] and quiet_ns >= _LEAST_WARMUP_NS:
+            self._state, self._clock = "measure", _Clock(self.how)
+            self.say_phase("measure")
+            self._skipped, self._measured_from = self.skipped, self._steps
+            self._begin_block()
+            self._start_ns = self._last_ns = self._clock.time_ns(self._block[0])
+
+    def _begin_block(self) -> None:
+        self._pause = None
+        self._block = self._clock.mark(), self._steps, self.wait_ns, dict(self.seen), self._compiled
+        self._countdown = self._block_steps
+
+    def _end_block(self, reason: str = "") -> None:
+        """End the block; its time is read when the next one ends. With a reason what comes now is no step."""
+        if self._block is None:
+            if self._pause:
+                mark = self._clock.mark()
+                self._read()
+                reason, from_ns = self._pause
+                self._last_ns = self._clock.time_ns(mark)
+                # A step is in this time, too.
+                step_ns = self._measured_ns / max(1, self._measured_steps)
+                self._lost[reason] = self._lost.get(reason, 0) + max(0, self._last_ns - from_ns - step_ns)
+            return
+        start, first, wait_ns, seen, compiled = self._block
+        self._block, steps = None, self._steps - first
+        self._compiled = self._compilations()
+        # What a script does between a step's end and an interruption belongs to a step that is not measured.
+        begun_ns = _now() - self._stepped_ns if reason else 0
+        end = self._clock.mark()
+        self._read()
+        if steps and self._compiled != compiled:
+            self._pending = start, end, begun_ns, 0, 0, 0
+        elif steps:
+            seen_now = [count - seen.get(key, 0) for key, count in self.seen.items()]
+            self._pending = start, end, begun_ns, steps, max(seen_now, default=0), self.wait_ns - wait_ns
+        if reason or isinstance(end, int):
+            self._read()
+
+    def _read(self) -> None:
+        """Report the block that ended last."""
+        if self._pending is None:
+            return
+        (start, end, begun_ns, steps, examples, waited_ns), self._pending = self._pending, None
+        start_ns = self._clock.time_ns(start)
+        end_ns = max(self._clock.time_ns(end) - begun_ns, start_ns + 1)
+        self._last_ns = end_ns
+        if not steps:
+            self._lost["compilation"] = self._lost.get("compilation", 0) + end_ns - start_ns
+            return
+        self._block_steps = max(1, min(round(_BLOCK_NS * steps / (end_ns - start_ns)), self._block_steps * _GROWTH))
+        per_step = self._settings["examples"]
+        examples = per_step * steps if per_step else examples * _of_ranks("get_world_size", 1)
+        self._examples += examples
+        self._waited_ns += waited_ns
+        counts = {"first_step": self._measured_steps, "steps": steps, "examples": examples or steps}
+        self._link.say(type="block", phase="measure", start_ns=start_ns, end_ns=end_ns, **counts)
+        self._measured_steps += steps
+        self._measured_ns += end_ns - start_ns
+        fraction = min(1.0, (end_ns - self._start_ns) / (self._settings["seconds"] * 1e9))
+        self._link.say(type="progress", phase="measure", fraction=fraction, t_ns=end_ns)
+
+    def interrupt(self, reason: str) -> None:
+        """Take note of what is no part of a step, unless it comes in most of them."""
+        if not self.on or self._link is None:
+            return
+        last, count = self._interruptions.get(reason, (-1, 0))
+        if last != self._steps:
+            count += 1
+            self._interruptions[reason] = self._steps, count
+        if self._state == "measure" and self._pause is None and count <= _EACH_STEP * self._steps:
+            self._end_block(reason)
+            self._pause = reason, self._last_ns
+            self._countdown = 1
+
+    def say_phase(self, phase: str) -> None:
+        self._link.say(type="phase", phase=phase, t_ns=max(_now(), self._last_ns + 1))
+
+    def _begin_trace(self) -> None:
+        self._end_measuring()
+        self.say_phase("evidence")
+        self._state, self._traced_from = "trace", self._steps
+        torch: Any = sys.modules.get("torch")
+        if not self._settings["trace"] or torch is None or "torch.optim.optimizer" not in sys.modules:
+            self._finish("done")
+        try:
+            self._profiler = torch.profiler.profile(record_shapes=True)
+            self._profiler.start()
+        except Exception as error:  # noqa: BLE001 - the program's own profiler may run
+            self._finish("done", trace_error=str(error).partition("\n")[0])
+
+    def _end_measuring(self) -> None:
+        self._read()
+        self._all_steps, self._skipped = self._steps - self._measured_from, self.skipped - self._skipped
+        if self.seen and self._measured_steps:
+            ready_ns = max(1, self._measured_ns - self._waited_ns)
+            self._link.say(type="data_ready", steps=self._measured_steps, time_ns=ready_ns)
+
+    def _end_trace(self) -> None:
+        _synchronize(self.how)
+        try:
+            self._profiler.stop()
+            self._profiler.export_chrome_trace(self._settings["trace"])
+        except Exception as error:  # noqa: BLE001 - as above
+            self._finish("done", trace_error=str(error).partition("\n")[0])
+        self._finish("done", traced_steps=self._steps - self._traced_from)
+
+    def _finish(self, kind: str, **facts: Any) -> None:
+        """Say what was found, and wait for the end that the worker makes: nothing of the program runs any more."""
+        self.on = False
+        self._say_end(kind, **facts)
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        threading.Event().wait()
+
+    def _say_end(self, kind: str, **facts: Any) -> None:
+        loop = self._settings["loop"]
+        marker = f"an iteration of the loop at {loop}" if loop else "a call of variantscope.step()"
+        how = {"optimizer": self.optimizers.describe(), "marker": marker}.get(self.how, self.how)
+        self._link.say(
+            type="ending",
+            kind=kind,
+            how=how,
+            all_ns=self._last_ns - self._start_ns,
+            lost_ns=self._lost,
+            **{name: getattr(self, f"_{name}") for name in _COUNTS},
+            **facts,
+            **_describe_process(self._settings, self.how),
+        )
+
+    def _compilations(self) -> int:
+        """Return how many graphs PyTorch and JAX have compiled so far."""
+        counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+        return int(counters.get("frames", {}).get("total", 0)) + self.compiled_by_jax
+
+    def exit(self) -> None:
+        """Say that the program ends before its time."""
+        if self.on and self._link is not None:
+            self.on = False
+            if self._state == "measure":
+                self._end_block("the end")
+                self._end_measuring()
+            self._say_end("ended")
+
+    def forked(self) -> None:
+        self.on = self.on and self._link is None  # the process that has claimed it measures
+
+
+def _of_ranks(name: str, alone: int) -> int:
+    """Return what a function of PyTorch's process group says; `alone` without a group."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(getattr(distributed, name)())
+    return alone
+
+
+def _describe_process(settings: dict[str, Any], how: str) -> dict[str, Any]:
+    """Return versions and devices of this process, and the user's modules that are not of the frozen tree."""
+    (torch, jax, tensorflow), keras = _used(how), sys.modules.get("keras")
+    environment = {"python": sys.version.partition(" ")[0]}
+    devices = set()
+    if torch is not None:
+        environment["pytorch"] = str(torch.__version__)
+        if torch.cuda.is_initialized():
+            devices |= {f"GPU:{torch.cuda.current_device()}"}
+            environment["pytorch_cuda"] = str(torch.version.cuda)
+            environment["pytorch_cudnn"] = str(torch.backends.cudnn.version())
+    if tensorflow is not None:
+        environment["tensorflow"] = tensorflow.__version__
+        devices |= {device.name for device in tensorflow.config.list_logical_devices("GPU")}
+    if keras is not None and hasattr(keras, "__version__"):
+        environment["keras"] = keras.__version__
+    if jax is not None:
+        environment["jax"] = jax.__version__
+        devices |= {str(device) for device in jax.devices() if device.platform != "cpu"}
+    folder = settings["user_folder"] + os.sep
+    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    outside = sorted(file for file in files if isinstance(file, str) and file.startswith(folder))
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return {
+        "environment": environment,
+        "gpus": len(devices),
+        "ranks": _of_ranks("get_world_size", 1),
+        "outside": [file for file in outside if f"{os.sep}site-packages{os.sep}" not in file][:20],
+        "graphs": int(counters.get("stats", {}).get("unique_graphs", 0)),
+        "graph_breaks": sum(counters.get("graph_break", {}).values()),
+    }

@@ -1,0 +1,225 @@
+"""The probe: finds the training steps of an unmodified program, and times blocks of them.
+
+Python imports this module as it starts, for its folder is on PYTHONPATH; so it needs the standard library alone, runs
+the user's own `sitecustomize`, and imports nothing that the program does not import: a framework gets its hooks when
+it has been imported. The process in which a step ends first claims the measurement over a socket; all others stay
+quiet. What it says are lines of the worker's protocol, and one of its own at the end (`workloads.script.runner`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+import time
+import types
+
+_VARIABLE = "VARIANTSCOPE_PROBE"
+_FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib would be imported for this alone
+TYPE_CHECKING = False  # typing is not imported for this alone
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+METER: Any = None
+_now = time.monotonic_ns
+
+
+def _hook(owner: Any, name: str, act: Any, *, after: bool = False) -> None:
+    """Have a function act with its arguments before it is called, or after."""
+    call = getattr(owner, name)
+
+    @functools.wraps(call)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if not after:
+            act(*args)
+        result = call(*args, **kwargs)
+        if after:
+            act(*args)
+        return result
+
+    setattr(owner, name, called)
+
+
+def _of_optimizer(module: Any) -> None:
+    stepped = METER.optimizers.stepped
+    _hook(module.Optimizer, "__init__", lambda optimizer, *_: METER.optimizers.note_created(optimizer), after=True)
+    module.register_optimizer_step_post_hook(lambda optimizer, _args, _kwargs: METER.on and stepped(optimizer))
+
+
+def _of_scaler(module: Any) -> None:
+    calls = [0]
+
+    def before(*_: Any) -> None:
+        calls[0] = METER.optimizers.calls
+
+    def after(_scaler: Any, optimizer: Any, *_: Any) -> None:
+        if METER.on and METER.optimizers.calls == calls[0]:  # not a finite gradient: the optimizer was not called
+            METER.skipped += 1
+            METER.optimizers.stepped(optimizer)
+
+    _hook(module.GradScaler, "step", before)
+    _hook(module.GradScaler, "step", after, after=True)
+
+
+def _of_loader(module: Any) -> None:
+    loader = module._BaseDataLoaderIter  # noqa: SLF001
+    advance = loader.__next__
+
+    def timed(self: Any) -> Any:
+        if not METER.on:
+            return advance(self)
+        start_ns = _now()
+        batch = advance(self)
+        METER.wait_ns += _now() - start_ns
+        key = id(self._dataset)
+        METER.seen[key] = METER.seen.get(key, 0) + _length(batch, self._index_sampler)
+        return batch
+
+    loader.__next__ = timed
+    _hook(module.DataLoader, "__iter__", lambda *_: METER.interrupt("the start of an epoch"))
+
+
+def _length(batch: Any, sampler: Any) -> int:
+    """Return the examples of a batch: the first axis of its first tensor, else what the sampler asked for."""
+    while isinstance(batch, (list, tuple, dict)) and batch:
+        batch = next(iter(batch.values())) if isinstance(batch, dict) else batch[0]
+    shape = getattr(batch, "shape", None)
+    return int(shape[0]) if shape else getattr(sampler, "batch_size", None) or 1
+
+
+def _of_module(module: Any) -> None:
+    sizes: dict[int, int] = {}
+
+    def watched(model: Any) -> None:
+        if METER.on and METER.how == "optimizer" and METER.optimizers.period:
+            if id(model) not in sizes:
+                sizes[id(model)] = sum(parameter.numel() for parameter in model.parameters())
+            if 2 * sizes[id(model)] >= max(sizes.values()) > 0:
+                METER.interrupt("evaluation")
+
+    _hook(module.Module, "eval", watched)
+
+
+def _of_keras(module: Any) -> None:
+    first = [0]
+
+    def begun(_list: Any, batch: int, *_: Any) -> None:
+        first[0] = batch
+
+    def ended(_list: Any, batch: int, *_: Any) -> None:
+        METER.boundary("a batch of Keras' fit", max(1, batch - first[0] + 1))
+
+    lists = module.CallbackList
+    _hook(lists, "on_train_batch_begin", begun)
+    _hook(lists, "on_train_batch_end", ended, after=True)
+    _hook(lists, "on_test_begin", lambda *_: METER.interrupt("evaluation"))
+    _hook(lists, "on_epoch_begin", lambda *_: METER.interrupt("the start of an epoch"))
+
+
+def _of_keras_model(module: Any) -> None:
+    how = "a call of Keras' train_on_batch"
+    _hook(module.Model, "train_on_batch", lambda *_: METER.boundary(how), after=True)
+
+
+def _of_jax_profiler(module: Any) -> None:
+    how = "a step that StepTraceAnnotation marks"
+    _hook(module.StepTraceAnnotation, "__enter__", lambda *_: METER.boundary(how))
+
+
+def _on_jax_event(event: str, _seconds: float, **_more: Any) -> None:
+    METER.compiled_by_jax += event.endswith("backend_compile_duration")
+
+
+_LOADERS = {
+    "torch.utils.data.dataloader": _of_loader,
+    "torch.nn.modules.module": _of_module,
+    "torch.serialization": lambda module: _hook(module, "save", lambda *_: METER.interrupt("saving")),
+    "jax._src.monitoring": lambda module: module.register_event_duration_secs_listener(_on_jax_event),
+}
+_STEPS = {
+    "torch.optim.optimizer": _of_optimizer,
+    "torch.amp.grad_scaler": _of_scaler,
+    "keras.src.callbacks.callback_list": _of_keras,
+    "keras.src.models.model": _of_keras_model,
+    "jax._src.profiler": _of_jax_profiler,
+}
+
+
+class _Finder:
+    """Gives modules their hooks as they are imported; once each."""
+
+    def __init__(self, hooks: Any) -> None:
+        self._hooks = hooks
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        if name not in self._hooks:
+            return None
+        spec: Any = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            execute, hook = spec.loader.exec_module, self._hooks.pop(name)
+
+            def executed(module: Any) -> None:
+                execute(module)
+                try:
+                    hook(module)
+                except Exception as error:  # noqa: BLE001 - another version: the program must go on all the same
+                    print(f"variantscope: no hook in {name}: {error}", file=sys.stderr)  # noqa: T201
+
+            spec.loader.exec_module = executed
+        return spec
+
+
+def _items(iterable: Iterable[Any]) -> Iterator[Any]:
+    """Yield what a loop takes, with a step's end before each."""
+    for value in iterable:
+        METER.boundary("marker")
+        yield value
+
+
+def _test(value: Any) -> Any:
+    """Return the condition of a loop, with a step's end before it."""
+    METER.boundary("marker")
+    return value
+
+
+def _use_tree(settings: dict[str, Any]) -> None:
+    """Import from the frozen tree what an editable install would import from the user's folder."""
+    folder, tree = settings["user_folder"], settings["tree"]
+    for number, path in enumerate(sys.path):
+        frozen = tree + path[len(folder) :]
+        is_below = path == folder or path.startswith(folder + os.sep)
+        if is_below and "site-packages" not in path and os.path.isdir(frozen):  # noqa: PTH112
+            sys.path[number] = frozen
+
+
+def _run_hidden() -> None:
+    """Run the `sitecustomize` that this one hides."""
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+def _start(settings: dict[str, Any]) -> None:
+    global METER  # noqa: PLW0603 - the hooks look for it
+    spec: Any = importlib.util.spec_from_file_location("variantscope_meter", f"{_FOLDER}/meter.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    METER = module.Meter(settings)
+    marker: Any = types.ModuleType("variantscope", "Marks the end of a step for VariantScope.")
+    marker.step, marker.items, marker.test = (lambda: METER.boundary("marker")), _items, _test
+    sys.modules["variantscope"] = marker
+    sys.meta_path.insert(0, _Finder({**_LOADERS, **({} if settings["loop"] else _STEPS)}))
+    os.register_at_fork(after_in_child=METER.forked)
+    atexit.register(METER.exit)
+    _use_tree(settings)
+
+
+sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _FOLDER]  # noqa: PTH100
+if _VARIABLE in os.environ:
+    _start(json.loads(os.environ[_VARIABLE]))
+_run_hidden()

@@ -1,0 +1,338 @@
+"""Runs a user's command in a copy of its frozen tree, passes on what its probe says, and ends all of its processes."""
+
+import ast
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from workloads.errors import RefusedError
+from workloads.framework import FRAMEWORK
+from workloads.protocol import (
+    MOST_MESSAGE_BYTES,
+    Block,
+    Command,
+    EnvironmentInfo,
+    Finished,
+    PhaseStarted,
+    ProtocolError,
+    Source,
+    Start,
+    UserModule,
+    WorkerOutcome,
+    decode_message,
+    plain,
+    sentence,
+)
+from workloads.schema import UsageError
+from workloads.script.definitions import command_line, examples_per_step, fill_command, variables
+from workloads.script.evidence import Ending, script_evidence
+from workloads.training import Report
+
+PROBE_VARIABLE = "VARIANTSCOPE_PROBE"
+"""The environment variable by which the processes of a command find the worker, and the worker finds them."""
+_PROBE = Path(__file__).parent / "probe"
+_PROGRAM = str(Path(__file__).parents[2])
+_LOOK_S = 0.05
+_ALIVE_S = 60.0
+_KILL_S = 5.0
+_RECEIVED_BYTES = 65_536
+_LEAST_BLOCKS = 3
+"""So many measured blocks are a result, although the command ended before its time."""
+NO_STEP = (
+    "No step was seen: no update by an optimizer of PyTorch, no batch of Keras' fit, no step that JAX's "
+    "StepTraceAnnotation marks. Name the loop whose iterations are steps, as --loop train.py:42, or call "
+    "variantscope.step() at the end of each."
+)
+_CHANGED = (
+    "The pattern of the optimizers' calls changed after {steps} steps, while it was measured: let more steps pass "
+    "before, as -s warmup_steps={more}, or name the loop whose iterations are steps, as --loop train.py:42."
+)
+_TOO_FEW = "The command ended after {steps} steps, {measured_s:.1f} s of {seconds:g} s measured; let it train longer."
+
+
+class ScriptRun:
+    """One run of a command, from its start to its end."""
+
+    def __init__(self, start: Start, report: Report, stopped: Callable[[], bool]) -> None:
+        assert start.source is not None, "an order of a command has its tree"
+        assert start.source.command is not None, "as above"
+        self._start, self._source, self._command = start, start.source, start.source.command
+        self._variant = start.spec.variant
+        self._report = report
+        self._stopped = stopped
+        self._blocks = 0
+        self._ending: Ending | None = None
+        self._broken = ""
+        self._begin_ns = time.monotonic_ns()
+
+    def run(self) -> Finished:
+        """Make the run and return its end; raises `RefusedError` where it cannot begin."""
+        with _copy(self._source) as tree, TemporaryDirectory(prefix="variantscope-") as scratch:
+            folder, trace, address = tree / self._command.folder, Path(scratch, "trace.json"), f"{scratch}/socket"
+            try:
+                _link(self._command, folder)
+                _mark_loop(self._command, folder)
+                examples = examples_per_step(self._command, self._variant)
+            except (UsageError, OSError) as error:
+                raise RefusedError(str(error)) from error
+            settings = {
+                "socket": address,
+                "seconds": self._variant["seconds"],
+                "warmup": self._variant["warmup_steps"],
+                "trace": str(trace) if self._variant["evidence"] == "trace" else "",
+                "loop": self._command.loop,
+                "examples": examples,
+                "user_folder": str(_root(self._source)),
+                "tree": str(tree),
+            }
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+                listener.bind(address)
+                listener.listen()
+                process = self._begin(folder, json.dumps(settings))
+                try:
+                    reason = self._follow(process, listener)
+                finally:
+                    _end_processes(process, address)
+            return self._finish(reason, process.returncode, trace)
+
+    def _begin(self, folder: Path, settings: str) -> "subprocess.Popen[bytes]":
+        words = fill_command(self._command, self._variant)
+        user_folder = Path(self._source.path)
+        if os.sep in words[0] and not (folder / words[0]).exists():  # one that git ignores, as .venv/bin/python
+            words[0] = str(user_folder / words[0])
+        environment = self._environment()
+        others = {name: value for name, value in environment.items() if name not in variables(self._variant)}
+        facts = {"script_command": command_line(self._command, self._variant), **FRAMEWORK.variables(others)}
+        self._report(PhaseStarted(phase="import", t_ns=time.monotonic_ns()))
+        self._report(EnvironmentInfo(environment={name: plain(text) for name, text in facts.items()}))
+        paths = (str(_PROBE), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)))
+        environment |= {"PYTHONPATH": os.pathsep.join(paths), PROBE_VARIABLE: settings}
+        try:
+            # A group of its own can be killed at once. What it prints is the run's log.
+            return subprocess.Popen(
+                words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=2, process_group=0
+            )
+        except OSError as error:
+            raise RefusedError(f"{words[0]} cannot be run in {user_folder} ({error.strerror}).") from error
+
+    def _environment(self) -> dict[str, str]:
+        """Return the user's environment, as it was before the program led its own Python to its libraries."""
+        # None of the variables that a backend sets by itself: the script is to run as it does by hand.
+        replace(FRAMEWORK, default_variables={}).prepare_environment(self._start.gpu_uuids)
+        paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", _PROGRAM)]
+        led = {"PYTHONSAFEPATH": "", "PYTHONPATH": os.pathsep.join(paths)}
+        environment = {**os.environ, **led, **variables(self._variant)}
+        return {
+            name: value for name, value in environment.items() if value or name not in {*led, *variables(self._variant)}
+        }
+
+    def _follow(self, process: "subprocess.Popen[bytes]", listener: socket.socket) -> str:
+        """Pass on messages until the command or its measurement is over; return the reason where neither is."""
+        limit_s = float(self._variant["first_step_limit"])
+        heard_s = alive_s = time.monotonic()
+        claimed, received = False, b""
+        with selectors.DefaultSelector() as selector, contextlib.ExitStack() as connections:
+            selector.register(listener, selectors.EVENT_READ)
+            while self._ending is None or self._ending.kind == "ended":
+                is_over = process.poll() is not None
+                events = selector.select(0.0 if is_over else _LOOK_S)
+                for key, _ in events:
+                    if key.fileobj is listener:
+                        connection = connections.enter_context(listener.accept()[0])
+                        with contextlib.suppress(OSError):
+                            connection.sendall(b"0" if claimed else b"1")
+                        if not claimed:
+                            selector.register(connection, selectors.EVENT_READ)
+                        claimed = True
+                        continue
+                    data = b""
+                    with contextlib.suppress(OSError):  # its process was killed
+                        data = os.read(key.fd, _RECEIVED_BYTES)
+                    if not data:
+                        selector.unregister(key.fileobj)
+                    *lines, received = (received + data).split(b"\n")
+                    for line in lines:
+                        self._take(line)
+                    heard_s = time.monotonic()
+                if self._broken or (is_over and not events):
+                    return self._broken
+                now_s = time.monotonic()
+                if self._stopped():
+                    return "stopped"
+                if now_s - heard_s > limit_s:
+                    return _TOO_LATE[claimed].format(limit_s=limit_s)
+                if now_s - alive_s > _ALIVE_S:
+                    alive_s = now_s
+                    self._report(EnvironmentInfo(environment={}))
+        return ""
+
+    def _take(self, line: bytes) -> None:
+        """Pass on a message of the probe; its last one is for the worker."""
+        try:
+            if line.startswith(b'{"type": "ending"'):
+                self._ending = msgspec.json.decode(line, type=Ending)
+                return
+            if len(line) > MOST_MESSAGE_BYTES:
+                raise ProtocolError("it is too long")
+            message = decode_message(line)
+        except (ProtocolError, msgspec.MsgspecError) as error:
+            self._broken = f"The probe in the script said what is no message: {error}."
+            return
+        self._blocks += isinstance(message, Block)
+        self._report(message)
+
+    def _finish(self, reason: str, exit_code: int, trace: Path) -> Finished:
+        """Report what ran; return how the run ends."""
+        ending, seconds = self._ending, float(self._variant["seconds"])
+        if ending is not None and ending.measured_steps:
+            self._report(script_evidence(self._variant, ending, trace, self._begin_ns))
+        if ending is not None:
+            self._report(EnvironmentInfo(environment={name: plain(text) for name, text in ending.environment.items()}))
+        if reason == "stopped":
+            return _finished("stopped", "Stopped before its end, as asked.")
+        if reason:
+            return _finished("failed", reason)
+        if ending is not None and ending.kind == "changed":
+            return _finished("failed", _CHANGED.format(steps=ending.steps, more=10 * (ending.steps // 10 + 2)))
+        if ending is not None and (ending.kind == "done" or (not exit_code and self._blocks >= _LEAST_BLOCKS)):
+            self._report(PhaseStarted(phase="finish", t_ns=time.monotonic_ns()))
+            return _finished("completed", None)
+        if exit_code:
+            how = f"exit status {exit_code}" if exit_code > 0 else f"signal {-exit_code}"
+            how += " (SIGKILL, often for want of memory)" if exit_code == -signal.SIGKILL else ""
+            seen = "" if ending is not None or self._blocks else " before a step was seen"
+            return _finished("failed", f"The command ended with {how}{seen}; see its log.")
+        if ending is None:
+            return _finished("failed", NO_STEP)
+        measured_s = ending.measured_ns / 1e9
+        return _finished("failed", _TOO_FEW.format(steps=ending.steps, measured_s=measured_s, seconds=seconds))
+
+
+_TOO_LATE = {
+    False: f"Within {{limit_s:g}} s no step ended. {NO_STEP} What takes longer needs -s first_step_limit=600, say.",
+    True: "The script made no further step for {limit_s:g} s, and was ended; see its log.",
+}
+
+
+def _root(source: Source) -> Path:
+    """Return the root of the user's tree, of which a command may run in a folder."""
+    assert source.command is not None, "as above"
+    return [Path(source.path), *Path(source.path).parents][len(Path(source.command.folder).parts)]
+
+
+def _finished(outcome: WorkerOutcome, reason: str | None) -> Finished:
+    return Finished(outcome=outcome, t_ns=time.monotonic_ns(), reason=reason and sentence(reason))
+
+
+@contextlib.contextmanager
+def _copy(source: Source) -> Iterator[Path]:
+    """Yield a fresh copy of the frozen tree, in a folder that no other run uses; it stays until the next run.
+
+    Raises:
+        RefusedError: The frozen tree is gone, or was changed.
+    """
+    for module in source.modules:
+        if UserModule.read(module.name, module.path).sha256 != module.sha256:
+            raise RefusedError(f"{module.path} of the frozen tree is gone, or changed; start the command anew.")
+    if not source.modules:
+        with TemporaryDirectory(prefix="variantscope-tree-") as empty:
+            yield Path(empty)
+        return
+    first = source.modules[0]
+    frozen = Path(first.path.removesuffix(first.name))
+    for number in itertools.count(1):
+        copy = frozen.with_name(f"{frozen.name}.{number}")
+        with copy.with_name(f"{copy.name}.lock").open("w", encoding="utf-8") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(frozen, copy, symlinks=True)
+            yield copy
+            return
+
+
+def _link(command: Command, folder: Path) -> None:
+    for name, target in command.links.items():
+        path = folder / name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.symlink_to(target)
+
+
+def _mark_loop(command: Command, folder: Path) -> None:
+    """Put a marker into the loop of the copy, without another line; raises `UsageError`.
+
+    A `for` takes what it takes from a function that marks each item, a `while` its condition.
+    """
+    if not command.loop:
+        return
+    file, _, number = command.loop.rpartition(":")
+    path = folder / file
+    if not number.isdecimal() or not path.is_file():
+        raise UsageError(f"--loop takes the file and line of a loop, as train.py:42, not {command.loop!r}.")
+    text = path.read_bytes()
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(f"{file} cannot be read as Python ({error}).") from error
+    loops = {node.lineno: node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While)}
+    loop = loops.get(int(number))
+    if loop is None:
+        raise UsageError(
+            f"{command.loop} is no loop; those of {file} are at line {', '.join(map(str, sorted(loops)))}."
+        )
+    marked = loop.iter if isinstance(loop, ast.For) else loop.test
+    function = "items" if isinstance(loop, ast.For) else "test"
+    lines = text.splitlines(keepends=True)
+    begin, end, column = marked.lineno - 1, (marked.end_lineno or 1) - 1, marked.end_col_offset
+    lines[end] = lines[end][:column] + b"))" + lines[end][column:]
+    call = f'__import__("variantscope").{function}(('.encode()
+    lines[begin] = lines[begin][: marked.col_offset] + call + lines[begin][marked.col_offset :]
+    path.write_bytes(b"".join(lines))
+
+
+def _end_processes(process: "subprocess.Popen[bytes]", address: str) -> None:
+    """Kill the command's group, and every process that has its environment: some leave the group."""
+    ended_s = time.monotonic() + _KILL_S
+    with contextlib.suppress(ProcessLookupError):
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGSTOP)  # so that none notices that another one is gone
+    while time.monotonic() < ended_s:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        left = [
+            int(path.parent.name)
+            for path in Path("/proc").glob("[0-9]*/environ")
+            if path.parent.name != str(os.getpid()) and _has_address(path, address.encode())
+        ]
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.poll()
+        if not left:
+            break
+    process.wait()
+
+
+def _has_address(environment: Path, address: bytes) -> bool:
+    """Return whether a process has the address in its environment; a zombie has none."""
+    try:
+        return address in environment.read_bytes()
+    except OSError:  # it is gone, or another user's
+        return False
