@@ -39,7 +39,7 @@ from app.values.samples import (
     TelemetryGap,
     Waiting,
 )
-from workloads.catalog import framework_of
+from workloads.catalog import framework_of, is_script
 from workloads.protocol import EnvironmentInfo, PhaseStarted, Start
 
 
@@ -111,11 +111,12 @@ class TelemetryRecorder:
         if self._with_energy:
             self._feed.read_energy()
 
-    def follow(self, pid: int) -> None:
-        """Record the load and memory of this worker, too, and from now on who else uses its GPUs."""
+    def follow(self, pid: int, *, computes: bool = True) -> None:
+        """Record the load and memory of this worker, if it computes itself, and from now on who else uses its GPUs."""
         self._other_processes = OtherProcesses(pid, self._earlier_pids)
-        self._worker_pid = pid
-        self._feed.follow(pid)
+        if computes:
+            self._worker_pid = pid
+            self._feed.follow(pid)
 
     def follow_inner(self, pid: int) -> None:
         """Record that process of the run instead: where uv starts the worker, it is uv that was launched."""
@@ -344,7 +345,7 @@ class RunMaker:
                 return Outcome(name="refused", reason=str(error)), None
             except OSError as error:
                 return Outcome(name="failed", reason=f"No worker could be started: {error}."), None
-            recorder.follow(worker.pid)
+            recorder.follow(worker.pid, computes=not is_script(self._start.spec.workload))
             supervisor = Supervisor(worker, inbox, self.order.timeouts, emit, clock, host.now, recorder.follow_inner)
             try:
                 ending = supervisor.watch()

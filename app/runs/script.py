@@ -30,8 +30,6 @@ _GIT_S = 600.0
 _MOST_BYTES = 512 * 2**20
 _LIFETIME_S = 30 * 86_400
 """How long a tree is kept that nothing was made of."""
-_SUBMODULE = "160000"
-"""The mode of a submodule in a tree of git."""
 _HASH_SHOWN = 12
 
 
@@ -204,7 +202,7 @@ def _freeze(script: Script, origin: _Origin, commit: str, database: Path) -> str
 def _check_out(origin: _Origin, commit: str, tree: Path, index: Path) -> None:
     """Write the files of a commit, through an index of its own: the user's repository stays as it is."""
     for line in _git(origin.root, "ls-tree", "-r", "--full-tree", commit).decode(errors="replace").splitlines():
-        if line.startswith(_SUBMODULE):
+        if line.startswith("160000"):  # git's mode of a submodule
             name = line.partition("\t")[2]
             raise UserError(f"{name} is a submodule, whose files no revision here has; run without --rev.")
     _git(origin.root, "read-tree", commit, index=index)

@@ -49,7 +49,6 @@ _PROGRAM = str(Path(__file__).parents[2])
 _LOOK_S = 0.05
 _ALIVE_S = 60.0
 _KILL_S = 5.0
-_RECEIVED_BYTES = 65_536
 _LEAST_BLOCKS = 3
 """So many measured blocks are a result, although the command ended before its time."""
 NO_STEP = (
@@ -161,7 +160,7 @@ class ScriptRun:
                         continue
                     data = b""
                     with contextlib.suppress(OSError):  # its process was killed
-                        data = os.read(key.fd, _RECEIVED_BYTES)
+                        data = os.read(key.fd, 65_536)
                     if not data:
                         selector.unregister(key.fileobj)
                     *lines, received = (received + data).split(b"\n")
