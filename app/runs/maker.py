@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import msgspec
+import psutil
 
 from app.environments.packages import fetch_packages
 from app.environments.steps import CancelledError
@@ -64,9 +65,11 @@ class OtherProcesses:
         self._max_at_once = max(self._max_at_once, len(others.keys() - self._earlier_pids))
 
     def is_of_run(self, pid: int) -> bool:
-        """Return whether a process is the worker, or one of its session, as a rank is that it started."""
-        with contextlib.suppress(OSError):  # it is gone, or another system's
-            return pid == self._worker_pid or os.getsid(pid) == self._worker_pid
+        """Return whether a process is the worker, or one of its session or below it, as a rank of torchrun is."""
+        with contextlib.suppress(OSError, psutil.Error):  # it is gone, or another system's
+            if pid == self._worker_pid or os.getsid(pid) == self._worker_pid:
+                return True
+            return any(parent.pid == self._worker_pid for parent in psutil.Process(pid).parents())
         return False
 
     @property

@@ -55,9 +55,13 @@ def test_only_processes_beside_the_worker_are_told(lists: list[Processes], words
     assert processes.description == words
 
 
-def test_a_rank_that_the_worker_started_is_none_of_the_others() -> None:
-    """The worker leads a session of its own, and what it starts is in it; this process is in another."""
-    starts_rank = "import subprocess; rank = subprocess.Popen(['cat']); print(rank.pid, flush=True); rank.wait()"
+@pytest.mark.parametrize("own_session", [False, True], ids=["by the worker", "by torchrun"])
+def test_a_rank_that_the_worker_started_is_none_of_the_others(own_session: bool) -> None:
+    """The worker leads a session of its own; a rank of torchrun has another one, as this process has."""
+    starts_rank = (
+        f"import subprocess; rank = subprocess.Popen(['cat'], start_new_session={own_session}); "
+        "print(rank.pid, flush=True); rank.wait()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", starts_rank], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     ) as worker:

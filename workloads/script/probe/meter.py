@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 _BLOCK_NS = 250_000_000
 _GROWTH = 4
 _LEAST_WARMUP_NS = 500_000_000
-_MOST_CALLS = 3_000
+_LEAST_CALLS, _MOST_CALLS = 6, 3_000
 """Calls of optimizers in which a period must show."""
-_LEAST_CALLS = 6
 _MOST_ALONE, _ALONE_NS = 300, 20_000_000_000
 """How long an optimizer may be called before another one that was made, too."""
 _MOST_CHANGES = 3

@@ -31,7 +31,7 @@ from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED
 from tests.fakes.traces import CONV, SLOW_GEMM, traced_run
 from tests.unit.viewmodels.stored import GPUS, UTC_NS, S, keep, run_row, stored_run
 from workloads.catalog import Machine, complete
-from workloads.protocol import Evidence, RunSpec, Value
+from workloads.protocol import Evidence, Kernel, RunSpec, Value
 
 ENVIRONMENT = {"driver": "580.1", "tensorflow": "2.21.0", "kernel": "6.8", "gpus_used": "NVIDIA H200 (GPU-0)"}
 BEGIN_NS = 100 * S
@@ -105,6 +105,32 @@ def test_another_tensorflow_that_was_asked_for_is_a_note(store: Store) -> None:
     assert found.severity == "note"
     exchanged = stored(store, 4, interpreter="/envs/tf216")
     assert only(comparison_warnings([*runs, exchanged])).severity == "warning", "one environment had both"
+
+
+def script_run(store: Store, number: int, *, amp: bool, counts: Mapping[str, int], gpus: int = 1) -> StoredRun:
+    """A run of a script that was traced for two steps, with so many of each kernel in a step."""
+    kernels = tuple(Kernel(name=name, kind="gemm", count=2 * count, time_ns=9) for name, count in counts.items())
+    found = msgspec.structs.replace(IN_PART, steps=2 if counts else 0, kernels=kernels)
+    row = run_row(number, workload="cnn10", throughput=1000.0, found=found)
+    spec = RunSpec(workload="script:train.py", variant={"gpus": gpus, "{amp}": amp})
+    return store.load(keep(store, stored_run(replace(row, spec=spec), environment=dict(ENVIRONMENT), evidence=found)))
+
+
+def unchanged(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+    return [warning for warning in comparison_warnings(runs) if warning.key == "unchanged"]
+
+
+def test_a_flag_that_changed_nothing_that_ran_is_told(store: Store) -> None:
+    off = [script_run(store, number, amp=False, counts={"a": 2, "b": 1}) for number in (1, 2)]
+    same = script_run(store, 3, amp=True, counts={"b": 1, "a": 2})
+    (warning,) = unchanged([*off, same])
+    assert warning.sentence.startswith("Amp off and amp on ran the same kernels equally often")
+    assert warning.values == {1: "amp off", 2: "amp off", 3: "amp on"}
+    assert unchanged(off) == [], "one variant"
+    assert unchanged([*off, script_run(store, 4, amp=True, counts={"a": 2, "b": 2})]) == [], "one kernel more often"
+    assert unchanged([*off, script_run(store, 5, amp=True, counts={"a": 2, "c": 1})]) == [], "another kernel"
+    untraced = [script_run(store, 6, amp=True, counts={}), script_run(store, 7, amp=False, counts={})]
+    assert unchanged(untraced) == [], "nothing is known"
 
 
 def test_variants_that_nothing_tells_apart_are_told(store: Store) -> None:
