@@ -348,7 +348,7 @@ class RunMaker:
                 return Outcome(name="refused", reason=str(error)), None
             except OSError as error:
                 return Outcome(name="failed", reason=f"No worker could be started: {error}."), None
-            recorder.follow(worker.pid, computes=not is_script(self._start.spec.workload))
+            recorder.follow(worker.pid, computes=not is_script(start.spec.workload))
             supervisor = Supervisor(worker, inbox, self.order.timeouts, emit, clock, host.now, recorder.follow_inner)
             try:
                 ending = supervisor.watch()
