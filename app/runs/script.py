@@ -88,7 +88,6 @@ def script_variants(
             program = catalog.fill_defaults(workload, {name: variant[name] for name in variant if name in own}, machine)
             variant = {**program.variant, **variant, **of_code, catalog.SOURCE: sha256}
             spec = RunSpec(workload=workload.name, variant=variant)
-            catalog.command_line(script.command, spec.variant)
             catalog.examples_per_step(script.command, spec.variant)
             variants.append(spec)
     if len(variants) > catalog.MAX_VARIANTS:
@@ -157,8 +156,6 @@ def _git(folder: Path, *words: str, index: Path | None = None) -> bytes:
 
 
 def _find_commit(origin: _Origin, revision: str) -> str:
-    if not origin.is_repository:
-        raise UsageError(f"{origin.folder} is in no git repository, so it has no revision {revision}.")
     try:
         return _git(origin.root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}").decode().strip()
     except UserError as error:

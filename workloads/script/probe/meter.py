@@ -367,6 +367,8 @@ class Meter:
         torch: Any = sys.modules.get("torch")
         if not self._settings["trace"] or torch is None or "torch.optim.optimizer" not in sys.modules:
             self._finish("done")
+        if getattr(torch._C, "_current_graph_task_id", lambda: -1)() != -1:  # noqa: SLF001 - a profiler would crash
+            self._finish("done", trace_error="the optimizer steps within the backward pass")
         try:
             self._profiler = torch.profiler.profile(record_shapes=True)
             self._profiler.start()

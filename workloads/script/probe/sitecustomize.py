@@ -208,6 +208,7 @@ def _start(settings: dict[str, Any]) -> None:
     global METER  # noqa: PLW0603 - the hooks look for it
     spec: Any = importlib.util.spec_from_file_location("variantscope_meter", f"{_FOLDER}/meter.py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules["variantscope_meter"] = module  # torch.compile looks for it
     spec.loader.exec_module(module)
     METER = module.Meter(settings)
     marker: Any = types.ModuleType("variantscope", "Marks the end of a step for VariantScope.")
