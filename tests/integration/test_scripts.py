@@ -105,6 +105,26 @@ def test_a_gan_s_step_is_the_period_of_its_optimizers(command: CommandLine, fold
     assert "3 of Adam 1, then 1 of SGD 2" in said or "of SGD 2, then" in said
 
 
+@pytest.mark.parametrize(
+    ("kind", "sentences"),
+    [
+        (
+            "backward",
+            (
+                "A step is 1 of SGD 1, then 1 of SGD 2, then 1 of SGD 3, then 1 of SGD 4;",
+                "The profiler could not be used: the optimizer steps within the backward pass.",
+            ),
+        ),
+        ("compiled", ("A step is a call of Adam.step;",)),
+    ],
+)
+def test_unusual_optimizers(command: CommandLine, folder: Path, kind: str, sentences: tuple[str, ...]) -> None:
+    document = command.json("run", *SHORT, *script_command(folder, "unusual.py", kind))
+    measured(document)
+    for sentence in sentences:
+        assert sentence in notes(document)
+
+
 def test_the_ranks_of_torchrun_are_one_run(command: CommandLine, folder: Path) -> None:
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     document = command.json("run", *SHORT, "-C", str(folder), "--", sys.executable, *torchrun, "ranks.py")
