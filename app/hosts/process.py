@@ -25,7 +25,8 @@ from workloads.protocol import ProtocolError, encode
 
 _log = logging.getLogger("variantscope.hosts")
 _READ_BYTES = 1 << 16
-_MOST_STDERR_LINES, _MOST_STDERR_BYTES = 50, 2_000
+_MOST_STDERR_LINES, _MOST_STDERR_BYTES = 200, 2_000
+"""Lines that are kept: what a launcher says of an end stands before the traceback of a program that it killed."""
 _MOST_GARBAGE_BYTES = 64_000
 _MOST_QUEUED_BYTES = 16 * 2**20
 """Of reports that nobody has taken: then the host waits, for nothing more is read."""

@@ -121,7 +121,8 @@ def _wait_for(program: int) -> int:
     """Wait for the program, and pass on what asks it to end; return the status to exit with, as shells make it."""
 
     def pass_on(_number: int, _frame: FrameType | None) -> None:
-        os.kill(program, signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError):  # it has just ended, too
+            os.kill(program, signal.SIGTERM)
 
     signals = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
     for number in signals:
