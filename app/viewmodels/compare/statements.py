@@ -7,14 +7,11 @@ from typing import Any, Literal
 
 from app.analysis.intervals import Estimate
 from app.values import units
-from app.viewmodels.format.naming import SEPARATOR
+from app.viewmodels.format.naming import SEPARATOR, Name
 from app.viewmodels.format.ratios import Unit, agree, format_interval, is_far_from_one, is_plural, percent_of, unit_of
 from app.viewmodels.format.sentences import join_with_and
 from app.viewmodels.history.evidence import ABOUT_WHAT_RAN
 from workloads.catalog import WORKLOADS
-
-Name = tuple[str, ...]
-"""The parts of a name, until it is painted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

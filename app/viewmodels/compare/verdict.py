@@ -21,9 +21,10 @@ from app.analysis.verdict import (
 )
 from app.values import units
 from app.values.records import RunRow
-from app.viewmodels.compare.statements import Gap, Name, Region, Statement
+from app.viewmodels.compare.statements import Gap, Region, Statement
 from app.viewmodels.format.cells import TextTable, example_word
 from app.viewmodels.format.naming import (
+    Name,
     format_setting,
     label_in_sentence,
     names_in_parts,
