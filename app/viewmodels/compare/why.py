@@ -16,7 +16,7 @@ from app.viewmodels.compare.why_text import (
     IDLE_CAUSES,
     Figures,
     Pair,
-    Statement,
+    Reason,
     describe_gain,
     notes,
     state_difference,
@@ -84,7 +84,7 @@ class WhyView:
     name: str
     baseline: str
     runs: tuple[int, ...]
-    statements: tuple[Statement, ...]
+    statements: tuple[Reason, ...]
     difference: StepDifference | None = None
     notes: tuple[str, ...] = ()
     chart: WaterfallChart | None = None

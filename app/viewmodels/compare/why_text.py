@@ -136,7 +136,7 @@ def _minus(number: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class Reason:
     """One thing that is said of why: a key of `SENTENCES`, and the words and figures that its sentence names."""
 
     key: str
@@ -178,7 +178,7 @@ SENTENCES: Mapping[str, str] = {
 """The sentence of each key."""
 
 
-def state_obstacle(obstacle: Obstacle, pair: Pair) -> Statement:
+def state_obstacle(obstacle: Obstacle, pair: Pair) -> Reason:
     """Return why two variants cannot be compared by their parts."""
     has = why.is_measured if obstacle == "nothing measured" else is_traced
     sides = zip((pair.base, pair.other), reversed(pair.within), strict=True)
@@ -186,10 +186,10 @@ def state_obstacle(obstacle: Obstacle, pair: Pair) -> Statement:
     lacking = [name for side, name in sides if not any(map(has, side))]
     first, base = pair.within
     facts = {"workloads": workloads, "lacking": join_with_and(lacking or pair.within), "first": first, "base": base}
-    return Statement(obstacle, facts)
+    return Reason(obstacle, facts)
 
 
-def state_difference(difference: StepDifference, pair: Pair, figures: Figures) -> Iterator[Statement]:
+def state_difference(difference: StepDifference, pair: Pair, figures: Figures) -> Iterator[Reason]:
     other, base = difference.other[0], difference.baseline[0]
     if difference.examples:
         facts = {
@@ -198,15 +198,15 @@ def state_difference(difference: StepDifference, pair: Pair, figures: Figures) -
             "examples": units.plural(pair.example),
             "per": figures.per,
         }
-        yield Statement("batch_gpu" if max(_gpus(other), _gpus(base)) > 1 else "batch", facts)
+        yield Reason("batch_gpu" if max(_gpus(other), _gpus(base)) > 1 else "batch", facts)
     ratio = work_ratio([run.row for run in difference.other], [run.row for run in difference.baseline])
     if ratio is not None:
         does = agree(pair.first, "does")
-        yield Statement("work", {"first_does": does, "ratio": units.ratio(ratio), "example": pair.example})
+        yield Reason("work", {"first_does": does, "ratio": units.ratio(ratio), "example": pair.example})
     yield from _state_step(difference, pair, figures)
 
 
-def _state_step(difference: StepDifference, pair: Pair, figures: Figures) -> Iterator[Statement]:
+def _state_step(difference: StepDifference, pair: Pair, figures: Figures) -> Iterator[Reason]:
     step, change = difference.step, difference.step.difference
     sides = {
         "first": pair.first,
@@ -219,38 +219,38 @@ def _state_step(difference: StepDifference, pair: Pair, figures: Figures) -> Ite
         "per": figures.per,
     }
     if not difference.on_gpu:
-        yield Statement("cpu", sides)
+        yield Reason("cpu", sides)
         return
     if not step.is_certain:
-        yield Statement("same" if change.interval else "same_single", sides)
+        yield Reason("same" if change.interval else "same_single", sides)
         yield from _state_hidden(difference, figures)
         return
     if change.interval:
         low, high = sorted(map(abs, change.interval))
-        yield Statement("step", {**sides, "interval": units.span(figures.number(low), figures.ms(high))})
+        yield Reason("step", {**sides, "interval": units.span(figures.number(low), figures.ms(high))})
     else:
-        yield Statement("step_single", sides)
+        yield Reason("step_single", sides)
     yield from _state_causes(difference, figures)
 
 
-def _state_causes(difference: StepDifference, figures: Figures) -> Iterator[Statement]:
+def _state_causes(difference: StepDifference, figures: Figures) -> Iterator[Reason]:
     """Yield what lies behind a difference, if that is known of most of it, and its parts."""
     cause = find_cause(difference)
     if cause and cause.kind == "clock":
         share = units.percent(100 * cause.ms / difference.step.difference.value)
         clocks = {"clock": units.megahertz(cause.other), "base_clock": units.megahertz(cause.baseline)}
-        yield Statement("clock", {"share": share, **clocks})
-        yield Statement("largest_part", {"part": _signed_clause(difference.parts[0], figures)})
+        yield Reason("clock", {"share": share, **clocks})
+        yield Reason("largest_part", {"part": _signed_clause(difference.parts[0], figures)})
         return
     if cause and cause.kind == "data":
-        yield Statement("data", {"wait": figures.number(cause.other), "base_wait": figures.ms(cause.baseline)})
+        yield Reason("data", {"wait": figures.number(cause.other), "base_wait": figures.ms(cause.baseline)})
     elif cause:
         launches = {"launches": f"{cause.other:,.0f}", "base_launches": f"{cause.baseline:,.0f}"}
-        yield Statement("launches", {**launches, "per": figures.per})
+        yield Reason("launches", {**launches, "per": figures.per})
     yield from _explain(difference, figures)
 
 
-def _explain(difference: StepDifference, figures: Figures) -> Iterator[Statement]:
+def _explain(difference: StepDifference, figures: Figures) -> Iterator[Reason]:
     """Yield what a difference consists of: the shares of its parts, or what they add up to on both sides.
 
     The largest part is always among them, and what is against the difference where shares add up to more than all.
@@ -265,10 +265,10 @@ def _explain(difference: StepDifference, figures: Figures) -> Iterator[Statement
     shares = [100 * part.change.difference.value / change_ms for part in named]
     first, *others = (f"{units.percent(share)}{{}} in {_noun(part)}" for share, part in zip(shares, named, strict=True))
     clauses = [first.format(" is"), *(clause.format("") for clause in others)]
-    yield Statement("shares", {"shares": join_with_and(clauses)})
+    yield Reason("shares", {"shares": join_with_and(clauses)})
     opposed = _named(against, abs(change_ms)) if sum(map(round, shares)) > 100 else []
     if opposed:
-        yield Statement("lost" if change_ms < 0 else "won", {"parts": _clauses(opposed, figures)})
+        yield Reason("lost" if change_ms < 0 else "won", {"parts": _clauses(opposed, figures)})
     yield from _main_causes([*named, *opposed])
     yield from _state_unchanged(difference, [*named, *opposed])
 
@@ -278,7 +278,7 @@ def _sides(difference: StepDifference, sign: float) -> tuple[list[Part], list[Pa
     return [part for part, way in directed if way > 0], [part for part, way in directed if way < 0]
 
 
-def _state_unchanged(difference: StepDifference, named: Sequence[Part]) -> Iterator[Statement]:
+def _state_unchanged(difference: StepDifference, named: Sequence[Part]) -> Iterator[Reason]:
     """Yield which large parts are not the cause."""
     change_ms, step = difference.step.difference.value, difference.step.baseline_ms
     unchanged = [
@@ -289,26 +289,26 @@ def _state_unchanged(difference: StepDifference, named: Sequence[Part]) -> Itera
         and abs(part.change.difference.value) <= _SMALL_CHANGE * abs(change_ms)
     ]
     if unchanged:
-        yield Statement("unchanged", {"parts": join_with_and(unchanged)})
+        yield Reason("unchanged", {"parts": join_with_and(unchanged)})
 
 
-def _state_hidden(difference: StepDifference, figures: Figures) -> Iterator[Statement]:
+def _state_hidden(difference: StepDifference, figures: Figures) -> Iterator[Reason]:
     hidden = _HIDDEN_SHARE * difference.step.baseline_ms
     if any(part.change.is_certain and abs(part.change.difference.value) >= hidden for part in difference.parts):
         yield from _balance(difference, figures)
         return
-    yield Statement("no_part", {"share": units.percent(100 * _HIDDEN_SHARE)})
+    yield Reason("no_part", {"share": units.percent(100 * _HIDDEN_SHARE)})
     if difference.parts[0].change.difference.value:
-        yield Statement("largest_change", {"part": _signed_clause(difference.parts[0], figures)})
+        yield Reason("largest_change", {"part": _signed_clause(difference.parts[0], figures)})
 
 
-def _balance(difference: StepDifference, figures: Figures) -> Iterator[Statement]:
+def _balance(difference: StepDifference, figures: Figures) -> Iterator[Reason]:
     largest = abs(difference.parts[0].change.difference.value)
     saved, lost = (_named(side, largest) for side in _sides(difference, -1))
     if saved:
-        yield Statement("saves", {"parts": _clauses(saved, figures)})
+        yield Reason("saves", {"parts": _clauses(saved, figures)})
     if lost:
-        yield Statement("loses", {"parts": _clauses(lost, figures)})
+        yield Reason("loses", {"parts": _clauses(lost, figures)})
     yield from _main_causes([*saved, *lost])
 
 
@@ -334,7 +334,7 @@ def _noun(part: Part) -> str:
     return NOUNS[part.kind] if part.change.is_certain else f"{NOUNS[part.kind]} (not certain)"
 
 
-def _main_causes(parts: Sequence[Part]) -> Iterator[Statement]:
+def _main_causes(parts: Sequence[Part]) -> Iterator[Reason]:
     for part in parts:
         if not part.change.is_certain:
             continue
@@ -345,7 +345,7 @@ def _main_causes(parts: Sequence[Part]) -> Iterator[Statement]:
         ]
         for change, what in causes:
             if change.difference.value / part.change.difference.value >= _ONE_KERNEL:
-                yield Statement("one_cause", {"part": NOUNS[part.kind], "cause": what})
+                yield Reason("one_cause", {"part": NOUNS[part.kind], "cause": what})
 
 
 def notes(difference: StepDifference, pair: Pair) -> Iterator[str]:
