@@ -48,7 +48,7 @@ _BY_PYTHON = """\
 p={python}
 "$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' </dev/null || fail python
 [ -d "$d/py" ] || {{ "$p" -m zipfile -e "$w" "$d/py.$$" </dev/null && mv "$d/py.$$" "$d/py"; }} || fail full
-set -- env PYTHONSAFEPATH=1 PYTHONPATH="$d/py${{PYTHONPATH:+:$PYTHONPATH}}" "$p" -m {module}
+set -- env PYTHONSAFEPATH=1 PYTHONPATH="$d/py/variantscope:$d/py${{PYTHONPATH:+:$PYTHONPATH}}" "$p" -m {module}
 """
 _BY_UV = """\
 for u in uv "$HOME/.local/bin/uv" "$HOME/.cargo/bin/uv" "$c/uv"; do command -v "$u" >/dev/null && break; u=; done
@@ -109,9 +109,13 @@ def build_wheel() -> bytes:
 
     https://packaging.python.org/en/latest/specifications/binary-distribution-format/
     """
-    paths = [ROOT / "variantscope.py", *(ROOT / "app").rglob("*.py"), *(ROOT / "workloads").rglob("*.py")]
-    names = {path.relative_to(ROOT).as_posix(): path for path in paths}
-    files = {name: path.read_bytes() for name, path in sorted(names.items()) if not name.startswith("app/gui/")}
+    package = next(folder for folder in (ROOT / "variantscope", ROOT) if (folder / "__init__.py").is_file())
+    paths = {path.relative_to(ROOT): path for name in ("app", "workloads") for path in (ROOT / name).rglob("*.py")}
+    paths |= {path.relative_to(package): path for path in package.glob("*.py")}
+    names = {
+        f"variantscope/{name.as_posix()}": path for name, path in paths.items() if name.parts[:2] != ("app", "gui")
+    }
+    files = {name: path.read_bytes() for name, path in sorted(names.items())}
     info = f"variantscope-{program_version()}.dist-info"
     pythons, packages = _requirements()
     needs = [f"Requires-Dist: {package}\n" for package in packages if not package.startswith(_LEFT_OUT)]

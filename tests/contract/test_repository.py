@@ -54,12 +54,3 @@ def test_the_headless_install_of_the_documents_leaves_out_qt_alone() -> None:
     (line,) = re.findall(r"^pip install (click .*)$", (ROOT / "docs" / "install.md").read_text("utf-8"), re.MULTILINE)
     assert names - set(line.split()) == {"PySide6-Essentials", "pyqtgraph"}
     assert set(line.split()) <= names
-
-
-def test_an_install_has_every_resource() -> None:
-    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-    assert "resources*" in setuptools["packages"]["find"]["include"]
-    files = [path for path in (ROOT / "resources").rglob("*") if path.is_file()]
-    assert files
-    patterns = setuptools["package-data"]["*"]
-    assert [path.name for path in files if not any(path.match(pattern) for pattern in patterns)] == []

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,11 +25,15 @@ from tests.fakes.command_line import dummy_arguments
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 240.0
 EPOCH = "1767225600"  # of every file in the wheel: 2026-01-01
-PARTS = ("app", "workloads", "resources", "variantscope.py")
+PARTS = ("app", "workloads", "resources", "variantscope")
 
-BUILD = "from setuptools.build_meta import build_wheel; print(build_wheel('.'))"
+BUILD = "from hatchling.build import build_sdist, build_wheel; build_wheel('.'); build_sdist('.')"
+OTHER = "another package of that name"
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys
+from pathlib import Path
+import variantscope
+sys.path.insert(0, str(Path(variantscope.__file__).parent))
 import app, workloads
 mains = ("workloads.tensorflow", "workloads.entry")
 names = [m.name for p in (app, workloads) for m in pkgutil.walk_packages(p.__path__, p.__name__ + ".")]
@@ -52,13 +57,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the wheel as pip does, from a copy that is gone afterwards."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    for name in {*shipped_files(), "pyproject.toml", "README.md", "LICENSE"}:
+    for name in {*shipped_files(), "pyproject.toml", "README.md", "LICENSE", "tests/contract/test_wheel.py"}:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, source / name)
     environment = {**os.environ, "SOURCE_DATE_EPOCH": EPOCH}
     run([sys.executable, "-c", BUILD], source, environment)
     (built,) = source.glob("*.whl")
     built = built.rename(folder / built.name)
+    (archive,) = source.glob("*.tar.gz")
+    archive.rename(folder / archive.name)
     shutil.rmtree(source)
     return built
 
@@ -69,6 +76,11 @@ class Installed:
 
     folder: Path
     environment: dict[str, str]
+
+    @property
+    def site(self) -> Path:
+        (site,) = self.folder.glob("lib/python*/site-packages")
+        return site
 
     def command(self, *words: str) -> list[str]:
         return [str(self.folder / "bin" / "variantscope"), *words]
@@ -87,10 +99,10 @@ def installed(wheel: Path) -> Installed:
     python = str(folder / "bin" / "python")
     pip = [find_uv_bin(), "pip", "install", "--python", python]
     run([*pip, "--no-deps", "--no-index", str(wheel)], wheel.parent, dict(os.environ))
-    for name in ("app", "workloads"):
-        other = folder / "elsewhere" / name / "__init__.py"
-        other.parent.mkdir(parents=True)
-        other.write_text("raise SystemExit('another package of that name')\n")
+    for name in ("app", "workloads", "resources"):  # beside it in the environment, and in the current folder
+        for other in (site / name / "__init__.py", folder / "elsewhere" / name / "__init__.py"):
+            other.parent.mkdir(parents=True)
+            other.write_text(f"raise SystemExit('{OTHER}')\n")
     home = {"HOME": str(folder), "XDG_DATA_HOME": str(folder / "data"), FOLDER_VARIABLE: str(folder)}
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     # The last entry of this path is empty: the current folder.
@@ -109,8 +121,30 @@ def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
 def test_the_wheel_has_exactly_the_program(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         files = [info for info in archive.infolist() if ".dist-info/" not in info.filename]
-    assert {info.filename for info in files} == shipped_files()
+    parts = {f"variantscope/{name.removeprefix('variantscope/')}" for name in shipped_files()}
+    assert {info.filename for info in files} == parts
     assert {info.date_time for info in files} == {(2026, 1, 1, 0, 0, 0)}, "the same sources make the same wheel"
+
+
+def test_an_archive_of_the_sources_has_the_tests(wheel: Path) -> None:
+    (archive,) = wheel.parent.glob("*.tar.gz")
+    with tarfile.open(archive) as sources:
+        names = {name.partition("/")[2] for name in sources.getnames()}
+    assert {"tests/contract/test_wheel.py", "start.py", "app/__main__.py"} - names == {"start.py"}, (
+        "no start.py was there"
+    )
+
+
+def test_an_install_touches_no_other_name(installed: Installed) -> None:
+    (record,) = installed.site.glob("variantscope-*.dist-info/RECORD")
+    tops = {line.partition("/")[0] for line in record.read_text().splitlines()}
+    assert {top for top in tops if top != ".."} == {"variantscope", record.parent.name}
+    assert (installed.site / "app" / "__init__.py").read_text().count(OTHER) == 1
+    assert run(
+        [str(installed.folder / "bin" / "python"), "-m", "variantscope", "--version"],
+        installed.folder,
+        installed.environment,
+    )
 
 
 def test_the_window_opens_without_arguments(installed: Installed) -> None:
@@ -159,7 +193,6 @@ def test_the_command_line_names_itself(installed: Installed) -> None:
 
 
 def test_nothing_comes_from_the_checkout(installed: Installed) -> None:
-    (site,) = installed.folder.glob("lib/python*/site-packages")
     command = [str(installed.folder / "bin" / "python"), "-P", "-c", IMPORT_ALL]
     found = msgspec.json.decode(
         run(command, installed.folder, {**installed.environment, "PYTHONPATH": ""}), type=dict[str, object]
@@ -167,4 +200,4 @@ def test_nothing_comes_from_the_checkout(installed: Installed) -> None:
     files = msgspec.convert(found["files"], dict[str, str | None])
     assert str(ROOT) not in msgspec.convert(found["path"], list[str])
     assert len(files) > 200
-    assert [name for name, file in files.items() if file and not Path(file).is_relative_to(site)] == []
+    assert [name for name, file in files.items() if file and not Path(file).is_relative_to(installed.site)] == []

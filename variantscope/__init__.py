@@ -1,4 +1,4 @@
-"""The command `variantscope` of an installed program, also `python -m variantscope`."""
+"""VariantScope. In an install, `app`, `workloads` and `resources` lie in this folder; in a checkout, beside it."""
 
 import sys
 from pathlib import Path
@@ -9,16 +9,13 @@ def step() -> None:
 
 
 def main() -> int:
-    """Start the program that this file was installed with, and return its exit status.
+    """Start the program that this package was installed with, and return its exit status.
 
     Its folder comes first on the path, before those of PYTHONPATH (where an empty entry is the current folder): another
     `app` or `workloads` there is not meant.
     """
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    package = Path(__file__).resolve().parent
+    sys.path.insert(0, str(package if (package / "app").is_dir() else package.parent))
     from app.__main__ import main as program
 
     return program()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
