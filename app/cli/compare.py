@@ -32,11 +32,14 @@ from app.report.comparison import compare_document
 from app.report.documents import combined_state, diff_document, diff_table
 from app.report.gate import Gate, judge_gate
 from app.report.render import (
+    MARKUPS,
+    Markup,
     check_file,
     check_suffix,
     gate_markdown,
     render_diff,
     render_scaling,
+    render_table,
     write_page,
     write_report,
 )
@@ -58,7 +61,7 @@ from app.viewmodels.compare.warnings import EARLIER_RUNS
 from app.viewmodels.compare.why import WhyView
 from app.viewmodels.compare.why_text import CAVEAT
 from app.viewmodels.format import cells
-from app.viewmodels.format.cells import VERIFICATIONS
+from app.viewmodels.format.cells import VERIFICATIONS, TextTable
 from app.viewmodels.format.ratios import CI
 from app.viewmodels.history.run_diff import DiffSection, RunDiff, run_diff, text_line
 from workloads.catalog import UsageError
@@ -177,11 +180,18 @@ _NAMED = 12
     "--rows", metavar="NAME", default="", help="With --pivot: the setting of its rows (default: that with most values)."
 )
 @click.option("--columns", metavar="NAME", default="", help="With --pivot: the setting of its columns.")
+@click.option(
+    "--format",
+    "markup",
+    type=click.Choice(MARKUPS),
+    help="Print the tables alone, for a paper or a page (LaTeX: \\usepackage{booktabs}).",
+)
 @report_option
 @gate_options
 def compare(
     database: Path | None,
     as_json: bool,
+    markup: Markup | None,
     runs: Sequence[int],
     baseline: int | None,
     asked: str,
@@ -198,6 +208,8 @@ def compare(
         check_suffix(report)
     if pivot is None and (rows or columns):
         raise UsageError("--rows and --columns go with --pivot.")
+    if markup and as_json:
+        raise UsageError("compare takes one of --json and --format.")
     requested = list(dict.fromkeys(runs))
     if not run_filter.is_search:
         _check_runs(requested, baseline)
@@ -224,6 +236,9 @@ def compare(
     judged = judge_gate(comparison, gate.fail_if_slower) if gate.fail_if_slower else None
     if as_json:
         print_json({**compare_document(comparison, pivots), **({"gate": judged.document()} if judged else {})})
+    elif markup:
+        tables = [variants_table(comparison), *map(pivot_table, pivots if pivot is not None else ())]
+        print("\n".join(render_table(table, markup) for table in tables), end="")
     else:
         print_comparison(comparison, database)
         if pivot is not None:
@@ -262,7 +277,8 @@ def print_comparison(comparison: Comparison, database: Path | None = None) -> No
     print()
     if comparison.alike:
         print_text(comparison.alike)
-    _print_variants(comparison)
+    table = variants_table(comparison)
+    print_table(table.head, table.rows, right=table.numeric)
     if effects := comparison.verdict.effects:
         print()
         table = effects_table(effects)
@@ -321,8 +337,8 @@ def print_why(views: Sequence[WhyView]) -> None:
         print_text("Why takes two variants; these runs are of one.")
 
 
-def _print_variants(comparison: Comparison) -> None:
-    """Print the table, without the columns that say the same of all runs."""
+def variants_table(comparison: Comparison) -> TextTable:
+    """Return the table of the variants, without the columns that say the same of all runs."""
     table = comparison.table
     column_of = {key: number for number, key in enumerate(table.keys)}
     example = table.columns[column_of["energy"]].title.removeprefix("mJ/")
@@ -331,7 +347,7 @@ def _print_variants(comparison: Comparison) -> None:
     last = [column for column in ("host", "outcome", "evidence") if column not in table.folded]
     summaries = [variant.summary for variant in table.variants]
     text_rows = text_table(table, summaries, [column_of[key] for key in (VARIANT, "throughput", "speedup")]).rows
-    rows = [
+    rows = tuple(
         (
             name,
             str(len(throughputs(variant.result.runs))),
@@ -341,9 +357,9 @@ def _print_variants(comparison: Comparison) -> None:
             *(_words(column, variant.result.runs) for column in last),
         )
         for variant, row, (name, *texts) in zip(comparison.variants, summaries, text_rows, strict=True)
-    ]
-    header = ("variant", "runs", *figures, *(metric.name for metric in metrics), *last)
-    print_table(header, rows, right=frozenset(range(1, 2 + len(figures) + len(metrics))))
+    )
+    head = ("variant", "runs", *figures, *(metric.name for metric in metrics), *last)
+    return TextTable(head=head, rows=rows, numeric=frozenset(range(1, 2 + len(figures) + len(metrics))))
 
 
 def _words(column: str, runs: Sequence[RunRow]) -> str:

@@ -6,10 +6,11 @@ import queue
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import msgspec
@@ -26,6 +27,9 @@ from app.values.plain import cell_text
 from app.values.samples import HOST, Device, DeviceLost, Inventory, TelemetryGap
 from app.viewmodels.format.telemetry_fields import format_field, format_throttle_reasons
 from workloads.catalog import UsageError
+
+if TYPE_CHECKING:
+    from app.cli.prometheus import TelemetryMetrics
 
 OutputFormat = Literal["text", "json", "csv"]
 Printer = Callable[[TelemetryMessage | Inventory], None]
@@ -52,24 +56,36 @@ _LOGGED = tuple(name for name in FAST_FIELDS if FIELDS[name].topic != "worker")
     help="Seconds between two readings (default 1).",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print a log with a header, one row per device and reading.")
+@click.option(
+    "--prometheus",
+    metavar="[ADDRESS:]PORT",
+    default="",
+    help="Serve the newest reading to Prometheus, to this machine alone (default ADDRESS: 127.0.0.1).",
+)
 @events_option
 @on_option
-def watch(as_json: bool, seconds: float | None, every_s: float, as_csv: bool, events: bool, on: str) -> int:
+def watch(
+    as_json: bool, seconds: float | None, every_s: float, as_csv: bool, prometheus: str, events: bool, on: str
+) -> int:
     """Print telemetry until the time is over or Ctrl-C."""
     if events:
         from app.hosts.serve import serve  # here, for few commands need it
 
         return serve(1 / every_s, once=seconds is not None)
-    if as_json and as_csv:
-        raise UsageError("watch prints JSON or CSV, not both: give --json or --csv.")
+    if as_json + as_csv + bool(prometheus) > 1:
+        raise UsageError("watch takes one of --json, --csv and --prometheus.")
     output: OutputFormat = "json" if as_json else "csv" if as_csv else "text"
     inbox: queue.SimpleQueue[SamplerMessage | None] = queue.SimpleQueue()
-    with opened_host(on, 1000 * every_s) as host, stop_on_interrupt(lambda: inbox.put(None)):
+    with (
+        _served(prometheus) as metrics,
+        opened_host(on, 1000 * every_s) as host,
+        stop_on_interrupt(lambda: inbox.put(None)),
+    ):
         host.telemetry.subscribe(inbox.put)
         now = host.now()
         origin = Origin(now.t_ns, now.utc_ns - now.t_ns)
         host.inventory()
-        show = make_printer(output, origin)
+        show = metrics.take if metrics else make_printer(output, origin)
         due = RateLimiter(every_s)
         end_s = time.monotonic() + seconds if seconds is not None else float("inf")
         while (left_s := end_s - time.monotonic()) > 0:
@@ -86,6 +102,14 @@ def watch(as_json: bool, seconds: float | None, every_s: float, as_csv: bool, ev
             elif isinstance(message, Inventory) or (isinstance(message, TelemetryMessage) and due(message)):
                 show(message)
     return 0
+
+
+def _served(address: str) -> AbstractContextManager["TelemetryMetrics | None"]:
+    if not address:
+        return nullcontext()
+    from app.cli.prometheus import served  # here, for few commands need a server
+
+    return served(address)
 
 
 class RateLimiter:

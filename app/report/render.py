@@ -2,10 +2,10 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from app.errors import write_error
 from app.paths import RESOURCES
@@ -22,15 +22,25 @@ from app.viewmodels.charts.palette import DARK, LIGHT, PAGE, css_variables
 from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.pivot import Pivot
 from app.viewmodels.compare.scaling import ScalingView, scaling_mismatches
+from app.viewmodels.format.cells import TextTable
 from app.viewmodels.history.run_diff import RunDiff, text_line
 from workloads.catalog import UsageError
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+Markup = Literal["latex", "markdown"]
+MARKUPS: Mapping[Markup, str] = {"latex": "table.tex.jinja", "markdown": "table.md.jinja"}
 REPORT_SUFFIXES = (".html", ".md")
 _TEMPLATES = RESOURCES / "templates"
 _MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&!$])")
+_LATEX_SPECIAL = str.maketrans(
+    {character: rf"\{character}" for character in "#$%&_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$"}
+    | {"×": r"$\times$", "±": r"$\pm$", "−": "$-$", "–": "--", "…": r"\dots{}", "·": r"$\cdot$", "µ": r"$\mu$"}
+    | {"≤": r"$\leq$", "≥": r"$\geq$", "→": r"$\rightarrow$", "²": r"$^2$", "°": r"$^\circ$", "\N{NO-BREAK SPACE}": "~"}
+    | {"✔": r"$\surd$", "◐": r"($\surd$)", "✘": r"$\times$"}
+)
 _CURVES_NAME = "Curves of the runs over time"
 
 
@@ -63,6 +73,11 @@ def check_file(path: Path, option: str) -> None:
         raise UsageError(f"{option} takes a file in a folder that is there; {path.parent} is none.")
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise UsageError(f"{option} takes a file that can be written; {path} cannot.")
+
+
+def render_table(table: TextTable, markup: Markup) -> str:
+    """Render a table for a document of somebody's own; LaTeX needs the package booktabs."""
+    return _render(MARKUPS[markup], table=table)
 
 
 def write_page(path: Path, page: RenderedPage) -> None:
@@ -155,8 +170,16 @@ def escape_markdown(text: str) -> str:
     return _MARKDOWN_SPECIAL.sub(r"\\\1", joined_lines(replace_invalid_xml(text)))
 
 
+def escape_latex(text: str) -> str:
+    return joined_lines(replace_invalid_xml(text)).translate(_LATEX_SPECIAL)
+
+
+_ESCAPES: Mapping[str, Callable[[str], str]] = {"md": escape_markdown, "tex": escape_latex}
+
+
 def _render(template: str, **values: object) -> str:
-    environment = _markdown_environment() if ".md." in template else _html_environment()
+    escape = next((escape for suffix, escape in _ESCAPES.items() if f".{suffix}." in template), None)
+    environment = _text_environment(escape) if escape else _html_environment()
     return environment.get_template(template).render(values).rstrip() + "\n"
 
 
@@ -170,13 +193,13 @@ def _html_environment() -> "Environment":
     return environment
 
 
-def _markdown_environment() -> "Environment":
-    """Return templates whose values are escaped for Markdown; the filter `code` makes a block that no text can end."""
+def _text_environment(escape: Callable[[str], str]) -> "Environment":
+    """Return templates whose values `escape` protects; the filter `code` makes a Markdown block that no text ends."""
     from markupsafe import Markup
 
     environment = _environment()
     # What comes out of `finalize` as markup is not escaped again, for HTML.
-    environment.finalize = lambda value: value if isinstance(value, Markup) else Markup(escape_markdown(str(value)))  # noqa: S704
+    environment.finalize = lambda value: value if isinstance(value, Markup) else Markup(escape(str(value)))  # noqa: S704
     environment.filters["code"] = lambda text: Markup("    " + " ".join(replace_invalid_xml(text).splitlines()))  # noqa: S704
     return environment
 

@@ -6,6 +6,8 @@ import itertools
 import json
 import os
 import time
+import urllib.request
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -49,6 +51,42 @@ def test_watch_writes_a_log_of_the_gpus(tmp_path: Path) -> None:
     times = [datetime.fromisoformat(row["utc"]) for row in rows if row["device"] == "GPU 0"]
     assert len(times) > 2
     assert min(later - earlier for earlier, later in itertools.pairwise(times)) > timedelta(seconds=0.18)
+
+
+def test_watch_serves_prometheus_to_this_machine(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    driver = Driver(cards=(TWO_H200[0], Card(uuid="GPU-bbbb", lost_when=str(gone))))
+    line = CommandLine(tmp_path, environment(driver))
+    with line.start("watch", "--prometheus", "0", "--every", "0.1") as process:
+        assert process.stderr is not None
+        address = process.stderr.readline().split()[1]
+        assert address.startswith("http://127.0.0.1:")
+        card = 'variantscope_power_mw{device="1",name="NVIDIA H200",uuid="GPU-bbbb"}'
+        text = scraped_until(address, lambda text: card in text and "variantscope_energy_mj_total{" in text)
+        assert 'variantscope_load_pct{device="host"' in text
+        gone.touch()
+        text = scraped_until(address, lambda text: card not in text)
+        assert 'uuid="GPU-aaaa"' in text
+        port = address.split(":")[2].removesuffix("/metrics")
+        refused = line("watch", "--prometheus", port, "--seconds", "1")
+        assert (refused.returncode, "Traceback" in refused.stderr) == (2, False)
+        process.terminate()
+    assert process.returncode == 0
+
+
+def scraped_until(address: str, condition: Callable[[str], bool]) -> str:
+    end_s = time.monotonic() + LIMIT_S
+    while time.monotonic() < end_s:
+        with urllib.request.urlopen(address, timeout=LIMIT_S) as answer:
+            text = str(answer.read(), "utf-8")
+        if condition(text):
+            return text
+    raise AssertionError(text)
+
+
+@pytest.mark.parametrize("words", [["--prometheus", "x"], ["--prometheus", "65536"], ["--prometheus", "0", "--json"]])
+def test_watch_refuses_what_it_cannot_serve(line: CommandLine, words: list[str]) -> None:
+    assert line("watch", "--seconds", "1", *words).returncode == 2
 
 
 def test_watch_says_that_a_gpu_is_lost_and_that_the_sampler_was_killed(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_the_baseline_comes_first() -> None:
             ["queue", "go-on", "--report", "/nowhere/x.html"],
             "--report takes a file in a folder that is there; /nowhere is none.",
         ),
-        (["watch", "--json", "--csv"], "watch prints JSON or CSV, not both: give --json or --csv."),
+        (["watch", "--json", "--csv"], "watch takes one of --json, --csv and --prometheus."),
         (
             ["compare", "1", "2", "--tag", "paper"],
             "compare takes runs by number or by what finds them (--search, --tag …), not both.",

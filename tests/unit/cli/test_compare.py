@@ -232,3 +232,18 @@ def test_a_pivot_is_printed_where_it_is_asked_for_and_its_options_go_with_it(
     assert (pivot["asked"], [cell["after"]["runs"] for cell in pivot["cells"]]) == ("layout", [[7, 8, 9]])
     assert main(["compare", *runs, "--rows", "gpus", "--db", str(database)]) == 2
     assert "--rows and --columns go with --pivot." in capsys.readouterr().err
+
+
+def test_a_table_for_a_paper_has_the_numbers_of_the_printed_one(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    latex = printed(database, capsys, "1", "2", "--format", "latex").splitlines()
+    markdown = printed(database, capsys, "1", "2", "--format", "markdown").splitlines()
+    assert latex[0].startswith(r"\begin{tabular}{lr")
+    assert latex[-1] == r"\end{tabular}"
+    rows = [line.removesuffix(r" \\").split(" & ") for line in latex if line.endswith(r"\\")]
+    assert {len(row) for row in rows} == {len(latex[0].split("{")[-1]) - 1}
+    assert [line.count("|") - 1 for line in markdown] == [len(rows[0])] * (len(rows) + 1)
+    shown = printed(database, capsys, "1", "2")
+    assert all(row[2] in shown for row in rows), "examples per second"
+    assert main(["compare", "1", "2", "--format", "latex", "--json", "--db", str(database)]) == 2

@@ -13,12 +13,13 @@ from app.analysis.intervals import Estimate
 from app.cli.main import main
 from app.report.comparison import compare_document
 from app.report.model import ReportModel, build_report
-from app.report.render import escape_markdown, html_report, markdown_report, write_report
+from app.report.render import Markup, escape_markdown, html_report, markdown_report, render_table, write_report
 from app.storage.store import Store
 from app.values import units
 from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.compare.scaling import scaling_views
+from app.viewmodels.format.cells import TextTable
 from app.viewmodels.format.ratios import describe_ratio, unit_of
 from tests.fakes.pictures import grid, with_memory_traffic
 from tests.fakes.scaling import ONE, TALKING, run_of
@@ -395,3 +396,16 @@ def test_the_report_says_why_with_a_waterfall_and_the_kernels() -> None:
     assert "<img" not in rendered.text.replace("\\<", "")
     assert "![NCHW against NHWC](<found-why-1.svg>)" in rendered.text
     ElementTree.fromstring(rendered.files["found-why-1.svg"])
+
+
+@pytest.mark.parametrize(
+    ("markup", "line"),
+    [
+        ("latex", r"a\_b \& 5~\% \textbackslash{}x & $-$3 $\pm$ 1 \\"),
+        ("markdown", "| a\\_b \\& 5\N{NO-BREAK SPACE}% \\\\x | −3 ± 1 |"),
+    ],
+)
+def test_no_character_of_a_cell_is_markup(markup: Markup, line: str) -> None:
+    row = ("a_b & 5\N{NO-BREAK SPACE}% \\x", "−3 ± 1")
+    table = TextTable(head=("name", "value"), rows=(row,), numeric=frozenset({1}))
+    assert line in render_table(table, markup).splitlines()
