@@ -1,8 +1,8 @@
 """Benchmark `compare`: how often a verdict is wrong, on synthetic runs whose true speed-up is known.
 
-Sizes are of the order seen in the blocks of stored runs on an H200 (docs/measurements): within a process blocks differ
-by 1 to 9 %, and consecutive ones are alike; processes of one variant are taken to differ by about 1 %. In every kind of
-noise a variant may be up to twice or only half as noisy as given.
+Sizes are of the order seen in the blocks of stored runs on an H200 (docs/internals/measurements): within a process
+blocks differ by 1 to 9 %, and consecutive ones are alike; processes of one variant are taken to differ by about 1 %. In
+every kind of noise a variant may be up to twice or only half as noisy as given.
 
 Two variants that truly differ by 0, 1 or 5 %, and 12 variants that are all alike, under four kinds of noise; with a
 fixed number of processes, and repeated until the interval is narrow. Intervals and stopping rule are the program's own;

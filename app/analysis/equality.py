@@ -19,7 +19,7 @@ SMOOTH_TOLERANCES = {"float32": 1e-4, "tf32": 1e-2, "float16": 1e-2, "bfloat16":
 RELU_TOLERANCES = {"float32": 5e-2, "tf32": 4e-1, "float16": 4e-1, "bfloat16": 8e-1}
 """Relative differences that rounding explains, by precision: of the loss; of the gradients of a network whose functions
 are smooth, and of outputs; of the gradients of any other network. All are above the largest that were measured between
-variants that compute the same (docs/equality.md).
+variants that compute the same (docs/internals/equality.md).
 
 The derivative of ReLU jumps at 0. Rounding by u sends a share of about u of all values to its other side, each of which
 changes the gradient by all of its part, so that in the Euclidean norm it changes by about sqrt(u), not by u.

@@ -79,7 +79,7 @@ def level_at(look: int, comparisons: int = 1) -> float:
     Whoever adds runs and judges again has another chance to be wrong. So the first look may be wrong with 3 %, look k
     with 3 % / k^1.5: error spending as in Lan and DeMets (1983), "Discrete sequential boundaries for clinical trials",
     Biometrika 70, over the number of looks, because nobody knows which will be the last. `python -m benchmarks compare`
-    shows that all looks together are wrong in less than 6 %; docs/decisions has the candidates for the two figures.
+    shows that all looks together are wrong in less than 6 %; docs/internals/decisions has the candidates for both.
 
     Args:
         look: How often these runs may have been judged, this time included.

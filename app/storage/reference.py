@@ -1,8 +1,8 @@
 """The reference runs, measured on real GPUs, that come with the program: describe their files, add and remove them.
 
 The files are only read, unpacked into a temporary folder. A database gets copies of their runs, under new numbers, by
-the import of any other file, so that all code that finds, shows and compares runs works for them too; docs/decisions
-says why they are no attached database.
+the import of any other file, so that all code that finds, shows and compares runs works for them too;
+docs/internals/decisions says why they are no attached database.
 """
 
 import contextlib

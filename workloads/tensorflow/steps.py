@@ -45,7 +45,7 @@ class JoinedOptimizer:
 
     It gives the same numbers in two operations in place of one for each weight. The host starts them after the
     gradients' exchange, while the GPUs wait: 0.7 ms for the sixty of `cnn10` on two GPUs, as traced
-    (docs/measurements/2026-11-21-cnn.md).
+    (docs/internals/measurements/2026-11-21-cnn.md).
 
     The two are what is trained, and the weights get their values at each step: what is assigned to a weight in between
     is lost.

@@ -189,7 +189,7 @@ class EqualityChecker:
 
 
 _CHECK_S = 7.0
-"""What one variant takes, most of it the import of the framework (docs/equality.md)."""
+"""What one variant takes, most of it the import of the framework (docs/internals/equality.md)."""
 _MAX_SHARE = 0.25
 
 

@@ -116,7 +116,7 @@ def time_left(
     once = {id(spec): spec for spec in possible}
     expected = {key: durations.expected(spec).plus(between_s) for key, spec in once.items()}
     ends = zip(*(expected[id(spec)] for spec in possible), strict=True)
-    # The resting temperature of a GPU is not known before the first run: docs/fairness.md.
+    # The resting temperature of a GPU is not known before the first run: docs/internals/idle-wait.md.
     uses_gpus = any(spec.variant.get("gpus") for spec in possible)
     first_s = STEADY_S if not counted and plan.max_idle_wait_s != 0 and uses_gpus else 0.0
     return TimeLeft(*(concurrency.total_s(possible, seconds) for seconds in ends)).plus(first_s), timing_runs
@@ -152,7 +152,7 @@ _LONGEST_BETWEEN_S = 30.0
 
 
 def _shipped_setup_s(spec: RunSpec) -> float:
-    """Return the set-up of a run on the machines of docs/measurements/2026-11-27-estimates.md."""
+    """Return the set-up of a run on the machines of docs/internals/measurements/2026-11-27-estimates.md."""
     setups_s = _SETUP_S.get((spec.workload, bool(spec.variant.get("gpus"))), _OTHER_SETUP_S)
     return setups_s[bool(spec.variant.get("xla"))]
 

@@ -238,7 +238,7 @@ CLOCK_LIMIT = 0.01
 """A clock lower by less is a step of the clock or two: those of an H200 are 15 of 1,980 MHz apart."""
 
 TEMPERATURE_LIMIT_C = 10.0
-"""Starts that differ by less are ordinary: the idle wait allows 5 °C above rest (docs/fairness.md)."""
+"""Starts that differ by less are ordinary: the idle wait allows 5 °C above rest (docs/internals/idle-wait.md)."""
 
 MAX_DRIFT_PCT = 50.0
 """A drift that may be larger is not known at all: the runs vary too much."""

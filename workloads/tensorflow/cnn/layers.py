@@ -4,8 +4,8 @@ Products are computed in the type of the images, statistics and the dense head i
 
 With XLA the native layers average by a plain mean, which it fuses with its neighbours: a mean's gradient is a
 broadcast, computed where it is used; that of `avg_pool2d` is a windowed sum over padded images, a kernel of its own
-(docs/measurements/2026-11-21-cnn.md). A plain maximum is no replacement for `max_pool2d`: its gradient is shared among
-equal values, which are common in 16 bits, where that of `max_pool2d` goes to the first.
+(docs/internals/measurements/2026-11-21-cnn.md). A plain maximum cannot replace `max_pool2d`: it shares its gradient
+among equal values, which are common in 16 bits, where that of `max_pool2d` goes to the first.
 """
 
 from collections.abc import Callable, Sequence
