@@ -13,22 +13,27 @@ _ALL_TAKE = {"--db", "--json", "--help"}
 
 _HEAD = f"""# The command line
 
+Look up every command with its options; `--help` after a command shows the same.
+
+```
+{PROGRAM} --help
+```
+
 `{PROGRAM} COMMAND …` runs in a checkout's environment, `python3 start.py COMMAND …` makes that environment first,
 and an installed program is `variantscope COMMAND …`. Without a command the window opens; with a file of
 runs, `{PROGRAM} FILE`, it asks whether to add them.
 
 Every command takes `--db PATH` (the database) and `--json` (print one JSON document and nothing else).
-`--help` shows what this page has.
 
 | exit status | meaning |
 | ---: | --- |
 | 0 | completed |
 | 1 | any other outcome |
 | 2 | wrong use |
-| 3, 4 | `--fail-if-slower` found a slower variant, or could not decide ([ci.md](ci.md)) |
+| 3, 4 | `--fail-if-slower` found a slower variant, or could not decide ([a CI job](comparing.md#fail-a-ci-job)) |
 | 130 | Ctrl-C ended the command; where it stopped a run, 1 |
 
-This page is made from the commands: `python -m tests.cli_docs` writes it anew, and a test compares the two.
+This page is generated from the commands.
 """
 
 

@@ -9,11 +9,14 @@ PAGE = Path(__file__).parents[1] / "docs" / "parameters.md"
 
 _HEAD = """# Parameters
 
-Every parameter of the built-in workloads with its values and defaults, as form and command line have them
-(`-s name=value`). A second default is the one on the CPU (`gpus=0`).
+Look up every parameter of the built-in workloads with its values and defaults. The form and the command line take the
+same ones: `-s name=value`. A second default is the one on the CPU (`gpus=0`).
 
-This page is made from `workloads/definitions.py` and `workloads/parameters.py`: `python -m tests.parameter_docs` writes
-it anew, and a test compares the two.
+```
+python -m app run lstm -s units=256 -s precision=bfloat16
+```
+
+This page is generated from the catalog of workloads.
 """
 
 

@@ -271,7 +271,7 @@ def precision_reached(
     """Return whether the ratio is known to ± `precision_pct` percent, so that no further repeat is needed.
 
     The first narrow interval is a narrow one by chance more often than others; at the level of `level_at` it still
-    covers the truth often enough (docs/statistics.md).
+    covers the truth often enough (docs/internals/statistics.md).
     """
     estimate = ratio(values, baseline, level)
     half = estimate.half_width if estimate else None

@@ -16,7 +16,7 @@ ORDER_LIMIT = 0.6
 """Variants with at least this `RunOrder.separation` were not interleaved.
 
 Of 2 to 5 runs each, under a linear drift of 5 % and 1 % of noise, an order at the limit covers 91 to 95 % and runs one
-variant after the other 15 to 92 %; orders below it cover 95 % or more (docs/statistics.md).
+variant after the other 15 to 92 %; orders below it cover 95 % or more (docs/internals/statistics.md).
 """
 
 GAP_S = 3600.0

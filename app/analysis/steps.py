@@ -1,8 +1,7 @@
 """Where the time of a step goes: computing, exposed communication, and idle.
 
 Kernels count by the trace: a profiler leaves their time alone, but stretches the gaps between them up to threefold
-(docs/internals/measurements/2026-11-22-why.md). So idle is what the measured step, which nobody traced, has beyond
-its kernels.
+(docs/internals/measurements/2026-11-22-why.md). So idle is what the measured, untraced step has beyond its kernels.
 """
 
 from collections.abc import Iterable, Sequence

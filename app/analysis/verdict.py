@@ -88,7 +88,7 @@ Run = TypeVar("Run")
 
 
 def operations_per_example(runs: Sequence[RunRow]) -> float | None:
-    """Return the operations of one example by formula (docs/utilisation.md), of one variant's runs; None if not known.
+    """Return the operations of one example by formula (docs/telemetry.md), of one variant's runs; None if not known.
 
     They are the same for every implementation, layout, precision, batch size and number of GPUs.
     """

@@ -13,7 +13,7 @@ REPEATS_LIMIT = 999
 """Largest number of runs per variant that an experiment may request; more is a typing error."""
 
 MAX_REPEATS = 20
-"""Runs per variant at most where only a precision was requested; `docs/statistics.md` simulates with as many."""
+"""Runs per variant at most where only a precision was requested; `docs/internals/statistics.md` simulates as many."""
 
 MAX_THROTTLED_PCT = 5.0
 """Percent of its measured part that a run may be throttled and still count at once."""

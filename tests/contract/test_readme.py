@@ -1,4 +1,4 @@
-"""README shows what the program prints now, and its first screen is short; links of all documents lead to files."""
+"""README shows what the program prints now, and its first screen is short; links of all documents lead somewhere."""
 
 import re
 import shlex
@@ -10,10 +10,11 @@ from app.cli.main import main
 from tests.fakes.command_line import parse_arguments
 
 ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 TEXT = (ROOT / "README.md").read_text("utf-8")
 POINT = "A/B-test training variants on your GPU: confidence intervals, energy, and proof of what actually ran."
 WORD_LIMIT = 600
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 HEAD, EXAMPLE, REST = TEXT.split("```\n", 2)
 COMMANDS = re.findall(r"python3 start\.py ([a-z][^`\n]*)", TEXT.replace("python3 start.py test ", ""))
 
@@ -47,12 +48,14 @@ def test_the_articles_figures_are_those_of_the_reference_runs() -> None:
     (table,) = re.findall(r"^\| \| question .*\n\| ---.*\n((?:\|.*\n)+)", TEXT, re.MULTILINE)
     figures = [figure for row in table.splitlines() for figure in re.findall(r"\d+\.\d+×?|\d+×", row.split("|")[4])]
     assert len(figures) > 20
-    known = (ROOT / "docs" / "reference.md").read_text("utf-8")
+    known = (DOCS / "reference.md").read_text("utf-8")
     assert [figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.]\d)", known)] == []
 
 
 def test_the_simulated_errors_are_those_of_the_statistics() -> None:
-    rows = re.findall(r"^\|[\w ]*\| [35] \|(.+)\|$", (ROOT / "docs" / "statistics.md").read_text("utf-8"), re.MULTILINE)
+    rows = re.findall(
+        r"^\|[\w ]*\| [35] \|(.+)\|$", (DOCS / "internals" / "statistics.md").read_text("utf-8"), re.MULTILINE
+    )
     errors = [[float(re.findall(r"[\d.]+", cell)[0]) for cell in row.split("|")[3:5]] for row in rows if "**" in row]
     ours, steps = [f"{min(each)} to {max(each)} %" for each in zip(*errors, strict=True)]
     assert len(errors) == 8
@@ -62,11 +65,42 @@ def test_the_simulated_errors_are_those_of_the_statistics() -> None:
 
 def test_every_page_of_the_documents_is_in_the_list_of_pages() -> None:
     named = set(re.findall(r"\]\(docs/(\w[\w-]*\.md)\)", TEXT.partition("## Documentation")[2]))
-    assert named == {path.name for path in (ROOT / "docs").glob("*.md")}
+    assert named == {path.name for path in DOCS.glob("*.md")}
+
+
+def test_users_have_twenty_pages_that_begin_with_a_command() -> None:
+    texts = {path.name: path.read_text("utf-8") for path in DOCS.glob("*.md")}
+    assert len(texts) <= 20
+    assert sum(len(text.split()) for text in texts.values()) <= 35_000
+    starts = {name: " ".join(text.split()[:130]) for name, text in texts.items()}
+    assert [name for name, start in starts.items() if "```" not in start] == []
+    assert [name for name, text in texts.items() if re.search(r"\btests?[/.]\w|\b(?:app|workloads)/\w", text)] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """Return what a link to a page can have behind its `#`."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.+)$", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_links_to_a_part_of_a_page_lead_to_a_title() -> None:
+    links = [
+        (page, link)
+        for page in PAGES
+        for link in re.findall(r"\]\(([^):]*\.md#[^)]+|#[^)]+)\)", page.read_text("utf-8"))
+    ]
+    assert len(links) > 50
+    broken = []
+    for page, link in links:
+        name, _, anchor = link.partition("#")
+        if anchor not in anchors(page.parent / name if name else page):
+            broken.append(f"{page.name}: {link}")
+    assert broken == []
 
 
 def test_links_lead_to_files_and_every_picture_is_in_a_document() -> None:
     links = {(page, link) for page in PAGES for link in re.findall(r"\]\(([^)#:]+)[^):]*\)", page.read_text("utf-8"))}
     assert sorted(f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()) == []
     shown = {(page.parent / link).resolve() for page, link in links}
-    assert {path.name for path in (ROOT / "docs" / "images").iterdir() if path.resolve() not in shown} == set()
+    assert {path.name for path in (DOCS / "images").iterdir() if path.resolve() not in shown} == set()

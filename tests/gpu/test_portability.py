@@ -23,7 +23,7 @@ pytestmark = pytest.mark.gpu
 SIZES: dict[str, Value] = {"units": 64, "features": 32, "timesteps": 20, "layers": 2, "batch_size": 64, "steps": 600}
 """Enough to learn to add: answers that all were near the mean would hide a weight in the wrong place."""
 SPREAD = {"bfloat16": 0.02}
-"""Standard deviation of answers, where it is not 0.1: in bfloat16 cuDNN hardly learns (docs/lstm.md)."""
+"""Standard deviation of answers, where it is not 0.1: in bfloat16 cuDNN hardly learns (docs/workloads.md)."""
 
 
 @pytest.fixture

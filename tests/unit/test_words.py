@@ -1,4 +1,4 @@
-"""Identifiers use the glossary's terms: none contains a word that docs/glossary.md retires."""
+"""Identifiers use the glossary's terms: none contains a word that docs/internals/glossary.md retires."""
 
 import ast
 import functools
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-GLOSSARY = ROOT / "docs" / "glossary.md"
+GLOSSARY = ROOT / "docs" / "internals" / "glossary.md"
 SOURCES = [
     ROOT / "start.py",
     *(path for folder in ("app", "workloads", "tests") for path in (ROOT / folder).rglob("*.py")),

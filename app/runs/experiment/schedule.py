@@ -106,8 +106,8 @@ def run_order(variants: int, repeats: int, seed: int | None) -> tuple[int, ...]:
 
     Slow drift of the machine then affects all variants alike instead of the later ones. A machine that repeats itself
     every few runs would look like a difference where one variant meets its slow half more often: so a round has an
-    order, drawn among those with which no such machine does, if there is one. docs/statistics.md compares it with
-    other orders.
+    order, drawn among those with which no such machine does, if there is one. docs/internals/statistics.md compares it
+    with other orders.
 
     Without a seed it is forwards and backwards in turn, as in entries of before.
     """
