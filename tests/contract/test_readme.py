@@ -1,7 +1,10 @@
 """README shows what the program prints now, and its first screen is short; links of all documents lead somewhere."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,3 +107,12 @@ def test_links_lead_to_files_and_every_picture_is_in_a_document() -> None:
     assert sorted(f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()) == []
     shown = {(page.parent / link).resolve() for page, link in links}
     assert {path.name for path in (DOCS / "images").iterdir() if path.resolve() not in shown} == set()
+
+
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs")
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(build, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, "WARNING" in done.stderr) == (0, False), done.stderr
+    assert len(list((tmp_path / "site" / "images").iterdir())) == len(list((DOCS / "images").iterdir()))
