@@ -116,6 +116,8 @@ def test_a_gan_s_step_is_the_period_of_its_optimizers(command: CommandLine, fold
             ),
         ),
         ("compiled", ("A step is a call of Adam.step;",)),
+        ("folds", ("A step is a call of Adam.step;",)),
+        ("ahead", ("evaluation ", "saving ")),
     ],
 )
 def test_unusual_optimizers(command: CommandLine, folder: Path, kind: str, sentences: tuple[str, ...]) -> None:
@@ -123,6 +125,8 @@ def test_unusual_optimizers(command: CommandLine, folder: Path, kind: str, sente
     measured(document)
     for sentence in sentences:
         assert sentence in notes(document)
+    if kind == "ahead":
+        assert document["measured"]["examples"] == 8 * document["measured"]["steps"]
 
 
 def test_the_ranks_of_torchrun_are_one_run(command: CommandLine, folder: Path) -> None:
@@ -138,6 +142,17 @@ def test_keras_fit(command: CommandLine, folder: Path) -> None:
     assert measured(document)["device"] == "CPU"
     assert "A step is a batch of Keras' fit;" in notes(document)
     assert document["measured"]["examples"] == 32 * document["measured"]["steps"]
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [("function", "a call of train.__call__"), ("batches", "2 of Sequential 1, then 1 of Sequential 2")],
+)
+def test_keras_without_fit(command: CommandLine, folder: Path, kind: str, step: str) -> None:
+    document = command.json("run", *SHORT, *script_command(folder, "keras_calls.py", kind))
+    measured(document)
+    assert f"A step is {step};" in notes(document)
 
 
 def test_a_loop_is_marked_in_the_copy(command: CommandLine, folder: Path) -> None:

@@ -1,9 +1,10 @@
-"""Optimizers that step within the backward pass, one for each weight, and one that is compiled."""
+"""Optimizers that step within the backward pass, that are compiled, or made anew for each fold; loaders read ahead."""
 
 import sys
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 torch.set_num_threads(1)
 model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
@@ -13,7 +14,29 @@ if sys.argv[1] == "backward":
         weight.register_post_accumulate_grad_hook(lambda weight: optimizers[weight].step())
     while True:
         model(torch.rand(4, 8)).sum().backward()
+if sys.argv[1] == "folds":
+    while True:
+        optimizer = torch.optim.Adam(model.parameters())
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 10)
+        for _ in range(200):
+            model(torch.rand(4, 8)).sum().backward()
+            optimizer.step()
+            schedule.step()
 optimizer = torch.optim.Adam(model.parameters())
+if sys.argv[1] == "ahead":
+    training, validation = (TensorDataset(torch.rand(size, 8)) for size in (400, 200))
+    while True:
+        batches = iter(DataLoader(training, 8))
+        batch = next(batches)
+        while batch is not None:
+            ahead = next(batches, None)
+            model(batch[0]).sum().backward()
+            optimizer.step()
+            batch = ahead
+        torch.save(model.state_dict(), "weights.pt")
+        with torch.no_grad():
+            for (x,) in DataLoader(validation, 8):
+                model(x)
 step = torch.compile(optimizer.step, backend="eager")
 while True:
     model(torch.rand(4, 8)).sum().backward()

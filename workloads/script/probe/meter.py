@@ -32,6 +32,7 @@ _OFTEN = 0.1
 _EACH_STEP = 0.5
 """From this share of the steps on, what happens in a step is a part of it and no interruption."""
 _TRACED_STEPS = 3
+_EPOCH = "the start of an epoch"
 _COUNTS = ("steps", "measured_steps", "measured_ns", "all_steps", "waited_ns", "examples", "skipped")
 """What the last message has of the meter."""
 _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -115,30 +116,31 @@ def _synchronize(how: str) -> None:
 
 
 class Steps:
-    """Finds where a step ends among the calls of optimizers: after the last call of their period (a GAN: D D G)."""
+    """Finds where a step ends among calls, as of optimizers: after the last call of their period (a GAN: D D G)."""
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: Meter, how: str) -> None:
         self._meter = meter
+        self._how = how
         self._calls: list[int] = []
         self._created: list[weakref.ref[object]] = []
         self._numbers: dict[int, int] = {}
+        self._called: list[weakref.ref[object]] = []
         self._first_ns = 0
         self._counts: dict[int, int] = {}
         self._changes = 0
         self._phase = 0
         self.period: tuple[int, ...] = ()
-        self.names: dict[int, str] = {}
+        self.names: dict[int, tuple[str, str]] = {}
         self.calls = 0
 
     def note_created(self, optimizer: object) -> None:
         self._created.append(weakref.ref(optimizer))
 
-    def stepped(self, optimizer: object) -> None:
+    def stepped(self, optimizer: object, method: str = "step") -> None:
         self.calls += 1
         key = id(optimizer)
         if key not in self._numbers:
-            self._numbers[key] = len(self._numbers)
-            self.names[self._numbers[key]] = type(optimizer).__name__
+            self._take_in(optimizer, method)
         number = self._numbers[key]
         period = self.period
         if not period:
@@ -151,7 +153,15 @@ class Steps:
             self._phase += 1
         else:
             self._phase = 0
-            self._meter.boundary("optimizer")
+            self._meter.boundary(self._how)
+
+    def _take_in(self, optimizer: object, method: str) -> None:
+        """Number an optimizer; one that was made anew, as for each fold, has the number of one that is gone."""
+        name = getattr(optimizer, "__name__", type(optimizer).__name__), method
+        numbers = (number for number, called in enumerate(self._called) if called() is None)
+        number = next((number for number in numbers if self.names[number] == name), len(self._called))
+        self._called[number : number + 1] = [weakref.ref(optimizer)]
+        self._numbers[id(optimizer)], self.names[number] = number, name
 
     def _look(self, number: int) -> None:
         self._counts[number] = self._counts.get(number, 0) + 1
@@ -159,7 +169,7 @@ class Steps:
             most = max(self._counts.values())
             frequent = [key for key, count in self._counts.items() if count > _OFTEN * most]
             if number == min(frequent, key=self._counts.__getitem__):
-                self._meter.boundary("optimizer")
+                self._meter.boundary(self._how)
             return
         calls = self._calls
         calls.append(number)
@@ -173,9 +183,9 @@ class Steps:
                 continue
             period = calls[-length:]
             # A critic that trains alone at first is no period of a GAN: all that were ever called are in it.
-            if calls[-3 * length :] == 3 * period and len(set(period)) == len(self._numbers):
+            if calls[-3 * length :] == 3 * period and len(set(period)) == len(self._called):
                 self.period = tuple(period)
-                self._meter.boundary("optimizer")
+                self._meter.boundary(self._how)
                 return
 
     def _waits_for_another(self) -> bool:
@@ -187,13 +197,13 @@ class Steps:
 
     def describe(self) -> str:
         if not self.period:
-            return "the call of the rarest of several optimizers"
+            return f"the call of the rarest of several {self._how}s"
         if len(set(self.period)) == 1:
-            return f"a call of {self.names[self.period[0]]}.step"
+            return f"a call of {'.'.join(self.names[self.period[0]])}"
         groups = [(number, len(list(calls))) for number, calls in itertools.groupby(self.period)]
         if len(groups) > _MOST_NAMED:
-            return f"{len(self.period)} calls of {len(self._numbers)} optimizers in an order that repeats"
-        return ", then ".join(f"{count} of {self.names[number]} {number + 1}" for number, count in groups)
+            return f"{len(self.period)} calls of {len(self._called)} {self._how}s in an order that repeats"
+        return ", then ".join(f"{count} of {self.names[number][0]} {number + 1}" for number, count in groups)
 
 
 class Meter:
@@ -205,9 +215,10 @@ class Meter:
         self._clock: Any = None
         self.on = True
         self.how = ""
-        self.optimizers = Steps(self)
+        self.epoch = _EPOCH
+        self.optimizers, self.calls = Steps(self, "optimizer"), Steps(self, "call")
         self.skipped = self.compiled_by_jax = 0
-        self.seen: dict[int, int] = {}
+        self.seen: dict[int, tuple[int, int]] = {}
         self.wait_ns = 0
         self._state = "warm-up"
         self._countdown = 1
@@ -300,11 +311,11 @@ class Meter:
             if self._pause:
                 mark = self._clock.mark()
                 self._read()
-                reason, from_ns = self._pause
+                before, from_ns = self._pause
                 self._last_ns = self._clock.time_ns(mark)
-                # A step is in this time, too.
-                step_ns = self._measured_ns / max(1, self._measured_steps)
-                self._lost[reason] = self._lost.get(reason, 0) + max(0, self._last_ns - from_ns - step_ns)
+                # A step is in this time, too, at its end.
+                step_ns = 0 if reason else self._measured_ns / max(1, self._measured_steps)
+                self._lost[before] = self._lost.get(before, 0) + max(0, self._last_ns - from_ns - step_ns)
             return
         start, first, wait_ns, seen, compiled = self._block
         self._block, steps = None, self._steps - first
@@ -316,8 +327,11 @@ class Meter:
         if steps and self._compiled != compiled:
             self._pending = start, end, begun_ns, 0, 0, 0
         elif steps:
-            seen_now = [count - seen.get(key, 0) for key, count in self.seen.items()]
-            self._pending = start, end, begun_ns, steps, max(seen_now, default=0), self.wait_ns - wait_ns
+            before = ((seen.get(key, (0, 0)), now) for key, now in self.seen.items())
+            examples, batches = max(((now[0] - old[0], now[1] - old[1]) for old, now in before), default=(0, 0))
+            if -batches % steps == 1:  # fetched ahead, before the block
+                examples += round(examples / batches)
+            self._pending = start, end, begun_ns, steps, examples, self.wait_ns - wait_ns
         if reason or isinstance(end, int):
             self._read()
 
@@ -352,7 +366,9 @@ class Meter:
         if last != self._steps:
             count += 1
             self._interruptions[reason] = self._steps, count
-        if self._state == "measure" and self._pause is None and count <= _EACH_STEP * self._steps:
+        # An evaluation has passes over loaders of its own.
+        is_within = self._pause and self._pause[0] in (reason, "evaluation" if reason == _EPOCH else "")
+        if self._state == "measure" and not is_within and count <= _EACH_STEP * self._steps:
             self._end_block(reason)
             self._pause = reason, self._last_ns
             self._countdown = 1
@@ -403,11 +419,11 @@ class Meter:
     def _say_end(self, kind: str, **facts: Any) -> None:
         loop = self._settings["loop"]
         marker = f"an iteration of the loop at {loop}" if loop else "a call of variantscope.step()"
-        how = {"optimizer": self.optimizers.describe(), "marker": marker}.get(self.how, self.how)
+        steps = {"optimizer": self.optimizers.describe(), "call": self.calls.describe(), "marker": marker}
         self._link.say(
             type="ending",
             kind=kind,
-            how=how,
+            how=steps.get(self.how, self.how),
             all_ns=self._last_ns - self._start_ns,
             lost_ns=self._lost,
             **{name: getattr(self, f"_{name}") for name in _COUNTS},

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 METER: Any = None
+_CALLS: list[object] = []
+_TRAINING: set[int] = set()
+"""Whatever updated weights as it was called."""
 _now = time.monotonic_ns
 
 
@@ -77,11 +80,14 @@ def _of_loader(module: Any) -> None:
         batch = advance(self)
         METER.wait_ns += _now() - start_ns
         key = id(self._dataset)
-        METER.seen[key] = METER.seen.get(key, 0) + _length(batch, self._index_sampler)
+        examples, batches = METER.seen.get(key, (0, 0))
+        METER.seen[key] = examples + _length(batch, self._index_sampler), batches + 1
         return batch
 
     loader.__next__ = timed
-    _hook(module.DataLoader, "__iter__", lambda *_: METER.interrupt("the start of an epoch"))
+    needs_gradients = sys.modules["torch"].is_grad_enabled
+    reason = ("evaluation", METER.epoch)
+    _hook(module.DataLoader, "__iter__", lambda *_: METER.interrupt(reason[needs_gradients()]))
 
 
 def _length(batch: Any, sampler: Any) -> int:
@@ -96,7 +102,7 @@ def _of_module(module: Any) -> None:
     sizes: dict[int, int] = {}
 
     def watched(model: Any) -> None:
-        if METER.on and METER.how == "optimizer" and METER.optimizers.period:
+        if METER.on and METER.how:
             if id(model) not in sizes:
                 sizes[id(model)] = sum(parameter.numel() for parameter in model.parameters())
             if 2 * sizes[id(model)] >= max(sizes.values()) > 0:
@@ -118,12 +124,40 @@ def _of_keras(module: Any) -> None:
     _hook(lists, "on_train_batch_begin", begun)
     _hook(lists, "on_train_batch_end", ended, after=True)
     _hook(lists, "on_test_begin", lambda *_: METER.interrupt("evaluation"))
-    _hook(lists, "on_epoch_begin", lambda *_: METER.interrupt("the start of an epoch"))
+    _hook(lists, "on_epoch_begin", lambda *_: METER.interrupt(METER.epoch))
 
 
 def _of_keras_model(module: Any) -> None:
-    how = "a call of Keras' train_on_batch"
-    _hook(module.Model, "train_on_batch", lambda *_: METER.boundary(how), after=True)
+    _hook_call(module.Model, "train_on_batch")
+    _hook(module.Model, "save", lambda *_: METER.interrupt("saving"))
+
+
+def _of_keras_optimizer(module: Any) -> None:
+    def applied(optimizer: Any, *_: Any) -> None:
+        if _CALLS:  # once, where TensorFlow or JAX compiles what is called
+            _TRAINING.add(id(_CALLS[0]))
+        else:
+            METER.calls.stepped(optimizer, "apply")
+
+    _hook(module.BaseOptimizer, "apply", applied, after=True)
+
+
+def _hook_call(owner: Any, name: str) -> None:
+    """Have a call be a step if it updates weights; one within another is a part of that."""
+    call = getattr(owner, name)
+
+    @functools.wraps(call)
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _CALLS.append(self)
+        try:
+            result = call(self, *args, **kwargs)
+        finally:
+            _CALLS.pop()
+        if not _CALLS and id(self) in _TRAINING:
+            METER.calls.stepped(self, name)
+        return result
+
+    setattr(owner, name, called)
 
 
 def _of_jax_profiler(module: Any) -> None:
@@ -146,6 +180,10 @@ _STEPS = {
     "torch.amp.grad_scaler": _of_scaler,
     "keras.src.callbacks.callback_list": _of_keras,
     "keras.src.models.model": _of_keras_model,
+    "keras.src.optimizers.base_optimizer": _of_keras_optimizer,
+    "tensorflow.python.eager.polymorphic_function.polymorphic_function": lambda module: _hook_call(
+        module.Function, "__call__"
+    ),
     "jax._src.profiler": _of_jax_profiler,
 }
 
@@ -175,10 +213,11 @@ class _Finder:
 
 
 def _items(iterable: Iterable[Any]) -> Iterator[Any]:
-    """Yield what a loop takes, with a step's end before each."""
+    """Yield what a loop takes, with a step's end after each."""
+    METER.interrupt(METER.epoch)
     for value in iterable:
-        METER.boundary("marker")
         yield value
+        METER.boundary("marker")
 
 
 def _test(value: Any) -> Any:
