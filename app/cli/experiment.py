@@ -45,7 +45,7 @@ from app.cli.options import (
 )
 from app.cli.progress import run_with_notification
 from app.cli.run import run_services, several_variants, workload_finder
-from app.cli.script import ScriptOptions, script_options
+from app.cli.script import ScriptOptions, has_setting, script_options
 from app.cli.services import open_store
 from app.cli.terminal import ask_consent, ask_yes, print_json, print_table, say
 from app.errors import UserError
@@ -192,11 +192,8 @@ class ExperimentOptions:
         if self.until is not None and self.repeats is not None and self.repeats < MIN_REPEATS:
             raise UsageError(f"--until looks first after {MIN_REPEATS} repeats: give --repeats {MIN_REPEATS} or more.")
         self.script.check(self.workload)
-        if self.script.words and (self.presets or self.preset or self.variants_of or self.on or self.baseline):
-            raise UsageError(
-                "A command behind -- runs on this machine, and its first values are the baseline: leave out --preset, "
-                "--variants-of, --on and --baseline."
-            )
+        if self.script.words and (self.presets or self.preset or self.variants_of):
+            raise UsageError("A command behind -- says what runs: leave out --presets, --preset and --variants-of.")
         if not (self.presets or self.preset or self.workload or self.variants_of or self.script.words):
             raise UsageError(
                 "experiment needs a workload with some -s name=a,b, a command behind --, or --preset quick; --presets "
@@ -453,13 +450,13 @@ def _chosen_plan(options: ExperimentOptions, machine: Machine, database: Path) -
         plan = interleaved_plan(_at_least_two(catalog.distinct(stored)), repeats)
         return structs.replace(plan, until_pct=options.until)
     if options.script.words:
+        workload = None
         variants = _at_least_two(options.script.variants(options.settings, machine, database))
-        ordered = tuple(variants)
     else:
         assert options.workload is not None
         workload = workload_finder(options.database, typed)(options.workload)
         variants = _at_least_two(several_variants(workload, options.settings, machine))
-        ordered = tuple(_baseline_first(variants, options.baseline, workload))
+    ordered = tuple(_baseline_first(variants, options.baseline, workload))
     names = (setting.partition("=")[0] for setting in options.settings)
     asked = next((name for name in names if len({spec.variant.get(name) for spec in variants}) > 1), "")
     return Plan(name=experiment_name(ordered), asked=asked, variants=ordered, repeats=repeats, until_pct=options.until)
@@ -473,12 +470,16 @@ def _at_least_two(variants: list[RunSpec]) -> list[RunSpec]:
     return variants
 
 
-def _baseline_first(variants: Sequence[RunSpec], baseline: str | None, workload: Workload) -> list[RunSpec]:
+def _baseline_first(variants: Sequence[RunSpec], baseline: str | None, workload: Workload | None) -> list[RunSpec]:
+    """Return the variants, those with the baseline's value first; without a workload they are of a command."""
     if baseline is None:
         return list(variants)
     name, _, text = baseline.partition("=")
-    value = catalog.parse(workload.parameter(name), text)
-    first = [spec for spec in variants if spec.variant[name] == value]
+    if workload is None:
+        first = [spec for spec in variants if has_setting(spec.variant, name, text)]
+    else:
+        value = catalog.parse(workload.parameter(name), text)
+        first = [spec for spec in variants if spec.variant[name] == value]
     if not first:
         raise UsageError(f"No variant of this experiment has {baseline}.")
     return [*first, *(spec for spec in variants if spec not in first)]

@@ -320,53 +320,41 @@ def run(
         return make_detached(events_to)
     script.check(workload)
     if script.words:
-        if largest_batch or detach or on or parameters:
-            raise UsageError("A command runs on this machine, as it is: leave out --on and what goes with workloads.")
-        return _run_script(script, settings, database, sample_ms, as_json=as_json)
-    if workload is None:
+        if largest_batch or parameters:
+            raise UsageError("--largest-batch and --parameters go with a workload, not with a command of yours.")
+    elif workload is None:
         raise UsageError(
             f"run needs a workload: {KNOWN_WORKLOADS}, a file of yours as path/to/file.py:name, or a command of yours "
             "as -- python train.py."
         )
-    definition = workload_finder(database, typed)(workload)
-    if parameters:
+    definition = workload_finder(database, typed)(workload) if workload else None
+    if parameters and definition:
         return _print_parameters(definition)
     if not largest_batch and (batch_limit or batch_step):
         raise UsageError("--batch-limit and --batch-step go with --largest-batch.")
     if detach and (largest_batch or not on):
         raise UsageError("--detach is for one run on another host: it goes with --on, and not with --largest-batch.")
     with run_services(database, sample_ms, on=on, standby=largest_batch) as services:
-        spec = one_variant(definition, settings, services.host.machine)
+        machine = services.host.machine
+        if script.dry_run:
+            return script.print_commands(script.variants(settings, machine, None), as_json=as_json)
+        if definition:
+            spec = one_variant(definition, settings, machine)
+        else:
+            spec, *others = script.variants(settings, machine, services.database)
+            if others:
+                raise UsageError(f"These are {len(others) + 1} variants: `{PROGRAM} experiment` runs several.")
         services.admit([spec], typed)
         if largest_batch:
             return _find_largest_batch(spec, services, search_bounds(spec, batch_limit, batch_step), as_json=as_json)
         if detach:
             return _detach(spec, services, on, sample_ms, as_json=as_json)
         stored = run_once(spec, services)
-    return _print_stored(stored, as_json=as_json)
-
-
-def _print_stored(stored: StoredRun, *, as_json: bool) -> int:
     if as_json:
         print_json(run_document(stored))
     else:
         print_run(stored)
     return 0 if stored.row.completed else 1
-
-
-def _run_script(
-    script: ScriptOptions, settings: Sequence[str], database: Path | None, sample_ms: float, *, as_json: bool
-) -> int:
-    """Run a command once, or print it."""
-    with run_services(database, sample_ms) as services:
-        target = None if script.dry_run else services.database
-        variants = script.variants(settings, services.host.machine, target)
-        if script.dry_run:
-            return script.print_commands(variants, as_json=as_json)
-        if len(variants) > 1:
-            raise UsageError(f"These are {len(variants)} variants: `{PROGRAM} experiment` runs several.")
-        services.admit(variants, typed)
-        return _print_stored(run_once(variants[0], services), as_json=as_json)
 
 
 def _detach(spec: RunSpec, services: RunServices, on: str, sample_ms: float, *, as_json: bool) -> int:

@@ -13,10 +13,11 @@ from app.cli.commands import COMMAND_ARGUMENTS
 from app.cli.options import FILE
 from app.cli.terminal import print_json
 from app.runs.script import Script, parse_script_values, script_variants
+from app.viewmodels.format.naming import value_text
 from app.viewmodels.run.selection import parse_values
 from workloads import catalog
 from workloads.catalog import Machine, UsageError
-from workloads.protocol import Command, RunSpec, Value
+from workloads.protocol import Command, RunSpec, Value, Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,21 @@ def parse_settings(settings: Sequence[str], option: str = "-s") -> dict[str, str
             raise UsageError(f"{name} is given twice.")
         pairs[name] = text
     return pairs
+
+
+def has_setting(variant: Variant, name: str, text: str) -> bool:
+    """Return whether a command's variant has that value of a placeholder, parameter or variable, or of `rev`."""
+    if name == "rev":
+        return str(variant.get(catalog.REVISION, "")).rpartition("@")[0] == text
+    keys = (catalog.placeholder_key(name), f"{catalog.VARIABLE}{name}")
+    values = [variant[key] for key in keys if key in variant]
+    return any(
+        text
+        in (
+            ("on", "true") if value is True else ("off", "false") if value is False else (str(value), value_text(value))
+        )
+        for value in values
+    )
 
 
 def script_options(function: Callable[..., int]) -> Callable[..., int]:

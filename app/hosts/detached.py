@@ -21,8 +21,18 @@ from pathlib import Path
 import msgspec
 
 from app.errors import UserError, bug_message
-from app.hosts.messages import CUT, DetachedRun, DetachedRuns, Drained, Refused, head_line
-from app.hosts.serve import WEIGHTS, Outbox, end_everything, make_run, ordered_host, pieces, serve, start_guard
+from app.hosts.messages import CUT, TREE, DetachedRun, DetachedRuns, Drained, Refused, head_line
+from app.hosts.serve import (
+    WEIGHTS,
+    Outbox,
+    end_everything,
+    make_run,
+    ordered_host,
+    pieces,
+    serve,
+    start_guard,
+    with_tree,
+)
 from app.paths import program_version
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait
 from app.runs.host import RunOrder
@@ -121,6 +131,7 @@ def _make(order: RunOrder, folder: Path, guard: int) -> int:
     try:
         with contextlib.closing(IdleWait(host, IdleLimits.of_plan(order.idle_wait_s))) as idle_wait:
             waits = idle_wait if order.idle_wait_s is not None else None
+            order = with_tree(order, folder / TREE)
             maker = make_run(order, host, recording.handle, folder / WEIGHTS, waits)
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, lambda *_: maker.stop(_TERMINATED))

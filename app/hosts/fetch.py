@@ -22,6 +22,7 @@ from app.runs.custom import stored_source
 from app.runs.environment import program_info
 from app.runs.host import RunOrder
 from app.runs.leases import candidate_devices
+from app.runs.script import pack_tree
 from app.runs.session import RunServices, needs_calibration, source_info, start_order
 from app.runs.sinks import Sink, StoreSink
 from app.storage.store import RunStore, Store
@@ -57,7 +58,10 @@ def detach_run(spec: RunSpec, services: RunServices, entry: HostEntry, hz: float
         hz=hz,
     )
     sbatch = option_arguments(address) if address.kind == "slurm" else None
-    start_it = Start(address=_entered_by(address), detached_uid=order.uid, order=encode(order), sbatch=sbatch)
+    tree = pack_tree(source).read_bytes() if source and source.command and source.modules else b""
+    start_it = Start(
+        address=_entered_by(address), detached_uid=order.uid, order=encode(order), tree=tree, sbatch=sbatch
+    )
     process = HostProcess(start_it, entry.name, notify)
     try:
         process.wait_detached()

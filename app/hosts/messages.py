@@ -43,6 +43,10 @@ MOST_FILE_BYTES = 4 * 2**30
 """Of weights or gradients that a host may send."""
 
 
+TREE = "tree.tar.gz"
+"""The frozen tree of a command, as a file that is sent."""
+
+
 class Beat(msgspec.Struct, frozen=True, kw_only=True, tag="beat", tag_field=TAG):
     """Sent from here, and answered with the host's monotonic clock when it came."""
 
@@ -117,6 +121,10 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused", tag_fiel
     reason: str
 
 
+class TreeWanted(msgspec.Struct, frozen=True, tag="tree_wanted", tag_field=TAG):
+    """The host lacks the frozen tree of the run's command: send it in pieces, once."""
+
+
 class JobDone(msgspec.Struct, frozen=True, tag="job_done", tag_field=TAG):
     """What a job found."""
 
@@ -145,7 +153,8 @@ class Drained(msgspec.Struct, frozen=True, tag="drained", tag_field=TAG):
     """All of a detached run was said: it is over."""
 
 
-Report = Beat | Piece | HostHello | Refused | JobDone | DetachedRuns | Drained | Inventory | Processes | RunEvent
+_Answer = Refused | TreeWanted | JobDone | DetachedRuns | Drained
+Report = Beat | Piece | HostHello | _Answer | Inventory | Processes | RunEvent
 _REPORT: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
 
 

@@ -14,7 +14,7 @@ from app.errors import TelemetryError, UserError, read_error
 from app.grants import Consent, refuse
 from app.hosts.book import HostEntry, find_host
 from app.hosts.launchers import LAUNCHERS, option_arguments
-from app.hosts.messages import Drained, HostHello, JobDone, JobOrder, Piece, Refused, RunAnyway, Stop
+from app.hosts.messages import TREE, Drained, HostHello, JobDone, JobOrder, Piece, Refused, RunAnyway, Stop, TreeWanted
 from app.hosts.process import HostProcess, LinkLimits, LinkLostError
 from app.hosts.serve import READ_FILES, WEIGHTS, WRITTEN_FILE, add_piece, pieces
 from app.hosts.wheel import Start
@@ -22,6 +22,7 @@ from app.runs.environment import inventory_info, program_info
 from app.runs.host import ClockAnchor, Host, RunOrder, RunWishes, calibrated_device
 from app.runs.jobs import JobCrashedError, JobError, Kind
 from app.runs.leases import DeviceLeases, Lease, Leases
+from app.runs.script import pack_tree
 from app.runs.supervisor import MessageOrder
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerCommand, SamplerMessage, SetRate
@@ -29,7 +30,7 @@ from app.values.environment_keys import CARRIER_KEY, HOST_ID_KEY, HOST_KEY, wron
 from app.values.events import Outcome, RunEnded, RunEvent, RunStarted
 from app.values.samples import Inventory, Waiting
 from workloads.job_protocol import ExportModel, JobFailed, JobRequest
-from workloads.protocol import Calibration, Message, ProtocolError
+from workloads.protocol import Calibration, Message, ProtocolError, Source
 
 HZ = 20.0
 _LOOK_S = 0.2
@@ -168,11 +169,12 @@ def play(
     handle: Callable[[RunEvent], None],
     is_over: Callable[[], bool],
     now: Callable[[], ClockAnchor] = lambda: ClockAnchor(2**63 - 1, 0),
+    source: Source | None = None,
 ) -> RunEnded | Refused | Drained | None:
     """Check what a program on a host says of a run, and hand its events on, up to what ends it.
 
     Weights are written to their path, None where they must not come. `now` reads the host's clocks; without it nobody
-    here knows when the last event was written.
+    here knows when the last event was written. `source` is that of the run, whose tree may be asked for once.
 
     Returns:
         The run's end, which was not handed on, or why there is none; None where `is_over` said so first.
@@ -180,7 +182,7 @@ def play(
     Raises:
         LinkLostError: The host was lost.
         ProtocolError: Something came that cannot come now; its text ends a sentence.
-        UserError: The weights cannot be written, or `handle` raised it.
+        UserError: The weights cannot be written, the tree not be packed, or `handle` raised it.
     """
     order: MessageOrder | None = None
     while not is_over():
@@ -189,6 +191,10 @@ def play(
                 pass
             case Piece() if weights is not None:
                 add_piece(weights, report)
+            case TreeWanted() if source is not None and source.command is not None and order is None:
+                for piece in pieces(pack_tree(source), TREE):
+                    process.send(piece)
+                source = None
             case Refused() | Drained():
                 return report
             case RunStarted() if order is None:
@@ -244,14 +250,14 @@ class RemoteRun:
             )
         )
         try:
-            match play(process, weights, self._pass, lambda: self._is_left(process), connection.now):
+            match play(process, weights, self._pass, lambda: self._is_left(process), connection.now, start.source):
                 case RunEnded() as ended:
                     pass
                 case None:
                     reason = f"Stopped; {process.name} did not say its end in time, and was left."
                     ended = self._ended("stopped", reason)
-                case Refused(reason=reason):
-                    ended = self._ended("failed", reason)
+                case Refused(kind=kind, reason=reason):
+                    ended = self._ended("stopped" if kind == "cancelled" else "failed", reason)
                 case report:
                     raise ProtocolError(f"`{type(report).__name__}`, which cannot come now")
         except LinkLostError as error:

@@ -43,6 +43,7 @@ from app.hosts.messages import (
     MOST_FILE_BYTES,
     MOST_LINE_BYTES,
     PIECE_BYTES,
+    TREE,
     Beat,
     HostFramework,
     HostHello,
@@ -54,6 +55,7 @@ from app.hosts.messages import (
     RunAnyway,
     Stop,
     Stored,
+    TreeWanted,
     head_line,
 )
 from app.log import configure_child
@@ -64,6 +66,7 @@ from app.runs.host import ClockAnchor, Host, RunOrder
 from app.runs.jobs import JobCrashedError, JobError, run_job
 from app.runs.leases import CPU, Lease, Leases
 from app.runs.maker import RunMaker
+from app.runs.script import place_tree
 from app.runs.standby import StandbyLauncher
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage, SetRate
@@ -86,6 +89,8 @@ _KILLED_S = 10.0
 """A killed process that is still there after so long hangs in a driver: it ends when that lets go of it."""
 _LOOK_S = 0.01
 WEIGHTS = "weights.npz"
+PATH_VARIABLE = "VARIANTSCOPE_PATH"
+"""The environment variable that has the PATH of the host's shell."""
 READ_FILES, WRITTEN_FILE = ("weights_path", "start_path"), "path"
 """Fields of jobs that name a file: it has the field's name in the scratch folder here."""
 Ordered = TypeVar("Ordered", RunOrder, JobOrder)
@@ -102,6 +107,8 @@ def start_guard() -> tuple[Path, int]:
     scratch = Path(tempfile.mkdtemp(prefix="variantscope-host-"))
     # What is ordered was allowed where it is ordered: it is granted here for as long as this process lives.
     os.environ[GRANTS_VARIABLE] = str(scratch / "grants" / "grants.json")
+    # uv leads to the program's own Python; a command of the user's means the host's.
+    os.environ["PATH"] = os.environ.pop(PATH_VARIABLE, os.environ["PATH"])
     read_end, write_end = os.pipe()
     if program := os.fork():
         os.close(read_end)
@@ -312,6 +319,23 @@ def make_run(
     return maker
 
 
+def with_tree(order: RunOrder, archive: Path, ask: Callable[[], None] = lambda: None) -> RunOrder:
+    """Return an order whose command has its frozen tree on this host; `ask` has the archive brought where it lacks it.
+
+    Raises:
+        UserError: It has none, or it cannot be unpacked.
+    """
+    source = order.start.source
+    if source is None or source.command is None:
+        return order
+    if (placed := place_tree(source, archive)) is None:
+        ask()
+        placed = place_tree(source, archive)
+    if placed is None:
+        raise UserError("What came to the host is not the frozen tree of the command; start it anew.")
+    return msgspec.structs.replace(order, start=msgspec.structs.replace(order.start, source=placed))
+
+
 def ordered_host(order: RunOrder, feed: TelemetryFeed, **parts: object) -> Host:
     """Return this machine for a run that was ordered; its wall clock is that of whoever ordered."""
     start_ns = time.monotonic_ns()
@@ -345,6 +369,7 @@ class Server:
         self._wants_standby = False
         self._launcher = StandbyLauncher(self._leases, lambda: self._wants_standby)
         self._active: _Active | None = None
+        self._tree_came = threading.Event()
         self.stored = threading.Event()
         """Set when the run that is said here is stored elsewhere."""
         # The next run begins when the one before has given back what it had.
@@ -358,6 +383,8 @@ class Server:
                 self._outbox.answer(Beat(t_ns=time.monotonic_ns()))
             case Piece(name=name):
                 add_piece(self._scratch / Path(name).name, order)
+                if name == TREE and order.offset + len(order.data) == order.size:
+                    self._tree_came.set()
             case RunOrder():
                 self._begin(self._run, order)
             case JobOrder():
@@ -404,6 +431,7 @@ class Server:
         self._wants_standby = order.standby
         self._feed.set_rate(order.hz)
         self._feed.start()
+        order = with_tree(order, self._scratch / TREE, partial(self._await_tree, active))
         host = ordered_host(order, self._feed, launcher=self._launcher, leases=self._leases)
 
         def emit(event: RunEvent) -> None:
@@ -418,6 +446,13 @@ class Server:
             if active.cancelled.is_set():
                 active.maker.stop()
             active.maker.run()
+
+    def _await_tree(self, active: _Active) -> None:
+        self._tree_came.clear()
+        self._outbox.say(TreeWanted())
+        while not self._tree_came.wait(_LOOK_S):
+            if active.cancelled.is_set():
+                raise TimeoutError
 
     def _do_job(self, order: JobOrder, active: _Active) -> None:
         require(order_grants(order.request), typed)

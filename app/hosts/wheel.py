@@ -18,6 +18,7 @@ from pathlib import Path
 from app.environments.packages import find_uv
 from app.errors import UserError
 from app.hosts.book import Address
+from app.hosts.messages import TREE
 from app.paths import ROOT, checkout_root, program_version
 from app.values import units
 from workloads.catalog import DEFAULT_VARIABLE
@@ -58,13 +59,14 @@ for u in uv "$HOME/.local/bin/uv" "$HOME/.cargo/bin/uv" "$c/uv"; do command -v "
   get uv "$u" {uv_size}
   chmod 700 "$u"
 }}
-set -- "$u" tool run --quiet --from "$w" variantscope
+set -- env VARIANTSCOPE_PATH="$PATH" "$u" tool run --quiet --from "$w" variantscope
 """
 _START = 'exec "$@" {words}\n'
 _DETACH = """\
 f=${{XDG_STATE_HOME:-$HOME/.local/state}}/variantscope/detached/{uid}
 printf '\\n%s send order\\n' {mark}
 mkdir -p "$f" && head -n 1 >"$f/order.json" || fail full
+{tree}
 printf '#!/bin/sh\\nf=$1\\nshift\\nexec "$@" <"$f/order.json"\\n' >"$f/start"
 set -- "$f" "$@" run --events-to "$f"
 {start}
@@ -145,6 +147,7 @@ class Start:
     words: Sequence[str] = ()
     detached_uid: str = ""
     order: bytes = b""
+    tree: bytes = b""
     sbatch: Sequence[str] | None = None
     module: str = "app"
 
@@ -170,16 +173,18 @@ class Start:
         start = _IN_SESSION
         if self.sbatch is not None:
             start = _BY_SBATCH.format(options=shlex.join(self.sbatch))
-        return _DETACH.format(uid=self.detached_uid, start=start, mark=MARK)
+        tree = f'd=$f\nget tree "$f/{TREE}" {len(self.tree)}' if self.tree else ""
+        return _DETACH.format(uid=self.detached_uid, start=start, mark=MARK, tree=tree)
 
     def answer(self, line: str, name: str, write: Callable[[bytes], None], notify: Callable[[str], None]) -> None:
         """Do what a line of the script asks; raises `UserError` with what to do where it cannot go on."""
         _, action, word = (*line.split(), "", "")[:3]
         if action == "send":
-            data = self.order or build_wheel()
+            sent = {"order": self.order, "tree": self.tree}
+            data = sent.get(word) or (Path(find_uv()).read_bytes() if word == "uv" else build_wheel())
             if word != "order":
-                data = Path(find_uv()).read_bytes() if word == "uv" else build_wheel()
-                notify(f"Sending {'uv' if word == 'uv' else 'the program'} to {name} ({units.byte_size(len(data))}) …")
+                title = {"uv": "uv", "tree": "the files of the command"}.get(word, "the program")
+                notify(f"Sending {title} to {name} ({units.byte_size(len(data))}) …")
             write(data)
         elif action == "fail":
             size = units.byte_size(20 * 2**20)

@@ -13,7 +13,7 @@ from app.runs.leases import CPU, DeviceLeases, Lease, Leases, candidate_devices
 from app.telemetry.feed import TelemetryFeed
 from app.values.events import RunEvent
 from app.values.samples import Inventory
-from workloads.catalog import Machine, check, is_script
+from workloads.catalog import Machine, check
 from workloads.protocol import TAG, Name, Nanoseconds, RunSpec, Start, Text, Texts
 
 
@@ -149,8 +149,6 @@ class Host:
 
     def refusal(self, spec: RunSpec) -> str | None:
         """Return why this host cannot make a run, in one sentence; None if it can."""
-        if self.name and is_script(spec.workload):
-            return "A command of yours runs on this machine alone so far."
         return next((refusal.reason for refusal in check(spec, self.machine)), None)
 
     def lease_for_run(

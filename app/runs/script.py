@@ -9,6 +9,7 @@ import itertools
 import os
 import shutil
 import subprocess
+import tarfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -166,8 +167,33 @@ def _find_commit(origin: _Origin, revision: str) -> str:
 
 def _freeze(script: Script, origin: _Origin, commit: str, database: Path) -> str:
     """Store a tree and the command as the source of variants; return its `Source.sha256`."""
+    with _new_tree() as tree:
+        if commit:
+            _check_out(origin, commit, tree, tree.with_name("index"))
+        else:
+            _copy_files(origin.root, tree, _present_files(origin))
+        hashes = _hashed(tree)
+        frozen = _keep(tree, hashes)
+    if missing := [target for target in script.command.links.values() if not Path(target).exists()]:
+        raise UsageError(f"{missing[0]}, which --link names, is not there.")
+    command = structs.replace(script.command, folder=str(origin.folder.relative_to(origin.root)))
+    state = commit or (git_commit(origin.root) if origin.is_repository else "") or ""
+    text = "\n".join(filter(None, (catalog.describe_command(command), state and f"git: {state}")))
+    source = Source(path=str(origin.folder), text=text, modules=_modules(frozen, hashes), command=command)
+    save_source(database, source)
+    return source.sha256
+
+
+def _trees() -> Path:
     trees = catalog.cache_folder() / "scripts"
     trees.mkdir(0o700, parents=True, exist_ok=True)
+    return trees
+
+
+@contextlib.contextmanager
+def _new_tree() -> Iterator[Path]:
+    """Yield an empty folder for a tree, beside the others; those that nothing was made of lately are removed."""
+    trees = _trees()
     for entry in trees.iterdir():
         with contextlib.suppress(OSError):
             if time.time() - entry.stat().st_mtime > _LIFETIME_S:
@@ -175,25 +201,68 @@ def _freeze(script: Script, origin: _Origin, commit: str, database: Path) -> str
     with TemporaryDirectory(prefix="new-", dir=trees) as scratch:
         tree = Path(scratch) / "tree"
         tree.mkdir()
-        if commit:
-            _check_out(origin, commit, tree, Path(scratch) / "index")
-        else:
-            _copy_files(origin.root, tree, _present_files(origin))
-        hashes = _hashed(tree)
-        frozen = trees / hashlib.sha256(repr(hashes).encode()).hexdigest()[:_HASH_SHOWN]
-        if not frozen.is_dir() or _hashed(frozen) != hashes:
-            shutil.rmtree(frozen, ignore_errors=True)
+        yield tree
+
+
+def _keep(tree: Path, hashes: Sequence[tuple[str, str]]) -> Path:
+    """Put a new tree in its place, unless another program has; return that."""
+    frozen = _frozen_folder(hashes)
+    if not frozen.is_dir() or _hashed(frozen) != hashes:
+        shutil.rmtree(frozen, ignore_errors=True)
+        with contextlib.suppress(FileExistsError):
             tree.rename(frozen)
-        os.utime(frozen)
-    if missing := [target for target in script.command.links.values() if not Path(target).exists()]:
-        raise UsageError(f"{missing[0]}, which --link names, is not there.")
-    command = structs.replace(script.command, folder=str(origin.folder.relative_to(origin.root)))
-    state = commit or (git_commit(origin.root) if origin.is_repository else "") or ""
-    text = "\n".join(filter(None, (catalog.describe_command(command), state and f"git: {state}")))
-    modules = tuple(UserModule(name=name, path=str(frozen / name), sha256=sha256) for name, sha256 in hashes)
-    source = Source(path=str(origin.folder), text=text, modules=modules, command=command)
-    save_source(database, source)
-    return source.sha256
+    os.utime(frozen)
+    return frozen
+
+
+def _frozen_folder(hashes: Sequence[tuple[str, str]]) -> Path:
+    return _trees() / hashlib.sha256(repr(hashes).encode()).hexdigest()[:_HASH_SHOWN]
+
+
+def _modules(frozen: Path, hashes: Iterable[tuple[str, str]]) -> tuple[UserModule, ...]:
+    return tuple(UserModule(name=name, path=str(frozen / name), sha256=sha256) for name, sha256 in hashes)
+
+
+def pack_tree(source: Source) -> Path:
+    """Return an archive of a command's frozen tree, for another machine; raises `UserError` where it is gone."""
+    frozen = _frozen_folder([(module.name, module.sha256) for module in source.modules])
+    archive = frozen.with_suffix(".tar.gz")
+    try:
+        if not archive.exists():
+            with TemporaryDirectory(prefix="new-", dir=frozen.parent) as scratch:
+                new = Path(scratch) / archive.name
+                with tarfile.open(new, "w:gz", compresslevel=1) as packed:
+                    packed.add(frozen, ".")
+                new.replace(archive)
+        os.utime(archive)
+    except OSError as error:
+        raise UserError(f"{frozen}, the frozen tree, is gone, or cannot be packed; start the command anew.") from error
+    return archive
+
+
+def place_tree(source: Source, archive: Path) -> Source | None:
+    """Return a source of another machine with its tree on this one, from an archive if there is one; None without both.
+
+    Raises:
+        UserError: The tree cannot be unpacked.
+    """
+    hashes = [(module.name, module.sha256) for module in source.modules]
+    if not hashes:
+        return source
+    frozen = _frozen_folder(hashes)
+    if archive.is_file():
+        try:
+            with _new_tree() as tree:
+                with tarfile.open(archive) as packed:
+                    packed.extractall(tree, filter="tar")
+                archive.unlink()
+                _keep(tree, hashes)
+        except (OSError, tarfile.TarError) as error:
+            raise UserError(f"The files of the command cannot be unpacked in {frozen.parent} ({error}).") from error
+    if not frozen.is_dir() or _hashed(frozen) != hashes:
+        return None
+    os.utime(frozen)
+    return structs.replace(source, modules=_modules(frozen, hashes))
 
 
 def _check_out(origin: _Origin, commit: str, tree: Path, index: Path) -> None:

@@ -13,7 +13,12 @@ from typing import Any
 import pytest
 
 from app.grants import read_grants
+from app.hosts.book import HostEntry, add_host
+from app.runs.experiment.queue import entry_plan
+from app.storage.store import Store
+from app.viewmodels.format.naming import short_name
 from tests.fakes.command_line import ROOT, CommandLine
+from tests.fakes.sshd import SshServer
 
 SCRIPTS = ROOT / "tests" / "scripts"
 SHORT = ("-s", "gpus=0", "-s", "seconds=0.6", "-s", "warmup_steps=3")
@@ -264,3 +269,43 @@ def test_nothing_runs_before_it_is_granted(command: CommandLine, folder: Path) -
     command.json("run", *SHORT, "-s", "ms=1", *words)
     granted = [grant for grant in read_grants()[before:] if grant.kind == "script"]
     assert [grant.path for grant in granted] == [f"{sys.executable} steps.py --ms 1 in {folder}"]
+
+
+def test_a_host_runs_the_frozen_tree(tmp_path: Path, folder: Path, sshd: SshServer) -> None:
+    add_host(HostEntry(name="gpu1", address=f"ssh://gpu1?python={sys.executable}"))
+    command = CommandLine(tmp_path)
+    trees = sshd.home / ".cache" / "variantscope" / "scripts"
+    (folder / "data").mkdir()
+    words = ("--link", "data", *script_command(folder, "steps.py", "--ms", "{ms}"))
+    document = command.json("experiment", "--on", "gpu1", "--no-gate", *SHORT, "-s", "ms=2,4", "--repeats", "1", *words)
+    assert [row["label"] for row in document["rows"]] == ["ms 2", "ms 4"]
+    run = command.read("show", "1")
+    assert run["environment"]["host"] == "gpu1"
+    (tree,) = (path for path in trees.iterdir() if "." not in path.name)
+    assert (tree / "steps.py").read_bytes() == (folder / "steps.py").read_bytes()
+    (folder / "helper.py").write_text("import time\n\n\ndef pause(ms):\n    time.sleep(ms / 500)\n")
+    detached = command.json("run", "--on", "gpu1", "--detach", *SHORT, "-s", "ms=2", *words)
+    uid = detached["detached"]["uid"]
+    command.json("hosts", "fetch", "gpu1", uid)
+    fetched = command.read("show", "3")
+    measured(fetched)
+    assert fetched["variant"]["source"] != run["variant"]["source"]
+    assert len([path for path in trees.iterdir() if "." not in path.name]) == 2
+
+
+@pytest.mark.parametrize(
+    ("baseline", "first"),
+    [("slow=on", "· slow ·"), ("OF_THE_TEST=b", "OF_THE_TEST b"), ("rev=HEAD", "HEAD@"), ("slow=7", "")],
+)
+def test_the_baseline_is_named_as_typed(command: CommandLine, folder: Path, baseline: str, first: str) -> None:
+    (folder / "helper.py").write_text("import time\n\n\ndef pause(ms):\n    time.sleep(ms / 500)\n")
+    commit(folder)
+    varied = ("-e", "OF_THE_TEST=a,b", "-s", "slow=off,on", "--rev", "HEAD~1,HEAD")
+    words = script_command(folder, "steps.py", "{slow?--slow}")
+    queued = command.inside("experiment", "--queue", "--baseline", baseline, *SHORT, *varied, *words)
+    if not first:
+        assert (queued.returncode, "has slow=7" in queued.stderr) == (2, True)
+        return
+    with Store.open(command.database) as store:
+        (entry,) = store.queue.entries()
+    assert first in short_name(entry_plan(entry).variants[0])

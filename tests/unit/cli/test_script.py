@@ -13,11 +13,8 @@ NEEDS_A_COMMAND = (
     "-C, -e, --rev, --link, --examples, --loop and --dry-run go with a command of yours behind --, such as -- python "
     "train.py."
 )
-ALONE = "A command runs on this machine, as it is: leave out --on and what goes with workloads."
-THE_FIRST = (
-    "A command behind -- runs on this machine, and its first values are the baseline: leave out --preset, "
-    "--variants-of, --on and --baseline."
-)
+ALONE = "--largest-batch and --parameters go with a workload, not with a command of yours."
+THE_FIRST = "A command behind -- says what runs: leave out --presets, --preset and --variants-of."
 
 
 @pytest.mark.parametrize(
@@ -32,9 +29,12 @@ THE_FIRST = (
         (["run", "-C", "/"], [], NEEDS_A_COMMAND),
         (["experiment", "--dry-run"], [], NEEDS_A_COMMAND),
         (["run", "--largest-batch"], ["python", "t.py"], ALONE),
-        (["run", "--on", "gpu1"], ["python", "t.py"], ALONE),
         (["experiment", "--preset", "quick"], ["python", "t.py"], THE_FIRST),
-        (["experiment", "--baseline", "x=1"], ["python", "t.py", "{x}"], THE_FIRST),
+        (
+            ["experiment", "--baseline", "x=1", "-s", "x=2,3"],
+            ["python", "t.py", "{x}"],
+            "No variant of this experiment has x=1.",
+        ),
         (["run"], ["python", "t.py", "{x}"], "{x} has no value: add -s x=… before the --."),
         (["run", "-s", "x"], ["python", "{x}"], "-s takes name=value, not 'x'."),
         (["run", "-e", "x"], ["python", "x"], "-e takes name=value, not 'x'."),
