@@ -65,6 +65,7 @@ from workloads.script.definitions import (
     describe_command,
     examples_per_step,
     is_script,
+    names_python,
     placeholder_key,
     script_name,
     script_options,
@@ -272,7 +273,7 @@ def _broken(rules: Iterable[Rule], spec: RunSpec, machine: Machine) -> tuple[Ref
     )
 
 
-_OF_SCRIPTS = frozenset(("gpus", "devices"))
+_OF_SCRIPTS = frozenset(("gpus", "devices", "interpreter"))
 """Parameters whose rules hold for the user's commands: the program knows nothing of what they compute."""
 
 

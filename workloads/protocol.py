@@ -140,6 +140,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start", tag_field=TA
         gpu_uuids: The GPUs in replica order; none is the CPU.
         weights_path: Where to save the weights on the worker's host; None saves none.
         calibrate: Whether to calibrate the first device after the measured part.
+        python: What stands for `python` in a command of the user's: another Python, or uv and the packages; by the
+            launcher.
     """
 
     protocol: int
@@ -148,6 +150,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start", tag_field=TA
     weights_path: str | None = None
     calibrate: bool = False
     source: Source | None = None
+    python: Texts = ()
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello", tag_field=TAG):

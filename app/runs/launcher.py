@@ -25,12 +25,13 @@ import msgspec
 import psutil
 
 from app.environments.packages import uv_folder, worker_command, worker_environment
+from app.environments.steps import installer_environment
 from app.errors import UserError
 from app.grants import order_grants, ordered_variant, refuse, require, variant_grants
 from app.paths import ROOT, python_environment
 from app.runs.environment import sources_hash
 from app.values.samples import LogLine
-from workloads.catalog import NO_PYTHON, default_interpreter, find_python
+from workloads.catalog import NO_PYTHON, default_interpreter, find_python, is_script
 from workloads.job_protocol import JobRequest
 from workloads.protocol import MOST_MESSAGE_BYTES, Message, ProtocolError, Start, decode_message, encode
 
@@ -140,6 +141,16 @@ def _external_command(command: tuple[str, ...], python: Python) -> tuple[str, ..
     return (str(path), *arguments)
 
 
+def _words_for_python(python: Python) -> tuple[str, ...]:
+    """Return what stands for `python` in a command; nothing where neither Python nor packages are named."""
+    if python.packages:
+        settings = (f"{name}={text}" for name, text in installer_environment().items() if os.environ.get(name) != text)
+        return ("env", *settings, *worker_command(python.packages, python.interpreter, ()))
+    if not python.interpreter:
+        return ()
+    return _external_command((), python)[:1]
+
+
 def _external_environment() -> dict[str, str]:
     """Return this process's environment without the variables that lead this Python to its libraries."""
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
@@ -232,7 +243,10 @@ class Launcher:
             OSError: The worker cannot be started; its text ends a sentence for the user.
             UserError: The run cannot be made on this machine.
         """
-        worker = LocalWorker(ProcessSpec.current(self._command, granted_python(start)).start(), post, decode_message)
+        python = granted_python(start)
+        if is_script(start.spec.workload):
+            start, python = msgspec.structs.replace(start, python=_words_for_python(python)), Python()
+        worker = LocalWorker(ProcessSpec.current(self._command, python).start(), post, decode_message)
         _log.info("worker %d launched", worker.pid)
         worker.listen()
         worker.send(start)

@@ -71,6 +71,12 @@ def script_variants(
     workload = catalog.script_workload(catalog.script_name(script.command.words))
     names = catalog.command_names(script.command)
     _check_names(names, settings, [parameter.name for parameter in workload.parameters])
+    first = script.command.words[0]
+    if any(any(settings.get(name, ())) for name in ("interpreter", "packages")) and not catalog.names_python(first):
+        raise UsageError(
+            f"interpreter and packages change the command's first word, and {first} is no Python: begin with python, "
+            "as python -m torch.distributed.run."
+        )
     origin = _find_origin(script.folder)
     _check_arguments(script.command.words, origin)
     lists: dict[str, Sequence[Value]] = {

@@ -293,6 +293,20 @@ def test_a_host_runs_the_frozen_tree(tmp_path: Path, folder: Path, sshd: SshServ
     assert len([path for path in trees.iterdir() if "." not in path.name]) == 2
 
 
+def test_a_python_stands_for_the_command_s_first_word(command: CommandLine, folder: Path) -> None:
+    python = ("-s", f"interpreter={sys.executable}")
+    words = ("-C", str(folder), "--", "python3", "steps.py")
+    document = command.json("run", *SHORT, *python, *words)
+    assert document["environment"]["script_command"] == f"{sys.executable} steps.py"
+    assert "A step is a call of variantscope.step();" in notes(document)
+    with_packages = ("-s", "interpreter=3.12", "-s", "packages=numpy==2.* six", *words)
+    dry = command.inside("run", *SHORT, "--dry-run", *with_packages).stdout.splitlines()
+    assert dry[1] == "uv run --python 3.12 '--with=numpy==2.*' --with=six python steps.py"
+    refused = command.inside("run", *SHORT, *python, "-C", str(folder), "--", "torchrun", "steps.py")
+    assert refused.returncode == 2
+    assert "torchrun is no Python" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("baseline", "first"),
     [("slow=on", "· slow ·"), ("OF_THE_TEST=b", "OF_THE_TEST b"), ("rev=HEAD", "HEAD@"), ("slow=7", "")],

@@ -11,6 +11,7 @@ import shlex
 from dataclasses import replace
 from pathlib import PurePath
 
+from workloads.interpreter import find_python
 from workloads.parameters import common_parameters, integer_parameter
 from workloads.protocol import Command, Variant
 from workloads.schema import UsageError, Workload
@@ -23,7 +24,8 @@ VARIABLE = "$"
 
 _PLACEHOLDER = re.compile(r"\{(?:(?P<brace>\{)|(?P<name>[A-Za-z_]\w*)(?:(?P<is_switch>\?)(?P<text>[^{}]*))?\}|)")
 _ARITHMETIC = re.compile(r"(?!.*\*\s*\*)[\d\s.+*/()-]+")
-_OWN = ("gpus", "devices", "seconds", "warmup_steps", "evidence")
+_PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
+_OWN = ("gpus", "devices", "seconds", "warmup_steps", "evidence", "interpreter", "packages")
 _FIRST_STEP_LIMIT = integer_parameter(
     "first_step_limit", "Wait for a step", "Longest time to a step.", 300, 1, 86_400, unit="s", affects_step=False
 )
@@ -127,10 +129,21 @@ def examples_per_step(command: Command, variant: Variant) -> int:
     return int(value)
 
 
+def names_python(word: str) -> bool:
+    """Return whether the first word of a command is a Python, which another may stand for."""
+    return _PYTHON.fullmatch(word) is not None
+
+
 def command_line(command: Command, variant: Variant) -> str:
     """Return what a variant runs as a shell would take it, with its environment variables before it."""
     settings = [f"{name}={shlex.quote(value)}" for name, value in variables(variant).items() if value]
-    return " ".join((*settings, shlex.join(fill_command(command, variant))))
+    words, python = fill_command(command, variant), str(variant.get("interpreter", ""))
+    if packages := str(variant.get("packages", "")).split():
+        with_packages = (f"--with={package}" for package in packages)
+        words[:1] = ["uv", "run", *(("--python", python) if python else ()), *with_packages, "python"]
+    elif python:
+        words[0] = str(find_python(python) or python)
+    return " ".join((*settings, shlex.join(words)))
 
 
 def describe_command(command: Command) -> str:

@@ -38,7 +38,7 @@ from workloads.protocol import (
     sentence,
 )
 from workloads.schema import UsageError
-from workloads.script.definitions import command_line, examples_per_step, fill_command, variables
+from workloads.script.definitions import command_line, examples_per_step, fill_command, names_python, variables
 from workloads.script.evidence import Ending, script_evidence
 from workloads.training import Report
 
@@ -111,7 +111,10 @@ class ScriptRun:
     def _begin(self, folder: Path, settings: str) -> "subprocess.Popen[bytes]":
         words = fill_command(self._command, self._variant)
         user_folder = Path(self._source.path)
-        if os.sep in words[0] and not (folder / words[0]).exists():  # one that git ignores, as .venv/bin/python
+        named = self._variant.get("interpreter") or self._variant.get("packages") or os.sep not in words[0]
+        if self._start.python and named and names_python(words[0]):
+            words[:1] = self._start.python
+        elif os.sep in words[0] and not (folder / words[0]).exists():  # one that git ignores, as .venv/bin/python
             words[0] = str(user_folder / words[0])
         environment = self._environment()
         others = {name: value for name, value in environment.items() if name not in variables(self._variant)}
@@ -269,6 +272,8 @@ def _copy(source: Source) -> Iterator[Path]:
 def _link(command: Command, folder: Path) -> None:
     for name, target in command.links.items():
         path = folder / name
+        if not Path(target).exists():
+            raise UsageError(f"{target}, which --link names, is not there.")
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.symlink_to(target)
