@@ -167,7 +167,10 @@ def _find_commit(origin: _Origin, revision: str) -> str:
         return _git(origin.root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}").decode().strip()
     except UserError as error:
         shallow = _git(origin.root, "rev-parse", "--is-shallow-repository").strip() == b"true"
-        remedy = " The clone is shallow: `git fetch --unshallow` brings the others." if shallow else ""
+        remote, _, branch = revision.partition("/")
+        is_remote = remote in _git(origin.root, "remote").decode().split()
+        fetch = f"--depth=1 {remote} +refs/heads/{branch}:refs/remotes/{revision}" if is_remote else "--unshallow"
+        remedy = f" The clone is shallow: `git fetch {fetch}` brings it." if shallow else ""
         raise UsageError(f"{origin.root} has no revision {revision}.{remedy}") from error
 
 

@@ -323,3 +323,23 @@ def test_the_baseline_is_named_as_typed(command: CommandLine, folder: Path, base
     with Store.open(command.database) as store:
         (entry,) = store.queue.entries()
     assert first in short_name(entry_plan(entry).variants[0])
+
+
+def test_a_gate_in_a_shallow_clone(command: CommandLine, folder: Path, tmp_path: Path) -> None:
+    (folder / "helper.py").write_text("import time\n\n\ndef pause(ms):\n    time.sleep(ms / 500)\n")
+    commit(folder)
+    git(folder, "checkout", "-q", "-b", "change")
+    (folder / "helper.py").write_text("import time\n\n\ndef pause(ms):\n    time.sleep(ms / 250)\n")
+    commit(folder)
+    # As actions/checkout has it: one commit of one branch.
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", "--depth", "1", "--branch", "change", f"file://{folder}", str(clone))
+    gate = ("experiment", "--no-gate", *SHORT, "--rev", "origin/main,HEAD", "--fail-if-slower", "3%")
+    words = script_command(clone, "steps.py", "--ms", "4")
+    refused = command.inside(*gate, *words)
+    assert refused.returncode == 2
+    fetch = "git fetch --depth=1 origin +refs/heads/main:refs/remotes/origin/main"
+    assert f"The clone is shallow: `{fetch}` brings it." in refused.stderr
+    git(clone, *fetch.split()[1:])
+    done = command(*gate, *words)
+    assert done.returncode == 3, done.stderr
