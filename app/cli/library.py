@@ -206,7 +206,7 @@ def _experiment_number(word: str, library: Library) -> int:
 
 def _list_row(row: RunRow, *, with_host: bool) -> tuple[str, ...]:
     outcome = row.outcome.name if row.outcome else "running"
-    metrics = [metric.text(metric.row_value(row), cells.example_word(row.spec)) for metric in _LISTED]
+    metrics = [metric.text(metric.row_value(row), cells.example_word(row.spec, row.summary)) for metric in _LISTED]
     started = units.local_time(row.started_utc_ns)
     name = " · ".join(filter(None, (short_name(row.spec), row.purpose)))
     hosts = [row.host or ""] if with_host else []

@@ -17,14 +17,14 @@ from app.cli.terminal import say, unfiltered
 from app.runs.experiment.idle_wait import WaitStatus
 from app.storage.transfer.progress import TransferProgress
 from app.values import units
-from app.values.events import RunEnded, RunEvent, RunStarted
+from app.values.events import RunEnded, RunEvent, RunStarted, Summary
 from app.values.fields import Sample
 from app.values.plain import plain_text
 from app.values.samples import Device, DeviceLost, TelemetryGap, Waiting
 from app.viewmodels.format.cells import OUTCOMES, example_word
 from app.viewmodels.format.naming import short_name
 from app.viewmodels.plot.panels import device_label
-from workloads.protocol import Block, PhaseStarted, Progress
+from workloads.protocol import Block, PhaseStarted, Progress, RunSpec
 
 if TYPE_CHECKING:
     import rich.progress
@@ -129,6 +129,7 @@ class ProgressSink:
         self._phase = ""
         self._rate = ""
         self._example = ""
+        self._spec: RunSpec | None = None
         self._devices: dict[str, Device] = {}
         self._lost: dict[str, bool] = {}
         self._painted_s = 0.0
@@ -136,7 +137,7 @@ class ProgressSink:
     def handle(self, event: RunEvent) -> None:
         match event:
             case RunStarted():
-                self._example = example_word(event.spec)
+                self._spec, self._example = event.spec, example_word(event.spec)
                 self._devices = {device.device: device for device in event.devices}
                 self._say(f"run {event.run}: {short_name(event.spec)}")
             case Waiting(reason=""):
@@ -157,6 +158,9 @@ class ProgressSink:
                     self._say(event.phase)
             case Block() if event.phase == "measure":
                 seconds = (event.end_ns - event.start_ns) / 1e9
+                assert self._spec is not None, "it has begun"
+                counts = Summary(measured_steps=event.steps, measured_examples=event.examples)
+                self._example = example_word(self._spec, counts)
                 self._rate = units.rate(event.examples / seconds, self._example)
             case Progress() if self._line.live and time.monotonic() - self._painted_s > _REPAINT_S:
                 self._paint(event.fraction)

@@ -136,7 +136,7 @@ def print_run(stored: StoredRun) -> None:
     summary = stored.row.summary
     if summary.throughput is None:
         return
-    rate = units.rate(summary.throughput, cells.example_word(stored.row.spec))
+    rate = units.rate(summary.throughput, cells.example_word(stored.row.spec, stored.row.summary))
     print(f"{rate}, {summary.measured_steps:,} steps in {units.with_unit(summary.measured_s, 's', 1)}")
     total = units.byte_size(derived.memory_total_bytes(stored))
     print_table(
@@ -166,7 +166,7 @@ def _print_head(stored: StoredRun) -> None:
 
 def _metric_lines(stored: StoredRun, *, of_telemetry: bool = False) -> list[tuple[str, str, str]]:
     """Return the metrics that the run has, each with what explains it, or those of its telemetry alone."""
-    example = cells.example_word(stored.row.spec)
+    example = cells.example_word(stored.row.spec, stored.row.summary)
     texts = [
         (metric, metric.figure(metric.value(stored), example))
         for metric in METRICS

@@ -128,7 +128,10 @@ def _variant_row(variant: ComparedVariant) -> dict[str, Any]:
         "outcomes": [row.outcome.name if row.outcome else "running" for row in result.runs],
         "reasons": [row.outcome.reason if row.outcome else None for row in result.runs],
         "operations_per_example": operations_per_example(result.runs),
-        "throughput": {**estimate_document(result.throughput), "unit": units.rate_unit(example_word(spec))},
+        "throughput": {
+            **estimate_document(result.throughput),
+            "unit": units.rate_unit(example_word(spec, result.runs[0].summary)),
+        },
         "speedup": estimate_document(result.speedup, "ratio"),
         "energy_mj_per_example": estimate_document(result.energy),
         **estimate_document(result.energy_ratio, "energy_ratio", "energy_ratio_interval"),

@@ -178,7 +178,7 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
         ],
         "throughput": {
             "value": summary.throughput,
-            "unit": units.rate_unit(example_word(row.spec)),
+            "unit": units.rate_unit(example_word(row.spec, row.summary)),
             "blocks": [float(value) for value in run.blocks.throughput[run.blocks.measured]],
         },
         "training": training_document(run),
@@ -259,7 +259,7 @@ def list_document(rows: Sequence[RunRow]) -> dict[str, Any]:
 def listed_document(row: RunRow) -> dict[str, Any]:
     document = {
         **_run_head(row),
-        "throughput": {"value": None, "unit": units.rate_unit(example_word(row.spec))},
+        "throughput": {"value": None, "unit": units.rate_unit(example_word(row.spec, row.summary))},
         **verification_document([row]),
     }
     for metric in METRICS:

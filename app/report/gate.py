@@ -97,7 +97,9 @@ def _by(names: Sequence[str], margin_pct: float) -> str:
 
 def _figures(named: Sequence[tuple[str, VariantResult]]) -> TextTable:
     column = unit_of(result.speedup.value for _, result in named if result.speedup)
-    unit = units.rate_unit(example_word(named[0][1].runs[0].spec)) if named else "examples/s"
+    unit = (
+        units.rate_unit(example_word(named[0][1].runs[0].spec, named[0][1].runs[0].summary)) if named else "examples/s"
+    )
     return TextTable(
         head=("Variant", "Runs", unit, "Speed-up", "Interval of the test", "Against the baseline"),
         rows=tuple((name, *_row(result, column)) for name, result in named),

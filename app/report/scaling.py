@@ -64,7 +64,7 @@ def _plot(scaling: Scaling, palette: Palette) -> Iterator[str]:
     few, many = scaling.few, scaling.many
     most_gpus, ideal = many.gpus, few.throughput.value * many.gpus / few.gpus
     most = max(ideal, few.throughput.value, many.throughput.value)
-    unit = units.rate_unit(example_word(few.runs[0].row.spec))
+    unit = units.rate_unit(example_word(few.runs[0].row.spec, few.runs[0].row.summary))
 
     def to_pixel(gpus: float, value: float) -> tuple[float, float]:
         return _PLOT_X + _PLOT_W * gpus / most_gpus, _PLOT_Y + _PLOT_H * (1 - value / most)

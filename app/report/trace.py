@@ -179,7 +179,7 @@ def _metadata(run: StoredRun) -> dict[str, Any]:
 
 def _blocks(run: StoredRun, track: Track) -> Iterator[TraceEvent]:
     blocks = run.blocks
-    rate = rate_unit(example_word(run.row.spec))
+    rate = rate_unit(example_word(run.row.spec, run.row.summary))
     for i, throughput in enumerate(blocks.throughput.tolist()):
         start_ns, end_ns, loss = int(blocks.start_ns[i]), int(blocks.end_ns[i]), float(blocks.loss[i])
         counted = {name: int(getattr(blocks, name)[i]) for name in ("first_step", "steps", "examples")}

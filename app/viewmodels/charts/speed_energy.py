@@ -58,7 +58,7 @@ def pareto_front(rates: Sequence[float], energies: Sequence[float]) -> list[int]
 
 
 def _frontier_plot(group: Sequence[ChartVariant]) -> Plot:
-    example = example_word(group[0].spec)
+    example = example_word(group[0].spec, group[0].result.runs[0].summary)
     rates = [_measured(variant.throughput).value for variant in group]
     energies = [_measured(variant.energy).value for variant in group]
     unit, scale = ("J", _MJ_PER_J) if max(energies) >= _MJ_PER_J else ("mJ", 1.0)

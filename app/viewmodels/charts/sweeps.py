@@ -67,7 +67,7 @@ class ChartVariant:
     @property
     def rate_unit(self) -> str:
         """Return the unit of its throughput: `images/s`."""
-        return units.rate_unit(example_word(self.spec))
+        return units.rate_unit(example_word(self.spec, self.result.runs[0].summary))
 
 
 def chart_variants(

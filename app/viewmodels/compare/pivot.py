@@ -73,6 +73,7 @@ class Pivot:
     cells: tuple[PivotCell, ...]
     axes: tuple[str, ...]
     questions: tuple[str, ...]
+    example: str
 
     @property
     def figure(self) -> str:
@@ -136,6 +137,8 @@ def make_pivot(
     quoted = [cell for cell in cells if any(quote.value.figure or quote.value.ratio for quote in cell.quotes)]
     in_rows = {_key(cell.spec, columns) for cell in (*paired, *quoted)}
     in_columns = {_at(cell.spec, columns) for cell in paired}
+    completed = [row for variant in comparison.variants for row in variant.result.runs if row.completed]
+    examples = {example_word(row.spec, row.summary) for row in completed}
     return Pivot(
         asked=asked,
         before=before,
@@ -144,6 +147,7 @@ def make_pivot(
         cells=tuple(c for c in cells if _key(c.spec, columns) in in_rows and _at(c.spec, columns) in in_columns),
         axes=tuple(axes),
         questions=tuple(pairs),
+        example=examples.pop() if len(examples) == 1 else "example",
     )
 
 
@@ -256,8 +260,7 @@ def pivot_table(pivot: Pivot) -> TextTable:
     for cell in pivot.cells:
         rows[_key(cell.spec, by)][_at(cell.spec, by)] = cell
     specs = [next(iter(row.values())).spec for row in rows.values()]
-    examples = {example_word(spec) for spec in specs}
-    example = examples.pop() if len(examples) == 1 else "example"
+    example = pivot.example
     unit = metric.unit.format(example=example, examples=units.plural(example))
     figure = unit if unit == metric.column_title or metric.key == "throughput" else f"{metric.column_title}, {unit}"
     before = RunSpec(workload=specs[0].workload, variant={**specs[0].variant, pivot.asked: pivot.before})

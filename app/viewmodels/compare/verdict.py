@@ -322,7 +322,10 @@ def _notes(results: Sequence[VariantResult], ranked: Sequence[VariantResult], ba
         notes += [Statement(key="margin", values={"margin_pct": equivalences[0].margin_pct, "counts": counts})]
     working = [(ratio, one) for one in results if one.speedup and (ratio := work_ratio(one.runs, base.runs))]
     if working and len(ranked) == sum(result.speedup is not None for result in results):
-        work = {"ratios": tuple(ratio for ratio, _ in working), "example": example_word(base.runs[0].spec)}
+        work = {
+            "ratios": tuple(ratio for ratio, _ in working),
+            "example": example_word(base.runs[0].spec, base.runs[0].summary),
+        }
         notes.append(Statement(key="other work", values=work, runs=_runs(result for _, result in working)))
     judged = _judged(ranked)
     apart = {
@@ -344,7 +347,12 @@ def _energy(result: VariantResult, base: VariantResult) -> list[Statement]:
     sides = (base, result) if ratio.value >= 1 else (result, base)
     less, more = names_in_parts([side.runs[0].spec for side in sides], in_sentence=True)
     key = "no energy difference" if decide(ratio) == "no difference seen" else "energy"
-    values = {"less": less, "more": more, "ratio": _from_winner(ratio), "example": example_word(base.runs[0].spec)}
+    values = {
+        "less": less,
+        "more": more,
+        "ratio": _from_winner(ratio),
+        "example": example_word(base.runs[0].spec, base.runs[0].summary),
+    }
     return [Statement(key=key, values=values, runs=_runs(sides))]
 
 

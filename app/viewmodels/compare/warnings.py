@@ -313,7 +313,7 @@ def _drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> list[Compar
     drift = comparability.drift(runs, older)
     if drift is None or drift.interval is None or drift.interval[0] <= 1 <= drift.interval[1]:
         return []
-    spec = older[0].row.spec
+    spec, summary = older[0].row.spec, older[0].row.summary
     newest = {run.row.run: run.row.summary.throughput for run in runs if without(run.row.spec) == without(spec)}
-    values = {run: units.rate(value, example_word(spec)) for run, value in newest.items()}
+    values = {run: units.rate(value, example_word(spec, summary)) for run, value in newest.items()}
     return [ComparisonWarning(key="drift", values=values, facts={"change_pct": 100 * (drift.value - 1)})]

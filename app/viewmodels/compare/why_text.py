@@ -77,7 +77,7 @@ class Pair:
 
     @property
     def example(self) -> str:
-        return example_word(self.base[0].row.spec)
+        return example_word(self.base[0].row.spec, self.base[0].row.summary)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from app.metrics import Metric
 from app.values import units
-from app.values.events import Outcome
+from app.values.events import Outcome, Summary
 from app.values.records import RunRow
 from app.viewmodels.format import naming
 from app.viewmodels.format.naming import format_gpu_counts
@@ -213,7 +213,7 @@ def figure_cell(metric: Metric, value: float | None, example: str, row: RunRow) 
 
 def row_metric_cell(metric: Metric, row: RunRow) -> Cell:
     """Return a metric of one run of which only its row was read, explained in the tooltip."""
-    return metric_cell(metric, metric.row_value(row), example_word(row.spec), row)
+    return metric_cell(metric, metric.row_value(row), example_word(row.spec, row.summary), row)
 
 
 def ratio(value: float | None, unit: Unit) -> Cell:
@@ -251,7 +251,12 @@ def widest(column: Sequence[Cell]) -> Cell:
     )
 
 
-def example_word(spec: RunSpec) -> str:
-    """Return the word for one item of the workload's data; "example" for an unknown workload."""
+def example_word(spec: RunSpec, summary: Summary | None = None) -> str:
+    """Return the word for one item of the workload's data; "example" for an unknown workload.
+
+    A command's is "step" where its run counted each step as one, for nothing told the examples.
+    """
+    if summary and summary.measured_steps == summary.measured_examples > 0 and catalog.is_script(spec.workload):
+        return "step"
     workload = catalog.find_workload(spec.workload)
     return workload.example if workload else "example"

@@ -79,7 +79,7 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
     """
     row = run.row
     reason, traceback = ("", "") if row.outcome is None else (row.outcome.reason or "", row.outcome.detail or "")
-    panels = run_panels(run, cells.example_word(row.spec))
+    panels = run_panels(run, cells.example_word(row.spec, row.summary))
     ends = [float(curve.x[-1]) for panel in panels for curve in panel.curves]
     ends += [(phase.end_ns - run.anchor_t_ns) / 1e9 for phase in run.phases if phase.end_ns is not None]
     end_s = max(ends, default=1.0)
@@ -153,7 +153,7 @@ def _fault_line(reason: str, traceback: str) -> int:
 
 
 def _figures(run: StoredRun, values: RunMetrics) -> tuple[tuple[str, Cell], ...]:
-    example = cells.example_word(run.row.spec)
+    example = cells.example_word(run.row.spec, run.row.summary)
     headlines = (metric for metric in METRICS if metric.headline)
     figures = ((m.label, cells.figure_cell(m, values[m.key], example, run.row)) for m in headlines)
     return tuple((label, cell) for label, cell in figures if cell.key is not None)
@@ -168,7 +168,7 @@ def _groups(run: StoredRun, values: RunMetrics) -> Sequence[DetailGroup]:
 
     def section(name: Section, *others: tuple[str, str]) -> DetailGroup:
         metrics = (metric for metric in METRICS if metric.section == name)
-        figures = ((m.label, m.figure(values[m.key], cells.example_word(spec))) for m in metrics)
+        figures = ((m.label, m.figure(values[m.key], cells.example_word(spec, summary))) for m in metrics)
         items = (DetailItem(label, text) for label, text in (*figures, *others) if text and text != units.ABSENT)
         return DetailGroup(name, tuple(items))
 

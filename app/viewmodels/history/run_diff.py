@@ -236,7 +236,7 @@ def _run_rows(runs: Runs, zone: tzinfo | None) -> Iterator[DiffRow]:
 
 
 def _figure_rows(runs: Runs) -> Iterator[DiffRow]:
-    examples = [cells.example_word(run.row.spec) for run in runs]
+    examples = [cells.example_word(run.row.spec, run.row.summary) for run in runs]
     for metric in METRICS:
         values = (metric.value(runs[0]), metric.value(runs[1]))
         texts = metric.figures(values, examples)

@@ -5,7 +5,7 @@ from collections import deque
 from dataclasses import replace
 
 from app.values import units
-from app.values.events import Outcome, RunEnded, RunEvent, RunStarted
+from app.values.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
 from app.values.fields import Sample
 from app.values.samples import Device, DeviceLost, LogLine, Waiting
 from app.viewmodels.format.cells import OUTCOMES, example_word
@@ -105,7 +105,7 @@ class Throughput:
     def __init__(self) -> None:
         self.series = LiveSeries(periodic=False)
         self._blocks = 0
-        self._examples = 0
+        self.steps = self.examples = 0
         self._seconds = 0.0
         self._mean = 0.0
         self._squares = 0.0
@@ -113,7 +113,7 @@ class Throughput:
     @property
     def mean(self) -> float | None:
         """Examples/s over all measured blocks together; None before the first."""
-        return self._examples / self._seconds if self._seconds else None
+        return self.examples / self._seconds if self._seconds else None
 
     @property
     def spread(self) -> float | None:
@@ -134,7 +134,8 @@ class Throughput:
         if block.phase != "measure":
             return
         self._blocks += 1
-        self._examples += block.examples
+        self.steps += block.steps
+        self.examples += block.examples
         self._seconds += seconds
         step = value - self._mean
         self._mean += step / self._blocks
@@ -177,7 +178,8 @@ class RunTimeline:
 
     @property
     def example(self) -> str:
-        return example_word(self.spec) if self.spec else "example"
+        counts = Summary(measured_steps=self.throughput.steps, measured_examples=self.throughput.examples)
+        return example_word(self.spec, counts) if self.spec else "example"
 
     @property
     def running(self) -> bool:
