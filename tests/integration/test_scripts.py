@@ -1,6 +1,7 @@
 """Training scripts as people write them: measured unmodified, and ended in every way that scripts end."""
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from app.grants import read_grants
@@ -17,7 +19,7 @@ from app.hosts.book import HostEntry, add_host
 from app.runs.experiment.queue import entry_plan
 from app.storage.store import Store
 from app.viewmodels.format.naming import short_name
-from tests.fakes.command_line import ROOT, CommandLine
+from tests.fakes.command_line import LIMIT_S, ROOT, CommandLine
 from tests.fakes.sshd import SshServer
 
 SCRIPTS = ROOT / "tests" / "scripts"
@@ -81,6 +83,7 @@ def test_a_script_runs_unmodified_with_its_own_steps(command: CommandLine, folde
     assert document["evidence"]["match"] is None
     assert document["workload"] == "script:plain.py"
     assert document["variant"]["{amp}"] is True
+    assert document["throughput"]["unit"] == "examples/s"
     # Two batches of 16 for each update.
     assert document["measured"]["examples"] == 32 * document["measured"]["steps"]
     assert "A step is a call of AdamW.step;" in notes(document)
@@ -227,6 +230,10 @@ def test_five_milliseconds_more_are_found(command: CommandLine, folder: Path) ->
     words = script_command(folder, "steps.py", "--ms", "5", "{slow?--slow}")
     document = command.json("experiment", "--no-gate", *SHORT, "-s", "slow=off,on", "--repeats", "2", *words)
     assert [row["label"] for row in document["rows"]] == ["slow off", "slow on"]
+    # Nothing says the examples of a step.
+    assert {row["throughput"]["unit"] for row in document["rows"]} == {"steps/s"}
+    assert "steps/s" in command.inside("compare", "1", "2").stdout
+    assert "examples/s" not in command.inside("list").stdout
     by_flag: dict[bool, list[float]] = {False: [], True: []}
     for number in range(1, 5):
         run = command.read("show", str(number))
@@ -245,6 +252,34 @@ def test_the_code_is_frozen_and_a_module_beside_it_is_a_part_of_it(command: Comm
     by_commit = command.json("run", *SHORT, "--rev", "main", *words)
     assert by_commit["variant"]["revision"] == f"main@{git(folder, 'rev-parse', 'HEAD')[:12]}"
     assert by_commit["step_ms"]["p50"] < 0.8 * second["step_ms"]["p50"]
+
+
+def test_what_changes_meanwhile_reaches_no_run(command: CommandLine, folder: Path) -> None:
+    words = script_command(folder, "steps.py", "--ms", "{ms}")
+    process = command.start("experiment", "--no-gate", *SHORT, "-s", "ms=2,4", "--repeats", "1", "--json", *words)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "measure" in line:
+            shutil.rmtree(folder)
+            break
+    out, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0, err
+    assert [row["outcomes"] for row in json.loads(out)["rows"]] == [["completed"], ["completed"]]
+
+
+def test_a_terminated_program_leaves_nothing_running(command: CommandLine, folder: Path) -> None:
+    words = ("run", "-s", "gpus=0", "-s", "seconds=600", *script_command(folder, "steps.py", "--end", "fork"))
+    process = command.start(*words)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.strip() == "measure":
+            break
+    ranks = {child.pid for child in psutil.Process(process.pid).children(recursive=True)}
+    assert len([text for text in command_lines() if str(folder) in text]) > 20
+    process.terminate()
+    process.communicate(timeout=60)
+    psutil.wait_procs([psutil.Process(pid) for pid in ranks if psutil.pid_exists(pid)], timeout=20)
+    assert not [text for text in command_lines() if str(folder) in text]
 
 
 def test_environment_variables_and_links_reach_the_script(command: CommandLine, folder: Path) -> None:

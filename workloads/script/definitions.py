@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
@@ -25,6 +26,7 @@ VARIABLE = "$"
 _PLACEHOLDER = re.compile(r"\{(?:(?P<brace>\{)|(?P<name>[A-Za-z_]\w*)(?:(?P<is_switch>\?)(?P<text>[^{}]*))?\}|)")
 _ARITHMETIC = re.compile(r"(?!.*\*\s*\*)[\d\s.+*/()-]+")
 _PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
+_RANKS = re.compile(r"--(?:nproc[-_]per[-_]node|num[-_]processes)[= ](\d+)")
 _OWN = ("gpus", "devices", "seconds", "warmup_steps", "evidence", "interpreter", "packages")
 _FIRST_STEP_LIMIT = integer_parameter(
     "first_step_limit", "Wait for a step", "Longest time to a step.", 300, 1, 86_400, unit="s", affects_step=False
@@ -127,6 +129,12 @@ def examples_per_step(command: Command, variant: Variant) -> int:
     if value < 1 or value != int(value):
         raise UsageError(f"The examples of a step are a whole number made of numbers and + - * / ( ), not {text!r}.")
     return int(value)
+
+
+def rank_count(words: Sequence[str]) -> int:
+    """Return how many ranks torchrun or accelerate is told to start; 0 where it is not said."""
+    match = _RANKS.search(" ".join(words))
+    return int(match[1]) if match else 0
 
 
 def names_python(word: str) -> bool:

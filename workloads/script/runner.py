@@ -38,7 +38,14 @@ from workloads.protocol import (
     sentence,
 )
 from workloads.schema import UsageError
-from workloads.script.definitions import command_line, examples_per_step, fill_command, names_python, variables
+from workloads.script.definitions import (
+    command_line,
+    examples_per_step,
+    fill_command,
+    names_python,
+    rank_count,
+    variables,
+)
 from workloads.script.evidence import Ending, script_evidence
 from workloads.training import Report
 
@@ -217,7 +224,10 @@ class ScriptRun:
             how = f"exit status {exit_code}" if exit_code > 0 else f"signal {-exit_code}"
             how += " (SIGKILL, often for want of memory)" if exit_code == -signal.SIGKILL else ""
             seen = "" if ending is not None or self._blocks else " before a step was seen"
-            return _finished("failed", f"The command ended with {how}{seen}; see its log.")
+            gpus, ranks = len(self._start.gpu_uuids), rank_count(fill_command(self._command, self._variant))
+            few = f" It starts {ranks} ranks, and the run has {gpus} of the GPUs: give it -s gpus={ranks}."
+            also = few if 0 < gpus < ranks else ""
+            return _finished("failed", f"The command ended with {how}{seen}; see its log.{also}")
         if ending is None:
             return _finished("failed", NO_STEP)
         measured_s = ending.measured_ns / 1e9

@@ -25,6 +25,7 @@ from workloads.script.definitions import (
     describe_command,
     examples_per_step,
     fill_command,
+    rank_count,
     script_name,
     script_options,
 )
@@ -318,3 +319,16 @@ def test_a_marked_loop_does_the_same_and_its_lines_stay(
     assert names["taken"] == [1, 2, "ä", "b", 4, 5, 7, 8]
     assert len(marked) == steps
     assert text.count("\n") == LOOPS.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "ranks"),
+    [
+        (("torchrun", "--nproc-per-node", "4", "t.py"), 4),
+        (("torchrun", "--nproc_per_node=2", "t.py"), 2),
+        (("accelerate", "launch", "--num_processes", "8", "t.py"), 8),
+        (("torchrun", "--nproc-per-node", "gpu", "t.py"), 0),
+    ],
+)
+def test_the_ranks_that_a_command_starts(words: tuple[str, ...], ranks: int) -> None:
+    assert rank_count(words) == ranks
