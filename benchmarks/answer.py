@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.storage.store import Store
-from app.viewmodels.compare.comparison import COMPARED_FIELDS, compare, default_baseline, prepare_comparison
+from app.viewmodels.compare.comparison import COMPARED_FIELDS, compare, prepare_comparison
 from benchmarks.harness import Result
 from benchmarks.many_runs import fill_compared
 
@@ -58,5 +58,5 @@ def _timed_s(database: Path, runs: int) -> tuple[float, float]:
         stored = [store.load(run, COMPARED_FIELDS) for run in range(1, runs + 1)]
     read = time.perf_counter()
     compared_runs = prepare_comparison(stored)
-    compare(compared_runs, default_baseline([run.row for run in compared_runs.runs]))
+    compare(compared_runs)
     return read - start, time.perf_counter() - read

@@ -1,6 +1,7 @@
 """Compare each variant's runs with the baseline's: ratios, decisions, and whether they do the same work."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -221,6 +222,25 @@ def steady_variants(groups: Sequence[tuple[RunRow, ...]]) -> list[tuple[RunRow, 
     spreads = list(map(run_spread, groups))
     least_noisy = max(_NOISE, _NOISIER * median_low(spreads))
     return [group for group, spread in zip(groups, spreads, strict=True) if spread < least_noisy]
+
+
+def default_baseline(runs: Sequence[RunRow]) -> int:
+    """Return the run that others are compared with where nobody chose one.
+
+    It is of the first variant with enough runs for an interval that differ no more than those of others, in the one
+    workload with most such variants; or of the one with most runs, if these are twice as many. Where there is none, it
+    is the first run that measured, or the first. What did not run as requested is taken only where nothing else
+    measured. The steadiest of many would be steady by chance, and its intervals too narrow.
+    """
+    groups = list(filter(throughputs, group_by_variant(runs)))
+    measured = [group for group in groups if all(row.evidence_state != "mismatch" for row in group)] or groups
+    repeated = [group for group in measured if len(throughputs(group)) >= MIN_REPEATS]
+    (workload, count), *_ = Counter(group[0].spec.workload for group in repeated).most_common(1) or [("", 0)]
+    steady = steady_variants([group for group in repeated if count > 1 and group[0].spec.workload == workload])
+    most = max(steady, key=len, default=())
+    first = (most if len(most) >= 2 * len(steady[0]) else steady[0]) if steady else ()
+    alike = {row.run for group in ([first] if first else measured) for row in group}
+    return next((row.run for row in runs if row.run in alike and throughputs([row])), runs[0].run)
 
 
 def judge(runs: Sequence[RunRow], baseline_run: int, margin_pct: float | None = None) -> list[VariantResult]:

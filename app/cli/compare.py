@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from app.analysis.verdict import throughputs
+from app.analysis.verdict import default_baseline, throughputs
 from app.cli.library import run_query
 from app.cli.options import (
     FILE,
@@ -50,7 +50,7 @@ from app.values import units
 from app.values.records import RunRow
 from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.compare.arrangement import text_table
-from app.viewmodels.compare.comparison import Comparison, default_baseline, prepare_comparison
+from app.viewmodels.compare.comparison import Comparison, prepare_comparison
 from app.viewmodels.compare.comparison import compare as compare_runs
 from app.viewmodels.compare.pivot import Pivot, make_pivot, make_pivots, pivot_table
 from app.viewmodels.compare.scaling import NO_SCALING_PAIRS, ScalingView, scaling_mismatches, scaling_views

@@ -234,7 +234,9 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     metavar="WIDTH",
     help="End early, once every speed-up is known to within WIDTH, such as 0.5%.",
 )
-@click.option("--baseline", metavar="NAME=VALUE", help="The variant others are compared with (default: the first).")
+@click.option(
+    "--baseline", metavar="NAME=VALUE", help="The variant others are compared with (default: the first steady one)."
+)
 @click.option(
     "--preset",
     metavar="NAME",
@@ -428,7 +430,9 @@ def _stored_experiment(named: NamedPreset, options: ExperimentOptions) -> Experi
 
 def _print_result(experiment: Experiment, options: ExperimentOptions, entry: int | None = None) -> int | None:
     """Print the result, and return the exit status of the gate, None without one."""
-    result = load_result(experiment, options.database or default_database(), options.gate.margin_pct)
+    is_chosen = bool(options.baseline or options.variants_of or options.script.words or options.gate.fail_if_slower)
+    database, margin_pct = options.database or default_database(), options.gate.margin_pct
+    result = load_result(experiment, database, margin_pct, first_is_baseline=is_chosen)
     ending = describe_ending(experiment, show=options.show, entry=entry)
     unfinished = "" if experiment.state in FINISHED_STATES else ending
     judged = judge_gate(result.comparison, limit, unfinished) if (limit := options.gate.fail_if_slower) else None

@@ -160,8 +160,10 @@ def experiment_result(
     runs: Sequence[StoredRun],
     published: Sequence[Publication] = (),
     margin_pct: float | None = None,
+    *,
+    first_is_baseline: bool = False,
 ) -> ExperimentResult:
-    """Compare the runs of an experiment as far as it is.
+    """Compare the runs of an experiment as far as it is, with the default baseline unless its first was chosen.
 
     The runs are as `runs_in_order` returns them.
     """
@@ -169,7 +171,8 @@ def experiment_result(
         none = Verdict(statements=(Statement(key="no runs", values={}),))
         comparison = Comparison(method=METHOD, verdict=none)
         return ExperimentResult(experiment=experiment, comparison=comparison, published=published)
-    comparison = compare(prepare_comparison(runs, asked=experiment.plan.asked), runs[0].row.run, margin_pct=margin_pct)
+    compared_runs = prepare_comparison(runs, asked=experiment.plan.asked)
+    comparison = compare(compared_runs, runs[0].row.run if first_is_baseline else 0, margin_pct=margin_pct)
     tried = [run.row.spec for run in runs]
     variants = experiment.plan.variants
     names = [name for name, spec in zip(names_in_parts(variants), variants, strict=True) if spec in tried]

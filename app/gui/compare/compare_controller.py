@@ -12,7 +12,7 @@ from msgspec import structs
 from PySide6.QtCore import QObject, Signal
 
 from app.analysis.intervals import DEFAULT_REPEATS
-from app.analysis.verdict import group_by_variant, join_repeats, throughputs
+from app.analysis.verdict import default_baseline, group_by_variant, throughputs
 from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.compare.screen import CompareView
@@ -28,7 +28,6 @@ from app.viewmodels.compare.comparison import (
     Comparison,
     compare,
     comparison_curves,
-    default_baseline,
     prepare_comparison,
 )
 from app.viewmodels.compare.curves import ALIGNMENTS, Alignment, CompareCurves
@@ -357,11 +356,10 @@ def _read_runs(
     stored: list[StoredRun] = []
     with Store.open(database) as store:
         chosen = runs[:MAX_COMPARED]
-        rows, _ = join_repeats(store.library.run_rows(chosen))
+        rows = store.library.run_rows(chosen)
         asked = store.library.question_of(rows)
         if rows:
-            base = next((row.run for row in rows if row.run == baseline), 0) or default_baseline(rows)
-            answer(compute_verdict(rows, base, margin_pct, asked).answer)
+            answer(compute_verdict(rows, baseline or 0, margin_pct, asked).answer)
         for run in chosen:
             if stop.is_set():
                 raise UserError("The comparison was cancelled.")

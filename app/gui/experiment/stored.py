@@ -239,4 +239,4 @@ def _reference_rows(named: NamedPreset, stored: Sequence[RunRow]) -> list[RunRow
 
 def _ordered_runs(plan: Plan, rows: Sequence[RunRow]) -> list[RunRow]:
     by_variant = RunsByVariant(rows)
-    return [row for spec in plan.specs for row in by_variant.runs_of(spec)]
+    return [row for spec in plan.variants for row in by_variant.runs_of(spec)]

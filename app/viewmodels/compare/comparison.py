@@ -1,6 +1,5 @@
 """A comparison of stored runs as values: header, verdict, warnings, table, charts and notes."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -20,13 +19,13 @@ from app.analysis.training import ACCURACY_MARGIN_POINTS, compare_accuracy, grou
 from app.analysis.verdict import (
     SEED,
     VariantResult,
+    default_baseline,
     family_level,
     group_by_variant,
     join_repeats,
     leading_result,
     rank_results,
     same_workload,
-    steady_variants,
     throughputs,
     without,
 )
@@ -253,31 +252,15 @@ def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0, asked: str 
     )
 
 
-def default_baseline(rows: Sequence[RunRow]) -> int:
-    """Return the run that others are compared with where nobody chose one.
-
-    It is of the first variant with enough runs for an interval that differ no more than those of others, in the one
-    workload with most such variants; or of the one with most runs, if these are twice as many. Where there is none, it
-    is the first run that measured, or the first. The steadiest of many would be steady by chance, and its intervals too
-    narrow.
-    """
-    repeated = [variant for variant in group_by_variant(rows) if len(throughputs(variant)) >= MIN_REPEATS]
-    (workload, count), *_ = Counter(variant[0].spec.workload for variant in repeated).most_common(1) or [("", 0)]
-    compared = [variant for variant in repeated if count > 1 and variant[0].spec.workload == workload]
-    steady = steady_variants(compared)
-    most = max(steady, key=len, default=())
-    candidates = (most if len(most) >= 2 * len(steady[0]) else steady[0]) if steady else rows
-    return next((row.run for row in candidates if throughputs([row])), rows[0].run)
-
-
 def compare(
-    compared_runs: ComparedRuns, baseline: int, older: Sequence[StoredRun] = (), margin_pct: float | None = None
+    compared_runs: ComparedRuns, baseline: int = 0, older: Sequence[StoredRun] = (), margin_pct: float | None = None
 ) -> Comparison:
-    """Assemble a comparison; slow enough to belong off the GUI thread.
+    """Assemble a comparison, with the default baseline if `baseline` is 0; slow enough to belong off the GUI thread.
 
     `older` are earlier runs of the baseline's variant, to see whether it has drifted.
     """
     rows = [run.row for run in compared_runs.runs]
+    baseline = baseline or default_baseline(rows)
     verdict = compute_verdict(rows, baseline, margin_pct, compared_runs.asked)
     variants = compared_variants(verdict, compared_runs.metrics)
     baseline_note = _baseline_note(rows, baseline)

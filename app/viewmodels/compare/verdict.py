@@ -10,6 +10,8 @@ from app.analysis.verdict import (
     VariantResult,
     count_looks,
     decide,
+    default_baseline,
+    join_repeats,
     judge,
     may_be_as_fast,
     rank_results,
@@ -97,12 +99,17 @@ class Verdict:
 
 
 def compute_verdict(
-    rows: Sequence[RunRow], baseline_run: int, margin_pct: float | None = None, asked: str = ""
+    rows: Sequence[RunRow], baseline_run: int = 0, margin_pct: float | None = None, asked: str = ""
 ) -> Verdict:
-    """Return the verdict on these runs against the variant of run `baseline_run`; the others as `judge` takes them.
+    """Return the verdict on these runs, repeats joined, against the variant of run `baseline_run`.
+
+    Where that is none of them, it is the default baseline: so all who ask get one answer.
 
     `asked` is the setting that an experiment asks about; without one it is what differs, or what most pairs show.
     """
+    rows, _ = join_repeats(rows)
+    if all(row.run != baseline_run for row in rows):
+        baseline_run = default_baseline(rows)
     results = judge(rows, baseline_run, margin_pct)
     base = next(result for result in results if result.is_baseline)
     ranked, variants = rank_results(results), [result.runs for result in results]
@@ -402,11 +409,13 @@ def _repeats_for(required: RequiredRepeats, ratios: int) -> Statement:
 
 def _describe_noise(ranked: Sequence[VariantResult]) -> tuple[list[Statement], int]:
     judged = [result for result in ranked if len(throughputs(result.runs)) >= MIN_REPEATS]
+    rows = sorted((row for result in judged for row in result.runs), key=lambda row: row.run)
     base = next((result for result in judged if result.is_baseline), None)
-    if base is None or base.runs in (steady := steady_variants([result.runs for result in judged])):
+    if base is None or base.runs in steady_variants([result.runs for result in judged]):
         return [], 0
     values = {"ratio": 1 + run_spread(base.runs)}
-    return [Statement(key="noisy baseline", values=values, runs=_runs([base]))], min(runs[0].run for runs in steady)
+    noisy, steadier = Statement(key="noisy baseline", values=values, runs=_runs([base])), default_baseline(rows)
+    return [noisy], 0 if any(row.run == steadier for row in base.runs) else steadier
 
 
 EFFECTS_TITLE = "What each setting does by itself"

@@ -10,7 +10,6 @@ from app.analysis.verdict import (
     fastest_result,
     group_by_variant,
     group_runs,
-    join_repeats,
     rank_results,
     throughputs,
     without,
@@ -18,7 +17,6 @@ from app.analysis.verdict import (
 from app.values import units
 from app.values.records import RunRow
 from app.viewmodels.charts.model import Axis, ratio_axis
-from app.viewmodels.compare.comparison import default_baseline
 from app.viewmodels.compare.verdict import Verdict, compute_verdict
 from app.viewmodels.experiment.queue import NO_VERDICT, VerdictText
 from app.viewmodels.format.naming import variant_names
@@ -30,10 +28,9 @@ from workloads.protocol import RunSpec
 
 def experiment_verdict(rows: Sequence[RunRow], asked: str = "") -> VerdictText:
     """Return the verdict on the runs of an experiment; an empty one where all are of one variant."""
-    joined, _ = join_repeats(rows)
-    if len(group_by_variant(joined)) < 2:
+    if len(group_by_variant(rows)) < 2:
         return NO_VERDICT
-    verdict = compute_verdict(joined, default_baseline(joined), asked=asked)
+    verdict = compute_verdict(rows, asked=asked)
     answer, *others = (statement.sentence for statement in verdict.statements)
     return VerdictText(sentence=answer, rest=" ".join(others), is_answer=len(rank_results(verdict.results)) > 1)
 
@@ -109,7 +106,7 @@ def experiment_result(
     if not rows:
         waiting = tuple(ResultRow(name=name, change="waiting") for name in names)
         return ExperimentResult(answer=_NO_ANSWER, next_step="", rows=waiting, axis=_axis(()))
-    verdict = compute_verdict(rows, default_baseline(rows), asked=asked)
+    verdict = compute_verdict(rows, asked=asked)
     keys = [without(with_defaults(result.runs[0].spec)) for result in verdict.results]
     variants_by_name = [
         (name, verdict.results[keys.index(key)] if (key := without(spec)) in keys else None)
@@ -123,10 +120,7 @@ def answer_on(
     rows: Sequence[RunRow], baseline: int = 0, margin_pct: float | None = None, asked: str = ""
 ) -> ExperimentResult:
     """Return what Compare would say of any runs, with its `baseline` if that is among them, and margin of equality."""
-    joined, _ = join_repeats(rows)
-    if all(row.run != baseline for row in joined):
-        baseline = default_baseline(joined)
-    return verdict_result(compute_verdict(joined, baseline, margin_pct, asked), {})
+    return verdict_result(compute_verdict(rows, baseline, margin_pct, asked), {})
 
 
 def verdict_result(verdict: Verdict, disturbances: Mapping[int, str]) -> ExperimentResult:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from app.analysis.intervals import Estimate
+from app.analysis.verdict import default_baseline
 from app.values.records import RunRow, StoredRun
 from app.viewmodels.charts.palette import HUES, MAX_COMPARED, MAX_DRAWN, dash_pattern
 from app.viewmodels.compare.arrangement import Arrangement, table_text
@@ -20,7 +21,6 @@ from app.viewmodels.compare.comparison import (
     compare,
     comparison_curves,
     comparison_lines,
-    default_baseline,
     prepare_comparison,
 )
 from app.viewmodels.compare.curves import CompareCurves, format_position, small_multiples
@@ -97,6 +97,14 @@ def test_the_default_baseline_is_the_first_variant_whose_ratios_have_intervals()
     fewer, more = ([run_row(n, units=96 + count) for n in range(30, 30 + count)] for count in (5, 6))
     assert default_baseline([*repeated(3), *fewer]) == 1
     assert default_baseline([*repeated(3), *more]) == 30, "twice as many runs tell twice as much"
+
+
+def test_what_did_not_run_as_requested_is_the_default_baseline_only_where_nothing_else_measured() -> None:
+    rows = [replace(row, evidence_state="mismatch" if row.run == 1 else "verified") for row in repeated(3)]
+    assert default_baseline(rows) == 2, "one of the first variant's runs is another than was requested"
+    assert default_baseline([replace(row, evidence_state="mismatch") for row in rows]) == 1
+    failed = run_row(9, outcome="failed", throughput=None, units=32)
+    assert default_baseline([rows[0], failed]) == 1
 
 
 @pytest.mark.parametrize(("spread", "chosen"), [(1.049, 1), (1.051, 4)])

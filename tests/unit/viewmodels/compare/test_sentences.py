@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from app.analysis.verdict import default_baseline
 from app.storage.store import Store
 from app.values.records import StoredRun
-from app.viewmodels.compare.comparison import COMPARED_FIELDS, Comparison, compare, default_baseline, prepare_comparison
+from app.viewmodels.compare.comparison import COMPARED_FIELDS, Comparison, compare, prepare_comparison
 from app.viewmodels.compare.statements import Statement
 from app.viewmodels.compare.why_text import CAVEAT
 from app.viewmodels.format.naming import SEPARATOR

@@ -11,10 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.analysis.verdict import join_repeats
+from app.analysis.verdict import default_baseline, join_repeats
 from app.storage.store import Store
 from app.values.records import RunRow
-from app.viewmodels.compare.comparison import default_baseline
 from app.viewmodels.compare.statements import Statement
 from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.format.naming import SEPARATOR
