@@ -59,7 +59,7 @@ class Effect:
         pairs: Those with an interval, if there are any; else all.
         single_run_pairs: How many others were left out.
         differs: Whether pairs differ by more than their intervals allow; None where that is not known.
-        depends_on: The parameter that explains most of that difference, if one does.
+        depends_on: The parameter that tells where it is decided, else that which explains most of that difference.
         spans: Where it is faster, slower or not known along that parameter.
         changes_work: Whether the ratio includes another amount of work per example.
     """
@@ -191,7 +191,9 @@ def _effect(change: _Change, comparisons: int) -> Effect:
     )
     intervals = [pair.ratio.interval for pair in pairs if pair.ratio.interval is not None]
     differs = max(low for low, _ in intervals) > min(high for _, high in intervals) if len(intervals) > 1 else None
-    depends_on = _explaining_parameter(pairs, change.parameter) if differs else None
+    depends_on, spans = _deciding_spans(pairs, change.parameter, looks) if len(pairs) > 1 else (None, ())
+    if depends_on is None and differs and (depends_on := _explaining_parameter(pairs, change.parameter)):
+        spans = _spans(pairs, depends_on, pair_level)
     return Effect(
         parameter=change.parameter,
         before=change.before,
@@ -201,9 +203,37 @@ def _effect(change: _Change, comparisons: int) -> Effect:
         single_run_pairs=len(change.pairs) - len(used),
         differs=differs,
         depends_on=depends_on,
-        spans=_spans(pairs, depends_on, pair_level) if depends_on else (),
+        spans=spans,
         changes_work=any(work_ratio(after, before) is not None for before, after in used),
     )
+
+
+def _deciding_spans(pairs: Sequence[MatchedPair], changed: str, looks: int) -> tuple[str | None, tuple[Span, ...]]:
+    """Return the setting that tells best where the effect is decided, and its spans; None where it is so everywhere.
+
+    It is the one with most pairs in spans that are decided, of equal ones that which explains most of the difference.
+    The level covers the values of all settings tried, since that one is chosen by what they show.
+    """
+    names = _varying_parameters(pairs, changed)
+    values = sum(len({pair.before[0].spec.variant[name] for pair in pairs}) for name in names)
+    level = level_at(looks, max(len(pairs), values))
+    logs = np.log([pair.ratio.value for pair in pairs])
+
+    def tells(name: str) -> tuple[int, float]:
+        settings = [pair.before[0].spec.variant[name] for pair in pairs]
+        decided = {value for span in spans[name] if span.decision != "not known" for value in span.values}
+        return sum(value in decided for value in settings), explained_share(logs, settings)
+
+    spans = {name: _spans(pairs, name, level) for name in names}
+    best = max(spans, key=tells, default=None)
+    is_told = best is not None and len(spans[best]) > 1 and tells(best)[0]
+    return (best, spans[best]) if best is not None and is_told else (None, ())
+
+
+def _varying_parameters(pairs: Sequence[MatchedPair], changed: str) -> list[str]:
+    settings = [pair.before[0].spec.variant for pair in pairs]
+    named_by_all = [name for name in settings[0] if name != changed and all(name in setting for setting in settings)]
+    return [name for name in named_by_all if len({setting[name] for setting in settings}) > 1]
 
 
 def _spans(pairs: Sequence[MatchedPair], name: str, level: float) -> tuple[Span, ...]:
@@ -232,9 +262,7 @@ def _explaining_parameter(pairs: Sequence[MatchedPair], changed: str) -> str | N
     explain any difference, and tell something only if nothing else differs.
     """
     logs = np.log([pair.ratio.value for pair in pairs])
-    settings = [pair.before[0].spec.variant for pair in pairs]
-    named_by_all = [name for name in settings[0] if name != changed and all(name in setting for setting in settings)]
-    varying = [name for name in named_by_all if len({setting[name] for setting in settings}) > 1]
+    settings, varying = [pair.before[0].spec.variant for pair in pairs], _varying_parameters(pairs, changed)
     if len(varying) == 1:
         return varying[0]
     shares = {name: explained_share(logs, [setting[name] for setting in settings]) for name in varying}
@@ -245,8 +273,8 @@ def _explaining_parameter(pairs: Sequence[MatchedPair], changed: str) -> str | N
 def explained_share(logs: Floats, values: Sequence[object]) -> float:
     """Return the share of the variance of `logs` that the means of groups of equal `values` explain, adjusted."""
     groups = [logs[[distinct == value for value in values]] for distinct in dict.fromkeys(values)]
-    degrees = len(logs) - len(groups)
-    if not degrees:
+    degrees, variance = len(logs) - len(groups), float(logs.var(ddof=1))
+    if not degrees or not variance:
         return 0.0
     within = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
-    return 1 - (within / degrees) / float(logs.var(ddof=1))
+    return 1 - (within / degrees) / variance

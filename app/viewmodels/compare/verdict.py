@@ -231,7 +231,7 @@ def _effect_statement(effect: Effect) -> Statement:
         key, values["regions"] = "varies", (ends[0], ends[-1])
     if widest:
         spans = sorted(effect.spans, key=lambda span: span is not widest)
-        key = "by region"
+        key, values["by"] = "by region", label_in_sentence(spec, by) if by else ""
         values["regions"] = tuple(_region(effect, span.values, span.ratio) for span in spans)
     return Statement(key=key, values=values, runs=_runs_of([effect]))
 

@@ -151,7 +151,7 @@ NHWC: dict[str, Value] = {"gpus": 1, "layout": "NHWC"}
 Question = tuple[Callable[[RunRow], bool], str, str, str, tuple[str, ...]]
 QUESTIONS: dict[str, Question] = {
     "does NCHW help?": (of(CNN, "cnn10"), "layout", "by region", "layout", ("NCHW",)),
-    "does NCHW help in TF32?": (of(CNN, "cnn10", precision="tf32"), "", "no difference", "layout", ("NCHW",)),
+    "does NCHW help in TF32?": (of(CNN, "cnn10", precision="tf32"), "", "by region", "layout", ("NCHW",)),
     "are two GPUs worth it?": (of(CNN, "cnn10"), "gpus", "by region", "gpus", ("2 GPUs",)),
     "at batch 128?": (of(CNN, "cnn10", batch_size=128), "gpus", "by region", "gpus", ("2 GPUs",)),
     "does a bigger batch help?": (of(CNN, "cnn10"), "batch_size", "fastest", "batch_size", ("batch size 2048",)),

@@ -454,12 +454,25 @@ def test_an_answer_about_one_of_several_workloads_names_it() -> None:
     assert said(NHWC, three(6, 1064.0), three(10, 1200.0, batch_size=512), other).answer.startswith("cnn10: NCHW ")
 
 
-def test_where_the_mean_decides_nothing_the_pairs_that_do_are_counted() -> None:
-    """Of two batches one is noise, which makes the mean's interval wide and overlaps the other's."""
+def test_where_the_mean_decides_nothing_the_setting_that_tells_where_is_named() -> None:
+    """Of two batches one is noise, whose interval has the other's in it: no contradiction, and yet one is known."""
     noisy = three(20, 1000.0, 0.4, layout="NHWC", batch_size=128), three(24, 1000.0, 0.4, batch_size=128)
     found = said(NHWC, three(6, 1100.0), *noisy)
-    assert (found.statements[0].values["pairs"], found.statements[0].values["pairs_ahead"]) == (2, 1)
-    assert found.answer.endswith(", in 2 pairs, of which 1 show NCHW ahead.")
+    assert (keys(found)[0], found.statements[0].values["by"]) == ("by region", "batch size")
+    assert found.answer.endswith("; at batch size 128 it is not known.")
+
+
+def test_where_no_setting_tells_where_the_pairs_that_decide_are_counted() -> None:
+    """Of two batches without and with XLA each has one that is noise."""
+    pairs = [
+        group
+        for n, (size, xla) in enumerate(product((1024, 128), (False, True)), 1)
+        for layout, rate in (("NHWC", 1000.0), ("NCHW", 1100.0))
+        for spread in [0.4 if (size == 1024) == xla else 0.0001]
+        for group in [three(100 * n + 10 * (layout == "NCHW"), rate, spread, layout=layout, batch_size=size, xla=xla)]
+    ]
+    answer = compute_verdict([row for group in pairs for row in group], 100, asked="layout").statements[0]
+    assert (answer.key, answer.values["pairs"], answer.values["pairs_ahead"]) == ("no difference", 4, 2)
 
 
 def test_values_of_a_number_are_counted_as_values() -> None:
