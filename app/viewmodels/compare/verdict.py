@@ -17,6 +17,7 @@ from app.analysis.verdict import (
     rank_results,
     ratios_of_first,
     run_spread,
+    same_workload,
     steady_variants,
     throughputs,
     work_ratio,
@@ -59,6 +60,7 @@ class Verdict:
     Attributes:
         asked: The setting that the answer is about; "" where it is who is fastest.
         statements: The answer first, then what qualifies it, and what would decide it or how sure it is.
+        answers: How many of the first statements are answers: one for each workload with two variants or more.
         steps: How many of the last statements say what would decide it.
         more_repeats: Repeats of each variant that would; 0 where it is decided, or they would be too many.
         repeated: The variants that these are of; none for all.
@@ -71,6 +73,7 @@ class Verdict:
     decision: str = "nothing to compare"
     asked: str = ""
     statements: tuple[Statement, ...] = ()
+    answers: int = 1
     steps: int = 0
     more_repeats: int = 0
     repeated: tuple[RunSpec, ...] = ()
@@ -83,7 +86,7 @@ class Verdict:
 
     @property
     def answer(self) -> str:
-        return next(iter(self.sentences), "")
+        return " ".join(statement.sentence for statement in self.statements[: self.answers])
 
     @property
     def next_step(self) -> str:
@@ -93,7 +96,7 @@ class Verdict:
     @property
     def text(self) -> str:
         """Return all of it, what did not run as requested first where the answer is about it."""
-        answered = {run for statement in self.statements[:1] for run in statement.runs}
+        answered = {run for statement in self.statements[: self.answers] for run in statement.runs}
         ordered = sorted(self.statements, key=lambda one: one.severity == "note" or answered.isdisjoint(one.runs))
         return " ".join(statement.sentence for statement in ordered)
 
@@ -127,6 +130,12 @@ def compute_verdict(
         steps, steadier = _describe_noise(ranked)
         step, more_repeats, repeated = _next_step(ranked)
         steps = [*steps, step]
+    elsewhere = []
+    for workload in dict.fromkeys(row.spec.workload for row in rows if not same_workload([row], base.runs)):
+        verdict = compute_verdict([row for row in rows if row.spec.workload == workload], 0, margin_pct, asked)
+        if len(rank_results(verdict.results)) > 1:
+            answer = verdict.statements[0]
+            elsewhere.append(replace(answer, values={**answer.values, "workload": workload}))
     decisions = [result.decision for result in results if not result.is_baseline]
     wrong = describe_mismatches(rows)
     mismatched = tuple(row.run for row in rows if row.evidence_state == "mismatch")
@@ -137,7 +146,8 @@ def compute_verdict(
         effects=effects if len({effect.parameter for effect in effects}) > 1 else (),
         decision=decisions[0] if len(decisions) == 1 else "several variants" if decisions else "nothing to compare",
         asked=str(answers[0].values.get("parameter", "")),
-        statements=(*answers[:1], *warnings, *answers[1:], *steps),
+        statements=(*answers[:1], *elsewhere, *warnings, *answers[1:], *steps),
+        answers=1 + len(elsewhere),
         steps=len(steps),
         more_repeats=more_repeats,
         repeated=tuple(result.runs[0].spec for result in repeated),

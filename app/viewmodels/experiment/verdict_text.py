@@ -31,8 +31,8 @@ def experiment_verdict(rows: Sequence[RunRow], asked: str = "") -> VerdictText:
     if len(group_by_variant(rows)) < 2:
         return NO_VERDICT
     verdict = compute_verdict(rows, asked=asked)
-    answer, *others = (statement.sentence for statement in verdict.statements)
-    return VerdictText(sentence=answer, rest=" ".join(others), is_answer=len(rank_results(verdict.results)) > 1)
+    others = (statement.sentence for statement in verdict.statements[verdict.answers :])
+    return VerdictText(sentence=verdict.answer, rest=" ".join(others), is_answer=len(rank_results(verdict.results)) > 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
