@@ -226,8 +226,9 @@ def _deciding_spans(pairs: Sequence[MatchedPair], changed: str, looks: int) -> t
 
     spans = {name: _spans(pairs, name, level) for name in names}
     best = max(spans, key=tells, default=None)
-    is_told = best is not None and len(spans[best]) > 1 and tells(best)[0]
-    return (best, spans[best]) if best is not None and is_told else (None, ())
+    if best is None or len(spans[best]) == 1 or not tells(best)[0]:
+        return None, ()
+    return best, spans[best]
 
 
 def _varying_parameters(pairs: Sequence[MatchedPair], changed: str) -> list[str]:
