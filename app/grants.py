@@ -41,7 +41,7 @@ _COMMANDS = {
     "interpreter": "run dummy -s {setting}{on}",
     "packages": "run dummy -s {setting}{on}",
     "host": "hosts check {word}",
-    "source": "run {file} --parameters",
+    "source": "list parameters {file}",
     "script": "run -- …",
 }
 """By kind, a command whose words grant it."""

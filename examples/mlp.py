@@ -1,6 +1,6 @@
 """Two custom workloads: a multilayer perceptron on synthetic images, and a text classifier on synthetic texts.
 
-python -m app run examples/mlp.py:mlp --parameters
+python -m app list parameters examples/mlp.py:mlp
 python -m app run examples/mlp.py:mlp -s units=512
 python -m app experiment examples/mlp.py:mlp -s units=256,512
 """

@@ -1,6 +1,6 @@
 """A custom workload: ResNet-50 of Keras, on synthetic images.
 
-python -m app run examples/resnet50.py:resnet50 --parameters
+python -m app list parameters examples/resnet50.py:resnet50
 python -m app run examples/resnet50.py:resnet50 -s precision=bfloat16 -s xla=true
 python -m app run examples/resnet50.py:resnet50 -s gpus=0 -s image_size=64 -s batch_size=8
 

@@ -1,6 +1,6 @@
 """A custom workload: the ResNet-50 of resnet50.py in PyTorch, on synthetic images.
 
-python -m app run examples/resnet50_torch.py:resnet50 --parameters
+python -m app list parameters examples/resnet50_torch.py:resnet50
 python -m app run examples/resnet50_torch.py:resnet50 -s precision=bfloat16 -s compile=true
 python -m app run examples/resnet50_torch.py:resnet50 -s gpus=0 -s image_size=64 -s batch_size=8
 

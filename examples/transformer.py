@@ -1,6 +1,6 @@
 """A custom workload: a Transformer that translates synthetic sentences.
 
-python -m app run examples/transformer.py:transformer --parameters
+python -m app list parameters examples/transformer.py:transformer
 python -m app run examples/transformer.py:transformer -s width=512 -s heads=8 -s layers=6 -s precision=bfloat16
 python -m app experiment examples/transformer.py:transformer -s xla=false,true
 

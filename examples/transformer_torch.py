@@ -1,6 +1,6 @@
 """A custom workload: the Transformer of transformer.py in PyTorch.
 
-python -m app run examples/transformer_torch.py:transformer --parameters
+python -m app list parameters examples/transformer_torch.py:transformer
 python -m app run examples/transformer_torch.py:transformer -s width=512 -s heads=8 -s layers=6 -s precision=bfloat16
 python -m app experiment examples/transformer_torch.py:transformer -s compile=false,true
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import click
 
-from app.cli.commands import SECTIONS, ProgramCommand, UpperLayers
+from app.cli.commands import EVERYTHING, SECTIONS, ProgramCommand, UpperLayers
 from app.cli.main import program
 from app.paths import PROGRAM
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
-_ALL_TAKE = {"--db", "--json", "--help"}
+_ALL_TAKE = {"--db", "--json", "--help", "--help-all"}
 
 _HEAD = f"""# The command line
 
@@ -65,7 +65,9 @@ def _context(parent: click.Context, name: str) -> click.Context:
     assert isinstance(parent.command, click.Group)
     command = parent.command.get_command(parent, name)
     assert command is not None
-    return click.Context(command, parent=parent, info_name=name)
+    context = click.Context(command, parent=parent, info_name=name)
+    context.meta[EVERYTHING] = True
+    return context
 
 
 def _usage(context: click.Context) -> str:

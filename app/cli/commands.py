@@ -127,6 +127,25 @@ def _load(target: str) -> click.Command:
     return command
 
 
+EVERYTHING = "everything"
+"""The key of a help's context that has every option."""
+
+
+class RareOption(click.Option):
+    """An option that few need: `--help-all` has it, and `--help` says so."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the name and the help; None in the short help."""
+        return super().get_help_record(ctx) if EVERYTHING in ctx.meta else None
+
+
+def _help_all(ctx: click.Context, _param: click.Parameter, is_requested: bool) -> None:
+    if is_requested and not ctx.resilient_parsing:
+        ctx.meta[EVERYTHING] = True
+        click.echo(ctx.get_help())
+        ctx.exit()
+
+
 COMMAND_ARGUMENTS = "command_arguments"
 """The parameter of commands that take another program's command behind `--`."""
 
@@ -137,14 +156,37 @@ class ProgramCommand(click.Command):
     def __init__(self, *args: Any, examples: Sequence[str] = (), **attrs: Any) -> None:
         super().__init__(*args, **attrs)
         self.examples = examples
+        if rare := [param for param in self.params if isinstance(param, RareOption)]:
+            count_text = f"Show this message with {len(rare)} more options."
+            words = ["--help-all"]
+            self.params.append(
+                click.Option(
+                    words, is_flag=True, is_eager=True, expose_value=False, callback=_help_all, help=count_text
+                )
+            )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words after the command's name; where the shell completes an option's value, without that option."""
         if COMMAND_ARGUMENTS in {param.name for param in self.params} and "--" in args:
             begin = args.index("--")
             ctx.meta[COMMAND_ARGUMENTS], args = tuple(args[begin + 1 :]), args[:begin]
+        args = self._with_settings(args)
         is_open = ctx.resilient_parsing and bool(args) and args[-1].startswith("-")
         return super().parse_args(ctx, args[:-1] if is_open else args)
+
+    def _with_settings(self, args: Sequence[str]) -> list[str]:
+        """Return the words with `-s batch_size=64` for `--batch-size 64` or `--batch-size=64`."""
+        options = {name for param in self.params for name in (*param.opts, *param.secondary_opts)}
+        words, rest = list[str](), list(args)
+        parameters = parameter_names() if "-s" in options and any(word.startswith("--") for word in rest) else ()
+        while rest:
+            option, equals, value = rest.pop(0).partition("=")
+            name = option.removeprefix("--").replace("-", "_")
+            if option.startswith("--") and option not in options and name in parameters and (equals or rest):
+                words += ["-s", f"{name}={value if equals else rest.pop(0)}"]
+            else:
+                words.append(f"{option}{equals}{value}")
+        return words
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples, which are no text to wrap."""
@@ -162,9 +204,11 @@ def describe_wrong_use(error: click.UsageError) -> str:
         return wrong
     where = error.ctx.command_path if error.ctx is not None else PROGRAM
     setting = _SETTING.search(wrong)
-    if isinstance(error, click.NoSuchOption):
-        setting = _SETTING.match(f"{error.option_name.lstrip('-').replace('-', '_')}=…")
-    if setting is not None and setting[1] in _parameters_of(error.ctx):
+    if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument) and error.ctx is not None:
+        arguments = [param for param in error.ctx.command.params if isinstance(param, click.Argument)]
+        names = " ".join(argument.make_metavar(error.ctx) for argument in arguments)
+        return f"{error.ctx.info_name} takes {names}; `{PROGRAM} list` shows the numbers of runs."
+    if setting is not None and takes_settings(error.ctx) and setting[1] in parameter_names():
         wrong += f" Did you mean -s {setting[0]}?"
     return f"{wrong} `{where} --help` shows how it is used."
 
@@ -172,10 +216,12 @@ def describe_wrong_use(error: click.UsageError) -> str:
 _SETTING = re.compile(r"(\w+)=[^\s()]+")
 
 
-def _parameters_of(context: click.Context | None) -> set[str]:
-    """Return the parameters of workloads, if the command takes settings."""
+def takes_settings(context: click.Context | None) -> bool:
+    return context is not None and any(param.name == "settings" for param in context.command.params)
+
+
+def parameter_names() -> set[str]:
+    """Return the names of the parameters of every workload."""
     from workloads import catalog  # here: most commands are used right
 
-    if context is None or all(param.name != "settings" for param in context.command.params):
-        return set()
     return {parameter.name for workload in catalog.WORKLOADS for parameter in workload.parameters}

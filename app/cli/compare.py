@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from app.analysis.verdict import default_baseline, throughputs
+from app.cli.commands import RareOption
 from app.cli.library import run_query
 from app.cli.options import (
     FILE,
@@ -108,7 +109,11 @@ def gate_options(function: Callable[..., int]) -> Callable[..., int]:
 
     options = (
         click.option(
-            "--margin", type=_MARGIN, metavar="SHARE", help="Say whether variants are equal within SHARE, such as 2%."
+            "--margin",
+            cls=RareOption,
+            type=_MARGIN,
+            metavar="SHARE",
+            help="Say whether variants are equal within SHARE, such as 2%.",
         ),
         click.option(
             "--fail-if-slower",
@@ -117,7 +122,11 @@ def gate_options(function: Callable[..., int]) -> Callable[..., int]:
             help="Exit 3 where a variant is slower than the baseline by more than SHARE, 4 where that is undecided.",
         ),
         click.option(
-            "--summary", type=FILE, metavar="FILE", help="With --fail-if-slower: write the outcome as Markdown."
+            "--summary",
+            cls=RareOption,
+            type=FILE,
+            metavar="FILE",
+            help="With --fail-if-slower: write the outcome as Markdown.",
         ),
     )
     return functools.reduce(lambda decorated, option: option(decorated), reversed(options), with_gate)

@@ -11,6 +11,7 @@ import click
 from msgspec import structs
 
 from app.analysis.intervals import DEFAULT_REPEATS, MIN_REPEATS
+from app.cli.commands import RareOption
 from app.cli.compare import GateOptions, gate_options, report_gate
 from app.cli.experiment_progress import (
     describe_elsewhere,
@@ -136,7 +137,7 @@ _CONFLICTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "again": ("--again counts no stored run", ("reuse",)),
     "show": ("--show makes nothing", ("budget", "again", "reuse", "parallel", "check_equal", "queue", "on")),
     "queue": (
-        "--queue makes nothing yet, but `queue go-on` takes these words",
+        "--queue makes nothing yet, but `queue run` takes these words",
         ("report", "notify", "no_standby", "sample_ms", *_GATE_OPTIONS),
     ),
 }
@@ -196,8 +197,8 @@ class ExperimentOptions:
             raise UsageError("A command behind -- says what runs: leave out --presets, --preset and --variants-of.")
         if not (self.presets or self.preset or self.workload or self.variants_of or self.script.words):
             raise UsageError(
-                "experiment needs a workload with some -s name=a,b, a command behind --, or --preset quick; --presets "
-                "lists them."
+                "experiment needs a workload with some -s name=a,b, a command behind --, or --preset quick; "
+                "`list presets` shows them."
             )
 
     def find_in_preset(self, word: str) -> Workload:
@@ -221,35 +222,34 @@ def parse_run_list(text: str) -> tuple[int, ...]:
 )
 @workload_argument
 @script_options
-@settings_option("NAME=A,B", "A parameter of the workload; several values vary; may be repeated.")
+@settings_option("NAME=A,B", "A parameter; several values vary; may be repeated.")
 @click.option(
     "--repeats",
     type=Count(1, REPEATS_LIMIT),
     metavar="N",
-    help="Runs of each variant (default 3; with --until at most so many, default 20).",
+    help="Runs of each variant (default 3; --until: at most, 20).",
 )
 @click.option(
     "--until",
     type=Parsed(parse_precision_pct),
     metavar="WIDTH",
-    help="End early, once every speed-up is known to within WIDTH, such as 0.5%.",
+    help="End once every speed-up is known to within WIDTH, as 0.5%.",
 )
-@click.option(
-    "--baseline", metavar="NAME=VALUE", help="The variant others are compared with (default: the first steady one)."
-)
+@click.option("--baseline", metavar="NAME=VALUE", help="What others are compared with (default: first steady one).")
 @click.option(
     "--preset",
     metavar="NAME",
     shell_complete=complete_presets,
-    help="A prepared experiment of --presets, or the path of a file like theirs.",
+    help="A prepared experiment of `list presets`, or the path of a file like theirs.",
 )
 @click.option(
     "--variants-of",
+    cls=RareOption,
     type=Parsed(parse_run_list),
     metavar="RUN,RUN",
     help="Measure the variants of these stored runs, interleaved, every run anew; the first is the baseline.",
 )
-@click.option("--presets", is_flag=True, help="List the prepared experiments: their questions, and how long they take.")
+@click.option("--presets", is_flag=True, hidden=True, help="Before: `list presets`.")
 @click.option(
     "--budget",
     type=TIME,
@@ -257,29 +257,37 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     help="Start no run that would not end within 8m, 90s or 1h30m; the same command later goes on.",
 )
 @again_option
-@click.option("--reuse", is_flag=True, help="Count stored runs of the same variants however old they are.")
-@click.option("--queue", is_flag=True, help="Only add it to the queue; `queue go-on` makes it, or the window.")
+@click.option(
+    "--reuse", cls=RareOption, is_flag=True, help="Count stored runs of the same variants however old they are."
+)
+@click.option("--queue", is_flag=True, help="Only add it to the queue; `queue run` makes it, or the window.")
 @notify_option
 @no_standby_option
 @parallel_option
 @no_gate_option
 @click.option(
-    "--gate-limit", type=TIME, metavar="TIME", help="Wait so long for them before a run at most (default: 60s)."
+    "--gate-limit",
+    cls=RareOption,
+    type=TIME,
+    metavar="TIME",
+    help="Wait so long for them before a run at most (default: 60s).",
 )
 @click.option(
     "--max-throttled",
+    cls=RareOption,
     type=Number(0, 100, "%"),
     default=MAX_THROTTLED_PCT,
     metavar="SHARE",
     help="Make a run once more that was throttled for more than SHARE of its measured part (default 5%).",
 )
-@click.option("--yes", is_flag=True, help="Do not ask before an experiment of more than an hour.")
+@click.option("--yes", cls=RareOption, is_flag=True, help="Do not ask before an experiment of more than an hour.")
 @click.option(
     "--check-equal/--no-check-equal",
+    cls=RareOption,
     default=None,
     help="Check first that the variants compute the same loss and gradients, 7 s each (default: where that is cheap).",
 )
-@click.option("--show", is_flag=True, help="With --preset: show what is stored of it and run nothing.")
+@click.option("--show", cls=RareOption, is_flag=True, help="With --preset: show what is stored of it and run nothing.")
 @click.option(
     "--report",
     type=FILE,
@@ -365,7 +373,7 @@ def _print_added(entry: QueueEntry, *, as_json: bool) -> int:
     elif entry.owned:
         print(_describe_elsewhere(entry))
     else:
-        print(f"Entry {entry.entry} of the queue: `{PROGRAM} queue go-on {entry.entry}` makes it.")
+        print(f"Entry {entry.entry} of the queue: `{PROGRAM} queue run {entry.entry}` makes it.")
     return 0
 
 

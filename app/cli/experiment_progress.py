@@ -95,7 +95,7 @@ def describe_ending(experiment: Experiment, *, show: bool = False, entry: int | 
     `show` is whether the command only shows it, `entry` the number under which it stays in the queue.
     """
     goes_on = "The same command goes on from here"
-    goes_on += "." if entry is None else f", or `{PROGRAM} queue go-on {entry}`."
+    goes_on += "." if entry is None else f", or `{PROGRAM} queue run {entry}`."
     sentences = [_describe_progress(experiment, goes_on, show=show), _describe_precision(experiment)]
     if show and experiment.state not in FINISHED_STATES:
         expected = expected_resolution(experiment.plan, [run.row for run in experiment.runs], (), None)
@@ -286,7 +286,7 @@ def describe_paused(database: Path, only: Sequence[int] | None, excluding: Colle
     with Store.open(database) as store:
         paused = [entry.entry for entry in store.queue.entries() if entry.state == "paused"]
     named = " ".join(str(entry) for entry in paused if (only is None or entry in only) and entry not in excluding)
-    return f"What is paused goes on when it is named: `{PROGRAM} queue go-on {named}`." if named else ""
+    return f"What is paused goes on when it is named: `{PROGRAM} queue run {named}`." if named else ""
 
 
 def _refreshed(ended: EndedEntry, services: RunServices) -> EndedEntry:

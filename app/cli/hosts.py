@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from app.cli.options import command, complete_hosts, events_option
+from app.cli.options import Verb, command, complete_hosts, events_option
 from app.cli.progress import ProgressSink
 from app.cli.services import open_store, stop_on_interrupt
 from app.cli.show import print_run
@@ -32,7 +32,7 @@ _USE = "hosts add takes a name and an address: `hosts add gpu1 ssh://me@gpu1`."
 @command("hosts", "hosts add gpu1 ssh://me@gpu1", "hosts check", "hosts fetch gpu1")
 @click.argument(
     "action",
-    type=click.Choice(_ACTIONS),
+    type=Verb(_ACTIONS),
     default="list",
     metavar="[ACTION]",
     help=f"{', '.join(_ACTIONS)} (default: list).",

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from app.cli.options import COUNT, Parsed, RunFilter, command, filter_options, run_argument, runs_argument
+from app.cli.options import COUNT, Parsed, RunFilter, Verb, command, filter_options, run_argument, runs_argument
 from app.cli.services import open_store
 from app.cli.terminal import is_terminal, print_json, print_json_list, print_table, say
 from app.errors import UserError
@@ -28,6 +28,7 @@ from app.viewmodels.format.naming import short_name
 from app.viewmodels.history.labels import describe_left_out, format_run_count
 from workloads.catalog import UsageError
 
+_KINDS = ("runs", "experiments", "presets", "parameters")
 _DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
 
 _TERMINAL_RUNS = 20
@@ -103,7 +104,9 @@ def restore(database: Path | None, as_json: bool, runs: Sequence[int]) -> int:
     with open_store(database) as store:
         moved = store.library.restore(runs)
         done = (
-            f"{format_run_count(len(moved))} taken out of the trash." if moved else "Nothing to do: not in the trash."
+            f"{format_run_count(len(moved))} taken out of the trash."
+            if moved
+            else f"Nothing to do: the trash has no run {', '.join(map(str, runs))}."
         )
         return _print_moved(store.library, moved, done, as_json=as_json)
 
@@ -116,7 +119,11 @@ def _print_moved(library: Library, moved: Sequence[int], done: str, *, as_json: 
     return 0
 
 
-@command("list", "list --tag paper --sort throughput --limit 10", "list --experiments")
+@command("list", "list --tag paper --sort throughput --limit 10", "list presets", "list parameters lstm")
+@click.argument(
+    "kind", type=Verb(_KINDS), default="runs", metavar="[KIND]", help=f"{', '.join(_KINDS)} (default: runs)."
+)
+@click.argument("workload_name", required=False, metavar="[WORKLOAD]", help="With parameters: whose.")
 @filter_options
 @click.option("--deleted", is_flag=True, help="The runs in the trash instead of all others.")
 @click.option(
@@ -128,10 +135,12 @@ def _print_moved(library: Library, moved: Sequence[int], done: str, *, as_json: 
 )
 @click.option("--reverse", is_flag=True, help="Reverse the order.")
 @click.option("--limit", type=COUNT, metavar="N", help="No more than N runs.")
-@click.option("--experiments", is_flag=True, help="List the experiments instead of runs.")
+@click.option("--experiments", is_flag=True, hidden=True, help="Before: `list experiments`.")
 def list_runs(
     database: Path | None,
     as_json: bool,
+    kind: str,
+    workload_name: str | None,
     run_filter: RunFilter,
     deleted: bool,
     sort: str,
@@ -139,9 +148,19 @@ def list_runs(
     limit: int | None,
     experiments: bool,
 ) -> int:
-    """Print the runs wanted, newest first unless requested otherwise; with `experiments`, those instead."""
+    """Print the runs wanted, newest first unless requested otherwise, or what else there is of a kind."""
+    if (workload_name is None) == (kind == "parameters"):
+        raise UsageError("list parameters takes a workload, such as lstm, and the others none.")
+    if kind == "presets":
+        from app.cli.experiment import list_presets  # here, as below, for few lists need it
+
+        return list_presets(database, as_json=as_json)
+    if workload_name is not None:
+        from app.cli.run import list_parameters
+
+        return list_parameters(workload_name, database, as_json=as_json)
     with open_store(database) as store:
-        if experiments:
+        if experiments or kind == "experiments":
             _print_experiments(store.library.experiments(), as_json=as_json)
             return 0
         query = run_query(replace(run_filter, deleted=deleted, sort=sort, reverse=reverse), store.library)
@@ -200,7 +219,7 @@ def _experiment_number(word: str, library: Library) -> int:
     rows = ((stored.experiment, stored.name, stored.preset) for stored in library.experiments())
     named = [number for number, name, preset in rows if word in (str(number), name, preset)]
     if not named:
-        raise UserError(f"There is no experiment {word!r}; `{PROGRAM} list --experiments` shows what there is.")
+        raise UserError(f"There is no experiment {word!r}; `{PROGRAM} list experiments` shows what there is.")
     return named[0]
 
 

@@ -1,18 +1,20 @@
 """Types of values, arguments and options that several commands share."""
 
+import difflib
 import functools
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from app.cli.commands import HELP, ProgramCommand
+from app.cli.commands import HELP, ProgramCommand, RareOption
 from app.errors import UserError
 from app.paths import default_database
 from app.values.plain import one_line
@@ -141,6 +143,25 @@ class Parsed(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
+class Verb(click.Choice[str]):
+    """What is done with the things that a command is about; older words of some are understood."""
+
+    def __init__(self, verbs: Sequence[str], former: Mapping[str, str] = MappingProxyType({})) -> None:
+        super().__init__(verbs)
+        self._former = former
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the verb; a word that is none gets those that are like it."""
+        verb = self._former.get(value, value)
+        if verb in self.choices:
+            return str(verb)
+        like = [
+            self._former.get(word, word) for word in difflib.get_close_matches(value, [*self.choices, *self._former])
+        ]
+        verbs = f"Did you mean {' or '.join(like)}?" if like else f"There are: {', '.join(self.choices)}."
+        raise click.UsageError(f"There is no {value!r} of {ctx.info_name if ctx else ''}. {verbs}", ctx)
+
+
 class Count(click.IntRange):
     """A whole number within limits."""
 
@@ -182,8 +203,19 @@ class _RunNumber(click.ParamType[int]):
 
 
 def _run_numbers(context: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the numbers in words, which commas may divide."""
-    return tuple(RUN_NUMBER.convert(part, param, context) for word in words for part in word.split(","))
+    """Return the numbers in words, which commas may divide; `3-6` are four."""
+    numbers: list[int] = []
+    for part in (part for word in words for part in word.split(",")):
+        first, last = (ends["first"], ends["last"]) if (ends := _RANGE.fullmatch(part)) else (part, part)
+        least, most = (RUN_NUMBER.convert(end, param, context) for end in (first, last))
+        if most - least >= _MAX_RANGE:
+            raise click.UsageError(f"{part} are more than {_MAX_RANGE:,} runs.", context)
+        numbers += range(least, most + 1)
+    return tuple(numbers)
+
+
+_RANGE = re.compile(r"(?P<first>\d+)-(?P<last>\d+|last)")
+_MAX_RANGE = 10_000
 
 
 def read_time_s(word: str) -> float:
@@ -239,6 +271,7 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="Print one J
 
 sampling_option = click.option(
     "--sample-ms",
+    cls=RareOption,
     type=SAMPLE_PERIOD,
     metavar="N",
     default=_of_program("sample_ms"),
@@ -266,9 +299,12 @@ on_option = click.option(
     shell_complete=complete_hosts,
     help="On this host: a name of `hosts list`, or an address such as ssh://me@gpu1 (default: this machine).",
 )
-no_standby_option = click.option("--no-standby", is_flag=True, help="Never import a framework ahead for the next run.")
+no_standby_option = click.option(
+    "--no-standby", cls=RareOption, is_flag=True, help="Never import a framework ahead for the next run."
+)
 parallel_option = click.option(
     "--parallel",
+    cls=RareOption,
     type=Count(min=0),
     is_flag=False,
     flag_value=0,
@@ -276,11 +312,14 @@ parallel_option = click.option(
     help="Up to N runs at once, each on GPUs of its own (without N as many as there are GPUs).",
 )
 no_gate_option = click.option(
-    "--no-gate", is_flag=True, help="Never wait for cool GPUs that nobody uses, or a quiet host."
+    "--no-gate", cls=RareOption, is_flag=True, help="Never wait for cool GPUs that nobody uses, or a quiet host."
 )
-again_option = click.option("--again", is_flag=True, help="Make every run anew, whatever is stored.")
+again_option = click.option("--again", cls=RareOption, is_flag=True, help="Make every run anew, whatever is stored.")
 notify_option = click.option(
-    "--notify", is_flag=True, help="Notify of the end: by notify-send where that works, else by the terminal's bell."
+    "--notify",
+    cls=RareOption,
+    is_flag=True,
+    help="Notify of the end: by notify-send where that works, else by the terminal's bell.",
 )
 report_option = click.option(
     "--report", type=FILE, metavar="FILE", help="Write a report with charts too: .html or .md."

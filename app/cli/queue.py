@@ -19,7 +19,7 @@ from app.cli.experiment_progress import (
     run_entries,
     write_experiment_report,
 )
-from app.cli.options import FILE, command, no_standby_option, notify_option, sampling_option
+from app.cli.options import FILE, Verb, command, no_standby_option, notify_option, sampling_option
 from app.cli.progress import run_with_notification
 from app.cli.run import run_services
 from app.cli.services import open_store
@@ -36,12 +36,12 @@ from app.telemetry.sampler import take_inventory
 from app.viewmodels.format.sentences import format_time_left
 from workloads.catalog import UsageError
 
-_ACTIONS = ("list", "go-on", "move", "pause", "resume", "remove")
+_ACTIONS = ("list", "run", "move", "pause", "resume", "remove")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _QueueOptions:
-    """The parameters of the command; without `entries`, `go-on` makes all that wait."""
+    """The parameters of the command; without `entries`, `run` makes all that wait."""
 
     database: Path | None
     as_json: bool
@@ -60,15 +60,15 @@ class _QueueOptions:
             raise UsageError("--first and --before exclude each other: give one of them.")
         if (self.first or self.before is not None) and self.action != "move":
             raise UsageError("--first and --before go with `queue move ENTRY`.")
-        if (self.notify or self.report is not None) and self.action != "go-on":
-            raise UsageError("--notify and --report go with `queue go-on`.")
+        if (self.notify or self.report is not None) and self.action != "run":
+            raise UsageError("--notify and --report go with `queue run`.")
         if self.action == "list" and self.entries:
-            raise UsageError("queue list shows all there is; numbers go with go-on, move, pause, resume and remove.")
-        if self.action not in ("list", "go-on") and not self.entries:
+            raise UsageError("queue list shows all there is; numbers go with run, move, pause, resume and remove.")
+        if self.action not in ("list", "run") and not self.entries:
             raise UsageError(f"queue {self.action} needs the number of an entry, as `{PROGRAM} queue` shows it.")
 
 
-def _go_on(options: _QueueOptions) -> int:
+def _run(options: _QueueOptions) -> int:
     """Make entries, the named ones even where they are paused; return 0 when every run has a result.
 
     Then print the verdict of each, write the requested reports, and notify of the end.
@@ -139,10 +139,10 @@ def _describe_entry_elsewhere(entry: QueueEntry) -> str:
     return describe_elsewhere(f"entry {entry.entry} of the queue at this moment")
 
 
-@command("queue", "queue", "queue go-on 2 --report result.html", "queue move 3 --first")
+@command("queue", "queue", "queue run 2 --report result.html", "queue move 3 --first")
 @click.argument(
     "action",
-    type=click.Choice(_ACTIONS),
+    type=Verb(_ACTIONS, {"go-on": "run"}),
     default="list",
     metavar="[ACTION]",
     help=f"{', '.join(_ACTIONS)} (default: list).",
@@ -156,16 +156,16 @@ def _describe_entry_elsewhere(entry: QueueEntry) -> str:
     "--report",
     type=FILE,
     metavar="FILE",
-    help="With go-on: write a report too, .html or .md; where not exactly one ENTRY is named, a file for each, its"
+    help="With run: write a report too, .html or .md; where not exactly one ENTRY is named, a file for each, its"
     " number before the ending (FILE-3.html).",
 )
 @sampling_option
 def queue(**values: Any) -> int:
-    """Change the queue and print it, or go on with its entries."""
+    """Change the queue and print it, or run its entries."""
     options = _QueueOptions(**values)
     options.check()
-    if options.action == "go-on":
-        return _go_on(options)
+    if options.action == "run":
+        return _run(options)
     if options.action != "list":
         with open_store(options.database) as store:
             _change_entries(store.queue, options)
@@ -227,7 +227,7 @@ def _row(progress: ExperimentProgress, cells: Sequence[str]) -> tuple[str, ...]:
 def _describe_total(experiments: Sequence[ExperimentProgress]) -> str:
     done, planned = sum(progress.done for progress in experiments), sum(progress.planned for progress in experiments)
     all_paused = all(progress.state == "paused" for progress in experiments)
-    command = " ".join([f"{PROGRAM} queue go-on", *(str(progress.entry) for progress in experiments if all_paused)])
+    command = " ".join([f"{PROGRAM} queue run", *(str(progress.entry) for progress in experiments if all_paused)])
     if done == planned:
         return f"{done} of {planned} runs done; `{command}` says what came of them."
     return f"{done} of {planned} runs done, {_describe_left(experiments)}; `{command}` makes them."

@@ -90,7 +90,13 @@ def one_variant(workload: Workload, settings: Sequence[str], machine: Machine) -
     Raises:
         UsageError: A word is no setting of the workload.
     """
-    values = {name: catalog.parse(workload.parameter(name), text) for name, text in parse_settings(settings).items()}
+    values = {}
+    for name, text in parse_settings(settings).items():
+        try:
+            values[name] = catalog.parse(workload.parameter(name), text)
+        except UsageError as error:
+            several = f" `{PROGRAM} experiment` takes several values, and compares them." if "," in text else ""
+            raise UsageError(f"{error}{several}") from error
     return catalog.fill_defaults(workload, values, machine)
 
 
@@ -280,7 +286,7 @@ def _verdict(run: RunRow, trials: Sequence[TrialResult]) -> str:
 @workload_argument
 @script_options
 @settings_option("NAME=VALUE", "A parameter of the workload; may be repeated.")
-@click.option("--parameters", is_flag=True, help="List the workload's parameters and end.")
+@click.option("--parameters", is_flag=True, hidden=True, help="Before: `list parameters WORKLOAD`.")
 @click.option(
     "--largest-batch", is_flag=True, help="Find the largest batch that fits, in short runs from the batch given."
 )
@@ -327,9 +333,9 @@ def run(
             f"run needs a workload: {KNOWN_WORKLOADS}, a file of yours as path/to/file.py:name, or a command of yours "
             "as -- python train.py."
         )
+    if parameters and workload:
+        return list_parameters(workload, database, as_json=as_json)
     definition = workload_finder(database, typed)(workload) if workload else None
-    if parameters and definition:
-        return _print_parameters(definition)
     if not largest_batch and (batch_limit or batch_step):
         raise UsageError("--batch-limit and --batch-step go with --largest-batch.")
     if detach and (largest_batch or not on):
@@ -380,12 +386,19 @@ def run_once(spec: RunSpec, services: RunServices) -> StoredRun:
     return session.stored
 
 
-def _print_parameters(workload: catalog.Workload) -> int:
+def list_parameters(word: str, database: Path | None, *, as_json: bool) -> int:
+    """Print the parameters of the workload that a word of the user's names."""
+    workload = workload_finder(database, typed)(word)
     rows = [
         (p.name, value_text(p.default), "" if p.cpu_default is None else value_text(p.cpu_default), _limits(p), p.help)
         for p in workload.parameters
     ]
-    print_table(("parameter", "default", "on CPU", "values", ""), rows)
+    head = ("parameter", "default", "on CPU", "values", "")
+    if as_json:
+        keys = ("parameter", "default", "cpu_default", "values", "help")
+        print_json({"parameters": [dict(zip(keys, row, strict=True)) for row in rows]})
+    else:
+        print_table(head, rows)
     return 0
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from app.cli.commands import COMMAND_ARGUMENTS
+from app.cli.commands import COMMAND_ARGUMENTS, RareOption
 from app.cli.options import FILE
 from app.cli.terminal import print_json
 from app.runs.script import Script, parse_script_values, script_variants
@@ -120,7 +120,7 @@ def script_options(function: Callable[..., int]) -> Callable[..., int]:
             nargs=-1,
             metavar="[-- COMMAND...]",
             callback=_words,
-            help="A training script of yours, as python train.py (docs/your-script.md).",
+            help="Your own training script: python train.py",
         ),
         click.option(
             "-C", "folder", type=FILE, default=Path(), metavar="FOLDER", help="Where a command behind -- runs."
@@ -130,7 +130,7 @@ def script_options(function: Callable[..., int]) -> Callable[..., int]:
             "variables",
             multiple=True,
             metavar="NAME=A,B",
-            help="An environment variable of the command; several values vary, an empty one unsets it.",
+            help="An environment variable; an empty value unsets it.",
         ),
         click.option(
             "--rev", "revisions", default="", metavar="A,B", help="Commits of the command's folder; several vary."
@@ -138,6 +138,7 @@ def script_options(function: Callable[..., int]) -> Callable[..., int]:
         click.option(
             "--link",
             "links",
+            cls=RareOption,
             multiple=True,
             metavar="PATH",
             help="What git ignores there and the command needs.",
@@ -145,7 +146,13 @@ def script_options(function: Callable[..., int]) -> Callable[..., int]:
         click.option(
             "--examples", default="", metavar="N", help="Examples of a step: numbers and placeholders, as '{batch}*4'."
         ),
-        click.option("--loop", default="", metavar="FILE:LINE", help="The loop whose iterations are steps."),
+        click.option(
+            "--loop",
+            cls=RareOption,
+            default="",
+            metavar="FILE:LINE",
+            help="The loop whose iterations are steps.",
+        ),
         click.option("--dry-run", is_flag=True, help="Print the commands, and start nothing."),
     )
     return functools.reduce(lambda decorated, option: option(decorated), reversed(options), with_script)

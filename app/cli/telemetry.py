@@ -5,12 +5,12 @@ import math
 import queue
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 import msgspec
@@ -22,14 +22,15 @@ from app.errors import TelemetryError
 from app.report.documents import TelemetryMessage, device_lines, iso_utc, telemetry_line
 from app.telemetry.messages import SamplerMessage
 from app.values import units
-from app.values.fields import FAST_FIELDS, FIELDS, Sample
+from app.values.fields import FAST_FIELDS, FIELDS, Sample, SlowSample
 from app.values.plain import cell_text
 from app.values.samples import HOST, Device, DeviceLost, Inventory, TelemetryGap
 from app.viewmodels.format.telemetry_fields import format_field, format_throttle_reasons
 from workloads.catalog import UsageError
 
 if TYPE_CHECKING:
-    from app.cli.prometheus import TelemetryMetrics
+    from prometheus_client.metrics_core import Metric
+    from prometheus_client.registry import Collector
 
 OutputFormat = Literal["text", "json", "csv"]
 Printer = Callable[[TelemetryMessage | Inventory], None]
@@ -37,6 +38,7 @@ Printer = Callable[[TelemetryMessage | Inventory], None]
 _PERIOD_TOLERANCE = 0.95
 """A reading may come this share of the requested time after the one before."""
 
+_LABELS = ("device", "name", "uuid")
 _LOGGED = tuple(name for name in FAST_FIELDS if FIELDS[name].topic != "worker")
 
 
@@ -77,7 +79,7 @@ def watch(
     output: OutputFormat = "json" if as_json else "csv" if as_csv else "text"
     inbox: queue.SimpleQueue[SamplerMessage | None] = queue.SimpleQueue()
     with (
-        _served(prometheus) as metrics,
+        _served(prometheus) if prometheus else nullcontext() as metrics,
         opened_host(on, 1000 * every_s) as host,
         stop_on_interrupt(lambda: inbox.put(None)),
     ):
@@ -102,14 +104,6 @@ def watch(
             elif isinstance(message, Inventory) or (isinstance(message, TelemetryMessage) and due(message)):
                 show(message)
     return 0
-
-
-def _served(address: str) -> AbstractContextManager["TelemetryMetrics | None"]:
-    if not address:
-        return nullcontext()
-    from app.cli.prometheus import served  # here, for few commands need a server
-
-    return served(address)
 
 
 class RateLimiter:
@@ -187,11 +181,12 @@ def make_printer(output: OutputFormat, origin: Origin) -> Printer:
     """Return what prints a message; the first one has to be an inventory."""
     if output == "json":
         return _json_printer(origin)
-    return (
-        _csv_printer(origin)
-        if output == "csv"
-        else _sample_printer(lambda sample, device: _print_sample(sample, device, origin), partial(print, flush=True))
+    if output == "csv":
+        return _csv_printer(origin)
+    print(
+        f"{'time':11}  {'device':6} {'power':>9} {'load':>6} {'memory':>10} {'temp.':>6} {'SM clock':>10}", flush=True
     )
+    return _sample_printer(lambda sample, device: _print_sample(sample, device, origin), partial(print, flush=True))
 
 
 def _json_printer(origin: Origin) -> Printer:
@@ -260,3 +255,69 @@ def _print_sample(message: Sample, device: Device, origin: Origin) -> None:
     reasons = format_throttle_reasons(message.throttle_reasons or 0)
     figures = (*fields, f"  throttled: {reasons}") if reasons else fields
     print(f"{utc.astimezone():%H:%M:%S.%f}"[:-4], f" {_device_title(device):6s}", *figures, flush=True)
+
+
+class TelemetryMetrics:
+    """The newest values of each device that answers: a metric for each field of the table, by its name with its unit.
+
+    https://prometheus.io/docs/instrumenting/writing_exporters/
+
+    `take` is called on one thread and `collect` on the server's; each replaces or reads a whole dictionary.
+    """
+
+    def __init__(self) -> None:
+        self._devices: dict[str, Device] = {}
+        self._values: dict[str, dict[str, float | None]] = {}
+
+    def take(self, message: TelemetryMessage | Inventory) -> None:
+        if isinstance(message, Inventory):
+            self._devices = {device.device: device for device in message.devices}
+        elif isinstance(message, DeviceLost):
+            self._values = {device: values for device, values in self._values.items() if device != message.device}
+        elif isinstance(message, Sample | SlowSample):
+            new = {name: value for name, value in msgspec.structs.asdict(message).items() if name in FIELDS}
+            self._values = {**self._values, message.device: {**self._values.get(message.device, {}), **new}}
+
+    def collect(self) -> Iterator["Metric"]:
+        """Return a metric for each field that some device reports, with labels that say which device."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        devices, values = self._devices, self._values
+        for name, field in FIELDS.items():
+            family = CounterMetricFamily if field.kind == "counter" else GaugeMetricFamily
+            metric = family(f"variantscope_{name}", f"{field.label}: {field.meaning}", labels=_LABELS)
+            for device, reading in values.items():
+                if (value := reading.get(name)) is not None and (card := devices.get(device)) is not None:
+                    number = "host" if device == HOST else str(card.index)
+                    metric.add_metric([number, card.name, device], value)
+            if metric.samples:
+                yield metric
+
+
+@contextmanager
+def _served(address: str) -> Iterator[TelemetryMetrics]:
+    """Serve metrics at `[ADDRESS:]PORT` while the block runs.
+
+    Raises:
+        UsageError: The address is none, or another program has its port.
+    """
+    interface, _, port = address.rpartition(":")
+    if not (port.isascii() and port.isdigit() and 0 <= int(port) < 65536):
+        raise UsageError(f"--prometheus takes a port, or ADDRESS:PORT, such as 9400; this is {address}.")
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    metrics, registry = TelemetryMetrics(), CollectorRegistry()
+    registry.register(cast("Collector", metrics))
+    interface = interface.strip("[]") or "127.0.0.1"
+    try:
+        server, thread = start_http_server(int(port), interface, registry)
+    except OSError as error:
+        raise UsageError(f"Port {port} of {interface} is not free for --prometheus ({error.strerror}).") from error
+    host, port_number = server.server_address[:2]
+    say(f"Serving http://{host!s}:{port_number}/metrics until Ctrl-C.")
+    try:
+        yield metrics
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import click
 
 from app.cli.commands import UpperLayers
-from app.cli.options import FILE, command, runs_argument
+from app.cli.options import FILE, Verb, command, runs_argument
 from app.cli.progress import progress_watch
 from app.cli.services import open_store
 from app.cli.terminal import print_json, print_table, say
@@ -168,13 +168,21 @@ def open_file(context: click.Context, database: Path | None, as_json: bool, file
     return upper.open_window(database, None, file)
 
 
-@command("reference", "reference", "reference --add")
-@click.option("--add", is_flag=True, help="Add copies of them to the database, tagged reference.")
-@click.option("--remove", is_flag=True, help="Delete these copies from the database again.")
-def reference(database: Path | None, as_json: bool, add: bool, remove: bool) -> int:
+@command("reference", "reference", "reference add")
+@click.argument(
+    "action",
+    type=Verb(("list", "add", "remove")),
+    default="list",
+    metavar="[ACTION]",
+    help="list; add copies of them to the database, tagged reference; or remove these copies (default: list).",
+)
+@click.option("--add", is_flag=True, hidden=True, help="Before: `reference add`.")
+@click.option("--remove", is_flag=True, hidden=True, help="Before: `reference remove`.")
+def reference(database: Path | None, as_json: bool, action: str, add: bool, remove: bool) -> int:
     """Add or remove the reference runs where that is requested; else print what there is of them."""
+    add, remove = add or action == "add", remove or action == "remove"
     if add and remove:
-        raise UsageError("--add and --remove exclude each other: give one of them.")
+        raise UsageError("reference takes one of add and remove.")
     with open_store(database, may_be_new=add) as store:
         path, runs = store.path, reference_runs(store)
     sentences = []
@@ -209,7 +217,7 @@ def _print_files(runs: list[int]) -> None:
     if runs:
         print(f"{len(runs)} of these runs are in this database: `{PROGRAM} list --tag reference`.")
     else:
-        print(f"None of these runs is in this database; `{PROGRAM} reference --add` puts copies of them there.")
+        print(f"None of these runs is in this database; `{PROGRAM} reference add` puts copies of them there.")
 
 
 def _document(file: ReferenceFile) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def command(tmp_path: Path, grants: Path) -> CommandLine:
     return CommandLine(tmp_path)
 
 
-GO_ON = ("queue", "go-on", "1", "--no-standby")
+GO_ON = ("queue", "run", "1", "--no-standby")
 """For entries that came from elsewhere."""
 
 
@@ -123,7 +123,7 @@ def test_what_stored_runs_were_of_is_not_started_by_their_python(
 @pytest.mark.parametrize(
     "words",
     [
-        ("queue", "go-on", "1"),
+        ("queue", "run", "1"),
         ("experiment", "--variants-of", "1,2", "--no-gate"),
         ("check-equal", "1", "2"),
         ("experiment", "--variants-of", "1,2", "--no-gate", "--on", HERE),
@@ -160,7 +160,7 @@ def test_a_database_that_is_opened_makes_nothing_allowed(command: CommandLine, a
     attacker.keep(*attacker.custom_specs())
     list_user_preset_file(attacker.database, str(attacker.preset()))
     for words, status in (
-        (("experiment", "--presets"), 0),
+        (("list", "presets"), 0),
         (("experiment", "--variants-of", "1,2", "--no-gate"), 1),
     ):
         done = command.inside(*words, database=attacker.database)
@@ -185,7 +185,7 @@ def test_what_is_typed_runs_and_is_allowed_from_then_on(command: CommandLine, at
 
 
 def test_a_typed_file_and_a_typed_host_are_allowed(command: CommandLine, attacker: Attacker) -> None:
-    assert command.inside("run", str(attacker.module), "--parameters").returncode == 0
+    assert command.inside("list", "parameters", str(attacker.module)).returncode == 0
     assert attacker.marker.exists()
     attacker.marker.unlink()
     command.inside("hosts", "check", f"sh:?python={attacker.python}")

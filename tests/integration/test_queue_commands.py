@@ -74,7 +74,7 @@ def test_entries_are_added_ordered_and_made(say: Say) -> None:
     assert "The queue is empty: no experiment is unfinished." in say("queue").out
     for words in (SHORT, (*SHORT, "--again"), (*SHORT, "--baseline", "batch_size=2")):
         added = say(*words, "--queue")
-    assert (added.status, added.out) == (0, "Entry 3 of the queue: `python -m app queue go-on 3` makes it.\n")
+    assert (added.status, added.out) == (0, "Entry 3 of the queue: `python -m app queue run 3` makes it.\n")
     assert json.loads(say(*SHORT, "--queue", "--json").out) == {"entry": 1}, "it is there already"
     waiting = [(entry, "waiting", 0, 2) for entry in (1, 2, 3)]
     assert queue(say("queue", "--json")) == waiting
@@ -91,15 +91,15 @@ def test_entries_are_added_ordered_and_made(say: Say) -> None:
     shown = say("queue")
     assert [line.count(" 0/2 ") for line in shown.out.splitlines()[1:]] == [1, 1]
     assert shown.err.startswith("0 of 4 runs done, ")
-    made = json.loads(say("queue", "go-on", "--no-standby", "--json").out)["experiments"]
+    made = json.loads(say("queue", "run", "--no-standby", "--json").out)["experiments"]
     assert [(each["state"], each["done"]) for each in made] == [("complete", 2)], "what is paused rests"
     assert queue(say("queue", "--json")) == [(1, "paused", 2, 2)], "its runs are stored meanwhile"
-    assert say("queue").err == "2 of 2 runs done; `python -m app queue go-on 1` says what came of them.\n"
-    nothing = say("queue", "go-on", "--json")
+    assert say("queue").err == "2 of 2 runs done; `python -m app queue run 1` says what came of them.\n"
+    nothing = say("queue", "run", "--json")
     assert json.loads(nothing.out) == {"experiments": []}
-    sentence = "Nothing waits in the queue. What is paused goes on when it is named: `python -m app queue go-on 1`.\n"
+    sentence = "Nothing waits in the queue. What is paused goes on when it is named: `python -m app queue run 1`.\n"
     assert nothing.err == sentence
-    named = say("queue", "go-on", "1", "--no-standby")
+    named = say("queue", "run", "1", "--no-standby")
     assert (named.status, named.out.splitlines()[0]) == (
         0,
         "dummy: Batch size 1, 2 · step time 1 ms:",
@@ -114,9 +114,9 @@ def test_entries_are_added_ordered_and_made(say: Say) -> None:
         (("queue", "pause", "7"), "The queue has no entry 7;"),
         (("queue", "list", "7"), "queue list shows all there is;"),
         (("queue", "--first"), "--first and --before go with"),
-        (("queue", "go-on", "7"), "The queue has no entry 7;"),
-        (("queue", "--notify"), "--notify and --report go with `queue go-on`."),
-        (("queue", "pause", "7", "--report", "x.html"), "--notify and --report go with `queue go-on`."),
+        (("queue", "run", "7"), "The queue has no entry 7;"),
+        (("queue", "--notify"), "--notify and --report go with `queue run`."),
+        (("queue", "pause", "7", "--report", "x.html"), "--notify and --report go with `queue run`."),
         (("export", "-o", "x.db"), "export needs the numbers of runs, or --queue"),
         (("export", "--queue", "-o", "x.db"), "The queue is empty"),
         (("export", "--queue", "--format", "csv"), "--queue goes with -o FILE.vscope"),
@@ -136,24 +136,24 @@ def test_cut_off_on_one_machine_it_goes_on_on_another(say: Say, tmp_path: Path) 
         assert process.poll() is None
     assert queue(say("queue", "--json")) == [(1, "running", 1, 2)]
     assert "Another program makes this very experiment at this moment, as entry 1" in say(*LONGER).err
-    assert ENTRY_1_ELSEWHERE in say("queue", "go-on", "1").err
+    assert ENTRY_1_ELSEWHERE in say("queue", "run", "1").err
     assert "”, is running: stop it first." in say("export", "--queue", "-o", "x.db").err
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=LIMIT_S)
-    assert "or `python -m app queue go-on 1`." in err
+    assert "or `python -m app queue run 1`." in err
     assert queue(say("queue", "--json")) == [(1, "waiting", 1, 2)]
 
     file, there = tmp_path / "queue.db", tmp_path / "there" / "profiles.db"
     there.parent.mkdir()
     assert say("export", "--queue", "-o", str(file)).out.startswith("Wrote 2 runs and 1 unfinished experiment to ")
     imported = say("import", str(file), database=there)
-    assert imported.out.startswith("1 unfinished experiment came into the queue: `python -m app queue go-on 1` goes")
+    assert imported.out.startswith("1 unfinished experiment came into the queue: `python -m app queue run 1` goes")
     assert queue(say("queue", "--json", database=there)) == [(1, "paused", 1, 2)]
     with Store.open(there) as store:
         store.add_environment(1, {"cpu": "The other machine's processor"})
     words = "1 run was made on another machine, with another CPU: it counts all the same."
     assert words in say("queue", database=there).err
-    going = CommandLine(tmp_path / "there").start("queue", "go-on", "1", "--no-standby")
+    going = CommandLine(tmp_path / "there").start("queue", "run", "1", "--no-standby")
     assert going.stderr is not None
     said: list[str] = []
     while not said or not said[-1].startswith("[2/2] run 3"):
@@ -188,14 +188,14 @@ def test_at_the_end_reports_are_written_and_somebody_is_told(
     monkeypatch.setenv("PATH", str(tmp_path))  # where no notify-send is
     end = ("--no-standby", "--notify")
     say(*SHORT, "--queue")
-    one = say("queue", "go-on", "1", *end, "--report", str(tmp_path / "one.html"))
+    one = say("queue", "run", "1", *end, "--report", str(tmp_path / "one.html"))
     assert one.status == 0
     assert f"Written to {tmp_path / 'one.html'}.\nNobody was notified: " in one.err
     assert "batch_size" in (tmp_path / "one.html").read_text()
     for baseline in (1, 2):
         say(*SHORT, "--baseline", f"batch_size={baseline}", "--queue")
     (tmp_path / "all-2.md").mkdir()
-    both = say("queue", "go-on", *end, "--report", str(tmp_path / "all.md"))
+    both = say("queue", "run", *end, "--report", str(tmp_path / "all.md"))
     assert f"{tmp_path / 'all-2.md'} cannot be written (Is a directory); name another place.\n" in both.err
     assert f"Written to {tmp_path / 'all-3.md'}.\n" in both.err, "what is wrong with one file is not with the next"
     assert both.status == 1
@@ -203,13 +203,13 @@ def test_at_the_end_reports_are_written_and_somebody_is_told(
         store.queue.add(name="newer", preset=None, plan='{"variants": []}')
     assert "runs done" not in say("queue").err, "nobody knows how many it asks for"
     say(*SHORT, "--queue")
-    past = say("queue", "go-on", *end)
+    past = say("queue", "run", *end)
     assert "Entry 4 of the queue cannot be read by this version" in past.err
     assert past.out.startswith("dummy: Batch size"), "the others go on, and are reported"
-    named = "What is paused goes on when it is named: `python -m app queue go-on 4`.\n"
+    named = "What is paused goes on when it is named: `python -m app queue run 4`.\n"
     assert named in past.err
     assert past.status == 1
-    nothing = say("queue", "go-on", *end)
+    nothing = say("queue", "run", *end)
     assert f"Nothing waits in the queue. {named}" in nothing.err
     assert "Nobody was notified" not in nothing.err
 
@@ -224,7 +224,7 @@ def test_an_experiment_that_cannot_go_on_names_its_entry(say: Say, monkeypatch: 
     assert failed.status == 1
     assert failed.err.endswith(
         "The telemetry process does not answer; start the program again. "
-        "What is paused goes on when it is named: `python -m app queue go-on 1`.\n"
+        "What is paused goes on when it is named: `python -m app queue run 1`.\n"
     )
     assert queue(say("queue", "--json")) == [(1, "paused", 0, 2)]
 
@@ -247,7 +247,7 @@ def test_what_was_completed_meanwhile_on_either_machine_is_unfinished_on_none(sa
     say("queue", "pause", "1")
     say("export", "--queue", "-o", str(file))
     say("import", str(file), database=there)
-    say("queue", "go-on", "1", "--no-standby", database=there)
+    say("queue", "run", "1", "--no-standby", database=there)
     say("export", "1", "2", "-o", str(back), database=there)
     again = say("import", str(file), database=there)
     assert again.out == "Imported nothing: the file has no run that is new here.\n"
@@ -286,10 +286,10 @@ def test_what_another_program_completed_after_it_was_left_is_complete_at_the_end
         others.append(other(*words, "--no-standby", database=database).stderr)
 
     at_launches(monkeypatch, put_second_first, have_the_first_made)
-    made = say("queue", "go-on", "--no-standby")
+    made = say("queue", "run", "--no-standby")
     assert others[0].endswith("Complete: 2 of 2 runs done.\n")
     assert (made.status, made.err.count("Complete: 2 of 2 runs done")) == (0, 2)
-    assert "go-on 1" not in made.err
+    assert "queue run 1" not in made.err
     assert queue(say("queue", "--json")) == []
 
 
@@ -305,7 +305,7 @@ def test_what_another_program_goes_on_with_at_the_end_is_said_to_be_that_one_s(
 
     moments = (lambda queue: queue.move(2, 1), lambda queue: queue.claim(1))
     at_launches(monkeypatch, *(partial(leave_and_lose, moment) for moment in moments))
-    made = say("queue", "go-on", "--no-standby")
+    made = say("queue", "run", "--no-standby")
     assert ENTRY_1_ELSEWHERE in made.err
     assert "Stopped" not in made.err
     assert made.status == 0
@@ -335,7 +335,7 @@ def test_a_preset_of_one_s_own_stands_beside_what_is_published_from_the_queue_to
     file = tmp_path / "quick.toml"
     file.write_text(OWN, encoding="utf-8")
     words = ("experiment", "--no-gate", "--again", "--preset", str(file), "--queue")
-    end = ("queue", "go-on", "--no-standby")
+    end = ("queue", "run", "--no-standby")
     say(*words)
     assert json.loads(say("queue", "--json").out)["queue"][0]["preset"] == str(file), "not the one in the box"
     assert "2×, they say" in say(*end).out

@@ -3,7 +3,7 @@
 Each experiment has six runs of `dummy` in a database of its own, in turn on the command line and in a window. SIGKILL
 comes after a random part of the time that such an experiment takes uninterrupted; when the program was killed, the same
 command, or *Resume* in a new window, resumes the experiment until it ends by itself. Every second one on the command
-line is made with `--again`, so that only the entry's own runs count, and is resumed by `queue go-on`.
+line is made with `--again`, so that only the entry's own runs count, and is resumed by `queue run`.
 
 With `--on sh:…` the runs are made on this machine as a host, on the command line alone, and the programs there and
 their guards are killed, too.
@@ -129,7 +129,7 @@ class KilledExperiment:
         if self.again and self._is_queued():
             with Store.open(self.database) as store:
                 entries = [str(entry.entry) for entry in store.queue.entries()]
-            return ["app", "queue", "go-on", *entries, *where]  # named, for a lost link pauses them
+            return ["app", "queue", "run", *entries, *where]  # named, for a lost link pauses them
         settings = {**self._settings(), "batch_size": ",".join(str(1 + n) for n in range(VARIANTS))}
         words = [word for name, value in settings.items() for word in ("-s", f"{name}={value}")]
         again = ["--again"] if self.again else []

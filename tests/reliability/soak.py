@@ -120,7 +120,7 @@ def _programs(folder: Path, runs: int, seconds: float) -> Iterator[list[Watched]
         watched = []
         for name, words in (
             ("window", ("tests.reliability.unattended", "{}", str(_REPORT_S))),
-            ("command", ("app", "queue", "go-on", "--no-standby", "--db", "{}")),
+            ("command", ("app", "queue", "run", "--no-standby", "--db", "{}")),
             ("watch", ("app", "watch", "--csv", "--every", "0.1")),
         ):
             own = folder / name

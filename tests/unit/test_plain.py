@@ -126,7 +126,7 @@ def test_no_command_prints_what_a_hostile_library_says_to_the_terminal(
     said = {}
     for line in (
         "list",
-        "list --experiments",
+        "list experiments",
         "list --json",
         "show 1 --log",
         "show 4 --log",
@@ -137,7 +137,7 @@ def test_no_command_prints_what_a_hostile_library_says_to_the_terminal(
         "queue --json",
         "compare 1 2 3",
         f"compare 1 2 --json --report {report}",
-        "queue go-on",
+        "queue run",
     ):
         main([*line.split(), "--db", str(database)])
         said[line] = "".join(capsys.readouterr())

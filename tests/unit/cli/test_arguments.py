@@ -119,13 +119,13 @@ def test_the_baseline_comes_first() -> None:
                 "command of yours as -- python train.py."
             ),
         ),
-        (["run", "lstn", "--parameters"], "There is no workload called 'lstn'. Did you mean lstm?"),
+        (["list", "parameters", "lstn"], "There is no workload called 'lstn'. Did you mean lstm?"),
         (["compare", "1", "1"], "compare takes two runs or more; `python -m app list` shows their numbers."),
         (
             ["experiment"],
             (
-                "experiment needs a workload with some -s name=a,b, a command behind --, or --preset quick; --presets "
-                "lists them."
+                "experiment needs a workload with some -s name=a,b, a command behind --, or --preset quick; "
+                "`list presets` shows them."
             ),
         ),
         (
@@ -150,7 +150,7 @@ def test_the_baseline_comes_first() -> None:
         ),
         (
             ["experiment", "--preset", "quick", "--queue", "--report", "x.html", "--no-standby"],
-            "--queue makes nothing yet, but `queue go-on` takes these words: leave out --report, --no-standby.",
+            "--queue makes nothing yet, but `queue run` takes these words: leave out --report, --no-standby.",
         ),
         (
             ["experiment", "--preset", "quick", "--queue", "--budget", "0s"],
@@ -165,7 +165,7 @@ def test_the_baseline_comes_first() -> None:
             "--report takes a file in a folder that is there; /nowhere is none.",
         ),
         (
-            ["queue", "go-on", "--report", "/nowhere/x.html"],
+            ["queue", "run", "--report", "/nowhere/x.html"],
             "--report takes a file in a folder that is there; /nowhere is none.",
         ),
         (["watch", "--json", "--csv"], "watch takes one of --json, --csv and --prometheus."),
@@ -196,7 +196,6 @@ def test_a_report_takes_no_folder_s_name(
 
 HELP = "`python -m app{} --help` shows how it is used."
 TIME = "Invalid value for '--budget': {!r} is no time such as 8m, 90s or 1h30m."
-UNITS = "No such option '--units'. Did you mean '--until'? Did you mean -s units=…?"
 AGE = "Invalid value for '--older-than': {!r} is no age such as 30d, 12h or 2w, of 36500 days at most."
 
 
@@ -207,11 +206,30 @@ AGE = "Invalid value for '--older-than': {!r} is no age such as 30d, 12h or 2w, 
         (["dance"], f"No such command 'dance'. {HELP.format('')}"),
         (["lsit"], f"No such command 'lsit'. Did you mean 'list'? {HELP.format('')}"),
         (["run", "lstm", "--fast"], f"No such option '--fast'. {HELP.format(' run')}"),
-        (["run", "--parmeters"], f"No such option '--parmeters'. Did you mean '--parameters'? {HELP.format(' run')}"),
-        (["show"], f"Missing argument 'RUN'. {HELP.format(' show')}"),
+        (
+            ["run", "--larges-batch"],
+            f"No such option '--larges-batch'. Did you mean '--largest-batch'? {HELP.format(' run')}",
+        ),
+        (["show"], "show takes RUN; `python -m app list` shows the numbers of runs."),
+        (["diff", "1"], "diff takes FIRST SECOND; `python -m app list` shows the numbers of runs."),
+        (["queue", "goon"], f"There is no 'goon' of queue. Did you mean run? {HELP.format(' queue')}"),
+        (
+            ["hosts", "dance"],
+            (
+                "There is no 'dance' of hosts. There are: list, add, check, remove, jobs, fetch, stop. "
+                f"{HELP.format(' hosts')}"
+            ),
+        ),
+        (
+            ["run", "lstm", "-s", "layers=1,2"],
+            (
+                "layers takes a whole number, not '1,2'. `python -m app experiment` takes several values, and compares "
+                "them."
+            ),
+        ),
         (["show", "first"], "Invalid value for 'RUN': 'first' is not a valid integer."),
         (["compare", "1,x"], "Invalid value for '[RUN]...': 'x' is not a valid integer."),
-        (["experiment", "lstm", "--units", "64"], f"{UNITS} {HELP.format(' experiment')}"),
+        (["list", "--units", "64"], f"No such option '--units'. {HELP.format(' list')}"),
         (
             ["run", "lstm", "batch_size=64"],
             f"Got unexpected extra argument (batch_size=64). Did you mean -s batch_size=64? {HELP.format(' run')}",
@@ -220,7 +238,7 @@ AGE = "Invalid value for '--older-than': {!r} is no age such as 30d, 12h or 2w, 
             ["run", "lstm", "bacth_size=64"],
             f"Got unexpected extra argument (bacth_size=64). {HELP.format(' run')}",
         ),
-        (["list", "batch_size=64"], f"Got unexpected extra argument (batch_size=64). {HELP.format(' list')}"),
+        (["note", "1", "x", "batch_size=64"], f"Got unexpected extra argument (batch_size=64). {HELP.format(' note')}"),
         (["list", "--batch-size=64"], f"No such option '--batch-size'. {HELP.format(' list')}"),
         (
             ["experiment", "--variants-of", "1;2"],
@@ -249,7 +267,7 @@ AGE = "Invalid value for '--older-than': {!r} is no age such as 30d, 12h or 2w, 
         (["prune"], f"Missing option '--older-than'. {HELP.format(' prune')}"),
         (["prune", "--older-than", "soon"], AGE.format("soon")),
         (["prune", "--older-than", "-1d"], AGE.format("-1d")),
-        (["reference", "--add", "--remove"], "--add and --remove exclude each other: give one of them."),
+        (["reference", "add", "--remove"], "reference takes one of add and remove."),
         (
             ["queue", "move", "1", "--first", "--before", "2"],
             "--first and --before exclude each other: give one of them.",
@@ -271,7 +289,7 @@ def test_an_empty_database_says_what_to_do(database_path: Path, capsys: pytest.C
 
 
 def test_parameters_are_listed_with_defaults_and_limits(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "cnn10", "--parameters"]) == 0
+    assert main(["list", "parameters", "cnn10"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert next(line for line in lines if line.startswith("layout ")).split()[1:6] == [
         "NCHW",

@@ -222,6 +222,10 @@ def test_the_reference_lstm_has_intervals_and_effects_that_numpy_finds_too(
     assert line.endswith("includes other work")
 
 
+def test_a_range_names_each_of_its_runs(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(database, capsys, "1-3") == printed(database, capsys, "1", "2", "3")
+
+
 def test_a_pivot_is_printed_where_it_is_asked_for_and_its_options_go_with_it(
     database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,13 +28,13 @@ def offers(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         ("variantscope por", ["plain,portability"]),
         ("variantscope run l", ["plain,lstm"]),
         ("variantscope run my/", ["file,my/"]),
-        ("variantscope run lstm --par", ["plain,--parameters"]),
+        ("variantscope run lstm --larg", ["plain,--largest-batch"]),
         ("variantscope run lstm -s xl", ["plain,xla="]),
         ("variantscope run lstm --json -s xla=", ["plain,xla=false", "plain,xla=true"]),
         ("variantscope experiment cnn10 -s layout=NCHW,", ["plain,layout=NCHW,NHWC"]),
         ("variantscope run -s xl", []),
         ("variantscope experiment --preset qu", ["plain,quick"]),
-        ("variantscope queue go", ["plain,go-on"]),
+        ("variantscope queue re", ["plain,resume", "plain,remove"]),
     ],
 )
 def test_a_line_is_completed(

@@ -191,13 +191,13 @@ def test_where_one_variant_alone_has_runs_the_others_are_not_forgotten() -> None
 def test_presets_are_listed_with_their_runs_time_and_question(
     database_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["experiment", "--presets", "--json", "--db", str(database_path)]) == 0
+    assert main(["list", "presets", "--json", "--db", str(database_path)]) == 0
     listed = {each["preset"]: each for each in json.loads(capsys.readouterr().out)["presets"]}
     assert list(listed) == preset_names()
     assert all(each["done"] == 0 and each["question"] for each in listed.values())
     assert listed["quick"]["left_s"] > 0
     assert listed["quick"]["runs"] == 6
-    assert main(["experiment", "--presets", "--db", str(database_path)]) == 0
+    assert main(["list", "presets", "--db", str(database_path)]) == 0
     head, *rows = capsys.readouterr().out.splitlines()
     assert head.split() == ["preset", "runs", "done", "the", "rest", "takes", "question"]
     assert len(rows) == len(preset_names())
@@ -212,7 +212,7 @@ def test_presets_that_the_window_was_given_are_listed_by_their_files(
     own.write_text(f"[gpu]\n{form}\n[cpu]\n{form}\n")
     for file in (gone, own):
         list_user_preset_file(database_path, str(file))
-    assert main(["experiment", "--presets", "--json", "--db", str(database_path)]) == 0
+    assert main(["list", "presets", "--json", "--db", str(database_path)]) == 0
     out, err = capsys.readouterr()
     *_, last = json.loads(out)["presets"]
     assert (last["preset"], last["runs"]) == (str(own), 4)
@@ -228,9 +228,9 @@ def test_a_preset_that_cannot_run_here_has_no_time_but_what_it_needs(
     for name, text in (("gpu.toml", f"[gpu]\n{form}\n"), ("both.toml", f"[gpu]\n{form}\n[cpu]\n{form}\n")):
         (tmp_path / name).write_text(text)
         list_user_preset_file(database_path, str(tmp_path / name))
-    assert main(["experiment", "--presets", "--json", "--db", str(database_path)]) == 0
+    assert main(["list", "presets", "--json", "--db", str(database_path)]) == 0
     listed = {Path(each["preset"]).name: each for each in json.loads(capsys.readouterr().out)["presets"]}
-    assert main(["experiment", "--presets", "--db", str(database_path)]) == 0
+    assert main(["list", "presets", "--db", str(database_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert main(["gpus", "--json"]) == 0
     has_gpus = bool(json.loads(capsys.readouterr().out)["gpus"])

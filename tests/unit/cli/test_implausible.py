@@ -57,6 +57,6 @@ def test_a_line_of_watch_says_why_the_clocks_are_held_down(capsys: pytest.Captur
     show(GPU_INVENTORY)
     for reasons in (0x44, 0x1):
         show(Sample(t_ns=ns(1), device=GPU, load_pct=97.0, throttle_reasons=reasons))
-    throttled, idle = capsys.readouterr().out.splitlines()
+    _head, throttled, idle = capsys.readouterr().out.splitlines()
     assert throttled.endswith("throttled: power cap, hardware thermal limit")
     assert "throttled" not in idle, "idle clocks are no throttling"

@@ -98,7 +98,7 @@ def test_deleting_says_how_to_undo_it(run: Run) -> None:
     assert run("restore", "1", "3") == "2 runs taken out of the trash.\n"
     assert numbers(run("list", "--json")) == [3, 2, 1]
     assert run("list", "--deleted") == "The trash is empty.\n"
-    assert run("restore", "1") == "Nothing to do: not in the trash.\n"
+    assert run("restore", "1") == "Nothing to do: the trash has no run 1.\n"
 
 
 def test_for_good_only_from_the_trash(run: Run) -> None:
@@ -118,7 +118,7 @@ def test_for_good_only_from_the_trash(run: Run) -> None:
         (["tag", "1", "--add", "a,b"], 1, "A tag cannot contain a comma; give several tags one by one."),
         (["note", "1", "a\x07b"], 1, "A note cannot contain control characters."),
         (["delete", "2"], 1, "Run 2 is in progress; stop it first, or delete it when it has ended."),
-        (["list", "--experiment", "7"], 1, "There is no experiment '7'; `python -m app list --experiments`"),
+        (["list", "--experiment", "7"], 1, "There is no experiment '7'; `python -m app list experiments`"),
     ],
 )
 def test_wrong_words_are_told_plainly_and_change_nothing(
@@ -141,12 +141,12 @@ def test_a_list_is_the_same_however_many_runs_are_read_at_a_time(
 
 
 def test_experiments_are_listed_and_open_by_number_name_or_preset(run: Run, database_path: Path) -> None:
-    assert run("list", "--experiments").startswith("No experiments yet.")
+    assert run("list", "experiments").startswith("No experiments yet.")
     with Store.open(database_path) as store:
         store.library.save_experiment([3, 1], name="layouts", preset="advice", plan='{"variants": []}', utc_ns=0)
-    listed: list[dict[str, Any]] = json.loads(run("list", "--experiments", "--json"))["experiments"]
+    listed: list[dict[str, Any]] = json.loads(run("list", "experiments", "--json"))["experiments"]
     assert [(found["name"], found["runs"]) for found in listed] == [("layouts", [3, 1])]
-    assert "layouts     2" in run("list", "--experiments")
+    assert "layouts     2" in run("list", "experiments")
     assert numbers(run("list", "--experiment", "layouts", "--json")) == [3, 1]
     assert numbers(run("list", "--experiment", "advice", "--json")) == [3, 1]
     assert numbers(run("list", "--experiment", "1", "--json")) == [3, 1]

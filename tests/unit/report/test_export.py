@@ -395,5 +395,5 @@ def test_unfinished_experiments_that_come_along_are_told() -> None:
     wrote = "Wrote 2 runs and 1 unfinished experiment to q.db, 10\N{NO-BREAK SPACE}B."
     assert describe_export(done, target)[0] == wrote
     assert describe_import(replace(imported(), entries=(3, 4))) == [
-        "2 unfinished experiments came into the queue: `python -m app queue go-on 3 4` goes on."
+        "2 unfinished experiments came into the queue: `python -m app queue run 3 4` goes on."
     ]
