@@ -5,6 +5,8 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).parents[2]
 
 REGISTRIES = re.compile(
@@ -54,3 +56,22 @@ def test_the_headless_install_of_the_documents_leaves_out_qt_alone() -> None:
     (line,) = re.findall(r"^pip install (click .*)$", (ROOT / "docs" / "install.md").read_text("utf-8"), re.MULTILINE)
     assert names - set(line.split()) == {"PySide6-Essentials", "pyqtgraph"}
     assert set(line.split()) <= names
+
+
+def test_workflows_run_what_a_contributor_runs() -> None:
+    texts = {path.name: path.read_text("utf-8") for path in (ROOT / ".github" / "workflows").glob("*.yml")}
+    steps = [step for text in texts.values() for job in yaml.safe_load(text)["jobs"].values() for step in job["steps"]]
+    commands = [step.get("run", "") for step in steps]
+    assert "python3 start.py test" in commands
+    assert any("uv build" in command for command in commands)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (tested,) = re.findall(r"python: \[(.+)\]", texts["ci.yml"])
+    named = {text.rpartition(" ")[2] for text in project["classifiers"] if re.search(r":: 3\.\d", text)}
+    assert set(re.findall(r"[\d.]+", tested)) == named
+
+
+def test_other_files_name_the_versions_of_this_program_and_its_tools() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))["version"] == project["version"]
+    (hooks,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))["repos"]
+    assert f"ruff=={hooks['rev'].removeprefix('v')}" in (ROOT / "constraints.txt").read_text().splitlines()
