@@ -13,6 +13,8 @@ from app.values import environment_keys
 from app.values.samples import HOST, Inventory
 
 _GIT_S = 5.0
+RUN_NOTHING = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+"""Options of git, for repositories of others: no monitor or hook of their configuration runs."""
 _HASH_DIGITS = 12
 
 _CPUS = Path("/sys/devices/system/cpu")
@@ -88,13 +90,13 @@ def git_commit(root: Path = ROOT) -> str | None:
     name = (commit or b"").decode().strip()
     if not name.endswith("+changes"):
         return name or None
-    changes = _git_output(root, "diff", "HEAD", "--binary", "--no-ext-diff", "--no-color")
+    changes = _git_output(root, "diff", "HEAD", "--binary", "--no-ext-diff", "--no-textconv", "--no-color")
     return name if changes is None else f"{name}.{hashlib.sha256(changes).hexdigest()[:_HASH_DIGITS]}"
 
 
 def _git_output(root: Path, *words: str) -> bytes | None:
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
-    command = ["git", "-C", str(root), *words]
+    command = ["git", "-C", str(root), *RUN_NOTHING, *words]
     try:
         process = subprocess.run(command, capture_output=True, timeout=_GIT_S, env=environment, check=False)
     except (OSError, subprocess.TimeoutExpired):

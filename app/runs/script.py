@@ -21,7 +21,7 @@ from msgspec import structs
 from app.errors import UserError
 from app.paths import expand_home
 from app.runs.custom import save_source
-from app.runs.environment import git_commit
+from app.runs.environment import RUN_NOTHING, git_commit
 from app.values import units
 from workloads import catalog
 from workloads.catalog import Machine, UsageError
@@ -152,7 +152,11 @@ def _git(folder: Path, *words: str, index: Path | None = None) -> bytes:
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", **({"GIT_INDEX_FILE": str(index)} if index else {})}
     try:
         process = subprocess.run(
-            ["git", "-C", str(folder), *words], capture_output=True, timeout=_GIT_S, env=environment, check=False
+            ["git", "-C", str(folder), *RUN_NOTHING, *words],
+            capture_output=True,
+            timeout=_GIT_S,
+            env=environment,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UserError(f"git cannot be run in {folder} ({error}).") from error

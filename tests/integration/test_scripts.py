@@ -17,10 +17,13 @@ import pytest
 from app.grants import read_grants
 from app.hosts.book import HostEntry, add_host
 from app.runs.experiment.queue import entry_plan
+from app.runs.script import Script, script_variants
 from app.storage.store import Store
 from app.viewmodels.format.naming import short_name
 from tests.fakes.command_line import LIMIT_S, ROOT, CommandLine
 from tests.fakes.sshd import SshServer
+from workloads.catalog import Machine
+from workloads.protocol import Command
 
 SCRIPTS = ROOT / "tests" / "scripts"
 SHORT = ("-s", "gpus=0", "-s", "seconds=0.6", "-s", "warmup_steps=3")
@@ -289,6 +292,23 @@ def test_environment_variables_and_links_reach_the_script(command: CommandLine, 
     log = command.inside("show", str(run), "--log").stdout
     assert "text='{x} 1.50'" in log
     assert log.count(") a b") == 1
+
+
+@pytest.mark.parametrize("revisions", [(), ("main",)])
+def test_freezing_runs_no_monitor_that_the_folder_names(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, revisions: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    marker, monitor = tmp_path / "marker", tmp_path / "monitor"
+    monitor.write_text(f"#!/bin/sh\ntouch {marker}\n")
+    monitor.chmod(0o755)
+    git(folder, "config", "core.fsmonitor", str(monitor))
+    git(folder, "status")
+    assert marker.exists()  # the monitor works
+    marker.unlink()
+    script = Script(command=Command(words=("python", "steps.py")), folder=folder, revisions=revisions)
+    assert script_variants(script, {}, Machine(), tmp_path / "profiles.db")
+    assert not marker.exists()
 
 
 def test_nothing_runs_before_it_is_granted(command: CommandLine, folder: Path) -> None:
