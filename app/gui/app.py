@@ -40,6 +40,7 @@ from workloads.catalog import check, with_defaults
 from workloads.protocol import RunSpec
 
 if TYPE_CHECKING:
+    from app.gui.run.script import ScriptController
     from app.gui.run.sessions import SessionFactory
     from app.queries import ExperimentProgress
     from app.runs.dropped_files import DropKind
@@ -172,7 +173,7 @@ class Workbench(QObject):
             run_view,
             self.form,
             services,
-            lambda spec, host: self._session_factory().make_run(spec, host),
+            lambda spec, host, purpose: self._session_factory().make_run(spec, host, purpose),
             lambda spec, limit, host: self._session_factory().make_search(spec, limit, host),
         )
         self.custom_workloads = CustomWorkloads(run_view.form, self.form, services)
@@ -180,6 +181,7 @@ class Workbench(QObject):
         self.hosts = HostsController(services, run_view, self.form, self.run)
         self.actions = self._make_actions()
         self._factory: SessionFactory | None = None
+        self._script: ScriptController | None = None
         self.queue = QueueController(run_view, self.run, services, self._make_queue_runner, self.actions)
         show_run = partial(self.window.show_page, RUN)
         self.questions = GalleryController(run_view, self.form, services, self.queue.add, show_run, self.actions)
@@ -234,6 +236,7 @@ class Workbench(QObject):
         self.run.start()
         self.form.start()
         self.custom_workloads.start()
+        self.run_view.form.script_requested.connect(self.open_script)
         self.window.show_last_page(self.database)
         self.window.show()
 
@@ -296,6 +299,15 @@ class Workbench(QObject):
         if not running:
             self.bridge.flush()
             self._refresh_after_runs()
+
+    def open_script(self, path: Path | None = None) -> None:
+        """Show the page of the user's scripts, with the command of a file that was dropped."""
+        from app.gui.run.script import ScriptController, ScriptView
+
+        if self._script is None:
+            self._script = ScriptController(ScriptView(), self.run_view, self.run, self.services)
+        self.window.show_page(RUN)
+        self._script.open(path)
 
     def _session_factory(self) -> "SessionFactory":
         from app.gui.run.sessions import SessionFactory
@@ -414,5 +426,6 @@ def _takers(workbench: Workbench) -> dict["DropKind", Callable[[Path], object]]:
     return {
         "database": workbench.stored.add_file,
         "workload": open_workload,
+        "script": workbench.open_script,
         "preset": workbench.questions.add_preset,
     }

@@ -9,11 +9,11 @@ from app.errors import UserError, read_error
 from app.runs.experiment.presets import load_preset
 from app.storage.files import database_application
 from app.storage.migrations import APPLICATION_ID
-from workloads.catalog import UsageError
+from workloads.catalog import UsageError, refusal_of_text
 
-DropKind = Literal["database", "workload", "preset"]
+DropKind = Literal["database", "workload", "script", "preset"]
 
-_TAKEN = "Supported: databases (.vscope, .db), workloads (.py) and presets (.toml)."
+_TAKEN = "Supported: databases (.vscope, .db), workloads and scripts (.py) and presets (.toml)."
 _TABLES = (".csv", ".parquet", ".json")
 _MAX_FILES = 6
 _PEEK_BYTES = 4_096
@@ -63,7 +63,8 @@ def _kind(path: Path, database: Path, *, busy: bool) -> DropKind:
             )
         return "database"
     if path.suffix.lower() == ".py":
-        return "workload"
+        text = path.read_text(encoding="utf-8", errors="replace")
+        return "script" if refusal_of_text(str(path), text) else "workload"
     if path.suffix.lower() == ".toml":
         load_preset(str(path))
         return "preset"

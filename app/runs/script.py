@@ -32,6 +32,8 @@ _MOST_BYTES = 512 * 2**20
 _LIFETIME_S = 30 * 86_400
 """How long a tree is kept that nothing was made of."""
 _HASH_SHOWN = 12
+_MOST_REVISIONS = 15
+"""Of branches, and of commits, that are offered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,19 @@ def script_variants(
     if len(variants) > catalog.MAX_VARIANTS:
         raise UsageError(f"{len(variants):,} combinations are too many: {catalog.MAX_VARIANTS} at most.")
     return catalog.distinct(variants)
+
+
+def list_revisions(folder: Path) -> dict[str, str]:
+    """Return the newest branches and the last commits of a folder's repository, each with its subject; none without."""
+    most = f"{_MOST_REVISIONS}"
+    branches = ("for-each-ref", "--sort=-committerdate", f"--count={most}", "--format=%(refname:short)%00%(subject)")
+    commits = ("rev-list", f"--max-count={most}", "--no-commit-header", "--format=%h%x00%s", "HEAD")
+    revisions: dict[str, str] = {}
+    with contextlib.suppress(UserError):  # no repository, or nothing committed
+        for words in ((*branches, "refs/heads"), commits):
+            lines = _git(expand_home(folder), *words).decode(errors="replace").splitlines()
+            revisions |= {name: subject for name, _, subject in (line.partition("\0") for line in lines)}
+    return revisions
 
 
 def parse_script_values(name: str, text: str, *, is_switch: bool) -> tuple[Value, ...]:

@@ -30,7 +30,8 @@ from app.viewmodels.run.fields import EXPERIMENT, MOST_CURES, Field, FormState
 from app.viewmodels.run.form import limit_question
 
 _CUSTOM_ENTRY = ("", "Custom workload …")
-"""Last entry of the list of workloads; no workload has its name."""
+_SCRIPT_ENTRY = ("script:", "Your script …")
+"""Last entries of the list of workloads; no workload has their names."""
 _FOR_THE_NEXT = "This form is for the next run."
 
 
@@ -45,6 +46,7 @@ class FormView(QWidget):
     workload_chosen = Signal(str)
     custom_file_requested = Signal()
     """For a Python file with workloads."""
+    script_requested = Signal()
     edited = Signal(str, object)
     """With a field and the tuple of its values; an empty one is its default."""
     typed = Signal(str, str)
@@ -158,7 +160,7 @@ class FormView(QWidget):
         dialog.open()
 
     def _show_workloads(self, state: FormState) -> None:
-        offered = (*state.workloads, _CUSTOM_ENTRY)
+        offered = (*state.workloads, _SCRIPT_ENTRY, _CUSTOM_ENTRY)
         with QSignalBlocker(self._workload):
             current = tuple(
                 (self._workload.itemData(n), self._workload.itemText(n)) for n in range(self._workload.count())
@@ -172,12 +174,12 @@ class FormView(QWidget):
 
     def _choose_workload(self, index: int) -> None:
         name = self._workload.itemData(index)
-        if name != _CUSTOM_ENTRY[0]:
+        if name not in (_CUSTOM_ENTRY[0], _SCRIPT_ENTRY[0]):
             self.workload_chosen.emit(name)
             return
         if self.state is not None:
             self._show_workloads(self.state)
-        self.custom_file_requested.emit()
+        (self.script_requested if name else self.custom_file_requested).emit()
 
     def _is_in_sight(self, field: Field) -> bool:
         """Return whether a field is shown: what is essential, changed, wrong, or found."""

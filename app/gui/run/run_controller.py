@@ -49,13 +49,13 @@ class RunController(QObject):
         view: RunView,
         form: FormController,
         services: Services,
-        make_session: Callable[[RunSpec, str], "RunSession"],
+        make_session: Callable[[RunSpec, str, str | None], "RunSession"],
         make_search: Callable[[RunSpec, int, str], "LargestBatchSession"],
     ) -> None:
         """Make the controller of a window's single runs.
 
-        `make_session` makes the session of a run on a host, "" being this machine; `make_search` makes the search for
-        the largest batch up to a limit, and raises `UsageError`.
+        `make_session` makes the session of a run on a host, "" being this machine, for a purpose if it has one;
+        `make_search` makes the search for the largest batch up to a limit, and raises `UsageError`.
         """
         super().__init__(view)
         self._view = view
@@ -168,7 +168,7 @@ class RunController(QObject):
                 self.queue_requested.emit(self._form.selection.spec)
                 return
             spec = self._form.selection.spec
-            session = self._make_session(spec, self._form.host)
+            session = self._make_session(spec, self._form.host, None)
         except UserError as error:
             self.show_error(error)
             return
@@ -201,6 +201,17 @@ class RunController(QObject):
         self._begin(search, search.run, self._end_search)
         self._messages.result = "Looking for the largest batch …"
         self._show_form()
+
+    def try_once(self, spec: RunSpec, purpose: str, done: Callable[["RunSession"], None]) -> None:
+        """Make one run on this machine that no experiment reuses; `done` gets its session, ended."""
+        session = self._make_session(spec, "", purpose)
+
+        def end(_: object) -> None:
+            self._finish()
+            done(session)
+
+        self._live.request(spec)
+        self._begin(session, session.run, end)
 
     @property
     def _busy(self) -> bool:

@@ -125,6 +125,11 @@ class RunView(QWidget):
         """Show the choice of a place for runs in place of the plots; the form stays usable."""
         self._right.setCurrentWidget(self.first_start_view())
 
+    def show_script(self, page: QWidget) -> None:
+        """Show the page of a script of the user's in place of the plots; the form stays usable."""
+        self._right.addWidget(page)
+        self._right.setCurrentWidget(page)
+
     def show_live(self) -> None:
         """Show the live view again, and scroll to it; where what it replaces had the keyboard, its plots have it."""
         had_keyboard = self._right.isAncestorOf(QApplication.focusWidget() or self)

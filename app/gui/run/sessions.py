@@ -55,9 +55,9 @@ class SessionFactory:
         """Start the standby worker if one is wanted, else end it; returns at once."""
         self._launcher.prepare()
 
-    def make_run(self, spec: RunSpec, host: str) -> RunSession:
+    def make_run(self, spec: RunSpec, host: str, purpose: str | None) -> RunSession:
         """Make the session of one run on a host, "" is this machine; raises `UserError` if it is not connected."""
-        return RunSession(spec, self._services_on(host), (BridgeSink(self._bridge),))
+        return RunSession(spec, self._services_on(host), (BridgeSink(self._bridge),), purpose=purpose)
 
     def make_search(self, spec: RunSpec, limit: int, host: str) -> LargestBatchSession:
         """Make the search for the largest batch up to a limit.

@@ -102,7 +102,7 @@ def label(form: FormView) -> str:
     return form.run_button.text().replace("&", "").replace("\xa0", " ")
 
 
-def _no_session(_spec: RunSpec, _host: str) -> NoReturn:
+def _no_session(_spec: RunSpec, _host: str, _purpose: str | None) -> NoReturn:
     raise AssertionError("no test here runs anything")
 
 

@@ -1,0 +1,94 @@
+"""A training script in the whole window: dropped, varied, tried and measured, and nothing of it runs unasked."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.grants import read_grants
+from app.gui.app import Workbench
+from app.gui.run.script import PURPOSE, ScriptView, make_parameter
+from app.runs.experiment import idle_wait
+from app.runs.script import list_revisions
+from app.storage.store import Store
+from tests.gui.shell.test_drops import Drag
+from tests.gui.test_grants import ALLOW, answer, question
+from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS
+from tests.integration.test_scripts import SCRIPTS, commit, git
+
+
+@pytest.fixture(autouse=True)
+def nothing_granted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VARIANTSCOPE_GRANTS", str(tmp_path / "grants.json"))
+    monkeypatch.setattr(idle_wait, "QUIET_PCT", 1000.0)
+
+
+@pytest.mark.parametrize(
+    ("command", "selected", "expected"),
+    [
+        ("python train.py --batch-size 32", "32", ("python train.py --batch-size {batch_size}", "batch_size", "32")),
+        ("python train.py --lr=0.1 --amp", "--amp", ("python train.py --lr=0.1 {amp?--amp}", "amp", "off, on")),
+        ("python small.py", "small.py", ("python {small}", "small", "small.py")),
+    ],
+)
+def test_selected_words_become_a_parameter(command: str, selected: str, expected: tuple[str, str, str]) -> None:
+    assert make_parameter(command, command.index(selected), selected) == expected
+
+
+def test_revisions_are_listed_and_no_program_of_the_folder_runs(tmp_path: Path) -> None:
+    folder, marker = tmp_path / "work", tmp_path / "marker"
+    folder.mkdir()
+    assert list_revisions(folder) == {}
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "train.py").write_text("")
+    commit(folder)
+    hook = tmp_path / "hook"
+    hook.write_text(f"#!/bin/sh\ntouch {marker}\n")
+    hook.chmod(0o755)
+    git(folder, "config", "core.fsmonitor", str(hook))
+    git(folder, "branch", "other")
+    marker.unlink(missing_ok=True)
+    assert {"main", "other"} < set(list_revisions(folder))
+    assert not marker.exists()
+
+
+def test_a_dropped_script_is_asked_for_tried_and_measured(qtbot: QtBot, workbench: Workbench, tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    shutil.copy(SCRIPTS / "plain.py", folder / "train.py")
+    Drag(workbench, folder / "train.py").drop()
+    qtbot.waitUntil(lambda: bool(workbench.window.findChildren(ScriptView)), timeout=READ_LIMIT_MS)
+    view = workbench.window.findChildren(ScriptView)[0]
+    command = view.lines["command"]
+    assert command.text() == "python train.py"
+    command.setText(f"{sys.executable} train.py --amp")
+    command.setSelection(command.text().index("--amp"), len("--amp"))
+    view.parameter_button.click()
+    assert view.values["amp"].text() == "off, on"
+    for key, text in (("gpus", "0"), ("seconds", "0.6"), ("repeats", "1")):
+        view.lines[key].setText(text)
+    view.edited.emit()
+    qtbot.waitUntil(lambda: view.run_button.text().startswith("Run 2"), timeout=READ_LIMIT_MS)
+    assert read_grants() == ()
+    view.try_button.click()
+    assert "train.py" in question(qtbot, workbench)
+    answer(qtbot, workbench, ALLOW)
+    qtbot.waitUntil(lambda: " ms a step." in view.result.text(), timeout=RUN_LIMIT_MS)
+    assert "AdamW" in view.result.text()
+    qtbot.waitUntil(view.run_button.isEnabled, timeout=READ_LIMIT_MS)
+    view.run_button.click()
+    assert "--amp" in question(qtbot, workbench)
+    answer(qtbot, workbench, ALLOW)
+
+    def amps() -> list[tuple[object, str | None]]:
+        with Store.open(workbench.database) as store:
+            rows = store.list_runs()
+        return [
+            (row.spec.variant["{amp}"], row.purpose) for row in rows if row.outcome and row.outcome.name == "completed"
+        ]
+
+    qtbot.waitUntil(lambda: len(amps()) == 3, timeout=RUN_LIMIT_MS)
+    assert sorted(amps(), key=str) == [(False, PURPOSE), (False, None), (True, None)]
+    qtbot.waitUntil(lambda: not workbench.queue.running, timeout=RUN_LIMIT_MS)
