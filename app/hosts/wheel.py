@@ -49,7 +49,7 @@ _BY_PYTHON = """\
 p={python}
 "$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' </dev/null || fail python
 [ -d "$d/py" ] || {{ "$p" -m zipfile -e "$w" "$d/py.$$" </dev/null && mv "$d/py.$$" "$d/py"; }} || fail full
-set -- env PYTHONSAFEPATH=1 PYTHONPATH="$d/py/variantscope:$d/py${{PYTHONPATH:+:$PYTHONPATH}}" "$p" -m {module}
+set -- env PYTHONSAFEPATH=1 PYTHONPATH="$d/py${{PYTHONPATH:+:$PYTHONPATH}}" "$p" -m {module}
 """
 _BY_UV = """\
 for u in uv "$HOME/.local/bin/uv" "$HOME/.cargo/bin/uv" "$c/uv"; do command -v "$u" >/dev/null && break; u=; done
@@ -113,10 +113,8 @@ def build_wheel() -> bytes:
     """
     package = next(folder for folder in (ROOT / "variantscope", ROOT) if (folder / "__init__.py").is_file())
     paths = {path.relative_to(ROOT): path for name in ("app", "workloads") for path in (ROOT / name).rglob("*.py")}
-    paths |= {path.relative_to(package): path for path in package.glob("*.py")}
-    names = {
-        f"variantscope/{name.as_posix()}": path for name, path in paths.items() if name.parts[:2] != ("app", "gui")
-    }
+    paths |= {Path("variantscope", path.name): path for path in package.glob("*.py")}
+    names = {name.as_posix(): path for name, path in paths.items() if name.parts[:2] != ("app", "gui")}
     files = {name: path.read_bytes() for name, path in sorted(names.items())}
     info = f"variantscope-{program_version()}.dist-info"
     pythons, packages = _requirements()

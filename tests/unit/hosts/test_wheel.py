@@ -57,7 +57,7 @@ def test_it_is_the_same_for_the_same_sources_and_has_no_window() -> None:
     with zipfile.ZipFile(io.BytesIO(again)) as archive:
         names = archive.namelist()
         metadata = archive.read(next(name for name in names if name.endswith("METADATA"))).decode()
-    assert {f"variantscope/{name}" for name in ("app/cli/main.py", "workloads/worker.py", "__init__.py")} <= set(names)
+    assert {"app/cli/main.py", "workloads/worker.py", "variantscope/__init__.py"} <= set(names)
     assert not [name for name in names if "/gui/" in name]
     assert "Requires-Dist: numpy" in metadata
     assert "Requires-Python: >=3.11" in metadata
@@ -70,7 +70,7 @@ def test_uv_installs_it_as_a_wheel(tmp_path: Path) -> None:
     words = ["pip", "install", "--offline", "--no-deps", "--target", str(tmp_path / "there"), str(path), "--python"]
     subprocess.run([find_uv(), *words, sys.executable], check=True, capture_output=True)
     code = "import app.hosts.serve; print(app.hosts.serve.__file__)"
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "there" / "variantscope"), "PYTHONSAFEPATH": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "there"), "PYTHONSAFEPATH": "1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
     assert done.stdout.startswith(str(tmp_path / "there"))
 
