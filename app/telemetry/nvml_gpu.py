@@ -19,6 +19,7 @@ from app.telemetry.nvml_calls import Number, NvmlCall, compute_processes, read_t
 from app.telemetry.nvml_probe import LOST_ERRORS, Answers, Probe, SlowSchedule, absence_reason
 from app.telemetry.plausible import PlausibleReadings
 from app.values.fields import Sample, SlowSample
+from app.values.limits import MEMORY
 from app.values.samples import Device, FieldInfo, FieldsUpdated, GpuProcess, Processes
 from workloads.machine import Gpu
 
@@ -353,4 +354,5 @@ def _describe_process(pid: int, memory_bytes: int | None) -> GpuProcess:
             facts["user"] = process.username()
     except (psutil.Error, KeyError):  # a user without a name
         pass
-    return GpuProcess(pid=pid, memory_bytes=memory_bytes, **facts)
+    is_plausible = memory_bytes is not None and memory_bytes <= MEMORY.high
+    return GpuProcess(pid=pid, memory_bytes=memory_bytes if is_plausible else None, **facts)

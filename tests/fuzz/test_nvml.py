@@ -112,6 +112,7 @@ def read_all(readers: Readers, clock: Clock) -> Iterable[SamplerMessage]:
 @example(driver=Driver(cards=(Card(uuid="GPU-x", courses={"power_instant_mw": Course(((0, 2**32 - 1),))}),)))
 @example(driver=Driver(cards=(Card(uuid="GPU-x", courses={"gpm.2": Course(((0, math.inf), (1, math.nan)))}),)))
 @example(driver=Driver(cards=(Card(uuid="GPU-x", courses={"throttle_reasons": Course(((0, 2**64 - 1),))}),)))
+@example(driver=Driver(cards=(Card(uuid="GPU-x", processes=((0, 2**62 + 1),)),)))
 @one_in(2)
 def test_a_driver_may_answer_anything(driver: Driver) -> None:
     encoder, decoder = msgspec.json.Encoder(), msgspec.json.Decoder(SamplerMessage)
