@@ -37,16 +37,7 @@ _MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&!$])")
 _LATEX_SPECIAL = str.maketrans(
     {character: rf"\{character}" for character in "#$%&_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$"}
-    | {
-        "×": r"$\times$",
-        "\N{PLUS-MINUS SIGN}": r"$\pm$",
-        "−": "$-$",
-        "–": "--",
-        "…": r"\dots{}",
-        "·": r"$\cdot$",
-        "µ": r"$\mu$",
-    }
-    | {"\N{PLUS-MINUS SIGN}": r"$\pm$"}
+    | {"×": r"$\times$", "−": "$-$", "–": "--", "…": r"\dots{}", "·": r"$\cdot$", "µ": r"$\mu$"}
     | {"≤": r"$\leq$", "≥": r"$\geq$", "→": r"$\rightarrow$", "²": r"$^2$", "°": r"$^\circ$", "\N{NO-BREAK SPACE}": "~"}
     | {"✔": r"$\surd$", "◐": r"($\surd$)", "✘": r"$\times$"}
 )

@@ -62,8 +62,8 @@ def test_watch_serves_prometheus_to_this_machine(tmp_path: Path) -> None:
         address = process.stderr.readline().split()[1]
         assert address.startswith("http://127.0.0.1:")
         card = 'variantscope_power_mw{device="1",name="NVIDIA H200",uuid="GPU-bbbb"}'
-        text = scraped_until(address, lambda text: card in text and "variantscope_energy_mj_total{" in text)
-        assert 'variantscope_load_pct{device="host"' in text
+        wanted = (card, "variantscope_energy_mj_total{", 'variantscope_load_pct{device="host"')
+        scraped_until(address, lambda text: all(part in text for part in wanted))
         gone.touch()
         text = scraped_until(address, lambda text: card not in text)
         assert 'uuid="GPU-aaaa"' in text

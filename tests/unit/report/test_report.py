@@ -401,7 +401,7 @@ def test_the_report_says_why_with_a_waterfall_and_the_kernels() -> None:
 @pytest.mark.parametrize(
     ("markup", "line"),
     [
-        ("latex", r"a\_b \& 5~\% \textbackslash{}x & $-$3 $\pm$ 1 \\"),
+        ("latex", r"a\_b \& 5~\% \textbackslash{}x & $-$3 ± 1 \\"),
         ("markdown", "| a\\_b \\& 5\N{NO-BREAK SPACE}% \\\\x | −3 ± 1 |"),
     ],
 )
