@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 TEXT = (ROOT / "README.md").read_text("utf-8")
 POINT = "A/B-test training variants on your GPU: confidence intervals, energy, and proof of what actually ran."
-EXAMPLE_WORDS, WORDS = 250, 700
+EXAMPLE_LIMIT, WORD_LIMIT = 250, 700
 """Words of the README until its first example ends, and of all of it."""
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 HEAD, EXAMPLE, REST = TEXT.split("```\n", 2)
@@ -40,8 +40,8 @@ def test_the_example_and_its_reason_are_what_the_commands_print_now(
 
 def test_the_point_comes_first_and_the_first_example_ends_soon() -> None:
     assert TEXT.splitlines()[2] == f"**{POINT}**"
-    assert len(f"{HEAD} {EXAMPLE}".split()) <= EXAMPLE_WORDS
-    assert len(TEXT.split()) <= WORDS
+    assert len(f"{HEAD} {EXAMPLE}".split()) <= EXAMPLE_LIMIT
+    assert len(TEXT.split()) <= WORD_LIMIT
 
 
 @pytest.mark.parametrize("line", COMMANDS)
