@@ -32,7 +32,8 @@ def text(contents: str) -> Callable[[Path], object]:
         ("runs.vscope", database, "database", ""),
         ("named-otherwise.json", database, "database", ""),
         ("notes.db", foreign, None, "another program's database"),
-        ("model.py", text("x = 1"), "workload", ""),
+        ("model.py", text("def model():\n    return 1\n"), "workload", ""),
+        ("train.py", text("x = 1"), "script", ""),
         ("mine.toml", text(PRESET.replace("[cpu]", "[gpu]")), "preset", ""),
         ("broken.toml", text("a ="), None, "is not a preset"),
         ("timeline.json", text('{"displayTimeUnit": "ms", "traceEvents": [{}]}'), None, "ui.perfetto.dev"),
@@ -56,9 +57,9 @@ def test_a_file_is_known_by_what_is_in_it(
 def test_while_something_runs_only_what_disturbs_nothing_is_taken(tmp_path: Path, database_path: Path) -> None:
     database(database_path)
     database(tmp_path / "runs.db")
-    (tmp_path / "model.py").write_text("")
-    dropped = sort_files([tmp_path / n for n in ("runs.db", "model.py")], database_path, busy=True)
-    assert [file.kind for file in dropped] == [None, "workload"]
+    (tmp_path / "train.py").write_text("")
+    dropped = sort_files([tmp_path / n for n in ("runs.db", "train.py")], database_path, busy=True)
+    assert [file.kind for file in dropped] == [None, "script"]
 
 
 def test_the_window_s_own_database_and_too_many_files_are_refused(database_path: Path) -> None:
