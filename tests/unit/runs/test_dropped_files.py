@@ -32,7 +32,7 @@ def text(contents: str) -> Callable[[Path], object]:
         ("runs.vscope", database, "database", ""),
         ("named-otherwise.json", database, "database", ""),
         ("notes.db", foreign, None, "another program's database"),
-        ("model.py", text("def model():\n    return 1\n"), "workload", ""),
+        ("model.py", text("def mlp(batch_size=32):\n    return None, None, None\n"), "workload", ""),
         ("train.py", text("x = 1"), "script", ""),
         ("mine.toml", text(PRESET.replace("[cpu]", "[gpu]")), "preset", ""),
         ("broken.toml", text("a ="), None, "is not a preset"),
