@@ -43,6 +43,9 @@ MOST_FILE_BYTES = 4 * 2**30
 """Of weights or gradients that a host may send."""
 
 
+PATH_VARIABLE = "VARIANTSCOPE_PATH"
+"""The environment variable that has the PATH of the host's shell, where uv starts the program with another."""
+
 TREE = "tree.tar.gz"
 """The frozen tree of a command, as a file that is sent."""
 

@@ -42,6 +42,7 @@ from app.hosts.messages import (
     LOST_S,
     MOST_FILE_BYTES,
     MOST_LINE_BYTES,
+    PATH_VARIABLE,
     PIECE_BYTES,
     TREE,
     Beat,
@@ -89,8 +90,6 @@ _KILLED_S = 10.0
 """A killed process that is still there after so long hangs in a driver: it ends when that lets go of it."""
 _LOOK_S = 0.01
 WEIGHTS = "weights.npz"
-PATH_VARIABLE = "VARIANTSCOPE_PATH"
-"""The environment variable that has the PATH of the host's shell."""
 READ_FILES, WRITTEN_FILE = ("weights_path", "start_path"), "path"
 """Fields of jobs that name a file: it has the field's name in the scratch folder here."""
 Ordered = TypeVar("Ordered", RunOrder, JobOrder)
@@ -108,7 +107,8 @@ def start_guard() -> tuple[Path, int]:
     # What is ordered was allowed where it is ordered: it is granted here for as long as this process lives.
     os.environ[GRANTS_VARIABLE] = str(scratch / "grants" / "grants.json")
     # uv leads to the program's own Python; a command of the user's means the host's.
-    os.environ["PATH"] = os.environ.pop(PATH_VARIABLE, os.environ["PATH"])
+    if path := os.environ.pop(PATH_VARIABLE, ""):
+        os.environ["PATH"] = path
     read_end, write_end = os.pipe()
     if program := os.fork():
         os.close(read_end)

@@ -18,7 +18,7 @@ from pathlib import Path
 from app.environments.packages import find_uv
 from app.errors import UserError
 from app.hosts.book import Address
-from app.hosts.messages import TREE
+from app.hosts.messages import PATH_VARIABLE, TREE
 from app.paths import ROOT, checkout_root, program_version
 from app.values import units
 from workloads.catalog import DEFAULT_VARIABLE
@@ -59,7 +59,7 @@ for u in uv "$HOME/.local/bin/uv" "$HOME/.cargo/bin/uv" "$c/uv"; do command -v "
   get uv "$u" {uv_size}
   chmod 700 "$u"
 }}
-set -- env VARIANTSCOPE_PATH="$PATH" "$u" tool run --quiet --from "$w" variantscope
+set -- env {path_variable}="$PATH" "$u" tool run --quiet --from "$w" variantscope
 """
 _START = 'exec "$@" {words}\n'
 _DETACH = """\
@@ -155,8 +155,9 @@ class Start:
         if address.python or address.kind == "ray":
             find = _BY_PYTHON.format(python=_quoted_path(address.python or "python3"), module=self.module)
         else:
-            system = f"{platform.system()} {platform.machine()}"
-            find = _BY_UV.format(system=shlex.quote(system), uv_size=Path(find_uv()).stat().st_size)
+            system = shlex.quote(f"{platform.system()} {platform.machine()}")
+            size = Path(find_uv()).stat().st_size
+            find = _BY_UV.format(path_variable=PATH_VARIABLE, system=system, uv_size=size)
         wheel = build_wheel()
         return _SCRIPT.format(
             interpreter=f"export {DEFAULT_VARIABLE}={_quoted_path(address.interpreter)}" if address.interpreter else "",
