@@ -12,12 +12,12 @@ import click
 from app.cli.commands import COMMAND_ARGUMENTS, RareOption
 from app.cli.options import FILE
 from app.cli.terminal import print_json
-from app.runs.script import Script, parse_script_values, script_variants
+from app.runs.script import Script, script_variants
 from app.viewmodels.format.naming import value_text
-from app.viewmodels.run.selection import parse_values
+from app.viewmodels.run.selection import parse_script_values
 from workloads import catalog
 from workloads.catalog import Machine, UsageError
-from workloads.protocol import Command, RunSpec, Value, Variant
+from workloads.protocol import Command, RunSpec, Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,15 +51,7 @@ class ScriptOptions:
             revisions=tuple(filter(None, self.revisions.split(","))),
             variables={name: tuple(text.split(",")) for name, text in parse_settings(self.variables, "-e").items()},
         )
-        names = catalog.command_names(script.command)
-        workload = catalog.script_workload("script:")
-        own = {parameter.name for parameter in workload.parameters}
-        values: dict[str, Sequence[Value]] = {
-            name: parse_values(workload.parameter(name), text)
-            if name in own
-            else parse_script_values(name, text, is_switch=names.get(name, False))
-            for name, text in parse_settings(settings).items()
-        }
+        values = parse_script_values(script.command, parse_settings(settings))
         return script_variants(script, values, machine, database)
 
     def print_commands(self, variants: Sequence[RunSpec], *, as_json: bool) -> int:
@@ -147,11 +139,7 @@ def script_options(function: Callable[..., int]) -> Callable[..., int]:
             "--examples", default="", metavar="N", help="Examples of a step: numbers and placeholders, as '{batch}*4'."
         ),
         click.option(
-            "--loop",
-            cls=RareOption,
-            default="",
-            metavar="FILE:LINE",
-            help="The loop whose iterations are steps.",
+            "--loop", cls=RareOption, default="", metavar="FILE:LINE", help="The loop whose iterations are steps."
         ),
         click.option("--dry-run", is_flag=True, help="Print the commands, and start nothing."),
     )

@@ -117,24 +117,6 @@ def list_revisions(folder: Path) -> dict[str, str]:
     return revisions
 
 
-def parse_script_values(name: str, text: str, *, is_switch: bool) -> tuple[Value, ...]:
-    """Return the values of a placeholder, between which commas stand: a number only if it is written as Python would.
-
-    A switch is on or off. Raises `UsageError`.
-    """
-    words = [word.strip() for word in text.split(",")]
-    if is_switch:
-        switch = catalog.Parameter(name=name, kind="switch", label=name, help="", default=False)
-        return tuple(dict.fromkeys(catalog.parse(switch, word) for word in words))
-    return tuple(dict.fromkeys(map(_number_or_text, words)))
-
-
-def _number_or_text(word: str) -> Value:
-    with contextlib.suppress(ValueError, OverflowError):
-        return next((value for value in (int(float(word)), float(word)) if str(value) == word), word)
-    return word
-
-
 def _check_names(names: Iterable[str], settings: Iterable[str], own: Sequence[str]) -> None:
     if missing := [name for name in {*names} - {*settings} if catalog.placeholder_key(name) != name]:
         raise UsageError(f"{{{missing[0]}}} has no value: add -s {missing[0]}=… before the --.")

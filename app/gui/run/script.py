@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -33,17 +33,17 @@ from app.gui.window_state import WindowState
 from app.queries import ExperimentProgress
 from app.runs.custom import stored_source
 from app.runs.experiment.queue import estimate_remaining
-from app.runs.script import Script, list_revisions, parse_script_values, script_variants
+from app.runs.script import Script, list_revisions, script_variants
 from app.runs.session import RunSession
 from app.storage.store import Store
 from app.values import units
 from app.values.plan import REPEATS_LIMIT, Plan
 from app.viewmodels.experiment.preview import describe_estimate, experiment_label
 from app.viewmodels.format.naming import experiment_name
-from app.viewmodels.run.selection import parse_values
+from app.viewmodels.run.selection import parse_script_values
 from workloads import catalog
 from workloads.catalog import Machine, UsageError
-from workloads.protocol import Command, RunSpec, Value
+from workloads.protocol import Command, RunSpec
 
 PURPOSE = "a try of a script"
 _TRY_S = 10.0
@@ -103,15 +103,11 @@ class ScriptChoices:
             examples=texts.get("examples", ""),
             links={name: str(folder.expanduser().absolute() / name) for name in shlex.split(texts.get("links", ""))},
         )
-        workload = catalog.script_workload("script:")
-        values: dict[str, Sequence[Value]] = {}
+        settings = {name: texts[name] for name in _OWN if texts.get(name)}
         for name, is_switch in self.placeholders.items():
-            if not (text := self.values.get(name) or ("off, on" if is_switch else "")):
+            settings[name] = self.values.get(name) or ("off, on" if is_switch else "")
+            if not settings[name]:
                 raise UsageError(f"Give {name} a value, or several with commas.")
-            values[name] = parse_script_values(name, text, is_switch=is_switch)
-        for name in _OWN:
-            if text := texts.get(name, ""):
-                values[name] = parse_values(workload.parameter(name), text)
         variables = {}
         for word in shlex.split(texts.get("variables", "")):
             name, equals, text = word.partition("=")
@@ -120,7 +116,7 @@ class ScriptChoices:
             variables[name] = tuple(text.split(","))
         revisions = tuple(filter(None, map(str.strip, texts.get("revisions", "").split(","))))
         script = Script(command=command, folder=folder, revisions=revisions, variables=variables)
-        return script_variants(script, values, machine, database)
+        return script_variants(script, parse_script_values(command, settings), machine, database)
 
     def plan(self, machine: Machine, database: Path | None) -> Plan:
         """Return the experiment of the variants; raises as `variants` does."""

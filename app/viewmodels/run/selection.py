@@ -1,5 +1,6 @@
 """What is chosen for one workload, one value or several for each parameter: the variants it makes, plan and command."""
 
+import contextlib
 import math
 import re
 import shlex
@@ -16,7 +17,7 @@ from app.viewmodels.format.naming import experiment_name, value_text, workload_a
 from app.viewmodels.format.sentences import without_advice
 from workloads import catalog
 from workloads.catalog import MAX_VARIANTS, Choice, Machine, Parameter, Refusal, UsageError, Workload, parse
-from workloads.protocol import RunSpec, Value
+from workloads.protocol import Command, RunSpec, Value
 
 Values = tuple[Value, ...]
 
@@ -258,6 +259,33 @@ _NO_RANGE = "{} is no range: write 8..128 x2 or 8..32 +8."
 def parse_values(parameter: Parameter, text: str) -> tuple[Value, ...]:
     """Return the values in the order typed, each once; raises `UsageError` for an invalid one."""
     return tuple(dict.fromkeys(value for word in _split(parameter, text) for value in _parse(parameter, word)))
+
+
+def parse_script_values(command: Command, texts: Mapping[str, str]) -> dict[str, Sequence[Value]]:
+    """Return the values of a command's placeholders, and of what the program sets of it, by name; raises `UsageError`.
+
+    Commas stand between the values of a placeholder. One is a number only if it is written as Python would; a switch is
+    on or off.
+    """
+    switches = catalog.command_names(command)
+    own = {parameter.name: parameter for parameter in catalog.script_workload("script:").parameters}
+    values: dict[str, Sequence[Value]] = {}
+    for name, text in texts.items():
+        words = [word.strip() for word in text.split(",")]
+        if name in own:
+            values[name] = parse_values(own[name], text)
+        elif switches.get(name):
+            switch = Parameter(name=name, kind="switch", label=name, help="", default=False)
+            values[name] = tuple(dict.fromkeys(parse(switch, word) for word in words))
+        else:
+            values[name] = tuple(dict.fromkeys(map(_number_or_text, words)))
+    return values
+
+
+def _number_or_text(word: str) -> Value:
+    with contextlib.suppress(ValueError, OverflowError):
+        return next((value for value in (int(float(word)), float(word)) if str(value) == word), word)
+    return word
 
 
 def describe_invalid(parameter: Parameter, text: str) -> str:

@@ -8,8 +8,9 @@ import pytest
 
 from app.errors import UserError
 from app.runs.custom import stored_source
-from app.runs.script import Script, parse_script_values, script_variants
+from app.runs.script import Script, script_variants
 from app.storage.store import Store
+from app.viewmodels.run.selection import parse_script_values
 from workloads.catalog import Machine, UsageError
 from workloads.protocol import Command, Source, Value
 
@@ -194,4 +195,5 @@ def test_a_file_of_the_folder_by_its_whole_path_is_refused(folder: Path) -> None
     ],
 )
 def test_values_stay_as_they_were_typed(text: str, is_switch: bool, values: tuple[Value, ...]) -> None:
-    assert parse_script_values("x", text, is_switch=is_switch) == values
+    command = Command(words=("python", "{x?--x}" if is_switch else "{x}"))
+    assert parse_script_values(command, {"x": text}) == {"x": values}
