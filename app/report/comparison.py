@@ -23,7 +23,7 @@ from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.statements import Statement
 from app.viewmodels.compare.table import COMPARED, ComparedVariant
 from app.viewmodels.compare.verdict import METHOD, Verdict
-from app.viewmodels.format.cells import example_word
+from app.viewmodels.format.cells import group_example_word
 from app.viewmodels.format.naming import names_in_parts, short_name
 from workloads.catalog import own_variant
 
@@ -130,7 +130,7 @@ def _variant_row(variant: ComparedVariant) -> dict[str, Any]:
         "operations_per_example": operations_per_example(result.runs),
         "throughput": {
             **estimate_document(result.throughput),
-            "unit": units.rate_unit(example_word(spec, result.runs[0].summary)),
+            "unit": units.rate_unit(group_example_word(result.runs)),
         },
         "speedup": estimate_document(result.speedup, "ratio"),
         "energy_mj_per_example": estimate_document(result.energy),

@@ -269,7 +269,7 @@ def describe_reference_removed(runs: Sequence[int]) -> str:
 def _import_sentences(done: Imported) -> Iterator[str]:
     if done.entries:
         numbers = " ".join(map(str, done.entries))
-        yield (f"{_count_unfinished(len(done.entries))} came into the queue: `{PROGRAM} queue run {numbers}` goes on.")
+        yield f"{_count_unfinished(len(done.entries))} came into the queue: `{PROGRAM} queue run {numbers}` goes on."
     if done.complete:
         experiments = f"{len(done.complete):,} {units.plural('experiment', len(done.complete))}"
         yield f"Complete with these runs, and out of the queue: {experiments}."

@@ -8,7 +8,7 @@ from app.analysis.verdict import Equivalence, VariantResult, throughputs
 from app.values import units
 from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.state_warnings import EVIDENCE, ComparisonWarning
-from app.viewmodels.format.cells import TextTable, example_word
+from app.viewmodels.format.cells import TextTable, group_example_word
 from app.viewmodels.format.ratios import Unit, format_interval, format_ratio, unit_of
 from app.viewmodels.format.sentences import join_with_and
 from app.viewmodels.history.evidence import describe_mismatches
@@ -97,9 +97,7 @@ def _by(names: Sequence[str], margin_pct: float) -> str:
 
 def _figures(named: Sequence[tuple[str, VariantResult]]) -> TextTable:
     column = unit_of(result.speedup.value for _, result in named if result.speedup)
-    unit = (
-        units.rate_unit(example_word(named[0][1].runs[0].spec, named[0][1].runs[0].summary)) if named else "examples/s"
-    )
+    unit = units.rate_unit(group_example_word(named[0][1].runs)) if named else "examples/s"
     return TextTable(
         head=("Variant", "Runs", unit, "Speed-up", "Interval of the test", "Against the baseline"),
         rows=tuple((name, *_row(result, column)) for name, result in named),

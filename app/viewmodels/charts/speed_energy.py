@@ -12,7 +12,7 @@ from app.viewmodels.charts import model
 from app.viewmodels.charts.model import Bar, BarChart, Guide, Plot, Point, PointChart, PointSeries
 from app.viewmodels.charts.sweeps import ChartVariant, drawable, format_estimate
 from app.viewmodels.compare.verdict import EFFECTS_TITLE, effect_name, effect_notes, effects_method
-from app.viewmodels.format.cells import example_word
+from app.viewmodels.format.cells import group_example_word
 from app.viewmodels.format.naming import variant_names, workload_title
 from app.viewmodels.format.ratios import CI, Unit, describe_ratio, unit_of
 
@@ -58,7 +58,7 @@ def pareto_front(rates: Sequence[float], energies: Sequence[float]) -> list[int]
 
 
 def _frontier_plot(group: Sequence[ChartVariant]) -> Plot:
-    example = example_word(group[0].spec, group[0].result.runs[0].summary)
+    example = group_example_word(group[0].result.runs)
     rates = [_measured(variant.throughput).value for variant in group]
     energies = [_measured(variant.energy).value for variant in group]
     unit, scale = ("J", _MJ_PER_J) if max(energies) >= _MJ_PER_J else ("mJ", 1.0)

@@ -15,7 +15,7 @@ from app.viewmodels.charts import model
 from app.viewmodels.charts.model import Axis, Guide, Plot, Point, PointChart, PointSeries
 from app.viewmodels.charts.palette import HUES, curve_styles
 from app.viewmodels.compare.verdict import Verdict
-from app.viewmodels.format.cells import OUTCOMES, example_word
+from app.viewmodels.format.cells import OUTCOMES, example_word, group_example_word
 from app.viewmodels.format.naming import differing_parameters, format_setting, gpus_label, variant_names, workload_title
 from app.viewmodels.format.ratios import CI
 from workloads.catalog import parameter_names
@@ -67,7 +67,7 @@ class ChartVariant:
     @property
     def rate_unit(self) -> str:
         """Return the unit of its throughput: `images/s`."""
-        return units.rate_unit(example_word(self.spec, self.result.runs[0].summary))
+        return units.rate_unit(group_example_word(self.result.runs))
 
 
 def chart_variants(

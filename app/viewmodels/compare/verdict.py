@@ -25,7 +25,7 @@ from app.analysis.verdict import (
 from app.values import units
 from app.values.records import RunRow
 from app.viewmodels.compare.statements import Gap, Region, Statement
-from app.viewmodels.format.cells import TextTable, example_word
+from app.viewmodels.format.cells import TextTable, group_example_word
 from app.viewmodels.format.naming import (
     Name,
     format_setting,
@@ -341,7 +341,7 @@ def _notes(results: Sequence[VariantResult], ranked: Sequence[VariantResult], ba
     if working and len(ranked) == sum(result.speedup is not None for result in results):
         work = {
             "ratios": tuple(ratio for ratio, _ in working),
-            "example": example_word(base.runs[0].spec, base.runs[0].summary),
+            "example": group_example_word(base.runs),
         }
         notes.append(Statement(key="other work", values=work, runs=_runs(result for _, result in working)))
     judged = _judged(ranked)
@@ -368,7 +368,7 @@ def _energy(result: VariantResult, base: VariantResult) -> list[Statement]:
         "less": less,
         "more": more,
         "ratio": _from_winner(ratio),
-        "example": example_word(base.runs[0].spec, base.runs[0].summary),
+        "example": group_example_word(base.runs),
     }
     return [Statement(key=key, values=values, runs=_runs(sides))]
 

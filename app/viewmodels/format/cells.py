@@ -251,6 +251,12 @@ def widest(column: Sequence[Cell]) -> Cell:
     )
 
 
+def group_example_word(runs: Sequence[RunRow]) -> str:
+    """Return the word of a variant's runs: that of one which measured, for the others counted nothing."""
+    row = next((row for row in runs if row.summary.measured_steps), runs[0])
+    return example_word(row.spec, row.summary)
+
+
 def example_word(spec: RunSpec, summary: Summary | None = None) -> str:
     """Return the word for one item of the workload's data; "example" for an unknown workload.
 
