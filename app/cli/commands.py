@@ -157,13 +157,9 @@ class ProgramCommand(click.Command):
         super().__init__(*args, **attrs)
         self.examples = examples
         if rare := [param for param in self.params if isinstance(param, RareOption)]:
-            count_text = f"Show this message with {len(rare)} more options."
-            words = ["--help-all"]
-            self.params.append(
-                click.Option(
-                    words, is_flag=True, is_eager=True, expose_value=False, callback=_help_all, help=count_text
-                )
-            )
+            text = f"Show this message with {len(rare)} more options."
+            flag = {"is_flag": True, "is_eager": True, "expose_value": False}
+            self.params.append(click.Option(["--help-all"], **flag, callback=_help_all, help=text))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words after the command's name; where the shell completes an option's value, without that option."""
@@ -203,21 +199,17 @@ def describe_wrong_use(error: click.UsageError) -> str:
     if isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter):
         return wrong
     where = error.ctx.command_path if error.ctx is not None else PROGRAM
-    setting = _SETTING.search(wrong)
     if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument) and error.ctx is not None:
         arguments = [param for param in error.ctx.command.params if isinstance(param, click.Argument)]
         names = " ".join(argument.make_metavar(error.ctx) for argument in arguments)
         return f"{error.ctx.info_name} takes {names}; `{PROGRAM} list` shows the numbers of runs."
-    if setting is not None and takes_settings(error.ctx) and setting[1] in parameter_names():
+    takes_settings = error.ctx is not None and any(param.name == "settings" for param in error.ctx.command.params)
+    if takes_settings and (setting := _SETTING.search(wrong)) and setting[1] in parameter_names():
         wrong += f" Did you mean -s {setting[0]}?"
     return f"{wrong} `{where} --help` shows how it is used."
 
 
 _SETTING = re.compile(r"(\w+)=[^\s()]+")
-
-
-def takes_settings(context: click.Context | None) -> bool:
-    return context is not None and any(param.name == "settings" for param in context.command.params)
 
 
 def parameter_names() -> set[str]:

@@ -180,11 +180,7 @@ _NAMED = 12
     "--asked", metavar="SETTING", default="", help="The setting that the answer is about (default: the experiment's)."
 )
 @click.option("--why", is_flag=True, help="Print what of a step makes the difference: idle time, kernels by class.")
-@click.option(
-    "--pivot",
-    metavar="NAME",
-    help="Print what a setting, such as layout, does by two others.",
-)
+@click.option("--pivot", metavar="NAME", help="Print what a setting, such as layout, does by two others.")
 @click.option(
     "--rows", metavar="NAME", default="", help="With --pivot: the setting of its rows (default: that with most values)."
 )

@@ -288,12 +288,7 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     help="Check first that the variants compute the same loss and gradients, 7 s each (default: where that is cheap).",
 )
 @click.option("--show", cls=RareOption, is_flag=True, help="With --preset: show what is stored of it and run nothing.")
-@click.option(
-    "--report",
-    type=FILE,
-    metavar="FILE",
-    help="Write a report with charts too, .html or .md.",
-)
+@click.option("--report", type=FILE, metavar="FILE", help="Write a report with charts too, .html or .md.")
 @on_option
 @sampling_option
 @gate_options

@@ -10,7 +10,18 @@ from typing import Any
 
 import click
 
-from app.cli.options import COUNT, Parsed, RunFilter, Verb, command, filter_options, run_argument, runs_argument
+from app.cli.options import (
+    COUNT,
+    Parsed,
+    RunFilter,
+    Verb,
+    command,
+    filter_options,
+    given_parameters,
+    option_name,
+    run_argument,
+    runs_argument,
+)
 from app.cli.services import open_store
 from app.cli.terminal import is_terminal, print_json, print_json_list, print_table, say
 from app.errors import UserError
@@ -151,6 +162,10 @@ def list_runs(
     """Print the runs wanted, newest first unless requested otherwise, or what else there is of a kind."""
     if (workload_name is None) == (kind == "parameters"):
         raise UsageError("list parameters takes a workload, such as lstm, and the others none.")
+    of_all = {"kind", "workload_name", "database", "as_json", "experiments"}
+    of_runs = given_parameters(click.get_current_context()) - of_all
+    if of_runs and (kind != "runs" or experiments):
+        raise UsageError(f"{', '.join(sorted(map(option_name, of_runs)))} goes with runs, not with list {kind}.")
     if kind == "presets":
         from app.cli.experiment import list_presets  # here, as below, for few lists need it
 

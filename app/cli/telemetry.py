@@ -44,10 +44,7 @@ _LOGGED = tuple(name for name in FAST_FIELDS if FIELDS[name].topic != "worker")
 
 @command("watch", "watch --seconds 10", "watch --csv --every 5 > telemetry.csv", uses_database=False)
 @click.option(
-    "--seconds",
-    type=Number(0, math.inf, is_open=True),
-    metavar="N",
-    help="End after N seconds (default: at Ctrl-C).",
+    "--seconds", type=Number(0, math.inf, is_open=True), metavar="N", help="End after N seconds (default: at Ctrl-C)."
 )
 @click.option(
     "--every",

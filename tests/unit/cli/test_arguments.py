@@ -229,6 +229,7 @@ AGE = "Invalid value for '--older-than': {!r} is no age such as 30d, 12h or 2w, 
         ),
         (["show", "first"], "Invalid value for 'RUN': 'first' is not a valid integer."),
         (["compare", "1,x"], "Invalid value for '[RUN]...': 'x' is not a valid integer."),
+        (["list", "presets", "--tag", "x"], "--tag goes with runs, not with list presets."),
         (["list", "--units", "64"], f"No such option '--units'. {HELP.format(' list')}"),
         (
             ["run", "lstm", "batch_size=64"],
