@@ -29,6 +29,7 @@ from app.gui.app import Workbench
 from app.gui.compare.screen import CompareView
 from app.gui.history.screen import HistoryView
 from app.gui.monitor.screen import MonitorView
+from app.gui.run.script import ScriptView
 from app.gui.theme import Theme
 from app.gui.window import COMPARE, HISTORY, MONITOR, RUN
 from app.queries import RunQuery
@@ -36,6 +37,7 @@ from app.storage.reference import add_reference
 from app.storage.store import Store
 from app.values.plan import Plan
 from app.values.records import RunRow
+from tests.integration.test_scripts import SCRIPTS
 from workloads.catalog import Machine, complete
 from workloads.protocol import Value
 
@@ -238,6 +240,23 @@ def first_start(workbench: Workbench) -> None:
     settle(workbench)
 
 
+def vary_script(workbench: Workbench) -> None:
+    """Vary a training script's batch size and a switch of it."""
+    first_start(workbench)
+    workbench.open_script(SCRIPTS / "plain.py")
+    view = workbench.window.findChildren(ScriptView)[0]
+    command = view.lines["command"]
+    command.setText("python plain.py --batch 32 --amp")
+    for words in ("32", "--amp"):
+        command.setSelection(command.text().index(words), len(words))
+        view.parameter_button.click()
+    view.values["batch"].setText("32, 64")
+    view.lines["gpus"].setText("0")
+    view.edited.emit()
+    wait_until(lambda: view.run_button.text().startswith("Run 12"))
+    settle(workbench)
+
+
 def wait_idle(workbench: Workbench) -> None:
     """Wait until nothing runs."""
     wait_until(workbench.run_view.form.run_button.isEnabled)
@@ -346,6 +365,7 @@ LIVE: Mapping[str, Take] = {
     "questions": show_questions,
     "reference": compare_with_reference,
     "queue": fill_queue,
+    "script": vary_script,
 }
 
 

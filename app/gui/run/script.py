@@ -47,6 +47,7 @@ from workloads.protocol import Command, RunSpec
 
 PURPOSE = "a try of a script"
 _TRY_S = 10.0
+_SECONDS = catalog.script_workload("script:").parameter("seconds")
 _ENTRIES = (
     ("command", "Command", "python train.py --batch-size 32", "As you type it today; select a word to vary it."),
     ("folder", "Folder", "", "Where the command runs; what git does not ignore there is copied for all runs."),
@@ -61,7 +62,7 @@ _ENTRIES = (
     ("links", "Link", "data", "Files and folders that git ignores and the script needs."),
     ("loop", "Loop of steps", "train.py:42", "The loop whose iterations are steps, where nothing else finds them."),
     ("gpus", "GPUs", "1, or the CPU", "How many GPUs the command gets; several values vary."),
-    ("seconds", "Seconds", "", "How long steps are measured."),
+    ("seconds", "Seconds", f"{_SECONDS.default:g}", "How long steps are measured."),
     ("repeats", "Repeats", str(DEFAULT_REPEATS), "Runs of each variant, in turn."),
 )
 """Of each line its key, its label, what stands for it while it is empty, and its help."""
