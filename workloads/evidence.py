@@ -18,11 +18,14 @@ AnyTrace = TypeVar("AnyTrace", bound=Trace)
 _TIMEOUT_S = 120.0
 _MAX_STEPS = 10
 _BUDGET_S = 1.0
-_BUDGET_EVENTS = 200_000
+_BUDGET_EVENTS = 10_000
+_MIN_STEPS = 3
 
 
 def trace_steps(profile: Callable[[int], tuple[AnyTrace, float]]) -> AnyTrace:
-    """Trace as many steps as fit into about a second and 200,000 events, at least one.
+    """Trace as many steps as fit into about a second and 10,000 events; three if they fit into the second, else one.
+
+    Each event costs more to write and read than to trace: PyTorch takes 0.1 ms for what the host did around a kernel.
 
     The first trace of a process is of one step: it starts the profiler and shows how many fit. If only one does, it is
     the result; if several do and none can be told from the next one, its step is the one that is shown.
@@ -30,7 +33,8 @@ def trace_steps(profile: Callable[[int], tuple[AnyTrace, float]]) -> AnyTrace:
     `profile` traces so many steps, and returns the trace with the seconds that one of them took under the profiler.
     """
     first_trace, step_s = profile(1)
-    steps = int(min(_MAX_STEPS, _BUDGET_S / step_s, _BUDGET_EVENTS / max(1, first_trace.events)))
+    fitting = max(_MIN_STEPS, _BUDGET_EVENTS / max(1, first_trace.events))
+    steps = int(min(_MAX_STEPS, _BUDGET_S / step_s, fitting))
     if steps <= 1:
         return first_trace
     trace, _ = profile(steps)

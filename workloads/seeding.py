@@ -4,8 +4,9 @@ Nothing here needs a framework. Weights depend on the seed and the sizes alone, 
 """
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from workloads.recurrent import RecurrentConfig
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
 
 Weight = NDArray[np.float32]
+Item = TypeVar("Item")
 
 
 def recurrent_weights(config: RecurrentConfig) -> list[Weight]:
@@ -73,6 +75,12 @@ def synthetic_batch(workload: str, variant: Variant, number: int) -> tuple[Any, 
     config = config_of(workload, variant)
     sizes = (size, int(variant["timesteps"]), config.features)
     return adding_problem(seed, number, *sizes, config.sequence_lengths, running=config.all_outputs)
+
+
+def map_in_threads(batch: Callable[[int], Item], numbers: Iterable[int]) -> Iterator[Item]:
+    """Yield batches by number, made in threads: most time goes to random numbers, which hold no lock of Python's."""
+    with ThreadPoolExecutor(thread_name_prefix="batch") as threads:
+        yield from threads.map(batch, numbers)
 
 
 def batch_count(size_bytes: int) -> int:

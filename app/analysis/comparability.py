@@ -222,8 +222,9 @@ QUIET_PCT = 10.0
 RESTING_BAND_C = 5
 """A GPU is at rest when it is at most so much warmer than it was before the first run."""
 
-STEADY_S = 10.0
-"""A GPU that has not become cooler for so long (NVML tells whole degrees) is as cool as it gets."""
+STEADY_S = 4.0
+"""A GPU that has not become cooler for so long (NVML tells whole degrees) is at rest: later runs start as warm as it is
+then, or up to the resting band above."""
 
 _HARMFUL_CAUSES: tuple[ThrottleCause, ...] = ("heat", "hardware slowdown")
 """Not the power limit: for a GPU at full load it is normal, and a repeat would be the same."""

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO, Generic, NamedTuple, Protocol, TypeVar
@@ -33,7 +33,16 @@ from app.runs.environment import sources_hash
 from app.values.samples import LogLine
 from workloads.catalog import NO_PYTHON, default_interpreter, find_python, is_script
 from workloads.job_protocol import JobRequest
-from workloads.protocol import MOST_MESSAGE_BYTES, Message, ProtocolError, Start, decode_message, encode
+from workloads.protocol import (
+    MOST_MESSAGE_BYTES,
+    Message,
+    ProtocolError,
+    RunSpec,
+    Start,
+    Variant,
+    decode_message,
+    encode,
+)
 
 
 def pipe_name(pipe: IO[bytes]) -> str:
@@ -220,7 +229,11 @@ def granted_python(order: Start | JobRequest) -> Python:
         UserError: The order names a Python or packages, or has a text, that are not granted.
     """
     require(order_grants(order), refuse)
-    variant = ordered_variant(order)
+    return named_python(ordered_variant(order))
+
+
+def named_python(variant: Variant) -> Python:
+    """Return the Python and the packages that a variant names, else this machine's default; granted or not."""
     return Python(str(variant.get("interpreter") or default_interpreter()), str(variant.get("packages", "")))
 
 
@@ -233,6 +246,9 @@ class Launcher:
     def __init__(self, command: tuple[str, ...] = WORKER) -> None:
         """Take `python -m workloads.worker`, or another command that speaks the protocol."""
         self._command = command
+
+    def expect(self, specs: Sequence[RunSpec]) -> None:
+        """Prepare for runs in this order, where that is of use; returns at once."""
 
     def launch(self, start: Start, post: Post) -> Worker:
         """Start the process, the threads that read its pipes, and the thread that waits for its end.

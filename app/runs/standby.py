@@ -13,10 +13,11 @@ run's end is counted), never the other way round.
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Collection
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from itertools import islice
 
 from app.errors import UserError
 from app.runs.launcher import (
@@ -30,11 +31,12 @@ from app.runs.launcher import (
     Worker,
     WorkerEvent,
     granted_python,
+    named_python,
 )
 from app.runs.leases import CPU, DeviceLeases, Lease
 from app.values.samples import LogLine
 from workloads.catalog import default_interpreter, is_script
-from workloads.protocol import STANDBY, Hello, Start, decode_message
+from workloads.protocol import STANDBY, Hello, RunSpec, Start, decode_message
 
 _log = logging.getLogger("variantscope.worker")
 
@@ -45,6 +47,8 @@ _UNUSED_S = 900.0
 _GONE_S = 5.0
 _MOST_EVENTS = 500
 """Stored until a run takes the worker: its `Hello`, and what its import prints."""
+_AHEAD = 2
+"""Workers of the runs that follow: on an H200 a run that measured 3 s took 7 s in all, and an import beside it 10 s."""
 _RECENT_RUNS = 8
 """A framework or Python that none of so many runs used has no standby worker any more."""
 
@@ -55,9 +59,9 @@ Kind = tuple[str, Python]
 class StandbyLauncher(Launcher):
     """Gives a run a standby worker if one fits, else starts one as `Launcher` does; then it starts the next.
 
-    If they are wanted, there is one of each kind that runs used lately, for experiments that compare frameworks or
-    Pythons. Where runs go on at the same time, there are more of the last run's kind: in all as many as there are runs
-    and other kinds. One fits only a run whose own process would be started in exactly the same way.
+    If they are wanted, there are two for the next runs that are expected, or as many as run at the same time. Where
+    none is expected there is one of each kind that runs used lately, and of the last run's kind one for each current
+    run. One fits only a run whose own process would be started in exactly the same way.
 
     Thread: any; `launch` as of its base.
     """
@@ -76,13 +80,14 @@ class StandbyLauncher(Launcher):
         # Guarded by the lock, as what follows: runs take workers from the list while the launcher's thread adds to it.
         self._standbys: list[_StandbyWorker] = []
         self._running = 0
+        self._expected: list[Kind] = []
         self._recent: deque[Kind] = deque([("tensorflow", Python(default_interpreter()))], maxlen=_RECENT_RUNS)
 
     def launch(self, start: Start, post: Post) -> Worker:
         """Give the order to the oldest standby worker that fits, even if it still imports, else to a new worker."""
         if is_script(start.spec.workload):
             return super().launch(start, post)
-        kind = str(start.spec.variant.get("framework", "tensorflow")), granted_python(start)
+        kind = _framework(start.spec), granted_python(start)
         standby = self._take_matching(kind)
         counted_post = self._count_run(post)
         served = standby.serve(start, counted_post) if standby is not None else None
@@ -95,8 +100,20 @@ class StandbyLauncher(Launcher):
             raise
         with self._lock:
             self._recent.append(kind)
+            if kind in self._expected:
+                self._expected.remove(kind)
         self.prepare()
         return worker
+
+    def expect(self, specs: Sequence[RunSpec]) -> None:
+        """Have the next two of these runs' workers ready, and so on as they start; none is expected after them."""
+        with self._lock:
+            self._expected = [
+                (_framework(spec), named_python(spec.variant)) for spec in specs if not is_script(spec.workload)
+            ]
+            is_expecting = bool(self._expected)
+        if is_expecting:
+            self.prepare()
 
     def prepare(self) -> None:
         """Start standby workers that are missing, unless a run uses the CPU; end those not wanted. Returns at once."""
@@ -139,16 +156,17 @@ class StandbyLauncher(Launcher):
             _log.debug("no standby worker is wanted")
             self._clear()
             return
-        self._clear(self._recent)
+        with self._lock:
+            used = {*self._recent, *self._expected}
+        self._clear(used)
         # Held while workers start: `launch` then waits for the one being started, and takes it.
         with self._lock:
             self._standbys = [standby for standby in self._standbys if standby.is_alive]
-            kinds, last = set(self._recent), self._recent[-1]
-            missing = kinds - {standby.kind for standby in self._standbys}
-            most = max(1, self._running) + len(kinds) - 1
-            of_last = sum(standby.kind == last for standby in self._standbys)
-            further = min(most - len(self._standbys) - len(missing), self._running - max(1, of_last))
-            for kind in (*missing, *[last] * further):
+            wanted = Counter(self._expected[: max(_AHEAD, self._running)])
+            if not wanted:
+                wanted = Counter({**dict.fromkeys(self._recent, 1), self._recent[-1]: max(1, self._running)})
+            missing = wanted - Counter(standby.kind for standby in self._standbys)
+            for kind in islice(missing.elements(), max(0, wanted.total() - len(self._standbys))):
                 self._start(kind)
 
     def _start(self, kind: Kind) -> None:
@@ -187,6 +205,10 @@ class StandbyLauncher(Launcher):
             _log.info("a standby worker does not fit the run, which needs another environment or folder")
             standby.end()
         return matching[0] if matching else None
+
+
+def _framework(spec: RunSpec) -> str:
+    return str(spec.variant.get("framework", "tensorflow"))
 
 
 class _ImportLease:

@@ -101,7 +101,8 @@ class FieldPeriods:
 _EARLY_NS = 5_000_000
 """A tick that comes so much early counts as in time."""
 _OBSERVE_S, _OBSERVE_PAUSE_S = 1.2, 0.002
-_PROCESSES_EVERY_S = 2.0
+_PROCESSES_EVERY_S = 0.5
+"""A wait before a run lasts until a list names its predecessor no more."""
 _TOGETHER_S = 0.1
 """What is due so soon is read along: to wake up costs more than most reads."""
 _MOST_BYTES = 2**50

@@ -132,6 +132,33 @@ def test_there_is_one_where_no_two_runs_go_on_and_none_after_the_end(launcher: S
     assert standing_by() == [process]
 
 
+def test_the_next_two_of_an_experiment_import_ahead_and_no_more(
+    served: RunServices, launcher: StandbyLauncher, tmp_path: Path, libraries: Path
+) -> None:
+    other = str(python_of_another_name(tmp_path / "other", libraries))
+    specs = [
+        dummy(served.host.inventory(), gpus=1, interpreter=python, steps=0, seconds=600.0)
+        for python in ("", other, "", "")
+    ]
+
+    def kinds() -> list[str | None]:
+        assert launcher.wait_ready()
+        return [process.environ().get("KIND") for process in standing_by()]
+
+    served.admit(specs)
+    launcher.expect(specs)
+    ahead = [sorted(map(str, kinds()))]
+    for spec in specs[:3]:
+        with going(spec, served) as run:
+            assert run.recorder.wait(EnvironmentInfo).environment.get("standby") == "yes"
+            ahead.append(sorted(map(str, kinds())))
+    # With the run itself, whose worker stood by.
+    assert ahead == [["None", "other"], ["None", "None", "other"], ["None", "None", "other"], ["None", "None"]]
+    launcher.expect([])
+    launcher.prepare()
+    assert set(kinds()) == {None, "other"}, "one of each kind that ran, where nothing is expected"
+
+
 def test_closing_ends_one_that_imports(tmp_path: Path, open_gate: Callable[[], None]) -> None:
     with closing(StandbyLauncher(Leases(tmp_path), lambda: True)) as launcher:
         launcher.prepare()
@@ -322,8 +349,8 @@ def test_a_run_on_the_cpu_waits_for_an_import_and_none_begins_beside_it(
         assert not launcher.wait_ready()
 
 
-@pytest.mark.parametrize(("words", "facts"), [([], [None, "yes"]), (["--no-standby"], [None, None])])
-def test_the_second_run_of_an_experiment_is_served(
+@pytest.mark.parametrize(("words", "facts"), [([], ["yes", "yes"]), (["--no-standby"], [None, None])])
+def test_each_run_of_an_experiment_is_served(
     tmp_path: Path, libraries: Path, words: list[str], facts: list[str | None]
 ) -> None:
     line = CommandLine(tmp_path, {STANDBY_VARIABLE: "on", **environment(Driver(cards=TWO_H200))})

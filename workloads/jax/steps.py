@@ -5,7 +5,7 @@ On each device `shard_map` runs it on a part of the batch; the mean of the gradi
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
-from itertools import cycle
+from itertools import chain, cycle
 from typing import Any
 
 import jax
@@ -20,7 +20,7 @@ from workloads.job_protocol import ComputedGradients, ComputeGradients
 from workloads.protocol import RunSpec, Variant
 from workloads.recurrent import ADAM_BETAS, ADAM_EPSILON, ADAM_RATE
 from workloads.recurrent_layers import RECURRENT_LAYERS
-from workloads.seeding import batch_count, synthetic_batch
+from workloads.seeding import batch_count, map_in_threads, synthetic_batch
 from workloads.training import GOOD_STEPS, LOSS_SCALE, Task, do_nothing
 from workloads.weights import Array, Reference, WeightsKeeper, mean_gradients, moments, read_start, write_gradients
 
@@ -227,7 +227,7 @@ def build_task(spec: RunSpec, mesh: Mesh) -> Task:
     workload, variant = spec.workload, spec.variant
     first_batch = host_batch(workload, variant, 0)
     count = batch_count(sum(array.nbytes for array in jax.tree.leaves(first_batch)))
-    batches = (host_batch(workload, variant, number) if number else first_batch for number in range(count))
+    batches = chain([first_batch], map_in_threads(partial(host_batch, workload, variant), range(1, count)))
     step = Step(workload, variant, build_model(workload, variant), batches, mesh)
 
     def memory(name: str) -> int | None:

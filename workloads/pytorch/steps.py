@@ -21,7 +21,7 @@ from workloads.pytorch.ranks import DATA_PARALLEL, RankedStep, RankState, Share,
 from workloads.pytorch.stored_images import EvaluationImages, PrefetchQueue, Preprocessing, training_queue
 from workloads.recurrent import ADAM_EPSILON, ADAM_RATE
 from workloads.recurrent_layers import RECURRENT_LAYERS
-from workloads.seeding import batch_count, synthetic_batch
+from workloads.seeding import batch_count, map_in_threads, synthetic_batch
 from workloads.training import GOOD_STEPS, LOSS_SCALE, Passes, Task, do_nothing
 from workloads.weights import Array, Reference, WeightsKeeper
 
@@ -99,12 +99,18 @@ class DeviceBatches:
 
 
 def device_batches(
-    batch: Callable[[int], Batch], device: torch.device, dtype: torch.dtype | None = None
+    batch: Callable[[int], Batch],
+    device: torch.device,
+    dtype: torch.dtype | None = None,
+    map_batches: Callable[[Callable[[int], Batch], Iterable[int]], Iterable[Batch]] = map,
 ) -> DeviceBatches:
-    """Return the batches that stay on the device; `batch` returns the one of a number, on the host."""
+    """Return the batches that stay on the device; `batch` returns the one of a number, on the host.
+
+    `map_batches` is for a `batch` that several threads may call.
+    """
     first_batch = batch(0)
     size_bytes = sum(tensor.nbytes for tensor in tree_leaves(first_batch))
-    return DeviceBatches([first_batch, *map(batch, range(1, batch_count(size_bytes)))], device, dtype)
+    return DeviceBatches([first_batch, *map_batches(batch, range(1, batch_count(size_bytes)))], device, dtype)
 
 
 def make_optimizer(
@@ -368,7 +374,9 @@ def build_step(spec: RunSpec, device: torch.device, share: Share, stored: ImageD
         tests = EvaluationImages(stored, variant, share, device) if variant["epochs"] else None
         return Step(workload, variant, model, training_queue(stored, variant, share, device), device, tests)
     dtype = DTYPES[str(variant["precision"])]
-    batches = device_batches(lambda index: share.of(host_batch(workload, variant, index)), device, dtype)
+    batches = device_batches(
+        lambda index: share.of(host_batch(workload, variant, index)), device, dtype, map_in_threads
+    )
     return Step(workload, variant, model, batches, device)
 
 

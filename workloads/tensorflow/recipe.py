@@ -1,6 +1,6 @@
 """The interface of an implementation: a model, its data and its optimizer; and what they build graphs with."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -47,6 +47,7 @@ class Recipe:
 
     `layers` gives those of a custom model, once it is made, `answers` its outputs for inputs in each mode that tells
     whether they differ, and `frozen` what `Inspection.frozen` does.
+    `map_batches` makes several; one with threads is for a `batch` that several may call.
     `batches` is how many there are to go round; None is as many as memory is for.
     `elementwise` is whether the optimizer updates each number by its own gradient, and knows nothing else of a weight
     than whether it is a vector: such weights can be joined.
@@ -59,6 +60,7 @@ class Recipe:
     layers: Callable[[], tuple[Layer, ...]] = tuple
     answers: Callable[[Any], Sequence[Sequence[tf.Tensor]]] | None = None
     frozen: Callable[[], str] = str
+    map_batches: Callable[[Callable[[int], Batch], Iterable[int]], Iterable[Batch]] = map
     batches: int | None = None
     elementwise: bool = False
     casts_inputs: bool = True

@@ -129,16 +129,16 @@ class DeviceBatches:
 def _replica_batches(recipe: Recipe, dtype: str | None, size: int, replica: int) -> Batch:
     share = slice(replica * size, (replica + 1) * size)
 
-    def batch(index: int) -> Batch:
-        inputs, targets = tf.nest.map_structure(lambda tensor: tf.convert_to_tensor(tensor[share]), recipe.batch(index))
+    def on_device(batch: Batch) -> Batch:
+        inputs, targets = tf.nest.map_structure(lambda tensor: tf.convert_to_tensor(tensor[share]), batch)
         return tf.nest.map_structure(
             lambda tensor: tf.cast(tensor, dtype) if dtype and tensor.dtype.is_floating else tensor, inputs
         ), targets
 
-    first_batch = batch(0)
+    first_batch = on_device(recipe.batch(0))
     size_bytes = sum(int(tf.size(tensor)) * tensor.dtype.size for tensor in tf.nest.flatten(first_batch))
     count = recipe.batches or batch_count(size_bytes)
-    batches = [first_batch, *(batch(index) for index in range(1, count))]
+    batches = [first_batch, *map(on_device, recipe.map_batches(recipe.batch, range(1, count)))]
     inputs, targets = tf.nest.map_structure(lambda *tensors: tf.stack(tensors), *batches)
     return inputs, targets
 

@@ -205,7 +205,7 @@ class IdleWait:
             listed = self._process_lists.get(gpu.device)
             if listed is None or listed.reason is not None:
                 continue
-            if listed.t_ns < watch.began_ns:
+            if listed.t_ns < watch.began_ns and listed.processes:
                 # The newest list may still name the worker of the run before.
                 activities[gpu.device] = f"who uses {_gpu_name(gpu)}"
             else:

@@ -1,6 +1,7 @@
 """Makes one experiment of the queue: its remaining runs, several at once, then its weight-transfer trials."""
 
 import contextlib
+import itertools
 import logging
 import threading
 import time
@@ -348,12 +349,14 @@ class ExperimentSession:
         self._began_s = time.monotonic()
         rounds = remaining_rounds(self._plan, self._rows(), self._machine)
         if rounds:
+            self._services.host.launcher.expect(list(itertools.chain.from_iterable(rounds)))
             self.prepare()
         # A worker dies with the thread that started it: these last until every run has ended.
         with ThreadPoolExecutor(self._concurrency.parallel, thread_name_prefix="experiment") as threads:
             while rounds and self._end_state is None:
                 self._make_rounds(rounds, threads)
                 rounds = [[spec] for spec in lost_runs(self._plan, self._rows(), self._machine)]
+        self._services.host.launcher.expect([])
         return self._end_state or "failed"
 
     def _make_rounds(self, rounds: Sequence[list[RunSpec]], threads: ThreadPoolExecutor) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from app.analysis.comparability import (
     NOT_SET,
+    STEADY_S,
     THROTTLE_CAUSES,
     ThrottleCause,
     is_cool,
@@ -36,6 +37,9 @@ H200 = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="NVIDIA H200", compute_capa
 SPEC = complete("cnn10", {"gpus": 1}, H200)
 
 
+STEADY = int(STEADY_S)
+
+
 def every_second(*temperatures_c: int | None) -> list[Sample]:
     return [Sample(t_ns=s * 10**9, device="GPU-0", temperature_c=c) for s, c in enumerate(temperatures_c)]
 
@@ -47,11 +51,11 @@ def every_second(*temperatures_c: int | None) -> list[Sample]:
         (40, [46], False),
         (40, [61, 50, 45], True),
         (None, [40], False),
-        (None, [61] * 10, False),
-        (None, [61] * 11, True),
-        (40, [61] * 11, True),
-        (None, [61, *[60] * 10], False),
-        (None, [61, *[60] * 11], True),
+        (None, [61] * STEADY, False),
+        (None, [61] * (STEADY + 1), True),
+        (40, [61] * (STEADY + 1), True),
+        (None, [61, *[60] * STEADY], False),
+        (None, [61, *[60] * (STEADY + 1)], True),
         (None, [61 - s // 2 for s in range(30)], False),
         (None, [40 + s // 2 for s in range(11)], True),
         (None, [None, None], True),

@@ -13,7 +13,7 @@ from workloads import cnn
 from workloads.cnn import Conv, Layer, Net, Norm, Pool, Relu, net_of, weight_shapes
 from workloads.image_training import learning_rate
 from workloads.protocol import Variant
-from workloads.seeding import image_weights, synthetic_batch
+from workloads.seeding import image_weights, map_in_threads, synthetic_batch
 from workloads.tensorflow.cnn import layers
 from workloads.tensorflow.cnn.layers import MakeLayer
 from workloads.tensorflow.optimizers import Momentum
@@ -74,6 +74,7 @@ def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
             optimizer=lambda weights: Momentum(weights, learning_rate(variant), float(variant["weight_decay"])),
             elementwise=True,
             batch=partial(synthetic_batch, workload, variant),
+            map_batches=map_in_threads,
         )
 
     return recipe

@@ -10,7 +10,7 @@ import tensorflow as tf
 from workloads.protocol import Variant
 from workloads.recurrent import ADAM_RATE, RecurrentConfig, weight_shapes
 from workloads.recurrent_layers import config_of
-from workloads.seeding import recurrent_weights, synthetic_batch
+from workloads.seeding import map_in_threads, recurrent_weights, synthetic_batch
 from workloads.tensorflow.gru import ladder as gru_ladder
 from workloads.tensorflow.lstm import block_ops, ladder
 from workloads.tensorflow.optimizers import Adam
@@ -222,6 +222,7 @@ def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
             optimizer=lambda weights: Adam(weights, ADAM_RATE),
             elementwise=True,
             batch=partial(synthetic_batch, workload, variant),
+            map_batches=map_in_threads,
         )
 
     return recipe

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
+from app.analysis.comparability import STEADY_S
 from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
 from app.runs.host import ClockAnchor, Host
 from app.telemetry.feed import TelemetryFeed
@@ -124,7 +125,7 @@ def test_a_host_that_stays_busy_is_waited_for_once(clock: Clock) -> None:
 
 def test_before_the_first_run_a_gpu_is_waited_for_until_it_falls_no_more_and_later_until_its_band(clock: Clock) -> None:
     machine = Machinery(clock, IdleLimits())
-    cooling = [machine.gpu(c) for c in (50, 45, 42, *[41] * 11)]
+    cooling = [machine.gpu(c) for c in (50, 45, 42, *[41] * (int(STEADY_S) + 1))]
     assert machine.wait(ON_GPU, *cooling) == "idle: GPU 0 at 41\xa0°C"
     assert machine.wait_reasons[:2] == ["GPU 0 without telemetry, the host without telemetry", "GPU 0 at 50\xa0°C"]
     assert machine.wait(ON_GPU, *(machine.gpu(c) for c in (70, 60, 46))) == "idle: GPU 0 at 46\xa0°C"
