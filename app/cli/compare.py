@@ -55,12 +55,11 @@ from app.viewmodels.compare.comparison import Comparison, prepare_comparison
 from app.viewmodels.compare.comparison import compare as compare_runs
 from app.viewmodels.compare.pivot import Pivot, make_pivot, make_pivots, pivot_table
 from app.viewmodels.compare.scaling import NO_SCALING_PAIRS, ScalingView, scaling_mismatches, scaling_views
-from app.viewmodels.compare.state_warnings import EVIDENCE, ComparisonWarning
+from app.viewmodels.compare.statements import EVIDENCE, Statement
 from app.viewmodels.compare.table import COMPARED, VARIANT, ComparedVariant
 from app.viewmodels.compare.verdict import effects_table
 from app.viewmodels.compare.warnings import EARLIER_RUNS
-from app.viewmodels.compare.why import WhyView
-from app.viewmodels.compare.why_text import CAVEAT
+from app.viewmodels.compare.why import CAVEAT, WhyView
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import VERIFICATIONS, TextTable
 from app.viewmodels.format.ratios import CI
@@ -393,7 +392,7 @@ def _name_some(labels: Sequence[str]) -> str:
     return ", ".join(labels) if more < 2 else f"{', '.join(labels[:_MAX_LABELS])} and {more} more"
 
 
-def warning_lines(warnings: Iterable[ComparisonWarning], database: Path | None = None) -> list[str]:
+def warning_lines(warnings: Iterable[Statement], database: Path | None = None) -> list[str]:
     """Return one line per warning, with the command that would settle it; `database` is the path that the user gave."""
     return [
         f"{'Note' if warning.severity == 'note' else 'Warning'}: {warning.sentence}{_remedy(warning, database)}"
@@ -401,11 +400,11 @@ def warning_lines(warnings: Iterable[ComparisonWarning], database: Path | None =
     ]
 
 
-def _remedy(warning: ComparisonWarning, database: Path | None) -> str:
+def _remedy(warning: Statement, database: Path | None) -> str:
     """Return the command that measures the variants interleaved; "" where that is no remedy."""
-    if not warning.interleave:
+    if not (interleave := warning.facts.get("interleave")):
         return ""
-    words = [*PROGRAM.split(), "experiment", "--variants-of", ",".join(map(str, warning.interleave))]
+    words = [*PROGRAM.split(), "experiment", "--variants-of", ",".join(map(str, interleave))]
     words += ["--db", str(database)] if database is not None else []
     return f" Measure them interleaved: `{shlex.join(words)}`"
 

@@ -4,13 +4,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-import msgspec
-
 from app.analysis.effects import Effect
 from app.analysis.intervals import LEVEL
 from app.analysis.verdict import TESTS_LEVEL, Equivalence, operations_per_example
 from app.metrics import put_json
-from app.report.documents import equality_document, estimate_document, verification_document, why_document
+from app.report.documents import (
+    equality_document,
+    estimate_document,
+    statements_document,
+    verification_document,
+    why_document,
+)
 from app.report.scaling import scaling_document
 from app.runs.experiment.estimates import Experiment
 from app.runs.experiment.schedule import runs_of_variant, stopping_rule
@@ -19,12 +23,11 @@ from app.values.plan import Publication
 from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import Comparison, compare, prepare_comparison
 from app.viewmodels.compare.pivot import Pivot, figure_of, make_pivots
-from app.viewmodels.compare.state_warnings import ComparisonWarning
 from app.viewmodels.compare.statements import Statement
 from app.viewmodels.compare.table import COMPARED, ComparedVariant
 from app.viewmodels.compare.verdict import METHOD, Verdict
 from app.viewmodels.format.cells import group_example_word
-from app.viewmodels.format.naming import names_in_parts, short_name
+from app.viewmodels.format.naming import SEPARATOR, names_in_parts, short_name
 from workloads.catalog import own_variant
 
 
@@ -47,15 +50,15 @@ def compare_document(comparison: Comparison, pivots: Sequence[Pivot] = ()) -> di
             "decision": comparison.verdict.decision,
             "text": comparison.verdict.text,
             "asked": comparison.verdict.asked or None,
-            "statements": msgspec.json.decode(msgspec.json.encode(comparison.verdict.statements)),
+            "statements": statements_document(comparison.verdict.statements),
         },
         "effects": list(map(_effect_document, comparison.verdict.effects)),
         "pivot": list(map(_pivot_document, pivots)),
-        "warnings": list(map(_warning_document, comparison.warnings)),
+        "warnings": statements_document(comparison.warnings),
         "scaling": scaling_document(comparison.scaling)["scaling"],
         "why": why_document(comparison.why),
         "equality": [
-            {"label": variant.name, "runs": list(variant.runs), **equality_document(variant.equality)}
+            {"label": SEPARATOR.join(variant.name), "runs": list(variant.runs), **equality_document(variant.equality)}
             for variant in comparison.equality
         ],
     }
@@ -102,11 +105,6 @@ def _pivot_document(pivot: Pivot) -> dict[str, Any]:
     ]
     own = {name: getattr(pivot, name) for name in ("asked", "before", "rows_by", "columns_by", "figure")}
     return {**own, "cells": cells}
-
-
-def _warning_document(warning: ComparisonWarning) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.to_builtins(warning, str_keys=True)
-    return {"text": warning.sentence, **document, "interleave": list(warning.interleave)}
 
 
 def _equivalence_document(equivalence: Equivalence | None) -> dict[str, Any] | None:
@@ -168,7 +166,7 @@ def experiment_result(
     The runs are as `runs_in_order` returns them.
     """
     if not runs:
-        none = Verdict(statements=(Statement(key="no runs", values={}),))
+        none = Verdict(statements=(Statement("no runs"),))
         comparison = Comparison(method=METHOD, verdict=none)
         return ExperimentResult(experiment=experiment, comparison=comparison, published=published)
     compared_runs = prepare_comparison(runs, asked=experiment.plan.asked)
@@ -177,7 +175,7 @@ def experiment_result(
     variants = experiment.plan.variants
     names = [name for name, spec in zip(names_in_parts(variants), variants, strict=True) if spec in tried]
     if len(names) == 1 and len(variants) > 1:
-        only = Statement(key="only one", values={"name": names[0]})
+        only = Statement("only one", {"name": names[0]})
         comparison = replace(comparison, verdict=replace(comparison.verdict, statements=(only,)))
     return ExperimentResult(experiment=experiment, comparison=comparison, published=published)
 

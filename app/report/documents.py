@@ -1,6 +1,6 @@
 """Runs, machines, evidence and telemetry as JSON documents: what `--json` prints."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -23,8 +23,8 @@ from app.values.limits import IMPLAUSIBLE
 from app.values.records import Phase, PortabilityResult, RunRow, SampleColumns, StoredRun, match_of, worst_state
 from app.values.samples import HOST, Device, DeviceLost, FieldInfo, Inventory, Processes
 from app.viewmodels.charts.palette import Palette
-from app.viewmodels.compare.why import WhyView
-from app.viewmodels.compare.why_text import CAVEAT
+from app.viewmodels.compare.statements import Statement
+from app.viewmodels.compare.why import CAVEAT, WhyView
 from app.viewmodels.format import derived
 from app.viewmodels.format.cells import TextTable, example_word
 from app.viewmodels.format.derived import PhaseEnergy
@@ -317,6 +317,11 @@ def iso_utc(utc_ns: int) -> str:
     return datetime.fromtimestamp(utc_ns / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def statements_document(statements: Iterable[Statement]) -> list[dict[str, Any]]:
+    """Return statements with their sentence as `text`."""
+    return [{"text": one.sentence, **msgspec.json.decode(msgspec.json.encode(one))} for one in statements]
+
+
 def why_document(views: Sequence[WhyView]) -> list[dict[str, Any]]:
     """Return an entry per variant but the baseline: its step, the parts of it, and what if; times are in ms.
 
@@ -333,7 +338,7 @@ def _entry(view: WhyView) -> dict[str, Any]:
         "label": view.name,
         "runs": list(view.runs),
         "text": view.sentence,
-        "statements": [asdict(statement) for statement in view.statements],
+        "statements": statements_document(view.statements),
         "notes": list(view.notes),
         "examples": difference.examples if difference else None,
         "step": _change(difference.step) if difference else None,

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from app.analysis.verdict import Equivalence, VariantResult, throughputs
 from app.values import units
 from app.viewmodels.compare.comparison import Comparison
-from app.viewmodels.compare.state_warnings import EVIDENCE, ComparisonWarning
+from app.viewmodels.compare.statements import EVIDENCE, Statement
 from app.viewmodels.format.cells import TextTable, group_example_word
 from app.viewmodels.format.ratios import Unit, format_interval, format_ratio, unit_of
 from app.viewmodels.format.sentences import join_with_and
@@ -34,7 +34,7 @@ class Gate:
     reasons: tuple[str, ...]
     figures: TextTable
     verdict: str
-    warnings: tuple[ComparisonWarning, ...]
+    warnings: tuple[Statement, ...]
 
     @property
     def exit_status(self) -> int:

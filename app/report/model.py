@@ -13,7 +13,7 @@ from app.viewmodels.compare.arrangement import Arrangement, column_titles, text_
 from app.viewmodels.compare.comparison import ComparedRuns, Comparison, comparison_curves
 from app.viewmodels.compare.pivot import Pivot, pivot_table
 from app.viewmodels.compare.scaling import ScalingView, worst_pairs
-from app.viewmodels.compare.state_warnings import ComparisonWarning
+from app.viewmodels.compare.statements import Statement
 from app.viewmodels.compare.table import BASE, RUN, VARIANT, CompareTable
 from app.viewmodels.compare.verdict import effects_table
 from app.viewmodels.compare.why import WhyView, largest_differences
@@ -57,7 +57,7 @@ class ReportModel:
     shared: str
     verdict: str
     method: str
-    warnings: tuple[ComparisonWarning, ...]
+    warnings: tuple[Statement, ...]
     notes: tuple[str, ...]
     figures: tuple[TextTable, ...]
     effects: TextTable

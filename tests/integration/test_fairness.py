@@ -59,7 +59,7 @@ def test_a_wait_that_gives_up_says_on_whom_and_the_verdict_doubts_its_run(tmp_pa
     said = next(line for line in made.stderr.splitlines() if line.startswith("The machine did not become idle within "))
     assert other in said
     (warning,) = (each for each in json.loads(made.stdout)["warnings"] if each["key"] == IDLE_WAIT_KEY)
-    assert other in warning["values"]["1"]
+    assert other in warning["runs"]["1"]
     assert other in warning["text"]
 
 

@@ -39,8 +39,9 @@ def test_an_own_run_is_compared_with_one_of_an_h200_and_it_is_said_what_differs(
     assert sum(file["runs"] for file in added["files"]) == len(added["runs"]) > 60
     assert all(file["cards"] == ["NVIDIA H200"] for file in added["files"])
     theirs = added["runs"][0]
-    warnings = {found["key"]: found["values"] for found in line.read("compare", str(mine), str(theirs))["warnings"]}
-    assert set(warnings["kernel"]) == {str(mine), str(theirs)}
+    warnings = line.read("compare", str(mine), str(theirs))["warnings"]
+    differing = {warning["facts"].get("name"): warning["runs"] for warning in warnings}
+    assert set(differing["kernel"]) == {str(mine), str(theirs)}
     shown = line("experiment", "--preset", "article-b", "--show")
     assert "2.5–3×" in shown.stdout
     assert "10.7×" in shown.stdout

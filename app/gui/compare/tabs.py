@@ -43,8 +43,7 @@ from app.viewmodels.charts.model import without_runs
 from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.pivot import Pivot, pivot_table
 from app.viewmodels.compare.scaling import ScalingView, worst_pairs
-from app.viewmodels.compare.why import WhyRow, WhyView
-from app.viewmodels.compare.why_text import CAVEAT
+from app.viewmodels.compare.why import CAVEAT, WhyRow, WhyView
 from app.viewmodels.format.cells import TextTable
 
 

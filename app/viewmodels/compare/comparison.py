@@ -47,8 +47,7 @@ from app.viewmodels.charts.speed_energy import effects_chart, energy_chart, fron
 from app.viewmodels.charts.sweeps import batch_chart, chart_variants, gpu_count_chart
 from app.viewmodels.compare.curves import Alignment, CompareCurves, compare_curves, curve_groups
 from app.viewmodels.compare.scaling import ScalingView, scaling_views
-from app.viewmodels.compare.state_warnings import EVIDENCE, ComparisonWarning, Severity
-from app.viewmodels.compare.statements import Statement
+from app.viewmodels.compare.statements import EVIDENCE, Severity, Statement
 from app.viewmodels.compare.table import ComparedVariant, CompareTable, CurveLook, compare_table, compared_variants
 from app.viewmodels.compare.verdict import Verdict, compute_verdict, describe_method
 from app.viewmodels.compare.warnings import comparison_warnings, describe_disturbance
@@ -56,15 +55,15 @@ from app.viewmodels.compare.why import WhyView, why_views
 from app.viewmodels.format.cells import VERIFICATIONS
 from app.viewmodels.format.derived import accuracy_text, comparison_text
 from app.viewmodels.format.environment import runs_by_value
-from app.viewmodels.format.naming import names_in_parts, shared_settings, short_gpu_name, value_text, variant_names
-from app.viewmodels.format.sentences import (
-    format_run_numbers,
-    group_by_ending,
-    join_with_and,
-    name_few,
-    name_runs,
-    shorten_name,
+from app.viewmodels.format.naming import (
+    Name,
+    names_in_parts,
+    shared_settings,
+    short_gpu_name,
+    value_text,
+    variant_names,
 )
+from app.viewmodels.format.sentences import format_run_numbers, group_by_ending, join_with_and, name_runs
 from workloads.protocol import Value
 
 
@@ -137,7 +136,7 @@ class ComparedRuns:
 class VariantEquality:
     """What the check of a variant against the baseline came to; `name` is its name in a sentence."""
 
-    name: str
+    name: Name
     runs: tuple[int, ...]
     equality: Equality
 
@@ -156,7 +155,7 @@ class Comparison:
     verdict: Verdict = field(default_factory=Verdict)
     method: str = ""
     variants: tuple[ComparedVariant, ...] = ()
-    warnings: tuple[ComparisonWarning, ...] = ()
+    warnings: tuple[Statement, ...] = ()
     shared: str = ""
     notes: tuple[str, ...] = ()
     accuracy: tuple[str, ...] = ()
@@ -205,7 +204,7 @@ class Comparison:
     @property
     def to_interleave(self) -> tuple[int, ...]:
         """Return a run of each variant that should be measured interleaved, if any should."""
-        return next((warning.interleave for warning in self.warnings if warning.interleave), ())
+        return next(filter(None, (warning.facts.get("interleave") for warning in self.warnings)), ())
 
     @property
     def alike(self) -> str:
@@ -269,7 +268,7 @@ def compare(
     accuracy = tuple(_accuracy_notes(compared_runs, baseline))
     facts = {"count": compared_runs.left_out, "most": MAX_COMPARED}
     warnings = [
-        *([ComparisonWarning(key="left_out", values={}, facts=facts)] if compared_runs.left_out else []),
+        *([Statement("left_out", facts, severity="warning")] if compared_runs.left_out else []),
         *_equality_warnings(equality),
         *comparison_warnings(compared_runs.runs, older, baseline),
     ]
@@ -306,15 +305,15 @@ def _compared_equality(results: Sequence[VariantResult], runs: Sequence[StoredRu
     baseline = next((result for result in results if result.is_baseline), None)
     if not checks or baseline is None:
         return ()
-    spec, names = baseline.runs[0].spec, variant_names([result.runs[0].spec for result in results], in_sentence=True)
+    spec, names = baseline.runs[0].spec, names_in_parts([result.runs[0].spec for result in results], in_sentence=True)
     return tuple(
-        VariantEquality(name=shorten_name(name), runs=tuple(row.run for row in result.runs), equality=equality)
+        VariantEquality(name=name, runs=tuple(row.run for row in result.runs), equality=equality)
         for name, result in zip(names, results, strict=True)
         if result is not baseline and (equality := find_equality(result.runs[0].spec, spec, checks)) is not None
     )
 
 
-def _equality_warnings(checked: Sequence[VariantEquality]) -> list[ComparisonWarning]:
+def _equality_warnings(checked: Sequence[VariantEquality]) -> list[Statement]:
     """Return a warning for each variant that computes something else, and notes on the others."""
     same = [check for check in checked if check.equality.state == "same"]
     reasons = dict.fromkeys(check.equality.reason for check in checked if check.equality.state == "not comparable")
@@ -334,13 +333,10 @@ def _equality_warnings(checked: Sequence[VariantEquality]) -> list[ComparisonWar
     ]
 
 
-def _equality_warning(key: str, alike: Sequence[VariantEquality], **facts: str) -> ComparisonWarning:
-    return ComparisonWarning(
-        key=key,
-        values={run: _STATE_TEXTS[check.equality.state] for check in alike for run in check.runs},
-        facts={"variants": name_few([check.name for check in alike]), **facts},
-        severity="warning" if key == "equality" else "note",
-    )
+def _equality_warning(key: str, alike: Sequence[VariantEquality], **facts: str) -> Statement:
+    variants = tuple(check.name for check in alike)
+    values = {run: _STATE_TEXTS[check.equality.state] for check in alike for run in check.runs}
+    return Statement(key, {"variants": variants, **facts}, values, "warning" if key == "equality" else "note")
 
 
 _MAX_VALUES = 5
@@ -372,7 +368,7 @@ def _baseline_note(rows: Sequence[RunRow], baseline: int) -> str:
     if any(row.run == first for row in base) or baseline != default_baseline(rows):
         return ""
     name = names_in_parts([group[0].spec for group in groups])[groups.index(base)]
-    return Statement(key="baseline", values={"name": name}).sentence
+    return Statement("baseline", {"name": name}).sentence
 
 
 def _repeat_notes(compared_runs: ComparedRuns) -> list[str]:
@@ -448,7 +444,7 @@ def comparison_lines(comparison: Comparison) -> tuple[HeaderLine, ...]:
         HeaderLine(
             f"{_SIGNS[warning.severity]}  {warning.sentence}",
             warning.severity,
-            _values_by_run(warning.values),
+            _values_by_run(warning.runs) if isinstance(warning.runs, Mapping) else "",
         )
         for warning in comparison.warnings
     ]

@@ -1,17 +1,21 @@
-"""What a verdict can say: a record of the kind, its numbers and names, and one sentence for each kind."""
+"""What Compare can say: a record of the kind, its numbers, names and runs, and one sentence for each kind."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Literal
 
 from app.analysis.intervals import Estimate
-from app.values import units
+from app.analysis.steps import IdleCause
+from app.analysis.why import PartKind
+from app.values import environment_keys, units
 from app.viewmodels.format.naming import SEPARATOR, Name
 from app.viewmodels.format.ratios import Unit, agree, format_interval, is_far_from_one, is_plural, percent_of, unit_of
 from app.viewmodels.format.sentences import join_with_and
-from app.viewmodels.history.evidence import ABOUT_WHAT_RAN
 from workloads.catalog import WORKLOADS
+
+Severity = Literal["warning", "note"]
+"""A warning may explain a difference; a note is worth knowing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,19 +46,125 @@ class Region:
     is_number: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class PartChange:
+    """How much longer one part of a step takes, and whether that is certain."""
+
+    kind: PartKind
+    change_ms: float
+    is_certain: bool
+
+    @property
+    def noun(self) -> str:
+        return NOUNS[self.kind] if self.is_certain else f"{NOUNS[self.kind]} (not certain)"
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Writes the times of one comparison, all with the same decimals, and as shares of the baseline's step.
+
+    They are of one step, or of so many examples, each called `example`, on one of several GPUs or on all there is.
+    """
+
+    decimals: int
+    baseline_ms: float
+    examples: int | None
+    example: str
+    of_gpu: bool
+
+    @property
+    def per(self) -> str:
+        """Return what the times are of: `per step`, `per 1,000 images` or `per 1,000 images of a GPU`."""
+        if self.examples is None:
+            return "per step"
+        return f"per {self.examples:,} {units.plural(self.example)}{' of a GPU' if self.of_gpu else ''}"
+
+    def ms(self, value: float) -> str:
+        """Return `1.31 ms`."""
+        return units.quantity(self.number(value), "ms")
+
+    def change(self, value: float) -> str:
+        """Return `−1.31 ms`."""
+        return units.quantity(self.number(value, sign="+"), "ms")
+
+    def ends(self, change: Estimate) -> str:
+        """Return both ends of the interval of a change, "" without one."""
+        return units.span(*(self.number(end, sign="+") for end in change.interval)) if change.interval else ""
+
+    def share(self, value: float) -> str:
+        """Return a time as a signed share of the baseline's step, `−5.2 %`."""
+        return units.quantity(_minus(f"{100 * value / self.baseline_ms:+,.1f}"), "%")
+
+    def number(self, value: float, sign: str = "") -> str:
+        """Return `1.31`."""
+        return _minus(f"{value:{sign},.{self.decimals}f}")
+
+
+def _minus(number: str) -> str:
+    """Return a formatted number with a typographic minus, and zero without a sign."""
+    return number.lstrip("+-") if not number.strip("+-0.,") else units.with_minus(number)
+
+
+@dataclass(frozen=True, slots=True)
 class Statement:
-    """Something that a verdict says: its kind, the numbers and names of it, and the runs that it is about."""
+    """Something that a comparison says.
+
+    Attributes:
+        key: Its kind, of `SENTENCES`.
+        facts: The numbers and names of its sentence. The name of a number ends in its unit. `possible_pct` is how much
+            of a difference in speed it may explain, None if that has no known limit; `interleave` a run of each variant
+            that should be measured again, interleaved, the baseline's first.
+        runs: The runs that it is about; by number, where each has something of its own.
+        severity: How much it matters.
+    """
 
     key: str
-    values: Mapping[str, Any]
-    runs: tuple[int, ...] = ()
-    severity: Literal["note", "warning"] = "note"
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    runs: tuple[int, ...] | Mapping[int, str] = ()
+    severity: Severity = "note"
 
     @property
     def sentence(self) -> str:
-        workload = f"{self.values['workload']}: " if "workload" in self.values else ""
-        return f"{workload}{SENTENCES[self.key](SimpleNamespace(**self.values))}"
+        workload, template = self.facts.get("workload"), SENTENCES[self.key]
+        if isinstance(template, str):
+            words = {name: _format_fact(name, fact) for name, fact in self.facts.items()}
+            text = template.format(**words, consequence=self._consequence)
+        else:
+            text = template(SimpleNamespace(**self.facts))
+        return f"{workload}: {text}" if workload else text
+
+    @property
+    def _consequence(self) -> str:
+        if possible_pct := self.facts.get("possible_pct"):
+            return f"That may change speed by up to {units.percent(possible_pct, 1)}."
+        if possible_pct == 0 or self.severity == "note":
+            return "No difference in speed is expected from that."
+        return "A difference in speed may come from that."
+
+
+EVIDENCE = "evidence"
+"""The key of the warning that some runs did not run as requested."""
+
+_MAX_NAMES = 3
+"""Variants that a sentence names."""
+_UNITS = {"pct": "%", "mhz": "MHz", "c": "°C", "h": "h"}
+"""The unit of a number by the end of its name."""
+
+
+def _format_fact(name: str, fact: Any) -> str:
+    if fact is None or isinstance(fact, str):
+        return fact or ""
+    unit = next((unit for ending, unit in _UNITS.items() if name.endswith(f"_{ending}")), "")
+    if isinstance(fact, tuple) and all(isinstance(part, str) for part in fact):
+        return _painted(fact)
+    if isinstance(fact, tuple) and isinstance(fact[0], tuple):
+        return join_with_and(map(_painted, fact)) if len(fact) <= _MAX_NAMES else f"{len(fact)} variants"
+    if isinstance(fact, tuple):
+        figures = units.range_of(fact, lambda number: f"{number:,.0f}")
+    else:
+        sign = "+" if name.startswith("change") else ""
+        figures = units.with_minus(f"{fact:{sign},.{1 if unit in ('%', 'h') else 0}f}")
+    return units.quantity(figures, unit) if unit else figures
 
 
 def _painted(name: Name, *, begins: bool = False) -> str:
@@ -183,7 +293,61 @@ def _noisy_baseline(v: Any) -> str:
     return f"Runs of the baseline differ by {amount}, which makes intervals wide; choose a steadier one or repeat it."
 
 
-SENTENCES: Mapping[str, Callable[[Any], str]] = {
+MainCause = IdleCause | Literal["no tensor cores"]
+"""What nearly all of a part's change may come from."""
+NOUNS: dict[PartKind, str] = {
+    "gemm": "GEMM",
+    "convolution": "convolutions",
+    "rnn": "RNN kernels",
+    "batch_norm": "batch norm",
+    "pooling": "pooling",
+    "reduction": "reductions",
+    "pointwise": "point-wise kernels",
+    "transpose": "transposes",
+    "copy": "copies",
+    "communication": "communication",
+    "other": "other kernels",
+    "idle": "idle time",
+    "overlap": "overlap of kernels",
+    "unexplained": "what is unexplained",
+}
+CAUSES: dict[MainCause, str] = {
+    "host": "waiting for the host to launch",
+    "kernel": "between two kernels",
+    "other": "other waiting",
+    "no tensor cores": "one kernel without tensor cores",
+}
+
+
+def _first(v: Any, predicate: str) -> str:
+    return agree(_painted(v.first, begins=True), predicate)
+
+
+def _step(v: Any) -> str:
+    """Return `NCHW takes 2.00 ms less per step than NHWC (1.90–2.10 ms).`."""
+    change, figures = v.change, v.figures
+    amount = f"{figures.ms(abs(change.value))} {'less' if change.value < 0 else 'more'} {figures.per}"
+    low, high = sorted(map(abs, change.interval or (0.0, 0.0)))
+    interval = f" ({units.span(figures.number(low), figures.ms(high))})" if change.interval else ""
+    return f"{_first(v, 'takes')} {amount} than {_painted(v.base)}{interval}."
+
+
+def _shares(v: Any) -> str:
+    first, *others = (f"{units.percent(100 * part.change_ms / v.change_ms)}{{}} in {part.noun}" for part in v.parts)
+    return f"Of that, {join_with_and([first.format(' is'), *(other.format('') for other in others)])}."
+
+
+def _parts(v: Any) -> str:
+    """Return `3.17 ms in convolutions and 0.20 ms in copies`."""
+    return join_with_and(f"{v.figures.ms(abs(part.change_ms))} in {part.noun}" for part in v.parts)
+
+
+def _part(v: Any) -> str:
+    """Return `−3.17 ms in convolutions`."""
+    return f"{v.figures.change(v.part.change_ms)} in {v.part.noun}"
+
+
+SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
     "effect": lambda v: f"{_beats(v, unit_of([v.ratio.value]))}{_in_pairs(v)}.",
     "not sure": lambda v: f"{_beats(v, unit_of([v.ratio.value]))}{_in_pairs(v)}.",
     "no difference": lambda v: (
@@ -199,30 +363,121 @@ SENTENCES: Mapping[str, Callable[[Any], str]] = {
     "fastest": _ranks,
     "leads": _ranks,
     "not ranked": lambda v: f"Not ranked: {', '.join(describe_apart(v.counts))}.",
-    "one variant": lambda _: "All chosen runs are of one variant: there is nothing to compare it with.",
+    "one variant": "All chosen runs are of one variant: there is nothing to compare it with.",
     "different workloads": lambda v: (
         f"{join_with_and(v.workloads)} are different workloads, so their speeds are not compared."
     ),
     "no result": _no_result,
-    "no runs": lambda _: "No run of this experiment has a result yet.",
-    "only one": lambda v: f"Only {_painted(v.name)} has runs yet: there is nothing to compare it with so far.",
-    "mismatch": lambda v: f"{v.text} {ABOUT_WHAT_RAN}",
+    "no runs": "No run of this experiment has a result yet.",
+    "only one": "Only {name} has runs yet: there is nothing to compare it with so far.",
     "energy": _energy_differs,
     "no energy difference": lambda v: f"No difference seen in energy per {v.example}{_interval(v.ratio)}.",
     "settings": lambda v: f"They differ in {len(v.labels)} settings: {join_with_and(v.labels)}.",
     "margin": _margin,
     "other work": _other_work,
-    "includes other work": lambda _: "That includes another amount of work per example.",
+    "includes other work": "That includes another amount of work per example.",
     "sure": lambda v: f"The intervals hold at {units.percent(v.level_pct)}, however often you look.",
-    "repeats for an interval": lambda v: f"An interval takes {v.repeats} runs of each variant.",
+    "repeats for an interval": "An interval takes {repeats} runs of each variant.",
     "repeats for a width": _repeats_for_a_width,
     "repeats to tell": lambda v: (
         f"{v.repeats} more {units.plural('repeat', v.repeats)} of these {v.count} would tell which is fastest."
     ),
-    "repeats hardly help": lambda _: "More repeats would hardly help, as runs of one variant differ too much.",
-    "baseline": lambda v: (
-        f"The baseline is {_painted(v.name)}: its runs are enough and steady. You can choose another."
-    ),
+    "repeats hardly help": "More repeats would hardly help, as runs of one variant differ too much.",
+    "baseline": "The baseline is {name}: its runs are enough and steady. You can choose another.",
     "noisy baseline": _noisy_baseline,
+    "unchanged": "The same kernels ran equally often in {variants}: what differs changed nothing that ran, unless it "
+    "is the size of the data or the work of the host.",
+    "left_out": "At most {most} runs are compared; of those chosen, {count} are not.",
+    "equality": "The baseline does not compute the same as {variants}: {differences}.",
+    "equality_same": "The baseline computes the same as {variants}: {differences}.",
+    "equality_unknown": "Not checked whether the baseline computes the same as {variants}. {reason}",
+    EVIDENCE: "{reasons} So the verdict is about what ran, not what was requested.",
+    "alike": "The evidence does not show that {choices} ran different code. A difference in speed proves nothing. "
+    "{reason}",
+    "tensor_cores": "Products ran without tensor cores although the precision is meant for them. They take {share_pct} "
+    "of a step in {where}, which would be faster with them.",
+    "dropout": "Dropout is not the same: cuDNN's whole stack leaves out other values at each step, and none of the "
+    "first layer's inputs. Compare variants without dropout.",
+    "order": "All or most runs of {variants} were made before or after those of the baseline. A change in the machine "
+    "in between would look like a difference between variants. {consequence}",
+    "apart": "Runs of {variants} were made up to {gap_h} before or after those of the baseline. A change in the "
+    "machine in between would look like a difference between variants. {consequence}",
+    "restart": "The machine was restarted between the runs of {variants} and those of the baseline. A change in the "
+    "machine would look like a difference between variants. {consequence}",
+    "throttled heat": "GPUs were throttled because of heat in {where}, for {share_pct} of the measured part. "
+    "That slows them.",
+    "throttled power limit": "GPUs were throttled by the power limit in {where}, for {share_pct} of the measured part. "
+    "That slows them.",
+    "throttled hardware slowdown": "GPUs were throttled by a hardware slowdown in {where}, for {share_pct} of the "
+    "measured part. That slows them.",
+    "clocks": "The GPU clock was {clock_mhz} of {highest_mhz} in {where}. Between variants it is {apart_pct} apart. "
+    "{consequence}",
+    "clocks_power": "The power limit kept the GPU clock at {clock_mhz} of {highest_mhz} in {where}. Between variants "
+    "it is {apart_pct} apart. {consequence}",
+    environment_keys.OTHERS_ON_GPU_KEY: "Other processes used the GPU during a run, which makes it slower. {reasons}",
+    environment_keys.IDLE_WAIT_KEY: "The wait for idle GPUs timed out; runs may be slower. {reasons}",
+    environment_keys.STOOD_STILL_KEY: "Everything was suspended during a run, and its figures hold that time too. "
+    "{reasons}",
+    environment_keys.OTHERS_UNKNOWN_KEY: "Whether other processes used the GPU is unknown: nobody could list them. "
+    "Any would have made the run slower. {reasons}",
+    "lost": "A device stopped answering during a run, which may have slowed it. {reasons}",
+    "implausible": "Readings of telemetry that cannot be true were left out. {consequence} {reasons}",
+    "others_on_host": "Other programs used the CPU while a run measured: {share_pct} in {where}. {consequence}",
+    environment_keys.CONCURRENT_GPUS_KEY: "Runs on other GPUs shared the machine with {where}, which may be slower "
+    "for it.",
+    environment_keys.GPUS_USED_KEY: "{gpus} {kind} were used, for {uses} runs each.",
+    "gpus_uneven": "Variants are spread unevenly over {gpus} {kind}, so energy is compared within GPUs. {consequence}",
+    "gpus_apart": "Some variants ran on other ones of {gpus} {kind} than those they are compared with. {consequence}",
+    "differs": "{label} differs: {values}. {consequence}",
+    environment_keys.HOST_KEY: "The host differs: {values}. Its processor, driver, cooling and users may explain a "
+    "difference, even with the same kind of GPU. Compare variants on one host.",
+    "unknown_code": "The program's code is unknown in {where}, and may differ.",
+    "drift": "The baseline has drifted: its speed has changed by {change_pct} from older runs of the same variant in "
+    "the same environment. Do not compare with those.",
+    "temperature": "GPUs were at {warmest_c} before runs of {variants}, and at {baseline_c} before runs of the "
+    "baseline. Energy may differ by that, and speed by the clocks alone.",
+    "other workload": lambda v: (
+        f"{join_with_and(v.workloads)} are different workloads: their steps have nothing in common to compare."
+    ),
+    "nothing measured": "No run of {lacking} has a measured step.",
+    "no trace": "Why is not known: there is no trace of {lacking}. Runs with evidence “Graph and trace” would tell.",
+    "processor and GPU": "Only one of {first} and {base} ran on GPUs. A step on the CPU has other parts.",
+    "batch": lambda v: (
+        f"{'Each GPU has' if v.figures.of_gpu else 'The batch is'} {v.batch:,.6g} in place of "
+        f"{v.base_batch:,.6g} {units.plural(v.figures.example)}, so times are {v.figures.per}."
+    ),
+    "work": lambda v: (
+        f"{_first(v, 'does')} {units.ratio(v.ratio)} the operations per {v.example}: some of this is other work."
+    ),
+    "cpu step": lambda v: (
+        f"{_first(v, 'takes')} {v.figures.number(v.step_ms)} against "
+        f"{v.figures.ms(v.figures.baseline_ms)} {v.figures.per}. Which operations make up the difference is not known: "
+        "on the CPU several run at once, and tracing slows them."
+    ),
+    "same": lambda v: f"{_painted(v.first, begins=True)} and {_painted(v.base)} do not differ significantly.",
+    "same_single": lambda v: (
+        f"{_painted(v.first, begins=True)} and {_painted(v.base)} differ no more than runs of one variant do."
+    ),
+    "step": _step,
+    "clock": lambda v: (
+        f"Up to {units.percent(v.share_pct)} of that comes from the clock of the GPU, "
+        f"{units.megahertz(v.clock_mhz)} in place of {units.megahertz(v.base_clock_mhz)}."
+    ),
+    "data": lambda v: (
+        f"Waiting for training data takes {v.figures.number(v.wait_ms)} in place of {v.figures.ms(v.base_wait_ms)}."
+    ),
+    "launches": lambda v: (
+        f"The host launches {v.launches:,.0f} in place of {v.base_launches:,.0f} kernels {v.figures.per}."
+    ),
+    "shares": _shares,
+    "lost_again": lambda v: f"Some of it is lost again: {_parts(v)}.",
+    "won_back": lambda v: f"Some of it is won back: {_parts(v)}.",
+    "saves": lambda v: f"The first saves {_parts(v)}.",
+    "loses": lambda v: f"The first loses {_parts(v)}.",
+    "one_cause": lambda v: f"Nearly all of that in {NOUNS[v.part]} is {CAUSES[v.cause]}.",
+    "hardly": lambda v: f"Hardly any of it is in {join_with_and(NOUNS[part] for part in v.parts)}.",
+    "no_part": lambda v: f"No part of a step surely changes by more than {units.percent(v.share_pct)} of it.",
+    "largest_part": lambda v: f"The largest part is {_part(v)}.",
+    "largest_change": lambda v: f"The largest change is {_part(v)}.",
 }
-"""One sentence for each kind of statement, of its values."""
+"""One sentence for each kind of statement: a template of its facts, or what writes them."""

@@ -24,7 +24,7 @@ from app.analysis.verdict import (
 )
 from app.values import units
 from app.values.records import RunRow
-from app.viewmodels.compare.statements import Gap, Region, Statement
+from app.viewmodels.compare.statements import EVIDENCE, Gap, Region, Statement
 from app.viewmodels.format.cells import TextTable, group_example_word
 from app.viewmodels.format.naming import (
     Name,
@@ -135,17 +135,17 @@ def compute_verdict(
         verdict = compute_verdict([row for row in rows if row.spec.workload == workload], 0, margin_pct, asked)
         if len(rank_results(verdict.results)) > 1:
             answer = verdict.statements[0]
-            elsewhere.append(replace(answer, values={**answer.values, "workload": workload}))
+            elsewhere.append(replace(answer, facts={**answer.facts, "workload": workload}))
     decisions = [result.decision for result in results if not result.is_baseline]
-    wrong = describe_mismatches(rows)
+    reasons = describe_mismatches(rows)
     mismatched = tuple(row.run for row in rows if row.evidence_state == "mismatch")
-    warnings = [Statement(key="mismatch", values={"text": wrong}, runs=mismatched, severity="warning")] if wrong else []
+    warnings = [Statement(EVIDENCE, {"reasons": reasons}, mismatched, "warning")] if reasons else []
     return Verdict(
         results=tuple(results),
         names=tuple(variant_names([result.runs[0].spec for result in results])),
         effects=effects if len({effect.parameter for effect in effects}) > 1 else (),
         decision=decisions[0] if len(decisions) == 1 else "several variants" if decisions else "nothing to compare",
-        asked=str(answers[0].values.get("parameter", "")),
+        asked=str(answers[0].facts.get("parameter", "")),
         statements=(*answers[:1], *elsewhere, *warnings, *answers[1:], *steps),
         answers=1 + len(elsewhere),
         steps=len(steps),
@@ -178,7 +178,7 @@ def _answers(
     if is_all or not answering:
         return fastest
     if any(effect.changes_work for effect in answering):
-        fastest.insert(0, Statement(key="includes other work", values={}, runs=_runs_of(answering)))
+        fastest.insert(0, Statement("includes other work", runs=_runs_of(answering)))
     base = next(result for result in results if result.is_baseline)
     best = effects_of_best(effects, asked, [result.runs for result in results], base.runs)
     if len(answering) == 1 or best[0].ratio.value > 1:  # the pairs of different values contradict each other
@@ -189,7 +189,7 @@ def _answers(
         of = "values" if label.endswith("s") else units.plural(label)
         answer = _ranking(_value_names(best[0])[0], gaps, _runs_of(best), asked, of)
     if any(result.decision == "different workloads" for result in results):
-        answer = replace(answer, values={**answer.values, "workload": base.runs[0].spec.workload})
+        answer = replace(answer, facts={**answer.facts, "workload": base.runs[0].spec.workload})
     return [answer, *fastest]
 
 
@@ -199,11 +199,10 @@ def _answer_on_two(ranked: Sequence[VariantResult]) -> Statement:
     (ratio,) = ratios_of_first(ranked)
     differing, equivalence = step_differences(*specs), next(filter(None, (one.equivalence for one in ranked)), None)
     parameter = differing[0] if len(differing) == 1 else ""
-    values = _pair_values(first, other, ratio, parameter, 1, specs)
-    runs = _runs(ranked)
+    facts, runs = _pair_facts(first, other, ratio, parameter, 1, specs), _runs(ranked)
     if decide(ratio) == "no difference seen" and equivalence is not None and equivalence.decision == "equal":
-        return Statement(key="equal", values={**values, "margin_pct": equivalence.margin_pct}, runs=runs)
-    return Statement(key=_way(ratio), values=values, runs=runs)
+        return Statement("equal", {**facts, "margin_pct": equivalence.margin_pct}, runs)
+    return Statement(_way(ratio), facts, runs)
 
 
 def _way(ratio: Estimate) -> str:
@@ -213,12 +212,12 @@ def _way(ratio: Estimate) -> str:
     return "effect" if decide(ratio) == "faster" else "no difference" if ratio.is_known else "not known"
 
 
-def _pair_values(
+def _pair_facts(
     winner: Name, other: Name, ratio: Estimate, parameter: str, pairs: int, specs: Iterable[RunSpec]
 ) -> dict[str, Any]:
     trains = all(spec.variant.get("mode", "train") == "train" for spec in specs)
-    sides = {"winner": winner, "other": other, "ratio": ratio}
-    return {**sides, "parameter": parameter, "pairs": pairs, "pairs_ahead": 0, "trains": trains}
+    sides = {"winner": winner, "other": other, "ratio": ratio, "parameter": parameter}
+    return {**sides, "pairs": pairs, "pairs_ahead": 0, "trains": trains}
 
 
 def _effect_statement(effect: Effect) -> Statement:
@@ -230,20 +229,20 @@ def _effect_statement(effect: Effect) -> Statement:
     widest = max(decided, key=lambda span: len(span.values)) if by_region else None
     ratio = widest.ratio if widest else effect.ratio
     winner, other = (after, before) if ratio.value >= 1 else (before, after)
-    values = _pair_values(winner, other, _from_winner(ratio), effect.parameter, len(effect.pairs), [spec])
-    key = _way(values["ratio"])
+    facts = _pair_facts(winner, other, _from_winner(ratio), effect.parameter, len(effect.pairs), [spec])
+    key = _way(facts["ratio"])
     ahead = (pair.ratio if winner == after else pair.ratio.inverse for pair in effect.pairs)
-    values["pairs_ahead"] = sum(decide(ratio) == "faster" for ratio in ahead)
+    facts["pairs_ahead"] = sum(decide(ratio) == "faster" for ratio in ahead)
     if effect.differs:
-        values["by"] = label_in_sentence(spec, by) if by else ""
+        facts["by"] = label_in_sentence(spec, by) if by else ""
         pairs = sorted(effect.pairs, key=lambda pair: pair.ratio.value)
         ends = [_region(effect, [pair.before[0].spec.variant[by]] if by else [], pair.ratio) for pair in pairs]
-        key, values["regions"] = "varies", (ends[0], ends[-1])
+        key, facts["regions"] = "varies", (ends[0], ends[-1])
     if widest:
         spans = sorted(effect.spans, key=lambda span: span is not widest)
-        key, values["by"] = "by region", label_in_sentence(spec, by) if by else ""
-        values["regions"] = tuple(_region(effect, span.values, span.ratio) for span in spans)
-    return Statement(key=key, values=values, runs=_runs_of([effect]))
+        key, facts["by"] = "by region", label_in_sentence(spec, by) if by else ""
+        facts["regions"] = tuple(_region(effect, span.values, span.ratio) for span in spans)
+    return Statement(key, facts, _runs_of([effect]))
 
 
 def _from_winner(ratio: Estimate) -> Estimate:
@@ -297,9 +296,8 @@ def _ranking(
 ) -> Statement:
     rivals = sum(decide(gap.ratio) != "faster" for gap in gaps)
     named = gaps if len(gaps) <= _MOST_GAPS else [gaps[0], *([gaps[-1]] if parameter else [])]
-    values = {"winner": winner, "gaps": tuple(named), "count": len(gaps) + 1, "rivals": rivals}
-    about = {"parameter": parameter, "of": of}
-    return Statement(key="leads" if rivals else "fastest", values={**values, **about}, runs=runs)
+    facts = {"winner": winner, "gaps": tuple(named), "count": len(gaps) + 1, "rivals": rivals}
+    return Statement("leads" if rivals else "fastest", {**facts, "parameter": parameter, "of": of}, runs)
 
 
 def _runs(results: Iterable[VariantResult]) -> tuple[int, ...]:
@@ -309,18 +307,18 @@ def _runs(results: Iterable[VariantResult]) -> tuple[int, ...]:
 def _why_no_answer(results: Sequence[VariantResult], base: VariantResult) -> Statement:
     others = [result for result in results if not result.is_baseline]
     if not others:
-        return Statement(key="one variant", values={}, runs=_runs([base]))
+        return Statement("one variant", runs=_runs([base]))
     if all(result.decision == "different workloads" for result in others):
         workloads = tuple(dict.fromkeys(result.runs[0].spec.workload for result in (*others, base)))
-        return Statement(key="different workloads", values={"workloads": workloads}, runs=_runs(results))
+        return Statement("different workloads", {"workloads": workloads}, _runs(results))
     silent = base if base.throughput is None else others[0]
     names = names_in_parts([result.runs[0].spec for result in results], in_sentence=True)
-    values = {
+    facts = {
         "name": names[results.index(silent)],
         "count": 1 if silent is base else len(others),
         "endings": tuple(dict.fromkeys(run_ending(row)[0] for row in silent.runs)),
     }
-    return Statement(key="no result", values=values, runs=_runs([base] if silent is base else others))
+    return Statement("no result", facts, _runs([base] if silent is base else others))
 
 
 def _notes(results: Sequence[VariantResult], ranked: Sequence[VariantResult], base: VariantResult) -> list[Statement]:
@@ -331,19 +329,16 @@ def _notes(results: Sequence[VariantResult], ranked: Sequence[VariantResult], ba
         names = step_differences(base.runs[0].spec, other.runs[0].spec)
         labels = tuple(label_in_sentence(other.runs[0].spec, name) for name in names)
         notes += _energy(other, base)
-        notes += [Statement(key="settings", values={"labels": labels})] if len(names) > 1 else []
+        notes += [Statement("settings", {"labels": labels})] if len(names) > 1 else []
     equivalences = [result.equivalence for result in ranked if result.equivalence is not None]
     decisions = [equivalence.decision for equivalence in equivalences]
     if decisions and (decisions != ["equal"] or any(result.decision in ("faster", "slower") for result in ranked)):
         counts = {decision: decisions.count(decision) for decision in dict.fromkeys(decisions)}
-        notes += [Statement(key="margin", values={"margin_pct": equivalences[0].margin_pct, "counts": counts})]
+        notes += [Statement("margin", {"margin_pct": equivalences[0].margin_pct, "counts": counts})]
     working = [(ratio, one) for one in results if one.speedup and (ratio := work_ratio(one.runs, base.runs))]
     if working and len(ranked) == sum(result.speedup is not None for result in results):
-        work = {
-            "ratios": tuple(ratio for ratio, _ in working),
-            "example": group_example_word(base.runs),
-        }
-        notes.append(Statement(key="other work", values=work, runs=_runs(result for _, result in working)))
+        work = {"ratios": tuple(ratio for ratio, _ in working), "example": group_example_word(base.runs)}
+        notes.append(Statement("other work", work, _runs(result for _, result in working)))
     judged = _judged(ranked)
     apart = {
         "other_work": [result for _, result in working if result not in ranked],
@@ -354,7 +349,7 @@ def _notes(results: Sequence[VariantResult], ranked: Sequence[VariantResult], ba
     if any(apart.values()):
         numbers = {why: len(some) for why, some in apart.items() if some}
         runs = _runs(result for some in apart.values() for result in some)
-        notes.append(Statement(key="not ranked", values={"counts": numbers}, runs=runs))
+        notes.append(Statement("not ranked", {"counts": numbers}, runs))
     return notes
 
 
@@ -364,22 +359,17 @@ def _energy(result: VariantResult, base: VariantResult) -> list[Statement]:
     sides = (base, result) if ratio.value >= 1 else (result, base)
     less, more = names_in_parts([side.runs[0].spec for side in sides], in_sentence=True)
     key = "no energy difference" if decide(ratio) == "no difference seen" else "energy"
-    values = {
-        "less": less,
-        "more": more,
-        "ratio": _from_winner(ratio),
-        "example": group_example_word(base.runs),
-    }
-    return [Statement(key=key, values=values, runs=_runs(sides))]
+    facts = {"less": less, "more": more, "ratio": _from_winner(ratio), "example": group_example_word(base.runs)}
+    return [Statement(key, facts, _runs(sides))]
 
 
 def _next_step(ranked: Sequence[VariantResult]) -> tuple[Statement, int, Sequence[VariantResult]]:
     """Return what would decide it, how many more repeats that takes, and of which variants; or how sure it is."""
-    sure = Statement(key="sure", values={"level_pct": 100 * LEVEL})
+    sure = Statement("sure", {"level_pct": 100 * LEVEL})
     others = [result for result in ranked if not result.is_baseline]
     fewest = min(result.throughput.n for result in ranked if result.throughput is not None)
     if fewest < MIN_REPEATS:
-        return Statement(key="repeats for an interval", values={"repeats": MIN_REPEATS}), MIN_REPEATS - fewest, ()
+        return Statement("repeats for an interval", {"repeats": MIN_REPEATS}), MIN_REPEATS - fewest, ()
     required = [result.required_repeats for result in others if result.required_repeats is not None]
     if all(result.decision == "no difference seen" for result in others):
         if not required:
@@ -397,8 +387,8 @@ def _next_step(ranked: Sequence[VariantResult]) -> tuple[Statement, int, Sequenc
     repeats = max(repeats_to_tell(*sample) or _MOST_REPEATS for sample in samples)
     repeated = (ranked[0], *rivals)
     if repeats <= _MOST_OFFERED:
-        values = {"repeats": repeats, "count": len(repeated)}
-        return Statement(key="repeats to tell", values=values, runs=_runs(repeated)), repeats, repeated
+        facts = {"repeats": repeats, "count": len(repeated)}
+        return Statement("repeats to tell", facts, _runs(repeated)), repeats, repeated
     needs = [need for sample in samples if (need := required_repeats(*sample)) is not None]
     if not needs:
         return sure, 0, ()
@@ -410,11 +400,9 @@ def _next_step(ranked: Sequence[VariantResult]) -> tuple[Statement, int, Sequenc
 def _repeats_for(required: RequiredRepeats, ratios: int) -> Statement:
     """Return how narrowly more repeats would determine so many ratios, and how many; or that they hardly help."""
     if required.repeats > _MOST_REPEATS:
-        return Statement(key="repeats hardly help", values={"repeats": required.repeats})
-    values = {"repeats": required.repeats, "fewest": required.fewest, "most": required.most}
-    return Statement(
-        key="repeats for a width", values={**values, "half_width_pct": 100 * required.half_width, "ratios": ratios}
-    )
+        return Statement("repeats hardly help", {"repeats": required.repeats})
+    facts = {"repeats": required.repeats, "fewest": required.fewest, "most": required.most, "ratios": ratios}
+    return Statement("repeats for a width", {**facts, "half_width_pct": 100 * required.half_width})
 
 
 def _describe_noise(ranked: Sequence[VariantResult]) -> tuple[list[Statement], int]:
@@ -423,8 +411,8 @@ def _describe_noise(ranked: Sequence[VariantResult]) -> tuple[list[Statement], i
     base = next((result for result in judged if result.is_baseline), None)
     if base is None or base.runs in steady_variants([result.runs for result in judged]):
         return [], 0
-    values = {"ratio": 1 + run_spread(base.runs)}
-    noisy, steadier = Statement(key="noisy baseline", values=values, runs=_runs([base])), default_baseline(rows)
+    noisy = Statement("noisy baseline", {"ratio": 1 + run_spread(base.runs)}, _runs([base]))
+    steadier = default_baseline(rows)
     return [noisy], 0 if any(row.run == steadier for row in base.runs) else steadier
 
 

@@ -1,46 +1,86 @@
-"""Reasons why a comparison may be misleading, one plain sentence each."""
+"""Reasons why a comparison may be misleading: what ran, on which machine and when."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+import numpy as np
 
 from app.analysis import comparability
-from app.analysis.comparability import THROTTLE_CAUSES, THROTTLED_SHARE_LIMIT, idle_wait_blockers
-from app.analysis.run_state import host_bound_share, other_processes_load_pct
-from app.analysis.steps import run_slow_products
-from app.analysis.verdict import throughputs, without
-from app.values import environment_keys, units
-from app.values.records import StoredRun
-from app.viewmodels.compare.state_warnings import (
-    CLOCK_LIMIT,
-    EVIDENCE,
-    ComparisonWarning,
-    Severity,
-    clock_warnings,
-    describe_difference,
-    environment_warnings,
-    order_warnings,
-    spread_over_gpus,
-    temperature_notes,
-    where,
+from app.analysis.comparability import THROTTLE_CAUSES, THROTTLED_SHARE_LIMIT, idle_wait_blockers, is_same_host
+from app.analysis.intervals import Estimate
+from app.analysis.run_state import (
+    GAP_S,
+    ORDER_LIMIT,
+    drifts_between,
+    highest_clock_mhz,
+    host_bound_share,
+    mean_clock_mhz,
+    other_processes_load_pct,
+    run_order,
+    start_temperature_c,
 )
-from app.viewmodels.format.cells import example_word
+from app.analysis.steps import run_slow_products
+from app.analysis.verdict import (
+    GpuSpread,
+    gpu_spread,
+    group_by_variant,
+    same_workload,
+    speed_bias_pct,
+    throughputs,
+    without,
+)
+from app.storage.reference import is_reference
+from app.values import environment_keys, units
+from app.values.environment_keys import COMMIT_KEY, HOST_KEY, SOURCES_KEY
+from app.values.records import StoredRun
+from app.viewmodels.compare.statements import EVIDENCE, Severity, Statement
+from app.viewmodels.format.cells import THIS_MACHINE, example_word
 from app.viewmodels.format.derived import describe_losses, format_implausible
-from app.viewmodels.format.environment import runs_by_value
-from app.viewmodels.format.naming import choice_label, differing_parameters, variant_names
-from app.viewmodels.format.sentences import join_with_and
+from app.viewmodels.format.environment import (
+    differing_environment,
+    environment_label,
+    format_values_by_run,
+    runs_by_value,
+)
+from app.viewmodels.format.naming import SEPARATOR, Name, choice_label, differing_parameters, names_in_parts
+from app.viewmodels.format.sentences import join_with_and, name_runs
 from app.viewmodels.history.evidence import describe_mismatches
-from workloads.catalog import distinct, drops_between_layers, is_script
+from workloads.catalog import FRAMEWORKS, ONEDNN_KEY, distinct, drops_between_layers, is_script
+from workloads.protocol import Value
 
 EARLIER_RUNS = 10
 """Earlier runs of the baseline's variant that are read to detect drift."""
 
 _MAX_LISTED = 4
 """Reasons that are listed one by one."""
+CLOCK_LIMIT = 0.01
+"""A clock lower by less is a step of the clock or two: those of an H200 are 15 of 1,980 MHz apart."""
+
+TEMPERATURE_LIMIT_C = 10.0
+"""Starts that differ by less are ordinary: the idle wait allows 5 °C above rest (docs/internals/idle-wait.md)."""
+
+MAX_DRIFT_PCT = 50.0
+"""A drift that may be larger is not known at all: the runs vary too much."""
+
+Group = Sequence[StoredRun]
+"""The runs of one variant that measured something."""
+_VERSION_KEY = "program_version"
+_MINOR_KEYS = comparability.MINOR_VARIABLE_KEYS | {
+    "os",
+    "kernel",
+    "python",
+    "numpy",
+    "memory_total_bytes",
+    "gpus_present",
+}
+_HASH_DIGITS = 7
+_VALUES_CHARS = 100
+"""Of values that a sentence lists with their runs."""
 
 
 def comparison_warnings(
     runs: Sequence[StoredRun], older: Sequence[StoredRun] = (), baseline: int | None = None
-) -> tuple[ComparisonWarning, ...]:
+) -> tuple[Statement, ...]:
     """Return every reason why a comparison of these runs may mislead, warnings before notes.
 
     Among those of one severity, what may explain any difference comes first, then the others by what they may explain.
@@ -53,7 +93,7 @@ def comparison_warnings(
     values = {row.run: row.evidence_reason or "" for row in rows if row.evidence_state == "mismatch"}
     mismatches = {"reasons": describe_mismatches(rows)}
     warnings = [
-        *([ComparisonWarning(key=EVIDENCE, values=values, facts=mismatches)] if values else []),
+        *([Statement(EVIDENCE, mismatches, values, "warning")] if values else []),
         *_indistinguishable(runs),
         *_unchanged_scripts(runs),
         *_without_tensor_cores(runs),
@@ -71,11 +111,12 @@ def comparison_warnings(
         *_drift(runs, older),
         *temperature_notes(runs, baseline),
     ]
-    return tuple(
-        sorted(
-            warnings, key=lambda one: (one.severity == "note", one.possible_pct is not None, -(one.possible_pct or 0.0))
-        )
-    )
+
+    def harm(warning: Statement) -> tuple[bool, bool, float]:
+        possible_pct = warning.facts.get("possible_pct")
+        return warning.severity == "note", possible_pct is not None, -(possible_pct or 0.0)
+
+    return tuple(sorted(warnings, key=harm))
 
 
 def describe_disturbance(run: StoredRun) -> str:
@@ -83,12 +124,12 @@ def describe_disturbance(run: StoredRun) -> str:
     return " ".join(warning.sentence for warning in machine_warnings(run))
 
 
-def machine_warnings(run: StoredRun) -> tuple[ComparisonWarning, ...]:
+def machine_warnings(run: StoredRun) -> tuple[Statement, ...]:
     """Return what the machine did beside a run that may have cost it speed: other programs, a wait in vain, a sleep."""
     return (*_shared_host([run]), *_describe_reasons([run], _DISTURBANCES))
 
 
-def _indistinguishable(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+def _indistinguishable(runs: Sequence[StoredRun]) -> list[Statement]:
     """Warn of variants that differ in what evidence could not see, where no kernel tells them apart either.
 
     On GPUs a variant has the same kernels in every run; a trace of the CPU lacks short operations, so it tells nothing.
@@ -107,32 +148,29 @@ def _indistinguishable(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
             labels = [choice_label(members[0].row.spec, aspect, value) for value, members in by_value.items()]
             values = {run.row.run: value for value, members in by_value.items() for run in members}
             facts = {"aspect": aspect, "choices": join_with_and(labels), "reason": reason}
-            warnings.append(ComparisonWarning(key="alike", values=values, facts=facts))
+            warnings.append(Statement("alike", facts, values, "warning"))
     return warnings
 
 
-def _unchanged_scripts(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+def _unchanged_scripts(runs: Sequence[StoredRun]) -> list[Statement]:
     """Warn of variants of a script that ran the same kernels equally often: what was changed may have no effect."""
     traced = [(run.row, run.evidence) for run in runs if is_script(run.row.spec.workload) and run.evidence]
     variants = distinct(without(row.spec) for row, evidence in traced if evidence.steps)
-    alike: dict[frozenset[tuple[str, float]], dict[str, list[int]]] = {}
-    for spec, name in zip(variants, variant_names(variants) if len(variants) > 1 else (), strict=False):
+    alike: dict[frozenset[tuple[str, float]], dict[Name, list[int]]] = {}
+    for spec, name in zip(variants, names_in_parts(variants) if len(variants) > 1 else (), strict=False):
         group = [(row, evidence) for row, evidence in traced if evidence.steps and without(row.spec) == spec]
         counts = {frozenset((kernel.name, kernel.count / of.steps) for kernel in of.kernels) for _, of in group}
         if len(counts) == 1:
             alike.setdefault(counts.pop(), {})[name] = [row.run for row, _ in group]
+    several = [numbers for numbers in alike.values() if len(numbers) > 1]
+    values = [{run: SEPARATOR.join(name) for name, group in one.items() for run in group} for one in several]
     return [
-        ComparisonWarning(
-            key="unchanged",
-            facts={"names": join_with_and(numbers)},
-            values={run: name for name, group in numbers.items() for run in group},
-        )
-        for numbers in alike.values()
-        if len(numbers) > 1
+        Statement("unchanged", {"variants": tuple(numbers)}, of_runs, "warning")
+        for numbers, of_runs in zip(several, values, strict=True)
     ]
 
 
-def _without_tensor_cores(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+def _without_tensor_cores(runs: Sequence[StoredRun]) -> list[Statement]:
     """Warn of products that took much of a step because they ran without tensor cores, against the precision."""
     slow = {run.row.run: products for run in runs if (products := run_slow_products(run)) is not None}
     if not slow:
@@ -142,12 +180,10 @@ def _without_tensor_cores(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         for run, products in slow.items()
     }
     shares = tuple(100 * products.share for products in slow.values())
-    return [
-        ComparisonWarning(key="tensor_cores", values=values, facts={"share_pct": shares, "where": where(slow, runs)})
-    ]
+    return [Statement("tensor_cores", {"share_pct": shares, "where": _where(slow, runs)}, values, "warning")]
 
 
-def _other_dropout(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+def _other_dropout(runs: Sequence[StoredRun]) -> list[Statement]:
     """Warn of variants whose dropout is not the same: they train other networks."""
     kinds = {run.row.run: drops_between_layers(run.row.spec) for run in runs}
     values = {
@@ -155,10 +191,10 @@ def _other_dropout(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         for run, between in kinds.items()
         if between is not None
     }
-    return [ComparisonWarning(key="dropout", values=values)] if len(set(values.values())) > 1 else []
+    return [Statement("dropout", runs=values, severity="warning")] if len(set(values.values())) > 1 else []
 
 
-def _throttled(runs: Sequence[StoredRun], *, are_clocks_known: bool) -> list[ComparisonWarning]:
+def _throttled(runs: Sequence[StoredRun], *, are_clocks_known: bool) -> list[Statement]:
     """Warn of throttling in some of the runs, or in all of them if it is not by the power limit.
 
     A GPU at full load is at its power limit. One throttled by heat or a hardware slowdown is slower than its model. Of
@@ -171,17 +207,9 @@ def _throttled(runs: Sequence[StoredRun], *, are_clocks_known: bool) -> list[Com
         throttled = {run: share for run, share in hold_shares.items() if share >= THROTTLED_SHARE_LIMIT}
         is_normal = hold == "power limit"
         if throttled and not (is_normal and (are_clocks_known or len(throttled) == len(hold_shares))):
-            warnings.append(
-                ComparisonWarning(
-                    key=f"throttled {hold}",
-                    values={run: units.percent(100 * share) for run, share in hold_shares.items()},
-                    facts={
-                        "share_pct": tuple(100 * share for share in throttled.values()),
-                        "where": where(throttled, runs),
-                    },
-                    severity="note" if is_normal else "warning",
-                )
-            )
+            values = {run: units.percent(100 * share) for run, share in hold_shares.items()}
+            facts = {"share_pct": tuple(100 * share for share in throttled.values()), "where": _where(throttled, runs)}
+            warnings.append(Statement(f"throttled {hold}", facts, values, "note" if is_normal else "warning"))
     return warnings
 
 
@@ -207,21 +235,20 @@ _NOTED: Reasons = {
 
 def _describe_reasons(
     runs: Sequence[StoredRun], reasons: Reasons, severity: Severity = "warning"
-) -> Iterator[ComparisonWarning]:
+) -> Iterator[Statement]:
     for key, read in reasons.items():
         if values := {run.row.run: text for run in runs if (text := read(run))}:
-            facts = {"reasons": _format_reasons(values, runs)}
-            yield ComparisonWarning(key=key, values=values, facts=facts, severity=severity)
+            yield Statement(key, {"reasons": _format_reasons(values, runs)}, values, severity)
 
 
 def _format_reasons(values: Mapping[int, str], among: Sequence[StoredRun]) -> str:
     """Return which runs have which reason, a sentence each, of many reasons only the first."""
-    parts = [units.sentence(f"{where(runs, among)}: {reason}") for reason, runs in runs_by_value(values).items()]
+    parts = [units.sentence(f"{_where(runs, among)}: {reason}") for reason, runs in runs_by_value(values).items()]
     left_out = [f"{len(parts) - _MAX_LISTED} more."] if len(parts) > _MAX_LISTED else []
     return " ".join([*parts[:_MAX_LISTED], *left_out])
 
 
-def _shared_host(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+def _shared_host(runs: Sequence[StoredRun]) -> list[Statement]:
     """Warn of runs during which other programs were busy, as far as their steps depend on the host.
 
     While others use a share x of the processors, what computes there gets 1 - x of them at worst.
@@ -233,21 +260,16 @@ def _shared_host(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     if not affected:
         return []
     effects = [share * part for run, share in affected.items() if (part := bound[run]) is not None]
-    possible_pct = 100 * max(effects) if len(effects) == len(affected) else None
-    return [
-        ComparisonWarning(
-            key="others_on_host",
-            values={run: units.percent(share) for run, share in shares.items()},
-            facts={
-                "share_pct": tuple(100 * share for share in affected.values()),
-                "where": where(affected, runs),
-            },
-            possible_pct=possible_pct,
-        )
-    ]
+    facts = {
+        "share_pct": tuple(100 * share for share in affected.values()),
+        "where": _where(affected, runs),
+        "possible_pct": 100 * max(effects) if len(effects) == len(affected) else None,
+    }
+    values = {run: units.percent(share) for run, share in shares.items()}
+    return [Statement("others_on_host", facts, values, "warning")]
 
 
-def _concurrent_runs(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+def _concurrent_runs(runs: Sequence[StoredRun]) -> list[Statement]:
     """Warn if some runs had the machine to themselves and others shared it."""
     measured = [run for run in runs if throughputs([run.row]) and comparability.used_gpus(run)]
     concurrent_runs = comparability.concurrent_runs(runs)
@@ -259,44 +281,41 @@ def _concurrent_runs(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
     concurrent = [run for run, others in values.items() if others]
     if not concurrent or len(concurrent) == len(values):
         return []
-    return [
-        ComparisonWarning(
-            key=environment_keys.CONCURRENT_GPUS_KEY, values=values, facts={"where": where(concurrent, runs)}
-        )
-    ]
+    facts = {"where": _where(concurrent, runs)}
+    return [Statement(environment_keys.CONCURRENT_GPUS_KEY, facts, values, "warning")]
 
 
-def _different_gpus(runs: Sequence[StoredRun], baseline: int | None) -> list[ComparisonWarning]:
+def _different_gpus(runs: Sequence[StoredRun], baseline: int | None) -> list[Statement]:
     """Warn of different GPU models, or note which GPUs of one model were used without being requested.
 
     That matters if compared variants share none of them, or are spread unevenly over them.
     """
     kinds = {run.row.run: ", ".join(sorted(set(run.row.gpu_names))) for run in runs if run.row.gpu_names}
     if len(set(kinds.values())) > 1:
-        return [describe_difference("card", "The kind of GPU", kinds, runs)]
+        return [_describe_difference("card", "The kind of GPU", kinds, runs)]
     differing_names = differing_parameters([run.row.spec for run in runs])
     used = {run.row.run: gpus for run in runs if (gpus := comparability.used_gpus(run))}
-    on_one_host = all(comparability.is_same_host(runs[0].environment, run.environment) for run in runs)
+    on_one_host = all(is_same_host(runs[0].environment, run.environment) for run in runs)
     if "devices" in differing_names or len(set(used.values())) < 2 or not on_one_host:
         return []
-    spread, bias_pct = spread_over_gpus(runs, baseline)
+    spread, bias_pct = _spread_over_gpus(runs, baseline)
     if comparability.have_separate_gpus(runs):
         spread, bias_pct = "apart", None
     if "gpus" in differing_names and spread == "even":
         return []
     uses = Counter(gpu for gpus in used.values() for gpu in gpus)
+    facts = {"gpus": len(uses), "kind": next(iter(kinds.values()), "GPUs"), "uses": tuple(uses.values())}
     return [
-        ComparisonWarning(
-            key={"even": environment_keys.GPUS_USED_KEY}.get(spread, f"gpus_{spread}"),
-            values={run: ", ".join(sorted(gpus)) for run, gpus in used.items()},
-            facts={"gpus": len(uses), "kind": next(iter(kinds.values()), "GPUs"), "uses": tuple(uses.values())},
-            severity="warning" if bias_pct is None or bias_pct >= 100 * CLOCK_LIMIT else "note",
-            possible_pct=bias_pct,
+        Statement(
+            {"even": environment_keys.GPUS_USED_KEY}.get(spread, f"gpus_{spread}"),
+            {**facts, "possible_pct": bias_pct},
+            {run: ", ".join(sorted(gpus)) for run, gpus in used.items()},
+            "warning" if bias_pct is None or bias_pct >= 100 * CLOCK_LIMIT else "note",
         )
     ]
 
 
-def _gpu_settings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+def _gpu_settings(runs: Sequence[StoredRun]) -> list[Statement]:
     limits = {run.row.run: units.with_unit(watts, "W") for run in runs if (watts := comparability.power_limit_w(run))}
     by_hand = {run.row.run: comparability.clocks_set(run) for run in runs}
     clocks = {run: "set by hand" if set_ else "automatic" for run, set_ in by_hand.items() if set_ is not None}
@@ -305,15 +324,210 @@ def _gpu_settings(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
         ("clocks_set", "How the GPUs' clocks are set", clocks),
     )
     return [
-        describe_difference(key, name, values, runs) for key, name, values in settings if len(set(values.values())) > 1
+        _describe_difference(key, name, values, runs) for key, name, values in settings if len(set(values.values())) > 1
     ]
 
 
-def _drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> list[ComparisonWarning]:
+def _drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> list[Statement]:
     drift = comparability.drift(runs, older)
     if drift is None or drift.interval is None or drift.interval[0] <= 1 <= drift.interval[1]:
         return []
     spec, summary = older[0].row.spec, older[0].row.summary
     newest = {run.row.run: run.row.summary.throughput for run in runs if without(run.row.spec) == without(spec)}
     values = {run: units.rate(value, example_word(spec, summary)) for run, value in newest.items()}
-    return [ComparisonWarning(key="drift", values=values, facts={"change_pct": 100 * (drift.value - 1)})]
+    return [Statement("drift", {"change_pct": 100 * (drift.value - 1)}, values, "warning")]
+
+
+def _where(runs: Collection[int], among: Sequence[StoredRun]) -> str:
+    return name_runs(runs, [run.row for run in among])
+
+
+def _describe_difference(
+    key: str, label: str, values: Mapping[int, str], among: Sequence[StoredRun], severity: Severity = "warning"
+) -> Statement:
+    """Return a warning that something differs between runs; of values too long for a sentence, how many there are."""
+    named = format_values_by_run(values, lambda runs: _where(runs, among))
+    if len(named) > _VALUES_CHARS or "GPU-" in named:
+        named = f"{len(set(values.values()))} values in {_where(values, among)}"
+    facts = {"name": key, "label": label, "values": named}
+    return Statement(HOST_KEY if key == HOST_KEY else "differs", facts, values, severity)
+
+
+def environment_warnings(runs: Sequence[StoredRun]) -> list[Statement]:
+    """Return what differs between the environments of runs, and what is not known of some."""
+    code = _code(runs)
+    has_warning = any(warning.severity == "warning" for warning in code)
+    first = runs[0].environment if runs else {}
+    names = {run.row.run: run.environment.get(HOST_KEY, THIS_MACHINE) for run in runs}
+    is_one_host = all(is_same_host(first, run.environment) for run in runs)  # of which there may be several names
+    hosts = [] if is_one_host else [_describe_difference(HOST_KEY, environment_label(HOST_KEY), names, runs)]
+    omitted = {environment_keys.GPUS_USED_KEY, COMMIT_KEY, SOURCES_KEY, *([_VERSION_KEY] if has_warning else [])}
+    omitted |= {"gpus_present"} if hosts else set()  # other hosts have other GPUs
+    differing = (item for item in differing_environment(runs).items() if item[0] not in omitted)
+    differences = [
+        _describe_difference(key, environment_label(key), values, runs, "note" if _is_minor(runs, key) else "warning")
+        for key, values in differing
+    ]
+    return [*hosts, *code, *differences]
+
+
+def _is_minor(runs: Sequence[StoredRun], key: str) -> bool:
+    on_gpus = key == ONEDNN_KEY and all(int(run.row.spec.variant.get("gpus", 0)) for run in runs)
+    return on_gpus or key in _MINOR_KEYS or _is_requested(runs, key)
+
+
+def _is_requested(runs: Sequence[StoredRun], key: str) -> bool:
+    """Return whether a library's version differs only because the runs name other Pythons, packages or frameworks."""
+    if all(key not in framework.library_keys for framework in FRAMEWORKS.values()):
+        return False
+    versions: dict[tuple[Value, ...], set[str]] = {}
+    for run in runs:
+        variant = run.row.spec.variant
+        chosen = tuple(variant.get(name, "") for name in ("interpreter", "packages", "framework"))
+        versions.setdefault(chosen, set()).add(run.environment.get(key, ""))
+    return len(versions) > 1 and all(len(values) == 1 for values in versions.values())
+
+
+def _code(runs: Sequence[StoredRun]) -> list[Statement]:
+    """Warn of runs of different code, and of some whose code is not known next to others; note that none is known.
+
+    The sources of the workloads decide: commits that differ elsewhere measure with the same code.
+    """
+    with_code = [run for run in runs if COMMIT_KEY in run.environment or SOURCES_KEY in run.environment]
+    key = SOURCES_KEY if all(SOURCES_KEY in run.environment for run in with_code) else COMMIT_KEY
+    codes, commits = _values(with_code, key), _values(with_code, COMMIT_KEY)
+    notes = []
+    if len(set(codes.values())) > 1:
+        names = {run: commits.get(run, f"sources {code[:_HASH_DIGITS]}") for run, code in codes.items()}
+        notes.append(_describe_difference("code", "The program's code", names, runs))
+    elif len(set(commits.values())) > 1:
+        notes.append(_describe_difference(COMMIT_KEY, "The program's commit", commits, runs, "note"))
+    if unknown := [run.row.run for run in runs if run.row.run not in codes]:
+        severity: Severity = "note" if len(unknown) == len(runs) else "warning"
+        notes.append(Statement("unknown_code", {"where": _where(unknown, runs)}, tuple(unknown), severity))
+    return notes
+
+
+def _values(runs: Sequence[StoredRun], key: str) -> dict[int, str]:
+    return {run.row.run: run.environment[key] for run in runs if key in run.environment}
+
+
+def order_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> list[Statement]:
+    """Warn of variants that were not interleaved with the baseline, or measured long before or after it.
+
+    What one variant's runs drifted by, over the time between the variants, says how much that may explain.
+    """
+    groups = _groups(runs, baseline)
+    if len(groups) < 2:
+        return []
+    base, *others = groups
+    orders = {number: run_order(group, base) for number, group in enumerate(others, 1)}
+    apart = {
+        number: order
+        for number, order in orders.items()
+        if order.is_apart or (min(len(groups[number]), len(base)) > 1 and abs(order.separation) >= ORDER_LIMIT)
+    }
+    if not apart:
+        return []
+    affected = [base, *(groups[number] for number in apart)]
+    drifts = drifts_between(groups, affected[1:], base)
+    measured_drifts = [drift for drift in drifts if drift is not None]
+    largest_pct = max(map(_largest_pct, measured_drifts), default=MAX_DRIFT_PCT)
+    names, gap_s = _names(groups), max(order.gap_s for order in apart.values())
+    same_boot = any(order.same_boot for order in apart.values())
+    is_bounded = len(measured_drifts) == len(drifts) and largest_pct < MAX_DRIFT_PCT
+    facts = {
+        "variants": tuple(names[number] for number in apart),
+        "gap_h": gap_s / 3600,
+        "possible_pct": largest_pct if is_bounded else None,
+        "interleave": () if any(is_reference(run.row) for run in runs) else tuple(g[0].row.run for g in affected),
+    }
+    times = {run.row.run: units.utc_time(run.row.started_utc_ns) for group in affected for run in group}
+    return [Statement("restart" if not same_boot else "apart" if gap_s >= GAP_S else "order", facts, times, "warning")]
+
+
+def _groups(runs: Sequence[StoredRun], baseline: int | None) -> list[Group]:
+    """Return the measured runs of each variant of the baseline's workload, the baseline's first.
+
+    The baseline is the variant of that run, or of the first one.
+    """
+    by_number = {run.row.run: run for run in runs}
+    measured = group_by_variant([run.row for run in runs if throughputs([run.row])])
+    base = next((group for group in measured if any(row.run == baseline for row in group)), next(iter(measured), ()))
+    others = [group for group in measured if group is not base and same_workload(group, base)]
+    return [[by_number[row.run] for row in group] for group in (base, *others) if group]
+
+
+def _largest_pct(drift: Estimate) -> float:
+    """Return the drift in percent: as measured where it is for sure, otherwise the largest that cannot be ruled out."""
+    low, high = drift.interval or (drift.value, drift.value)
+    ends = (drift.value,) if low > 1 or high < 1 else (low, high)
+    return 100 * max(abs(float(np.log(end))) for end in ends)
+
+
+def _names(groups: Sequence[Group]) -> list[Name]:
+    return names_in_parts([group[0].row.spec for group in groups], in_sentence=True)
+
+
+def _spread_over_gpus(runs: Sequence[StoredRun], baseline: int | None) -> tuple[GpuSpread, float | None]:
+    """Return how variants are spread over GPUs of one model, the worst, and how many percent a speed-up may lose by it.
+
+    None where that cannot be told, as a GPU ran one variant alone.
+    """
+    groups = [[run.row for run in group] for group in _groups(runs, baseline)]
+    pairs = [(group, groups[0]) for group in groups[1:] if min(len(group), len(groups[0])) > 1]
+    spreads = {gpu_spread(*pair, throughputs) for pair in pairs}
+    if "apart" in spreads:
+        return "apart", None
+    return ("uneven", max(speed_bias_pct(*pair) for pair in pairs)) if "uneven" in spreads else ("even", 0.0)
+
+
+def clock_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> list[Statement]:
+    """Tell of GPUs that ran below the highest clock seen: by their power limit a note, otherwise a warning.
+
+    No step is slowed by more than its clock. A fast variant may draw so much power that its own clock falls; that is
+    part of the result, but another power limit or another GPU would give another one.
+    """
+    highest = highest_clock_mhz(runs)
+    clocks = {run.row.run: clock for run in runs if (clock := mean_clock_mhz(run)) is not None}
+    slow = {run: clock for run, clock in clocks.items() if highest and clock < (1 - CLOCK_LIMIT) * highest}
+    if not slow or not highest:
+        return []
+    limited = {
+        run.row.run: comparability.throttled_shares(run).get("power limit", 0.0) for run in runs if run.row.run in slow
+    }
+    by_power = all(share >= THROTTLED_SHARE_LIMIT for share in limited.values())
+    means = _means(_groups(runs, baseline), mean_clock_mhz)
+    base = means.get(0, highest)
+    facts = {
+        "clock_mhz": tuple(slow.values()),
+        "highest_mhz": highest,
+        "where": _where(slow, runs),
+        "apart_pct": 100 * max((abs(clock / base - 1) for clock in means.values()), default=0.0),
+        "possible_pct": 100 * (1 - min(slow.values()) / highest),
+    }
+    values = {run: units.megahertz(clock) for run, clock in clocks.items()}
+    return [Statement("clocks_power", facts, values) if by_power else Statement("clocks", facts, values, "warning")]
+
+
+def _means(groups: Sequence[Group], figure: Callable[[StoredRun], float | None]) -> dict[int, float]:
+    values = {n: [value for run in group if (value := figure(run)) is not None] for n, group in enumerate(groups)}
+    return {n: float(np.mean(figures)) for n, figures in values.items() if figures}
+
+
+def temperature_notes(runs: Sequence[StoredRun], baseline: int | None = None) -> list[Statement]:
+    """Note GPUs that were warmer before the runs of one variant than before those of the baseline.
+
+    At one clock a warmer GPU computes as fast and draws more power.
+    """
+    groups = _groups(runs, baseline)
+    starts = _means(groups, start_temperature_c)
+    if 0 not in starts:
+        return []
+    number, warmest_c = max(starts.items(), key=lambda item: abs(item[1] - starts[0]))
+    if abs(warmest_c - starts[0]) < TEMPERATURE_LIMIT_C:
+        return []
+    measured = ((run.row.run, start_temperature_c(run)) for group in groups for run in group)
+    values = {run: units.celsius(celsius) for run, celsius in measured if celsius is not None}
+    facts = {"warmest_c": warmest_c, "baseline_c": starts[0], "variants": (_names(groups)[number],)}
+    return [Statement("temperature", {**facts, "possible_pct": 0.0}, values)]

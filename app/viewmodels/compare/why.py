@@ -1,29 +1,25 @@
-"""Why a variant's steps take longer or shorter than the baseline's: a sentence, a waterfall, a table, and what if."""
+"""Why a variant's steps take longer or shorter than the baseline's: statements, a waterfall, a table, and what if."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal
 
+from app.analysis import why
 from app.analysis.intervals import Estimate
 from app.analysis.steps import IdleCause
-from app.analysis.why import Change, Part, PartKind, StepDifference, WhatIf, step_difference, what_if
+from app.analysis.verdict import work_ratio
+from app.analysis.why import Change, Part, PartKind, StepDifference, WhatIf, find_cause, is_traced
 from app.values import units
 from app.values.records import StoredRun
 from app.viewmodels.charts.model import WaterfallBar, WaterfallChart, span_axis
+from app.viewmodels.compare.statements import CAUSES, NOUNS, Figures, PartChange, Statement
 from app.viewmodels.compare.verdict import Verdict
-from app.viewmodels.compare.why_text import (
-    IDLE_CAUSES,
-    Figures,
-    Pair,
-    Reason,
-    describe_gain,
-    notes,
-    state_difference,
-    state_obstacle,
-)
-from app.viewmodels.format.naming import short_kernel_names
-from app.viewmodels.format.ratios import CI
+from app.viewmodels.format.cells import example_word
+from app.viewmodels.format.naming import SEPARATOR, Name, names_in_parts, short_kernel_names
+from app.viewmodels.format.ratios import CI, describe_speed, format_interval
+from app.viewmodels.format.sentences import format_run_numbers, join_with_and
 from app.viewmodels.history.kernel_time import KERNEL_CLASSES
 
 WHY = "why"
@@ -54,6 +50,21 @@ _MAX_REPORTED = 4
 """Variants in a report."""
 _TOOLTIP_KERNELS = 3
 """Kernels that the tooltip of a bar lists."""
+CAVEAT = (
+    "Parts of a step depend on one another: another layout brings transposes of its own, a convolution may run as a "
+    "GEMM. So this is what there is to gain at most."
+)
+_MAX_NAMED = 3
+_NAMED_SHARE, _NOTHING_SHARE = 0.03, 0.01
+"""Parts that make up a smaller share of what a sentence explains are not named; the largest from the second on."""
+_BALANCE = 0.5
+"""If what is against a difference adds up to this share of it, both sides are told instead of shares."""
+_ONE_KERNEL = 0.8
+"""Share of a part's change from which on one kernel, or one cause of idle time, is nearly all of it."""
+_HIDDEN_SHARE = 0.01
+"""Of equally long steps, a part whose change is this share of the step is worth telling."""
+_LARGE_PART, _SMALL_CHANGE = 0.25, 0.05
+"""A part with this share of the step that changes by this share of the difference at most is told as no cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +95,7 @@ class WhyView:
     name: str
     baseline: str
     runs: tuple[int, ...]
-    statements: tuple[Reason, ...]
+    statements: tuple[Statement, ...]
     difference: StepDifference | None = None
     notes: tuple[str, ...] = ()
     chart: WaterfallChart | None = None
@@ -102,6 +113,38 @@ class WhyView:
         """Return the change of the step as a share of the baseline's; −1 where it is not known."""
         step = self.difference.step if self.difference else None
         return abs(step.difference.value) / step.baseline_ms if step else -1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A variant and the baseline: their runs, their names, and their names within a sentence."""
+
+    other: Sequence[StoredRun]
+    base: Sequence[StoredRun]
+    names: tuple[Name, Name]
+    within: tuple[Name, Name]
+
+    @classmethod
+    def of(cls, other: Sequence[StoredRun], base: Sequence[StoredRun]) -> "Pair":
+        specs = [side[0].row.spec for side in (other, base)]
+        names, within = names_in_parts(specs), names_in_parts(specs, in_sentence=True)
+        return cls(other, base, (names[0], names[1]), (within[0], within[1]))
+
+    def figures(self, difference: StepDifference) -> Figures:
+        """Return figures with as many decimals as the largest change and 0.1 % of a step need."""
+        step = difference.step
+        changes = [abs(part.change.difference.value) for part in difference.parts]
+        largest = max([abs(step.difference.value), *changes]) or 1.0
+        decimals = 2 - math.floor(math.log10(largest)), 3 - math.floor(math.log10(step.baseline_ms or 1.0))
+        return Figures(
+            decimals=min(max(0, *decimals), 6),
+            baseline_ms=step.baseline_ms,
+            examples=difference.examples,
+            example=example_word(self.base[0].row.spec, self.base[0].row.summary),
+            of_gpu=any(
+                int(run.row.spec.variant.get("gpus", 1)) > 1 for run in (*difference.baseline, *difference.other)
+            ),
+        )
 
 
 def why_views(runs: Sequence[StoredRun], verdict: Verdict) -> tuple[WhyView, ...]:
@@ -124,24 +167,29 @@ def largest_differences(views: Sequence[WhyView]) -> list[WhyView]:
 
 
 def why_view(pair: Pair, name: str, baseline: str) -> WhyView:
-    difference = step_difference(pair.other, pair.base)
+    difference = why.step_difference(pair.other, pair.base)
     numbers = tuple(run.row.run for run in pair.other)
     if isinstance(difference, str):
-        return WhyView(name=name, baseline=baseline, runs=numbers, statements=(state_obstacle(difference, pair),))
-    figures = Figures.of(difference, pair.example)
-    what_ifs = what_if(difference)
+        return WhyView(name=name, baseline=baseline, runs=numbers, statements=(_state_obstacle(difference, pair),))
+    figures = pair.figures(difference)
+    what_ifs = why.what_if(difference)
     return WhyView(
         name=name,
         baseline=baseline,
         runs=numbers,
-        statements=tuple(state_difference(difference, pair, figures)),
+        statements=tuple(state_difference(difference, pair)),
         difference=difference,
-        notes=tuple(notes(difference, pair)),
+        notes=tuple(_notes(difference, pair)),
         chart=_chart(difference, pair, figures) if difference.on_gpu else None,
-        head=(*pair.names[::-1], "Change", *([_INTERVAL] if _has_intervals(difference) else []), "Of the step"),
+        head=(
+            *map(SEPARATOR.join, pair.names[::-1]),
+            "Change",
+            *([_INTERVAL] if _has_intervals(difference) else []),
+            "Of the step",
+        ),
         rows=tuple(_rows(difference, figures)),
         what_ifs=what_ifs,
-        gains=tuple(describe_gain(gain, pair, figures) for gain in what_ifs),
+        gains=tuple(_describe_gain(gain, pair, figures) for gain in what_ifs),
     )
 
 
@@ -168,7 +216,7 @@ def _rows(difference: StepDifference, figures: Figures) -> Iterator[WhyRow]:
         yield WhyRow(label=_LABELS[part.kind], kind="part", cells=cells(part.change), help=_HELP.get(part.kind, ""))
         for cause in part.causes:
             yield WhyRow(
-                label=IDLE_CAUSES[cause.cause], kind="cause", cells=cells(cause.change), help=_CAUSE_HELP[cause.cause]
+                label=CAUSES[cause.cause], kind="cause", cells=cells(cause.change), help=_CAUSE_HELP[cause.cause]
             )
         names = short_kernel_names([kernel.kernel.name for kernel in part.kernels])
         for name, kernel in zip(names, part.kernels, strict=True):
@@ -187,7 +235,8 @@ def _rows(difference: StepDifference, figures: Figures) -> Iterator[WhyRow]:
 
 def _chart(difference: StepDifference, pair: Pair, figures: Figures) -> WaterfallChart:
     """Return the way from the baseline's step to the other one's, the largest change first."""
-    names, steps = pair.names[::-1], (difference.step.baseline_ms, difference.step.other_ms)
+    names = tuple(map(SEPARATOR.join, pair.names[::-1]))
+    within, steps = tuple(map(SEPARATOR.join, pair.within)), (difference.step.baseline_ms, difference.step.other_ms)
     runs = [tuple(run.row.run for run in side) for side in (difference.baseline, difference.other)]
     first, last = (
         WaterfallBar(
@@ -208,8 +257,8 @@ def _chart(difference: StepDifference, pair: Pair, figures: Figures) -> Waterfal
         key=WHY,
         title=f"From {names[0]} to {names[1]}",
         caption=(
-            f"Time {figures.per} on a GPU. Left (green) is less time with {pair.within[0]}, right (orange) is more. "
-            f"Percentages are of the step of {pair.within[1]}."
+            f"Time {figures.per} on a GPU. Left (green) is less time with {within[0]}, right (orange) is more. "
+            f"Percentages are of the step of {within[1]}."
             + (f" Whiskers are {CI} of each change." if _has_intervals(difference) else "")
         ),
         bars=(*bars, last),
@@ -240,9 +289,9 @@ def _tooltip(part: Part, pair: Pair, figures: Figures) -> str:
     interval = figures.ends(change.difference)
     lines = (
         f"{_LABELS[part.kind]}: {figures.change(change.difference.value)} {figures.per}",
-        ", ".join(f"{figures.ms(value)} with {name}" for name, value in sides),
+        ", ".join(f"{figures.ms(value)} with {SEPARATOR.join(name)}" for name, value in sides),
         *([f"{CI} {units.quantity(interval, 'ms')}"] if interval else []),
-        *(f"{figures.change(cause.change.difference.value)}  {IDLE_CAUSES[cause.cause]}" for cause in part.causes),
+        *(f"{figures.change(cause.change.difference.value)}  {CAUSES[cause.cause]}" for cause in part.causes),
         *(
             f"{figures.change(kernel.change.difference.value)}  {name}"
             for kernel, name in zip(kernels, names, strict=True)
@@ -267,3 +316,161 @@ def _change_bar(
         figure=figures.change(change.value),
         share=figures.share(change.value),
     )
+
+
+def _state_obstacle(obstacle: why.Obstacle, pair: Pair) -> Statement:
+    """Return why two variants cannot be compared by their parts."""
+    has = why.is_measured if obstacle == "nothing measured" else is_traced
+    sides = zip((pair.base, pair.other), reversed(pair.within), strict=True)
+    lacking = tuple(name for side, name in sides if not any(map(has, side)))
+    workloads = tuple(side[0].row.spec.workload for side in (pair.other, pair.base))
+    first, base = pair.within
+    facts = {"workloads": workloads, "lacking": lacking or pair.within, "first": first, "base": base}
+    return Statement(obstacle, facts)
+
+
+def state_difference(difference: StepDifference, pair: Pair) -> Iterator[Statement]:
+    """Yield how the steps differ, and what of them makes the difference."""
+    figures, (first, base) = pair.figures(difference), pair.within
+    step, change = difference.step, difference.step.difference
+    if difference.examples:
+        other_batch, base_batch = (why.examples_per_gpu(side[0]) for side in (difference.other, difference.baseline))
+        yield Statement("batch", {"batch": other_batch, "base_batch": base_batch, "figures": figures})
+    ratio = work_ratio([run.row for run in difference.other], [run.row for run in difference.baseline])
+    if ratio is not None:
+        yield Statement("work", {"first": first, "ratio": ratio, "example": figures.example})
+    sides = {"first": first, "base": base, "change": change, "figures": figures}
+    if not difference.on_gpu:
+        yield Statement("cpu step", {**sides, "step_ms": step.other_ms})
+    elif not step.is_certain:
+        yield Statement("same" if change.interval else "same_single", sides)
+        yield from _state_hidden(difference, figures)
+    else:
+        yield Statement("step", sides)
+        yield from _state_causes(difference, figures)
+
+
+def _state_causes(difference: StepDifference, figures: Figures) -> Iterator[Statement]:
+    """Yield what lies behind a difference, if that is known of most of it, and its parts."""
+    cause = find_cause(difference)
+    if cause and cause.kind == "clock":
+        share_pct = 100 * cause.ms / difference.step.difference.value
+        yield Statement("clock", {"share_pct": share_pct, "clock_mhz": cause.other, "base_clock_mhz": cause.baseline})
+        yield Statement("largest_part", {"part": _changes_of(difference.parts[:1])[0], "figures": figures})
+        return
+    if cause and cause.kind == "data":
+        yield Statement("data", {"wait_ms": cause.other, "base_wait_ms": cause.baseline, "figures": figures})
+    elif cause:
+        launches = {"launches": cause.other, "base_launches": cause.baseline}
+        yield Statement("launches", {**launches, "figures": figures})
+    yield from _explain(difference, figures)
+
+
+def _changes_of(parts: Sequence[Part]) -> tuple[PartChange, ...]:
+    changes = ((part.kind, part.change) for part in parts)
+    return tuple(PartChange(kind, change.difference.value, change.is_certain) for kind, change in changes)
+
+
+def _explain(difference: StepDifference, figures: Figures) -> Iterator[Statement]:
+    """Yield what a difference consists of: the shares of its parts, or what they add up to on both sides.
+
+    The largest part is always among them, and what is against the difference where shares add up to more than all.
+    """
+    change_ms = difference.step.difference.value
+    with_it, against = _sides(difference, change_ms)
+    lost = sum(part.change.difference.value for part in against if part.change.is_certain)
+    if against[:1] == [difference.parts[0]] or abs(lost) >= _BALANCE * abs(change_ms):
+        yield from _balance(difference, figures)
+        return
+    named = _named(with_it, abs(change_ms))
+    yield Statement("shares", {"parts": _changes_of(named), "change_ms": change_ms})
+    shares = (round(100 * part.change.difference.value / change_ms) for part in named)
+    opposed = _named(against, abs(change_ms)) if sum(shares) > 100 else []
+    if opposed:
+        key = "lost_again" if change_ms < 0 else "won_back"
+        yield Statement(key, {"parts": _changes_of(opposed), "figures": figures})
+    yield from _main_causes([*named, *opposed])
+    step_ms = difference.step.baseline_ms
+    unchanged = tuple(
+        part.kind
+        for part in sorted(difference.parts, key=lambda part: -part.change.baseline_ms)
+        if part not in (*named, *opposed)
+        and part.change.baseline_ms >= _LARGE_PART * step_ms
+        and abs(part.change.difference.value) <= _SMALL_CHANGE * abs(change_ms)
+    )
+    if unchanged:
+        yield Statement("hardly", {"parts": unchanged})
+
+
+def _sides(difference: StepDifference, sign: float) -> tuple[list[Part], list[Part]]:
+    directed = [(part, part.change.difference.value * sign) for part in difference.parts]
+    return [part for part, way in directed if way > 0], [part for part, way in directed if way < 0]
+
+
+def _state_hidden(difference: StepDifference, figures: Figures) -> Iterator[Statement]:
+    hidden = _HIDDEN_SHARE * difference.step.baseline_ms
+    if any(part.change.is_certain and abs(part.change.difference.value) >= hidden for part in difference.parts):
+        yield from _balance(difference, figures)
+        return
+    yield Statement("no_part", {"share_pct": 100 * _HIDDEN_SHARE})
+    if difference.parts[0].change.difference.value:
+        yield Statement("largest_change", {"part": _changes_of(difference.parts[:1])[0], "figures": figures})
+
+
+def _balance(difference: StepDifference, figures: Figures) -> Iterator[Statement]:
+    largest = abs(difference.parts[0].change.difference.value)
+    saved, lost = (_named(side, largest) for side in _sides(difference, -1))
+    for key, parts in (("saves", saved), ("loses", lost)):
+        if parts:
+            yield Statement(key, {"parts": _changes_of(parts), "figures": figures})
+    yield from _main_causes([*saved, *lost])
+
+
+def _named(side: Sequence[Part], largest: float) -> list[Part]:
+    """Return the largest part of a side, if it is not next to nothing, and its largest others that are certain."""
+    first = [part for part in side[:1] if abs(part.change.difference.value) >= _NOTHING_SHARE * largest]
+    matter = (part for part in side[1:] if abs(part.change.difference.value) >= _NAMED_SHARE * largest)
+    certain = [part for part in matter if part.change.is_certain]
+    return [*first, *certain[: _MAX_NAMED - 1]]
+
+
+def _main_causes(parts: Sequence[Part]) -> Iterator[Statement]:
+    for part in parts:
+        slow = [("no tensor cores", one.change) for one in part.kernels[:1] if one.kernel.tensor_cores is False]
+        for cause, change in (*slow, *((one.cause, one.change) for one in part.causes[:1])):
+            share = change.difference.value / (part.change.difference.value or math.inf)
+            if part.change.is_certain and share >= _ONE_KERNEL:
+                yield Statement("one_cause", {"part": part.kind, "cause": cause})
+
+
+def _notes(difference: StepDifference, pair: Pair) -> Iterator[str]:
+    runs = (*difference.baseline, *difference.other)
+    if any(len(run.evidence.devices) > 1 for run in runs if run.evidence):
+        yield "Times of several GPUs are their mean."
+    if compilers := sorted(why.merging_compilers(runs), reverse=True):
+        merge, own = ("merges", "its") if len(compilers) == 1 else ("merge", "their")
+        yield (
+            f"{join_with_and(compilers)} {merge} operations into kernels of {own} own (fusions), each of which counts "
+            "in one class. What only moved to another class is no gain or loss."
+        )
+    untraced = [run.row.run for run in (*pair.base, *pair.other) if run.row.summary.throughput and not is_traced(run)]
+    if untraced:
+        has, is_ = ("has", "is") if len(untraced) == 1 else ("have", "are")
+        yield f"{format_run_numbers(untraced).capitalize()} {has} no trace and {is_} left out."
+    if any(part.causes for part in difference.parts):
+        yield (
+            "The measured idle time is split by cause as the gaps of the trace are: tracing makes gaps longer, so only "
+            "their shares count."
+        )
+    if difference.step.difference.interval is None:
+        yield "No intervals: they take two traced runs or more of each variant."
+
+
+def _describe_gain(gain: WhatIf, pair: Pair, figures: Figures) -> str:
+    """Return `NHWC with the pooling of NCHW: 5.5 % faster (+5.4 to +5.7 %), 23.70 ms per step`."""
+    giver, taker = map(SEPARATOR.join, pair.within if gain.of_baseline else pair.within[::-1])
+    speedup = gain.speedup
+    interval = format_interval(speedup.interval, speedup.value)
+    faster = f"{describe_speed(speedup.value)}{f' ({interval})' if interval else ''}"
+    parts = join_with_and(NOUNS[kind] for kind in gain.kinds)
+    return f"{taker} with the {parts} of {giver}: {faster}, {figures.ms(gain.step_ms)} {figures.per}"

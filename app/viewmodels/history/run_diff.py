@@ -18,8 +18,7 @@ from app.values.environment_keys import CUSTOM_TEXT_KEYS, PER_RUN_KEYS
 from app.values.fields import FIELDS
 from app.values.records import StoredRun
 from app.values.samples import Device
-from app.viewmodels.compare.why import WhyRow, WhyView, why_view
-from app.viewmodels.compare.why_text import Pair
+from app.viewmodels.compare.why import Pair, WhyRow, WhyView, why_view
 from app.viewmodels.format import cells, naming
 from app.viewmodels.format.environment import environment_label, format_environment_value, shorten_uuids
 from app.viewmodels.format.ratios import format_ratio
@@ -179,7 +178,8 @@ def run_diff(first: StoredRun, second: StoredRun, zone: tzinfo | None) -> RunDif
     runs = (first, second)
     numbers = (first.row.run, second.row.run)
     base, other = (f"Run {number}" for number in numbers)
-    why = why_view(Pair([second], [first], (other, base), (other.lower(), base.lower())), other, base)
+    pair = Pair([second], [first], ((other,), (base,)), ((other.lower(),), (base.lower(),)))
+    why = why_view(pair, other, base)
     sections = (
         _section("run", "Run", _run_rows(runs, zone)),
         _section("parameters", "Parameters", _parameter_rows(runs)),

@@ -13,7 +13,6 @@ import pytest
 
 from app.cli.main import main
 from app.storage.store import Store
-from app.viewmodels.compare.why_text import SENTENCES
 from tests.fakes.traces import CONV, POOL, SLOW_GEMM, traced_run
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 from workloads.protocol import RunSpec
@@ -107,10 +106,10 @@ def test_the_document_has_the_same_numbers_and_all_warnings(database: Path, caps
     assert low < nchw["energy_ratio"] < high
     assert nchw["step_ms"]["p50"] == 32.0
     assert [(warning["key"], warning["severity"]) for warning in document["warnings"]] == [
-        ("driver", "warning"),
+        ("differs", "warning"),
         ("order", "warning"),
     ]
-    assert document["warnings"][0]["values"]["9"] == "590"
+    assert document["warnings"][0]["runs"]["9"] == "590"
 
 
 def test_runs_are_found_as_list_finds_them_the_oldest_first(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,8 +150,14 @@ def test_why_is_printed_below_and_is_in_the_document(database_path: Path, capsys
     ]
     assert why["parts"][1]["kernels"][0]["name"] == SLOW_GEMM
     assert why["parts"][1]["kernels"][0]["tensor_cores"] is False
-    sentences = [SENTENCES[one["key"]].format(**one["facts"]) for one in why["statements"]]
-    assert " ".join(sentences) == why["text"]
+    assert " ".join(statement["text"] for statement in why["statements"]) == why["text"]
+    step, *parts = why["statements"]
+    assert (step["key"], step["facts"]["change"]["value"], step["facts"]["first"]) == ("step", -2.0, ["NCHW"])
+    pooling, gemm = ({"kind": kind, "change_ms": ms, "is_certain": True} for kind, ms in (("pooling", -3), ("gemm", 2)))
+    assert [(part["key"], part["facts"].get("parts")) for part in parts[:2]] == [
+        ("saves", [pooling]),
+        ("loses", [gemm]),
+    ]
     assert (why["what_if"][0]["of"], why["what_if"][0]["kinds"]) == ("baseline", ["pooling"])
     assert (why["cause"], why["parts"][2]["causes"]) == (None, [])
 
@@ -188,10 +193,8 @@ def test_the_answer_is_about_the_setting_that_is_asked_about(
     cnn = (*(str(row.run) for row in rows), "--json")
     for asked in ("layout", "gpus", "batch_size"):
         verdict = json.loads(printed(reference_database, capsys, *cnn, "--asked", asked))["verdict"]
-        assert (verdict["asked"], verdict["statements"][0]["values"]["parameter"]) == (asked, asked)
-        ratio = (
-            verdict["statements"][0]["values"].get("ratio") or verdict["statements"][0]["values"]["gaps"][0]["ratio"]
-        )
+        assert (verdict["asked"], verdict["statements"][0]["facts"]["parameter"]) == (asked, asked)
+        ratio = verdict["statements"][0]["facts"].get("ratio") or verdict["statements"][0]["facts"]["gaps"][0]["ratio"]
         assert 1 < ratio["low"] < ratio["value"] < ratio["high"]
     assert main(["compare", *cnn, "--asked", "xla", "--db", str(reference_database)]) == 2
     others = "Ask about layout, gpus, batch_size, precision."

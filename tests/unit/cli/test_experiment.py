@@ -178,9 +178,11 @@ def test_where_one_variant_alone_has_runs_the_others_are_not_forgotten() -> None
     begun = Experiment.from_runs(PLAN, "stopped", HEADERS[:2], CPU)
     assert experiment_document(experiment_result(begun, runs_in_order(begun, load)))["verdict"] == {
         "decision": "nothing to compare",
-        "text": "Only Batch size 8 has runs yet: there is nothing to compare it with so far.",
+        "text": (text := "Only Batch size 8 has runs yet: there is nothing to compare it with so far."),
         "asked": None,
-        "statements": [{"key": "only one", "values": {"name": ["Batch size 8"]}, "runs": [], "severity": "note"}],
+        "statements": [
+            {"text": text, "key": "only one", "facts": {"name": ["Batch size 8"]}, "runs": [], "severity": "note"}
+        ],
     }
     both = Experiment.from_runs(PLAN, "stopped", HEADERS, CPU)
     assert experiment_document(experiment_result(both, runs_in_order(both, load)))["verdict"]["text"].startswith(

@@ -31,5 +31,5 @@ def test_card_terminal_and_compare_have_one_answer_and_baseline(
     assert card == f"H200 reference: {answer}"
     assert show["verdict"]["text"].startswith(answer)
     workloads = {row["variant"]["workload"] for row in show["rows"]}
-    answered = {statement["values"].get("workload") for statement in show["verdict"]["statements"]}
+    answered = {statement["facts"].get("workload") for statement in show["verdict"]["statements"]}
     assert len(workloads) == 1 or workloads <= answered, "each workload has its answer"

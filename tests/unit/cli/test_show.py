@@ -62,6 +62,9 @@ def test_show_says_that_there_is_none(capsys: pytest.CaptureFixture[str], databa
 
 def test_a_verdict_over_a_mislabelled_run_warns_once(capsys: pytest.CaptureFixture[str], database: Path) -> None:
     said = printed(capsys, database, "compare", "1", "2")
-    assert f" did not run what was requested. {MISLABELLED.reason} So this is about what ran" in said.splitlines()[0]
+    assert (
+        f" did not run what was requested. {MISLABELLED.reason} So the verdict is about what ran"
+        in said.splitlines()[0]
+    )
     assert said.count(str(MISLABELLED.reason)) == 1
     assert [line[-1] for line in said.splitlines() if line[-1:] in ("✔", "✘")] == ["✔", "✘"]

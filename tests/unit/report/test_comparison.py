@@ -82,8 +82,8 @@ def test_the_fastest_has_the_sentence_and_all_have_a_row() -> None:
     assert document["verdict"]["decision"] == "several variants"
     assert document["verdict"]["asked"] == "layout"
     ranking = next(said for said in document["verdict"]["statements"] if said["key"] == "fastest")
-    assert (ranking["values"]["winner"], ranking["values"]["count"]) == (["NHWC", "XLA on"], 3)
-    assert [gap["name"] for gap in ranking["values"]["gaps"]] == [["NCHW"], ["NHWC"]]
+    assert (ranking["facts"]["winner"], ranking["facts"]["count"]) == (["NHWC", "XLA on"], 3)
+    assert [gap["name"] for gap in ranking["facts"]["gaps"]] == [["NCHW"], ["NHWC"]]
     assert [row["decision"] for row in document["rows"]] == ["baseline", "faster", "faster"]
     assert [row["n"] for row in document["rows"]] == [3, 3, 3]
     assert [row["comparisons"] for row in document["rows"]] == [2, 2, 2]
@@ -124,13 +124,11 @@ def test_differences_of_the_machine_are_warned_of_and_unknown_ones_are_not() -> 
     second = stored_run(replace(row, run=2), environment={"driver": "580", "cpu": "Same", "keras": "3.15"})
     assert document_of([first, second], 1)["warnings"] == [
         {
-            "key": "driver",
+            "key": "differs",
             "text": "NVIDIA driver differs: 570 (run 1), 580 (run 2). A difference in speed may come from that.",
             "severity": "warning",
-            "possible_pct": None,
-            "interleave": [],
-            "values": {"1": "570", "2": "580"},
-            "facts": {"name": "NVIDIA driver", "named": "570 (run 1), 580 (run 2)"},
+            "runs": {"1": "570", "2": "580"},
+            "facts": {"name": "driver", "label": "NVIDIA driver", "values": "570 (run 1), 580 (run 2)"},
         }
     ]
     assert document_of([first, first], 1)["warnings"] == []
@@ -145,10 +143,10 @@ def test_a_verdict_over_mislabelled_runs_says_so_first() -> None:
     document = document_of([labelled(1, AS_REQUESTED, "NCHW"), labelled(2, MISLABELLED, "NHWC")], 1)
     assert document["verdict"]["text"].startswith(
         f"The run of NHWC did not run what was requested. {MISLABELLED.reason} "
-        "So this is about what ran, not what was requested. NHWC trains "
+        "So the verdict is about what ran, not what was requested. NHWC trains "
     )
     (warning,) = document["warnings"]
-    assert (warning["key"], warning["values"]) == ("evidence", {"2": MISLABELLED.reason})
+    assert (warning["key"], warning["runs"]) == ("evidence", {"2": MISLABELLED.reason})
     assert [row["match"] for row in document["rows"]] == [True, False]
 
 

@@ -213,11 +213,12 @@ def test_a_comparison_with_an_own_run_says_that_cards_and_versions_differ(own_co
     with Store.open(own_copy.path) as store:
         mine = keep(store)
         store.add_environment(mine, {"driver": "575.1", "tensorflow": "2.20.0", "gpus_used": "NVIDIA A100 (GPU-1)"})
-        found = {warning.key: warning for warning in comparison_warnings([store.load(mine), store.load(added[0])])}
-    assert found["tensorflow"].values == {mine: "2.20.0", added[0]: "2.21.0"}
+        warnings = comparison_warnings([store.load(mine), store.load(added[0])])
+    found = {warning.facts.get("name", warning.key): warning for warning in warnings}
+    assert found["tensorflow"].runs == {mine: "2.20.0", added[0]: "2.21.0"}
     assert found["driver"].severity == "warning"
-    assert found["gpus_used"].values[mine] == "GPU-aaaa"
-    assert added[0] in found["gpus_used"].values
+    assert found["gpus_used"].runs[mine] == "GPU-aaaa"
+    assert added[0] in found["gpus_used"].runs
 
 
 def test_an_article_is_shown_by_the_reference_but_never_counted_as_done_here(own_copy: Reference) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from app.analysis.comparability import differing_variables
 from app.values.environment_keys import COMMIT_KEY, HOST_ID_KEY, HOST_KEY, SOURCES_KEY
-from app.viewmodels.compare.state_warnings import CODE, ComparisonWarning, environment_warnings
+from app.viewmodels.compare.statements import Statement
+from app.viewmodels.compare.warnings import environment_warnings
 from app.viewmodels.format.environment import comparable_keys, differing_environment
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.catalog import FRAMEWORK, ONEDNN_KEY, ONEDNN_VARIABLE, VARIABLES_RECORDED_KEY
@@ -21,12 +22,12 @@ MATTERS = "A difference in speed may come from that."
 NO_MATTER = "No difference in speed is expected from that."
 
 
-def warnings_of(*environments: Mapping[str, str], cpu: bool = False) -> list[ComparisonWarning]:
+def warnings_of(*environments: Mapping[str, str], cpu: bool = False) -> list[Statement]:
     runs = [stored_run(run_row(number, gpus=0 if cpu else 1)) for number in range(1, len(environments) + 1)]
     return environment_warnings([replace(run, environment=of) for run, of in zip(runs, environments, strict=True)])
 
 
-def only(found: list[ComparisonWarning]) -> ComparisonWarning:
+def only(found: list[Statement]) -> Statement:
     (warning,) = found
     return warning
 
@@ -38,7 +39,7 @@ def test_runs_of_several_hosts_are_a_warning_whatever_their_cards() -> None:
     assert warning.sentence.startswith("The host differs: gpu1 (run 2), else this machine. Its processor, driver")
     known = {"kernel": "6.8", "cpu": "Xeon", "driver": "580"}
     others = warnings_of({**on_gpu1, **known}, {**on_gpu1, HOST_ID_KEY: "two", **known, "cpu": "EPYC", "kernel": "6.1"})
-    found = {warning.key: warning.severity for warning in others}
+    found = {warning.facts["name"]: warning.severity for warning in others}
     assert found == {"host": "warning", "cpu": "warning", "kernel": "note"}
 
 
@@ -57,7 +58,11 @@ def test_runs_of_other_code_are_told_by_their_commits() -> None:
     assert warning.sentence == (
         "The program's code differs: aaaa+changes.12 (run 3), else aaaa. A difference in speed may come from that."
     )
-    assert (warning.key, warning.severity, warning.values[3]) == (CODE, "warning", "aaaa+changes.12")
+    assert (warning.facts["name"], warning.severity, warning.runs) == (
+        "code",
+        "warning",
+        {1: "aaaa", 2: "aaaa", 3: "aaaa+changes.12"},
+    )
 
 
 def test_a_commit_that_leaves_the_workloads_alone_is_a_note() -> None:
@@ -80,7 +85,7 @@ def test_another_version_is_told_once_with_its_code() -> None:
         "The program's code differs: aaaa (run 1), bbbb (run 2). A difference"
     )
     same_code = only(warnings_of(CODE_A, {**CODE_A, "program_version": "0.4.0"}))
-    assert (same_code.key, same_code.severity) == ("program_version", "warning")
+    assert (same_code.facts["name"], same_code.severity) == ("program_version", "warning")
 
 
 def test_code_that_is_not_known_is_a_warning_beside_code_that_is() -> None:
@@ -96,7 +101,7 @@ def test_a_variable_of_some_runs_only_is_a_difference(name: str) -> None:
     with_it = {**LOOKED, f"env {name}": "1"}
     warning = only(warnings_of(LOOKED, with_it, LOOKED))
     assert warning.sentence == f"{name} differs: 1 (run 2), else not set. {MATTERS}"
-    assert (warning.severity, warning.values) == ("warning", {1: "not set", 2: "1", 3: "not set"})
+    assert (warning.severity, warning.runs) == ("warning", {1: "not set", 2: "1", 3: "not set"})
     assert differing_variables(LOOKED, with_it) == [name]
 
 
@@ -105,7 +110,7 @@ def test_onednn_is_compared_as_it_was_in_force() -> None:
     variable = f"env {ONEDNN_VARIABLE}"
     used, unused = {**LOOKED, ONEDNN_KEY: "on", variable: "1"}, {**LOOKED, ONEDNN_KEY: "off", variable: "0"}
     warning = only(warnings_of(used, unused, cpu=True))
-    assert (warning.key, warning.severity) == (ONEDNN_KEY, "warning")
+    assert (warning.facts["name"], warning.severity) == (ONEDNN_KEY, "warning")
     assert warning.sentence == f"oneDNN differs: on (run 1), off (run 2). {MATTERS}"
     assert only(warnings_of(used, unused)).severity == "note"
     assert only(warnings_of(used, {**LOOKED, variable: "0"}, cpu=True)).severity == "warning"
@@ -122,7 +127,7 @@ def test_onednn_is_compared_as_it_was_in_force() -> None:
 def test_variables_that_the_worker_sets_or_that_name_a_container_are_no_difference() -> None:
     found = {**LOOKED, "env CUDA_VISIBLE_DEVICES": "GPU-1", "env CUDA_VERSION": "13"}
     note = only(warnings_of(LOOKED, found))
-    assert (note.key, note.severity) == ("env CUDA_VERSION", "note")
+    assert (note.facts["name"], note.severity) == ("env CUDA_VERSION", "note")
     assert differing_variables(LOOKED, found) == []
 
 

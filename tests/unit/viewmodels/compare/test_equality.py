@@ -76,7 +76,7 @@ def test_one_that_does_not_is_the_first_warning_and_one_that_was_not_compared_a_
         ),
         ("note", "Not checked whether the baseline computes the same as Wavefront. It took longer than 10 minutes."),
     ]
-    assert comparison(WRONG).warnings[0].values == {4: "not the same"}
+    assert comparison(WRONG).warnings[0].runs == {4: "not the same"}
 
 
 def test_nothing_is_said_of_what_was_not_checked() -> None:

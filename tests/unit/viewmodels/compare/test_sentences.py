@@ -1,6 +1,5 @@
 """Every sentence that Compare says of the reference runs can be read aloud."""
 
-import functools
 import random
 import re
 from collections.abc import Iterator
@@ -13,9 +12,10 @@ from app.storage.store import Store
 from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import COMPARED_FIELDS, Comparison, compare, prepare_comparison
 from app.viewmodels.compare.statements import Statement
-from app.viewmodels.compare.why_text import CAVEAT
+from app.viewmodels.compare.why import CAVEAT
 from app.viewmodels.format.naming import SEPARATOR
 from tests.fakes.sentences import sentence_faults, sentences_of
+from tests.unit.viewmodels.compare.test_statements import unfounded
 
 
 @pytest.fixture(scope="module")
@@ -25,22 +25,19 @@ def runs(reference_database: Path) -> list[StoredRun]:
 
 
 def texts(comparison: Comparison) -> Iterator[str]:
-    yield from map(with_short_names, comparison.verdict.statements)
+    reasons = (reason for why in comparison.why for reason in why.statements)
+    yield from map(with_short_names, (*comparison.verdict.statements, *comparison.warnings, *reasons))
     yield from (comparison.method, *comparison.notes, CAVEAT)
-    yield from (warning.sentence for warning in comparison.warnings)
     yield from (view.cause for view in comparison.scaling)
     yield from (chart.caption for chart in comparison.charts)
     for why in comparison.why:
-        for reason in why.statements:
-            names = [fact for fact in reason.facts.values() if isinstance(fact, str) and SEPARATOR in fact]
-            yield functools.reduce(lambda text, name: text.replace(name, "It"), names, reason.sentence)
         yield from (*why.notes, *why.gains, *([why.chart.caption] if why.chart else []))
 
 
 def with_short_names(said: Statement) -> str:
     """Return a sentence with one word for the name of each variant: how long it is says nothing of the sentence."""
-    values = [*said.values.values(), *(gap.name for gap in said.values.get("gaps", ()))]
-    names = [SEPARATOR.join(name) for name in values if isinstance(name, tuple) and name and isinstance(name[0], str)]
+    facts = [*said.facts.values(), *(gap.name for gap in said.facts.get("gaps", ())), *said.facts.get("variants", ())]
+    names = [SEPARATOR.join(name) for name in facts if isinstance(name, tuple) and name and isinstance(name[0], str)]
     sentence = said.sentence
     for name in sorted(names, key=len, reverse=True):
         sentence = re.sub(re.escape(name), "It", sentence, flags=re.IGNORECASE)
@@ -59,3 +56,5 @@ def test_whatever_is_compared(runs: list[StoredRun], seed: int) -> None:
     sentences = list(texts(comparison))
     assert sum(len(sentences_of(text)) for text in sentences) > 10
     assert [fault for text in sentences for fault in sentence_faults(text)] == []
+    reasons = [reason for why in comparison.why for reason in why.statements if "figures" in reason.facts]
+    assert [reason for reason in reasons if unfounded(reason)] == [], "a figure that the record does not have"

@@ -68,7 +68,7 @@ def numbers_of(document: object) -> Iterator[float]:
             yield from numbers_of(value)
         yield float(len(document))
     elif isinstance(document, int | float) and not isinstance(document, bool):
-        yield float(document)
+        yield abs(float(document))
         yield 100 * abs(document - 1)
 
 
@@ -92,7 +92,7 @@ def _replace_all(sentence: str, documents: Sequence[object]) -> str:
 
 def unfounded(statement: Statement) -> list[str]:
     """Return the numbers in a sentence that its record does not have, rounded as they are."""
-    document = msgspec.json.decode(msgspec.json.encode(statement.values))
+    document = msgspec.json.decode(msgspec.json.encode(statement.facts))
     figures = re.findall(r"\d[\d,]*(?:\.\d+)?(?![\d.]*e)", without_names(statement.sentence, document))
     known = list(numbers_of(document))
 
@@ -120,7 +120,7 @@ def test_of_500_random_databases_every_sentence_says_what_its_record_says() -> N
             assert not re.search(r"%.*\d×|\d×.*%", statement.sentence), (seed, statement.sentence)
         answer = verdict.statements[0]
         answers.add(answer.key)
-        assert re.search(r"\d", without_names(answer.sentence, answer.values)) or answer.key == "no result", seed
+        assert re.search(r"\d", without_names(answer.sentence, answer.facts)) or answer.key == "no result", seed
     assert answers >= ANSWERS, "the generator reaches every kind of answer"
     assert {"energy", "not ranked", "margin", "sure", "repeats for a width"} <= keys
 
@@ -129,9 +129,9 @@ def test_a_wrong_number_is_found() -> None:
     rows = random_rows(3)
     answer = compute_verdict(rows, default_baseline(rows)).statements[0]
     assert unfounded(answer) == []
-    ratio = next(value for value in answer.values.values() if hasattr(value, "low"))
-    wrong = replace(answer, values={**answer.values, "ratio": replace(ratio, value=ratio.value * 1.5)})
-    document = msgspec.json.decode(msgspec.json.encode(answer.values))
+    ratio = next(value for value in answer.facts.values() if hasattr(value, "low"))
+    wrong = replace(answer, facts={**answer.facts, "ratio": replace(ratio, value=ratio.value * 1.5)})
+    document = msgspec.json.decode(msgspec.json.encode(answer.facts))
     figures = re.findall(r"\d+\.\d+", without_names(wrong.sentence, document))
     assert any(all(abs(float(figure) - one) > 0.05 for one in numbers_of(document)) for figure in figures)
 
@@ -201,5 +201,5 @@ def test_questions_as_new_users_ask_them_are_answered(rows: list[RunRow], questi
     joined, _ = join_repeats(list(filter(chosen, rows)))
     verdict = compute_verdict(joined, default_baseline(joined), asked=asked)
     answer = verdict.statements[0]
-    assert (answer.key, verdict.asked, answer.values["winner"]) == (key, parameter, winner)
+    assert (answer.key, verdict.asked, answer.facts["winner"]) == (key, parameter, winner)
     assert unfounded(answer) == []

@@ -228,7 +228,7 @@ def test_without_a_question_it_is_about_what_most_pairs_show() -> None:
     assert compute_verdict(rows, 1).asked == "layout"
     sizes = compute_verdict(rows, 1, asked="batch_size")
     assert plain(sizes.answer).startswith("Batch size 512 is the fastest of 3: 20.4 % ahead of batch size 256 (+")
-    assert (sizes.asked, sizes.statements[0].values["of"]) == ("batch_size", "batch sizes")
+    assert (sizes.asked, sizes.statements[0].facts["of"]) == ("batch_size", "batch sizes")
     assert compute_verdict(rows, 1, asked="xla").asked == "layout", "no pair shows XLA"
 
 
@@ -313,7 +313,7 @@ def test_repeats_that_are_said_to_tell_which_is_fastest_do(
 def test_of_two_known_narrowly_that_are_as_fast_no_repeats_are_promised() -> None:
     pair = three(6, 2000.0, 0.0001), three(11, 2000.1, 0.0001, xla=True)
     text = said(NHWC, *pair)
-    assert text.statements[1].values["rivals"] == 1
+    assert text.statements[1].facts["rivals"] == 1
     assert (keys(text)[-1], text.more_repeats, text.repeated) == ("sure", 0, ())
 
 
@@ -438,14 +438,14 @@ def test_what_did_not_run_as_asked_comes_first() -> None:
     found = said(ONE, wrong)
     assert found.text.startswith(
         f"The run of NCHW did not run what was requested. {MISLABELLED.reason} "
-        "So this is about what ran, not what was requested. NCHW trains 6.4\xa0% faster than NHWC"
+        "So the verdict is about what ran, not what was requested. NCHW trains 6.4\xa0% faster than NHWC"
     )
 
 
 def test_what_did_not_run_as_asked_follows_an_answer_that_is_not_about_it() -> None:
     wrong = [replace(row, evidence_state="mismatch") for row in three(20, 3000.0, batch_size=512, xla=True)]
     found = said(NHWC, three(6, 1064.0), wrong)
-    assert found.statements[1].key == "mismatch"
+    assert found.statements[1].key == "evidence"
     assert found.text.startswith(f"{found.answer} {found.statements[1].sentence} ")
 
 
@@ -458,7 +458,7 @@ def test_where_the_mean_decides_nothing_the_setting_that_tells_where_is_named() 
     """Of two batches one is noise, whose interval has the other's in it: no contradiction, and yet one is known."""
     noisy = three(20, 1000.0, 0.4, layout="NHWC", batch_size=128), three(24, 1000.0, 0.4, batch_size=128)
     found = said(NHWC, three(6, 1100.0), *noisy)
-    assert (keys(found)[0], found.statements[0].values["by"]) == ("by region", "batch size")
+    assert (keys(found)[0], found.statements[0].facts["by"]) == ("by region", "batch size")
     assert found.answer.endswith("; at batch size 128 it is not known.")
 
 
@@ -472,7 +472,7 @@ def test_where_no_setting_tells_where_the_pairs_that_decide_are_counted() -> Non
         for group in [three(100 * n + 10 * (layout == "NCHW"), rate, spread, layout=layout, batch_size=size, xla=xla)]
     ]
     answer = compute_verdict([row for group in pairs for row in group], 100, asked="layout").statements[0]
-    assert (answer.key, answer.values["pairs"], answer.values["pairs_ahead"]) == ("no difference", 4, 2)
+    assert (answer.key, answer.facts["pairs"], answer.facts["pairs_ahead"]) == ("no difference", 4, 2)
 
 
 def test_values_of_a_number_are_counted_as_values() -> None:

@@ -23,7 +23,7 @@ from app.values.environment_keys import (
 from app.values.fields import Sample, SlowSample
 from app.values.records import StoredRun
 from app.values.samples import DeviceLost
-from app.viewmodels.compare.state_warnings import ComparisonWarning
+from app.viewmodels.compare.statements import Statement
 from app.viewmodels.compare.warnings import comparison_warnings, machine_warnings
 from app.viewmodels.format.environment import format_values_by_run
 from app.viewmodels.history.run_detail import run_detail
@@ -65,7 +65,7 @@ def sampled(store: Store, run: StoredRun, share: float = 1.0, **fields: int) -> 
     return store.load(run.row.run)
 
 
-def only(found: tuple[ComparisonWarning, ...]) -> ComparisonWarning:
+def only(found: tuple[Statement, ...]) -> Statement:
     (warning,) = found
     return warning
 
@@ -80,19 +80,19 @@ def test_only_what_differs_of_the_environment_is_named_and_what_seldom_matters_i
     other = {**ENVIRONMENT, "driver": "575.2", "kernel": "6.9"}
     runs = [stored(store, 1), stored(store, 2, environment=other), stored(store, 3)]
     first, second = comparison_warnings(runs)
-    assert first == ComparisonWarning(
-        key="driver",
-        facts={"name": "NVIDIA driver", "named": "575.2 (run 2), else 580.1"},
-        values={1: "580.1", 2: "575.2", 3: "580.1"},
-        severity="warning",
+    assert first == Statement(
+        "differs",
+        {"name": "driver", "label": "NVIDIA driver", "values": "575.2 (run 2), else 580.1"},
+        {1: "580.1", 2: "575.2", 3: "580.1"},
+        "warning",
     )
     assert first.sentence == (
         "NVIDIA driver differs: 575.2 (run 2), else 580.1. A difference in speed may come from that."
     )
-    assert (second.key, second.severity) == ("kernel", "note")
+    assert (second.facts["name"], second.severity) == ("kernel", "note")
     more = [stored(store, run, environment={"cpu_count": count}) for run, count in ((4, "8"), (5, "2"))]
-    (processors,) = (warning for warning in comparison_warnings(more) if warning.key == "cpu_count")
-    assert processors.facts == {"name": "Number of processors", "named": "8 (run 4), 2 (run 5)"}
+    (processors,) = (warning for warning in comparison_warnings(more) if warning.facts.get("name") == "cpu_count")
+    assert processors.facts["values"] == "8 (run 4), 2 (run 5)"
 
 
 def test_another_tensorflow_that_was_asked_for_is_a_note(store: Store) -> None:
@@ -116,7 +116,7 @@ def script_run(store: Store, number: int, *, amp: bool, counts: Mapping[str, int
     return store.load(keep(store, stored_run(replace(row, spec=spec), environment=dict(ENVIRONMENT), evidence=found)))
 
 
-def unchanged(runs: Sequence[StoredRun]) -> list[ComparisonWarning]:
+def unchanged(runs: Sequence[StoredRun]) -> list[Statement]:
     return [warning for warning in comparison_warnings(runs) if warning.key == "unchanged"]
 
 
@@ -124,8 +124,8 @@ def test_a_flag_that_changed_nothing_that_ran_is_told(store: Store) -> None:
     off = [script_run(store, number, amp=False, counts={"a": 2, "b": 1}) for number in (1, 2)]
     same = script_run(store, 3, amp=True, counts={"b": 1, "a": 2})
     (warning,) = unchanged([*off, same])
-    assert warning.facts == {"names": "amp off and amp on"}
-    assert warning.values == {1: "amp off", 2: "amp off", 3: "amp on"}
+    assert warning.facts == {"variants": (("amp off",), ("amp on",))}
+    assert warning.runs == {1: "amp off", 2: "amp off", 3: "amp on"}
     assert unchanged(off) == [], "one variant"
     assert unchanged([*off, script_run(store, 4, amp=True, counts={"a": 2, "b": 2})]) == [], "one kernel more often"
     assert unchanged([*off, script_run(store, 5, amp=True, counts={"a": 2, "c": 1})]) == [], "another kernel"
@@ -145,7 +145,7 @@ def test_variants_that_nothing_tells_apart_are_told(store: Store) -> None:
         "The evidence does not show that gemm2 and standard ran different code. "
         f"A difference in speed proves nothing. {IN_PART.reason}"
     )
-    assert warning.values == {1: "gemm2", 2: "gemm2", 3: "standard"}
+    assert warning.runs == {1: "gemm2", 2: "gemm2", 3: "standard"}
     seen = msgspec.structs.replace(standard, kernels=AS_REQUESTED.kernels)
     assert comparison_warnings([runs[0], stored(store, 4, found=seen, gpus=1)]) == (), "its kernels are others"
 
@@ -159,7 +159,7 @@ def test_dropout_of_cudnns_whole_stack_is_another_one(store: Store) -> None:
     stack, layer = run(1, "cudnn_stack", dropout=0.5), run(2, "cudnn", dropout=0.5)
     warning = only(comparison_warnings([stack, layer]))
     assert warning.sentence.startswith("Dropout is not the same: cuDNN's whole stack leaves out other values")
-    assert warning.values == {1: "between layers", 2: "before each layer"}
+    assert warning.runs == {1: "between layers", 2: "before each layer"}
     assert comparison_warnings([run(3, "cudnn_stack"), run(4, "cudnn"), layer]) == ()
 
 
@@ -169,7 +169,7 @@ def test_a_run_that_is_not_what_it_is_called(store: Store) -> None:
         f"Run 2 did not run what was requested. {MISLABELLED.reason} "
         "So the verdict is about what ran, not what was requested."
     )
-    assert (warning.key, warning.values) == ("evidence", {2: MISLABELLED.reason})
+    assert (warning.key, warning.runs) == ("evidence", {2: MISLABELLED.reason})
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_all_runs_held_back_are_told_of_but_for_the_power_limit(store: Store, re
     hot = [sampled(store, stored(store, n), throttle_reasons=reasons | 0x4) for n in (1, 2)]
     warning = only(comparison_warnings(hot))
     assert warning.facts == {"share_pct": (100.0, 100.0), "where": "all runs"}
-    assert (warning.severity, warning.values) == ("warning", dict.fromkeys((1, 2), "100\N{NO-BREAK SPACE}%"))
+    assert (warning.severity, warning.runs) == ("warning", dict.fromkeys((1, 2), "100\N{NO-BREAK SPACE}%"))
     assert only(comparison_warnings([*hot, stored(store, 3)])).facts["where"] == "runs 1 and 2"
 
 
@@ -246,7 +246,7 @@ def test_somebody_else_on_the_gpu(store: Store) -> None:
     assert warning.sentence == (
         "Other processes used the GPU during a run, which makes it slower. Run 1: python3 (4242)."
     )
-    assert (warning.key, warning.values) == (OTHERS_ON_GPU_KEY, {1: "python3 (4242)"})
+    assert (warning.key, warning.runs) == (OTHERS_ON_GPU_KEY, {1: "python3 (4242)"})
 
 
 def test_a_run_that_was_suspended(store: Store) -> None:
@@ -289,7 +289,7 @@ def test_a_run_that_began_on_a_gpu_that_was_not_at_rest(store: Store) -> None:
     assert warning.sentence == (
         "The wait for idle GPUs timed out; runs may be slower. Runs 1 and 2: init (1) on GPU 0."
     )
-    assert (warning.severity, warning.values) == ("warning", dict.fromkeys((1, 2), "init (1) on GPU 0"))
+    assert (warning.severity, warning.runs) == ("warning", dict.fromkeys((1, 2), "init (1) on GPU 0"))
     host = [after(n, "timed out", "the processors at 34\xa0%", gpus=0) for n in (6, 7)]
     assert IDLE_WAIT_KEY not in [warning.key for warning in comparison_warnings(host)], (
         "how busy it was while they measured is told"
@@ -316,7 +316,7 @@ def test_a_baseline_that_ran_otherwise_before_has_drifted(store: Store) -> None:
         "The baseline has drifted: its speed has changed by −5.0\xa0% from older runs "
         "of the same variant in the same environment. Do not compare with those."
     )
-    assert warning.values == {5: "950\N{NO-BREAK SPACE}images/s"}
+    assert warning.runs == {5: "950\N{NO-BREAK SPACE}images/s"}
     steady = stored(store, 7, throughput=1001.0, layout="NHWC")
     assert comparison_warnings([steady, other], earlier(store, steady, steady, other, newest)) == ()
 
@@ -358,7 +358,7 @@ def test_a_processor_that_others_used_is_told_with_how_much_of_it(store: Store) 
     assert warning.sentence == (
         "Other programs used the CPU while a run measured: 52\xa0% in run 2. That may change speed by up to 52.5\xa0%."
     )
-    assert (warning.values[1], warning.severity) == ("15\N{NO-BREAK SPACE}%", "warning")
+    assert (warning.runs[1], warning.severity) == ("15\N{NO-BREAK SPACE}%", "warning")
     assert [[found.key for found in machine_warnings(run)] for run in (quiet, busy)] == [[], ["others_on_host"]]
     assert {found.sentence for found in machine_warnings(busy)} <= set(run_detail(busy, UTC).notes)
 
@@ -372,10 +372,10 @@ def test_a_host_that_others_used_matters_to_a_gpu_as_far_as_that_waits_for_it(st
         runs.append(stored(store, number, environment=of_four, found=found))
     warning = next(warning for warning in comparison_warnings(runs) if warning.key == "others_on_host")
     assert warning.facts["where"] == "run 1"
-    assert warning.possible_pct == pytest.approx(26.25), "half of 32\xa0ms"
+    assert warning.facts["possible_pct"] == pytest.approx(26.25), "half of 32\xa0ms"
     not_traced = msgspec.structs.replace(AS_REQUESTED, steps=0, busy_ns=0)
     untraced = comparison_warnings([stored(store, 3, environment=of_four, found=not_traced)])
-    assert next(warning for warning in untraced if warning.key == "others_on_host").possible_pct is None
+    assert next(warning for warning in untraced if warning.key == "others_on_host").facts["possible_pct"] is None
 
 
 def on_card(store: Store, number: int, card: int, started_s: int, **facts: str) -> StoredRun:
@@ -410,7 +410,7 @@ def test_implausible_readings_are_named_with_their_number(store: Store) -> None:
         "Readings of telemetry that cannot be true were left out. No difference in speed is expected from that. "
         "Run 1: Power 80, Load 8 of GPU 0. Run 2: Load 8 of GPU 0."
     ), "80: none at all is no power either"
-    assert set(warning.values) == {1, 2}
+    assert set(warning.runs) == {1, 2}
     note = "Readings that cannot be true were left out: Power 80, Load 8 of GPU 0. Too few are left to know its energy."
     assert run_detail(wrong, None).notes == (note,)
     assert run_detail(few, None).notes == ("Readings that cannot be true were left out: Load 8 of GPU 0.",)
@@ -426,7 +426,7 @@ def test_runs_beside_others_are_told_only_where_some_were_alone(store: Store) ->
     assert comparison_warnings([first, second]) == (), "both alike"
     warning = only(comparison_warnings([first, second, alone]))
     assert warning.sentence == "Runs on other GPUs shared the machine with runs 1 and 2, which may be slower for it."
-    assert (warning.severity, warning.values[1], warning.values[3]) == ("warning", "NVIDIA H200 (GPU-1)", "")
+    assert (warning.severity, warning.runs[1], warning.runs[3]) == ("warning", "NVIDIA H200 (GPU-1)", "")
 
 
 def test_many_runs_that_were_held_back_share_their_figures(store: Store) -> None:
@@ -458,8 +458,8 @@ def test_two_cards_that_every_variant_ran_on_are_a_remark(store: Store) -> None:
     turns = ((A, "NHWC"), (A, "NCHW"), (B, "NHWC"), (B, "NCHW"), (A, "NHWC"))
     runs = [on_cards(store, n, card, layout=layout) for n, (card, layout) in enumerate(turns, 1)]
     warning = only(comparison_warnings(runs))
-    assert (warning.key, warning.severity, warning.values[3]) == ("gpus_uneven", "note", B)
-    assert warning.facts == {"gpus": 2, "kind": "NVIDIA H200", "uses": (3, 2)}
+    assert (warning.key, warning.severity, warning.runs[3]) == ("gpus_uneven", "note", B)
+    assert warning.facts == {"gpus": 2, "kind": "NVIDIA H200", "uses": (3, 2), "possible_pct": 0.0}
     assert comparison_warnings([run for run, (card, _) in zip(runs, turns, strict=True) if card == A]) == (), "one card"
 
 
@@ -528,9 +528,6 @@ def test_products_without_tensor_cores_are_a_warning_where_they_take_much_of_a_s
         "Products ran without tensor cores although the precision is meant for them. "
         "They take 7–8\xa0% of a step in both runs of NCHW, which would be faster with them."
     )
-    assert dict(warning.values) == {
-        4: "1.40\xa0ms (7.0\xa0%)",
-        6: "1.60\xa0ms (8.0\xa0%)",
-    }
+    assert warning.runs == {4: "1.40\xa0ms (7.0\xa0%)", 6: "1.60\xa0ms (8.0\xa0%)"}
     float32 = traced_run(7, 20.0, {SLOW_GEMM: 12.0}, precision="float32")
     assert "tensor_cores" not in {each.key for each in comparison_warnings([good, float32])}

@@ -13,9 +13,9 @@ from app.analysis.why import merging_compilers, step_difference
 from app.report.charts.draw import draw_chart
 from app.values.records import StoredRun
 from app.viewmodels.charts.palette import LIGHT
+from app.viewmodels.compare.statements import NOUNS
 from app.viewmodels.compare.verdict import compute_verdict
-from app.viewmodels.compare.why import WhyView, largest_differences, why_views
-from app.viewmodels.compare.why_text import NOUNS, Figures, Pair, state_difference
+from app.viewmodels.compare.why import Pair, WhyView, largest_differences, state_difference, why_views
 from tests.fakes.reference import load_reference, runs_with
 from tests.fakes.traces import CONV, INDUCTOR_KERNEL, POOL, SLOW_GEMM, TRANSPOSE, XLA_KERNEL, traced_run, with_clock
 from workloads.protocol import Value
@@ -252,7 +252,7 @@ def test_of_all_pairs_the_largest_part_is_named_and_shares_are_of_the_whole(tmp_
         if isinstance(difference, str):
             continue
         pair, largest = Pair.of(other, base), difference.parts[0]
-        statements = state_difference(difference, pair, Figures.of(difference, pair.example))
+        statements = state_difference(difference, pair)
         text = plain(" ".join(statement.sentence for statement in statements))
         named = rf"in {NOUNS[largest.kind]}( \(not certain)?"
         matches = list(re.finditer(named, text))
