@@ -11,7 +11,7 @@ from app.analysis.why import PartKind
 from app.values import environment_keys, units
 from app.viewmodels.format.naming import SEPARATOR, Name
 from app.viewmodels.format.ratios import Unit, agree, format_interval, is_far_from_one, is_plural, percent_of, unit_of
-from app.viewmodels.format.sentences import join_with_and
+from app.viewmodels.format.sentences import join_with_and, name_few
 from workloads.catalog import WORKLOADS
 
 Severity = Literal["warning", "note"]
@@ -145,8 +145,6 @@ class Statement:
 EVIDENCE = "evidence"
 """The key of the warning that some runs did not run as requested."""
 
-_MAX_NAMES = 3
-"""Variants that a sentence names."""
 _UNITS = {"pct": "%", "mhz": "MHz", "c": "°C", "h": "h"}
 """The unit of a number by the end of its name."""
 
@@ -158,7 +156,7 @@ def _format_fact(name: str, fact: Any) -> str:
     if isinstance(fact, tuple) and all(isinstance(part, str) for part in fact):
         return _painted(fact)
     if isinstance(fact, tuple) and isinstance(fact[0], tuple):
-        return join_with_and(map(_painted, fact)) if len(fact) <= _MAX_NAMES else f"{len(fact)} variants"
+        return name_few(fact)
     if isinstance(fact, tuple):
         figures = units.range_of(fact, lambda number: f"{number:,.0f}")
     else:

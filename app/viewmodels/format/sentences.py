@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
@@ -14,12 +13,12 @@ from app.values import units
 from app.values.records import RunRow
 from app.values.units import plural
 from app.viewmodels.format.cells import OUTCOMES
-from app.viewmodels.format.naming import ELLIPSIS, variant_names
+from app.viewmodels.format.naming import SEPARATOR, Name, names_in_parts
 
 _MAX_RANGES = 6
 """Ranges of runs that a sentence names."""
-_NAME_CHARS, _NAMES_CHARS = 40, 50
-"""Of a variant's name in a sentence, and of the names of several."""
+_MAX_NAMES = 3
+"""Variants that a sentence names."""
 
 _ADVICE = re.compile(r"(?:[;,] (?:or )?(?:use|choose) [^;]*=[^;]*|[;.] [Tt]he command `.*)$")
 
@@ -51,7 +50,7 @@ def name_runs(runs: Collection[int], among: Sequence[RunRow]) -> str:
         groups.setdefault(msgspec.json.encode(without(row.spec), order="sorted"), []).append(row)
     if len(groups) == 1:
         return format_run_numbers(runs)
-    names = variant_names([group[0].spec for group in groups.values()], in_sentence=True)
+    names = names_in_parts([group[0].spec for group in groups.values()], in_sentence=True)
     named = [pair for pair in zip(names, groups.values(), strict=True) if any(row.run in runs for row in pair[1])]
     total = sum(len(group) for _, group in named)
     all_of_them = {1: "the run", 2: "both runs"}.get(total, f"all {total:,} runs")
@@ -65,14 +64,9 @@ def join_with_and(items: Iterable[str]) -> str:
     return f"{', '.join(leading)} and {last}" if leading else last
 
 
-def shorten_name(name: str) -> str:
-    """Return a variant's name cut at a word."""
-    return textwrap.shorten(name, _NAME_CHARS, placeholder=f" {ELLIPSIS}")
-
-
-def name_few(variants: Sequence[str]) -> str:
-    names = join_with_and(variants)
-    return shorten_name(names) if len(variants) == 1 or len(names) <= _NAMES_CHARS else f"{len(variants)} variants"
+def name_few(variants: Sequence[Name]) -> str:
+    """Return the names of a few variants; of more, how many they are."""
+    return join_with_and(map(SEPARATOR.join, variants)) if len(variants) <= _MAX_NAMES else f"{len(variants)} variants"
 
 
 def _run_ranges(ordered: Iterable[int]) -> Iterable[list[int]]:

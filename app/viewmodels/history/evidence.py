@@ -12,7 +12,7 @@ from app.values.events import Outcome, Summary
 from app.values.records import EqualityCheck, PortabilityResult, RunRow, StoredRun
 from app.viewmodels.format import naming
 from app.viewmodels.format.cells import VERIFICATIONS, Tone
-from app.viewmodels.format.sentences import join_with_and, name_runs, shorten_name
+from app.viewmodels.format.sentences import join_with_and, name_runs
 from app.viewmodels.history import kernel_time
 from app.viewmodels.history.kernel_time import (
     ClassShare,
@@ -300,7 +300,7 @@ def _portability_result(spec: RunSpec, trial: PortabilityResult) -> PortabilityR
 
 def _describe_check(spec: RunSpec, check: EqualityCheck) -> str:
     specs = [spec, RunSpec(workload=spec.workload, variant=check.baseline)]
-    other = shorten_name(naming.variant_names(specs, in_sentence=True)[1])
+    other = naming.variant_names(specs, in_sentence=True)[1]
     equality = judge_check(check, spec)
     if equality.state == "not comparable":
         return f"Not checked whether it computes the same as {other}. {units.sentence(equality.reason or '')}"

@@ -8,7 +8,8 @@ from app.gui.run.first_start import LEAD
 from app.runs.experiment.presets import load_preset, preset_names
 from app.values.samples import HOST
 from app.viewmodels.experiment.preview import PresetLine, preset_line
-from app.viewmodels.format.sentences import shorten_name, without_advice
+from app.viewmodels.format.naming import SEPARATOR
+from app.viewmodels.format.sentences import name_few, without_advice
 from app.viewmodels.history.evidence import stored_evidence_view
 from app.viewmodels.history.run_detail import run_detail
 from tests.fakes.sentences import sentence_faults
@@ -59,14 +60,8 @@ def test_a_sentence_takes_one_breath_and_no_command(texts: Callable[[], Iterator
     assert [fault for text in sentences for fault in sentence_faults(text)] == []
 
 
-@pytest.mark.parametrize(
-    ("name", "short"),
-    [
-        ("JAX · cuDNN, whole stack · unroll factor 1", "JAX · cuDNN, whole stack · unroll …"),
-        ("PyTorch · cuDNN, whole stack · unroll 25", "PyTorch · cuDNN, whole stack · unroll 25"),
-        ("PyTorch · cuDNN, whole stack · batch · unroll", "PyTorch · cuDNN, whole stack · batch · …"),
-        ("PyTorch · a value of many words, of which some fit", "PyTorch · a value of many words, of …"),
-    ],
-)
-def test_a_long_name_ends_behind_a_part_of_it(name: str, short: str) -> None:
-    assert shorten_name(name) == short
+def test_up_to_three_variants_are_named_in_full_and_more_are_counted() -> None:
+    names = [("PyTorch", f"cuDNN, whole stack and a long value {number}", "batch 64") for number in range(4)]
+    parts = [SEPARATOR.join(name) for name in names]
+    assert [name_few(names[:1]), name_few(names[:3])] == [parts[0], f"{parts[0]}, {parts[1]} and {parts[2]}"]
+    assert name_few(names) == "4 variants"

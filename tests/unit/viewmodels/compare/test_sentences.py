@@ -2,18 +2,18 @@
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from app.analysis.verdict import default_baseline
+from app.analysis.verdict import default_baseline, group_by_variant
 from app.storage.store import Store
 from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import COMPARED_FIELDS, Comparison, compare, prepare_comparison
 from app.viewmodels.compare.statements import Statement
 from app.viewmodels.compare.why import CAVEAT
-from app.viewmodels.format.naming import SEPARATOR
+from app.viewmodels.format.naming import SEPARATOR, variant_names
 from tests.fakes.sentences import sentence_faults, sentences_of
 from tests.unit.viewmodels.compare.test_statements import unfounded
 
@@ -26,19 +26,27 @@ def runs(reference_database: Path) -> list[StoredRun]:
 
 def texts(comparison: Comparison) -> Iterator[str]:
     reasons = (reason for why in comparison.why for reason in why.statements)
-    yield from map(with_short_names, (*comparison.verdict.statements, *comparison.warnings, *reasons))
-    yield from (comparison.method, *comparison.notes, CAVEAT)
+    groups = group_by_variant(comparison.rows)
+    names = variant_names([group[0].spec for group in groups], in_sentence=True)
+    for statement in (*comparison.verdict.statements, *comparison.warnings, *reasons):
+        yield with_short_names(statement.sentence, [*names, *names_of(statement)])
+    yield from (with_short_names(note, names) for note in comparison.notes)
+    yield from (comparison.method, CAVEAT)
     yield from (view.cause for view in comparison.scaling)
     yield from (chart.caption for chart in comparison.charts)
     for why in comparison.why:
         yield from (*why.notes, *why.gains, *([why.chart.caption] if why.chart else []))
 
 
-def with_short_names(said: Statement) -> str:
+def names_of(statement: Statement) -> list[str]:
+    facts = statement.facts
+    gaps = (gap.name for gap in facts.get("gaps", ()))
+    names = [*facts.values(), *gaps, *facts.get("lacking", ()), *facts.get("variants", ())]
+    return [SEPARATOR.join(name) for name in names if isinstance(name, tuple) and name and isinstance(name[0], str)]
+
+
+def with_short_names(sentence: str, names: Sequence[str]) -> str:
     """Return a sentence with one word for the name of each variant: how long it is says nothing of the sentence."""
-    facts = [*said.facts.values(), *(gap.name for gap in said.facts.get("gaps", ())), *said.facts.get("variants", ())]
-    names = [SEPARATOR.join(name) for name in facts if isinstance(name, tuple) and name and isinstance(name[0], str)]
-    sentence = said.sentence
     for name in sorted(names, key=len, reverse=True):
         sentence = re.sub(re.escape(name), "It", sentence, flags=re.IGNORECASE)
     return sentence
