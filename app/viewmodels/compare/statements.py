@@ -10,7 +10,7 @@ from app.analysis.steps import IdleCause
 from app.analysis.why import PartKind
 from app.values import environment_keys, units
 from app.viewmodels.format.naming import SEPARATOR, Name
-from app.viewmodels.format.ratios import Unit, agree, format_interval, is_far_from_one, is_plural, percent_of, unit_of
+from app.viewmodels.format.ratios import Unit, agree, format_interval, is_far_from_one, percent_of, unit_of
 from app.viewmodels.format.sentences import join_with_and, name_few
 from workloads.catalog import WORKLOADS
 
@@ -175,9 +175,13 @@ def _painted(name: Name, *, begins: bool = False) -> str:
 
 def _is_faster(winner: Name, ratio: float, unit: Unit, *, trains: bool, begins: bool = False) -> str:
     """Return who is how fast, but not compared with what: `NCHW trains 6.4 % faster`, `cuDNN is 10.4× as fast`."""
-    verb = "trains" if trains else "runs"
-    fast = f"is {units.ratio(ratio)} as fast" if unit == "×" else f"{verb} {percent_of(ratio - 1)} faster"
+    amount, verb = _amount(ratio, unit), "trains" if trains else "runs"
+    fast = f"is {amount} as fast" if unit == "×" else f"{verb} {amount} faster"
     return agree(_painted(winner, begins=begins), fast)
+
+
+def _amount(ratio: float, unit: Unit) -> str:
+    return units.ratio(ratio) if unit == "×" else percent_of(ratio - 1)
 
 
 def _beats(v: Any, unit: Unit) -> str:
@@ -194,7 +198,8 @@ def _in_pairs(v: Any) -> str:
 
 
 def _of_pairs(v: Any) -> str:
-    return f"{_in_pairs(v)}{f', of which {v.pairs_ahead} show {_painted(v.winner)} ahead' if v.pairs_ahead else ''}"
+    show = "shows" if v.pairs_ahead == 1 else "show"
+    return f"{_in_pairs(v)}{f', of which {v.pairs_ahead} {show} {_painted(v.winner)} ahead' if v.pairs_ahead else ''}"
 
 
 def _at(region: Region) -> str:
@@ -221,20 +226,21 @@ def _by_region(v: Any) -> str:
 
 def _varies(v: Any) -> str:
     unit = unit_of([v.ratio.value, *(region.ratio.value for region in v.regions)])
-    ends = [_is_faster(region.winner, region.ratio.value, unit, trains=v.trains) for region in v.regions]
-    texts = (f"{end} {_at(region)}" if v.by else end for end, region in zip(ends, v.regions, strict=True))
-    why = f"it depends on {v.by}" if v.by else "they differ"
-    return f"{_beats(v, unit)} in the mean of {v.pairs} pairs{_interval(v.ratio, unit)}; {why}: {', '.join(texts)}."
+    first, last = (_is_faster(region.winner, region.ratio.value, unit, trains=v.trains) for region in v.regions)
+    if v.regions[0].winner == v.regions[1].winner:
+        last = _amount(v.regions[1].ratio.value, unit)
+    here, there = map(_at, v.regions) if v.by else ("in one", "in another")
+    mean = f"{_beats(v, unit)} in the mean of {v.pairs} pairs{_interval(v.ratio, unit)}"
+    return f"{mean}; {f'it depends on {v.by}' if v.by else 'they differ'}: {first} {here}, {last} {there}."
 
 
 def _ranks(v: Any) -> str:
     unit = unit_of(gap.ratio.value for gap in v.gaps)
     texts: list[str] = []
     for gap in v.gaps:
-        amount = units.ratio(gap.ratio.value) if unit == "×" else percent_of(gap.ratio.value - 1)
         words = (" as fast as", " as") if unit == "×" else (" ahead of", " of")
         ends = "" if texts else _interval(gap.ratio, unit)
-        texts.append(f"{amount}{words[bool(texts)]} {_painted(gap.name)}{ends}")
+        texts.append(f"{_amount(gap.ratio.value, unit)}{words[bool(texts)]} {_painted(gap.name)}{ends}")
     slowest = ", the slowest" if 1 < len(v.gaps) < v.count - 1 else ""
     may_be = f"; {v.rivals} {'other' if v.rivals == 1 else 'others'} may be as fast" if v.rivals else ""
     leads = f"leads {v.count} {v.of}" if v.rivals else f"is the fastest of {v.count}"
@@ -261,10 +267,17 @@ def describe_apart(counts: Mapping[str, int]) -> list[str]:
     return [f"{count} {_APART[why]}" for why, count in counts.items()]
 
 
-def _energy_differs(v: Any) -> str:
-    ratio, verb = v.ratio.value, "use" if is_plural(_painted(v.more)) else "uses"
-    amount = f"{units.ratio(ratio)} the" if is_far_from_one(ratio) else f"{percent_of(ratio - 1)} more"
-    return f"{_painted(v.more, begins=True)} {verb} {amount} energy per {v.example}{_interval(v.ratio)}."
+def _energy(v: Any) -> str:
+    if v.rivals and v.count == 2:
+        return f"No difference seen in energy per {v.example}{_interval(v.ratio)}."
+    if v.rivals:
+        head = agree(_painted(v.least, begins=True), f"measured the least energy per {v.example} of {v.count}")
+        return f"{head}; {v.rivals} {'other' if v.rivals == 1 else 'others'} may use as little."
+    unit, of_two = unit_of([v.ratio.value]), v.count == 2
+    what = ("the energy" if of_two else "as much") if unit == "×" else ("more energy" if of_two else "more")
+    uses = f"uses {_amount(v.ratio.value, unit)} {what} per {v.example}{_interval(v.ratio)}."
+    uses = agree(_painted(v.more, begins=of_two), uses)
+    return uses if of_two else f"{agree(_painted(v.least, begins=True), 'uses')} least energy of {v.count}: {uses}"
 
 
 def _margin(v: Any) -> str:
@@ -368,8 +381,7 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
     "no result": _no_result,
     "no runs": "No run of this experiment has a result yet.",
     "only one": "Only {name} has runs yet: there is nothing to compare it with so far.",
-    "energy": _energy_differs,
-    "no energy difference": lambda v: f"No difference seen in energy per {v.example}{_interval(v.ratio)}.",
+    "energy": _energy,
     "settings": lambda v: f"They differ in {len(v.labels)} settings: {join_with_and(v.labels)}.",
     "margin": _margin,
     "other work": _other_work,

@@ -11,6 +11,8 @@ from app.analysis.verdict import (
     count_looks,
     decide,
     default_baseline,
+    energies,
+    family_ratios,
     join_repeats,
     judge,
     may_be_as_fast,
@@ -323,12 +325,11 @@ def _why_no_answer(results: Sequence[VariantResult], base: VariantResult) -> Sta
 
 def _notes(results: Sequence[VariantResult], ranked: Sequence[VariantResult], base: VariantResult) -> list[Statement]:
     """Return what qualifies the answer: energy, settings, margin, and what is not compared."""
-    notes = []
+    notes = _energy(results, ranked)
     if len(ranked) == 2:
         other = next(result for result in ranked if not result.is_baseline)
         names = step_differences(base.runs[0].spec, other.runs[0].spec)
         labels = tuple(label_in_sentence(other.runs[0].spec, name) for name in names)
-        notes += _energy(other, base)
         notes += [Statement("settings", {"labels": labels})] if len(names) > 1 else []
     equivalences = [result.equivalence for result in ranked if result.equivalence is not None]
     decisions = [equivalence.decision for equivalence in equivalences]
@@ -353,14 +354,26 @@ def _notes(results: Sequence[VariantResult], ranked: Sequence[VariantResult], ba
     return notes
 
 
-def _energy(result: VariantResult, base: VariantResult) -> list[Statement]:
-    if (ratio := result.energy_ratio) is None:
+def _energy(results: Sequence[VariantResult], ranked: Sequence[VariantResult]) -> list[Statement]:
+    """Return which variant uses least energy, and how much more the next one does."""
+    measured = [(result.energy_ratio.value, n) for n, result in enumerate(ranked) if result.energy_ratio]
+    if len(measured) < 2:
         return []
-    sides = (base, result) if ratio.value >= 1 else (result, base)
-    less, more = names_in_parts([side.runs[0].spec for side in sides], in_sentence=True)
-    key = "no energy difference" if decide(ratio) == "no difference seen" else "energy"
-    facts = {"less": less, "more": more, "ratio": _from_winner(ratio), "example": group_example_word(base.runs)}
-    return [Statement(key, facts, _runs(sides))]
+    least = ranked[min(measured)[1]]
+    ratios = family_ratios([result.runs for result in results], least.runs, energies, within_gpus=True)
+    pairs = [pair for pair in zip(results, ratios, strict=True) if len(ranked) > 2 or pair[0] in ranked]
+    names = names_in_parts([result.runs[0].spec for result, _ in pairs], in_sentence=True)
+    more = {n: ratio for n, (one, ratio) in enumerate(pairs) if ratio and one in ranked and one is not least}
+    nearest = min(more, key=lambda n: more[n].value)
+    facts = {
+        "least": next(name for name, (one, _) in zip(names, pairs, strict=True) if one is least),
+        "more": names[nearest],
+        "ratio": more[nearest],
+        "count": 1 + len(more),
+        "rivals": sum(decide(ratio) == "no difference seen" for ratio in more.values()),
+        "example": group_example_word(least.runs),
+    }
+    return [Statement("energy", facts, _runs(ranked))]
 
 
 def _next_step(ranked: Sequence[VariantResult]) -> tuple[Statement, int, Sequence[VariantResult]]:

@@ -23,7 +23,11 @@ _TIMES = 2.0
 
 
 _PLURAL = re.compile(r"[^·]*\b(?:GPUs|GEMMs|gates|inputs)")
-_PLURAL_VERBS = {"is": "are", "takes": "take", "does": "do", "leads": "lead", "trains": "train", "runs": "run"}
+_PLURAL_VERBS = {
+    "is": "are",
+    "does": "do",
+    **{f"{verb}s": verb for verb in ("take", "lead", "train", "run", "use", "measure")},
+}
 
 
 def is_far_from_one(ratio: float) -> bool:

@@ -108,13 +108,15 @@ ANSWERS = {"effect", "not sure", "no difference", "not known", "by region", "var
 
 
 def test_of_500_random_databases_every_sentence_says_what_its_record_says() -> None:
-    keys, answers = set(), set()
+    keys, answers, energies = set(), set(), set()
     for seed in range(500):
         rows = random_rows(seed)
         asked = random.Random(seed).choice(("", *SETTINGS))
         verdict = compute_verdict(rows, default_baseline(rows), random.Random(seed).choice((None, 2.0)), asked)
         for statement in verdict.statements:
             keys.add(statement.key)
+            if statement.key == "energy":
+                energies.add((min(statement.facts["count"], 3), statement.facts["rivals"] > 0))
             assert unfounded(statement) == [], (seed, statement)
             assert not re.search(r"(?<![\d.])0\.\d+× (as|the)", statement.sentence), (seed, statement.sentence)
             assert not re.search(r"%.*\d×|\d×.*%", statement.sentence), (seed, statement.sentence)
@@ -122,6 +124,7 @@ def test_of_500_random_databases_every_sentence_says_what_its_record_says() -> N
         answers.add(answer.key)
         assert re.search(r"\d", without_names(answer.sentence, answer.facts)) or answer.key == "no result", seed
     assert answers >= ANSWERS, "the generator reaches every kind of answer"
+    assert energies >= {(2, False), (2, True), (3, False), (3, True)}, "of two and of more, decided and not"
     assert {"energy", "not ranked", "margin", "sure", "repeats for a width"} <= keys
 
 

@@ -191,7 +191,7 @@ EFFECTS = [
         "varies",
         (
             "NCHW trains * it depends on batch size: NCHW trains 2.0 % faster at batch size 128, "
-            "NCHW trains 20.0 % faster at batch size 256."
+            "20.0 % at batch size 256."
         ),
     ),
 ]
@@ -473,6 +473,52 @@ def test_where_no_setting_tells_where_the_pairs_that_decide_are_counted() -> Non
     ]
     answer = compute_verdict([row for group in pairs for row in group], 100, asked="layout").statements[0]
     assert (answer.key, answer.facts["pairs"], answer.facts["pairs_ahead"]) == ("no difference", 4, 2)
+
+
+def crossed(gain: float, other: float, spread: float = 0.0001) -> Verdict:
+    """The verdict on both layouts at two batches without and with XLA: one gain where both or none is on or large."""
+    groups = [
+        three(100 * n + 10 * (layout == "NCHW"), rate, wide, layout=layout, batch_size=size, xla=xla)
+        for n, (size, xla) in enumerate(product((128, 1024), (False, True)), 1)
+        for layout, rate in (("NHWC", 1000.0), ("NCHW", 1000.0 * (gain if (size == 1024) == xla else other)))
+        for wide in [spread if n > 1 else 0.0001]
+    ]
+    return compute_verdict([row for group in groups for row in group], 100, asked="layout")
+
+
+def test_pairs_that_differ_by_no_setting_are_told_by_both_ends_with_a_name_once() -> None:
+    assert plain(crossed(1.02, 1.2).answer).endswith(
+        "; they differ: NCHW trains 2.0 % faster in one, 20.0 % in another."
+    )
+    assert plain(crossed(0.9, 1.2).answer).endswith(
+        "; they differ: NHWC trains 11.1 % faster in one, NCHW trains 20.0 % faster in another."
+    )
+
+
+def test_one_pair_shows_a_variant_ahead_and_two_show_it() -> None:
+    found = crossed(1.1, 1.1, 0.4)
+    assert (keys(found)[0], found.statements[0].facts["pairs_ahead"]) == ("no difference", 1)
+    assert found.answer.endswith(", in 4 pairs, of which 1 shows NCHW ahead.")
+
+
+def test_of_several_the_one_that_uses_least_energy_is_named_and_how_much_more_the_next_one_uses() -> None:
+    def energy(*uses: float, noise: float = 0.1) -> str:
+        groups = [
+            variant(10 * n, [(1000.0 + n + k, use + k * noise) for k in (-1, 0, 1)], batch_size=n)
+            for n, use in enumerate(uses, 1)
+        ]
+        found = compute_verdict([row for group in groups for row in group], 10)
+        assert [statement.key for statement in found.statements].count("energy") == 1
+        return plain(next(statement for statement in found.statements if statement.key == "energy").sentence)
+
+    assert energy(40.0, 30.0, 20.0, 24.0).startswith(
+        "Batch size 3 uses least energy of 4: batch size 4 uses 20.0 % more per image (+1"
+    )
+    assert " least energy of 3: batch size 3 uses 3.00× as much per image (2." in energy(40.0, 10.0, 30.0)
+    assert energy(20.0, 20.1, 30.0, noise=1.0) == (
+        "Batch size 1 measured the least energy per image of 3; 1 other may use as little."
+    )
+    assert energy(20.0, 20.1, 20.2, noise=1.0).endswith(" of 3; 2 others may use as little.")
 
 
 def test_values_of_a_number_are_counted_as_values() -> None:
