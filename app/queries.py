@@ -6,6 +6,8 @@ from typing import Literal, NamedTuple, get_args
 
 from app.analysis.intervals import Resolution
 from app.metrics import METRICS
+from app.values.plan import Plan, matching_variants
+from app.values.records import RunRow
 from workloads.protocol import RunSpec
 
 TEXT_ORDERS = frozenset(("workload", "framework", "variant", "tags", "host", "devices", "outcome", "evidence"))
@@ -151,6 +153,22 @@ class StoredExperiment:
     created_utc_ns: int
     plan: str
     runs: tuple[int, ...] = ()
+
+
+class Question(NamedTuple):
+    """What runs are compared for: a setting, and a run of the baseline; "" and 0 where their figures decide."""
+
+    asked: str = ""
+    baseline: int = 0
+
+
+NO_QUESTION = Question()
+
+
+def plan_question(plan: Plan, rows: Iterable[RunRow]) -> Question:
+    """Return what a plan asks of these runs of its variants."""
+    chosen = (row.run for row in rows if plan.has_baseline and plan.variants[0] in matching_variants(row.spec))
+    return Question(plan.asked, next(chosen, 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

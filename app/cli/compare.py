@@ -222,11 +222,12 @@ def compare(
     with open_store(database) as store:
         numbers = requested or _search_runs(run_filter, baseline, store.library)
         stored = [store.load(number) for number in numbers]
-        if baseline is None:
-            baseline = default_baseline([run.row for run in stored])
-        question = asked or store.library.question_of([run.row for run in stored])
+        stored_rows = [run.row for run in stored]
+        question = store.library.question_of(stored_rows)
+        baseline = baseline or question.baseline or default_baseline(stored_rows)
         older = [store.load(number, ()) for number in store.library.earlier_runs(baseline, numbers, EARLIER_RUNS)]
-    comparison = compare_runs(prepare_comparison(stored, asked=question), baseline, older, gate.margin_pct)
+    compared_runs = prepare_comparison(stored, asked=asked or question.asked)
+    comparison = compare_runs(compared_runs, baseline, older, gate.margin_pct)
     if asked not in ("", comparison.verdict.asked):
         settings = [effect.parameter for effect in comparison.verdict.effects] or [comparison.verdict.asked]
         others = f" Ask about {', '.join(dict.fromkeys(settings))}." if any(settings) else ""

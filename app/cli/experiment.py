@@ -385,6 +385,7 @@ def _with_limits(plan: Plan, machine: Machine, options: ExperimentOptions) -> Pl
         say(words)
     return structs.replace(
         plan,
+        has_baseline=plan.has_baseline or bool(options.gate.fail_if_slower),
         budget_s=options.budget,
         # Without a number: as many as there are GPUs.
         parallel=options.parallel or (1 if options.parallel is None else max(1, len(machine.gpus))),
@@ -418,7 +419,7 @@ def _describe_elsewhere(entry: QueueEntry) -> str:
 def _stored_experiment(named: NamedPreset, options: ExperimentOptions) -> Experiment:
     """Return the experiment as it is stored, on whatever machine its newest runs were made."""
     plans = [
-        structs.replace(plan, max_throttled_pct=options.max_throttled)
+        structs.replace(plan, max_throttled_pct=options.max_throttled, has_baseline=bool(options.gate.fail_if_slower))
         for plan in named.all_plans(options.repeats, options.until)
     ]
     with open_store(options.database) as store:
@@ -433,9 +434,7 @@ def _stored_experiment(named: NamedPreset, options: ExperimentOptions) -> Experi
 
 def _print_result(experiment: Experiment, options: ExperimentOptions, entry: int | None = None) -> int | None:
     """Print the result, and return the exit status of the gate, None without one."""
-    is_chosen = bool(options.baseline or options.variants_of or options.script.words or options.gate.fail_if_slower)
-    database, margin_pct = options.database or default_database(), options.gate.margin_pct
-    result = load_result(experiment, database, margin_pct, first_is_baseline=is_chosen)
+    result = load_result(experiment, options.database or default_database(), options.gate.margin_pct)
     ending = describe_ending(experiment, show=options.show, entry=entry)
     unfinished = "" if experiment.state in FINISHED_STATES else ending
     judged = judge_gate(result.comparison, limit, unfinished) if (limit := options.gate.fail_if_slower) else None
@@ -455,7 +454,7 @@ def _chosen_plan(options: ExperimentOptions, machine: Machine, database: Path) -
         with open_store(options.database) as store:
             stored = [store.load_header(run).row.spec for run in options.variants_of]
         plan = interleaved_plan(_at_least_two(catalog.distinct(stored)), repeats)
-        return structs.replace(plan, until_pct=options.until)
+        return structs.replace(plan, until_pct=options.until, has_baseline=True)
     if options.script.words:
         workload = None
         variants = _at_least_two(options.script.variants(options.settings, machine, database))
@@ -466,7 +465,14 @@ def _chosen_plan(options: ExperimentOptions, machine: Machine, database: Path) -
     ordered = tuple(_baseline_first(variants, options.baseline, workload))
     names = (setting.partition("=")[0] for setting in options.settings)
     asked = next((name for name in names if len({spec.variant.get(name) for spec in variants}) > 1), "")
-    return Plan(name=experiment_name(ordered), asked=asked, variants=ordered, repeats=repeats, until_pct=options.until)
+    return Plan(
+        name=experiment_name(ordered),
+        asked=asked,
+        has_baseline=bool(options.baseline or options.script.words),
+        variants=ordered,
+        repeats=repeats,
+        until_pct=options.until,
+    )
 
 
 def _at_least_two(variants: list[RunSpec]) -> list[RunSpec]:

@@ -148,14 +148,12 @@ def _describe_precision(experiment: Experiment) -> str:
     return f"Speed-ups are known to {units.plus_minus(half_width)}; {target} was asked for."
 
 
-def load_result(
-    experiment: Experiment, database: Path, margin_pct: float | None = None, *, first_is_baseline: bool = False
-) -> ExperimentResult:
+def load_result(experiment: Experiment, database: Path, margin_pct: float | None = None) -> ExperimentResult:
     plan = experiment.plan
     published = publications(plan.variants, [plan.preset] if plan.preset else (), workload_finder(database, None))
     with Store.open(database) as store:
         runs = runs_in_order(experiment, store.load)
-    return experiment_result(experiment, runs, published, margin_pct, first_is_baseline=first_is_baseline)
+    return experiment_result(experiment, runs, published, margin_pct)
 
 
 def print_experiment(result: ExperimentResult, database: Path | None = None) -> None:

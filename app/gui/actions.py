@@ -69,8 +69,8 @@ class Actions:
     open_run: Callable[[int], None]
     """Show the page of a stored run in History."""
 
-    compare: Callable[[Sequence[int]], None]
-    """Show these runs in Compare."""
+    compare: Callable[..., None]
+    """Show these runs in Compare, with the `Question` of whoever names one, else that of their newest experiment."""
 
     run_again: Callable[[int], None]
     """Put the variant of a stored run into the form on the Run screen."""

@@ -16,6 +16,7 @@ from app.gui.window import COMPARE, HISTORY
 if TYPE_CHECKING:
     from app.gui.compare.compare_controller import CompareController
     from app.gui.history.history_controller import HistoryController
+    from app.queries import Question
 
 
 class StoredScreens(QObject):
@@ -89,10 +90,10 @@ class StoredScreens(QObject):
         if self.history is not None:
             self.history.transfer.set_reference(True, failed)
 
-    def compare_runs(self, runs: Sequence[int]) -> None:
+    def compare_runs(self, runs: Sequence[int], question: "Question | None" = None) -> None:
         self._window.show_page(COMPARE)
         if self.compare is not None:
-            self.compare.show_runs(runs)
+            self.compare.show_runs(runs, question)
         self.runs_shown.emit(runs)
 
     def refresh(self, page: int) -> None:

@@ -8,6 +8,7 @@ from app.analysis.effects import Effect
 from app.analysis.intervals import LEVEL
 from app.analysis.verdict import TESTS_LEVEL, Equivalence, operations_per_example
 from app.metrics import put_json
+from app.queries import plan_question
 from app.report.documents import (
     equality_document,
     estimate_document,
@@ -158,10 +159,8 @@ def experiment_result(
     runs: Sequence[StoredRun],
     published: Sequence[Publication] = (),
     margin_pct: float | None = None,
-    *,
-    first_is_baseline: bool = False,
 ) -> ExperimentResult:
-    """Compare the runs of an experiment as far as it is, with the default baseline unless its first was chosen.
+    """Compare the runs of an experiment as far as it is, with its baseline, or else the default one.
 
     The runs are as `runs_in_order` returns them.
     """
@@ -169,8 +168,8 @@ def experiment_result(
         none = Verdict(statements=(Statement("no runs"),))
         comparison = Comparison(method=METHOD, verdict=none)
         return ExperimentResult(experiment=experiment, comparison=comparison, published=published)
-    compared_runs = prepare_comparison(runs, asked=experiment.plan.asked)
-    comparison = compare(compared_runs, runs[0].row.run if first_is_baseline else 0, margin_pct=margin_pct)
+    question = plan_question(experiment.plan, [run.row for run in runs])
+    comparison = compare(prepare_comparison(runs, asked=question.asked), question.baseline, margin_pct=margin_pct)
     tried = [run.row.spec for run in runs]
     variants = experiment.plan.variants
     names = [name for name, spec in zip(names_in_parts(variants), variants, strict=True) if spec in tried]

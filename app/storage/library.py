@@ -7,17 +7,30 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
+import msgspec
 from sqlite_utils import Database
 
 from app.errors import UserError
 from app.paths import PROGRAM, weights_path
-from app.queries import RUN_ORDERS, Common, FacetCounts, RunQuery, SearchResult, StoredExperiment, Totals
+from app.queries import (
+    NO_QUESTION,
+    RUN_ORDERS,
+    Common,
+    FacetCounts,
+    Question,
+    RunQuery,
+    SearchResult,
+    StoredExperiment,
+    Totals,
+    plan_question,
+)
 from app.storage import changes, listing, queue
 from app.storage.changes import Changes, Result
 from app.storage.database import get_setting, set_setting, transaction, translate_sqlite_errors
 from app.storage.known_settings import HIDDEN_FIGURES, SHOWN_COLUMNS
 from app.storage.listing import count_facets
 from app.storage.owner import unfinished_runs
+from app.values.plan import decode_plan
 from app.values.records import RunRow
 
 MAX_NOTE_LENGTH = 10_000
@@ -232,11 +245,19 @@ class Library:
         stored = self.experiment(experiment)
         return () if stored is None else stored.runs
 
-    def question_of(self, rows: Sequence[RunRow]) -> str:
-        """Return the setting that the newest experiment with all of these runs asks about; "" where none does."""
-        shared = set.intersection(*(set(row.experiments) for row in rows)) if rows else ()
-        stored = self.experiment(max(shared)) if shared else None
-        return "" if stored is None else str(json.loads(stored.plan).get("asked", ""))
+    def compared_by(self, experiment: int) -> tuple[tuple[int, ...], Question]:
+        """Return an experiment's runs as `runs_of_experiment` does, and what it asks of them."""
+        runs = self.runs_of_experiment(experiment)
+        return runs, self.question_of(self.run_rows(runs), experiment)
+
+    def question_of(self, rows: Sequence[RunRow], experiment: int | None = None) -> Question:
+        """Return what an experiment asks of these runs, else the newest one with all of them."""
+        shared = set.intersection(*(set(row.experiments) for row in rows)) if rows else set[int]()
+        stored = self.experiment(experiment or max(shared, default=0))
+        try:
+            return NO_QUESTION if stored is None else plan_question(decode_plan(stored.plan), rows)
+        except msgspec.MsgspecError:  # of another version
+            return NO_QUESTION
 
     def _require_runs(self, runs: Iterable[int]) -> None:
         for run in runs:

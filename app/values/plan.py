@@ -59,6 +59,7 @@ class Plan(
         weight_transfers: Runs besides those compared, whose weights are tried elsewhere.
         notes: Sentences on how the experiment was adapted to this machine.
         asked: The setting that it asks about, of those that vary; "" for the one that its runs show best.
+        has_baseline: Whether the first variant was chosen as the baseline; else it is one whose runs are steady.
         preset: Key of the preset the plan was made from, None for any other.
         budget_s: Time limit of one sitting, None for no limit.
         parallel: Largest number of concurrent runs.
@@ -79,6 +80,7 @@ class Plan(
     weight_transfers: tuple[WeightTransfer, ...] = ()
     notes: tuple[str, ...] = ()
     asked: str = ""
+    has_baseline: bool = False
     preset: str | None = None
     budget_s: float | None = None
     parallel: int = 1
@@ -105,6 +107,13 @@ class Plan(
     def specs(self) -> tuple[RunSpec, ...]:
         """Return the spec of every run, those of the variants compared first."""
         return (*self.variants, *(transfer.spec for transfer in self.weight_transfers))
+
+
+def matching_variants(spec: RunSpec) -> tuple[RunSpec, ...]:
+    """Return the variants that a stored run is one of: its own, and the same one with any GPUs."""
+    if spec.variant.get("devices") == "":
+        return (spec,)
+    return spec, RunSpec(workload=spec.workload, variant={**spec.variant, "devices": ""})
 
 
 def encode_plan(plan: Plan) -> str:

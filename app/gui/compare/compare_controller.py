@@ -18,7 +18,7 @@ from app.gui.actions import Actions
 from app.gui.compare.screen import CompareView
 from app.gui.threads import Background
 from app.gui.window_state import WindowState
-from app.queries import RunQuery
+from app.queries import Question, RunQuery
 from app.storage.store import Store
 from app.values.records import StoredRun
 from app.viewmodels.charts.palette import MAX_COMPARED
@@ -83,6 +83,7 @@ class _Compared:
 
     runs: tuple[int, ...] = ()
     baseline: int = 0
+    asked: str = ""
 
 
 class CompareController(QObject):
@@ -129,10 +130,10 @@ class CompareController(QObject):
         self._answered.connect(self._show_answer)
         view.remember(database)
 
-    def show_runs(self, runs: Sequence[int]) -> None:
-        """Compare these runs, in this order; the baseline stays if it is among them."""
+    def show_runs(self, runs: Sequence[int], question: Question | None = None) -> None:
+        """Compare these runs, in this order; without a question the baseline stays if it is among them."""
         chosen = tuple(dict.fromkeys(runs))
-        baseline = self._baseline if self._baseline in chosen else None
+        former = self._baseline if self._baseline in chosen else 0
         self._cancel_reading()
         stop, margin_pct = self._stop, self._margin_pct
         if set(chosen) != {row.run for row in self._comparison.rows}:
@@ -140,7 +141,7 @@ class CompareController(QObject):
         report = partial(self._progressed.emit, self._request_number)
         answer = partial(self._answered.emit, self._request_number)
         self._run_for_current(
-            lambda: _read_runs(self._database, chosen, baseline, margin_pct, stop, report, answer),
+            lambda: _read_runs(self._database, chosen, former, question, margin_pct, stop, report, answer),
             self._show_runs,
         )
 
@@ -167,7 +168,8 @@ class CompareController(QObject):
             self._read_offers()
             self._show_former()
         elif any(row.outcome is None for row in self._comparison.rows):
-            self.show_runs([row.run for row in self._comparison.rows])
+            question = Question(self._comparison.compared_runs.asked, self._baseline)
+            self.show_runs([row.run for row in self._comparison.rows], question)
 
     def _show_former(self) -> None:
         """Compare what was compared last, once, unless something else is to be compared."""
@@ -175,14 +177,13 @@ class CompareController(QObject):
 
         def show(runs: Sequence[int]) -> None:
             if len(runs) > 1 and not self._request_number:
-                self._baseline = former.baseline
-                self.show_runs(runs)
+                self.show_runs(runs, Question(former.asked, former.baseline if former.baseline in runs else 0))
 
         if former.runs:
             self._read(lambda: _still_there(self._database, former.runs), show)
 
     def show_experiment(self, experiment: int) -> None:
-        self._read(lambda: _experiment_runs(self._database, experiment), self.show_runs)
+        self._read(lambda: _experiment_runs(self._database, experiment), lambda answer: self.show_runs(*answer))
 
     def _read_offers(self) -> None:
         self._read(lambda: _read_offers(self._database), self._show_offers)
@@ -249,7 +250,8 @@ class CompareController(QObject):
 
     def _show_comparison(self, comparison: Comparison, *, new_runs: bool) -> None:
         self._comparison, self._failed = comparison, []
-        self._state.keep("compared", _Compared(tuple(row.run for row in comparison.rows), comparison.baseline))
+        runs, asked = tuple(row.run for row in comparison.rows), comparison.compared_runs.asked
+        self._state.keep("compared", _Compared(runs, comparison.baseline, asked))
         self._view.show_model(comparison, new_runs=new_runs)
         draw = self._view.tabs.charts.draw_ahead(comparison.charts)
         self._background.run(draw, lambda _: None, self._fail)
@@ -341,7 +343,8 @@ class CompareController(QObject):
 def _read_runs(
     database: Path,
     runs: Sequence[int],
-    baseline: int | None,
+    former: int,
+    question: Question | None,
     margin_pct: float | None,
     stop: Event,
     report: Callable[[int, int], object],
@@ -349,7 +352,8 @@ def _read_runs(
 ) -> _CompareData:
     """Read and compare runs; what is stopped is read no further, and nobody waits for the result.
 
-    `answer` takes the answer before the runs' samples are read, which takes most of the time.
+    Without a question it is that of the runs, with the former baseline, if any. `answer` takes the answer before the
+    runs' samples are read, which takes most of the time.
 
     Thread: not the GUI's.
     """
@@ -357,9 +361,10 @@ def _read_runs(
     with Store.open(database) as store:
         chosen = runs[:MAX_COMPARED]
         rows = store.library.run_rows(chosen)
-        asked = store.library.question_of(rows)
+        asked, baseline = question or store.library.question_of(rows)
+        baseline = baseline if question else former or baseline
         if rows:
-            answer(compute_verdict(rows, baseline or 0, margin_pct, asked).answer)
+            answer(compute_verdict(rows, baseline, margin_pct, asked).answer)
         for run in chosen:
             if stop.is_set():
                 raise UserError("The comparison was cancelled.")
@@ -395,12 +400,12 @@ def _publications(database: Path, comparison: Comparison) -> "tuple[Publication,
     return publications([row.spec for row in comparison.rows], names, known_workloads(database))
 
 
-def _experiment_runs(database: Path, experiment: int) -> tuple[int, ...]:
+def _experiment_runs(database: Path, experiment: int) -> tuple[tuple[int, ...], Question]:
     with Store.open(database) as store:
-        runs = store.library.runs_of_experiment(experiment)
-    if not runs:
+        compared = store.library.compared_by(experiment)
+    if not compared[0]:
         raise UserError("This experiment has no runs left; they may be in the trash in History.")
-    return runs
+    return compared
 
 
 def _experiments(database: Path) -> tuple[tuple[int, str], ...]:

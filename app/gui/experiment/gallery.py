@@ -217,17 +217,13 @@ class GalleryController(QObject):
         self._files = CancellableJob(self)
 
     def start(self) -> None:
-        gallery, database, inventory = self._gallery, self._services.database, self._services.inventory
+        gallery = self._gallery
         self._form.updated.connect(self._refresh)
         self._view.gallery_shown.connect(self.read)
         gallery.plots_button.clicked.connect(self._view.show_live)
         gallery.start_requested.connect(self._submit_preset)
-        gallery.verdict_requested.connect(
-            lambda key: self._compare(lambda: stored_experiments().preset_runs(database, key, inventory()))
-        )
-        gallery.reference_requested.connect(
-            lambda key: self._compare(lambda: stored_experiments().preset_reference_runs(database, key))
-        )
+        gallery.verdict_requested.connect(partial(self._compare, of_reference=False))
+        gallery.reference_requested.connect(partial(self._compare, of_reference=True))
         gallery.file_chosen.connect(self._list_file)
         gallery.file_removed.connect(lambda file: self._list_file(file, listed=False))
 
@@ -302,8 +298,13 @@ class GalleryController(QObject):
         self._gallery.show_problem("")
         self._run_on_files(lambda find: stored_experiments().load_preset(key, find).plan(machine), self.submit)
 
-    def _compare(self, read: Callable[[], list[int]]) -> None:
-        self._services.reads.run(read, self._actions.compare, self._fail)
+    def _compare(self, key: str, *, of_reference: bool) -> None:
+        database, inventory = self._services.database, self._services.inventory
+        self._services.reads.run(
+            lambda: stored_experiments().preset_runs(database, key, inventory(), of_reference=of_reference),
+            lambda answer: self._actions.compare(*answer),
+            self._fail,
+        )
 
     def _fail(self, error: UserError) -> None:
         self._gallery.show_problem(str(error))

@@ -15,7 +15,7 @@ from app.gui.actions import Actions, Services
 from app.gui.experiment.gallery import stored_experiments
 from app.gui.run.run_controller import RunController
 from app.gui.run.screen import RunView
-from app.queries import QUEUED_STATES, ExperimentProgress, SettableState
+from app.queries import QUEUED_STATES, ExperimentProgress, Question, SettableState
 from app.storage.files import FileFingerprint, file_fingerprint
 from app.values.plan import Plan
 from app.viewmodels.experiment.queue import (
@@ -447,13 +447,14 @@ class QueueController(QObject):
         self._query(lambda store: store.library.runs_of_experiment(experiment), dismiss)
 
     def _show_runs(self, entry: int) -> None:
-        def open_runs(runs: Sequence[int]) -> None:
+        def open_runs(compared: tuple[Sequence[int], Question]) -> None:
+            runs, question = compared
             if len(runs) == 1:
                 self._actions.open_run(runs[0])
             elif runs:
-                self._actions.compare(runs)
+                self._actions.compare(runs, question)
             self._model.mark_seen(entry)
             self._show()
 
         if (experiment := self._model.experiment_number(entry)) is not None:
-            self._query(lambda store: store.library.runs_of_experiment(experiment), open_runs)
+            self._query(lambda store: store.library.compared_by(experiment), open_runs)

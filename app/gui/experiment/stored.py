@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import structs
 
 from app.errors import UserError
-from app.queries import ExperimentProgress, SettableState
+from app.queries import ExperimentProgress, Question, SettableState, plan_question
 from app.runs.custom import UnreadFileError, resolve_workload
 from app.runs.experiment.presets import (
     QUICK,
@@ -83,7 +83,7 @@ def set_state(store: Store, entry: int | None, state: SettableState) -> None:
 def read_verdict(store: Store, experiment: int) -> VerdictText:
     """Return the verdict on an experiment as Compare words it; empty where all runs are of one variant."""
     rows = [store.load_header(run).row for run in store.library.runs_of_experiment(experiment)]
-    return experiment_verdict(rows, store.library.question_of(rows))
+    return experiment_verdict(rows, store.library.question_of(rows, experiment))
 
 
 def read_result(
@@ -112,7 +112,7 @@ def read_result(
     }
     plan = None if queued is None else entry_plan(queued)
     variants = plan.variants if plan else [row.spec for row in rows]
-    return plan, experiment_result(variants, rows, current, store.library.question_of(rows)), current
+    return plan, experiment_result(variants, rows, current, store.library.question_of(rows, experiment)), current
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,18 +196,22 @@ def _with_stored(read: _ReadPreset, store: Store, inventory: Inventory, stored: 
         (
             f"{whose}: {verdict.sentence}"
             for whose, rows in (("Here", own), (label, alike))
-            if rows and (verdict := experiment_verdict(rows, plan.asked)).is_answer
+            if rows and (verdict := experiment_verdict(rows, plan_question(plan, rows))).is_answer
         ),
         "",
     )
     return preset_progress(line, ahead, reference=label, answer=answer)
 
 
-def preset_runs(database: Path, key: str, inventory: Inventory) -> list[int]:
-    """Return the stored runs that count for a preset on this machine, or else older ones; its baseline's first."""
-    plan = load_preset(key, known_workloads(database)).plan(inventory.machine)
+def preset_runs(
+    database: Path, key: str, inventory: Inventory, *, of_reference: bool = False
+) -> tuple[list[int], Question]:
+    """Return the stored runs whose answer a preset's line has, its baseline's first, and what it asks of them."""
+    named = load_preset(key, known_workloads(database))
+    plan = named.plan(inventory.machine)
     with Store.open(database) as store:
-        return [row.run for row in _counted_rows(store, plan, inventory)]
+        rows = _reference_rows(named, store.list_runs()) if of_reference else _counted_rows(store, plan, inventory)
+    return [row.run for row in rows], plan_question(plan, rows)
 
 
 def _counted_rows(store: Store, plan: Plan, inventory: Inventory) -> list[RunRow]:
@@ -218,12 +222,6 @@ def _counted_rows(store: Store, plan: Plan, inventory: Inventory) -> list[RunRow
         for reuse in (False, True)
     )
     return _ordered_runs(plan, [run.row for run in next(filter(None, either), ())])
-
-
-def preset_reference_runs(database: Path, key: str) -> list[int]:
-    """Return the stored reference runs of a preset, those of its baseline first."""
-    with Store.open(database) as store:
-        return [row.run for row in _reference_rows(load_preset(key, known_workloads(database)), store.list_runs())]
 
 
 def reference_questions(rows: Sequence[RunRow]) -> list[tuple[str, list[RunRow]]]:

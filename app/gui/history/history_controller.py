@@ -444,5 +444,6 @@ def _read_answer(store: Store, runs: Sequence[int], baseline: int, margin_pct: f
     from app.viewmodels.experiment.verdict_text import answer_on  # here: the first paint needs none of its statistics
 
     rows = store.library.run_rows(runs)
-    asked = store.library.question_of(rows)
-    return answer_on(rows, baseline, margin_pct, asked) if len(rows) == len(runs) else None
+    question = store.library.question_of(rows)
+    baseline = baseline if baseline in runs else question.baseline
+    return answer_on(rows, baseline, margin_pct, question.asked) if len(rows) == len(runs) else None

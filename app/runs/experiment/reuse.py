@@ -11,12 +11,12 @@ from app.analysis.comparability import differing_variables, is_same_host, onednn
 from app.paths import program_version
 from app.queries import QueueEntry
 from app.runs.environment import sources_hash
-from app.runs.experiment.schedule import is_result, matching_variants
+from app.runs.experiment.schedule import is_result
 from app.storage.owner import host_id
 from app.storage.reference import is_reference
 from app.storage.store import Store
 from app.values.environment_keys import HOST_ID_KEY, HOST_KEY, SOURCES_KEY, STOOD_STILL_KEY
-from app.values.plan import MAX_THROTTLED_PCT, Plan
+from app.values.plan import MAX_THROTTLED_PCT, Plan, matching_variants
 from app.values.records import RunHeader, RunRow
 from app.values.samples import HOST, Inventory
 from workloads.catalog import (

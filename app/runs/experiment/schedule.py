@@ -15,7 +15,7 @@ from app.analysis.intervals import MIN_REPEATS, precision_reached, ratio
 from app.analysis.verdict import family_level, throughputs
 from app.runs.leases import candidate_devices
 from app.values.events import Outcome
-from app.values.plan import Plan
+from app.values.plan import Plan, matching_variants
 from app.values.records import Ints, RunRow
 from workloads.catalog import Machine, check
 from workloads.protocol import RunSpec
@@ -170,13 +170,6 @@ def _harm(slow: Ints, rounds: int) -> float:
     spreads = np.maximum(spread[:, np.newaxis] + spread, 0.01)
     t = abs(slow[:, np.newaxis] - slow) * np.sqrt((rounds - 1) / spreads)
     return float(np.clip(t - _HARMLESS_T * rounds / (rounds - 1), 0, _WORST_T).mean())
-
-
-def matching_variants(spec: RunSpec) -> tuple[RunSpec, ...]:
-    """Return the variants that a stored run is one of: its own, and the same one with any GPUs."""
-    if spec.variant.get("devices") == "":
-        return (spec,)
-    return spec, RunSpec(workload=spec.workload, variant={**spec.variant, "devices": ""})
 
 
 def runs_of_variant(spec: RunSpec, runs: Sequence[RunRow]) -> list[RunRow]:

@@ -262,11 +262,6 @@ _APART = {
 }
 
 
-def describe_apart(counts: Mapping[str, int]) -> list[str]:
-    """Return how many variants are not ranked for each reason."""
-    return [f"{count} {_APART[why]}" for why, count in counts.items()]
-
-
 def _energy(v: Any) -> str:
     if v.rivals and v.count == 2:
         return f"No difference seen in energy per {v.example}{_interval(v.ratio)}."
@@ -373,7 +368,7 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
     "varies": _varies,
     "fastest": _ranks,
     "leads": _ranks,
-    "not ranked": lambda v: f"Not ranked: {', '.join(describe_apart(v.counts))}.",
+    "not ranked": lambda v: f"Not ranked: {', '.join(f'{count} {_APART[why]}' for why, count in v.counts.items())}.",
     "one variant": "All chosen runs are of one variant: there is nothing to compare it with.",
     "different workloads": lambda v: (
         f"{join_with_and(v.workloads)} are different workloads, so their speeds are not compared."

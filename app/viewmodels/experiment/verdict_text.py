@@ -14,6 +14,7 @@ from app.analysis.verdict import (
     throughputs,
     without,
 )
+from app.queries import NO_QUESTION, Question
 from app.values import units
 from app.values.records import RunRow
 from app.viewmodels.charts.model import Axis, ratio_axis
@@ -26,11 +27,11 @@ from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec
 
 
-def experiment_verdict(rows: Sequence[RunRow], asked: str = "") -> VerdictText:
+def experiment_verdict(rows: Sequence[RunRow], question: Question = NO_QUESTION) -> VerdictText:
     """Return the verdict on the runs of an experiment; an empty one where all are of one variant."""
     if len(group_by_variant(rows)) < 2:
         return NO_VERDICT
-    verdict = compute_verdict(rows, asked=asked)
+    verdict = compute_verdict(rows, question.baseline, asked=question.asked)
     others = (statement.sentence for statement in verdict.statements[verdict.answers :])
     return VerdictText(sentence=verdict.answer, rest=" ".join(others), is_answer=len(rank_results(verdict.results)) > 1)
 
@@ -92,7 +93,10 @@ _NO_ANSWER = "No answer yet"
 
 
 def experiment_result(
-    variants: Sequence[RunSpec], rows: Sequence[RunRow], disturbances: Mapping[int, str], asked: str = ""
+    variants: Sequence[RunSpec],
+    rows: Sequence[RunRow],
+    disturbances: Mapping[int, str],
+    question: Question = NO_QUESTION,
 ) -> ExperimentResult | None:
     """Return what the runs of an experiment say so far of its variants; None where there is only one.
 
@@ -106,7 +110,7 @@ def experiment_result(
     if not rows:
         waiting = tuple(ResultRow(name=name, change="waiting") for name in names)
         return ExperimentResult(answer=_NO_ANSWER, next_step="", rows=waiting, axis=_axis(()))
-    verdict = compute_verdict(rows, asked=asked)
+    verdict = compute_verdict(rows, question.baseline, asked=question.asked)
     keys = [without(with_defaults(result.runs[0].spec)) for result in verdict.results]
     variants_by_name = [
         (name, verdict.results[keys.index(key)] if (key := without(spec)) in keys else None)

@@ -60,15 +60,10 @@ def describe_speed(ratio: float) -> str:
     return f"{percent_of(abs(ratio - 1))} {'faster' if ratio >= 1 else 'slower'}"
 
 
-def is_plural(name: str) -> bool:
-    """Return whether a variant's name is a plural, as `2 GPUs` or `Fused gates`."""
-    return _PLURAL.fullmatch(name) is not None
-
-
 def agree(name: str, predicate: str) -> str:
-    """Return a name and what is said of it; the verb agrees with the name: `2 GPUs take …`."""
+    """Return a name and what is said of it; the verb agrees with the name: `2 GPUs take …`, `Fused gates are …`."""
     verb, space, rest = predicate.partition(" ")
-    return f"{name} {_PLURAL_VERBS.get(verb, verb) if is_plural(name) else verb}{space}{rest}"
+    return f"{name} {_PLURAL_VERBS.get(verb, verb) if _PLURAL.fullmatch(name) else verb}{space}{rest}"
 
 
 def format_ratio(ratio: float | None, unit: Unit | None = None) -> str:

@@ -200,6 +200,7 @@ class Selection:
             repeats=self.repeats,
             until_pct=float(self.extent_value("until_pct")) or None,
             asked=next((name for name in self.chosen if name in self.varied), ""),
+            has_baseline=bool(self.baseline),
             notes=tuple(f"{group.count} left out. {group.text}" for group in self.refused_groups),
             budget_s=60 * float(self.extent_value("budget_min")) or None,
             parallel=self._parallel,

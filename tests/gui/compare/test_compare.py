@@ -25,12 +25,13 @@ from app.gui.threads import Background
 from app.gui.widgets.cell_delegate import CellModel
 from app.gui.widgets.cell_table import FrozenColumns, MoreColumns
 from app.gui.window_state import write_states
+from app.queries import Question
 from app.report.charts.canvas import Drawing
 from app.report.charts.draw import draw_chart
 from app.storage.reference import TAG
 from app.storage.store import Store
 from app.values.events import Outcome, Summary
-from app.values.plan import Plan
+from app.values.plan import Plan, encode_plan
 from app.values.records import StoredRun
 from app.viewmodels.charts.model import Bar, Chart
 from app.viewmodels.charts.palette import MAX_DRAWN, Palette
@@ -313,7 +314,8 @@ def test_the_answer_is_there_before_the_runs_are_read(
         for n in range(10, 16):
             rate, units = (2001.0 + n, 64) if n % 2 else (2065.0 + n, 128)
             runs.append(keep(store, stored_run(run_row(n, throughput=rate, layers=2, units=units))))
-        store.library.save_experiment(runs, name="units", preset=None, plan='{"asked": "units"}')
+        plan = encode_plan(Plan(name="units", variants=(store.load_header(1).row.spec,), repeats=3, asked="units"))
+        store.library.save_experiment(runs, name="units", preset=None, plan=plan)
     go_on = threading.Event()
 
     def prepare_later(runs: list[StoredRun], left_out: int, asked: str) -> ComparedRuns:
@@ -351,6 +353,24 @@ def test_while_runs_are_read_nothing_else_is_seen_and_it_can_be_cancelled(screen
         next(each for each in screen.view.findChildren(QPushButton) if each.text() == "&Cancel").click()
     assert screen.column("Run") == ["1", "2"], "what was there before"
     assert screen.view.tabs.isVisible()
+
+
+def test_a_card_s_question_is_answered_with_its_baseline_and_stays_when_read_again(screen: ComparePage) -> None:
+    def answered() -> tuple[str, int]:
+        comparison = screen.controller._comparison
+        return comparison.compared_runs.asked, comparison.baseline
+
+    screen.compare(1, 2)
+    assert answered() == ("", 1)
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        screen.controller.show_runs([1, 2, 9], Question("units", 2))
+    assert answered() == ("units", 2)
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        screen.controller.refresh()
+    assert answered() == ("units", 2), "run 9 goes on"
+    with screen.qtbot.waitSignal(screen.view.painted, timeout=LIMIT_MS):
+        screen.controller.show_runs([1, 2], Question())
+    assert answered() == ("", 1), "not the baseline of before"
 
 
 def test_the_same_runs_stay_in_sight_while_they_are_read_again(screen: ComparePage) -> None:

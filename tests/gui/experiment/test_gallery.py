@@ -22,6 +22,7 @@ from app.gui.run.screen import RunView
 from app.gui.theme import Theme
 from app.gui.threads import Background, close_jobs
 from app.gui.window_state import write_states
+from app.queries import Question
 from app.runs.experiment.presets import load_preset
 from app.runs.leases import CPU, FOLDER_VARIABLE, Leases
 from app.storage.reference import TAG
@@ -316,7 +317,7 @@ def test_a_preset_with_nothing_left_to_run_shows_its_verdict(screen_on: Open, da
     assert "about 0:00" not in screen.visible_text()
     QTest.mouseClick(shows, Qt.MouseButton.LeftButton)
     screen.qtbot.waitUntil(lambda: bool(screen.recorded.calls), timeout=LIMIT_MS)
-    assert screen.recorded.calls == [("compare", [1, 3, 5, 2, 4, 6])], "the runs of the baseline come first"
+    assert screen.recorded.calls == [("compare", [1, 3, 5, 2, 4, 6], Question())], "the runs of the baseline come first"
     assert screen.plans == [], "nothing is run"
 
 
@@ -332,7 +333,7 @@ def test_a_preset_of_another_hour_starts_anew_and_its_verdict_is_one_click_away(
     assert screen.card("quick").start.text() == "Start"
     QTest.mouseClick(screen.card("quick").verdict, Qt.MouseButton.LeftButton)
     screen.qtbot.waitUntil(lambda: bool(screen.recorded.calls), timeout=LIMIT_MS)
-    assert screen.recorded.calls == [("compare", [1, 2])]
+    assert screen.recorded.calls == [("compare", [1, 2], Question())]
 
 
 def test_the_reference_runs_of_a_preset_are_one_click_away(screen_on: Open, database_path: Path) -> None:
@@ -347,7 +348,7 @@ def test_the_reference_runs_of_a_preset_are_one_click_away(screen_on: Open, data
     assert buttons.count("H200 reference") == 1, "of article C alone"
     QTest.mouseClick(screen.card("article-c").reference, Qt.MouseButton.LeftButton)
     screen.qtbot.waitUntil(lambda: bool(screen.recorded.calls), timeout=LIMIT_MS)
-    assert screen.recorded.calls == [("compare", [1, 4, 2, 3])]
+    assert screen.recorded.calls == [("compare", [1, 4, 2, 3], Question("layout"))], "and what it asks"
 
 
 def test_the_list_of_presets_fits_a_small_window(screen_on: Open) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from app.cli.main import main
 from app.storage.store import Store
+from app.values.plan import Plan, encode_plan
 from tests.fakes.traces import CONV, POOL, SLOW_GEMM, traced_run
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 from workloads.protocol import RunSpec
@@ -110,6 +111,19 @@ def test_the_document_has_the_same_numbers_and_all_warnings(database: Path, caps
         ("order", "warning"),
     ]
     assert document["warnings"][0]["runs"]["9"] == "590"
+
+
+def test_runs_of_an_experiment_have_the_baseline_that_was_chosen_for_it(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("1", "2", "3", "7", "8", "9", "--json")
+    assert json.loads(printed(database, capsys, *words))["baseline"] == 1
+    with Store.open(database) as store:
+        base, other = (row.spec for row in store.library.run_rows([7, 1]))
+        plan = encode_plan(Plan(name="layouts", variants=(base, other), repeats=3, has_baseline=True))
+        store.library.save_experiment([1, 2, 3, 7, 8, 9], name="layouts", preset=None, plan=plan)
+    assert json.loads(printed(database, capsys, *words))["baseline"] == 7
+    assert json.loads(printed(database, capsys, *words, "--baseline", "2"))["baseline"] == 2
 
 
 def test_runs_are_found_as_list_finds_them_the_oldest_first(database: Path, capsys: pytest.CaptureFixture[str]) -> None:

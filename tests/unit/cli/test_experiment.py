@@ -14,13 +14,14 @@ from app.cli.experiment import CONFIRM_ABOVE_S, _confirm_hours
 from app.cli.experiment_progress import describe_ending, describe_plan, describe_refusals
 from app.cli.main import main
 from app.errors import UserError
-from app.queries import ExperimentProgress, TimeLeft
+from app.queries import ExperimentProgress, TimeLeft, plan_question
 from app.report.comparison import experiment_document, experiment_result, runs_in_order
 from app.runs.experiment.estimates import Experiment, expected_resolution, time_left
 from app.runs.experiment.presets import list_user_preset_file, preset_names
 from app.storage.store import Store
 from app.values.plan import Plan
 from app.values.records import RunRow, StoredRun
+from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.experiment.preview import sequential_reason
 from tests.fakes.experiments import header, result
 from tests.fakes.reference import copy_reference
@@ -172,6 +173,18 @@ def test_more_stored_runs_than_are_planned_are_told_of_as_the_table_counts_them(
     begun = Experiment.from_runs(PLAN, "stopped", HEADERS[:4], CPU)
     assert plan_lines(begun)[0].startswith("6 runs planned, 3 done (1 more stored run counts too), ")
     assert describe_ending(begun).startswith("Stopped: 3 of 6 runs done (1 more stored run counts too). ")
+
+
+def test_a_chosen_baseline_stays_where_another_variant_is_steadier() -> None:
+    noisy = [result(number, SMALL, value) for number, value in enumerate((500.0, 1000.0, 2000.0), 1)]
+    rows = [run.row for run in (*noisy, *STEADY[4:])]
+    runs = {run.row.run: run for run in (*noisy, *STEADY[4:])}
+    for has_baseline, baseline in ((False, 11), (True, 1)):
+        plan = structs.replace(PLAN, has_baseline=has_baseline)
+        experiment = Experiment.from_runs(plan, "stopped", [run.header for run in runs.values()], CPU)
+        compared = experiment_result(experiment, runs_in_order(experiment, runs.__getitem__)).comparison
+        assert compared.baseline == baseline
+        assert compute_verdict(rows, plan_question(plan, rows).baseline).results[0].is_baseline is (baseline == 1)
 
 
 def test_where_one_variant_alone_has_runs_the_others_are_not_forgotten() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.cli.main import main
-from app.gui.experiment.stored import estimated_lines, preset_reference_runs
+from app.gui.experiment.stored import estimated_lines, preset_runs
 from app.storage.store import Store
 from app.viewmodels.experiment.verdict_text import answer_on
 from tests.unit.viewmodels.events import GPU_INVENTORY
@@ -18,16 +18,17 @@ def test_card_terminal_and_compare_have_one_answer_and_baseline(
     reference_database: Path, preset: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     card = next(line.answer for line in estimated_lines(reference_database, GPU_INVENTORY) if line.key == preset)
-    runs = preset_reference_runs(reference_database, preset)
+    runs, question = preset_runs(reference_database, preset, GPU_INVENTORY, of_reference=True)
     documents: list[dict[str, Any]] = []
     for words in (["experiment", "--preset", preset, "--show"], ["compare", *map(str, runs)]):
         asked = ["--asked", documents[0]["verdict"]["asked"]] if documents else []
         assert main([*words, *asked, "--json", "--db", str(reference_database)]) == 0
         documents.append(json.loads(capsys.readouterr().out))
     show, compare = documents
+    assert question.asked in ("", show["verdict"]["asked"])
     assert (show["verdict"], show["baseline"]) == (compare["verdict"], compare["baseline"])
     with Store.open(reference_database) as store:
-        answer = answer_on(store.library.run_rows(runs), asked=show["verdict"]["asked"]).answer
+        answer = answer_on(store.library.run_rows(runs), asked=question.asked).answer
     assert card == f"H200 reference: {answer}"
     assert show["verdict"]["text"].startswith(answer)
     workloads = {row["variant"]["workload"] for row in show["rows"]}

@@ -1,6 +1,5 @@
 """Search among many runs, notes, tags, experiments, and a trash that loses nothing."""
 
-import json
 import sqlite3
 import threading
 from collections import Counter
@@ -17,13 +16,14 @@ from hypothesis import strategies as st
 
 from app.errors import UserError
 from app.paths import weights_path
-from app.queries import RUN_ORDERS, SEARCH_FIELDS, RunQuery, Totals
+from app.queries import NO_QUESTION, RUN_ORDERS, SEARCH_FIELDS, Question, RunQuery, Totals
 from app.storage.library import MAX_NOTE_LENGTH, MAX_TAG_LENGTH
 from app.storage.listing import MAX_SEARCH_TERMS
 from app.storage.owner import this_process
 from app.storage.store import Store
 from app.values.environment_keys import HOST_ID_KEY, HOST_KEY
 from app.values.events import Outcome, Summary
+from app.values.plan import Plan, encode_plan
 from app.values.records import RunRow
 from tests.fakes.runs import EVIDENCE, GPU, HOST_DEVICE, OUTCOME, SPEC, SUMMARY, UTC_NS, S, begin, keep
 from workloads.framework import framework_of
@@ -388,18 +388,33 @@ def test_a_value_that_an_experiment_names_finds_the_runs_that_have_it(database_p
 def test_runs_are_asked_about_as_the_newest_experiment_with_all_of_them_asks(database_path: Path) -> None:
     with Store.open(database_path) as store:
         first, second, alone = (begin(store, uid=name) for name in "abc")
-        older = {**json.loads(PLAN), "asked": "layout"}
-        for runs, plan in (((first, second), older), ((first, alone), {**older, "asked": "xla"})):
-            store.library.save_experiment(runs, name=str(runs), preset=None, plan=json.dumps(plan))
+        older = Plan(name="two", variants=(SPEC,), repeats=2, asked="layout")
+        for runs, asked in (((first, second), "layout"), ((first, alone), "xla")):
+            plan = encode_plan(msgspec.structs.replace(older, asked=asked))
+            store.library.save_experiment(runs, name=str(runs), preset=None, plan=plan)
         pairs = {(first, second): "layout", (first, alone): "xla", (second, alone): "", (first, first): "xla"}
         for runs, asked in pairs.items():
-            assert store.library.question_of(store.library.run_rows(runs)) == asked
-            assert store.library.question_of([store.load_header(run).row for run in runs]) == asked
-            assert store.library.question_of([store.load(run).row for run in runs]) == asked
-        assert store.library.question_of([]) == ""
+            assert store.library.question_of(store.library.run_rows(runs)).asked == asked
+            assert store.library.question_of([store.load_header(run).row for run in runs]).asked == asked
+            assert store.library.question_of([store.load(run).row for run in runs]).asked == asked
+        assert store.library.question_of([]) == NO_QUESTION
         begun = store.library.save_experiment([alone], name="older", preset=None, plan=PLAN)
         assert store.library.runs_of_experiment(begun) == (alone,)
-        assert store.library.question_of(store.library.run_rows([alone])) == "", "a plan of before names no setting"
+        assert store.library.question_of(store.library.run_rows([alone])) == NO_QUESTION, "no plan of now"
+
+
+def test_runs_have_the_baseline_that_was_chosen_for_their_experiment(database_path: Path) -> None:
+    devices = RunSpec(workload=SPEC.workload, variant={**SPEC.variant, "devices": "", "xla": False})
+    chosen = RunSpec(workload=SPEC.workload, variant={**devices.variant, "devices": "GPU-1"})
+    with Store.open(database_path) as store:
+        first, second = (begin(store, uid=str(n), spec=spec) for n, spec in enumerate((SPEC, chosen)))
+        plan = Plan(name="two", variants=(devices, SPEC), repeats=1, has_baseline=True)
+        experiment = store.library.save_experiment([first, second], name="two", preset=None, plan=encode_plan(plan))
+        assert store.library.compared_by(experiment) == ((first, second), Question("", second)), "on any GPUs"
+        newer = msgspec.structs.replace(plan, asked="xla", has_baseline=False)
+        store.library.save_experiment([first, second], name="newer", preset=None, plan=encode_plan(newer))
+        assert store.library.compared_by(experiment)[1] == Question("", second), "not what a newer one asks"
+        assert store.library.question_of(store.library.run_rows([first, second])) == Question("xla", 0)
 
 
 def test_one_run_agrees_with_no_other(many: Store) -> None:

@@ -123,12 +123,15 @@ def test_an_entry_of_the_version_before_goes_on_with_every_limit(store: Store) -
     assert (plan.budget_s, plan.parallel, plan.again) == (60.0, 2, True)
     assert (plan.max_idle_wait_s, plan.max_throttled_pct) == (0.0, 2.0)
     again, before = msgspec.json.decode(encode_plan(plan)), msgspec.json.decode(written)
-    assert again.keys() - before.keys() == {"preset", "asked", "check_equality", "host", "order_seed", "reuse"}
+    assert again.keys() - before.keys() == {
+        *("preset", "asked", "has_baseline", "check_equality", "host", "order_seed", "reuse")
+    }
     complete = {name: before[name] for name in ("variants", "carried")}
     assert {**again, **complete} == {
         **before,
         "preset": "quick",
         "asked": "",
+        "has_baseline": False,
         "check_equality": None,
         "host": "",
         "order_seed": None,

@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 
+from app.queries import Question
 from app.values.events import Summary
 from app.values.records import RunRow
 from app.viewmodels.compare import verdict as verdict_module
@@ -53,10 +54,14 @@ def test_an_experiment_is_answered_about_the_setting_that_it_asks_about() -> Non
         for k in range(3)
     ]
     for asked, answer in (("xla", "XLA on is 2.00× as fast as XLA off"), ("batch_size", "Batch size 64 is 2.00× as")):
-        assert experiment_verdict(rows, asked).sentence.startswith(answer)
-        result = experiment_result([row.spec for row in rows], rows, {}, asked)
+        assert experiment_verdict(rows, Question(asked)).sentence.startswith(answer)
+        result = experiment_result([row.spec for row in rows], rows, {}, Question(asked))
         assert result is not None
-        assert result.answer == experiment_verdict(rows, asked).sentence == answer_on(rows, asked=asked).answer
+        assert result.answer == experiment_verdict(rows, Question(asked)).sentence
+        assert result.answer == answer_on(rows, asked=asked).answer
+        chosen = experiment_result([row.spec for row in rows], rows, {}, Question(asked, 30))
+        assert chosen is not None
+        assert (result.rows[0].name, chosen.rows[0].name) == ("Batch size 32", "Batch size 64 · XLA on")
 
 
 def test_a_result_has_the_baseline_first_then_the_fastest_and_what_waits_last() -> None:

@@ -137,7 +137,9 @@ def test_the_first_value_is_the_baseline_until_another_is_chosen() -> None:
     form.type("batch_size", "128, 256")
     before = names(form)
     assert field(form, BASELINE).chosen[0].label == before[0] == "NHWC · Batch size 128"
+    assert not form.selection.plan().has_baseline
     form.edit(BASELINE, 3)
+    assert form.selection.plan().has_baseline
     assert (names(form), field(form, BASELINE).value) == (before, 3)
     first = form.selection.plan().variants[0].variant
     assert (first["layout"], first["batch_size"]) == ("NCHW", 256)
