@@ -1,6 +1,7 @@
 """Find the runs that match a query, and load them as rows of a list."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -93,12 +94,11 @@ def _groups(
     spellings: list[str] = []
     for word in words:
         spelled = tuple(dict.fromkeys((*_spellings(word.text), *_values(word.text)))) if word.text else ()
-        markers = [f"s{len(spellings) + n}" for n in range(len(spelled))]
-        spellings += spelled
+        tests = [_test(spelling, spellings) for spelling in spelled]
         digits = word.text.removeprefix("#")
         number = int(digits) if not word.field and digits.isascii() and digits.isdecimal() and len(digits) < 19 else 0
-        codes.append(f"{_IS_NUMBER} * (run = {number}) + {_code(word.field, markers)}")
-        clauses.append(f"({_holds(word.field or 'words', markers)} OR run = {number})")
+        codes.append(f"{_IS_NUMBER} * (run = {number}) + {_code(word.field, tests)}")
+        clauses.append(f"({_holds(word.field or 'words', tests)} OR run = {number})")
     names = ", ".join(f"c{n}" for n in range(len(words)))
     # As a placeholder each would need a number, for it is used several times: the first Pythons 3.12 warn of these.
     spelt = ", ".join(f"? AS s{n}" for n in range(len(spellings))) or "NULL"
@@ -112,17 +112,17 @@ def _groups(
     return [_Group(json.loads(codes), msgspec.json.decode(runs, type=list[int])) for codes, runs in read]
 
 
-def _code(field: str, markers: Sequence[str]) -> str:
+def _code(field: str, spelled: Sequence[str]) -> str:
     """Return SQL of the position of the best field that holds a word, from 1; of a note also of the best one after it.
 
     It stops at the first field: to look into all of them takes twice as long.
     """
     if field:
         return str(SEARCH_FIELDS.index(field) + 1)
-    tests = [f"WHEN {_holds(name, markers)} THEN {n}" for n, name in enumerate(SEARCH_FIELDS, 1)]
+    tests = [f"WHEN {_holds(name, spelled)} THEN {n}" for n, name in enumerate(SEARCH_FIELDS, 1)]
     note = SEARCH_FIELDS.index("note")
     after = f"CASE {' '.join(tests[note + 1 :])} ELSE 0 END"
-    tests[note] = f"WHEN {_holds('note', markers)} THEN {_NOTE_TOO} + {after}"
+    tests[note] = f"WHEN {_holds('note', spelled)} THEN {_NOTE_TOO} + {after}"
     return f"CASE {' '.join(tests)} ELSE 0 END"
 
 
@@ -133,9 +133,19 @@ def _named_fields(code: int) -> tuple[str, ...]:
     return (*([_NUMBER] * number), *(["note"] * note), *([SEARCH_FIELDS[position - 1]] if position else []))
 
 
-def _holds(name: str, markers: Sequence[str]) -> str:
+def _holds(name: str, tests: Sequence[str]) -> str:
     """Return SQL that is 1 where a field holds a spelling of a word; without a word, where the field has anything."""
-    return f"({' OR '.join(f'instr({name}, {marker}) > 0' for marker in markers) or f'{name} > {chr(39) * 2}'})"
+    return f"({' OR '.join(test.format(name) for test in tests) or f'{name} > {chr(39) * 2}'})"
+
+
+def _test(spelling: str, values: list[str]) -> str:
+    """Return SQL of whether a field holds a spelling, and add its values; `1` and `size=1` are not in `size=128`."""
+    values.append(spelling)
+    test = f"instr({{0}}, s{len(values) - 1}) > 0"
+    if not (number := re.fullmatch("([a-z_]+=)?[0-9.]+", spelling)):
+        return test
+    values.append(f"*{'' if number[1] else '[^0-9]'}{spelling}[^0-9]*")
+    return f"({test} AND char(10) || {{0}} || char(10) GLOB s{len(values) - 1})"
 
 
 def _spellings(term: str) -> Iterator[str]:

@@ -356,6 +356,19 @@ def test_a_page_pasted_into_the_search_is_told_plainly(many: Store) -> None:
         many.library.find(RunQuery(text=f"{as_many} more"))
 
 
+def test_a_number_is_not_found_in_a_longer_one(database_path: Path) -> None:
+    with Store.open(database_path) as store:
+        small, large = (
+            begin(store, uid=str(size), spec=RunSpec(workload="cnn10", variant={**SPEC.variant, "batch_size": size}))
+            for size in (12, 128)
+        )
+        store.library.set_note(large, "a[12] of 7 layers")
+        expected = {"batch_size=12": [small], "batch_size=128": [large], "size=12": [small]}
+        expected |= {"note:12": [large], "note:1": [], "note:7": [large], "atch_size": [large, small]}
+        expected |= {"cnn1": [large, small], "note:a[1": [large], "=12": [large, small]}
+        assert {text: store.library.find(RunQuery(text=text)) for text in expected} == expected
+
+
 @pytest.mark.parametrize("text", ["", "lstm", "outcome:completed", "host:gpu1 layout", "framework=jax"])
 def test_what_runs_agree_in_is_what_a_plain_look_at_their_rows_says(many: Store, text: str) -> None:
     query = RunQuery(text=text)
