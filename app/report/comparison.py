@@ -6,7 +6,7 @@ from typing import Any
 
 from app.analysis.effects import Effect
 from app.analysis.intervals import LEVEL
-from app.analysis.verdict import TESTS_LEVEL, Equivalence, operations_per_example
+from app.analysis.verdict import TESTS_LEVEL, operations_per_example
 from app.metrics import put_json
 from app.queries import plan_question
 from app.report.documents import (
@@ -108,14 +108,8 @@ def _pivot_document(pivot: Pivot) -> dict[str, Any]:
     return {**own, "cells": cells}
 
 
-def _equivalence_document(equivalence: Equivalence | None) -> dict[str, Any] | None:
-    if equivalence is None:
-        return None
-    return {**asdict(equivalence), "level": TESTS_LEVEL, "is_not_slower": equivalence.is_not_slower}
-
-
 def _variant_row(variant: ComparedVariant) -> dict[str, Any]:
-    result = variant.result
+    result, equivalence = variant.result, variant.result.equivalence
     spec = result.runs[0].spec
     document = {
         "variant": {"workload": spec.workload, **own_variant(spec)},
@@ -137,7 +131,8 @@ def _variant_row(variant: ComparedVariant) -> dict[str, Any]:
         "decision": "baseline" if result.is_baseline else result.decision,
         "looks": result.looks,
         "comparisons": result.comparisons,
-        "equivalence": _equivalence_document(result.equivalence),
+        "equivalence": equivalence
+        and {**asdict(equivalence), "level": TESTS_LEVEL, "is_not_slower": equivalence.is_not_slower},
         **verification_document(result.runs),
     }
     for metric in COMPARED:

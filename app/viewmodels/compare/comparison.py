@@ -315,28 +315,25 @@ def _compared_equality(results: Sequence[VariantResult], runs: Sequence[StoredRu
 
 def _equality_warnings(checked: Sequence[VariantEquality]) -> list[Statement]:
     """Return a warning for each variant that computes something else, and notes on the others."""
+    differing = [check for check in checked if check.equality.state == "differs"]
     same = [check for check in checked if check.equality.state == "same"]
-    reasons = dict.fromkeys(check.equality.reason for check in checked if check.equality.state == "not comparable")
-    unknown = [[check for check in checked if check.equality.reason == reason] for reason in reasons]
-    within = describe_differences(largest_of([check.equality for check in same])) if same else ""
+    unknown = [check for check in checked if check.equality.state == "not comparable"]
+    kinds = [("equality", [check], {"differences": describe_excess(check.equality)}) for check in differing]
+    if same:
+        within = describe_differences(largest_of([check.equality for check in same]))
+        kinds.append(("equality_same", same, {"differences": within}))
+    for reason in dict.fromkeys(check.equality.reason or "" for check in unknown):
+        alike = [check for check in unknown if (check.equality.reason or "") == reason]
+        kinds.append(("equality_unknown", alike, {"reason": units.sentence(reason)}))
     return [
-        *(
-            _equality_warning("equality", [check], differences=describe_excess(check.equality))
-            for check in checked
-            if check.equality.state == "differs"
-        ),
-        *([_equality_warning("equality_same", same, differences=within)] if same else []),
-        *(
-            _equality_warning("equality_unknown", alike, reason=units.sentence(alike[0].equality.reason or ""))
-            for alike in unknown
-        ),
+        Statement(
+            key,
+            {"variants": tuple(check.name for check in alike), **facts},
+            {run: _STATE_TEXTS[check.equality.state] for check in alike for run in check.runs},
+            "warning" if key == "equality" else "note",
+        )
+        for key, alike, facts in kinds
     ]
-
-
-def _equality_warning(key: str, alike: Sequence[VariantEquality], **facts: str) -> Statement:
-    variants = tuple(check.name for check in alike)
-    values = {run: _STATE_TEXTS[check.equality.state] for check in alike for run in check.runs}
-    return Statement(key, {"variants": variants, **facts}, values, "warning" if key == "equality" else "note")
 
 
 _MAX_VALUES = 5

@@ -10,7 +10,7 @@ from app.analysis.steps import IdleCause
 from app.analysis.why import PartKind
 from app.values import environment_keys, units
 from app.viewmodels.format.naming import SEPARATOR, Name
-from app.viewmodels.format.ratios import Unit, agree, format_interval, is_far_from_one, percent_of, unit_of
+from app.viewmodels.format.ratios import Unit, agree, format_interval, percent_of, unit_of
 from app.viewmodels.format.sentences import join_with_and, name_few
 from workloads.catalog import WORKLOADS
 
@@ -248,12 +248,6 @@ def _ranks(v: Any) -> str:
     return f"{head}: {', '.join(texts)}{slowest}{may_be}."
 
 
-def _no_result(v: Any) -> str:
-    if v.count > 1:
-        return "No variant but the baseline has a complete run."
-    return f"No run of {_painted(v.name)} measured to its end ({'; '.join(v.endings)})."
-
-
 _APART = {
     "other_work": "with other work",
     "few_runs": "with too few runs",
@@ -292,11 +286,6 @@ def _repeats_for_a_width(v: Any) -> str:
     more = f"{v.repeats:,} more {units.plural('repeat', v.repeats)} of each{range_}"
     width = units.plus_minus(units.exactly(v.half_width_pct, "%"))
     return f"With about {more} the {units.plural('ratio', v.ratios)} would be known to {width}."
-
-
-def _noisy_baseline(v: Any) -> str:
-    amount = units.ratio(v.ratio) if is_far_from_one(v.ratio) else percent_of(v.ratio - 1)
-    return f"Runs of the baseline differ by {amount}, which makes intervals wide; choose a steadier one or repeat it."
 
 
 MainCause = IdleCause | Literal["no tensor cores"]
@@ -373,7 +362,8 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
     "different workloads": lambda v: (
         f"{join_with_and(v.workloads)} are different workloads, so their speeds are not compared."
     ),
-    "no result": _no_result,
+    "no result": lambda v: f"No run of {_painted(v.name)} measured to its end ({'; '.join(v.endings)}).",
+    "no other result": "No variant but the baseline has a complete run.",
     "no runs": "No run of this experiment has a result yet.",
     "only one": "Only {name} has runs yet: there is nothing to compare it with so far.",
     "energy": _energy,
@@ -389,7 +379,10 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
     ),
     "repeats hardly help": "More repeats would hardly help, as runs of one variant differ too much.",
     "baseline": "The baseline is {name}: its runs are enough and steady. You can choose another.",
-    "noisy baseline": _noisy_baseline,
+    "noisy baseline": lambda v: (
+        f"Runs of the baseline differ by {_amount(v.ratio, unit_of([v.ratio]))}, which makes "
+        "intervals wide; choose a steadier one or repeat it."
+    ),
     "unchanged": "The same kernels ran equally often in {variants}: what differs changed nothing that ran, unless it "
     "is the size of the data or the work of the host.",
     "left_out": "At most {most} runs are compared; of those chosen, {count} are not.",

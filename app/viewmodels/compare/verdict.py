@@ -313,14 +313,12 @@ def _why_no_answer(results: Sequence[VariantResult], base: VariantResult) -> Sta
     if all(result.decision == "different workloads" for result in others):
         workloads = tuple(dict.fromkeys(result.runs[0].spec.workload for result in (*others, base)))
         return Statement("different workloads", {"workloads": workloads}, _runs(results))
+    if len(others) > 1 and base.throughput is not None:
+        return Statement("no other result", runs=_runs(others))
     silent = base if base.throughput is None else others[0]
     names = names_in_parts([result.runs[0].spec for result in results], in_sentence=True)
-    facts = {
-        "name": names[results.index(silent)],
-        "count": 1 if silent is base else len(others),
-        "endings": tuple(dict.fromkeys(run_ending(row)[0] for row in silent.runs)),
-    }
-    return Statement("no result", facts, _runs([base] if silent is base else others))
+    endings = tuple(dict.fromkeys(run_ending(row)[0] for row in silent.runs))
+    return Statement("no result", {"name": names[results.index(silent)], "endings": endings}, _runs([silent]))
 
 
 def _notes(results: Sequence[VariantResult], ranked: Sequence[VariantResult], base: VariantResult) -> list[Statement]:
