@@ -175,9 +175,8 @@ def _painted(name: Name, *, begins: bool = False) -> str:
 
 def _is_faster(winner: Name, ratio: float, unit: Unit, *, trains: bool, begins: bool = False) -> str:
     """Return who is how fast, but not compared with what: `NCHW trains 6.4 % faster`, `cuDNN is 10.4× as fast`."""
-    amount, verb = _amount(ratio, unit), "trains" if trains else "runs"
-    fast = f"is {amount} as fast" if unit == "×" else f"{verb} {amount} faster"
-    return agree(_painted(winner, begins=begins), fast)
+    verb, fast = ("is", "as fast") if unit == "×" else ("trains" if trains else "runs", "faster")
+    return f"{agree(_painted(winner, begins=begins), verb)} {_amount(ratio, unit)} {fast}"
 
 
 def _amount(ratio: float, unit: Unit) -> str:
@@ -243,9 +242,9 @@ def _ranks(v: Any) -> str:
         texts.append(f"{_amount(gap.ratio.value, unit)}{words[bool(texts)]} {_painted(gap.name)}{ends}")
     slowest = ", the slowest" if 1 < len(v.gaps) < v.count - 1 else ""
     may_be = f"; {v.rivals} {'other' if v.rivals == 1 else 'others'} may be as fast" if v.rivals else ""
-    leads = f"leads {v.count} {v.of}" if v.rivals else f"is the fastest of {v.count}"
-    head = agree(_painted(v.winner, begins=True), leads)
-    return f"{head}: {', '.join(texts)}{slowest}{may_be}."
+    verb, leads = ("leads", f"{v.count} {v.of}") if v.rivals else ("is", f"the fastest of {v.count}")
+    head = agree(_painted(v.winner, begins=True), verb)
+    return f"{head} {leads}: {', '.join(texts)}{slowest}{may_be}."
 
 
 _APART = {
@@ -260,12 +259,12 @@ def _energy(v: Any) -> str:
     if v.rivals and v.count == 2:
         return f"No difference seen in energy per {v.example}{_interval(v.ratio)}."
     if v.rivals:
-        head = agree(_painted(v.least, begins=True), f"measured the least energy per {v.example} of {v.count}")
+        head = f"{_painted(v.least, begins=True)} measured the least energy per {v.example} of {v.count}"
         return f"{head}; {v.rivals} {'other' if v.rivals == 1 else 'others'} may use as little."
     unit, of_two = unit_of([v.ratio.value]), v.count == 2
     what = ("the energy" if of_two else "as much") if unit == "×" else ("more energy" if of_two else "more")
-    uses = f"uses {_amount(v.ratio.value, unit)} {what} per {v.example}{_interval(v.ratio)}."
-    uses = agree(_painted(v.more, begins=of_two), uses)
+    more = agree(_painted(v.more, begins=of_two), "uses")
+    uses = f"{more} {_amount(v.ratio.value, unit)} {what} per {v.example}{_interval(v.ratio)}."
     return uses if of_two else f"{agree(_painted(v.least, begins=True), 'uses')} least energy of {v.count}: {uses}"
 
 
@@ -314,17 +313,13 @@ CAUSES: dict[MainCause, str] = {
 }
 
 
-def _first(v: Any, predicate: str) -> str:
-    return agree(_painted(v.first, begins=True), predicate)
-
-
 def _step(v: Any) -> str:
     """Return `NCHW takes 2.00 ms less per step than NHWC (1.90–2.10 ms).`."""
     change, figures = v.change, v.figures
     amount = f"{figures.ms(abs(change.value))} {'less' if change.value < 0 else 'more'} {figures.per}"
     low, high = sorted(map(abs, change.interval or (0.0, 0.0)))
     interval = f" ({units.span(figures.number(low), figures.ms(high))})" if change.interval else ""
-    return f"{_first(v, 'takes')} {amount} than {_painted(v.base)}{interval}."
+    return f"{agree(_painted(v.first, begins=True), 'takes')} {amount} than {_painted(v.base)}{interval}."
 
 
 def _shares(v: Any) -> str:
@@ -445,10 +440,11 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
         f"{v.base_batch:,.6g} {units.plural(v.figures.example)}, so times are {v.figures.per}."
     ),
     "work": lambda v: (
-        f"{_first(v, 'does')} {units.ratio(v.ratio)} the operations per {v.example}: some of this is other work."
+        f"{agree(_painted(v.first, begins=True), 'does')} {units.ratio(v.ratio)} the operations per {v.example}: "
+        "some of this is other work."
     ),
     "cpu step": lambda v: (
-        f"{_first(v, 'takes')} {v.figures.number(v.step_ms)} against "
+        f"{agree(_painted(v.first, begins=True), 'takes')} {v.figures.number(v.step_ms)} against "
         f"{v.figures.ms(v.figures.baseline_ms)} {v.figures.per}. Which operations make up the difference is not known: "
         "on the CPU several run at once, and tracing slows them."
     ),

@@ -26,7 +26,7 @@ _PLURAL = re.compile(r"[^·]*\b(?:GPUs|GEMMs|gates|inputs)")
 _PLURAL_VERBS = {
     "is": "are",
     "does": "do",
-    **{f"{verb}s": verb for verb in ("take", "lead", "train", "run", "use", "measure")},
+    **{f"{verb}s": verb for verb in ("take", "lead", "train", "run", "use")},
 }
 
 
@@ -60,10 +60,9 @@ def describe_speed(ratio: float) -> str:
     return f"{percent_of(abs(ratio - 1))} {'faster' if ratio >= 1 else 'slower'}"
 
 
-def agree(name: str, predicate: str) -> str:
-    """Return a name and what is said of it; the verb agrees with the name: `2 GPUs take …`, `Fused gates are …`."""
-    verb, space, rest = predicate.partition(" ")
-    return f"{name} {_PLURAL_VERBS.get(verb, verb) if _PLURAL.fullmatch(name) else verb}{space}{rest}"
+def agree(name: str, verb: str) -> str:
+    """Return a name and its verb, which agrees with the name: `2 GPUs take`, `Fused gates are`."""
+    return f"{name} {_PLURAL_VERBS[verb] if _PLURAL.fullmatch(name) else verb}"
 
 
 def format_ratio(ratio: float | None, unit: Unit | None = None) -> str:
