@@ -18,9 +18,9 @@ from app.gui.theme import Theme
 from app.gui.widgets.panes import splitter
 from app.storage.store import Store
 from tests.gui.history_page import TITLES, HistoryPage
+from tests.gui.test_pictures import turned
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
-SCHEMES = Qt.ColorScheme.Light, Qt.ColorScheme.Dark
 PARTS = np.arange(256) / 255
 LINEAR = np.where(PARTS <= 0.04045, PARTS / 12.92, ((PARTS + 0.055) / 1.055) ** 2.4)
 RED, GREEN, BLUE = LINEAR * 0.2126, LINEAR * 0.7152, LINEAR * 0.0722
@@ -104,12 +104,6 @@ def changed_px(widget: QWidget) -> int:
     return int((ratio >= CONTRAST).sum())
 
 
-def unseen(theme: Theme, reached: list[QWidget], scheme: Qt.ColorScheme) -> list[str]:
-    theme.apply(scheme)
-    QApplication.processEvents()
-    return [name_of(widget) for widget in reached if changed_px(widget) < SEEN_PX]
-
-
 def keyboard_faults(qtbot: QtBot, theme: Theme, shown: QWidget, looked_at: list[QWidget]) -> list[str]:
     """Return what Tab does not reach, or out of order, and where focus is not seen; widgets are looked at once."""
     if isinstance(shown, Palette):  # its arrows choose, and Tab does too
@@ -122,7 +116,10 @@ def keyboard_faults(qtbot: QtBot, theme: Theme, shown: QWidget, looked_at: list[
     assert set(chain(shown, Qt.Key.Key_Backtab)) == set(reached)
     fresh = [widget for widget in reached if widget not in looked_at]
     looked_at += fresh
-    dim = [name for scheme in SCHEMES for name in unseen(theme, fresh, scheme)]
+    dim = []
+    for scheme in turned(theme):
+        QApplication.processEvents()
+        dim += [f"{name_of(widget)} in {scheme}" for widget in fresh if changed_px(widget) < SEEN_PX]
     return [*unreached(shown, reached), *backwards(shown, reached), *dim]
 
 

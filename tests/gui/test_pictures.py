@@ -7,6 +7,7 @@ scheme shows; a letter does not.
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -62,14 +63,21 @@ def differs(one: QImage, other: QImage) -> str:
     return "" if is_alike else f"{found.max():.0f} at row {row}, column {column}; mean {found.mean():.1f}"
 
 
+def turned(theme: Theme) -> Iterator[str]:
+    """Yield the scheme that is applied, and then the other, which is applied from then on: applying one takes long."""
+    yield theme.colours.scheme
+    (other,) = SCHEMES.keys() - {theme.colours.scheme}
+    theme.apply(SCHEMES[other])
+    yield other
+
+
 def picture_faults(workbench: Workbench, theme: Theme, name: str, shown: QWidget, folder: Path) -> list[str]:
     """Return how a screen differs from its pictures, and areas side by side that look alike to some people.
 
     Its pictures go into the folder, and take the place of the expected ones where VARIANTSCOPE_NEW_PICTURES is set.
     """
     faults = []
-    for scheme, value in SCHEMES.items():
-        theme.apply(value)
+    for scheme in turned(theme):
         settle(workbench)
         full = shown.grab().toImage()
         picture, file = small(full), file_of(name, scheme)

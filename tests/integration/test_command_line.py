@@ -215,7 +215,7 @@ def test_ctrl_c_ends_an_experiment_with_the_runs_made_so_far(command_line: Comma
 def test_an_experiment_keeps_to_its_budget_and_goes_on_from_what_is_stored(command_line: CommandLine) -> None:
     # A run of two seconds takes longer than that, so that a second one never ends within four.
     words = ["experiment", "--no-gate", *dummy_arguments(steps=0, seconds=2.0, step_ms="1,2"), "--repeats", "1"]
-    first = command_line.json(*words, "--budget", "4s", status=1)
+    first = command_line.read(*words, "--budget", "4s", status=1)
     assert (first["state"], first["planned"], first["done"]) == ("out of budget", 2, 1)
     rest = command_line.read(*words)
     assert (rest["state"], rest["done"], sorted(row["runs"] for row in rest["rows"])) == ("complete", 2, [[1], [2]])
@@ -248,7 +248,7 @@ def test_runs_of_another_day_count_only_if_asked_for_or_made_by_an_experiment_th
 def test_an_experiment_ends_early_once_its_speed_ups_are_known(command_line: CommandLine) -> None:
     steps = dummy_arguments(step_ms="20,40", steps=10)
     words = ["experiment", "--no-gate", *steps, "--until", "99%", "--repeats", "20"]
-    done = command_line(*words, "--json")
+    done = command_line.inside(*words, "--json")
     document = json.loads(done.stdout)
     assert (done.returncode, document["state"], document["until_pct"]) == (0, "settled", 99.0)
     assert [row["n"] for row in document["rows"]] == [document["repeats"]] * 2
@@ -347,14 +347,14 @@ def test_gpus_shows_cards_fields_and_reasons(tmp_path: Path) -> None:
     assert energy["value"] > 0, "slow values are waited for"
     assert energy["period_ms"] == pytest.approx(100, abs=40), "watched until it changed"
     assert document["host"]["fields"]["memory_bytes"]["value"] > 0
-    text = line("gpus").stdout
+    text = line.inside("gpus").stdout
     assert "driver 580.65.06, CUDA up to 13.0" in text
     (overview,) = (row for row in text.splitlines() if row.startswith("0 "))
     assert "688\N{NO-BREAK SPACE}W" in overview
     assert "power_mw" not in text, "the name has another unit than the value beside it"
     assert reason in text
     assert len(text.splitlines()) < 12, "a line a card, and why one is lost"
-    every = line("gpus", "--all").stdout
+    every = line.inside("gpus", "--all").stdout
     assert len(every.splitlines()) > 60
     assert {f"GPU {n}" for n in range(3)} <= {row[:5] for row in every.splitlines()}
     assert "Host" in every
@@ -435,7 +435,7 @@ def _measured(line: CommandLine, run: int) -> tuple[int, int]:
 
 def test_a_run_on_a_fake_gpu_leases_it_by_uuid(tmp_path: Path) -> None:
     line = CommandLine(tmp_path, environment(Driver(cards=TWO_H200)))
-    document = line.json("run", *dummy_arguments(gpus=1, devices="1", steps=0, seconds=1.0))
+    document = line.read("run", *dummy_arguments(gpus=1, devices="1", steps=0, seconds=1.0))
     assert [device["device"] for device in document["devices"]] == ["GPU-bbbb", "host"]
     assert document["energy"]["source"] == "energy counter"
     assert document["devices"][0]["mean"]["power_mw"] == 671_000
@@ -471,7 +471,7 @@ def test_a_gate_fails_what_is_slower_and_passes_what_is_not(command_line: Comman
     # Twice the time of a step is no noise on any machine: the gate of 90 % passes it, and that of 10 % does not.
     words = ["experiment", "--no-gate", *dummy_arguments(step_ms="20,40", steps=10), "--repeats", "3"]
     summary = tmp_path / "speed.md"
-    slower = command_line(*words, "--fail-if-slower", "10%", "--summary", str(summary))
+    slower = command_line.inside(*words, "--fail-if-slower", "10%", "--summary", str(summary))
     assert slower.returncode == 3, slower.stderr
     assert slower.stderr.splitlines()[-1].startswith("Failed: slower by more than 10\xa0%. ")
     assert summary.read_text("utf-8").startswith("## Failed: slower by more than 10\xa0%\n")

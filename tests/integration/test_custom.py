@@ -46,7 +46,7 @@ def command(tmp_path: Path) -> CommandLine:
 @pytest.mark.tensorflow
 def test_the_example_is_run_stored_with_its_source_and_taken_elsewhere(command: CommandLine, tmp_path: Path) -> None:
     word = f"{EXAMPLE}:mlp"
-    document = command.json("run", word, *SHORT, "-s", "units=16", "-s", "precision=bfloat16")
+    document = command.read("run", word, *SHORT, "-s", "units=16", "-s", "precision=bfloat16")
     assert (document["workload"], document["outcome"], document["variant"]["units"]) == ("mlp.py:mlp", "completed", 16)
     assert document["evidence"]["ran"]["precision"] == "bfloat16"
     assert document["evidence"]["match"] is True
@@ -69,10 +69,10 @@ def test_the_example_is_run_stored_with_its_source_and_taken_elsewhere(command: 
 def test_a_fault_of_the_user_s_is_told_with_file_and_line(command: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "faulty.py"
     file.write_text(FAULTY)
-    wrong = command("run", f"{file}:late", "-s", "faul=loss")
+    wrong = command.inside("run", f"{file}:late", "-s", "faul=loss")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "There is no parameter of faulty.py:late called 'faul'. Did you mean fault?" in wrong.stderr
-    done = command.json("run", f"{file}:late", *SHORT, "-s", "fault=loss", status=1)
+    done = command.read("run", f"{file}:late", *SHORT, "-s", "fault=loss", status=1)
     assert done["outcome"] == "failed"
     assert done["reason"].startswith("faulty.py:13: AttributeError:")
 
@@ -80,11 +80,11 @@ def test_a_fault_of_the_user_s_is_told_with_file_and_line(command: CommandLine, 
 def test_a_name_of_two_lines_is_told_in_one(command: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "two\nlines.py"
     file.write_text("def net(batch_size: int = 4):\n    pass\n")
-    missing = command("run", f"{file}:other")
+    missing = command.inside("run", f"{file}:other")
     assert (missing.returncode, missing.stdout) == (1, "")
     assert missing.stderr.splitlines()[0] == "Reading two lines.py …"
     assert missing.stderr.splitlines()[-1].startswith("two lines.py: There is no function other in it.")
-    wrong = command("run", f"{file}:net", "-s", "none=1")
+    wrong = command.inside("run", f"{file}:net", "-s", "none=1")
     assert wrong.stderr.splitlines()[-1].startswith("There is no parameter of two lines.py:net called 'none'.")
 
 
@@ -108,7 +108,7 @@ def test_a_variant_that_computes_something_else_is_told_before_the_first_run(
     file = tmp_path / "scaled.py"
     file.write_text(SCALED)
     given = [*SHORT, "-s", "scale=1.0,1.1", "--repeats", "1", "--no-gate", "--no-standby", "--check-equal"]
-    done = command("experiment", f"{file}:net", *given, "--json")
+    done = command.inside("experiment", f"{file}:net", *given, "--json")
     assert done.returncode == 0, done.stderr
     begun, ended, run = (
         done.stderr.index(text)
@@ -126,7 +126,7 @@ def test_a_variant_that_computes_something_else_is_told_before_the_first_run(
 def test_an_example_in_pytorch_is_run_with_evidence(command: CommandLine) -> None:
     word = f"{EXAMPLE.with_name('transformer_torch.py')}:transformer"
     sizes = ["batch_size=4", "layers=1", "heads=2", "width=8", "length=6", "vocabulary=9"]
-    run = command.json("run", word, *SHORT, *(text for size in sizes for text in ("-s", size)))
+    run = command.read("run", word, *SHORT, *(text for size in sizes for text in ("-s", size)))
     assert (run["outcome"], run["variant"]["framework"]) == ("completed", "pytorch")
     assert (run["evidence"]["match"], run["environment"]["pytorch_devices"]) == (True, "CPU")
 

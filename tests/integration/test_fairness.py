@@ -53,7 +53,7 @@ def test_a_run_begins_when_its_gpu_has_cooled_down_and_says_so(tmp_path: Path, m
 def test_a_wait_that_gives_up_says_on_whom_and_the_verdict_doubts_its_run(tmp_path: Path) -> None:
     shared = CommandLine(tmp_path, environment(Driver(cards=(SHARED,))))
     words = ["experiment", *dummy_arguments(gpus=1, step_ms="1,2"), "--repeats", "1", "--gate-limit", "5s"]
-    made = shared(*words, "--json")
+    made = shared.inside(*words, "--json")
     assert made.returncode == 0, made.stderr
     other = f"process ({OTHER_PID}) on GPU 0"
     said = next(line for line in made.stderr.splitlines() if line.startswith("The machine did not become idle within "))
@@ -77,11 +77,11 @@ def test_a_throttled_run_is_made_once_more_and_counted_once(hot: CommandLine) ->
         "--gate-limit",
         "0.3s",
     ]
-    done = hot(*words, "--json")
+    done = hot.inside(*words, "--json")
     assert done.returncode == 0, done.stderr
     assert "Run 1 was throttled for 100\u00a0% of its measured part: it does not count" in done.stderr
     assert done.stderr.count("does not count") == 2
-    document = hot.json(*words)
+    document = hot.read(*words)
     assert (document["planned"], document["done"]) == (2, 2)
     assert [run["run"] for run in hot.read("list")["runs"]] == [4, 3, 2, 1], "nothing was made by the second call"
     assert [row["runs"] for row in document["rows"]] == [[2], [4]]
@@ -94,7 +94,7 @@ def test_a_throttled_run_is_made_once_more_and_counted_once(hot: CommandLine) ->
 
 def test_how_much_is_too_much_is_the_users_to_say(hot: CommandLine) -> None:
     words = ["experiment", *dummy_arguments(gpus=1, steps=200, step_ms="3,4"), "--repeats", "1", "--no-gate"]
-    done = hot(*words, "--max-throttled", "100%", "--json")
+    done = hot.inside(*words, "--max-throttled", "100%", "--json")
     assert done.returncode == 0, done.stderr
     assert "does not count" not in done.stderr
 

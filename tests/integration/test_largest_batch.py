@@ -61,10 +61,10 @@ def test_any_other_end_of_a_try_ends_the_search(tmp_path: Path, feed: TelemetryF
 def test_the_command_line_prints_the_answer(tmp_path: Path) -> None:
     line = CommandLine(tmp_path)
     words = dummy_arguments(behaviour="out_of_memory", batch_size=4, fitting_batch_size=9)
-    document = line.json("run", *words, "--largest-batch", "--batch-limit", "100", "--batch-step", "4")
+    document = line.read("run", *words, "--largest-batch", "--batch-limit", "100", "--batch-step", "4")
     assert (document["largest_batch"], document["smallest_that_does_not_fit"], document["ending"]) == (8, 12, "found")
     assert document["text"] == "The largest batch that fits is 8; 12 does not fit (4 tries)."
     assert [one["run"] for one in document["tries"]] == [1, 2, 3, 4]
     assert "a try for the largest batch" in line.inside("list").stdout
-    refused = line("run", *words, "--largest-batch")
+    refused = line.inside("run", *words, "--largest-batch")
     assert (refused.returncode, "--batch-limit" in refused.stderr) == (2, True)

@@ -42,7 +42,7 @@ def test_an_own_run_is_compared_with_one_of_an_h200_and_it_is_said_what_differs(
     warnings = line.read("compare", str(mine), str(theirs))["warnings"]
     differing = {warning["facts"].get("name"): warning["runs"] for warning in warnings}
     assert set(differing["kernel"]) == {str(mine), str(theirs)}
-    shown = line("experiment", "--preset", "article-b", "--show")
+    shown = line.inside("experiment", "--preset", "article-b", "--show")
     assert "2.5–3×" in shown.stdout
     assert "10.7×" in shown.stdout
     assert shown.stdout.count("The article: ") == 1, "of all its rows"

@@ -155,7 +155,7 @@ def test_the_command_line_makes_as_many_at_once_as_there_are_gpus(two_cards: Com
         "--no-standby",
         "--parallel",
     ]
-    document = two_cards.json(*words)
+    document = two_cards.read(*words)
     assert (document["state"], document["done"]) == ("complete", 4)
     runs = [two_cards.read("show", str(number)) for number in (1, 2)]
     assert [runs[0]["environment"][CONCURRENT_GPUS_KEY], runs[1]["environment"][CONCURRENT_GPUS_KEY]] == [

@@ -34,7 +34,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     """A database with one run that saved its weights: a bidirectional stack that has begun to add."""
     line = CommandLine(tmp_path_factory.mktemp("portability"))
     words = [word for name, value in SETTINGS.items() for word in ("-s", f"{name}={value}")]
-    line.json("run", "lstm", *words, "-s", "save_weights=true")
+    line.read("run", "lstm", *words, "-s", "save_weights=true")
     with np.load(weights_of(line)) as saved:
         assert saved["reference/outputs"].std() > 0.1, "answers near one mean would hide a weight in the wrong place"
     return line
@@ -56,7 +56,7 @@ def test_the_run_tells_its_operations_and_what_share_of_the_processor_s_they_are
 
 @pytest.mark.tensorflow
 def test_the_block_fused_op_answers_what_keras_was_trained_to(trained: CommandLine) -> None:
-    document = trained.json("portability", "1", "--into", "block_fused")
+    document = trained.read("portability", "1", "--into", "block_fused")
     (trial,) = document["trials"]
     assert (trial["implementation"], trial["device"], trial["precision"]) == ("block_fused", "cpu", "float32")
     assert trial["max_difference"] < 1e-5
@@ -98,12 +98,12 @@ def test_a_preset_tries_the_weights_of_a_run_and_what_is_stored_of_that_counts(
 ) -> None:
     path = tmp_path / "own.toml"
     path.write_text(PRESET, encoding="utf-8")
-    made = trained.json("experiment", "--no-gate", "--preset", str(path))
+    made = trained.read("experiment", "--no-gate", "--preset", str(path))
     assert (made["state"], made["planned"], made["done"]) == ("complete", 3, 3), "the trained run counts"
-    trials = trained.json("show", "1")["portability"][-2:]
+    trials = trained.read("show", "1")["portability"][-2:]
     assert [trial["implementation"] for trial in trials] == ["block_fused", "combined_input"]
     assert all(trial["max_difference"] < 1e-5 < 0.5 < trial["max_output"] for trial in trials)
-    again = trained("experiment", "--no-gate", "--preset", str(path), "--json")
+    again = trained.inside("experiment", "--no-gate", "--preset", str(path), "--json")
     assert json.loads(again.stdout) == made
     assert "Trying the weights" not in again.stderr
 
@@ -111,7 +111,7 @@ def test_a_preset_tries_the_weights_of_a_run_and_what_is_stored_of_that_counts(
 @pytest.mark.tensorflow
 def test_the_exported_model_loads_and_answers_without_this_program(trained: CommandLine, tmp_path: Path) -> None:
     file, folder = tmp_path / "model.keras", tmp_path / "served"
-    done = trained("export", "1", "--model", str(file), "--model", str(folder))
+    done = trained.inside("export", "1", "--model", str(file), "--model", str(folder))
     assert done.returncode == 0, done.stderr
     assert f'Wrote {file}: load it with keras.saving.load_model("{file}").' in done.stdout
     command = [sys.executable, "-c", LOADED, str(file), str(folder), str(weights_of(trained))]
@@ -146,7 +146,7 @@ def wrong_file(line: CommandLine, folder: Path, kind: str) -> Path:
 def test_a_wrong_file_is_told_in_a_sentence(
     trained: CommandLine, tmp_path: Path, words: tuple[str, ...], kind: str, sentence: str
 ) -> None:
-    done = trained(*words, "--weights", str(wrong_file(trained, tmp_path, kind)))
+    done = trained.inside(*words, "--weights", str(wrong_file(trained, tmp_path, kind)))
     assert done.returncode == 1
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
@@ -168,7 +168,7 @@ def test_without_a_sound_tensorflow_an_errand_says_so(
 ) -> None:
     (tmp_path / "keras.py").write_text(code)
     line = CommandLine(tmp_path, {"PYTHONPATH": str(tmp_path)})
-    done = line("export", "1", "--model", str(tmp_path / "m.keras"), database=trained.database)
+    done = line.inside("export", "1", "--model", str(tmp_path / "m.keras"), database=trained.database)
     assert done.returncode == 1
     assert sentence in done.stderr
     assert not (tmp_path / "m.keras").exists()

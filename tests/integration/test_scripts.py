@@ -80,7 +80,7 @@ def tree_hash(folder: Path) -> str:
 def test_a_script_runs_unmodified_with_its_own_steps(command: CommandLine, folder: Path) -> None:
     before = tree_hash(folder)
     words = script_command(folder, "plain.py", "--accumulate", "2", "--workers", "2", "{amp?--amp}")
-    document = command.json("run", *SHORT, "-s", "amp=on", *words)
+    document = command.read("run", *SHORT, "-s", "amp=on", *words)
     ran = measured(document)
     assert (ran["device"], ran["precision"], ran["compile"]) == ("CPU", "bfloat16", "off")
     assert document["evidence"]["match"] is None
@@ -96,21 +96,21 @@ def test_a_script_runs_unmodified_with_its_own_steps(command: CommandLine, folde
 
 
 def test_updates_that_a_scaler_skips_are_steps_and_are_told(command: CommandLine, folder: Path) -> None:
-    document = command.json("run", *SHORT, *script_command(folder, "plain.py", "--scale"))
+    document = command.read("run", *SHORT, *script_command(folder, "plain.py", "--scale"))
     measured(document)
     skipped = int(notes(document).partition("A GradScaler skipped ")[2].partition(" ")[0].replace(",", ""))
     assert 0.2 < skipped / document["measured"]["steps"] < 0.6
 
 
 def test_an_evaluation_is_no_step(command: CommandLine, folder: Path) -> None:
-    document = command.json("run", *SHORT, *script_command(folder, "plain.py", "--evaluate", "50"))
+    document = command.read("run", *SHORT, *script_command(folder, "plain.py", "--evaluate", "50"))
     measured(document)
     assert re.search(r"Between the steps lay: .*evaluation \d", notes(document))
 
 
 @pytest.mark.parametrize("alone", [0, 40])
 def test_a_gan_s_step_is_the_period_of_its_optimizers(command: CommandLine, folder: Path, alone: int) -> None:
-    document = command.json("run", *SHORT, *script_command(folder, "gan.py", "--critic", "3", "--alone", str(alone)))
+    document = command.read("run", *SHORT, *script_command(folder, "gan.py", "--critic", "3", "--alone", str(alone)))
     measured(document)
     said = notes(document)
     assert "3 of Adam 1, then 1 of SGD 2" in said or "of SGD 2, then" in said
@@ -132,7 +132,7 @@ def test_a_gan_s_step_is_the_period_of_its_optimizers(command: CommandLine, fold
     ],
 )
 def test_unusual_optimizers(command: CommandLine, folder: Path, kind: str, sentences: tuple[str, ...]) -> None:
-    document = command.json("run", *SHORT, *script_command(folder, "unusual.py", kind))
+    document = command.read("run", *SHORT, *script_command(folder, "unusual.py", kind))
     measured(document)
     for sentence in sentences:
         assert sentence in notes(document)
@@ -142,14 +142,14 @@ def test_unusual_optimizers(command: CommandLine, folder: Path, kind: str, sente
 
 def test_the_ranks_of_torchrun_are_one_run(command: CommandLine, folder: Path) -> None:
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    document = command.json("run", *SHORT, "-C", str(folder), "--", sys.executable, *torchrun, "ranks.py")
+    document = command.read("run", *SHORT, "-C", str(folder), "--", sys.executable, *torchrun, "ranks.py")
     assert measured(document)["ranks"] == "2 ranks"
     assert document["workload"] == "script:ranks.py"
 
 
 @pytest.mark.tensorflow
 def test_keras_fit(command: CommandLine, folder: Path) -> None:
-    document = command.json("run", *SHORT, "--examples", "8*4", *script_command(folder, "keras_fit.py"))
+    document = command.read("run", *SHORT, "--examples", "8*4", *script_command(folder, "keras_fit.py"))
     assert measured(document)["device"] == "CPU"
     assert "A step is a batch of Keras' fit;" in notes(document)
     assert document["measured"]["examples"] == 32 * document["measured"]["steps"]
@@ -161,18 +161,18 @@ def test_keras_fit(command: CommandLine, folder: Path) -> None:
     [("function", "a call of train.__call__"), ("batches", "2 of Sequential 1, then 1 of Sequential 2")],
 )
 def test_keras_without_fit(command: CommandLine, folder: Path, kind: str, step: str) -> None:
-    document = command.json("run", *SHORT, *script_command(folder, "keras_calls.py", kind))
+    document = command.read("run", *SHORT, *script_command(folder, "keras_calls.py", kind))
     measured(document)
     assert f"A step is {step};" in notes(document)
 
 
 def test_a_loop_is_marked_in_the_copy(command: CommandLine, folder: Path) -> None:
     before = tree_hash(folder)
-    document = command.json("run", *SHORT, "--loop", "jax_loop.py:14", *script_command(folder, "jax_loop.py"))
+    document = command.read("run", *SHORT, "--loop", "jax_loop.py:14", *script_command(folder, "jax_loop.py"))
     measured(document)
     assert "A step is an iteration of the loop at jax_loop.py:14;" in notes(document)
     assert tree_hash(folder) == before
-    refused = command.json("run", *SHORT, "--loop", "jax_loop.py:15", *script_command(folder, "jax_loop.py"), status=1)
+    refused = command.read("run", *SHORT, "--loop", "jax_loop.py:15", *script_command(folder, "jax_loop.py"), status=1)
     assert refused["outcome"] == "refused"
     assert refused["reason"] == "jax_loop.py:15 is no loop; those of jax_loop.py are at line 14."
 
@@ -189,7 +189,7 @@ ENDINGS = {
 @pytest.mark.parametrize("end", ENDINGS)
 def test_an_early_end_is_one_sentence(command: CommandLine, folder: Path, end: str) -> None:
     words = script_command(folder, "steps.py", "--steps", "5", "--end", end)
-    document = command.json("run", *SHORT, "-s", "first_step_limit=15", *words, status=1)
+    document = command.read("run", *SHORT, "-s", "first_step_limit=15", *words, status=1)
     assert document["outcome"] == "failed"
     assert document["reason"].startswith(ENDINGS[end])
 
@@ -197,7 +197,7 @@ def test_an_early_end_is_one_sentence(command: CommandLine, folder: Path, end: s
 @pytest.mark.parametrize("end", ["", "finally", "atexit", "sigterm", "fork"])
 def test_what_a_script_would_do_at_its_end_is_not_done(command: CommandLine, folder: Path, end: str) -> None:
     before = tree_hash(folder)
-    document = command.json("run", *SHORT, *script_command(folder, "steps.py", "--end", end))
+    document = command.read("run", *SHORT, *script_command(folder, "steps.py", "--end", end))
     measured(document)
     assert "A step is a call of variantscope.step();" in notes(document)
     assert not list(Path(os.environ["VARIANTSCOPE_CACHE"]).rglob("checkpoint.txt"))
@@ -231,7 +231,7 @@ def test_a_stop_ends_the_script(command: CommandLine, folder: Path) -> None:
 
 def test_five_milliseconds_more_are_found(command: CommandLine, folder: Path) -> None:
     words = script_command(folder, "steps.py", "--ms", "5", "{slow?--slow}")
-    document = command.json("experiment", "--no-gate", *SHORT, "-s", "slow=off,on", "--repeats", "2", *words)
+    document = command.read("experiment", "--no-gate", *SHORT, "-s", "slow=off,on", "--repeats", "2", *words)
     assert [row["label"] for row in document["rows"]] == ["slow off", "slow on"]
     # Nothing says the examples of a step.
     assert {row["throughput"]["unit"] for row in document["rows"]} == {"steps/s"}
@@ -247,12 +247,12 @@ def test_five_milliseconds_more_are_found(command: CommandLine, folder: Path) ->
 
 def test_the_code_is_frozen_and_a_module_beside_it_is_a_part_of_it(command: CommandLine, folder: Path) -> None:
     words = script_command(folder, "steps.py", "--ms", "20")
-    first = command.json("run", *SHORT, *words)
+    first = command.read("run", *SHORT, *words)
     (folder / "helper.py").write_text("import time\n\n\ndef pause(ms):\n    time.sleep(ms / 500)\n")
-    second = command.json("run", *SHORT, *words)
+    second = command.read("run", *SHORT, *words)
     assert first["variant"]["source"] != second["variant"]["source"]
     assert second["step_ms"]["p50"] > 1.5 * first["step_ms"]["p50"]
-    by_commit = command.json("run", *SHORT, "--rev", "main", *words)
+    by_commit = command.read("run", *SHORT, "--rev", "main", *words)
     assert by_commit["variant"]["revision"] == f"main@{git(folder, 'rev-parse', 'HEAD')[:12]}"
     assert by_commit["step_ms"]["p50"] < 0.8 * second["step_ms"]["p50"]
 
@@ -288,7 +288,7 @@ def test_a_terminated_program_leaves_nothing_running(command: CommandLine, folde
 def test_environment_variables_and_links_reach_the_script(command: CommandLine, folder: Path) -> None:
     (folder / "data").mkdir()
     words = ("-e", "OF_THE_TEST=a b", "--link", "data", *script_command(folder, "steps.py", "--text", "{{x} {text}"))
-    run = command.json("run", *SHORT, "-s", "text=1.50", *words)["run"]
+    run = command.read("run", *SHORT, "-s", "text=1.50", *words)["run"]
     log = command.inside("show", str(run), "--log").stdout
     assert "text='{x} 1.50'" in log
     assert log.count(") a b") == 1
@@ -321,7 +321,7 @@ def test_nothing_runs_before_it_is_granted(command: CommandLine, folder: Path) -
         f"{sys.executable} steps.py --ms 2.5    # main@{head}",
     ]
     before = len(read_grants())
-    command.json("run", *SHORT, "-s", "ms=1", *words)
+    command.read("run", *SHORT, "-s", "ms=1", *words)
     granted = [grant for grant in read_grants()[before:] if grant.kind == "script"]
     assert [grant.path for grant in granted] == [f"{sys.executable} steps.py --ms 1 in {folder}"]
 
@@ -332,16 +332,16 @@ def test_a_host_runs_the_frozen_tree(tmp_path: Path, folder: Path, sshd: SshServ
     trees = sshd.home / ".cache" / "variantscope" / "scripts"
     (folder / "data").mkdir()
     words = ("--link", "data", *script_command(folder, "steps.py", "--ms", "{ms}"))
-    document = command.json("experiment", "--on", "gpu1", "--no-gate", *SHORT, "-s", "ms=2,4", "--repeats", "1", *words)
+    document = command.read("experiment", "--on", "gpu1", "--no-gate", *SHORT, "-s", "ms=2,4", "--repeats", "1", *words)
     assert [row["label"] for row in document["rows"]] == ["ms 2", "ms 4"]
     run = command.read("show", "1")
     assert run["environment"]["host"] == "gpu1"
     (tree,) = (path for path in trees.iterdir() if "." not in path.name)
     assert (tree / "steps.py").read_bytes() == (folder / "steps.py").read_bytes()
     (folder / "helper.py").write_text("import time\n\n\ndef pause(ms):\n    time.sleep(ms / 500)\n")
-    detached = command.json("run", "--on", "gpu1", "--detach", *SHORT, "-s", "ms=2", *words)
+    detached = command.read("run", "--on", "gpu1", "--detach", *SHORT, "-s", "ms=2", *words)
     uid = detached["detached"]["uid"]
-    command.json("hosts", "fetch", "gpu1", uid)
+    command.read("hosts", "fetch", "gpu1", uid)
     fetched = command.read("show", "3")
     measured(fetched)
     assert fetched["variant"]["source"] != run["variant"]["source"]
@@ -351,7 +351,7 @@ def test_a_host_runs_the_frozen_tree(tmp_path: Path, folder: Path, sshd: SshServ
 def test_a_python_stands_for_the_command_s_first_word(command: CommandLine, folder: Path) -> None:
     python = ("-s", f"interpreter={sys.executable}")
     words = ("-C", str(folder), "--", "python3", "steps.py")
-    document = command.json("run", *SHORT, *python, *words)
+    document = command.read("run", *SHORT, *python, *words)
     assert document["environment"]["script_command"] == f"{sys.executable} steps.py"
     assert "A step is a call of variantscope.step();" in notes(document)
     with_packages = ("-s", "interpreter=3.12", "-s", "packages=numpy==2.* six", *words)
@@ -396,5 +396,5 @@ def test_a_gate_in_a_shallow_clone(command: CommandLine, folder: Path, tmp_path:
     fetch = "git fetch --depth=1 origin +refs/heads/main:refs/remotes/origin/main"
     assert f"The clone is shallow: `{fetch}` brings it." in refused.stderr
     git(clone, *fetch.split()[1:])
-    done = command(*gate, *words)
+    done = command.inside(*gate, *words)
     assert done.returncode == 3, done.stderr

@@ -354,7 +354,7 @@ def test_each_run_of_an_experiment_is_served(
     tmp_path: Path, libraries: Path, words: list[str], facts: list[str | None]
 ) -> None:
     line = CommandLine(tmp_path, {STANDBY_VARIABLE: "on", **environment(Driver(cards=TWO_H200))})
-    line.json("experiment", *dummy_arguments(gpus=1, seed="1,2"), "--repeats", "1", "--no-gate", *words)
+    line.read("experiment", *dummy_arguments(gpus=1, seed="1,2"), "--repeats", "1", "--no-gate", *words)
     runs = [line.read("show", str(run)) for run in (1, 2)]
     assert [run["environment"].get("standby") for run in runs] == facts
 

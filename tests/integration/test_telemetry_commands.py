@@ -86,7 +86,7 @@ def scraped_until(address: str, condition: Callable[[str], bool]) -> str:
 
 @pytest.mark.parametrize("words", [["--prometheus", "x"], ["--prometheus", "65536"], ["--prometheus", "0", "--json"]])
 def test_watch_refuses_what_it_cannot_serve(line: CommandLine, words: list[str]) -> None:
-    assert line("watch", "--seconds", "1", *words).returncode == 2
+    assert line.inside("watch", "--seconds", "1", *words).returncode == 2
 
 
 def test_watch_says_that_a_gpu_is_lost_and_that_the_sampler_was_killed(tmp_path: Path) -> None:
@@ -149,14 +149,14 @@ def test_prune_deletes_samples_and_keeps_figures(stored: CommandLine) -> None:
 
 
 def test_list_says_how_large_the_database_is(stored: CommandLine) -> None:
-    done = stored("list")
+    done = stored.inside("list")
     assert done.stderr.startswith("1 run, ")
     assert done.stderr.endswith(f"KiB in {stored.database}\n")
 
 
 def test_a_run_is_sampled_as_often_as_asked(tmp_path: Path) -> None:
     line = CommandLine(tmp_path, environment(Driver(cards=TWO_H200)))
-    document = line.json("run", *dummy_arguments(gpus=1, steps=0, seconds=1.0), "--sample-ms", "20")
+    document = line.read("run", *dummy_arguments(gpus=1, steps=0, seconds=1.0), "--sample-ms", "20")
     with Store.open(line.database) as store:
         gpu = store.load(1).samples[0]
     between_ms = np.diff(gpu.t_ns) / 1e6

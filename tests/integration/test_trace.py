@@ -10,9 +10,9 @@ from tests.unit.report.test_trace import check_viewable
 
 def test_a_run_s_phases_blocks_load_and_log_come_into_its_timeline(tmp_path: Path) -> None:
     command = CommandLine(tmp_path)
-    document = command.json("run", "dummy", "-s", "steps=30", "-s", "step_ms=10")
+    document = command.read("run", "dummy", "-s", "steps=30", "-s", "step_ms=10")
     target = tmp_path / "dummy.json"
-    done = command("export", str(document["run"]), "--format", "trace", "-o", str(target))
+    done = command.inside("export", str(document["run"]), "--format", "trace", "-o", str(target))
     assert (done.returncode, done.stdout.startswith(f"Wrote 1 run to {target}, ")) == (0, True), done.stderr
     events = json.loads(target.read_text(encoding="utf-8"))["traceEvents"]
     check_viewable(events)
