@@ -197,9 +197,7 @@ steps.Step.__call__ = fail
 @pytest.mark.parametrize(
     ("end", "plant", "outcome", "words"),
     [
-        ("kill the rank", "", "failed", "The process of rank 1 was ended by SIGKILL"),
         ("wait", OUT_OF_MEMORY, "out_of_memory", "Memory ran out at batch size 8"),
-        ("wait", "models.build_model = None; steps.build_model = None", "failed", "Rank 1: TypeError: 'NoneType'"),
         ("stop", "", "stopped", "Stopped before its end"),
         ("kill the worker", "", None, ""),
     ],
@@ -214,8 +212,6 @@ def test_whatever_ends_a_rank_ends_the_run_and_all_ranks(
         if isinstance(message, Block) and message.phase == "measure" and rank is None:
             rank = running.other_rank()
             match end:
-                case "kill the rank":
-                    rank.kill()
                 case "kill the worker":
                     running.process.kill()
                 case "stop":
