@@ -94,7 +94,7 @@ _NOT_INSTALLED = (
     "This Python lacks what VariantScope needs: use `python3 start.py` with the same words, which sets it up, "
     "or the Python in .venv.\n"
     if checkout_root()
-    else "Packages that VariantScope needs are missing here: install it anew, with those.\n"
+    else "Packages that VariantScope needs are missing here: install it again with its dependencies.\n"
 )
 _NO_DISPLAY = (
     f"There is no display here to open the window on: use a command, such as `{PROGRAM} experiment --preset quick` "

@@ -6,7 +6,7 @@ from pathlib import Path
 def bug_message(error: BaseException) -> str:
     """Return what to show of a bug where a traceback alone is not enough."""
     description = f"{type(error).__name__}: {error}".removesuffix(": ")
-    return f"VariantScope itself made a mistake ({description}); what is stored is kept. Please report it."
+    return f"This is a bug in VariantScope ({description}); what is stored is kept. Please report it."
 
 
 class UserError(Exception):

@@ -118,7 +118,7 @@ def require(needed: Iterable[Grant], consent: Consent) -> None:
             " than one question can show; start the variants in smaller parts."
         )
     if not consent(missing):
-        raise UserError(f"Nothing was started, for nobody has allowed to {describe(missing)}.")
+        raise UserError(f"Nothing was started: nobody has allowed VariantScope to {describe(missing)}.")
     rewrite_list(grants_path(), lambda: (*read_grants(), *missing))
 
 
@@ -173,7 +173,7 @@ def grants_path() -> Path:
 
 def read_grants() -> tuple[Grant, ...]:
     """Return what the user has allowed so far; raises `UserError` for a file that is damaged."""
-    return read_list(grants_path(), tuple[Grant, ...], "grants", "delete it, and what it held is asked again")
+    return read_list(grants_path(), tuple[Grant, ...], "grants", "delete it, and VariantScope asks again")
 
 
 def read_list(path: Path, list_type: type[Entries], noun: str, remedy: str) -> Entries:
@@ -185,7 +185,7 @@ def read_list(path: Path, list_type: type[Entries], noun: str, remedy: str) -> E
     except OSError as error:
         raise read_error(path, error) from None
     except msgspec.DecodeError as error:
-        raise UserError(f"{path} is no list of {noun} ({error}): {remedy}.") from None
+        raise UserError(f"{path} is not a list of {noun} ({error}): {remedy}.") from None
 
 
 def rewrite_list(path: Path, entries: Callable[[], Sequence[msgspec.Struct]]) -> None:

@@ -233,7 +233,7 @@ def _utilisation_detail(row: RunRow) -> str:
     basis = f"Of {peak}, measured with a large matrix product"
     if (mfu(row.summary) or 0) <= 1:
         return basis
-    return f"{basis}; the peak was measured too low: measure it anew on a quiet machine"
+    return f"{basis}; the peak was measured too low: measure it again on a quiet machine"
 
 
 def _duration_detail(row: RunRow) -> str:
@@ -261,7 +261,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(key="step_p99", label="Step p99", title="p99", unit="ms", of_summary=field("step_ms_p99"), better="lower",
            help="99 of 100 steps were faster, by the mean step of their block", json="step_ms.p99", compared=True),
     Metric(key="gpu_step", label="GPU time per step", title="GPU time", unit="ms", better="lower",
-           of_summary=field("gpu_step_ms"), help="For how long kernels run on a GPU in a step, by the trace",
+           of_summary=field("gpu_step_ms"), help="How long kernels run on a GPU in a step, from the trace",
            json="step_ms.gpu", compared=True, in_terminal=True),
     Metric(key="occupancy", label="Occupancy", unit="%", of_summary=field("occupancy_pct"), format=_fixed(1),
            help="How much of a GPU's warp slots its kernels can fill, by their time in the trace",
@@ -280,10 +280,10 @@ METRICS: tuple[Metric, ...] = (
     Metric(key="blocks_cut", label="Blocks cut as warm-up", unit="", of_summary=field("blocks_cut"), format=_count,
            help="Blocks before them that were still a warm-up", json="throughput.blocks_cut"),
     Metric(key="waiting", label="Waiting for data", unit="%", of_summary=field("waiting_pct"), format=_fixed(1),
-           help="Time that steps took beyond that of steps whose data were ready", json="data.waiting_pct",
+           help="Extra time of steps that waited for data", json="data.waiting_pct",
            better="lower", brief=True),
     Metric(key="ready_step", label="Step, data ready", unit="ms", of_summary=field("ready_step_ms"), better="lower",
-           help="Time of one step whose data were on the devices already", json="data.ready_step_ms"),
+           help="Time of one step whose data were already on the devices", json="data.ready_step_ms"),
     Metric(key="mean_power", label="Mean power", unit="W", of_summary=field("mean_power_mw"), better="lower",
            format=units.with_unit, unit_size=1000, json="power.mean_mw", section="Energy",
            help="Mean power of the run's GPUs together while measuring", headline=True, brief=True, compared=True,
@@ -304,12 +304,12 @@ METRICS: tuple[Metric, ...] = (
            fold="highest", better="lower", section="Memory, highest", brief=True, compared=True),
     Metric(key="allocator_memory", label="Framework's allocator", title="Allocated", unit="bytes",
            of_summary=field("allocator_peak_bytes"), json="memory.allocator_peak_bytes", format=_byte_size,
-           help="Highest memory that the framework's allocator gave out on one device",
+           help="Highest memory that the framework's allocator handed out on one device",
            fold="highest", better="lower", section="Memory, highest", compared=True),
     Metric(key="operations", label="Operations per step", unit="billion", of_summary=field("flops_per_step"),
            unit_size=1e9, help="Floating-point operations of one step, by formula", json="flops.per_step"),
     Metric(key="utilisation", label="MFU", unit="%", of_summary=_utilisation_pct, format=_fixed(1),
-           help="Model FLOP utilisation: operations by formula, as a share of the measured peak",
+           help="Model FLOP utilization: operations by formula, as a share of the measured peak",
            json="utilisation_pct", detail=_utilisation_detail, better="higher", brief=True, compared=True),
     Metric(key="gflops", label="Computed", title="GFLOPS", unit="GFLOPS", of_summary=flops_per_s,
            help="Billion floating-point operations per second, those of a step by formula", json="flops.per_s",
@@ -351,9 +351,9 @@ METRICS: tuple[Metric, ...] = (
            help="99 of 100 readings were this near to their time", json="telemetry.jitter_ms.p99",
            section="Telemetry"),
     Metric(key="missed", label="Readings missed", unit="", of_summary=field("samples_missed"), format=_missed,
-           help="Readings that were due and not made, or gave nothing", json="telemetry.missed", section="Telemetry"),
+           help="Readings that were due but missing or empty", json="telemetry.missed", section="Telemetry"),
     Metric(key="implausible", label="Implausible values", unit="", of_run=_implausible, format=_count,
-           help="Values of readings that cannot be true and were left out", json="telemetry.implausible",
+           help="Implausible values, which were left out", json="telemetry.implausible",
            section="Telemetry"),
     Metric(key="sampler_cpu", label="Sampler's CPU", unit="%", of_summary=field("sampler_cpu_pct"), format=_fixed(2),
            help="Processor time of the sampler, of one processor", json="telemetry.sampler_cpu_pct",

@@ -80,7 +80,7 @@ class Observation:
         return tuple(op for op in ops if op.is_product) if is_custom(self.spec.workload) else main_products(ops)
 
 
-FLOAT32_OR_TF32 = "Without kernels whose names tell it, float32 and TF32 products look the same."
+FLOAT32_OR_TF32 = "Without kernel names that show it, float32 and TF32 products look the same."
 TENSOR_CORE_THRESHOLD = 0.01
 """The least share of the products' time on tensor cores with which these count as used."""
 _OTHER_TYPES_LIMIT = 0.05
@@ -169,7 +169,7 @@ def device(observation: Observation) -> Aspect:
 def replicas(observation: Observation) -> Aspect:
     requested = str(max(1, int(observation.variant["gpus"])))
     count = len({op.device for op in observation.products if op.device}) or observation.trace.devices
-    differs = f"{count} device(s) made the products, not {requested}."
+    differs = f"{count} device(s) computed the products, not {requested}."
     return compared("replicas", requested, str(count) if count else None, differs, observation.no_product_reason)
 
 

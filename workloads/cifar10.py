@@ -205,7 +205,7 @@ def _split(content: bytes, path: Path) -> Split:
         # A damaged pickle can raise anything.
         why = str(error) or type(error).__name__
         raise RefusedError(
-            f"{path} is no file of CIFAR-10 images ({why}); get the archive again from {URL}."
+            f"{path} is not a file of CIFAR-10 images ({why}); get the archive again from {URL}."
         ) from error
     return Split(images, classes)
 

@@ -24,7 +24,7 @@ def _cache_folder() -> Path:
         import platformdirs
     except ModuleNotFoundError as error:
         raise RefusedError(
-            f"Where CIFAR-10 lies is not known without platformdirs; give data_folder, or set {FOLDER_VARIABLE}."
+            f"CIFAR-10 cannot be located without platformdirs; give data_folder, or set {FOLDER_VARIABLE}."
         ) from error
     return platformdirs.user_cache_path("variantscope")
 

@@ -16,8 +16,8 @@ _RECURRENT_DETAILS = (
         name="dropout",
         kind="number",
         label="Dropout",
-        help="Share of each layer's inputs left out in training, the same at all steps of a sequence; with cudnn_stack "
-        "others at each step, and none of the first layer's.",
+        help="Share of each layer's inputs dropped in training, the same at all steps of a sequence; cudnn_stack "
+        "drops others at each step, and none of the first layer's.",
         default=0.0,
         minimum=0.0,
         maximum=0.9,
@@ -26,7 +26,7 @@ _RECURRENT_DETAILS = (
         name="recurrent_dropout",
         kind="number",
         label="Recurrent dropout",
-        help="Share of each layer's own last outputs left out in training, the same at all steps of a sequence.",
+        help="Share of each layer's own last outputs dropped in training, the same at all steps of a sequence.",
         default=0.0,
         minimum=0.0,
         maximum=0.9,
@@ -81,7 +81,8 @@ _RECURRENT_DETAILS = (
     integer_parameter(
         "input_steps",
         "Steps per input product",
-        "Time steps whose input products are made as one before the loop, for the implementations that combine them.",
+        "Time steps whose input products are computed as one before the loop, for the implementations that combine "
+        "them.",
         0,
         0,
         10_000,
@@ -189,7 +190,7 @@ _POOLING = Parameter(
     name="pooling",
     kind="choice",
     label="Downsampling",
-    help="What halves the images between the blocks.",
+    help="How images are halved between the blocks.",
     default="average",
     choices=(
         Choice(value="average", label="Average pooling", help="The mean of 2x2 pixels."),

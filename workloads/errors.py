@@ -139,7 +139,7 @@ def _out_of_memory_message(variant: Variant, peak_bytes: int | None, source_name
         under = f" under a memory limit of {limit_gib:g} GiB" if limit_gib else ""
         return f"Memory ran out at batch size {variant['batch_size']}{under}{peak}; try a smaller batch size."
     if source_name:
-        return f"{source_name}memory ran out while the file was read; what needs it belongs into its functions."
+        return f"{source_name}memory ran out while the file was read; move what needs it into its functions."
     return f"Memory ran out{peak}; other programs may hold it."
 
 

@@ -16,7 +16,7 @@ IMAGE_DATA: tuple[Parameter, ...] = (
             Choice(
                 value="stand_in",
                 label="Stand-in",
-                help="Made, as many and as large as CIFAR-10's, for machines without a copy; they can be learnt.",
+                help="Generated, as many and as large as CIFAR-10's, for machines without a copy; they can be learnt.",
             ),
         ),
     ),
@@ -24,7 +24,7 @@ IMAGE_DATA: tuple[Parameter, ...] = (
         name="data_folder",
         kind="text",
         label="Data folder",
-        help="Where CIFAR-10 lies; empty looks where VARIANTSCOPE_DATA says, else in the user's cache folder.",
+        help="The folder of CIFAR-10; empty uses the one in VARIANTSCOPE_DATA, else the user's cache folder.",
         default="",
         unset="usual place",
         frameworks=("tensorflow", "pytorch"),
@@ -33,7 +33,7 @@ IMAGE_DATA: tuple[Parameter, ...] = (
     integer_parameter(
         "images",
         "Training images",
-        "Train on the first so many images of CIFAR-10 or the stand-in, and test on a fifth as many; 0 takes all.",
+        "Train on this many images of CIFAR-10 or the stand-in, and test on a fifth as many; 0 uses all.",
         0,
         0,
         50_000,
@@ -45,7 +45,7 @@ IMAGE_DATA: tuple[Parameter, ...] = (
         name="augmentation",
         kind="choice",
         label="Augmentation",
-        help="What is done to the training images of CIFAR-10 or the stand-in, another way in every pass.",
+        help="How training images of CIFAR-10 or the stand-in are changed, differently in every pass.",
         default="crop_mirror",
         choices=(
             Choice(
@@ -72,8 +72,8 @@ IMAGE_DATA: tuple[Parameter, ...] = (
     integer_parameter(
         "epochs",
         "Epochs",
-        "Train this often over all training images, with the accuracy after each; seconds, steps and warm-up steps are "
-        "ignored then. 0 measures for a time or a number of steps.",
+        "Train this many times over all training images, and measure the accuracy after each; seconds, steps and "
+        "warm-up steps are then ignored. 0 measures for a time or a number of steps.",
         0,
         0,
         10_000,
@@ -88,7 +88,7 @@ IMAGE_TRAINING: tuple[Parameter, ...] = (
         name="learning_rate",
         kind="number",
         label="Learning rate",
-        help="The learning rate of gradient descent with momentum 0.9; with a schedule its highest.",
+        help="The learning rate of gradient descent with momentum 0.9; with a schedule, its maximum.",
         default=0.05,
         minimum=1e-6,
         maximum=10.0,
@@ -115,7 +115,7 @@ IMAGE_TRAINING: tuple[Parameter, ...] = (
         name="weight_decay",
         kind="number",
         label="Weight decay",
-        help="This times each kernel is added to its gradient; not to those of biases and batch norm.",
+        help="The multiple of each kernel that is added to its gradient; biases and batch norm are excluded.",
         default=0.0,
         minimum=0.0,
         maximum=1.0,

@@ -173,7 +173,7 @@ class PartialBackend:
 
     @property
     def _refusal(self) -> RefusedError:
-        return RefusedError(f"{self.framework.name} cannot do this here so far; use framework=tensorflow.")
+        return RefusedError(f"{self.framework.name} cannot do this here yet; use framework=tensorflow.")
 
 
 def loaded_versions() -> dict[str, str]:

@@ -117,7 +117,7 @@ _FALLBACK_REASONS: tuple[tuple[Callable[[Variant], bool], str], ...] = (
 
 def fallback_reason(variant: Variant) -> str:
     """Return why Keras, left to decide, did not use cuDNN."""
-    why = next((reason for applies, reason in _FALLBACK_REASONS if applies(variant)), "it did not say why")
+    why = next((reason for applies, reason in _FALLBACK_REASONS if applies(variant)), "it gave no reason")
     return f"Keras was left to decide and did not use cuDNN: {why}."
 
 

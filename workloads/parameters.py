@@ -156,7 +156,7 @@ _COMPUTATION: tuple[Parameter, ...] = (
         name="memory_limit",
         kind="number",
         label="Memory limit",
-        help="Let the framework have no more of each GPU's memory than this, as on a smaller GPU; 0 sets no limit.",
+        help="Limit the framework to this much of each GPU's memory, as on a smaller GPU; 0 sets no limit.",
         default=0.0,
         minimum=0.0,
         maximum=1024.0,
@@ -190,7 +190,7 @@ _COMPUTATION: tuple[Parameter, ...] = (
     ),
 )
 
-SYNTHETIC = Choice(value="synthetic", label="Synthetic", help="Made from the seed; lives on the device.")
+SYNTHETIC = Choice(value="synthetic", label="Synthetic", help="Generated from the seed; stays on the device.")
 
 SYNTHETIC_DATA: tuple[Parameter, ...] = (
     Parameter(
@@ -295,7 +295,7 @@ _DURATION: tuple[Parameter, ...] = (
         kind="path",
         label="Python",
         help="The path of a virtual environment's folder or Python, with other versions of the libraries; it needs the "
-        "framework, numpy and msgspec. Empty is this program's own. With packages its version will do.",
+        "framework, numpy and msgspec. Empty is this program's own. With packages, a version such as 3.12 is enough.",
         default="",
         unset="this program's own",
         same_result=True,
@@ -304,7 +304,7 @@ _DURATION: tuple[Parameter, ...] = (
         name="packages",
         kind="text",
         label="Packages",
-        help="What uv installs for the run, as pip takes it, with a space between two packages: torch==2.9.* "
+        help="What uv installs for the run, in pip's syntax, separated by spaces: torch==2.9.* "
         "numpy==2.*. Empty is what the Python has.",
         default="",
         unset="what the Python has",

@@ -94,7 +94,7 @@ _GENERAL: tuple[Rule, ...] = (
     Rule(
         parameters=("gpus",),
         broken=lambda v, m: int(v["gpus"]) > _gpu_count(m) and bool(m.hidden_by),
-        reason="{gpus} GPUs asked for, but {hidden_by} leaves runs {gpu_count}; change that and start again, or use "
+        reason="{gpus} GPUs requested, but {hidden_by} leaves runs {gpu_count}; change that and start again, or use "
         "gpus={gpu_count}.",
     ),
     Rule(
@@ -110,7 +110,7 @@ _GENERAL: tuple[Rule, ...] = (
     Rule(
         parameters=("devices", "gpus"),
         broken=lambda v, _: len(_requested_devices(v)) not in (0, int(v["gpus"])),
-        reason="“{devices}” does not name as many GPUs as asked for, {gpus}.",
+        reason="“{devices}” does not name as many GPUs as requested, {gpus}.",
     ),
     Rule(
         parameters=("batch_size", "gpus"),
@@ -168,7 +168,7 @@ _GENERAL: tuple[Rule, ...] = (
     Rule(
         parameters=("interpreter",),
         broken=lambda v, m: not m.local and _lacks_python(v, m),
-        reason="{interpreter} is no whole path, so it names no Python of a host.",
+        reason="{interpreter} is not an absolute path, so it names no Python of a host.",
     ),
 )
 
@@ -198,7 +198,7 @@ def _recurrent_rules(workload: str, layer: RecurrentLayer) -> Iterator[Rule]:
     yield rule(
         "unroll",
         lambda v: int(v["unroll"]) > 1 and v["implementation"] not in layer.ladder and not _scans(v),
-        f"This implementation has a loop of its own; use unroll=1, standard in JAX, or in TensorFlow one of "
+        f"This implementation has its own loop; use unroll=1, standard in JAX, or in TensorFlow one of "
         f"{', '.join(layer.ladder)}.",
     )
     yield rule(
@@ -210,7 +210,7 @@ def _recurrent_rules(workload: str, layer: RecurrentLayer) -> Iterator[Rule]:
     yield rule(
         "input_steps",
         lambda v: int(v["input_steps"]) > 0 and v["implementation"] not in combining,
-        "This implementation makes each step's input product in its loop; "
+        "This implementation computes each step's input product in its loop; "
         f"use input_steps=0 or, in TensorFlow, {' or '.join(combining)}.",
     )
     yield rule(
@@ -339,7 +339,7 @@ _FRAMEWORKS: tuple[Rule, ...] = (
         "jax",
         "data",
         lambda v: v["data"] != "synthetic",
-        "Stored images are not read in JAX so far; use data=synthetic, or another framework.",
+        "Stored images cannot be read in JAX yet; use data=synthetic, or another framework.",
         _IMAGE_WORKLOADS,
     ),
     _framework_rule(
@@ -489,7 +489,7 @@ _CNN: tuple[Rule, ...] = (
     ),
     _copy_rule(
         lambda v: not v["data_folder"],
-        f"the usual place; get the archive from {URL}. Say where it lies with data_folder or {FOLDER_VARIABLE}, or use "
+        f"the usual place; get the archive from {URL}. Give its folder with data_folder or {FOLDER_VARIABLE}, or use "
         "data=stand_in.",
     ),
     Rule(
@@ -521,7 +521,7 @@ _CNN: tuple[Rule, ...] = (
     Rule(
         parameters=("depth",),
         broken=lambda v, _: (int(v["depth"]) - 4) % 6 != 0,
-        reason="A wide residual network has 6n + 4 layers (10, 16, 22, 28 …), and {depth} is none of these.",
+        reason="A wide residual network has 6n + 4 layers (10, 16, 22, 28 …), and {depth} is not one of these.",
         workloads=("wrn28-10",),
     ),
 )

@@ -204,7 +204,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
             loaded = np.load(file, allow_pickle=False)
             return {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
     except FileNotFoundError:
-        where = "they were moved or deleted. Say where they are with --weights PATH"
+        where = "they were moved or deleted. Give their path with --weights PATH"
         raise WeightsError(f"There are no saved weights at {path}: {where}, or {_RERUN_HINT}.") from None
     except OSError as error:
         raise WeightsError(f"{path} cannot be read: {error.strerror or error}.") from None

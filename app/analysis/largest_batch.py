@@ -69,8 +69,8 @@ def search_bounds(spec: RunSpec, limit: int | None = None, step: int | None = No
     gpus = int(spec.variant["gpus"])
     if gpus == 0 and limit is None:
         raise catalog.UsageError(
-            "On the CPU a batch that does not fit makes the whole machine swap, or the system end programs: "
-            "search on a GPU, or say with --batch-limit how far to go."
+            "On the CPU a batch that does not fit makes the whole machine swap, or the system kill programs: search "
+            "on a GPU, or set the largest batch to try with --batch-limit."
         )
     start, unit = int(spec.variant["batch_size"]), max(1, gpus)
     workload = catalog.find_workload(spec.workload) or catalog.workload(spec.workload)

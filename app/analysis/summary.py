@@ -351,7 +351,7 @@ def flops_per_s(summary: Summary) -> float | None:
 
 
 def mfu(summary: Summary) -> float | None:
-    """Model FLOP utilisation: `flops_per_s` as a share of the calibrated matrix-product rate of the run's devices.
+    """Model FLOP utilization: `flops_per_s` as a share of the calibrated matrix-product rate of the run's devices.
 
     Chowdhery et al., "PaLM: Scaling Language Modeling with Pathways" (2022), appendix B; there the ceiling is the
     data sheet's, here it is measured.

@@ -20,9 +20,9 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "run": ("app.cli.run:run", "Run one variant once and store it."),
         "experiment": (
             "app.cli.experiment:experiment",
-            "Run several variants in turn, repeated, and say which is faster.",
+            "Run several variants in turn, repeatedly, and report which is faster.",
         ),
-        "queue": ("app.cli.queue:queue", "Show the unfinished experiments; go on with, reorder, pause or remove them."),
+        "queue": ("app.cli.queue:queue", "Show the unfinished experiments; run, reorder, pause or remove them."),
         "portability": (
             "app.cli.run:portability",
             "Try a run's saved weights in other implementations, on the CPU or a GPU.",
@@ -40,10 +40,10 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "History": {
         "list": ("app.cli.library:list_runs", "List the stored runs, newest first."),
         "show": ("app.cli.show:show", "Show one stored run."),
-        "note": ("app.cli.library:note", "Keep a note on a run, or show it."),
-        "tag": ("app.cli.library:tag", "Give runs tags, or take them off."),
-        "delete": ("app.cli.library:delete", "Put runs into the trash, from where `restore` brings them back."),
-        "restore": ("app.cli.library:restore", "Take runs out of the trash, as they were."),
+        "note": ("app.cli.library:note", "Write a note on a run, or show it."),
+        "tag": ("app.cli.library:tag", "Add tags to runs, or remove them."),
+        "delete": ("app.cli.library:delete", "Move runs to the trash; `restore` brings them back."),
+        "restore": ("app.cli.library:restore", "Restore runs from the trash."),
         "prune": (
             "app.cli.library:prune_runs",
             "Delete samples and log lines of old runs; figures, phases and blocks stay.",
@@ -52,10 +52,10 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "app.cli.transfer:export",
             "Write runs to files: tables, a timeline, a small database, or a Keras model.",
         ),
-        "import": ("app.cli.transfer:import_database", "Add the runs of another database that are not here yet."),
+        "import": ("app.cli.transfer:import_database", "Add the runs of another database that this one lacks."),
         "reference": (
             "app.cli.transfer:reference",
-            "Show the runs on real GPUs that come with the program, or add them.",
+            "List the H200 runs that come with the program, or add them to the database.",
         ),
     },
     "Machine": {
@@ -64,7 +64,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "watch": ("app.cli.telemetry:watch", "Print live telemetry without a run."),
         "calibrate": (
             "app.cli.machine:calibrate_devices",
-            "Measure again how fast the GPUs, or the CPU, multiply matrices.",
+            "Measure again the peak speed of matrix products, on which MFU is based.",
         ),
     },
 }

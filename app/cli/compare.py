@@ -88,7 +88,7 @@ class GateOptions:
     def check(self) -> None:
         """Raise `UsageError` for wrong use."""
         if self.margin is not None and self.fail_if_slower is not None:
-            raise UsageError("--fail-if-slower has a margin of its own: leave out --margin.")
+            raise UsageError("--fail-if-slower already sets a margin: leave out --margin.")
         if self.summary is not None:
             if self.fail_if_slower is None:
                 raise UsageError("--summary goes with --fail-if-slower.")
@@ -112,7 +112,7 @@ def gate_options(function: Callable[..., int]) -> Callable[..., int]:
             cls=RareOption,
             type=_MARGIN,
             metavar="SHARE",
-            help="Say whether variants are equal within SHARE, such as 2%.",
+            help="Report whether variants are equal within SHARE, such as 2%.",
         ),
         click.option(
             "--fail-if-slower",
@@ -178,8 +178,12 @@ _NAMED = 12
 @click.option(
     "--asked", metavar="SETTING", default="", help="The setting that the answer is about (default: the experiment's)."
 )
-@click.option("--why", is_flag=True, help="Print what of a step makes the difference: idle time, kernels by class.")
-@click.option("--pivot", metavar="NAME", help="Print what a setting, such as layout, does by two others.")
+@click.option(
+    "--why", is_flag=True, help="Show which part of a step causes the difference: idle time, kernels by class."
+)
+@click.option(
+    "--pivot", metavar="NAME", help="Show the effect of a setting, such as layout, at each value of two others."
+)
 @click.option(
     "--rows", metavar="NAME", default="", help="With --pivot: the setting of its rows (default: that with most values)."
 )
@@ -188,7 +192,7 @@ _NAMED = 12
     "--format",
     "markup",
     type=click.Choice(MARKUPS),
-    help="Print the tables alone, for a paper or a page (LaTeX: \\usepackage{booktabs}).",
+    help="Print only the tables, for a paper or a page (LaTeX: \\usepackage{booktabs}).",
 )
 @report_option
 @gate_options
@@ -268,7 +272,7 @@ def _check_runs(numbers: Sequence[int], baseline: int | None) -> None:
     if len(numbers) < 2:
         raise UsageError(f"compare takes two runs or more; `{PROGRAM} list` shows their numbers.")
     if len(numbers) > MAX_COMPARED:
-        raise UsageError(f"compare takes at most {MAX_COMPARED} runs at once; these are {len(numbers):,}.")
+        raise UsageError(f"compare takes at most {MAX_COMPARED} runs; these are {len(numbers):,}.")
     if baseline is not None and baseline not in numbers:
         raise UsageError(f"The baseline, run {baseline}, is not among the runs compared.")
 
@@ -300,7 +304,7 @@ def print_comparison(comparison: Comparison, database: Path | None = None) -> No
     if comparison.scaling:
         numbers = [str(row.run) for row in comparison.rows]
         named = " ".join(numbers) if len(numbers) <= _NAMED else "RUN RUN ..."
-        lines.append(f"How well these scale to more GPUs, and why not better: `{PROGRAM} scaling {named}`")
+        lines.append(f"Scaling to more GPUs, and what limits it: `{PROGRAM} scaling {named}`")
     if lines:
         print()
     for line in lines:
@@ -450,7 +454,7 @@ def _print_view(view: ScalingView) -> None:
 @command("diff", "diff 12 14", "diff 12 14 --all", "diff 12 14 --report diff.html")
 @click.argument("first", type=RUN_NUMBER, shell_complete=complete_runs, help="Its number in `list`.")
 @click.argument("second", type=RUN_NUMBER, shell_complete=complete_runs, help="Its number in `list`.")
-@click.option("--all", "everything", is_flag=True, help="Print what is equal too.")
+@click.option("--all", "everything", is_flag=True, help="Show equal values as well.")
 @report_option
 def diff(database: Path | None, as_json: bool, first: int, second: int, everything: bool, report: Path | None) -> int:
     """Print in what two runs differ, changes counted from the first one, and write a page of it where requested."""

@@ -126,18 +126,18 @@ _RUN_OPTIONS = ("repeats", "until", "budget", "again", "reuse", "parallel")
 _GATE_OPTIONS = ("margin", "fail_if_slower", "summary")
 _CONFLICTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "presets": (
-        "--presets lists them and makes nothing",
+        "--presets only lists them",
         (*_MATRIX_OPTIONS, "preset", *_RUN_OPTIONS, "queue", "report", "notify", "on", *_GATE_OPTIONS),
     ),
-    "preset": ("--preset has a workload, settings and a baseline of its own", _MATRIX_OPTIONS),
+    "preset": ("--preset has its own workload, settings and baseline", _MATRIX_OPTIONS),
     "variants_of": (
-        "--variants-of takes what stored runs were of",
+        "--variants-of takes the variants of stored runs",
         (*_MATRIX_OPTIONS, "preset", "presets", "again", "reuse"),
     ),
-    "again": ("--again counts no stored run", ("reuse",)),
-    "show": ("--show makes nothing", ("budget", "again", "reuse", "parallel", "check_equal", "queue", "on")),
+    "again": ("--again ignores stored runs", ("reuse",)),
+    "show": ("--show runs nothing", ("budget", "again", "reuse", "parallel", "check_equal", "queue", "on")),
     "queue": (
-        "--queue makes nothing yet, but `queue run` takes these words",
+        "--queue runs nothing yet, but `queue run` takes these options",
         ("report", "notify", "no_standby", "sample_ms", *_GATE_OPTIONS),
     ),
 }
@@ -187,17 +187,19 @@ class ExperimentOptions:
             if name in self.typed_names and wrong:
                 raise UsageError(f"{reason}: leave out {', '.join(wrong)}.")
         if self.budget == 0:
-            raise UsageError("No run fits into a budget of no time: give --budget more, such as 8m or 90s.")
+            raise UsageError("A budget of zero leaves no time for a run: give --budget more, such as 8m or 90s.")
         if self.report is not None:
             check_writable(self.report)
         if self.until is not None and self.repeats is not None and self.repeats < MIN_REPEATS:
-            raise UsageError(f"--until looks first after {MIN_REPEATS} repeats: give --repeats {MIN_REPEATS} or more.")
+            raise UsageError(f"--until needs at least {MIN_REPEATS} repeats: give --repeats {MIN_REPEATS} or more.")
         self.script.check(self.workload)
         if self.script.words and (self.presets or self.preset or self.variants_of):
-            raise UsageError("A command behind -- says what runs: leave out --presets, --preset and --variants-of.")
+            raise UsageError(
+                "A command after -- determines what runs: leave out --presets, --preset and --variants-of."
+            )
         if not (self.presets or self.preset or self.workload or self.variants_of or self.script.words):
             raise UsageError(
-                "experiment needs a workload with some -s name=a,b, a command behind --, or --preset quick; "
+                "experiment needs a workload with some -s name=a,b, a command after --, or --preset quick; "
                 "`list presets` shows them."
             )
 
@@ -210,7 +212,7 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     """Return the numbers of runs in `1,4`; raises `ValueError` with the reason."""
     words = text.split(",")
     if not all(word.isdecimal() for word in words):
-        raise ValueError(f"{text!r} is no list of run numbers with commas, such as 1,4")
+        raise ValueError(f"{text!r} is not a list of run numbers with commas, such as 1,4")
     return tuple(map(int, words))
 
 
@@ -233,34 +235,36 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     "--until",
     type=Parsed(parse_precision_pct),
     metavar="WIDTH",
-    help="End once every speed-up is known to within WIDTH, as 0.5%.",
+    help="End once every speed-up is known to within WIDTH, such as 0.5%.",
 )
-@click.option("--baseline", metavar="NAME=VALUE", help="What others are compared with (default: first steady one).")
+@click.option(
+    "--baseline",
+    metavar="NAME=VALUE",
+    help="The variant that others are compared with (default: the first steady one).",
+)
 @click.option(
     "--preset",
     metavar="NAME",
     shell_complete=complete_presets,
-    help="A prepared experiment of `list presets`, or the path of a file like theirs.",
+    help="A preset of `list presets`, or the path of your own preset file.",
 )
 @click.option(
     "--variants-of",
     cls=RareOption,
     type=Parsed(parse_run_list),
     metavar="RUN,RUN",
-    help="Measure the variants of these stored runs, interleaved, every run anew; the first is the baseline.",
+    help="Run the variants of these stored runs again, interleaved; the first is the baseline.",
 )
 @click.option("--presets", is_flag=True, hidden=True, help="Before: `list presets`.")
 @click.option(
     "--budget",
     type=TIME,
     metavar="TIME",
-    help="Start no run that would not end within 8m, 90s or 1h30m; the same command later goes on.",
+    help="Start no run that would end after this time (8m, 90s or 1h30m); the same command continues later.",
 )
 @again_option
-@click.option(
-    "--reuse", cls=RareOption, is_flag=True, help="Count stored runs of the same variants however old they are."
-)
-@click.option("--queue", is_flag=True, help="Only add it to the queue; `queue run` makes it, or the window.")
+@click.option("--reuse", cls=RareOption, is_flag=True, help="Reuse stored runs of any age (default: the last hour).")
+@click.option("--queue", is_flag=True, help="Only add it to the queue; `queue run` or the window runs it.")
 @notify_option
 @no_standby_option
 @parallel_option
@@ -270,7 +274,7 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     cls=RareOption,
     type=TIME,
     metavar="TIME",
-    help="Wait so long for them before a run at most (default: 60s).",
+    help="Longest wait before a run (default: 60s).",
 )
 @click.option(
     "--max-throttled",
@@ -278,7 +282,7 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     type=Number(0, 100, "%"),
     default=MAX_THROTTLED_PCT,
     metavar="SHARE",
-    help="Make a run once more that was throttled for more than SHARE of its measured part (default 5%).",
+    help="Repeat a run once if it was throttled for more than SHARE of its measured part (default 5%).",
 )
 @click.option("--yes", cls=RareOption, is_flag=True, help="Do not ask before an experiment of more than an hour.")
 @click.option(
@@ -287,7 +291,7 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     default=None,
     help="Check first that the variants compute the same loss and gradients, 7 s each (default: where that is cheap).",
 )
-@click.option("--show", cls=RareOption, is_flag=True, help="With --preset: show what is stored of it and run nothing.")
+@click.option("--show", cls=RareOption, is_flag=True, help="With --preset: show its stored runs and run nothing.")
 @click.option("--report", type=FILE, metavar="FILE", help="Write a report with charts too, .html or .md.")
 @on_option
 @sampling_option
@@ -345,7 +349,7 @@ def _confirm_hours(left: TimeLeft, budget_s: float | None) -> None:
         return
     say(f"This takes {format_time_left(left)}.")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UserError("Nobody can be asked here whether to start it: add --yes, or --budget 1h.")
+        raise UserError("There is no terminal to ask whether to start it: add --yes, or --budget 1h.")
     if not ask_yes("Start it?"):
         raise UserError("Nothing was started.")
 
@@ -368,7 +372,7 @@ def _print_added(entry: QueueEntry, *, as_json: bool) -> int:
     elif entry.owned:
         print(_describe_elsewhere(entry))
     else:
-        print(f"Entry {entry.entry} of the queue: `{PROGRAM} queue run {entry.entry}` makes it.")
+        print(f"Entry {entry.entry} of the queue: `{PROGRAM} queue run {entry.entry}` runs it.")
     return 0
 
 
@@ -402,7 +406,7 @@ def _enqueue(plan: Plan, store: Store) -> QueueEntry:
     """Return the entry of this experiment: the unfinished one where there is one, with the new limits."""
     entry, is_new = enqueue(store, plan)
     if not is_new and not entry.owned:
-        say(f"This experiment is in the queue already, unfinished, as entry {entry.entry}.")
+        say(f"This experiment is already in the queue, as entry {entry.entry}.")
     return entry
 
 

@@ -40,7 +40,7 @@ from app.viewmodels.format.naming import variant_names
 from app.viewmodels.format.sentences import format_time_left
 from workloads.catalog import Machine, check
 
-_SHOW_HINT = "Without --show and with --reuse the same command goes on from here."
+_SHOW_HINT = "The same command with --reuse and without --show continues from here."
 
 
 def describe_reference(runs: Sequence[RunHeader]) -> list[str]:
@@ -63,7 +63,7 @@ def describe_refusals(plan: Plan, machine: Machine) -> list[str]:
 
 def describe_throttled(run: RunHeader) -> str:
     """Say that a run does not count, why, and what follows."""
-    again = "it does not count and is made again."
+    again = "it does not count and is repeated."
     if still_s := run.environment.get(STOOD_STILL_KEY):
         return f"Run {run.row.run} was suspended for {units.quantity(still_s, 's')} with this program: {again}"
     share = units.percent(throttled_pct(run.environment))
@@ -74,10 +74,10 @@ def describe_plan(stored: Experiment, ahead: ExperimentProgress) -> list[str]:
     """Say before the first run what is planned, done and left, and how small a difference it can show."""
     plan, left = stored.plan, stored.planned - stored.done
     if stored.state == "settled":
-        return [f"{describe_ending(stored)} Nothing is left to run; --again makes every run anew."]
+        return [f"{describe_ending(stored)} Nothing is left to run; --again repeats every run."]
     if not left:
         all_are, them = ("The only run is", "it") if stored.planned == 1 else (f"All {stored.planned} runs are", "them")
-        return [f"{all_are} stored{_describe_extra_runs(stored)}: nothing is left to run. --again makes {them} anew."]
+        return [f"{all_are} stored{_describe_extra_runs(stored)}: nothing is left to run. --again repeats {them}."]
     most = "" if plan.until_pct is None else " at most"
     takes = format_time_left(ahead.left)
     budget = "" if plan.budget_s is None else f", within {units.duration(plan.budget_s)}"
@@ -94,7 +94,7 @@ def describe_ending(experiment: Experiment, *, show: bool = False, entry: int | 
 
     `show` is whether the command only shows it, `entry` the number under which it stays in the queue.
     """
-    goes_on = "The same command goes on from here"
+    goes_on = "The same command continues from here"
     goes_on += "." if entry is None else f", or `{PROGRAM} queue run {entry}`."
     sentences = [_describe_progress(experiment, goes_on, show=show), _describe_precision(experiment)]
     if show and experiment.state not in FINISHED_STATES:
@@ -122,9 +122,7 @@ def _describe_progress(experiment: Experiment, goes_on: str, *, show: bool) -> s
         from_reference = bool(describe_reference(experiment.runs))
         return f"{far}." if experiment.state == "complete" or from_reference else f"{far}. {_SHOW_HINT}"
     if experiment.state == "failed":
-        return (
-            f"Failed: {far}; some gave no result. The same command makes those again, with --reuse also after an hour."
-        )
+        return f"Failed: {far}; some gave no result. The same command repeats those; after an hour, add --reuse."
     return f"Complete: {far}." if experiment.state == "complete" else f"Stopped: {far}. {goes_on}"
 
 
@@ -284,7 +282,7 @@ def describe_paused(database: Path, only: Sequence[int] | None, excluding: Colle
     with Store.open(database) as store:
         paused = [entry.entry for entry in store.queue.entries() if entry.state == "paused"]
     named = " ".join(str(entry) for entry in paused if (only is None or entry in only) and entry not in excluding)
-    return f"What is paused goes on when it is named: `{PROGRAM} queue run {named}`." if named else ""
+    return f"To resume a paused experiment, name it: `{PROGRAM} queue run {named}`." if named else ""
 
 
 def _refreshed(ended: EndedEntry, services: RunServices) -> EndedEntry:

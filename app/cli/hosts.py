@@ -45,7 +45,7 @@ _USE = "hosts add takes a name and an address: `hosts add gpu1 ssh://me@gpu1`."
     help="Hosts; with add a name and an address, such as ssh://me@gpu1; with fetch and stop a host and a run of `hosts"
     " jobs`.",
 )
-@click.option("--keep", is_flag=True, help="With fetch: leave the lines of the run on the host.")
+@click.option("--keep", is_flag=True, help="With fetch: keep the run's data on the host.")
 @events_option
 def hosts(
     database: Path | None,
@@ -74,7 +74,7 @@ def hosts(
                 raise UsageError(f"hosts {action} takes a host, and a run's id from `hosts jobs`.")
             return _follow_detached(action, names[0], "".join(names[1:]), database, as_json=as_json, keep=keep)
         case "list" if names:
-            raise UsageError("hosts list shows all there is; names go with the other actions.")
+            raise UsageError("hosts list shows all hosts; names go with the other actions.")
     return _print_hosts(as_json=as_json)
 
 
@@ -85,7 +85,7 @@ def _print_hosts(*, as_json: bool) -> int:
     elif entries:
         print_table(("name", "address"), [(entry.name, entry.address) for entry in entries])
     else:
-        print(f"No host is named yet: `{PROGRAM} hosts add gpu1 ssh://me@gpu1` does it.")
+        print(f"No hosts yet: `{PROGRAM} hosts add gpu1 ssh://me@gpu1` adds one.")
     return 0
 
 
@@ -119,9 +119,9 @@ def _follow_detached(action: str, word: str, uid: str, database: Path | None, *,
         return 0
     if action == "stop":
         if len(runs) != 1:
-            raise UsageError(f"hosts stop ends one run: `{PROGRAM} hosts jobs {word}` shows which there are.")
+            raise UsageError(f"hosts stop ends one run: `{PROGRAM} hosts jobs {word}` lists them.")
         stop_detached(entry, runs[0].uid, say)
-        print(f"The run is asked to end; `{PROGRAM} hosts fetch {word}` fetches what it did.")
+        print(f"The run was asked to end; `{PROGRAM} hosts fetch {word}` fetches its result.")
         return 0
     with open_store(database, may_be_new=True) as store:
         path = store.path
@@ -131,7 +131,7 @@ def _follow_detached(action: str, word: str, uid: str, database: Path | None, *,
         with stop_on_interrupt(fetch.leave):
             stored = fetch.run([ProgressSink()], keep=keep)
         if stored is None:
-            say(f"It goes on on {word}; `{PROGRAM} hosts fetch {word}` follows it again.")
+            say(f"It continues on {word}; `{PROGRAM} hosts fetch {word}` follows it again.")
             return 1
         fetched.append(stored)
         if not as_json:
@@ -139,7 +139,7 @@ def _follow_detached(action: str, word: str, uid: str, database: Path | None, *,
     if as_json:
         print_json({"runs": [run_document(stored) for stored in fetched]})
     elif not fetched:
-        print(f"No detached run is on {word}: `{PROGRAM} run WORKLOAD --on {word} --detach` makes one.")
+        print(f"There is no detached run on {word}: `{PROGRAM} run WORKLOAD --on {word} --detach` starts one.")
     return int(not all(stored.row.completed for stored in fetched))
 
 
@@ -161,4 +161,4 @@ def _print_detached(runs: Sequence[DetachedRun], word: str, *, as_json: bool) ->
             for run in runs
         ]
         print_table(("run", "workload", "variant", "detached", "state", "size"), rows, right=frozenset({5}))
-        print(f"\nA run that is over stays there for {DETACHED_DAYS} days; `{PROGRAM} hosts fetch {word}` fetches it.")
+        print(f"\nA finished run stays there for {DETACHED_DAYS} days; `{PROGRAM} hosts fetch {word}` fetches it.")

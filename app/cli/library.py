@@ -67,8 +67,8 @@ def note(database: Path | None, as_json: bool, run: int, text: str | None) -> in
 
 
 @command("tag", "tag --add paper 3 4 5", "tag --remove paper 3")
-@click.option("--add", multiple=True, metavar="TAG", help="A tag to give; may be repeated.")
-@click.option("--remove", multiple=True, metavar="TAG", help="A tag to take off; may be repeated.")
+@click.option("--add", multiple=True, metavar="TAG", help="A tag to add; may be repeated.")
+@click.option("--remove", multiple=True, metavar="TAG", help="A tag to remove; may be repeated.")
 @runs_argument(required=True)
 def tag(database: Path | None, as_json: bool, add: Sequence[str], remove: Sequence[str], runs: Sequence[int]) -> int:
     """Give tags to runs or take them off, and print the tags that each has now."""
@@ -103,7 +103,7 @@ def delete(database: Path | None, as_json: bool, for_good: bool, runs: Sequence[
         done = (
             f"{format_run_count(len(moved))} put into the trash. {undo}"
             if moved
-            else "Nothing to do: in the trash already."
+            else "Nothing to do: already in the trash."
         )
         return _print_moved(store.library, moved, done, as_json=as_json)
 
@@ -134,9 +134,9 @@ def _print_moved(library: Library, moved: Sequence[int], done: str, *, as_json: 
 @click.argument(
     "kind", type=Verb(_KINDS), default="runs", metavar="[KIND]", help=f"{', '.join(_KINDS)} (default: runs)."
 )
-@click.argument("workload_name", required=False, metavar="[WORKLOAD]", help="With parameters: whose.")
+@click.argument("workload_name", required=False, metavar="[WORKLOAD]", help="With parameters: the workload.")
 @filter_options
-@click.option("--deleted", is_flag=True, help="The runs in the trash instead of all others.")
+@click.option("--deleted", is_flag=True, help="Only the runs in the trash.")
 @click.option(
     "--sort",
     type=click.Choice(RUN_ORDERS),
@@ -145,7 +145,7 @@ def _print_moved(library: Library, moved: Sequence[int], done: str, *, as_json: 
     help=f"Order by one of {', '.join(RUN_ORDERS)}.",
 )
 @click.option("--reverse", is_flag=True, help="Reverse the order.")
-@click.option("--limit", type=COUNT, metavar="N", help="No more than N runs.")
+@click.option("--limit", type=COUNT, metavar="N", help="At most N runs.")
 @click.option("--experiments", is_flag=True, hidden=True, help="Before: `list experiments`.")
 def list_runs(
     database: Path | None,
@@ -161,7 +161,7 @@ def list_runs(
 ) -> int:
     """Print the runs wanted, newest first unless requested otherwise, or what else there is of a kind."""
     if (workload_name is None) == (kind == "parameters"):
-        raise UsageError("list parameters takes a workload, such as lstm, and the others none.")
+        raise UsageError("list parameters takes a workload, such as lstm; other lists take none.")
     of_all = {"kind", "workload_name", "database", "as_json", "experiments"}
     of_runs = given_parameters(click.get_current_context()) - of_all
     if of_runs and (kind != "runs" or experiments):
@@ -234,7 +234,7 @@ def _experiment_number(word: str, library: Library) -> int:
     rows = ((stored.experiment, stored.name, stored.preset) for stored in library.experiments())
     named = [number for number, name, preset in rows if word in (str(number), name, preset)]
     if not named:
-        raise UserError(f"There is no experiment {word!r}; `{PROGRAM} list experiments` shows what there is.")
+        raise UserError(f"There is no experiment {word!r}; `{PROGRAM} list experiments` lists all.")
     return named[0]
 
 
@@ -257,7 +257,7 @@ def _describe_empty(total: int, query: RunQuery) -> str:
         return f"No run matches, of {total:,} {units.plural('run', total)}."
     if query.deleted:
         return "The trash is empty."
-    return f"No runs yet. `{PROGRAM} run lstm` makes the first one; `{PROGRAM} reference` has some of real GPUs."
+    return f"No runs yet. `{PROGRAM} run lstm` starts the first one; `{PROGRAM} reference` lists H200 runs."
 
 
 def _print_experiments(experiments: list[StoredExperiment], *, as_json: bool) -> None:
@@ -269,7 +269,7 @@ def _print_experiments(experiments: list[StoredExperiment], *, as_json: bool) ->
         )
         print_table(("experiment", "begun", "name", "runs"), list(rows), right=frozenset({0, 3}))
     else:
-        print(f"No experiments yet. `{PROGRAM} experiment --preset quick` makes the first one.")
+        print(f"No experiments yet. `{PROGRAM} experiment --preset quick` runs the first one.")
 
 
 def _experiment_document(experiment: StoredExperiment) -> dict[str, Any]:
@@ -289,7 +289,7 @@ def _read_days(word: str) -> float:
     with contextlib.suppress(ValueError):
         if 0 <= (days := float(number) * _DAYS[unit]) <= 36_500:
             return days
-    raise ValueError(f"{word!r} is no age such as 30d, 12h or 2w, of 36500 days at most")
+    raise ValueError(f"{word!r} is not an age such as 30d, 12h or 2w, up to 36500 days")
 
 
 @command("prune", "prune --older-than 30d --dry-run", "prune --older-than 2w")
@@ -298,9 +298,9 @@ def _read_days(word: str) -> float:
     type=Parsed(_read_days),
     required=True,
     metavar="AGE",
-    help="Only of runs that ended longer ago than AGE: 30d, 12h or 2w.",
+    help="Only of runs that ended more than AGE ago: 30d, 12h or 2w.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be deleted and delete nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")
 def prune_runs(database: Path | None, as_json: bool, older_than: float, dry_run: bool) -> int:
     """Prune, and print what that did, or would do."""
     with open_store(database) as store:

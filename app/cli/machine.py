@@ -78,7 +78,7 @@ _WATCH_MS = 20.0
 
 @command("gpus", "gpus", "gpus --on ssh://me@gpu1", uses_database=False)
 @on_option
-@click.option("--all", "every_field", is_flag=True, help="Every field of each of several GPUs, and of the host.")
+@click.option("--all", "every_field", is_flag=True, help="Show every field of every GPU and of the host.")
 def gpus(as_json: bool, on: str, every_field: bool) -> int:
     """Print every GPU and the host with one reading of each field, what it costs and how often it is renewed.
 

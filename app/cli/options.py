@@ -222,7 +222,7 @@ def read_time_s(word: str) -> float:
     """Return seconds from `8m`, `90s`, `1h30m` or a bare number of seconds; raises `ValueError` for anything else."""
     match = _TIME.fullmatch(word)
     if match is None or not word:
-        raise ValueError(f"{word!r} is no time such as 8m, 90s or 1h30m")
+        raise ValueError(f"{word!r} is not a time such as 8m, 90s or 1h30m")
     hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return 3600 * hours + 60 * minutes + seconds
 
@@ -289,7 +289,7 @@ def _one_host(_context: click.Context, _param: click.Parameter, words: tuple[str
 events_option = click.option(
     "--events",
     is_flag=True,
-    help="For a program elsewhere (docs/hosts.md): follow orders from stdin, say all as lines.",
+    help="For a program elsewhere (docs/hosts.md): read orders from stdin, write events as lines.",
 )
 on_option = click.option(
     "--on",
@@ -300,7 +300,7 @@ on_option = click.option(
     help="On this host: a name of `hosts list`, or an address such as ssh://me@gpu1 (default: this machine).",
 )
 no_standby_option = click.option(
-    "--no-standby", cls=RareOption, is_flag=True, help="Never import a framework ahead for the next run."
+    "--no-standby", cls=RareOption, is_flag=True, help="Do not import a framework ahead of the next run."
 )
 parallel_option = click.option(
     "--parallel",
@@ -309,12 +309,12 @@ parallel_option = click.option(
     is_flag=False,
     flag_value=0,
     metavar="[N]",
-    help="Up to N runs at once, each on GPUs of its own (without N as many as there are GPUs).",
+    help="Up to N runs in parallel, each on its own GPUs (without N: as many as there are GPUs).",
 )
 no_gate_option = click.option(
-    "--no-gate", cls=RareOption, is_flag=True, help="Never wait for cool GPUs that nobody uses, or a quiet host."
+    "--no-gate", cls=RareOption, is_flag=True, help="Do not wait for cool, unused GPUs or a quiet host."
 )
-again_option = click.option("--again", cls=RareOption, is_flag=True, help="Make every run anew, whatever is stored.")
+again_option = click.option("--again", cls=RareOption, is_flag=True, help="Repeat every run; ignore stored runs.")
 notify_option = click.option(
     "--notify",
     cls=RareOption,

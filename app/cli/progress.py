@@ -240,7 +240,7 @@ class WaitLine:
         if status.waited_s >= _SHORT_S:
             if self._live:
                 seconds = f"{status.waited_s:.0f} of {units.with_unit(status.limit_s, 's')}"
-                text = f"Waiting: {status.reason} ({seconds}; Enter goes on)"
+                text = f"Waiting: {status.reason} ({seconds}; Enter skips the wait)"
                 self._line.paint(self, text, status.waited_s / status.limit_s)
             elif not self._printed:
                 self._printed = True

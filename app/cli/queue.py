@@ -63,7 +63,7 @@ class _QueueOptions:
         if (self.notify or self.report is not None) and self.action != "run":
             raise UsageError("--notify and --report go with `queue run`.")
         if self.action == "list" and self.entries:
-            raise UsageError("queue list shows all there is; numbers go with run, move, pause, resume and remove.")
+            raise UsageError("queue list shows all entries; numbers go with run, move, pause, resume and remove.")
         if self.action not in ("list", "run") and not self.entries:
             raise UsageError(f"queue {self.action} needs the number of an entry, as `{PROGRAM} queue` shows it.")
 
@@ -156,7 +156,7 @@ def _describe_entry_elsewhere(entry: QueueEntry) -> str:
     "--report",
     type=FILE,
     metavar="FILE",
-    help="With run: write a report too, .html or .md; where not exactly one ENTRY is named, a file for each, its"
+    help="With run: also write a report, .html or .md; for several entries one file each, its"
     " number before the ending (FILE-3.html).",
 )
 @sampling_option
@@ -229,8 +229,8 @@ def _describe_total(experiments: Sequence[ExperimentProgress]) -> str:
     all_paused = all(progress.state == "paused" for progress in experiments)
     command = " ".join([f"{PROGRAM} queue run", *(str(progress.entry) for progress in experiments if all_paused)])
     if done == planned:
-        return f"{done} of {planned} runs done; `{command}` says what came of them."
-    return f"{done} of {planned} runs done, {_describe_left(experiments)}; `{command}` makes them."
+        return f"{done} of {planned} runs done; `{command}` shows their results."
+    return f"{done} of {planned} runs done, {_describe_left(experiments)}; `{command}` runs them."
 
 
 def _describe_left(experiments: Sequence[ExperimentProgress]) -> str:

@@ -136,9 +136,9 @@ _EXACT = 1e-5
     "--gpus",
     type=click.Choice(("0", "1")),
     metavar="N",
-    help="On the CPU (0) or a GPU (1); default: not where the run trained.",
+    help="On the CPU (0) or a GPU (1); default: the one on which it did not train.",
 )
-@click.option("--weights", "weights_path", type=FILE, metavar="PATH", help="Its weights file, where it was moved.")
+@click.option("--weights", "weights_path", type=FILE, metavar="PATH", help="Its weights file, if it was moved.")
 @on_option
 def portability(
     database: Path | None, as_json: bool, run: int, into: str, gpus: str | None, weights_path: Path | None, on: str
@@ -203,7 +203,7 @@ def check_equal(database: Path | None, as_json: bool, runs: Sequence[int], on: s
 def _refuse_uncheckable(specs: Sequence[RunSpec], machine: Machine) -> None:
     """Raise a `UserError` where variants cannot be checked."""
     if len(specs) < 2:
-        raise UsageError("check-equal takes runs of two variants or more; the first one is what others are checked by.")
+        raise UsageError("check-equal takes runs of two variants or more; the first one is the reference.")
     if not can_be_checked(specs[0]):
         raise UserError(f"{specs[0].workload} computes nothing that could be checked.")
     for refusal in (refusal for spec in specs for refusal in catalog.check(spec, machine)):
@@ -278,7 +278,7 @@ def _verdict(run: RunRow, trials: Sequence[TrialResult]) -> str:
     name = choice_label(run.spec, "implementation", worst.result.implementation)
     return (
         f"The answers differ by up to {largest} ({name}), and the rounding of {precision} explains {explained}: "
-        "what was trained is not what runs there. Check that the weights file is this run's and unchanged."
+        "the weights that ran there are not the trained ones. Check that the weights file is this run's and unchanged."
     )
 
 
@@ -292,10 +292,12 @@ def _verdict(run: RunRow, trials: Sequence[TrialResult]) -> str:
 )
 @click.option("--batch-limit", type=COUNT, metavar="N", help="Go no further than this batch (needed on the CPU).")
 @click.option(
-    "--batch-step", type=COUNT, metavar="N", help="Tell batches apart by N (default: an eighth of the first)."
+    "--batch-step", type=COUNT, metavar="N", help="Stop searching within N (default: an eighth of the first)."
 )
 @on_option
-@click.option("--detach", is_flag=True, help="Let the run go on there without this program; `hosts fetch` fetches it.")
+@click.option(
+    "--detach", is_flag=True, help="Let the run continue there without this program; `hosts fetch` fetches it."
+)
 @events_option
 @click.option("--events-to", type=FILE, metavar="FOLDER", hidden=True)
 @sampling_option
@@ -327,11 +329,11 @@ def run(
     script.check(workload)
     if script.words:
         if largest_batch or parameters:
-            raise UsageError("--largest-batch and --parameters go with a workload, not with a command of yours.")
+            raise UsageError("--largest-batch and --parameters go with a workload, not with your own command.")
     elif workload is None:
         raise UsageError(
-            f"run needs a workload: {KNOWN_WORKLOADS}, a file of yours as path/to/file.py:name, or a command of yours "
-            "as -- python train.py."
+            f"run needs a workload: {KNOWN_WORKLOADS}, your own file as path/to/file.py:name, or your own command as "
+            f"-- python train.py."
         )
     if parameters and workload:
         return list_parameters(workload, database, as_json=as_json)
@@ -373,7 +375,7 @@ def _detach(spec: RunSpec, services: RunServices, on: str, sample_ms: float, *, 
     if as_json:
         print_json({"detached": {"uid": uid, "host": on}})
     else:
-        print(f"The run goes on on {on} without this program; `{PROGRAM} hosts fetch {on}` fetches it.")
+        print(f"The run continues on {on} without this program; `{PROGRAM} hosts fetch {on}` fetches it.")
     return 0
 
 

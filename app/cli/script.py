@@ -40,7 +40,7 @@ class ScriptOptions:
         typed = (self.variables, self.revisions, self.links, self.examples, self.loop, self.dry_run)
         if not self.words and (any(typed) or self.folder != Path()):
             options = "-C, -e, --rev, --link, --examples, --loop and --dry-run"
-            raise UsageError(f"{options} go with a command of yours behind --, such as -- python train.py.")
+            raise UsageError(f"{options} go with your own command after --, such as -- python train.py.")
 
     def variants(self, settings: Sequence[str], machine: Machine, database: Path | None) -> list[RunSpec]:
         """Return the variants, with the folder frozen; without a database it is not."""
@@ -115,7 +115,12 @@ def script_options(function: Callable[..., int]) -> Callable[..., int]:
             help="Your own training script: python train.py",
         ),
         click.option(
-            "-C", "folder", type=FILE, default=Path(), metavar="FOLDER", help="Where a command behind -- runs."
+            "-C",
+            "folder",
+            type=FILE,
+            default=Path(),
+            metavar="FOLDER",
+            help="The folder in which a command after -- runs.",
         ),
         click.option(
             "-e",
@@ -133,10 +138,10 @@ def script_options(function: Callable[..., int]) -> Callable[..., int]:
             cls=RareOption,
             multiple=True,
             metavar="PATH",
-            help="What git ignores there and the command needs.",
+            help="A file or folder that git ignores and the command needs.",
         ),
         click.option(
-            "--examples", default="", metavar="N", help="Examples of a step: numbers and placeholders, as '{batch}*4'."
+            "--examples", default="", metavar="N", help="Examples per step: numbers and placeholders, as '{batch}*4'."
         ),
         click.option(
             "--loop", cls=RareOption, default="", metavar="FILE:LINE", help="The loop whose iterations are steps."

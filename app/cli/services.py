@@ -38,7 +38,7 @@ def open_store(database: Path | None, *, may_be_new: bool = False) -> Iterator[S
     """
     if database is not None and not may_be_new and not database.exists():
         raise UserError(
-            f"There is no database {database}: a run or an import makes one. Without --db it is {default_database()}."
+            f"There is no database {database}: a run or an import creates one. Without --db it is {default_database()}."
         )
     with Store.open(database or default_database()) as store:
         if not store.is_read_only:

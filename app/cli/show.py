@@ -118,7 +118,7 @@ def show(database: Path | None, as_json: bool, run: int, log: bool, source: bool
 
 def _print_source(stored: StoredRun, *, as_json: bool) -> int:
     if CUSTOM_SOURCE_KEY not in stored.environment:
-        raise UserError(f"Run {stored.row.run} is of {stored.row.spec.workload}, and no file of yours.")
+        raise UserError(f"Run {stored.row.run} is of {stored.row.spec.workload}, which is not a file of yours.")
     texts = {key: stored.environment[key] for key in CUSTOM_TEXT_KEYS if key in stored.environment}
     if as_json:
         print_json({"run": stored.row.run, **texts})

@@ -126,7 +126,7 @@ def ask_consent(grants: Sequence[Grant]) -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         commands = ", ".join(f"`{grant.command}`" for grant in grants)
         raise UserError(
-            f"Nobody can be asked here whether to {describe(grants)}, which was not typed on this machine: "
+            f"There is no terminal to ask whether to {describe(grants)}, which was not typed on this machine: "
             f"start this in a terminal and answer, or type it once, as {commands}."
         )
     say("This was not typed on this machine. It asks to")

@@ -61,7 +61,7 @@ class ExportOptions:
 @click.option(
     "--queue",
     is_flag=True,
-    help="With -o FILE.vscope: the experiments that are not finished with their runs, to go on elsewhere.",
+    help="With -o FILE.vscope: unfinished experiments with their runs, to continue elsewhere.",
 )
 @click.option(
     "--format",
@@ -71,14 +71,14 @@ class ExportOptions:
 @click.option(
     "--raw-text",
     is_flag=True,
-    help="With --format csv: write texts as they are, also those that a spreadsheet would compute.",
+    help="With --format csv: write texts unchanged, even those that a spreadsheet would evaluate.",
 )
 @click.option(
     "-o",
     "output",
     type=FILE,
     metavar="PATH",
-    help="The folder to make (default: runs-NUMBERS), FILE.json for a timeline (runs-NUMBERS.trace.json),"
+    help="The folder to create (default: runs-NUMBERS), FILE.json for a timeline (runs-NUMBERS.trace.json),"
     " or FILE.vscope (or .db) for a database that `import` reads.",
 )
 @click.option(
@@ -89,25 +89,25 @@ class ExportOptions:
     help="A Keras model of one run's saved weights: a file that ends in .keras, or a folder for a SavedModel;"
     " may be repeated.",
 )
-@click.option("--weights", type=FILE, metavar="PATH", help="With --model: its weights file, where it was moved.")
+@click.option("--weights", type=FILE, metavar="PATH", help="With --model: its weights file, if it was moved.")
 def export(**values: Any) -> int:
     """Write what is requested and print where it is."""
     options = ExportOptions(**values)
     if not options.model:
         return _export(options)
     if options.format or options.output:
-        raise UsageError("--model goes without --format and -o: give one of them at a time.")
+        raise UsageError("--model excludes --format and -o: give one of them.")
     return _export_models(options)
 
 
 def _export_models(options: ExportOptions) -> int:
     _check_model_paths(options.model)
     if len(options.runs) != 1:
-        raise UsageError("--model makes a model of one run; name that run alone.")
+        raise UsageError("--model writes the model of one run: give one run.")
     with open_store(options.database) as store:
         run = store.load(options.runs[0]).row
         weights = weights_file(run, store.path, options.weights)
-    say(f"Making a Keras model of run {run.run} …")
+    say(f"Writing a Keras model of run {run.run} …")
     export = export_model(run, weights, options.model, Leases(), say)
     if options.as_json:
         models = [str(path) for path in options.model]
@@ -132,7 +132,7 @@ def _check_model_paths(paths: Sequence[Path]) -> None:
                 f"--model takes a file that ends in .keras, or a folder for a SavedModel, not {path.name}."
             )
         if path.exists():
-            raise UserError(f"{path} is there already; name another, or delete it first.")
+            raise UserError(f"{path} already exists; name another, or delete it first.")
 
 
 @command("import", "import runs.vscope")
@@ -217,7 +217,7 @@ def _print_files(runs: list[int]) -> None:
     if runs:
         print(f"{len(runs)} of these runs are in this database: `{PROGRAM} list --tag reference`.")
     else:
-        print(f"None of these runs is in this database; `{PROGRAM} reference add` puts copies of them there.")
+        print(f"None of these runs is in this database; `{PROGRAM} reference add` adds copies.")
 
 
 def _document(file: ReferenceFile) -> dict[str, Any]:
@@ -264,15 +264,15 @@ def _target(options: ExportOptions) -> Path:
         raise UsageError(f"--format trace writes one file: -o takes a name that ends in {_TIMELINE}.")
     is_database = target.suffix in DATABASE_SUFFIXES
     if is_database and options.format:
-        raise UsageError(f"-o {target} makes a database, --format a folder of tables: give one of them at a time.")
+        raise UsageError(f"-o {target} writes a database, --format a folder of tables: give one of them.")
     if not is_database and options.format is None:
         raise UsageError(
             "export takes --format csv, json, parquet or trace, or -o FILE.vscope for runs, or --model FILE."
         )
     if options.raw_text and options.format != "csv":
-        raise UsageError("--raw-text goes with --format csv: other formats have texts as they are.")
+        raise UsageError("--raw-text goes with --format csv: other formats keep texts unchanged.")
     if options.queue and not is_database:
-        raise UsageError("--queue goes with -o FILE.vscope: only a database holds experiments that can go on.")
+        raise UsageError("--queue goes with -o FILE.vscope: only a database holds experiments that can continue.")
     return target
 
 

@@ -128,9 +128,9 @@ def fetch_packages(packages: str, interpreter: str, report: Callable[[str], bool
     require(variant_grants({"packages": packages}, ""), refuse)
     for word in packages.split():
         if word.startswith("-"):
-            raise InstallError(f"{word} is no package: uv's options are its environment variables.")
+            raise InstallError(f"{word} is not a package: uv's options are its environment variables.")
         if re.search(BETWEEN_PACKAGES, word):
-            raise InstallError(f"{word} is no package: a space stands between two, and a run has one set of them.")
+            raise InstallError(f"{word} is not a package: separate packages by spaces; a run has one set.")
     folder, name = uv_folder(), hashlib.sha256(f"{packages} {interpreter}".encode()).hexdigest()[:16]
 
     def step(title: str, *command: str, reported: bool = True) -> None:

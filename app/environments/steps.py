@@ -71,7 +71,7 @@ def explain(title: str, log: str, path: Path, again: str = "start again") -> str
         if _TORCH_INDEX in log:  # which no mirror of PyPI has
             other = "or take that of PyPI, with CUDA (set UV_INDEX to it)"
             connect = f"Connect to {_TORCH_INDEX}, which has this build of PyTorch, {other}"
-        return f"{title} failed: no network. {connect}, and {again}; what was fetched is kept."
+        return f"{title} failed: no network. {connect}, and {again}; what was downloaded is kept."
     lines = [line.strip() for line in log.splitlines() if line.strip()] or [""]
     errors = [line for line in lines if line.lower().startswith(("error", "e:", "×"))]
     cause = next((line.partition(":")[2] for line in lines if line.startswith("cause:")), "")  # as uv says it
@@ -102,7 +102,7 @@ def run_step(
         try:
             while process.poll() is None:
                 if not watch(_last_line(output.fileno()), int(time.monotonic() - began_s)):
-                    raise CancelledError(f"{title} was stopped; what was fetched is kept.")
+                    raise CancelledError(f"{title} was stopped; what was downloaded is kept.")
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(_LOOK_S)
         except BaseException:

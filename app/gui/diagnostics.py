@@ -67,7 +67,7 @@ def show_log() -> None:
         open_on_desktop(path)
 
 
-_NOTHING_MADE = "No new database was made in its place. If you put the file back, try again."
+_NOTHING_MADE = "No new database was created in its place. If you put the file back, try again."
 _CHOSEN = "It was chosen in Settings. "
 _OTHER_RUNS = "The runs in this window are not in it. If you put the old file back, try again."
 

@@ -133,7 +133,7 @@ def _parse_authority(scheme: str, authority: str, word: str) -> tuple[str, str, 
     """Return user, host and port of `me@gpu1:22` or `[::1]:22`."""
     if scheme in _HERE:
         if authority:
-            raise UsageError(f"{_quoted(word)} is no address: `{scheme}:` is this machine, and no name follows it.")
+            raise UsageError(f"{_quoted(word)} is not an address: `{scheme}:` is this machine, and no name follows it.")
         return "", "", None
     quoted_user, _, host_port = authority.rpartition("@")
     if ":" in quoted_user:
@@ -158,7 +158,8 @@ def _parse_query(kind: Kind, query: str, word: str) -> dict[str, str]:
     for name, value in parse_qsl(query.replace("+", "%2B"), keep_blank_values=True):
         if name not in option_names:
             raise UsageError(
-                f"{_quoted(word)} has the unknown option {_quoted(name)}; behind ? may stand {', '.join(option_names)}."
+                f"{_quoted(word)} has the unknown option {_quoted(name)}; after ? you can write "
+                f"{', '.join(option_names)}."
             )
         if name in values:
             raise UsageError(f"{_quoted(word)} names {name} twice.")
@@ -228,15 +229,15 @@ def add_host(entry: HostEntry) -> None:
     """Add a host; raises `UsageError` for a name that is taken or cannot be one, or an address that is none."""
     if not _NAME.fullmatch(entry.name):
         raise UsageError(
-            f"{entry.name!r} cannot name a host: letters, digits, and . _ - behind them, 63 at most; the address comes "
-            "second."
+            f"{entry.name!r} is not a host name: use up to 63 letters and digits, and . _ - after the first; the "
+            f"address comes second."
         )
     _ = entry.full_address
 
     def with_entry() -> tuple[HostEntry, ...]:
         hosts = read_hosts()
         if any(host.name == entry.name for host in hosts):
-            raise UsageError(f"There is a host {entry.name} already: remove it first, or take another name.")
+            raise UsageError(f"Host {entry.name} already exists: remove it first, or choose another name.")
         return (*hosts, entry)
 
     rewrite_list(book_path(), with_entry)

@@ -58,9 +58,9 @@ _LOOK_S = 0.1
 _RESERVED_BYTES = 8_192
 """Given up of the last lines where the disk is full, so that the end can be written down."""
 _FULL = "The recording of this run is full, {size:.0f} GB: from here on telemetry is not kept."
-_DISK = "The disk of the host had no room for the lines of this run, or failed ({reason}), so it was ended there."
+_DISK = "The host's disk was full or failed ({reason}), so the run was ended there."
 _TERMINATED = "The run was asked to end on its host (SIGTERM), as when that is shut down."
-_UNGUARDED = "The guard of this run, the process that it was started as, was killed."
+_UNGUARDED = "The process that guards this run was killed."
 
 
 def detached_folder() -> Path:
@@ -113,7 +113,7 @@ def make_detached(folder: Path) -> int:
     os.umask(0o077)
     folder.mkdir(parents=True, exist_ok=True)
     if _lock(folder) is None:
-        raise UserError(f"The run of {folder} goes on already.")
+        raise UserError(f"The run of {folder} is already running.")
     try:
         order = msgspec.json.decode(sys.stdin.buffer.readline(), type=RunOrder)
     except msgspec.DecodeError as error:
@@ -254,7 +254,7 @@ def serve_detached(action: str, uid: str) -> int:
             return
         folder = detached_folder() / uid
         if not (_UID.fullmatch(uid) and folder.is_dir()):
-            outbox.say(Refused(kind="user error", reason="That run is not on the host any more."))
+            outbox.say(Refused(kind="user error", reason="That run is no longer on the host."))
             return
         if action == "stop":
             # Its maker ends the run as its user would; the recording says how it ended.

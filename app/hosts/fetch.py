@@ -159,7 +159,7 @@ class Fetch:
                         self._purge(store, sink.run)
                     if self._is_left:
                         return None
-                    raise UserError(self._problem or process.lost or "The host did not say all of the run; try again.")
+                    raise UserError(self._problem or process.lost or "The host did not send the whole run; try again.")
                 if sink.failure is not None:
                     raise sink.failure
                 number = sink.run

@@ -139,8 +139,8 @@ def explain_start(address: Address, program: str, error: OSError) -> str:
     """Return why a launcher's command could not be started, in one sentence with what to do."""
     if isinstance(error, FileNotFoundError):
         package = {"ssh": "the package openssh-client", "docker": "Docker"}.get(program, program)
-        return f"This machine has no {program}, which leads to {address.label}; install {package}."
-    return f"{program}, which leads to {address.label}, cannot be started ({error.strerror})."
+        return f"This machine has no {program}, which connects to {address.label}; install {package}."
+    return f"{program}, which connects to {address.label}, cannot be started ({error.strerror})."
 
 
 def explain_end(address: Address, exit_status: int, output: str) -> str:
@@ -169,12 +169,12 @@ def explain_end(address: Address, exit_status: int, output: str) -> str:
 SSH_FAILURES = (
     Failure(
         r"REMOTE HOST IDENTIFICATION HAS CHANGED(?:.|\n)*?^Offending .*key in (?P<line>.*?)\r?$",
-        "{label} shows another host key than before: it was installed anew, or somebody is between you and it. Ask its"
+        "{label} shows another host key than before: it was reinstalled, or somebody is between you and it. Ask its"
         " administrator for the new key's fingerprint; only if it is right, remove the old key, line {line}.",
     ),
     Failure(
         r"\A(?P<line>.*?)\r?$(?:.|\n)*?(?:UNKNOWN port 65535|stdio forwarding failed)",
-        "The jump host on the way to {label} does not lead there ({line}); `{by_hand}` must work without a question.",
+        "The jump host on the way to {label} cannot reach it ({line}); `{by_hand}` must work without a question.",
     ),
     Failure(
         r"Host key verification failed|No .* host key is known for",
@@ -183,7 +183,7 @@ SSH_FAILURES = (
     ),
     Failure(
         r"Could not resolve hostname (?P<name>[^:]*):",
-        "The name {name} leads nowhere: check how it is written, your ssh config and this machine's network.",
+        "The name {name} cannot be resolved: check its spelling, your ssh config and this machine's network.",
     ),
     Failure(
         r"Connection refused",
@@ -196,7 +196,7 @@ SSH_FAILURES = (
     ),
     Failure(
         r"(?P<line>no such identity: .*?|Identity file .* not acc.*?|Permissions \d+ for .* are too open)\.?\r?$",
-        "{label} refused you, and ssh cannot use a key of your config ({line}): mend that, or name another.",
+        "{label} refused you, and ssh cannot use a key of your config ({line}): correct that, or choose another key.",
     ),
     Failure(
         r"Permission denied \((?P<methods>[^)]*)\)",
@@ -226,7 +226,7 @@ SLURM_FAILURES = (
     ),
     Failure(
         r"Detected \d+ oom[-_]kill event|error: .*: Out Of Memory\s*$",
-        "The job had no memory left, and Slurm killed what ran in it: ask for more in the address, as mem=32G.",
+        "The job had no memory left, and Slurm killed what ran in it: ask for more in the address, such as mem=32G.",
     ),
     Failure(_STEP, "Slurm ended job {job} on {node}: {why}."),
     Failure(

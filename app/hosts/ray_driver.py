@@ -125,7 +125,7 @@ def carry(ray: Any, gpus: int | None, options: dict[str, str], words: Sequence[s
     needs = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node["NodeID"], soft=False), "num_cpus": 0}
     if gpus is not None:
         if gpus > (most := int(node["Resources"].get("GPU", 0))):
-            _end(f"No node of the cluster has {gpus} GPUs: the most are {most}.")
+            _end(f"No node of the cluster has {gpus} GPUs: the largest has {most}.")
         needs = {"num_gpus": gpus, "num_cpus": float(options.get("cpus", 1)), "resources": kinds}
     actor = ray.remote(
         **needs,

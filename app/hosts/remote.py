@@ -254,7 +254,7 @@ class RemoteRun:
                 case RunEnded() as ended:
                     pass
                 case None:
-                    reason = f"Stopped; {process.name} did not say its end in time, and was left."
+                    reason = f"Stopped; {process.name} did not confirm the end in time."
                     ended = self._ended("stopped", reason)
                 case Refused(kind=kind, reason=reason):
                     ended = self._ended("stopped" if kind == "cancelled" else "failed", reason)
@@ -466,9 +466,7 @@ def connect(
         hello = process.wait_hello(is_cancelled)
         if keys := wrong_numbers(hello.environment):
             word = hello.environment[keys[0]][:40]
-            raise UserError(
-                f"{entry.name} says {word!r} for {keys[0]}, where a number belongs; no run can be made there."
-            )
+            raise UserError(f"{entry.name} says {word!r} for {keys[0]}, instead of a number; nothing can run there.")
     except BaseException:
         process.cut()
         raise

@@ -151,7 +151,7 @@ def end_everything(scratch: Path) -> None:
     while left := psutil.Process().children(recursive=True):
         if time.monotonic() > end_s:
             numbers = ", ".join(str(process.pid) for process in left)
-            print_error(f"What was started here does not end (process {numbers}): it may hang in a driver.")
+            print_error(f"A process started here does not end ( {numbers}): it may hang in a driver.")
             break
         for process in left:
             with contextlib.suppress(psutil.Error):
@@ -332,7 +332,7 @@ def with_tree(order: RunOrder, archive: Path, ask: Callable[[], None] = lambda: 
         ask()
         placed = place_tree(source, archive)
     if placed is None:
-        raise UserError("What came to the host is not the frozen tree of the command; start it anew.")
+        raise UserError("The host received something other than the frozen tree of the command; start it again.")
     return msgspec.structs.replace(order, start=msgspec.structs.replace(order.start, source=placed))
 
 
@@ -543,7 +543,7 @@ def _follow_all(server: Server, guard: int) -> str:
     try:
         while ready := poll.poll(max(0.0, heard_s + LOST_S - time.monotonic()) * 1e3):
             if any(file == guard for file, _ in ready):
-                return "its guard, the process that it was started as, was killed."
+                return "the process that guards it was killed."
             if not (data := os.read(0, _CHUNK_BYTES)):
                 return ""
             *lines, rest = (rest + data).split(b"\n")

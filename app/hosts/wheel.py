@@ -86,7 +86,8 @@ _PROBLEMS = {
     " set XDG_CACHE_HOME there.",
     "full": "The program cannot be stored on {name}: free some space in ~/.cache there, {size} are needed.",
     "damaged": "What was sent to {name} arrived damaged; try again.",
-    "python": "{name} needs Python 3.11 or newer, and {python} is none: name one in the host's address (?python=PATH).",
+    "python": "{name} needs Python 3.11 or newer, and {python} is older or missing: name one in the host's address "
+    "(?python=PATH).",
     "uv": "{name} has no uv, and another processor or system than this machine; install it there: `curl -LsSf"
     " https://astral.sh/uv/install.sh | sh`.",
 }

@@ -256,7 +256,7 @@ def describe_import(done: Imported) -> list[str]:
 def describe_reference_added(runs: Sequence[int]) -> str:
     """Describe the result of adding the reference runs; a database they were measured with has them already."""
     if not runs:
-        return "No reference run was added: all of them are already here as runs of your own."
+        return "No reference run was added: all of them are already here as your own runs."
     return f"Added {len(runs)} reference {units.plural('run', len(runs))} as {format_run_numbers(runs)}, tagged {TAG}."
 
 
@@ -269,14 +269,14 @@ def describe_reference_removed(runs: Sequence[int]) -> str:
 def _import_sentences(done: Imported) -> Iterator[str]:
     if done.entries:
         numbers = " ".join(map(str, done.entries))
-        yield f"{_count_unfinished(len(done.entries))} came into the queue: `{PROGRAM} queue run {numbers}` goes on."
+        yield f"{_count_unfinished(len(done.entries))} joined the queue: `{PROGRAM} queue run {numbers}` continues."
     if done.complete:
         experiments = f"{len(done.complete):,} {units.plural('experiment', len(done.complete))}"
-        yield f"Complete with these runs, and out of the queue: {experiments}."
+        yield f"Completed by these runs and removed from the queue: {experiments}."
     if done.runs:
         yield f"Imported {format_run_count(len(done.runs))} as {format_run_numbers(done.runs)}."
     elif not done.entries:
-        yield "Imported nothing: the file has no run that is new here."
+        yield "Nothing was imported: the file has no new runs."
     if done.already:
         was = "it was" if len(done.already) == 1 else "they were"
         yield f"Here already, and left as {was}: {format_run_numbers([run.run for run in done.already])}."
@@ -286,7 +286,7 @@ def _import_sentences(done: Imported) -> Iterator[str]:
     if deleted := [run.run for run in done.already if run.in_trash]:
         more = ["…"] if len(deleted) > _NAMED else []
         numbers, them = " ".join([*map(str, deleted[:_NAMED]), *more]), "it" if len(deleted) == 1 else "them"
-        yield f"In the trash here: {format_run_numbers(deleted)}; `{PROGRAM} restore {numbers}` takes {them} out."
+        yield f"In the trash here: {format_run_numbers(deleted)}; `{PROGRAM} restore {numbers}` restores {them}."
     if done.unfinished:
         yield f"Left out, not ended there: {format_run_numbers(done.unfinished)} of the file."
     if done.in_trash:

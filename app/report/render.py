@@ -70,7 +70,7 @@ def check_writable(path: Path) -> None:
 def check_file(path: Path, option: str) -> None:
     """Raise `UsageError` if an option's file cannot be written: before long runs, not after them."""
     if not path.parent.is_dir():
-        raise UsageError(f"{option} takes a file in a folder that is there; {path.parent} is none.")
+        raise UsageError(f"{option} takes a file in an existing folder; {path.parent} is not one.")
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise UsageError(f"{option} takes a file that can be written; {path} cannot.")
 

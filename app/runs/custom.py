@@ -154,7 +154,7 @@ def read_source(path: Path) -> Source:
     try:
         text = read_file(absolute, _MOST_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise UsageError(f"{path} is no text in UTF-8.") from None
+        raise UsageError(f"{path} is not UTF-8 text.") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}).") from None
     return Source(path=str(absolute), text=io.StringIO(text, newline=None).read())
@@ -172,9 +172,9 @@ def stored_source(spec: RunSpec, database: Path) -> Source | None:
     if (stored := _load_stored(database, sha256)) is not None and stored.source.sha256 == sha256:
         return stored.source
     if catalog.is_script(spec.workload):
-        raise UserError(f"The code of {spec.workload} was never frozen here as it was then; start its command anew.")
+        raise UserError(f"The code of {spec.workload} was never frozen here in that version; start its command again.")
     raise UserError(
-        f"The file of {spec.workload} was never opened here as it was then: bring it here, or save what "
+        f"The file of {spec.workload} was never opened here in that version: bring it here, or save what "
         f"`{PROGRAM} show RUN --source` prints of a stored run; "
         f"read it, and run it once as `{PROGRAM} run path/to/{spec.workload}`."
     )
@@ -208,7 +208,7 @@ def describe_change(spec: RunSpec, database: Path) -> str:
         return ""
     changed = set(source.modules).difference(_as_now(source.modules)) if source else ()
     paths = ", ".join(sorted(module.path for module in changed))
-    return f"cannot run, for {paths} has changed since: put it back, or queue it anew." if paths else text_change
+    return f"cannot run, for {paths} has changed since: put it back, or queue it again." if paths else text_change
 
 
 def recent_files(database: Path) -> list[Path]:
@@ -244,7 +244,7 @@ def _describe(source: Source, name: str, options: ReadOptions) -> FileDescriptio
     except TimeoutError:
         raise UserError(
             f"{file} was not read within {units.with_unit(options.limit_s, 's')}; "
-            "what it computes when it is imported belongs into its functions."
+            "move what it computes on import into its functions."
         ) from None
     except JobCrashedError as error:
         raise UserError(f"{file} was not read to its end. {error}") from error

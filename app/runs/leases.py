@@ -194,7 +194,7 @@ class Leases(DeviceLeases):
             return _lock_file(path)
         except OSError as error:
             raise UserError(
-                f"{lock_name} cannot be locked ({error.strerror}); delete it if it is no lock file, or name a folder"
+                f"{lock_name} cannot be locked ({error.strerror}); delete it if it is not a lock file, or name a folder"
                 f" that you can write to in {FOLDER_VARIABLE}."
             ) from error
 

@@ -295,7 +295,7 @@ class RunMaker:
             fetch_packages(str(variant["packages"]), str(variant["interpreter"]), report)
         except CancelledError:
             return Outcome(
-                name="stopped", reason=self._wishes.stop_reason or "Stopped by the user while packages came."
+                name="stopped", reason=self._wishes.stop_reason or "Stopped by the user while packages were installed."
             )
         except UserError as error:
             return Outcome(name="refused", reason=str(error))

@@ -76,8 +76,8 @@ def script_variants(
     first = script.command.words[0]
     if any(any(settings.get(name, ())) for name in ("interpreter", "packages")) and not catalog.names_python(first):
         raise UsageError(
-            f"interpreter and packages change the command's first word, and {first} is no Python: begin with python, "
-            "as python -m torch.distributed.run."
+            f"interpreter and packages change the command's first word, and {first} is not a Python: begin with "
+            f"python, such as python -m torch.distributed.run."
         )
     origin = _find_origin(script.folder)
     _check_arguments(script.command.words, origin)
@@ -122,8 +122,8 @@ def _check_names(names: Iterable[str], settings: Iterable[str], own: Sequence[st
         raise UsageError(f"{{{missing[0]}}} has no value: add -s {missing[0]}=… before the --.")
     if unknown := [name for name in settings if name not in names and name not in own]:
         raise UsageError(
-            f"The command has no placeholder {{{unknown[0]}}} for -s {unknown[0]}, and a script no such parameter of "
-            f"the program's; there are: {', '.join(own)}."
+            f"The command has no placeholder {{{unknown[0]}}} for -s {unknown[0]}, and scripts have no such "
+            f"parameter; they have: {', '.join(own)}."
         )
 
 
@@ -137,7 +137,7 @@ def _check_arguments(words: Iterable[str], origin: _Origin) -> None:
 def _find_origin(folder: Path) -> _Origin:
     absolute = expand_home(folder).resolve()
     if not absolute.is_dir():
-        raise UsageError(f"{folder} is no folder.")
+        raise UsageError(f"{folder} is not a folder.")
     with contextlib.suppress(UserError):
         root = Path(_git(absolute, "rev-parse", "--show-toplevel").decode().strip()).resolve()
         return _Origin(folder=absolute, root=root, is_repository=True)
@@ -171,7 +171,7 @@ def _find_commit(origin: _Origin, revision: str) -> str:
         remote, _, branch = revision.partition("/")
         is_remote = remote in _git(origin.root, "remote").decode().split()
         fetch = f"--depth=1 {remote} +refs/heads/{branch}:refs/remotes/{revision}" if is_remote else "--unshallow"
-        remedy = f" The clone is shallow: `git fetch {fetch}` brings it." if shallow else ""
+        remedy = f" The clone is shallow: `git fetch {fetch}` fetches it." if shallow else ""
         raise UsageError(f"{origin.root} has no revision {revision}.{remedy}") from error
 
 
@@ -185,7 +185,7 @@ def _freeze(script: Script, origin: _Origin, commit: str, database: Path) -> str
         hashes = _hashed(tree)
         frozen = _keep(tree, hashes)
     if missing := [target for target in script.command.links.values() if not Path(target).exists()]:
-        raise UsageError(f"{missing[0]}, which --link names, is not there.")
+        raise UsageError(f"{missing[0]}, which --link names, does not exist.")
     command = structs.replace(script.command, folder=str(origin.folder.relative_to(origin.root)))
     state = commit or (git_commit(origin.root) if origin.is_repository else "") or ""
     text = "\n".join(filter(None, (catalog.describe_command(command), state and f"git: {state}")))
@@ -246,7 +246,7 @@ def pack_tree(source: Source) -> Path:
                 new.replace(archive)
         os.utime(archive)
     except OSError as error:
-        raise UserError(f"{frozen}, the frozen tree, is gone, or cannot be packed; start the command anew.") from error
+        raise UserError(f"{frozen}, the frozen tree, is gone, or cannot be packed; start the command again.") from error
     return archive
 
 
@@ -308,8 +308,8 @@ def _copy_files(root: Path, tree: Path, names: Iterable[str]) -> None:
             total += path.lstat().st_size
             if count > MOST_MODULES or total > _MOST_BYTES:
                 raise UserError(
-                    f"{root} has more than {MOST_MODULES:,} files or {units.byte_size(_MOST_BYTES)} to freeze; let a "
-                    ".gitignore leave out data, which --link then reaches."
+                    f"{root} has more than {MOST_MODULES:,} files or {units.byte_size(_MOST_BYTES)} to freeze; "
+                    f"exclude data in a .gitignore, and add it with --link."
                 )
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, tree / name, follow_symlinks=False)

@@ -29,7 +29,7 @@ _REPORTED_LINES = 100
 
 
 def _no_other_host(word: str) -> Host:
-    raise UserError(f"Runs on {word} cannot be made from here.")
+    raise UserError(f"Runs on {word} cannot be started from here.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -188,7 +188,7 @@ def _when(phase: PhaseName | None) -> str:
     return f"in the phase {phase}" if phase else "before any phase"
 
 
-BROKEN_PYTHON = "The Python of this run is none that can make runs, or is broken:"
+BROKEN_PYTHON = "The Python of this run cannot run workloads, or is broken:"
 """Begins the reason where the process never said hello."""
 
 EndMethod = Literal["itself", "closed stdin", "terminated", "killed"]
@@ -278,7 +278,7 @@ def _reason_of(name: WorkerOutcome, ending: WorkerExit) -> str | None:
     if ending.exit_code == 0 or ending.ended_by != "itself":
         return None
     end = f"exit status {ending.exit_code}" if ending.exit_code > 0 else _signal_name(-ending.exit_code)
-    return f"All was measured; after that its process ended with {end}, see its log."
+    return f"Everything was measured; then its process ended with {end}, see its log."
 
 
 def _outcome(ending: WorkerExit, name: Literal["failed", "stopped", "crashed"], reason: str) -> Outcome:
@@ -290,14 +290,12 @@ def _crash_reason(ending: WorkerExit, framework: Framework) -> str:
     if ending.fatal_message is not None:
         return f"{framework.name} gave up: {ending.fatal_message}"
     if exit_code == -signal.SIGKILL:
-        return "The worker was killed (SIGKILL), often for want of memory in the machine; its log has the last lines."
+        return "The worker was killed (SIGKILL), often because the machine ran out of memory; see the end of its log."
     if exit_code < 0:
-        return f"The worker died of {_signal_name(-exit_code)}; its log has the last lines."
+        return f"The worker died of {_signal_name(-exit_code)}; see the end of its log."
     if not ending.started:
-        return (
-            f"{BROKEN_PYTHON} it ended with exit status {exit_code} before the run began; its log has the last lines."
-        )
-    return f"The worker ended with exit status {exit_code} without saying how the run went; its log has the last lines."
+        return f"{BROKEN_PYTHON} it ended with exit status {exit_code} before the run began; see the end of its log."
+    return f"The worker ended with exit status {exit_code} without reporting a result; see the end of its log."
 
 
 def _signal_name(number: int) -> str:
@@ -497,7 +495,7 @@ class Supervisor:
                 self._stop_requested = True
                 self._escalate_to("closed stdin")
             case BrokenMessage(line=line) if not self._started:
-                self._give_up(f"{BROKEN_PYTHON} instead of beginning the run it said “{line[:_MAX_SHOWN_CHARS]}”.")
+                self._give_up(f"{BROKEN_PYTHON} instead of starting the run it printed “{line[:_MAX_SHOWN_CHARS]}”.")
             case BrokenMessage(reason=reason):
                 self._give_up(f"The worker broke the protocol: {reason}")
             case DeviceLost(reason=reason):

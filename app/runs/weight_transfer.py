@@ -62,7 +62,7 @@ def weights_file(run: RunRow, database: Path, path: Path | None) -> Path:
     ]
     if run.spec.workload not in savers:
         names = f"{', '.join(savers[:-1])} and {savers[-1]}"
-        raise UserError(f"Run {run.run} is one of {run.spec.workload}; only {names} runs save their weights.")
+        raise UserError(f"Run {run.run} is of {run.spec.workload}; only {names} runs save their weights.")
     if path is not None:
         return path
     if not run.spec.variant.get("save_weights", False):

@@ -99,7 +99,7 @@ def _known_error(path: Path, code: str, text: str) -> DatabaseError | None:
         ("SQLITE_READONLY", read_only_error(path)),
         (
             "SQLITE_CANTOPEN",
-            DatabaseError(f"{path} cannot be opened or made; check that its folder exists and is writable."),
+            DatabaseError(f"{path} cannot be opened or created; check that its folder exists and is writable."),
         ),
         ("SQLITE_BUSY", in_use),
         ("SQLITE_LOCKED", in_use),
@@ -263,7 +263,8 @@ def _make_folder(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _or_another_file(DatabaseError, f"The folder {path.parent} cannot be made ({error.strerror});") from error
+        sentence = f"The folder {path.parent} cannot be created ({error.strerror});"
+        raise _or_another_file(DatabaseError, sentence) from error
 
 
 def _needs_migration(db: Database, path: Path) -> bool:

@@ -48,7 +48,7 @@ class KnownDatabase(PosixPath):
     def require(self) -> None:
         """Raise `DatabaseMissingError` where there has to be a file, and is none."""
         if not self.may_be_made and not self.exists():
-            raise DatabaseMissingError(f"{self} is not there any more: it was deleted or moved, or its disk is gone.")
+            raise DatabaseMissingError(f"{self} no longer exists: it was deleted or moved, or its disk is gone.")
 
     def recognise(self, created_at: str | None) -> None:
         """Take the open database, made then, for this one; raise `DatabaseReplacedError` where it is another."""
@@ -202,7 +202,7 @@ def atomic_output(target: Path) -> Iterator[Path]:
     """
     try:
         if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-            raise UserError(f"{target} is there already; name another place, or delete it first.")
+            raise UserError(f"{target} already exists; name another place, or delete it first.")
         with tempfile.TemporaryDirectory(prefix=f"{target.name}.part-", dir=target.absolute().parent) as folder:
             part = Path(folder) / target.name
             yield part

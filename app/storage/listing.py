@@ -346,7 +346,7 @@ _FOLDING = ("workload", "framework", "outcome", "evidence", "host", "devices", "
 
 def no_such_run(run: int, path: Path) -> UserError:
     """Return the error for a number that is no run."""
-    return UserError(f"There is no run {run} in {path}; `{PROGRAM} list` shows what there is.")
+    return UserError(f"There is no run {run} in {path}; `{PROGRAM} list` lists all.")
 
 
 def find_runs(db: Database, query: RunQuery) -> SearchResult:

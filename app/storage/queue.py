@@ -282,7 +282,7 @@ class Queue:
 
 
 def _no_such_entry(entry: int | None) -> UserError:
-    return UserError(f"The queue has no entry {entry}; `{PROGRAM} queue` shows what there is.")
+    return UserError(f"The queue has no entry {entry}; `{PROGRAM} queue` lists all.")
 
 
 def _parse_owner(values: Sequence[Any]) -> Owner | None:

@@ -185,7 +185,7 @@ class GpuList:
         if not self._is_complete(self._opened):
             return "the NVIDIA driver has not answered yet"
         if hidden_by:
-            return f"{hidden_by} leaves runs none; change that and start again"
+            return f"{hidden_by} hides all GPUs from runs; change that and start again"
         if self._served:
             return "every GPU is in MIG mode and has no instance"
         return "no GPU answers" if self._lost else "the NVIDIA driver shows no GPU"

@@ -215,7 +215,7 @@ class GpmMetric(NamedTuple):
 
 
 class Gpm:
-    """The metrics of one card over the time since the reading before. `start` raises `pynvml.NVMLError` without GPM."""
+    """The metrics of one card since the previous reading. `start` raises `pynvml.NVMLError` without GPM."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle

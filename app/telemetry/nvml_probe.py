@@ -153,7 +153,7 @@ class Probe:
         return True
 
     def read_gpm(self) -> dict[str, float]:
-        """Return the GPM metrics since the reading before; the first readings tell which there are."""
+        """Return the GPM metrics since the previous reading; the first readings tell which there are."""
         if self.gpm is None:
             return {}
         started_ns = time.perf_counter_ns()

@@ -34,7 +34,7 @@ _POWERCAP = Path("/sys/class/powercap")
 
 
 class RaplPower:
-    """The mean power of all packages together since the reading before."""
+    """The mean power of all packages together since the previous reading."""
 
     def __init__(self, folder: Path = _POWERCAP) -> None:
         self._packages = sorted(folder.glob("intel-rapl:[0-9]*/energy_uj"))

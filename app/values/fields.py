@@ -126,7 +126,7 @@ class Field:
 
 _BOTH: tuple[DeviceKind, ...] = ("gpu", "host")
 _EVERYWHERE: tuple[Screen, ...] = ("run", "compare")
-_NO_RUN = "no run is followed"
+_NO_RUN = "no run is active"
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field="type"):
@@ -143,7 +143,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field=
             "Power",
             "power",
             "power now; on the host of the processor packages",
-            "field 186, or `nvmlDeviceGetPowerUsage` (a 1 s average on Ampere and newer, but GA100); RAPL",
+            "field 186, or `nvmlDeviceGetPowerUsage` (a 1 s average on Ampere and newer, except GA100); RAPL",
             limits.POWER,
             devices=_BOTH,
             absent="this user may not read RAPL",
@@ -155,7 +155,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field=
         Field(
             "Load",
             "load",
-            "share of the last period in which some kernel ran; on the host over all processors",
+            "share of the last period in which a kernel ran; on the host, over all processors",
             "`nvmlDeviceGetUtilizationRates`; psutil",
             limits.SHARE,
             host_label="CPU load",
@@ -171,7 +171,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field=
         Field(
             "Memory",
             "memory",
-            "memory that programs hold; on the host what is not available to new programs",
+            "memory in use; on the host, memory not available to new programs",
             "`nvmlDeviceGetMemoryInfo` v2, `used`; psutil",
             limits.MEMORY,
             devices=_BOTH,
@@ -259,7 +259,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field=
         Field(
             "Clock limit",
             "throttling",
-            "NVML's mask of clock event reasons: why the clocks are not higher; screens say it in words",
+            "NVML's mask of clock event reasons: why the clocks are not higher; screens show it in words",
             "`nvmlDeviceGetCurrentClocksEventReasons`",
             limits.REASONS,
         ),
@@ -273,7 +273,7 @@ def _throttled(cause: str, reason: str, source: str) -> Field:
 
 
 def _rate(label: str, link: Literal["pcie", "nvlink"], way: str, source: str) -> Field:
-    meaning = f"{way} over {'PCIe' if link == 'pcie' else 'all NVLinks'}, since the reading before"
+    meaning = f"{way} over {'PCIe' if link == 'pcie' else 'all NVLinks'}, since the previous reading"
     absent = "not supported by the GPU" if link == "pcie" else "before Hopper, or without NVLink"
     fastest = limits.PCIE if link == "pcie" else limits.NVLINK
     return Field(label, link, meaning, source, fastest, absent=absent, gpu_plots=("run",))
@@ -340,7 +340,7 @@ class SlowSample(msgspec.Struct, frozen=True, kw_only=True, tag="slow_sample", t
     sm_active_pct: Annotated[
         float | None, _activity("SM active", "share of time an SM had a warp, mean over SMs", ("run",))
     ] = None
-    sm_occupancy_pct: Annotated[float | None, _activity("SM occupancy", "warps resident, of the most there can be")] = (
+    sm_occupancy_pct: Annotated[float | None, _activity("SM occupancy", "share of the maximum of resident warps")] = (
         None
     )
     tensor_active_pct: Annotated[

@@ -49,8 +49,7 @@ FAN = Limits(0, 200, "NVML: may exceed 100 in certain cases")
 POWER = Limits(
     1,
     10_000_000,
-    "3 times the limit in force, the excursion that PCI Express CEM 5.0 allows, but not below the 300 W of any card "
-    "before it; never above 10 kW, a whole DGX H200",
+    "3 times the limit in force, which PCI Express CEM 5.0 allows, at least 300 W and at most 10 kW (a whole DGX H200)",
     of="power_limit_mw",
     times=3,
     at_least=300_000,

@@ -79,7 +79,7 @@ def host_field(chosen: str, states: Sequence[HostState], inventory: Inventory | 
     return Field(
         name="host",
         label="Host",
-        help="Where runs are made: on this machine, or on one reached over SSH, Slurm, Ray or Docker",
+        help="Where runs take place: on this machine, or on one reached over SSH, Slurm, Ray or Docker",
         chosen=tuple(option for option in options if option.value == chosen),
         options=options,
         takes_several=False,
@@ -135,7 +135,7 @@ def describe_no_readings(state: HostState, age: str, heard: str) -> tuple[str, s
             f"{state.text} Begun {age} ago; its readings appear here.",
         ),
         "connected": (f"Waiting for {state.name}", f"Connected {age} ago; its readings appear here."),
-        "lost": (f"No data from {state.name}", f"{state.text}{last} It is tried again by itself."),
+        "lost": (f"No data from {state.name}", f"{state.text}{last} VariantScope keeps trying."),
         "failed": (
             f"{state.name} cannot be reached",
             f"{state.text} Last tried {age} ago.{last} Hosts, above, checks its address.",

@@ -192,7 +192,7 @@ def test_ctrl_c_ends_an_experiment_with_the_runs_made_so_far(command_line: Comma
     assert process.returncode == 1
     assert [row["outcomes"] for row in document["rows"]] == [["completed", "stopped"]], "measured longer or not"
     assert (document["state"], document["planned"], document["done"]) == ("stopped", 4, 1)
-    goes_on = "The same command goes on from here, or `python -m app queue run 1`."
+    goes_on = "The same command continues from here, or `python -m app queue run 1`."
     assert err.splitlines()[-1] == f"Stopped: 1 of 4 runs done. {goes_on}"
     assert "Traceback" not in err
     again = command_line.read("experiment", "--no-gate", *words, "--repeats", "2", "--budget", "1m", status=1)
@@ -250,7 +250,7 @@ def test_an_experiment_ends_early_once_its_speed_ups_are_known(command_line: Com
     )
     again = command_line.inside(*words, "--json")
     assert json.loads(again.stdout) == document, "nothing is run twice"
-    assert "Nothing is left to run; --again makes every run anew." in again.stderr
+    assert "Nothing is left to run; --again repeats every run." in again.stderr
 
 
 def test_an_experiment_whose_program_was_killed_goes_on(command_line: CommandLine) -> None:

@@ -107,5 +107,5 @@ def test_ctrl_c_ends_the_experiment_while_it_waits(hot: CommandLine) -> None:
         assert any(line.startswith("Waiting, 60\xa0s at most: GPU 0 throttled") for line in said)
         process.send_signal(signal.SIGINT)
         (ending,) = (line.strip() for line in said)
-        assert ending.startswith("Stopped: 0 of 2 runs done. The same command goes on from here")
+        assert ending.startswith("Stopped: 0 of 2 runs done. The same command continues from here")
     assert process.returncode == 1

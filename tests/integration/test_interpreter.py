@@ -115,7 +115,7 @@ def test_a_path_without_a_python_is_refused_before_the_run(tmp_path: Path) -> No
         (
             "#!/bin/sh\necho hello, world",
             "failed",
-            f"{BROKEN_PYTHON} instead of beginning the run it said “hello, world”.",
+            f"{BROKEN_PYTHON} instead of starting the run it printed “hello, world”.",
         ),
         ("#!/bin/sh", "crashed", f"{BROKEN_PYTHON} it ended with exit status 0 before the run began;"),
         ("#!/nowhere/python", "failed", "No worker could be started: {python} cannot be run (the program that its "),

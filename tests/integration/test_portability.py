@@ -182,7 +182,7 @@ def test_without_a_sound_tensorflow_an_errand_says_so(
         (("portability", "1", "--into", "cudnn"), 1, "cuDNN needs an NVIDIA GPU"),
         (("portability", "1", "--gpus", "1"), 1, "shows no NVIDIA GPU"),
         (("export", "1", "--model", "model.h5"), 2, "--model takes a file that ends in .keras, or a folder"),
-        (("export", "1", "--model", "docs"), 1, "is there already; name another, or delete it first."),
+        (("export", "1", "--model", "docs"), 1, "already exists; name another, or delete it first."),
         (("export", "7", "--model", "m.keras"), 1, "There is no run 7"),
     ],
 )

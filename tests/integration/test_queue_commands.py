@@ -97,7 +97,7 @@ def test_entries_are_added_ordered_and_made(say: Say) -> None:
     assert say("queue").err == "2 of 2 runs done; `python -m app queue run 1` says what came of them.\n"
     nothing = say("queue", "run", "--json")
     assert json.loads(nothing.out) == {"experiments": []}
-    sentence = "Nothing waits in the queue. What is paused goes on when it is named: `python -m app queue run 1`.\n"
+    sentence = "Nothing waits in the queue. To resume a paused experiment, name it: `python -m app queue run 1`.\n"
     assert nothing.err == sentence
     named = say("queue", "run", "1", "--no-standby")
     assert (named.status, named.out.splitlines()[0]) == (
@@ -147,7 +147,7 @@ def test_cut_off_on_one_machine_it_goes_on_on_another(say: Say, tmp_path: Path) 
     there.parent.mkdir()
     assert say("export", "--queue", "-o", str(file)).out.startswith("Wrote 2 runs and 1 unfinished experiment to ")
     imported = say("import", str(file), database=there)
-    assert imported.out.startswith("1 unfinished experiment came into the queue: `python -m app queue run 1` goes")
+    assert imported.out.startswith("1 unfinished experiment joined the queue: `python -m app queue run 1` cont")
     assert queue(say("queue", "--json", database=there)) == [(1, "paused", 1, 2)]
     with Store.open(there) as store:
         store.add_environment(1, {"cpu": "The other machine's processor"})
@@ -206,7 +206,7 @@ def test_at_the_end_reports_are_written_and_somebody_is_told(
     past = say("queue", "run", *end)
     assert "Entry 4 of the queue cannot be read by this version" in past.err
     assert past.out.startswith("dummy: Batch size"), "the others go on, and are reported"
-    named = "What is paused goes on when it is named: `python -m app queue run 4`.\n"
+    named = "To resume a paused experiment, name it: `python -m app queue run 4`.\n"
     assert named in past.err
     assert past.status == 1
     nothing = say("queue", "run", *end)
@@ -224,7 +224,7 @@ def test_an_experiment_that_cannot_go_on_names_its_entry(say: Say, monkeypatch: 
     assert failed.status == 1
     assert failed.err.endswith(
         "The telemetry process does not answer; start the program again. "
-        "What is paused goes on when it is named: `python -m app queue run 1`.\n"
+        "To resume a paused experiment, name it: `python -m app queue run 1`.\n"
     )
     assert queue(say("queue", "--json")) == [(1, "paused", 0, 2)]
 
@@ -235,7 +235,7 @@ def test_the_same_command_goes_on_with_an_unfinished_experiment(say: Say) -> Non
     assert queue(say("queue", "--json")) == [(1, "paused", 1, 2)], "its time is spent"
     second = say(*words)
     assert second.status == 0
-    assert "This experiment is in the queue already, unfinished, as entry 1." in second.err
+    assert "This experiment is already in the queue, as entry 1." in second.err
     assert queue(say("queue", "--json")) == []
     assert len(json.loads(say("list", "--json").out)["runs"]) == 2, "made anew once, not twice"
 
@@ -250,10 +250,10 @@ def test_what_was_completed_meanwhile_on_either_machine_is_unfinished_on_none(sa
     say("queue", "run", "1", "--no-standby", database=there)
     say("export", "1", "2", "-o", str(back), database=there)
     again = say("import", str(file), database=there)
-    assert again.out == "Imported nothing: the file has no run that is new here.\n"
+    assert again.out == "Nothing was imported: the file has no new runs.\n"
     assert queue(say("queue", "--json", database=there)) == []
     home = say("import", str(back))
-    assert home.out.startswith("Complete with these runs, and out of the queue: 1 experiment.\nImported 2 runs")
+    assert home.out.startswith("Completed by these runs and removed from the queue: 1 experiment.\nImported 2 runs")
     assert queue(say("queue", "--json")) == []
 
 

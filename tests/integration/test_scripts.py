@@ -176,7 +176,7 @@ ENDINGS = {
     "status": "The command ended with exit status 3; see its log.",
     "few": "The command ended after 5 steps, 0.0 s of 0.6 s measured; let it train longer.",
     "_exit": "No step was seen",
-    "hang": "The script made no further step for 15 s, and was ended; see its log.",
+    "hang": "The script completed no further step for 15 s, and was ended; see its log.",
 }
 
 

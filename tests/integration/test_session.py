@@ -265,11 +265,11 @@ def test_a_worker_that_says_nothing_is_ended_as_failed(tmp_path: Path, feed: Tel
         (
             GREETS + "measure(); end(); sys.exit(7)",
             "completed",
-            "All was measured; after that its process ended with exit status 7, see its log.",
+            "Everything was measured; then its process ended with exit status 7, see its log.",
         ),
         (GREETS + "sys.exit(3)", "crashed", "The worker ended with exit status 3 without saying how the run went;"),
         ("sys.exit(3)", "crashed", f"{BROKEN_PYTHON} it ended with exit status 3 before the run began;"),
-        ("os.abort()", "crashed", "The worker died of SIGABRT; its log has the last lines."),
+        ("os.abort()", "crashed", "The worker died of SIGABRT; see the end of its log."),
     ],
 )
 def test_a_worker_of_another_making(tmp_path: Path, feed: TelemetryFeed, code: str, name: str, reason: str) -> None:

@@ -166,7 +166,7 @@ def test_a_run_that_dies_of_its_lost_gpu_says_so(tmp_path: Path) -> None:
             outcome = run.result()
     assert outcome == Outcome(
         name="crashed",
-        reason="NVIDIA H200 stopped answering (GPU is lost). The worker died of SIGABRT; its log has the last lines.",
+        reason="NVIDIA H200 stopped answering (GPU is lost). The worker died of SIGABRT; see the end of its log.",
         exit_code=-signal.SIGABRT,
         ended_by="itself",
     )

@@ -87,12 +87,12 @@ def _custom_parameter(parameter: CustomParameter) -> Parameter:
 
 
 NO_WORKLOAD = (
-    "{file}: no function of it is a workload. Write one such as `def mlp(batch_size=32)` that returns "
+    "{file}: none of its functions is a workload. Write one such as `def mlp(batch_size=32)` that returns "
     "(model, loss, batch), as in docs/custom-workloads.md. A training script is measured as it is by its command: run "
     "-- python {file} (docs/your-script.md)."
 )
 _COMPUTES = (
-    "{file}:{line}: `{call}` runs whenever the file is read, so nothing of it was run. Put it below "
+    "{file}:{line}: `{call}` runs whenever the file is read, so the file was not run. Put it below "
     "`if __name__ == '__main__':`; what is measured is a function that returns (model, loss, batch), as in "
     "docs/custom-workloads.md."
 )
@@ -123,12 +123,11 @@ def refusal_of_text(path: str, text: str) -> str | None:
     if len(imported) > 1:
         (earlier, _), (later, line), *_ = ((FRAMEWORKS[key].name, line) for key, line in imported.items())
         return (
-            f"{file}:{line}: the file imports {later} beside {earlier}; keep the workloads of each in a file of its "
-            "own."
+            f"{file}:{line}: the file imports {later} beside {earlier}; keep the workloads of each in a separate file."
         )
     if "jax" in imported:
         line = imported["jax"]
-        return f"{file}:{line}: custom workloads cannot be in JAX so far; write the file in Keras or PyTorch."
+        return f"{file}:{line}: custom workloads cannot use JAX yet; write the file in Keras or PyTorch."
     functions = [node for node in nodes if isinstance(node, _Functions)]
     if not any(map(_has_batch_size, functions)):
         return NO_WORKLOAD.format(file=file)

@@ -55,7 +55,7 @@ class UserFunction:
                 f"{self.location}: the first value it returns is {type(model).__name__}, no {model_name}."
             )
         if not callable(batch):
-            raise CustomWorkloadError(f"{self.location}: the third value it returns is no function batch(step).")
+            raise CustomWorkloadError(f"{self.location}: the third value it returns is not a function batch(step).")
         return model, loss, batch, more[0] if more else None
 
     def check_batch(self, tensors: Sequence[Any], index: int) -> None:
@@ -64,13 +64,15 @@ class UserFunction:
         shapes = [tuple(tensor.shape) for tensor in tensors]
         for shape in shapes:
             if not shape:
-                raise TypeError("batch gives single values; make arrays of its lists, by numpy.array(...)")
+                raise TypeError("batch returns single values; convert its lists with numpy.array(...)")
             if shape[0] != size:
                 raise ValueError(f"batch gives an array of shape {shape} where batch_size is {size}")
         self._shapes = self._shapes or shapes
         if shapes != self._shapes:
             sizes, first_sizes = (", ".join(map(str, group)) for group in (shapes, self._shapes))
-            raise ValueError(f"batch gives {sizes} at step {index} and gave {first_sizes} before; all must be alike")
+            raise ValueError(
+                f"batch returns {sizes} at step {index} and returned {first_sizes} before; all must be equal"
+            )
 
     def locate(self, function: Any) -> str:
         """Return the line of the user's file at which a function begins; that of the workload if it is elsewhere."""

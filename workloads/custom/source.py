@@ -148,7 +148,7 @@ def check_modules(source: Source) -> None:
         if UserModule.read(module.name, path).sha256 != module.sha256:
             raise CustomWorkloadError(
                 f"{file_name(source.path)}: {path} is not what it was when the file was read, so this is another "
-                "variant; start it anew from the file."
+                f"variant; start it again from the file."
             )
     # What a library imports late, from a folder of PYTHONPATH say, is its own business and nobody's variant.
     near = {str(Path(path).parent) for path in (source.path, *paths.values())} | (set(sys.path) - _paths_before)

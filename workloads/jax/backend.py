@@ -59,7 +59,7 @@ class JaxBackend(PartialBackend):
         from workloads.jax.steps import build_task, configure
 
         if is_custom(spec.workload):
-            raise RefusedError("Custom workloads cannot be in JAX so far; write the file in Keras or PyTorch.")
+            raise RefusedError("Custom workloads cannot use JAX yet; write the file in Keras or PyTorch.")
         return build_task(spec, configure(spec.variant))
 
     def make_collector(self, spec: RunSpec, task: Task) -> "EvidenceCollector":

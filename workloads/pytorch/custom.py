@@ -49,7 +49,7 @@ class CustomModel(Model):
         """Return the outputs; of a module with several, the mean of each."""
         outputs = _tensors(self.answer(inputs))
         if not outputs:
-            raise TypeError("the model gives no tensor")
+            raise TypeError("the model returns no tensor")
         return outputs[0] if len(outputs) == 1 else torch.stack([output.float().mean() for output in outputs])
 
     def loss(self, inputs: Any, targets: Any) -> Tensor:
@@ -81,7 +81,8 @@ class CustomWorkload:
         self._has_loss = loss is not None
         if loss is not None and (isinstance(loss, type) or not callable(loss)):
             raise CustomWorkloadError(
-                f"{self.function.location}: {describe_value(loss)} is no loss of PyTorch; give a function of (outputs, "
+                f"{self.function.location}: {describe_value(loss)} is not a loss of PyTorch; give a function of "
+                f"(outputs, "
                 "targets), such as nn.CrossEntropyLoss(), or None if the model gives its loss itself."
             )
         if any(map(is_lazy, module.parameters())):
@@ -105,7 +106,8 @@ class CustomWorkload:
             return torch.optim.Adam(trained, _ADAM_RATE, eps=_ADAM_EPSILON, fused=True)
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise CustomWorkloadError(
-                f"{self.function.location}: {describe_value(optimizer)} is no optimizer of PyTorch; give one of all "
+                f"{self.function.location}: {describe_value(optimizer)} is not an optimizer of PyTorch; give one of "
+                f"all "
                 "weights, such as torch.optim.SGD(model.parameters(), 0.1)."
             )
         if {id(weight) for group in optimizer.param_groups for weight in group["params"]}.isdisjoint(map(id, trained)):
@@ -120,10 +122,10 @@ class CustomWorkload:
             inputs, targets = batch_parts(self._batch(index), "(x, y)")
             if self._trains and self._has_loss is (targets is None):
                 raise TypeError(
-                    "batch gives no targets, which the loss needs; give (x, y), or None in place of the loss if the "
+                    "batch returns no targets, which the loss needs; give (x, y), or None instead of the loss if the "
                     "model gives it itself"
                     if targets is None
-                    else "batch gives targets, and there is no loss that takes them; give (x, None), or a loss"
+                    else "batch returns targets, and there is no loss that takes them; give (x, None), or a loss"
                 )
             batch: Batch = tree_map(self._to_tensor, (inputs, () if targets is None else targets))
             self.function.check_batch(tree_leaves(batch), index)
@@ -135,10 +137,10 @@ class CustomWorkload:
         A tensor keeps its type. Of arrays float64, which NumPy makes unasked, becomes that of the weights, int32 int64.
         """
         if value is None:
-            raise TypeError("batch gives None among its arrays; targets can be None as a whole only")
+            raise TypeError("batch returns None among its arrays; targets can be None as a whole only")
         tensor = value.detach().cpu().clone() if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
         if tensor.layout is not torch.strided:
-            raise TypeError("batch gives a sparse tensor; make a dense one of it, by .to_dense()")
+            raise TypeError("batch returns a sparse tensor; convert it with .to_dense()")
         if tensor.is_complex():
             raise TypeError(f"batch gives {tensor.dtype} values, and a model takes real numbers")
         types = {} if isinstance(value, Tensor) else {torch.float64: self._float_type, torch.int32: torch.int64}

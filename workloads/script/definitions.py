@@ -29,7 +29,7 @@ _PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 _RANKS = re.compile(r"--(?:nproc[-_]per[-_]node|num[-_]processes)[= ](\d+)")
 _OWN = ("gpus", "devices", "seconds", "warmup_steps", "evidence", "interpreter", "packages")
 _FIRST_STEP_LIMIT = integer_parameter(
-    "first_step_limit", "Wait for a step", "Longest time to a step.", 300, 1, 86_400, unit="s", affects_step=False
+    "first_step_limit", "Wait for a step", "Longest wait for a step.", 300, 1, 86_400, unit="s", affects_step=False
 )
 
 
@@ -49,7 +49,7 @@ def script_workload(name: str) -> Workload:
     return Workload(
         name=name,
         title=f"{name.removeprefix(_PREFIX)} (a command)",
-        help="A training script of yours as it is; its own steps are measured.",
+        help="Your own training script, unmodified; its steps are measured.",
         example="example",
         parameters=(
             *(

@@ -26,7 +26,7 @@ _OPTIMIZERS = (
     ("single-tensor", re.compile(r"addcdiv|addcmul|aten::(lerp|add)_")),
 )
 """How an optimizer updates its weights, by the kernels or operations of a step; the first that is seen."""
-_ARGUMENTS = "What the arguments ask for is known to the script alone; shown is what ran."
+_ARGUMENTS = "Only the script knows what its arguments request; this shows what ran."
 
 
 class Ending(msgspec.Struct, kw_only=True):
@@ -123,14 +123,14 @@ def _notes(ending: Ending) -> Iterator[str]:
             f"{reason} {100 * time_ns / ending.all_ns:.1f} %"
             for reason, time_ns in sorted(ending.lost_ns.items(), key=lambda pair: -pair[1])
         )
-        between = f" Between the steps lay: {lost}." if lost else ""
-        yield f"A step took {step_ms:.4g} ms; all in all it was {all_ms:.4g} ms a step.{between}"
+        between = f" Between the steps: {lost}." if lost else ""
+        yield f"A step took {step_ms:.4g} ms; with everything between, {all_ms:.4g} ms.{between}"
         if ending.waited_ns:
             share = 100 * ending.waited_ns / ending.measured_ns
             yield f"The script waited for its loader in {share:.1f} % of the steps' time."
     if not ending.examples:
-        yield "How many examples a step has is not known, so each step counts as one example (--examples says it)."
+        yield "How many examples a step has is not known, so each step counts as one example (--examples sets it)."
     if ending.skipped:
         yield f"A GradScaler skipped {ending.skipped:,} updates, whose steps count like others."
     if ending.outside:
-        yield f"Not from the frozen tree, but from the folder itself, came {', '.join(ending.outside[:3])}."
+        yield f"Loaded from the folder itself and not from the frozen tree: {', '.join(ending.outside[:3])}."

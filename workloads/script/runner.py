@@ -60,12 +60,12 @@ _LEAST_BLOCKS = 3
 """So many measured blocks are a result, although the command ended before its time."""
 NO_STEP = (
     "No step was seen: no update by an optimizer of PyTorch, no batch of Keras' fit, no step that JAX's "
-    "StepTraceAnnotation marks. Name the loop whose iterations are steps, as --loop train.py:42, or call "
+    "StepTraceAnnotation marks. Name the loop whose iterations are steps, such as --loop train.py:42, or call "
     "variantscope.step() at the end of each."
 )
 _CHANGED = (
     "The pattern of the optimizers' calls changed after {steps} steps, while it was measured: let more steps pass "
-    "before, as -s warmup_steps={more}, or name the loop whose iterations are steps, as --loop train.py:42."
+    "before, with -s warmup_steps={more}, or name the loop whose iterations are steps, such as --loop train.py:42."
 )
 _TOO_FEW = "The command ended after {steps} steps, {measured_s:.1f} s of {seconds:g} s measured; let it train longer."
 
@@ -199,7 +199,7 @@ class ScriptRun:
                 raise ProtocolError("it is too long")
             message = decode_message(line)
         except (ProtocolError, msgspec.MsgspecError) as error:
-            self._broken = f"The probe in the script said what is no message: {error}."
+            self._broken = f"The probe in the script sent something that is not a message: {error}."
             return
         self._blocks += isinstance(message, Block)
         self._report(message)
@@ -222,10 +222,10 @@ class ScriptRun:
             return _finished("completed", None)
         if exit_code:
             how = f"exit status {exit_code}" if exit_code > 0 else f"signal {-exit_code}"
-            how += " (SIGKILL, often for want of memory)" if exit_code == -signal.SIGKILL else ""
+            how += " (SIGKILL, often because memory ran out)" if exit_code == -signal.SIGKILL else ""
             seen = "" if ending is not None or self._blocks else " before a step was seen"
             gpus, ranks = len(self._start.gpu_uuids), rank_count(fill_command(self._command, self._variant))
-            few = f" It starts {ranks} ranks, and the run has {gpus} of the GPUs: give it -s gpus={ranks}."
+            few = f" It starts {ranks} ranks, but the run has {gpus} GPUs: give it -s gpus={ranks}."
             also = few if 0 < gpus < ranks else ""
             return _finished("failed", f"The command ended with {how}{seen}; see its log.{also}")
         if ending is None:
@@ -235,8 +235,8 @@ class ScriptRun:
 
 
 _TOO_LATE = {
-    False: f"Within {{limit_s:g}} s no step ended. {NO_STEP} What takes longer needs -s first_step_limit=600, say.",
-    True: "The script made no further step for {limit_s:g} s, and was ended; see its log.",
+    False: f"Within {{limit_s:g}} s no step ended. {NO_STEP} If a step takes longer, give -s first_step_limit=600.",
+    True: "The script completed no further step for {limit_s:g} s, and was ended; see its log.",
 }
 
 
@@ -259,7 +259,7 @@ def _copy(source: Source) -> Iterator[Path]:
     """
     for module in source.modules:
         if UserModule.read(module.name, module.path).sha256 != module.sha256:
-            raise RefusedError(f"{module.path} of the frozen tree is gone, or changed; start the command anew.")
+            raise RefusedError(f"{module.path} of the frozen tree is gone, or changed; start the command again.")
     if not source.modules:
         with TemporaryDirectory(prefix="variantscope-tree-") as empty:
             yield Path(empty)
@@ -283,7 +283,7 @@ def _link(command: Command, folder: Path) -> None:
     for name, target in command.links.items():
         path = folder / name
         if not Path(target).exists():
-            raise UsageError(f"{target}, which --link names, is not there.")
+            raise UsageError(f"{target}, which --link names, does not exist.")
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.symlink_to(target)

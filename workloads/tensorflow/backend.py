@@ -55,9 +55,9 @@ _CUDNN_PATTERNS = (
     "CuDNN library needs to have matching major version",
 )
 _CUDNN_MESSAGE = (
-    "cuDNN could not be started, most often because another version of it was loaded than TensorFlow was built for: "
-    "the log names both. Install the right one with `pip install 'tensorflow[and-cuda]>=2.21,<2.22'`, and take other "
-    "ones out of LD_LIBRARY_PATH."
+    "cuDNN could not be started, most often because TensorFlow was built for another version than was loaded: the log "
+    "names both. Install the right one with `pip install 'tensorflow[and-cuda]>=2.21,<2.22'`, and remove others from "
+    "LD_LIBRARY_PATH."
 )
 
 

@@ -194,8 +194,8 @@ class _CustomRecipe:
         """Let Keras make what its loss keeps, as `fit` does before a first step; what cannot be trained is refused."""
         if not _is_keras_own(model.train_step):
             raise CustomWorkloadError(
-                f"{self._function.locate(model.train_step)}: a model's own train_step cannot be measured, since the "
-                "program makes the steps; write a compute_loss in its place."
+                f"{self._function.locate(model.train_step)}: a model's own train_step cannot be measured, because the "
+                f"program runs the steps; write a compute_loss instead."
             )
         batch = self.batch(0)
         self._build(model, batch)
@@ -207,8 +207,8 @@ class _CustomRecipe:
         inputs, (targets, weights) = tf.nest.map_structure(lambda tensor: tensor[:size], batch)
         if model.loss is not None and _is_keras_own(model.compute_loss) and _none_if_empty(targets) is None:
             raise CustomWorkloadError(
-                f"{self._function.locate(self._made.batch)}: batch gives no targets, which the loss needs; give "
-                "(x, y), or None in place of the loss if the model adds its own (add_loss)."
+                f"{self._function.locate(self._made.batch)}: batch returns no targets, which the loss needs; give "
+                "(x, y), or None instead of the loss if the model adds its own (add_loss)."
             )
         with self._function.attribute_errors():
             # No public member does it, and within a step the variables of metrics could not be made.
@@ -308,7 +308,7 @@ def _compile(model: keras.Model, loss: Any, location: str) -> None:
             ) from error
     if loss is not None and model.compiled and model.loss not in (None, loss):
         raise CustomWorkloadError(
-            f"{location}: the model is compiled with another loss; give None in place of the second."
+            f"{location}: the model is compiled with another loss; give None instead of the second."
         )
     if not model.compiled or (loss is not None and model.loss is None):
         model.compile(optimizer=None, loss=tf.nest.map_structure(_per_example, loss))
@@ -371,9 +371,9 @@ def _to_tensor(value: Any) -> tf.Tensor:
     """
     if isinstance(value, tf.RaggedTensor | tf.SparseTensor):
         cure = ".to_tensor()" if isinstance(value, tf.RaggedTensor) else "tf.sparse.to_dense(...)"
-        raise TypeError(f"batch gives a {type(value).__name__}; make an array of one shape of it, by {cure}")
+        raise TypeError(f"batch gives a {type(value).__name__}; convert it to an array of one shape with {cure}")
     if value is None:
-        raise TypeError("batch gives None among its arrays; targets and sample weights can be None as a whole only")
+        raise TypeError("batch returns None among its arrays; targets and sample weights can be None as a whole only")
     tensor = tf.convert_to_tensor(value)
     if not (tensor.dtype.is_floating or tensor.dtype.is_integer or tensor.dtype.is_bool):
         raise TypeError(f"batch gives {tensor.dtype.name} values, and a model takes numbers")

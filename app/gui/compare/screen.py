@@ -160,7 +160,7 @@ class CompareHeader(QWidget):
         self._comparison = Comparison()
         self.result = ResultView(theme, MAX_COMPARED)
         self.steadier_button = button("Use a &steadier baseline", "")
-        self.here_button = button("Run this comparison &here", "Make these runs on this machine, interleaved")
+        self.here_button = button("Run this comparison &here", "Run these on this machine, interleaved")
         self.interleave_button = button("Measure them interleaved", _INTERLEAVE_HINT)
         self.steadier_button.clicked.connect(lambda: self.baseline_requested.emit(self._comparison.verdict.steadier))
         self.here_button.clicked.connect(lambda: self.here_requested.emit(self._repeats))

@@ -155,7 +155,7 @@ class PivotView(QWidget):
         effect, by, and_ = (text_label(word, "muted") for word in ("Effect of", "by", "and"))
         make_row(by, self.rows, and_, self.columns, parent=self._axes, margins=0, spacing=GRID)
         make_row(effect, self.asked, self._axes, STRETCH, parent=self._chooser, margins=0, spacing=GRID)
-        self.table.setAccessibleName("What a setting does by two others")
+        self.table.setAccessibleName("Effect of a setting at each value of two others")
         self.table.setRootIsDecorated(False)
         self.table.setStyleSheet(f"QTreeView::item {{ padding: {GRID // 2}px {GRID}px; }}")
         self.table.setFont(tabular_font())

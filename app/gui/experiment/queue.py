@@ -117,7 +117,7 @@ class QueueView(QWidget):
         self._now = ElidedLabel("muted", Qt.AlignmentFlag.AlignLeft)
         self._wait = BreakingLabel("muted")
         self._time_left = text_label("", "muted")
-        self.skip = button("Run any&way", "Start the next run now, though the machine is in use; the run says so")
+        self.skip = button("Run any&way", "Start the next run now, though the machine is in use; the run records it")
         self.pause_all = button("Pause all", "Takes effect after the current run")
         self.table = QueueTable(theme)
         self.table.remember_widths(WindowState("queue", self))

@@ -171,7 +171,7 @@ def _read_preset(key: str, machine: Machine, find: FindWorkload) -> _ReadPreset:
         plan = preset.plan(machine)
     except UnreadFileError as error:
         named = load_preset(key)
-        question, notes = named.experiment_for(machine).question, (f"{error} Start asks before it runs it.",)
+        question, notes = named.experiment_for(machine).question, (f"{error} Start asks before running it.",)
         return _ReadPreset(PresetLine(key=key, name=named.name, title=named.title, question=question, notes=notes))
     except (UserError, UsageError) as error:
         return _ReadPreset(PresetLine(key=key, name=Path(key).stem, title=Path(key).stem, problem=str(error)))

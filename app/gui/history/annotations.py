@@ -97,7 +97,7 @@ class NoteDialog(QDialog):
         self.editor.document().setDocumentMargin(GRID - 2)
         self.editor.document().setModified(False)
         self.editor.setPlaceholderText(
-            "Their notes differ: this note will replace them." if annotations.note is None else "Why was this run made?"
+            "Their notes differ: this note will replace them." if annotations.note is None else "Why did you run this?"
         )
         layout = _layout(self)
         layout.addWidget(text_label(self.windowTitle(), "heading"))

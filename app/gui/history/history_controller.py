@@ -200,7 +200,7 @@ def _write(diff: RunDiff, path: Path) -> None:
 
     check_suffix(path)
     if path.exists():
-        raise UserError(f"{path} is there already; choose another name.")
+        raise UserError(f"{path} already exists; choose another name.")
     write_page(path, render_diff(diff, path))
 
 

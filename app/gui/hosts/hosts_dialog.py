@@ -61,11 +61,9 @@ class HostsDialog(QDialog):
         self.details.setReadOnly(True)
         self.details.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         self.details.setAccessibleName("What the check found")
-        self.check_button = button("C&heck", "Check whether it answers, and what it has for runs")
-        self.fetch_button = button(
-            "&Fetch runs", "Fetch the runs that went on there without this program, and list others"
-        )
-        self.stop_button = button("&Stop runs", "End the runs that go on there without this program")
+        self.check_button = button("C&heck", "Check whether it answers, and what it can run")
+        self.fetch_button = button("&Fetch runs", "Fetch detached runs that have ended, and list the others")
+        self.stop_button = button("&Stop runs", "End the detached runs on this host")
         self.remove_button = button("Remo&ve", "Remove it from this list; nothing changes on the host")
         self.check_button.clicked.connect(self._check)
         self.fetch_button.clicked.connect(partial(self._work_on_runs, fetch_over))
@@ -200,7 +198,7 @@ def fetch_over(entry: HostEntry, database: Path, stop: threading.Event) -> str:
         if stop.is_set():
             raise UserError("Fetching was stopped.")
         fetch.run(())
-    more = f" {len(runs) - len(over)} go on there still, or wait." if len(runs) > len(over) else ""
+    more = f" {len(runs) - len(over)} still run or wait there." if len(runs) > len(over) else ""
     return f"{len(over)} {units.plural('run', len(over))} of {entry.name} fetched.{more}"
 
 
@@ -209,9 +207,7 @@ def stop_all(entry: HostEntry, _database: Path, _stop: threading.Event) -> str:
     runs = [run for run in list_detached(entry, lambda _: None) if run.goes_on]
     for run in runs:
         stop_detached(entry, run.uid, lambda _: None)
-    return (
-        f"{len(runs)} {units.plural('run', len(runs))} of {entry.name} asked to end; fetch what was done in a moment."
-    )
+    return f"{len(runs)} {units.plural('run', len(runs))} of {entry.name} asked to end; fetch the results in a moment."
 
 
 def _check_host(entry: HostEntry, stop: threading.Event) -> HostCheck:

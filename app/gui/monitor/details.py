@@ -34,7 +34,7 @@ _WIDE, _LINE = 150 * GRID, 22
 _PLOT_WIDTH, _PLOT_HEIGHT, _HIGHEST_PLOT = 38 * GRID, 18 * GRID, 28 * GRID
 _NO_LIMIT = 2**24 - 1
 _MOST_PROCESSES = 12
-_ABSENT_REASON = "The system does not tell this user, or this container"
+_ABSENT_REASON = "The system hides this from this user or container"
 
 
 class FigureGrid(QWidget):

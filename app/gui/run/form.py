@@ -82,7 +82,7 @@ class FormView(QWidget):
         self.cure_buttons = [button("", small=True) for _ in range(MOST_CURES)]
         for cure_button in self.cure_buttons:
             cure_button.setProperty("chip", "true")
-        self.retry_button = button("&Try again", "Read it once more", small=True)
+        self.retry_button = button("&Try again", "Read the file again", small=True)
         self.retry_button.hide()
         self._warning = BreakingLabel("caution")
         self.run_button = button("&Run", primary=True)

@@ -143,7 +143,7 @@ class LiveView(QWidget):
         self._bar.setAccessibleName("Progress of this phase")
         self.log_button = button("Show &log", "The worker's output, with the traceback", flat=True)
         self.anyway_button = button(
-            "Run any&way", "Start now, though others use the device; the run says so", small=True
+            "Run any&way", "Start now, though others use the device; the run records it", small=True
         )
         self.stack = PanelStack(theme)
         self.time_bar = TimeBar(self.stack)

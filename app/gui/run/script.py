@@ -50,13 +50,13 @@ _TRY_S = 10.0
 _SECONDS = catalog.script_workload("script:").parameter("seconds")
 _ENTRIES = (
     ("command", "Command", "python train.py --batch-size 32", "As you type it today; select a word to vary it."),
-    ("folder", "Folder", "", "Where the command runs; what git does not ignore there is copied for all runs."),
+    ("folder", "Folder", "", "Its folder; files that git does not ignore there are copied for all runs."),
     ("revisions", "Revisions", "the folder as it is", "Branches or commits of the folder's repository, with commas."),
     (
         "variables",
         "Environment",
         "NAME=A,B OTHER=C",
-        "Environment variables; several values vary, an empty one unsets.",
+        "Environment variables; several values vary, an empty value unsets.",
     ),
     ("examples", "Examples per step", "from the DataLoader", "Numbers and placeholders, as {batch_size}*4."),
     ("links", "Link", "data", "Files and folders that git ignores and the script needs."),
@@ -83,9 +83,9 @@ class ScriptChoices:
         try:
             words = tuple(shlex.split(self.texts.get("command", "")))
         except ValueError as error:
-            raise UsageError(f"The command cannot be taken apart: {str(error).lower()}.") from error
+            raise UsageError(f"The command cannot be parsed: {str(error).lower()}.") from error
         if not words:
-            raise UsageError("Type the command that trains, as python train.py.")
+            raise UsageError("Type the command that trains, such as python train.py.")
         return words
 
     @property
@@ -168,9 +168,11 @@ class ScriptView(QWidget):
         self.values: dict[str, QLineEdit] = {}
         self.parameter_button = button("Make it a &parameter", "Let the selected words vary", small=True)
         self.folder_button = button("Choose …", "Choose the folder", small=True)
-        self.revisions_button = button("+", "Branches and last commits of the folder", flat=True)
+        self.revisions_button = button("+", "Branches and latest commits of the folder", flat=True)
         self.revisions_button.setAccessibleName("More revisions")
-        self.try_button = button("&Try it", "Run it for some seconds: how steps are found, and what they take")
+        self.try_button = button(
+            "&Try it", "Run it for a few seconds to see how steps are detected and how long they take"
+        )
         self.run_button = button("Run", primary=True)
         self.problem = BreakingLabel("problem")
         self.detail, self.result = BreakingLabel("caption"), BreakingLabel("")

@@ -172,7 +172,7 @@ class SettingsDialog(QDialog):
         self._add_heading("All windows")
         self._add_row("&Theme", self.theme_box)
         self._add_row("&Sampling interval", self.sampling_box, _SAMPLING)
-        self._add_row("R&uns are made with", self.place_button, _PLACE)
+        self._add_row("R&uns use", self.place_button, _PLACE)
         self._add_row("&Hosts", self.hosts_button, " ")
         self._add_heading("This database")
         self._add_row("&File", self.database_box, _DATABASE, extra=self.folder_button)

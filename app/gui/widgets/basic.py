@@ -328,7 +328,7 @@ class ProblemLine(QWidget):
         self._retry: Retry | None = None
         self._is_read = False
         self._text = text_label("", "bad", wrap=True)
-        self._button = button("&Try again", "Read it once more", small=True)
+        self._button = button("&Try again", "Read the file again", small=True)
         self._button.clicked.connect(self._try_again)
         layout = make_row((self._text, 1), parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=2 * GRID)
         layout.addWidget(self._button, 0, Qt.AlignmentFlag.AlignTop)

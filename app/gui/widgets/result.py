@@ -136,9 +136,9 @@ class ResultView(QWidget):
     def __init__(self, theme: Theme, most_rows: int = _MOST_ROWS) -> None:
         super().__init__()
         self._result: ExperimentResult | None = None
-        self.more_button = button("", "Make these runs, interleaved, and count those that are made")
+        self.more_button = button("", "Run these interleaved; completed runs count")
         self.more_button.clicked.connect(self._request_more)
-        self.quiet_button = button("Run again when &quiet", "Make every run anew, when nothing else uses the machine")
+        self.quiet_button = button("Run again when &quiet", "Repeat every run when nothing else uses the machine")
         self.quiet_button.clicked.connect(self.quiet_requested)
         for offer in (self.more_button, self.quiet_button):
             offer.hide()

@@ -63,7 +63,7 @@ class Experiment:
         if not count:
             return ""
         variants, whose = ("1 variant was", "its") if count == 1 else (f"{count} variants were", "their")
-        return f"{variants} given up for now: {whose} last runs failed, one after the other."
+        return f"{variants} skipped for now: {whose} last runs all failed."
 
     @classmethod
     def from_runs(
@@ -253,4 +253,4 @@ def describe_imported(imported: int, differences: Sequence[str]) -> str:
         return ""
     runs, subject = ("1 run was", "it counts") if imported == 1 else (f"{imported} runs were", "they count")
     elsewhere = " on another machine," if {"CPU", "GPU"} & set(differences) else ""
-    return f"{runs} made{elsewhere} with another {', another '.join(differences)}: {subject} all the same."
+    return f"{runs} measured{elsewhere} with another {', another '.join(differences)}: {subject} nevertheless."

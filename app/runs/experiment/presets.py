@@ -234,7 +234,7 @@ def _read(path: Path) -> Preset:
     except msgspec.DecodeError as error:
         raise UserError(f"{path} is not a preset: {error}.") from error
     except RecursionError as error:
-        raise UserError(f"{path} is not a preset: it has too many brackets in each other.") from error
+        raise UserError(f"{path} is not a preset: it has too many nested brackets.") from error
 
 
 def _find_custom_workloads(preset: Preset, path: Path, find: FindWorkload) -> dict[str, Workload]:

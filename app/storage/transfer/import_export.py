@@ -69,7 +69,7 @@ def schema_version(connection: sqlite3.Connection, source_file: SourceFile) -> t
         name for _, name, _, _, _, _, hidden in connection.execute(f"PRAGMA table_xinfo({log_table})") if not hidden
     }
     if not {"migration_set", "name"} <= plain_columns:
-        raise DatabaseError(f"{source_file.path} does not say which version it is of; nothing was imported.")
+        raise DatabaseError(f"{source_file.path} does not state its version; nothing was imported.")
     cursor = connection.execute(f"SELECT name FROM {log_table} WHERE migration_set = ? LIMIT 1000", (migrations.name,))
     names = {name for (name,) in cursor}
     migration_names = known_migrations()
@@ -78,7 +78,7 @@ def schema_version(connection: sqlite3.Connection, source_file: SourceFile) -> t
             f"{source_file.path} was written by a newer version of VariantScope; update the program here."
         )
     if not names or names != set(migration_names[: len(names)]):
-        raise DatabaseError(f"{source_file.path} does not say which version it is of; nothing was imported.")
+        raise DatabaseError(f"{source_file.path} does not state its version; nothing was imported.")
     return migration_names[: len(names)]
 
 
@@ -120,8 +120,8 @@ class Stager:
         for table in self.tables:
             if actual.get(table.name) != expected[table.name]:
                 raise DatabaseError(
-                    f"{self._path} is not as VariantScope makes it: its table {table.name} is"
-                    f" {'another' if table.name in actual else 'not there'}; nothing was imported."
+                    f"{self._path} was not written by VariantScope: its table {table.name} is"
+                    f" {'different' if table.name in actual else 'missing'}; nothing was imported."
                 )
 
     def list_runs(self) -> list[SourceRun]:

@@ -61,10 +61,10 @@ def inspect_file(path: Path) -> SourceFile:
     if stat.S_ISDIR(status.st_mode):
         raise DatabaseError(f"{path} is a folder; name the database file in it.")
     if not stat.S_ISREG(status.st_mode):
-        raise DatabaseError(f"{path} is no regular file; copy the database to one first.")
+        raise DatabaseError(f"{path} is not a regular file; copy the database to one first.")
     if _size(_sidecar(resolved, "-journal")):
         raise DatabaseError(
-            f"{path} was left half-written by another program ({resolved.name}-journal lies beside it);"
+            f"{path} was left half-written by another program ({resolved.name}-journal is next to it);"
             " open it once with that program, then import it."
         )
     has_log = _size(_sidecar(resolved, "-wal")) > 0
@@ -187,7 +187,7 @@ def _error_sentence(code: str, text: str) -> str:
         ("SQLITE_NOTADB", _NOT_SQLITE),
         ("SQLITE_CORRUPT", "is damaged or only half copied; nothing was imported."),
         ("SQLITE_TOOBIG", f"holds a text of more than {MAX_ROW_BYTES:,} bytes; nothing was imported."),
-        ("SQLITE_FULL", "needs more room than there is on the disk, or than it takes itself; nothing was imported."),
+        ("SQLITE_FULL", "needs more room than the disk has, or than its own size; nothing was imported."),
         ("SQLITE_CANTOPEN", "cannot be opened; check its permissions."),
         ("SQLITE_PERM", "cannot be opened; check its permissions."),
         ("SQLITE_IOERR", "cannot be read; check the disk it is on."),

@@ -225,7 +225,7 @@ def _describe_different_work(different: Sequence[VariantRatio]) -> str:
     if not different:
         return ""
     last = "The last one does" if len(different) == 1 else f"The last {len(different)} do"
-    return f" {last} other work for an example than the baseline."
+    return f" {last} different work per example than the baseline."
 
 
 def _describe_cut(estimates: Sequence[Estimate]) -> str:

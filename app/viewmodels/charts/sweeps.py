@@ -142,7 +142,8 @@ def batch_chart(variants: Sequence[ChartVariant]) -> PointChart | None:
     return PointChart(
         key="batch",
         title="Throughput against batch size",
-        caption="The batch is that of all GPUs together; ✕ did not fit, or has no result for the reason next to it.",
+        caption="The batch is the global batch over all GPUs; ✕ did not fit, or has no result for the reason next to "
+        "it.",
         plots=tuple(plots),
     )
 
@@ -244,7 +245,7 @@ def gpu_count_chart(runs: Sequence[StoredRun]) -> PointChart | None:
     return PointChart(
         key="gpus",
         title="Scaling to more GPUs",
-        caption="Efficiency is throughput over what that many times the fewest GPUs would give; dashed is ideal.",
+        caption="Efficiency is throughput divided by that of perfect scaling from the fewest GPUs; dashed is ideal.",
         plots=tuple(plots),
     )
 

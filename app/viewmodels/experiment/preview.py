@@ -77,7 +77,7 @@ def describe_dates(counted_utc_ns: Sequence[int], older_utc_ns: Sequence[int]) -
     counted, older = map(_runs_of, (counted_utc_ns, older_utc_ns))
     return [
         *([f"Counted: {counted}."] if counted else []),
-        *([f"Not counted, as made more than an hour before: {older}."] if older else []),
+        *([f"Not counted, because they are older than an hour: {older}."] if older else []),
     ]
 
 

@@ -88,7 +88,8 @@ def resume_banner(entries: Sequence[ExperimentProgress]) -> Banner:
         if imported:
             came, subject = ("comes", "it is") if imported == 1 else ("come", "each is")
             text += (
-                f" {imported} of them {came} from another database: {subject} resumed by itself, once you have seen it."
+                f" {imported} of them {came} from another database: {subject} resumed automatically once you have "
+                f"seen it."
             )
         resume = resume if imported < len(entries) else ()
     sentences = dict.fromkeys(entry.message for entry in entries if entry.message)
@@ -429,7 +430,7 @@ def _describe_runs(progress: ExperimentProgress) -> str:
 
 QUEUE_COLUMNS = (
     Column("Experiment", "Name of the experiment", numeric=False, shrink="text", least=160, most=480),
-    Column("Host", "The host it is made on; empty for this machine", numeric=False),
+    Column("Host", "The host it runs on; empty for this machine", numeric=False),
     Column("Python", "The Pythons that its runs name; empty for this program's own", numeric=False),
     Column("State", "Its state", numeric=False),
     Column("Progress", "Share of its runs that are done", numeric=False),

@@ -134,7 +134,7 @@ def quantity(text: str, key: float | None, tooltip: str = "") -> Cell:
 
 
 def run_number(row: RunRow) -> Cell:
-    return Cell(text=str(row.run), key=float(row.run), tooltip=f"Run {row.run}, everywhere known as {row.uid}")
+    return Cell(text=str(row.run), key=float(row.run), tooltip=f"Run {row.run}, with the id {row.uid} on every machine")
 
 
 def started(row: RunRow, zone: tzinfo | None) -> Cell:
@@ -168,7 +168,7 @@ def variant(spec: RunSpec, purpose: str | None = None) -> Cell:
 
 def host(row: RunRow) -> Cell:
     """Return the host that the run was made on; empty for this machine."""
-    return text_cell(row.host or "", "" if row.host else "Made on this machine, or imported.")
+    return text_cell(row.host or "", "" if row.host else "Run on this machine, or imported.")
 
 
 def devices(row: RunRow) -> Cell:
@@ -192,7 +192,7 @@ def verified(row: RunRow) -> Cell:
     if row.evidence_state is None:
         return Cell(text="", tooltip="No evidence was stored.")
     label = VERIFICATIONS[row.evidence_state]
-    tooltip = units.sentence(row.evidence_reason or "Every aspect that is checked was seen, and is as requested")
+    tooltip = units.sentence(row.evidence_reason or "Every checked aspect was observed and is as requested")
     return Cell(text=label.word, key=label.word, tooltip=tooltip, symbol=label.symbol, tone=label.tone)
 
 

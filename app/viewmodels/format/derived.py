@@ -216,7 +216,7 @@ def implausible_note(run: StoredRun) -> str:
         return ""
     of_energy = any(not gpu.device.implausible.keys().isdisjoint(("power_mw", "energy_mj")) for gpu in gpu_columns(run))
     is_lacking = of_energy and run.row.summary.throughput is not None and run.row.summary.energy_mj_per_example is None
-    note = f"Readings that cannot be true were left out: {counts}."
+    note = f"Implausible readings were left out: {counts}."
     return f"{note} Too few are left to know its energy." if is_lacking else note
 
 

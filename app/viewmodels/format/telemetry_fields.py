@@ -141,7 +141,7 @@ def describe_process(process: GpuProcess) -> str:
     owned = process.title + (f" of {process.user}" if process.user else "")
     running = "" if process.running_s is None else f"running for {units.age(process.running_s)}"
     memory = "" if process.memory_bytes is None else units.byte_size(process.memory_bytes)
-    hidden = "" if process.user else "whose user the system does not tell"
+    hidden = "" if process.user else "whose user the system hides"
     return ", ".join(filter(None, (owned, hidden, running, memory)))
 
 

@@ -78,7 +78,7 @@ def empty_text(listing: Listing) -> str:
     if listing.query.deleted:
         return "Nothing is deleted\nRuns you delete come here and can be restored. Press Escape to see all runs."
     return (
-        "No runs yet\nPress Ctrl+1 and start one; it appears here at once. "
+        "No runs yet\nPress Ctrl+1 and start one; it appears here immediately. "
         "To add the runs of another database, use View, Import runs.\n"
         "Until then, look at runs measured on real GPUs: copies are added, tagged reference, "
         "and View removes them again."
@@ -137,7 +137,7 @@ def prune_consequence(pruning: Pruned) -> str:
     seconds = max(1.0, pruning.before_bytes / 100e6)
     return (
         f"{pruning.rows:,} samples and log lines would be deleted; figures, phases and blocks stay. "
-        f"Giving the space back takes about {units.duration(seconds)} for this database."
+        f"Compacting the file takes about {units.duration(seconds)} for this database."
     )
 
 

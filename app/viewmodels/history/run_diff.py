@@ -93,10 +93,7 @@ def paired_means(first: StoredRun, second: StoredRun) -> list[tuple[DeviceMeans 
     return list(itertools.chain.from_iterable(pairs))
 
 
-CAUTION = (
-    "Two single runs: what differs between repeats of one variant differs here too. "
-    "Compare repeats of both for an interval."
-)
+CAUTION = "Two single runs: they differ as repeats of one variant do, too. Compare repeats of both for an interval."
 _TEMPERATURE = "°C"
 """A unit in which ratios say nothing."""
 MINUS = "\N{MINUS SIGN}"
@@ -290,7 +287,7 @@ def _sample_rows(runs: Runs) -> Iterator[DiffRow]:
 def _text_diffs(runs: Runs) -> Iterator[TextDiff]:
     sources = ["".join(run.environment.get(key, "") for key in CUSTOM_TEXT_KEYS).splitlines() for run in runs]
     if any(sources):
-        yield TextDiff("source", "Source of the own workload", line_changes(*sources))
+        yield TextDiff("source", "Source of the custom workload", line_changes(*sources))
     first, second = ([line.text for line in run.log[-MAX_LINES:]] for run in runs)
     yield TextDiff("log", "Log", log_changes(first, second))
 

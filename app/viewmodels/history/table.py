@@ -154,7 +154,7 @@ _LISTED: tuple[HistoryColumn, ...] = (
     HistoryColumn(
         Column(
             "Evidence",
-            "Whether what was requested is what ran, as far as that could be seen",
+            "Whether the run executed what was requested, as far as could be observed",
             numeric=False,
             shrink="symbol",
         ),
@@ -164,7 +164,7 @@ _LISTED: tuple[HistoryColumn, ...] = (
     ),
     *(_metric_column(metric, metric.list_column) for metric in METRICS if metric.list_column),
     HistoryColumn(
-        Column("Host", "The host that the run was made on; empty for this machine", numeric=False, most=192),
+        Column("Host", "The host that the run took place on; empty for this machine", numeric=False, most=192),
         "host",
         Cell(text="gpu-server-1"),
         lambda run, _view: cells.host(run),

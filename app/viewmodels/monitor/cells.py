@@ -25,16 +25,16 @@ COURSE_POINTS = 60
 
 DEVICE, STATE, PROCESSES = "device", "state", "processes"
 _HELP: Mapping[str, str] = {
-    "load_pct": "Share of the time in which some kernel ran; of a host the mean of its GPUs",
-    "power_mw": "Power now, of the limit; of a host the sum of its GPUs",
-    "memory_bytes": "Memory that programs hold, of all there is",
-    "temperature_c": "Of the GPU's core; of a host its warmest",
+    "load_pct": "Share of the time in which a kernel ran; for a host, the mean of its GPUs",
+    "power_mw": "Power now, of the limit; for a host, the sum of its GPUs",
+    "memory_bytes": "Memory in use, of the total",
+    "temperature_c": "Of the GPU's core; for a host, of its warmest GPU",
 }
 _NBSP = "\N{NO-BREAK SPACE}"
 
 
 TABLE_COLUMNS: Mapping[str, Column] = {
-    DEVICE: Column("Device", "GPUs by number, then the processors; of a host its name", numeric=False),
+    DEVICE: Column("Device", "GPUs by number, then the processors; for a host, its name", numeric=False),
     STATE: Column("State", "What is wrong with it, or whether it is busy; the worst first", numeric=False),
     **{name: Column(FIELDS[name].label, _HELP[name]) for name in MONITOR_FIELDS},
     PROCESSES: Column("Used by", "Processes that compute on it, with their users", numeric=False),

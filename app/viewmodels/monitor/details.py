@@ -32,7 +32,7 @@ _DRAWN_AT_MOST = 20
 _PROCESSOR_LABELS = {"Power": "CPU power", "Memory": "Host memory"}
 """What figures of the processors are called among those of the GPUs."""
 _WITH_GPU = (
-    "Each NVIDIA GPU gets a row here, with curves of its power, load and memory. Beside them stand its temperature, "
+    "Each NVIDIA GPU gets a row here, with curves of its power, load and memory. Next to them are its temperature, "
     "its clocks and their limits, and the programs that use it.\n\n"
     "Runs measured on H200s come with the program. History shows them; a run's page has their telemetry."
 )

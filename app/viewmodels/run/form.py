@@ -245,11 +245,11 @@ class VariantForm:
         """Return the workload of that name among those offered, or the program's; raise `UsageError`."""
         if catalog.is_script(name):
             raise UsageError(
-                f"{name} is a command of yours: the terminal runs it, as `{PROGRAM} run -- python train.py`."
+                f"{name} is your own command: the terminal runs it, as `{PROGRAM} run -- python train.py`."
             )
         if name not in self._workloads and catalog.is_custom(name):
             raise UsageError(
-                f"{name} is in a file of yours that is not open here; choose it with Custom workload … above."
+                f"{name} is in one of your files that is not open here; choose it with Custom workload … above."
             )
         return self._workloads.get(name) or catalog.workload(name)
 

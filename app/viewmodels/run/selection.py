@@ -38,7 +38,7 @@ EXTENT = (
         name="until_pct",
         kind="number",
         label="Stop early at",
-        help="Stop once every speed-up is known to plus or minus this; the repeats are then the most that are made.",
+        help="Stop once every speed-up is known to within ± this; the number of repeats is then the maximum.",
         default=0.0,
         minimum=0.0,
         maximum=50.0,
@@ -60,18 +60,18 @@ EXTENT = (
         name="side_by_side",
         kind="switch",
         label="Side by side",
-        help="Make runs on different GPUs at the same time.",
+        help="Run variants on different GPUs at the same time.",
         default=False,
     ),
     Parameter(
         name="stored",
         kind="choice",
         label="Stored runs",
-        help="Whether runs of the same variants that are stored already count, and are not made again.",
+        help="Whether stored runs of the same variants count instead of being repeated.",
         default=NO_STORED,
         choices=(
-            Choice(value=NO_STORED, label="Make all anew", help="Interleaved, under the same conditions."),
-            Choice(value=RECENT, label="Count the last hour's", help="Made under about the same conditions."),
+            Choice(value=NO_STORED, label="Repeat all", help="Interleaved, under the same conditions."),
+            Choice(value=RECENT, label="Count the last hour's", help="Run under about the same conditions."),
             Choice(value=OLDER, label="Count all", help="However old: conditions may have changed."),
         ),
     ),
@@ -172,7 +172,7 @@ class Selection:
             return replace(
                 parameter,
                 label="Repeats at most",
-                help="The most runs of each variant; fewer are made where the precision is reached before.",
+                help="The most runs of each variant; fewer if the precision is reached earlier.",
                 default=MAX_REPEATS,
                 minimum=MIN_REPEATS,
             )
@@ -254,7 +254,7 @@ _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
 _RANGE = re.compile(rf"(?P<first>{_NUMBER})\s*\.\.\s*(?P<last>{_NUMBER})(?:\s*(?P<sign>[x×*+])\s*(?P<step>{_NUMBER}))?")
 """`8..128`, with `x2` in multiples and with `+8` in steps; a range without either doubles."""
 _LIKE_A_RANGE = re.compile(r"\.\.|\d-\d")
-_NO_RANGE = "{} is no range: write 8..128 x2 or 8..32 +8."
+_NO_RANGE = "{} is not a range: write 8..128 x2 or 8..32 +8."
 
 
 def parse_values(parameter: Parameter, text: str) -> tuple[Value, ...]:

@@ -1,4 +1,4 @@
-"""What a setting does by two others, in Compare: made when it is opened, and anew for each choice."""
+"""Effect of a setting at each value of two others, in Compare: made when it is opened, and anew for each choice."""
 
 from collections.abc import Iterator
 from pathlib import Path

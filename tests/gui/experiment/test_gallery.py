@@ -292,7 +292,7 @@ def test_reset_is_one_change_that_is_undone(screen_on: Open) -> None:
 
 def test_presets_are_listed_for_this_machine_and_start_with_one_click(screen_on: Open, measured: Path) -> None:
     screen = screen_on()
-    screen.wait_for_text("Not counted, as made more than an hour before: 127 stored runs of 20")
+    screen.wait_for_text("Not counted, because they are older than an hour: 127 stored runs of 20")
     words = screen.visible_text()
     assert "78 variants, 234 runs" in words
     assert "Here: " in words, "what is known of the answer"
@@ -329,7 +329,7 @@ def test_a_preset_of_another_hour_starts_anew_and_its_verdict_is_one_click_away(
         for number, spec in enumerate(variants, 1):
             keep(store, result(number, spec, environment=environment_here(CPU_INVENTORY)))
     screen = screen_on(CPU_INVENTORY)
-    screen.wait_for_text("Not counted, as made more than an hour before: 2 stored runs")
+    screen.wait_for_text("Not counted, because they are older than an hour: 2 stored runs")
     assert screen.card("quick").start.text() == "Start"
     QTest.mouseClick(screen.card("quick").verdict, Qt.MouseButton.LeftButton)
     screen.qtbot.waitUntil(lambda: bool(screen.recorded.calls), timeout=LIMIT_MS)
@@ -422,7 +422,7 @@ def test_a_preset_of_the_users_own_workload_is_read_when_it_starts_and_when_its_
 ) -> None:
     screen = screen_on(CPU_INVENTORY)
     screen.gallery.file_chosen.emit(str(preset_of_mine))
-    screen.wait_for_text("mine.py has not been read yet. Start asks before it runs it.")
+    screen.wait_for_text("mine.py has not been read yet. Start asks before running it.")
     QTest.mouseClick(screen.card(str(preset_of_mine)).start, Qt.MouseButton.LeftButton)
     screen.qtbot.waitUntil(lambda: bool(screen.plans), timeout=LIMIT_MS)
     screen.view.show_live()
@@ -430,7 +430,7 @@ def test_a_preset_of_the_users_own_workload_is_read_when_it_starts_and_when_its_
     screen.wait_for_text("2 variants, 4 runs")
     preset_of_mine.with_name("mine.py").write_text(OWN.replace("units", "units: int = 1, depth"))
     screen.view.show_gallery()
-    screen.wait_for_text("mine.py has not been read yet. Start asks before it runs it.")
+    screen.wait_for_text("mine.py has not been read yet. Start asks before running it.")
     assert "2 variants, 4 runs" not in screen.visible_text()
     QTest.mouseClick(screen.card(str(preset_of_mine)).start, Qt.MouseButton.LeftButton)
     screen.qtbot.waitUntil(lambda: len(screen.plans) == 2, timeout=LIMIT_MS)

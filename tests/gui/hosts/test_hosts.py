@@ -87,10 +87,10 @@ def test_detached_runs_are_fetched_and_stopped(
             action.click()
         return dialog.details.toPlainText()
 
-    assert press(dialog.fetch_button) == "0 runs of here fetched. 1 go on there still, or wait."
+    assert press(dialog.fetch_button) == "0 runs of here fetched. 1 still run or wait there."
     assert press(dialog.stop_button).startswith("1 run of here asked to end")
     while not (said := press(dialog.fetch_button)).startswith("1 run"):
-        assert said == "0 runs of here fetched. 1 go on there still, or wait."
+        assert said == "0 runs of here fetched. 1 still run or wait there."
     with Store.open(database) as store:
         assert [row.host for row in store.list_runs()] == ["here"]
 

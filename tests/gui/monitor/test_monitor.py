@@ -107,7 +107,7 @@ def test_a_lost_card_keeps_its_place_with_the_reason_over_its_columns(opened: Op
     assert view.table.chosen == RowKey("", "GPU-0"), "the first GPU at first"
     assert "python3 (4242)" in displayed_text(view.details)
     absent = {label.toolTip() for label in view.details.findChildren(QLabel) if label.text() == "–"}
-    assert "The system does not tell this user, or this container" in " ".join(absent)
+    assert "The system hides this from this user or container" in " ".join(absent)
     model.handle(DeviceLost(t_ns=ns(5), device="GPU-0", reason="It fell off the bus."))
     view.show_table()
     assert "GPU 0 · H200 · Lost 0\u00a0s ago. It fell off the bus." in displayed_text(view.table).splitlines()

@@ -115,8 +115,8 @@ def test_the_baseline_comes_first() -> None:
         (
             ["run"],
             (
-                "run needs a workload: lstm, gru, cnn10, wrn28-10, a file of yours as path/to/file.py:name, or a "
-                "command of yours as -- python train.py."
+                "run needs a workload: lstm, gru, cnn10, wrn28-10, your own file as path/to/file.py:name, or your own "
+                "command as -- python train.py."
             ),
         ),
         (["list", "parameters", "lstn"], "There is no workload called 'lstn'. Did you mean lstm?"),
@@ -124,7 +124,7 @@ def test_the_baseline_comes_first() -> None:
         (
             ["experiment"],
             (
-                "experiment needs a workload with some -s name=a,b, a command behind --, or --preset quick; "
+                "experiment needs a workload with some -s name=a,b, a command after --, or --preset quick; "
                 "`list presets` shows them."
             ),
         ),
@@ -154,7 +154,7 @@ def test_the_baseline_comes_first() -> None:
         ),
         (
             ["experiment", "--preset", "quick", "--queue", "--budget", "0s"],
-            "No run fits into a budget of no time: give --budget more, such as 8m or 90s.",
+            "A budget of zero leaves no time for a run: give --budget more, such as 8m or 90s.",
         ),
         (
             ["experiment", "--preset", "quick", "--show", "--parallel"],
@@ -195,8 +195,8 @@ def test_a_report_takes_no_folder_s_name(
 
 
 HELP = "`python -m app{} --help` shows how it is used."
-TIME = "Invalid value for '--budget': {!r} is no time such as 8m, 90s or 1h30m."
-AGE = "Invalid value for '--older-than': {!r} is no age such as 30d, 12h or 2w, of 36500 days at most."
+TIME = "Invalid value for '--budget': {!r} is not a time such as 8m, 90s or 1h30m."
+AGE = "Invalid value for '--older-than': {!r} is not an age such as 30d, 12h or 2w, up to 36500 days."
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ AGE = "Invalid value for '--older-than': {!r} is no age such as 30d, 12h or 2w, 
         (["list", "--batch-size=64"], f"No such option '--batch-size'. {HELP.format(' list')}"),
         (
             ["experiment", "--variants-of", "1;2"],
-            "Invalid value for '--variants-of': '1;2' is no list of run numbers with commas, such as 1,4.",
+            "Invalid value for '--variants-of': '1;2' is not a list of run numbers with commas, such as 1,4.",
         ),
         (
             ["experiment", "lstm", "--variants-of", "1,2"],
@@ -283,10 +283,8 @@ def test_words_that_are_none_are_status_2(words: list[str], sentence: str, capsy
 def test_an_empty_database_says_what_to_do(database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Store.open(database_path).close()
     assert main(["list", "--db", str(database_path)]) == 0
-    assert capsys.readouterr() == (
-        "No runs yet. `python -m app run lstm` makes the first one; `python -m app reference` has some of real GPUs.\n",
-        "",
-    )
+    lines = "No runs yet. `python -m app run lstm` starts the first one; `python -m app reference` lists H200 runs.\n"
+    assert capsys.readouterr() == (lines, "")
 
 
 def test_parameters_are_listed_with_defaults_and_limits(capsys: pytest.CaptureFixture[str]) -> None:

@@ -142,14 +142,14 @@ def test_the_end_says_after_how_many_repeats_and_how_narrowly() -> None:
         "Complete: 8 of 8 runs done. Not every speed-up is known yet; ±\xa00.01\xa0% was asked for."
     )
     begun = Experiment.from_runs(structs.replace(PLAN, until_pct=0.01), "stopped", HEADERS[:1], CPU)
-    assert describe_ending(begun) == "Stopped: 1 of 6 runs done. The same command goes on from here."
+    assert describe_ending(begun) == "Stopped: 1 of 6 runs done. The same command continues from here."
 
 
 def test_out_of_budget_it_is_said_how_it_goes_on_where_it_can() -> None:
     begun = Experiment.from_runs(PLAN, "out of budget", [header(1, SMALL, seconds=21.0)], CPU)
     far = "Out of budget: 1 of 6 runs done, and the next one takes about 0:22."
     half_a_minute, no_time = (replace(begun, plan=structs.replace(PLAN, budget_s=budget_s)) for budget_s in (30.0, 0.0))
-    assert describe_ending(half_a_minute) == f"{far} The same command goes on from here."
+    assert describe_ending(half_a_minute) == f"{far} The same command continues from here."
     unknown = replace(no_time, next_s=0.0)
     assert describe_ending(unknown) == "Out of budget: 1 of 6 runs done. No run fits into 0:00: give --budget more."
     assert describe_ending(no_time) == f"{far} No run fits into 0:00: give --budget more."
@@ -305,7 +305,7 @@ def test_a_database_in_a_folder_that_is_not_there_is_wrong_use(
     folder = tmp_path / "typo"
     for words in (["run", "lstm"], ["list"], ["--db", str(folder / "x.db"), "list"]):
         assert main([*words, *([] if "--db" in words else ["--db", str(folder / "x.db")])]) == 2
-        assert capsys.readouterr().err == f"Invalid value for '--db': {folder} is no folder.\n"
+        assert capsys.readouterr().err == f"Invalid value for '--db': {folder} is not a folder.\n"
     assert not folder.exists()
 
 

@@ -81,7 +81,7 @@ def test_summaries_are_written_to_the_file_and_added_to_the_jobs(
     ("words", "sentence"),
     [
         (["--margin", "0%"], "Invalid value for '--margin': 0.0 is not in the range 0<x<100."),
-        (["--fail-if-slower", "2", "--margin", "1"], "--fail-if-slower has a margin of its own: leave out --margin."),
+        (["--fail-if-slower", "2", "--margin", "1"], "--fail-if-slower already sets a margin: leave out --margin."),
         (["--summary", "a.md"], "--summary goes with --fail-if-slower."),
         (
             ["--fail-if-slower", "2", "--summary", "/nowhere/a.md"],

@@ -94,7 +94,7 @@ def test_deleting_says_how_to_undo_it(run: Run) -> None:
     assert numbers(run("list", "--json")) == [2]
     assert numbers(run("list", "--deleted", "--json")) == [3, 1]
     assert "in the trash since" in run("show", "1")
-    assert run("delete", "3") == "Nothing to do: in the trash already.\n"
+    assert run("delete", "3") == "Nothing to do: already in the trash.\n"
     assert run("restore", "1", "3") == "2 runs taken out of the trash.\n"
     assert numbers(run("list", "--json")) == [3, 2, 1]
     assert run("list", "--deleted") == "The trash is empty.\n"

@@ -10,11 +10,11 @@ from app.cli.main import main
 from app.grants import read_grants
 
 NEEDS_A_COMMAND = (
-    "-C, -e, --rev, --link, --examples, --loop and --dry-run go with a command of yours behind --, such as -- python "
+    "-C, -e, --rev, --link, --examples, --loop and --dry-run go with your own command after --, such as -- python "
     "train.py."
 )
-ALONE = "--largest-batch and --parameters go with a workload, not with a command of yours."
-THE_FIRST = "A command behind -- says what runs: leave out --presets, --preset and --variants-of."
+ALONE = "--largest-batch and --parameters go with a workload, not with your own command."
+THE_FIRST = "A command after -- determines what runs: leave out --presets, --preset and --variants-of."
 
 
 @pytest.mark.parametrize(

@@ -39,16 +39,16 @@ def stored(database_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ),
         (
             ["1", "--format", "csv", "-o", "x.db"],
-            "-o x.db makes a database, --format a folder of tables: give one of them at a time.",
+            "-o x.db writes a database, --format a folder of tables: give one of them.",
         ),
         (
             ["1", "--format", "trace", "-o", "x.db"],
             "--format trace writes one file: -o takes a name that ends in .json.",
         ),
-        (["1", "2", "--model", "m.keras"], "--model makes a model of one run; name that run alone."),
+        (["1", "2", "--model", "m.keras"], "--model writes the model of one run: give one run."),
         (
             ["1", "--model", "m.keras", "-o", "x.db"],
-            "--model goes without --format and -o: give one of them at a time.",
+            "--model excludes --format and -o: give one of them.",
         ),
     ],
 )
@@ -72,7 +72,7 @@ def test_a_database_goes_out_and_comes_in_once(
     assert wrote.startswith("Wrote 2 runs to two.db, ")
     assert rest == [
         "Imported 2 runs as runs 1 and 2.",
-        "Imported nothing: the file has no run that is new here.",
+        "Nothing was imported: the file has no new runs.",
         "Here already, and left as they were: runs 1 and 2.",
     ]
     assert err == ""

@@ -323,7 +323,7 @@ def imported(
                 already=(ExistingRun(2, ("note", "tags")), ExistingRun(7, ("note",)), ExistingRun(9, in_trash=True))
             ),
             [
-                "Imported nothing: the file has no run that is new here.",
+                "Nothing was imported: the file has no new runs.",
                 "Here already, and left as they were: runs 2, 7 and 9.",
                 "The file has another note for runs 2 and 7; what is here stays.",
                 "The file has other tags for run 2; what is here stays.",
@@ -395,5 +395,5 @@ def test_unfinished_experiments_that_come_along_are_told() -> None:
     wrote = "Wrote 2 runs and 1 unfinished experiment to q.db, 10\N{NO-BREAK SPACE}B."
     assert describe_export(done, target)[0] == wrote
     assert describe_import(replace(imported(), entries=(3, 4))) == [
-        "2 unfinished experiments came into the queue: `python -m app queue run 3 4` goes on."
+        "2 unfinished experiments joined the queue: `python -m app queue run 3 4` continues."
     ]

@@ -160,7 +160,7 @@ def test_a_word_names_a_workload_of_the_program_or_of_a_file(
         ),
         (
             "x = bytes(2**60)\n",
-            "^mine.py: memory ran out while the file was read; what needs it belongs into its functions.$",
+            "^mine.py: memory ran out while the file was read; move what needs it into its functions.$",
         ),
         (
             "import os\nfor _ in range(40): os.write(2, b'x' * 2**20)\nraise ValueError('at last')\n",
@@ -194,9 +194,9 @@ GUARD = "if __name__ == '__main__':\n    main()\n"
 @pytest.mark.parametrize(
     ("text", "start"),
     [
-        ("for epoch in range(3): print(epoch)", "mine.py: no function of it is a workload. Write one"),
-        ("def main(epochs=3): ...\nmain()", "mine.py: no function of it is a workload. "),
-        ("def main(batch_size): ...", "mine.py: no function of it is a workload. "),
+        ("for epoch in range(3): print(epoch)", "mine.py: none of its functions is a workload. Write one"),
+        ("def main(epochs=3): ...\nmain()", "mine.py: none of its functions is a workload. "),
+        ("def main(batch_size): ...", "mine.py: none of its functions is a workload. "),
         ("import numpy\nimport jax", "mine.py:2: custom workloads cannot be in JAX so far"),
         ("import torch\ndef f():\n    import keras", "mine.py:3: the file imports TensorFlow beside PyTorch"),
         (FUNCTION + "model.fit(x, y)", "mine.py:2: `model.fit(x, y)` runs whenever the file is read, so nothing of it"),

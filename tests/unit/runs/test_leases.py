@@ -270,7 +270,7 @@ def test_what_is_no_lock_file_is_a_sentence_and_nothing_is_held(
     place(path)
     with pytest.raises(UserError) as caught:
         leases.take(GPUS, 2)
-    assert str(caught.value).startswith(f"{path} cannot be locked ({reason}); delete it if it is no lock file, or ")
+    assert str(caught.value).startswith(f"{path} cannot be locked ({reason}); delete it if it is not a lock file, or ")
     assert not path.with_name("target").exists(), "a link is not followed"
     lease = leases.take(["GPU-a"], 1)
     assert lease is not None

@@ -19,7 +19,7 @@ from app.values.samples import Device
 from workloads.protocol import Finished, WorkerOutcome
 
 LOST = "NVIDIA H200 stopped answering (GPU is lost)."
-STATUS_3 = "The worker ended with exit status 3 without saying how the run went; its log has the last lines."
+STATUS_3 = "The worker ended with exit status 3 without reporting a result; see the end of its log."
 
 
 def word(outcome: WorkerOutcome, reason: str | None = None) -> Finished:
@@ -57,12 +57,12 @@ def ending(
         (
             ending(word("completed"), 7),
             "completed",
-            "All was measured; after that its process ended with exit status 7, see its log.",
+            "Everything was measured; then its process ended with exit status 7, see its log.",
         ),
         (
             ending(word("completed"), -11),
             "completed",
-            "All was measured; after that its process ended with SIGSEGV, see its log.",
+            "Everything was measured; then its process ended with SIGSEGV, see its log.",
         ),
         (ending(word("stopped"), stop_requested=True), "stopped", "Stopped by the user."),
         (ending(word("stopped", "Stopped early."), stop_requested=True), "stopped", "Stopped early."),
@@ -75,10 +75,10 @@ def ending(
         (
             ending(None, 3, began=False),
             "crashed",
-            f"{BROKEN_PYTHON} it ended with exit status 3 before the run began; its log has the last lines.",
+            f"{BROKEN_PYTHON} it ended with exit status 3 before the run began; see the end of its log.",
         ),
         (ending(None, 3, lost=LOST), "crashed", f"{LOST} {STATUS_3}"),
-        (ending(None, -11), "crashed", "The worker died of SIGSEGV; its log has the last lines."),
+        (ending(None, -11), "crashed", "The worker died of SIGSEGV; see the end of its log."),
         (ending(None, -15, fault="The disk is full."), "failed", "The disk is full."),
         (ending(word("completed"), fault="The disk is full."), "failed", "The disk is full."),
         (ending(None, -15, fault="Silent.", stop_requested=True), "failed", "Silent."),
@@ -102,7 +102,7 @@ def test_a_killed_worker_hints_at_memory() -> None:
 
 
 def test_a_real_time_signal_has_a_number_if_no_name() -> None:
-    assert form_outcome(ending(None, -35)).reason == "The worker died of signal 35; its log has the last lines."
+    assert form_outcome(ending(None, -35)).reason == "The worker died of signal 35; see the end of its log."
 
 
 def test_the_last_words_of_a_library_are_the_reason() -> None:

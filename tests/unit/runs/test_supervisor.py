@@ -97,14 +97,14 @@ def test_silence_ends_the_worker_with_a_reason() -> None:
 
 
 def test_what_never_says_hello_is_no_python_for_runs() -> None:
-    no_python = "The Python of this run is none that can make runs, or is broken:"
+    no_python = "The Python of this run cannot run workloads, or is broken:"
     ending, rungs, _ = watch(
         LogLine(1, "noise"), obeys="terminated", limits=msgspec.structs.replace(AT_ONCE, message_gap_s=60.0)
     )
     assert (rungs, ending.started) == (["terminated"], False)
     assert ending.fault == f"{no_python} it did not begin the run within 0\xa0s; see its log."
     ending, *_ = watch(BrokenMessage("malformed", "x" * 900), obeys="terminated")
-    assert ending.fault == f"{no_python} instead of beginning the run it said “{'x' * 200}”."
+    assert ending.fault == f"{no_python} instead of starting the run it printed “{'x' * 200}”."
 
 
 def test_a_worker_that_stays_after_its_last_word_climbs_too() -> None:

@@ -108,7 +108,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which nobody can make a file")
 def test_a_folder_in_which_nothing_can_be_made() -> None:
-    assert "cannot be opened or made; check that its folder exists and is writable." in refusal(Path("/proc/x.db"))
+    assert "cannot be opened or created; check that its folder exists and is writable." in refusal(Path("/proc/x.db"))
 
 
 def test_a_damaged_file(database_path: Path) -> None:

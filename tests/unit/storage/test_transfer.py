@@ -199,7 +199,7 @@ def test_what_cannot_be_taken_away_leaves_no_file(
 def test_a_file_that_is_there_is_not_written_over(full: Path, tmp_path: Path) -> None:
     target = tmp_path / "mine.db"
     target.write_text("mine")
-    with pytest.raises(UserError, match=r"mine.db is there already; name another place, or delete it first."):
+    with pytest.raises(UserError, match=r"mine.db already exists; name another place, or delete it first."):
         export_database(full, [1], target)
     with pytest.raises(UserError, match="cannot be written"):
         export_database(full, [1], tmp_path / "nowhere" / "f.db")

@@ -232,7 +232,7 @@ SQL = "UPDATE sqlite_schema SET sql = replace(sql, '{}', '{}') WHERE name = '{}'
 def test_a_schema_that_is_not_ours_is_refused(
     ours: Path, theirs: Path, statements: tuple[str, ...], table: str
 ) -> None:
-    assert f"is not as VariantScope makes it: its table {table} is " in refused(ours, changed(theirs, *statements))
+    assert f"was not written by VariantScope: its table {table} is " in refused(ours, changed(theirs, *statements))
 
 
 def test_the_list_of_migrations_may_be_no_view(ours: Path, theirs: Path) -> None:

@@ -182,7 +182,7 @@ def test_runs_get_the_gpus_that_cuda_shows(
 
 def test_why_runs_have_no_gpu_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert two_h200().no_gpu_reason == "CUDA_VISIBLE_DEVICES='' leaves runs none; change that and start again"
+    assert two_h200().no_gpu_reason == "CUDA_VISIBLE_DEVICES='' hides all GPUs from runs; change that and start again"
 
 
 def test_an_index_among_several_models_needs_cudas_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,7 +205,7 @@ def test_defaults_alone_say_the_kind_and_annotations_may_be_texts() -> None:
         ("x = 1\n\ndef f(batch_size=4):\n  ...\ny = 1 / 0", "mine.py:5: ZeroDivisionError: division by zero"),
         ("raise SystemExit(3)", "mine.py:1: the file ends the program when it is read"),
         ("input('? ')", "mine.py:1: EOFError"),
-        ("def f(units=3): ...", "mine.py: no function of it is a workload. Write one such as"),
+        ("def f(units=3): ...", "mine.py: none of its functions is a workload. Write one such as"),
         ("x = 1\ndef f(batch_size='a'): ...", "mine.py:2: batch_size of f is 'a', and has to be a whole number from 1"),
         ("def f(batch_size=-3): ...", "mine.py:1: batch_size of f is -3, and has to be a whole number from 1."),
         ("async def f(batch_size=4): ...", "mine.py:1: f has async or yield in it; a workload is a plain function"),

@@ -247,8 +247,8 @@ SMALL = """
             "pass",
             "def train_step(self, data): ...",
             (
-                "mine.py:7: a model's own train_step cannot be measured, since the program makes the steps; "
-                "write a compute_loss in its place."
+                "mine.py:7: a model's own train_step cannot be measured, because the program runs the steps; write a "
+                "compute_loss instead."
             ),
         ),
         (
@@ -259,7 +259,7 @@ SMALL = """
         (
             "return model",
             'model.compile(loss="mae"); return model',
-            "mine.py:9: the model is compiled with another loss; give None in place of the second.",
+            "mine.py:9: the model is compiled with another loss; give None instead of the second.",
         ),
         (
             "(x, y)",
@@ -283,7 +283,7 @@ SMALL = """
             "(x, y)",
             "(x, [y, None])",
             (
-                "mine.py:9: TypeError: batch gives None among its arrays; targets and sample weights can be None "
+                "mine.py:9: TypeError: batch returns None among its arrays; targets and sample weights can be None "
                 "as a whole only"
             ),
         ),
@@ -291,8 +291,8 @@ SMALL = """
             "(x, y)",
             "(x, None)",
             (
-                "mine.py:14: batch gives no targets, which the loss needs; give (x, y), or None in place of the "
-                "loss if the model adds its own (add_loss)."
+                "mine.py:14: batch returns no targets, which the loss needs; give (x, y), or None instead of the loss "
+                "if the model adds its own (add_loss)."
             ),
         ),
         ('"mse"', '["mse", "msee"]', "mine.py:9: 'msee' is no loss that Keras knows."),

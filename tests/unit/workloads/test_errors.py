@@ -53,7 +53,7 @@ def test_allocation_failures_of_xla_and_cudnn_are_out_of_memory(text: str) -> No
 
 def test_memory_that_runs_out_where_there_is_no_batch_is_told_as_it_is() -> None:
     source = Source(path="/somewhere/mine.py", text="")
-    sentence = "mine.py: memory ran out while the file was read; what needs it belongs into its functions."
+    sentence = "mine.py: memory ran out while the file was read; move what needs it into its functions."
     assert outcome_of(MemoryError(), {}, None, source).reason == sentence
     assert outcome_of(MemoryError(), {}, None).reason == "Memory ran out; other programs may hold it."
 

@@ -152,7 +152,7 @@ def _notes(observation: Observation) -> Iterator[str]:
         yield "TensorFlow does not trace operations on the CPU that take little time: no kernel has their time."
 
 
-_NO_OPERATION = "The profiler saw no operation: on the CPU TensorFlow traces none that takes little time."
+_NO_OPERATION = "The profiler saw no operation: on the CPU TensorFlow traces no short ones."
 
 
 class EvidenceCollector:

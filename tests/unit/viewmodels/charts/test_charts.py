@@ -92,7 +92,7 @@ def test_bars_of_other_work_stand_last() -> None:
     base, deep, nchw, flat = working(1, 100.0, 2), working(2, 90.0, 4), working(3, 110.0, 2, "NCHW"), working(4, 300, 1)
     speed_ups = bars(charts_of([base, deep, nchw, flat], 1), "speed-up")
     assert [bar.runs for bar in speed_ups.bars] == [(1,), (3,), (4,), (2,)]
-    assert speed_ups.caption.endswith("The last 2 do other work for an example than the baseline.")
+    assert speed_ups.caption.endswith("The last 2 do different work per example than the baseline.")
     assert "other work" not in bars(charts_of([base, deep], 1), "speed-up").caption, "nothing to tell it from"
 
 

@@ -411,9 +411,9 @@ def test_implausible_readings_are_named_with_their_number(store: Store) -> None:
         "Run 1: Power 80, Load 8 of GPU 0. Run 2: Load 8 of GPU 0."
     ), "80: none at all is no power either"
     assert set(warning.runs) == {1, 2}
-    note = "Readings that cannot be true were left out: Power 80, Load 8 of GPU 0. Too few are left to know its energy."
+    note = "Implausible readings were left out: Power 80, Load 8 of GPU 0. Too few are left to know its energy."
     assert run_detail(wrong, None).notes == (note,)
-    assert run_detail(few, None).notes == ("Readings that cannot be true were left out: Load 8 of GPU 0.",)
+    assert run_detail(few, None).notes == ("Implausible readings were left out: Load 8 of GPU 0.",)
 
 
 def test_runs_beside_others_are_told_only_where_some_were_alone(store: Store) -> None:

@@ -145,7 +145,7 @@ def test_the_times_of_stored_runs_are_told_of_those_that_count_and_of_those_too_
     assert describe_dates((), ()) == []
     assert describe_dates(days[:1], days) == [
         "Counted: 1 stored run of 2026-11-20 14:05.",
-        "Not counted, as made more than an hour before: 3 stored runs of 2026-11-20 14:05 to 2026-11-21 14:05.",
+        "Not counted, because they are older than an hour: 3 stored runs of 2026-11-20 14:05 to 2026-11-21 14:05.",
     ]
     assert describe_dates((days[0], days[0] + 60 * S), ()) == ["Counted: 2 stored runs of 2026-11-20 14:05 to 14:06."]
 

@@ -295,6 +295,6 @@ def test_gflops_and_utilisation_follow_from_formula_time_and_calibration() -> No
     assert utilisation.tooltip == f"Of 400{NBSP}TFLOPS, measured with a large matrix product"
     low = replace(row, summary=replace(row.summary, peak_flops_per_s=1e9))
     assert cell("utilisation", low).tooltip.endswith(
-        "; the peak was measured too low: measure it anew on a quiet machine"
+        "; the peak was measured too low: measure it again on a quiet machine"
     )
     assert cell("gflops", run_row(2)).text == "–"

@@ -182,12 +182,11 @@ def test_who_uses_a_gpu_is_one_line_in_the_terminal() -> None:
     used = GpuProcess(pid=4242, name="python3", memory_bytes=2**30, user="ann", running_s=7200.0)
     found = Processes(t_ns=ns(1), device="GPU-0", processes=(GpuProcess(pid=7, name="ffmpeg"), used))
     assert describe_users(found) == (
-        f"used by python3 (4242) of ann, running for 2{NBSP}h, 1.0{NBSP}GiB; "
-        "ffmpeg (7), whose user the system does not tell"
+        f"used by python3 (4242) of ann, running for 2{NBSP}h, 1.0{NBSP}GiB; ffmpeg (7), whose user the system hides"
     )
     assert describe_users(Processes(t_ns=ns(1), device="GPU-0")) == "used by no process"
     hidden = GpuProcess(pid=9, memory_bytes=2**30)
-    assert describe_process(hidden) == f"process (9), whose user the system does not tell, 1.0{NBSP}GiB"
+    assert describe_process(hidden) == f"process (9), whose user the system hides, 1.0{NBSP}GiB"
     unknown = Processes(t_ns=ns(1), device="GPU-0", reason="no permission")
     assert describe_users(unknown) == "who uses it is not known (no permission)"
 

@@ -157,7 +157,7 @@ def test_two_replicas_are_seen_on_their_devices(pair: Replicas, xla: bool) -> No
     seen = {"precision": "float32", "xla": "on" if xla else "off", "device": "CPU", "replicas": "2"}
     assert evidence.actual == {"implementation": "gemm8", **seen}
     assert evidence.match is False, "one was asked for"
-    assert evidence.reason == "2 device(s) made the products, not 1."
+    assert evidence.reason == "2 device(s) computed the products, not 1."
 
 
 def test_a_trace_of_the_cpu_is_part_of_the_evidence(replica: Replicas) -> None:

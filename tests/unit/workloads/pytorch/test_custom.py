@@ -162,9 +162,9 @@ KINDS = ("weight", "bias")
             ("return model, nn", "return 'model', nn"),
             "mine.py:19: the first value it returns is str, no nn.Module",
         ),
-        (("nn.CrossEntropyLoss()", "'mse'"), "mine.py:19: 'mse' is no loss of PyTorch; give a function of (outputs"),
+        (("nn.CrossEntropyLoss()", "'mse'"), "mine.py:19: 'mse' is not a loss of PyTorch; give a function of (outputs"),
         (("nn.CrossEntropyLoss()", "nn.CrossEntropyLoss"), "mine.py:19: the class CrossEntropyLoss is no loss of"),
-        (("nn.CrossEntropyLoss()", "[torch.ones(9, 9)]"), "mine.py:19: a value of type list is no loss of PyTorch;"),
+        (("nn.CrossEntropyLoss()", "[torch.ones(9, 9)]"), "mine.py:19: a value of type list is not a loss of PyTorch;"),
         (
             ("return model, nn", "return nn.Sequential(nn.Flatten(), nn.LazyLinear(4)), nn"),
             "mine.py:19: the model has lazy layers without sizes; call it before you return it.",
@@ -175,8 +175,8 @@ KINDS = ("weight", "bias")
             ("nn.CrossEntropyLoss()", "nn.CrossEntropyLoss(reduction='none')"),
             "mine.py:19: TypeError: the loss gives a tensor of shape (16,), and should give one number",
         ),
-        (("nn.CrossEntropyLoss()", "None"), "mine.py:19: TypeError: batch gives targets, and there is no loss"),
-        (("form), classes", "form), None"), "mine.py:19: TypeError: batch gives no targets, which the loss needs;"),
+        (("nn.CrossEntropyLoss()", "None"), "mine.py:19: TypeError: batch returns targets, and there is no loss"),
+        (("form), classes", "form), None"), "mine.py:19: TypeError: batch returns no targets, which the loss needs;"),
         (("form), classes", "form), classes[1:]"), "mine.py:19: ValueError: batch gives an array of shape (15,) where"),
         (("form), classes", "form)"), "mine.py:19: TypeError: batch gives Tensor, and should give (x, y)"),
         (("form), classes", "form), classes.astype(str)"), "mine.py:19: TypeError: can't convert np.ndarray of type"),
@@ -194,15 +194,15 @@ KINDS = ("weight", "bias")
         ),
         (
             ("batch\n", "batch, 'adam'\n"),
-            "mine.py:19: 'adam' is no optimizer of PyTorch; give one of all weights, such as torch.optim.SGD(model",
+            "mine.py:19: 'adam' is not an optimizer of PyTorch; give one of all weights, such as torch.optim.SGD(model",
         ),
         (
             ("batch\n", "batch, [torch.optim.Adam(model.parameters())] * 2\n"),
-            "mine.py:19: a value of type list is no optimizer of PyTorch; give one of all weights, such as",
+            "mine.py:19: a value of type list is not an optimizer of PyTorch; give one of all weights, such as",
         ),
         (
             ("batch\n", "batch, {'optimizer': torch.optim.Adam(model.parameters())}\n"),
-            "mine.py:19: a value of type dict is no optimizer of PyTorch; give one of all weights, such as",
+            "mine.py:19: a value of type dict is not an optimizer of PyTorch; give one of all weights, such as",
         ),
         (
             ("batch\n", "batch, torch.optim.SGD(Net().parameters())\n"),
@@ -221,7 +221,7 @@ def test_what_does_not_fit_is_told_by_line(change: tuple[str, str], reason: str)
 
 def test_outputs_that_are_no_tensors_are_told_in_inference() -> None:
     given = source(NET, ("return self.head(found.mean((2, 3)))", "return found.tolist()"))
-    with pytest.raises(CustomWorkloadError, match=r"mine.py:19: TypeError: the model gives no tensor"):
+    with pytest.raises(CustomWorkloadError, match=r"mine.py:19: TypeError: the model returns no tensor"):
         losses_of(given, 1, mode="inference")
 
 
@@ -236,7 +236,7 @@ def test_a_file_has_the_framework_that_it_imports(monkeypatch: pytest.MonkeyPatc
     assert describe_file(on_pytorch).workloads[0].framework == "pytorch", "it may have Keras on PyTorch"
     mixed = source(NET, ("from torch import nn", "from torch import nn\nfrom keras.layers import Dense"))
     assert refusal_of_text(mixed.path, mixed.text) == (
-        "mine.py:5: the file imports TensorFlow beside PyTorch; keep the workloads of each in a file of its own."
+        "mine.py:5: the file imports TensorFlow beside PyTorch; keep the workloads of each in a separate file."
     )
 
 
