@@ -348,9 +348,9 @@ class SlowSample(msgspec.Struct, frozen=True, kw_only=True, tag="slow_sample", t
     ] = None
     fp32_active_pct: Annotated[float | None, _activity("FP32 active", "share of time the FP32 pipe was active")] = None
     fp16_active_pct: Annotated[float | None, _activity("FP16 active", "share of time the FP16 pipe was active")] = None
-    dram_active_pct: Annotated[float | None, _activity("DRAM bandwidth", "bandwidth of the memory used", ("run",))] = (
-        None
-    )
+    dram_active_pct: Annotated[
+        float | None, _activity("DRAM bandwidth", "share of the memory bandwidth used", ("run",))
+    ] = None
     sampler_cpu_s: Annotated[
         float | None,
         Field(
