@@ -99,7 +99,6 @@ class Metric:
         return self.label[0].lower() + self.label[1:] if is_word else self.label
 
     def row_value(self, row: RunRow) -> float | None:
-        """Return the value of a run of which only its row was read."""
         if self.of_summary:
             return self.of_summary(row.summary)
         return self.of_row(row) if self.of_row else None

@@ -40,7 +40,6 @@ class SearchWord(NamedTuple):
 
 
 def parse_search(text: str) -> list[SearchWord]:
-    """Return the words of a search, each once."""
     return [_search_word(word) for word in dict.fromkeys(text.split())]
 
 

@@ -50,7 +50,6 @@ class Observation:
 
     @property
     def no_product_reason(self) -> str:
-        """Return one sentence on why no product was seen."""
         if (self.variant["xla"] or self.variant.get("framework") == "jax") and not self.trace.steps:
             return "XLA compiled the step as a whole, so only a trace after the measured part can show what ran."
         return self.python_reason or "No matrix product was seen in what ran."

@@ -129,7 +129,6 @@ def weight_shapes(layer: Layer) -> tuple[Shape, ...]:
 
 
 def weight_names(net: Net) -> list[str]:
-    """Return the names of all trained weights, in their order."""
     return [
         f"{layer.name}/{name}"
         for layer in flatten(net)

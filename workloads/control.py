@@ -85,7 +85,6 @@ class ControlChannel:
         self._ignores_stop = False
 
     def start(self) -> None:
-        """Start reading in a thread of its own."""
         threading.Thread(target=self._watch, name="control channel", daemon=True).start()
 
     def wait_order(self) -> tuple[bytes, int]:

@@ -153,7 +153,6 @@ cuDNN split; what cuDNN prepares for a convolution."""
 
 @lru_cache(maxsize=16_384)
 def classify(name: str) -> KernelClass:
-    """Return the class of a kernel, an operation or an instruction of that name."""
     return next((row.kind for row in _CLASS_PATTERNS if row.pattern.search(name)), "other")
 
 

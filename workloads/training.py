@@ -261,11 +261,9 @@ class Loop:
         return done
 
     def _run_phase(self, phase: TimedPhase, limit: _Limit) -> bool:
-        """Run one phase to its limit; false when stopped before."""
         return self._begin_phase(phase) and self._run_blocks(phase, limit) is not None
 
     def _begin_phase(self, phase: TimedPhase) -> bool:
-        """Begin a phase; false when stopped before."""
         if self._stop():
             return False
         self._report(PhaseStarted(phase=phase, t_ns=time.monotonic_ns()))

@@ -297,7 +297,6 @@ _Identified = tuple[str, str] | tuple[str, str, float | None, int | None]
 
 
 def _events(line: ProfileLine, device: str, identify: Callable[[Profiled], _Identified | None]) -> Iterator[Event]:
-    """Yield a line's events that `identify` knows."""
     source = Line(device, line.name, line.number)
     for event in line.events():
         if (kernel := identify(event)) is not None:

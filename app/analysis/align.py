@@ -140,7 +140,6 @@ def mean_and_range(
 
 
 def _first_per_bucket(index: Ints, bucket: Ints) -> Ints:
-    """Return the first of `index` in each bucket; `index` is grouped by bucket."""
     groups = bucket[index]
     return index[np.flatnonzero(np.diff(groups, prepend=-1) != 0)]
 

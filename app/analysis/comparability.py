@@ -248,7 +248,6 @@ def idle_wait_blockers(environment: Mapping[str, str]) -> str:
 
 
 def lowest_temperature_c(samples: Iterable[Sample]) -> int | None:
-    """Return the lowest temperature of the samples; None if none has one."""
     return min((sample.temperature_c for sample in samples if sample.temperature_c is not None), default=None)
 
 

@@ -46,7 +46,6 @@ class Energy:
 
 
 def total_energy(gpus: Sequence[SampleColumns], start_ns: int, end_ns: int) -> Energy | None:
-    """Return the energy of all GPUs together over a window; None if one of them has none."""
     energies = [gpu_energy(gpu, start_ns, end_ns) for gpu in gpus]
     measured = [energy for energy in energies if energy is not None]
     if not measured or len(measured) < len(energies):
@@ -166,7 +165,6 @@ def measured_values(run: StoredRun, field: str) -> list[Floats]:
 
 
 def measured_means(run: StoredRun, field: str) -> Iterator[float]:
-    """Yield the mean of one field in `measure` for each GPU that reported it."""
     return (float(values.mean()) for values in measured_values(run, field))
 
 

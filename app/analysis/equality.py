@@ -106,7 +106,6 @@ def tolerances(spec: RunSpec, baseline: RunSpec) -> tuple[float, float]:
 
 
 def relative_difference(value: float, reference: float) -> float:
-    """Return |value - reference| / |reference|; 0 where both are 0."""
     return 0.0 if value == reference else abs(value - reference) / max(abs(reference), _TINY)
 
 

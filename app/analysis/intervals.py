@@ -35,7 +35,6 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Both ends, or None."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     @property

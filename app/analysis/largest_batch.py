@@ -96,7 +96,6 @@ class BatchSearch:
     tries: list[BatchTrial] = field(default_factory=list)
 
     def next_batch_size(self) -> int | None:
-        """Return the next batch size to try; None when the search is done."""
         bounds = self.bounds
         if self.fails is None:
             doubled = min(2 * self.fits, bounds.limit) if self.fits else bounds.start

@@ -106,13 +106,11 @@ def traced_step(evidence: Evidence | None, gpus: object) -> TracedStep | None:
 
 
 def mean_present(values: Iterable[float | None]) -> float | None:
-    """Return the mean of the values that are not None; None without any."""
     numbers = [value for value in values if value is not None]
     return sum(numbers) / len(numbers) if numbers else None
 
 
 def mean_step(steps: Sequence[TracedStep]) -> TracedStep | None:
-    """Return the mean of traced steps; None for none."""
     if not steps:
         return None
     return TracedStep(
@@ -123,7 +121,6 @@ def mean_step(steps: Sequence[TracedStep]) -> TracedStep | None:
 
 
 def measured_step_ms(spec: RunSpec, summary: Summary) -> float | None:
-    """Return the mean time of a measured step; None if nothing was measured."""
     if is_script(spec.workload):  # of which the steps alone are sure
         seconds, steps = summary.measured_s, summary.measured_steps
         return 1000 * seconds / steps if seconds and steps else None
@@ -132,7 +129,6 @@ def measured_step_ms(spec: RunSpec, summary: Summary) -> float | None:
 
 
 def run_traced_step(run: StoredRun) -> TracedStep | None:
-    """Return a traced step of a run; None as in `traced_step`."""
     return traced_step(run.evidence, run.row.spec.variant.get("gpus"))
 
 

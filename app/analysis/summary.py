@@ -300,7 +300,6 @@ def _with_energy(phase: Phase, gpus: list[SampleColumns]) -> Phase:
 
 
 def step_ms(blocks: BlockColumns) -> Floats:
-    """Return the milliseconds per step of each block, shape (blocks,)."""
     return np.asarray((blocks.end_ns - blocks.start_ns) / 1e6 / blocks.steps, dtype=np.float64)
 
 
@@ -392,7 +391,6 @@ def epoch_waiting_pct(epoch: Epoch, summary: Summary) -> float | None:
 
 
 def epoch_totals(epochs: Sequence[Epoch]) -> EpochTotals | None:
-    """Return the totals of all epochs of a run; None without any."""
     if not epochs:
         return None
     best = max(epochs, key=lambda epoch: epoch.accuracy)

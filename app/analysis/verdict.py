@@ -273,7 +273,6 @@ def fastest_result(results: Sequence[VariantResult]) -> VariantResult | None:
 
 
 def rank_results(results: Sequence[VariantResult]) -> list[VariantResult]:
-    """Return the comparable variants from the fastest to the slowest."""
     speeds = [(result.speedup.value, result) for result in comparable_results(results) if result.speedup is not None]
     return [result for _, result in sorted(speeds, key=lambda pair: -pair[0])]
 

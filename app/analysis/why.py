@@ -269,7 +269,6 @@ def _rest_parts(step_times: _StepTimes, comparer: _Comparer) -> Iterator[Part]:
 
 
 def _idle_causes(idle: Floats, step_times: _StepTimes, comparer: _Comparer) -> list[CauseChange]:
-    """Return the causes of idle time that any run has, the largest change first."""
     causes = [
         CauseChange(cause=cause, change=comparer.change(idle * shares, has_idle=True))
         for cause, shares in step_times.idle_shares.items()
@@ -279,7 +278,6 @@ def _idle_causes(idle: Floats, step_times: _StepTimes, comparer: _Comparer) -> l
 
 
 def _class_part(kind: KernelClass, rows: Ints, step_times: _StepTimes, comparer: _Comparer) -> Part:
-    """Return a class with the kernels that changed most."""
     times = step_times.times[rows]
     differences = comparer.differences(times)
     step_ms = step_times.step[: comparer.split].mean()

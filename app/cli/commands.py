@@ -213,7 +213,6 @@ _SETTING = re.compile(r"(\w+)=[^\s()]+")
 
 
 def parameter_names() -> set[str]:
-    """Return the names of the parameters of every workload."""
     from workloads import catalog  # here: most commands are used right
 
     return {parameter.name for workload in catalog.WORKLOADS for parameter in workload.parameters}

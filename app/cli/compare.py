@@ -82,7 +82,6 @@ class GateOptions:
 
     @property
     def margin_pct(self) -> float | None:
-        """Return the margin of the comparison: that of the gate, if there is one."""
         return self.fail_if_slower or self.margin
 
     def check(self) -> None:

@@ -186,7 +186,6 @@ class EndedEntry:
 
     @property
     def queue_number(self) -> int | None:
-        """Return the number under which it stays in the queue, None if it has left the queue."""
         return self.entry.entry if self.state in (*QUEUED_STATES, *INTERRUPTED_STATES) else None
 
 
@@ -214,7 +213,6 @@ class EntryReporter(QueueListener):
         return (ProgressSink(f"[{planned_run.position}/{planned_run.total}] ", self._line),)
 
     def may_wait(self, planned_run: PlannedRun, status: WaitStatus | None) -> bool:
-        """Show a line for the wait, which Enter ends, as long as it lasts."""
         if status is not None:
             return self._waits.setdefault(planned_run.position, WaitLine(self._line))(status)
         if (line := self._waits.pop(planned_run.position, None)) is not None:
@@ -222,7 +220,6 @@ class EntryReporter(QueueListener):
         return True
 
     def run_rejected(self, run: RunHeader) -> None:
-        """Print why it does not count."""
         self._line.say(describe_throttled(run))
 
     def message(self, sentence: str) -> None:

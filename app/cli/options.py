@@ -338,7 +338,6 @@ run_argument = click.argument(
 
 
 def settings_option(metavar: str, help: str) -> Callable[[Decorated], Decorated]:
-    """Return the option `-s name=value`."""
     return click.option("-s", "settings", multiple=True, metavar=metavar, shell_complete=complete_settings, help=help)
 
 

@@ -198,7 +198,6 @@ class PercentLine:
         self._next_share = 0.0
 
     def show(self, share: float) -> None:
-        """Show the share that is done, from 0 to 1, where it is time to."""
         if time.monotonic() < self._next_s or (not self._line.live and share < self._next_share):
             return
         if self._line.live:

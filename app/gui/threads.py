@@ -293,7 +293,6 @@ class BridgeSink:
         self._run: int | None = None
 
     def handle(self, event: RunEvent) -> None:
-        """Post the event with the number of its run."""
         if isinstance(event, RunStarted):
             self._run = event.run
         if not isinstance(event, TelemetryEvent):

@@ -192,17 +192,14 @@ class MainWindow(QMainWindow):
         self._line.insertWidget(self._line.indexOf(self._machine), widget)
 
     def allow_close(self) -> None:
-        """Let the next close event close the window."""
         self._close_allowed = True
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        """Close only when allowed; ask otherwise."""
         if not self._close_allowed:
             self.close_requested.emit()
         event.setAccepted(self._close_allowed)
 
     def moveEvent(self, event: QMoveEvent) -> None:
-        """Remember where the window is."""
         super().moveEvent(event)
         self._keep_geometry()
 

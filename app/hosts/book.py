@@ -93,7 +93,6 @@ class Address:
         return f"{_SCHEMES[self.kind]}://{user}{host}{port}"
 
     def __str__(self) -> str:
-        """Return the whole address, which `parse_address` reads."""
         named = (("python", self.python), ("interpreter", self.interpreter), *self.options)
         query = "&".join(f"{name}={quote(value, safe='/:,=+~')}" for name, value in named if value)
         return f"{self.label}?{query}" if query else self.label

@@ -143,7 +143,6 @@ class Connections:
         return tuple(slots[name].state if name in slots else HostState(name=name) for name in names)
 
     def state(self, name: str) -> HostState:
-        """Return one host, known or not."""
         with self._lock:
             slot = self._slots.get(name)
         return HostState(name=name) if slot is None else slot.state

@@ -168,7 +168,6 @@ class HostProcess:
         return None
 
     def silent_warning(self) -> str:
-        """Return that it is silent, in one sentence; "" where it is not."""
         if (silent_s := self.silent_s) < self._limits.warn_s:
             return ""
         quiet, limit = (units.with_unit(seconds, "s") for seconds in (silent_s, self._limits.lost_s))

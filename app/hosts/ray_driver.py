@@ -94,13 +94,11 @@ class ProgramActor:
         )
 
     def lines(self) -> Iterator[bytes]:
-        """Yield what it says until it ends."""
         assert self._process.stdout is not None, "it was started with pipes"
         while read := os.read(self._process.stdout.fileno(), _READ_BYTES):
             yield read
 
     def write(self, data: bytes) -> None:
-        """Pass orders on to it."""
         assert self._process.stdin is not None, "it was started with pipes"
         with contextlib.suppress(OSError):
             self._process.stdin.write(data)

@@ -252,7 +252,6 @@ def _run_head(row: RunRow) -> dict[str, Any]:
 
 
 def list_document(rows: Sequence[RunRow]) -> dict[str, Any]:
-    """Return the `list` document: what a run is, and the metrics that History lists."""
     return {"runs": [listed_document(row) for row in rows]}
 
 

@@ -206,7 +206,6 @@ _NAMED = 8
 
 
 def export_document(done: Exported) -> dict[str, Any]:
-    """Return the `export` document."""
     return {
         "runs": done.runs,
         "files": [str(path) for path in done.files],
@@ -249,7 +248,6 @@ def describe_export(done: Exported, target: Path) -> list[str]:
 
 
 def describe_import(done: Imported) -> list[str]:
-    """Describe what was imported, and each reason why a run was not."""
     return list(_import_sentences(done))
 
 

@@ -70,11 +70,9 @@ class Track:
     zero_ns: int
 
     def name_event(self, name: str, kind: Literal["process_name", "thread_name"] = "thread_name") -> TraceEvent:
-        """Return the event that names the thread or the process."""
         return TraceEvent(name=kind, ph="M", pid=self.pid, tid=self.tid, args={"name": name})
 
     def sort_index_event(self, index: int) -> TraceEvent:
-        """Return the event that sorts the process among the others."""
         return TraceEvent(name="process_sort_index", ph="M", pid=self.pid, tid=self.tid, args={"sort_index": index})
 
     def slice(

@@ -140,7 +140,6 @@ class Python(NamedTuple):
 
 
 def _external_command(command: tuple[str, ...], python: Python) -> tuple[str, ...]:
-    """Return the command `python -m module …` for another Python."""
     arguments = (str(ROOT / "workloads" / "entry.py"), *command[2:])
     if python.packages:
         return worker_command(python.packages, python.interpreter, arguments)

@@ -198,7 +198,6 @@ def _was_energy_read(sample: SlowSample) -> bool:
 
 
 def run_devices(inventory: Inventory, gpu_uuids: Sequence[str]) -> tuple[Device, ...]:
-    """Return the devices of a run: its GPUs and the host."""
     return tuple(device for device in inventory.devices if device.device in (HOST, *gpu_uuids))
 
 

@@ -236,7 +236,6 @@ class Library:
             return [experiment for experiment in queue.load_experiments(self._db) if experiment.runs]
 
     def experiment(self, experiment: int) -> StoredExperiment | None:
-        """Return an experiment; None if there is none of that number."""
         with translate_sqlite_errors(self.path):
             return next(iter(queue.load_experiments(self._db, experiment)), None)
 

@@ -127,7 +127,6 @@ def _code(field: str, spelled: Sequence[str]) -> str:
 
 
 def _named_fields(code: int) -> tuple[str, ...]:
-    """Return the fields that a code names, the best first."""
     number, rest = divmod(code, _IS_NUMBER)
     note, position = divmod(rest, _NOTE_TOO)
     return (*([_NUMBER] * number), *(["note"] * note), *([SEARCH_FIELDS[position - 1]] if position else []))
@@ -345,7 +344,6 @@ _FOLDING = ("workload", "framework", "outcome", "evidence", "host", "devices", "
 
 
 def no_such_run(run: int, path: Path) -> UserError:
-    """Return the error for a number that is no run."""
     return UserError(f"There is no run {run} in {path}; `{PROGRAM} list` lists all.")
 
 
@@ -447,7 +445,6 @@ def each_row(db: Database, condition: str, *values: Any) -> Iterator[RunRow]:
 
 
 def _values_by_run(db: Database, column: str, table: str, order: str, runs: str) -> dict[int, tuple[Any, ...]]:
-    """Return all values of a column by run, in order."""
     by_run: dict[int, list[Any]] = {}
     sql = f"SELECT run, {column} FROM {table} run IN (SELECT value FROM json_each(?)) ORDER BY run, {order}"
     for run, value in db.execute(sql, (runs,)):

@@ -114,7 +114,6 @@ class Queue:
         self.path = path
 
     def entries(self) -> tuple[QueueEntry, ...]:
-        """Return all entries in order."""
         with translate_sqlite_errors(self.path):
             rows = self._db.execute(f"SELECT {', '.join(_COLUMNS)} FROM queue ORDER BY place, entry").fetchall()
         return tuple(map(_parse_entry, rows))

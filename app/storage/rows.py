@@ -180,12 +180,10 @@ def gpu_set(uuids: tuple[str, ...]) -> frozenset[str]:
 
 
 def equality_values(check: EqualityCheck) -> Row:
-    """Return a check as its `EQUALITY_COLUMNS`."""
     return tuple(json.dumps(value) if isinstance(value, dict) else value for value in values(check, EQUALITY_COLUMNS))
 
 
 def equality_check(row: Sequence[Any]) -> EqualityCheck:
-    """Return the check of `EQUALITY_COLUMNS`."""
     values = dict(zip(EQUALITY_COLUMNS, row, strict=True))
     return EqualityCheck(**{**values, "baseline": _decoded(values["baseline"], Variant)})
 
@@ -239,7 +237,6 @@ def outcome_values(outcome: Outcome) -> Row:
 
 
 def device_values(device: Device) -> Row:
-    """Return a device as its `DEVICE_COLUMNS`."""
     return (
         device.device,
         device.kind,
@@ -269,7 +266,6 @@ def device(row: Sequence[Any]) -> Device:
 
 
 def phase(row: Sequence[Any]) -> Phase:
-    """Return the phase of a row of `PHASE_COLUMNS`."""
     return Phase(cast(PhaseName, row[0]), *row[1:])
 
 

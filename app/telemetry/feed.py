@@ -253,7 +253,6 @@ class TelemetryFeed:
                 listener(update)
 
     def _take_in(self, message: SamplerMessage) -> list[SamplerMessage]:
-        """Note what a message changes; return what listeners get for it."""
         former = self._inventory
         if isinstance(message, Inventory):
             self._inventory = message if former is None else continued_inventory(former, message)

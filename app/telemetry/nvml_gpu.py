@@ -198,7 +198,6 @@ class GpuReader:
         return b"".join(lines)
 
     def read_slow(self, now_s: float) -> Iterator[SlowSample | Processes]:
-        """Yield the slow fields that are due by now, and the processes."""
         values: dict[str, Any] = {}
         soon_s = now_s + _TOGETHER_S
         if self.probe.gpm is not None and self.probe.gpm_due_s <= soon_s:

@@ -16,7 +16,6 @@ Ints = NDArray[np.int64]
 
 
 def worst_state(states: Iterable[EvidenceState]) -> EvidenceState | None:
-    """Return the state that is furthest from verified; None of none."""
     return min(states, key=get_args(EvidenceState).index, default=None)
 
 
@@ -99,7 +98,6 @@ class BlockColumns:
 
     @property
     def throughput(self) -> Floats:
-        """Throughput of each block, in examples per second."""
         return np.asarray(self.examples / ((self.end_ns - self.start_ns) / 1e9), dtype=np.float64)
 
 

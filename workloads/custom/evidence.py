@@ -24,7 +24,6 @@ _MAX_NAMED = 8
 
 
 def requested_layout(variant: Variant) -> str | None:
-    """Return the layout that a variant asks for; None if none of its parameters does."""
     values = (str(variant.get(name, "")) for name in LAYOUT_PARAMETERS)
     return next((value for value in values if value.lower() in LAYOUTS), None)
 
@@ -69,7 +68,6 @@ class Inspector:
             self._checksums = self._inspection.checksums()
 
     def record_loss(self) -> None:
-        """Record the loss of the last step."""
         if self._inspection:
             self._losses += (self._inspection.loss(),)
 

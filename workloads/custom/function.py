@@ -82,7 +82,6 @@ class UserFunction:
 
     @contextlib.contextmanager
     def attribute_errors(self) -> Iterator[None]:
-        """Attribute errors of the framework to the user's function that caused them."""
         try:
             yield
         except SystemExit as error:

@@ -84,7 +84,6 @@ def _adam(weights: Arrays, slots: Any, gradients: Arrays, _number: Any) -> tuple
 def _momentum(
     rate: float | Schedule, decay: float, weights: Arrays, slots: Any, gradients: Arrays, number: Any
 ) -> tuple[Arrays, Any]:
-    """Gradient descent with momentum; only kernels decay."""
     step_rate = rate.rate(number.astype(jnp.float32), jnp) if isinstance(rate, Schedule) else rate
     slopes = [
         gradient + decay * weight if decay and weight.ndim > 1 else gradient

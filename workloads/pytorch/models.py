@@ -317,7 +317,6 @@ class ImageModel(Model):
         return [value for norm, part in norms for value in (part.mean, part.variance * self._bias(norm))]
 
     def forward(self, inputs: Any) -> Tensor:
-        """Return the logits [batch, 10] in float32."""
         return cnn.evaluate(self._net, self.prepare(inputs), self._layer)
 
     def loss(self, inputs: Any, targets: Tensor) -> Tensor:

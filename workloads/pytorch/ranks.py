@@ -104,7 +104,6 @@ class Group:
 
     @classmethod
     def of(cls, order: RankOrder) -> "Group":
-        """Return the group of a rank beside rank 0."""
         return cls(order.share, dist.TCPStore(_HOST, order.port, is_master=False, wait_for_workers=False))
 
     def connect(self, device: torch.device) -> None:

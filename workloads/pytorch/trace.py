@@ -218,7 +218,6 @@ class _LaunchedTime:
             totals.append(totals[-1] + durations[event.args.get("correlation")])
 
     def during_ns(self, event: _TraceEvent) -> int:
-        """Return the time of what was launched during an event of the host."""
         moments, totals = self._threads.get(event.tid, ([], [0]))
         return totals[bisect.bisect_left(moments, event.end)] - totals[bisect.bisect_left(moments, event.ts)]
 

@@ -272,7 +272,6 @@ class KerasModel:
 
     @property
     def weights(self) -> Sequence[tf.Variable]:
-        """Return the trained variables, in the model's order."""
         return [variable.value for variable in self._model.trainable_variables]
 
     def loss(self, inputs: Any, targets: Any) -> tf.Tensor:
@@ -288,7 +287,6 @@ class KerasModel:
             return tf.cast(loss, tf.float32) / tf.cast(share, tf.float32)
 
     def outputs(self, inputs: Any) -> tf.Tensor:
-        """Return the outputs; of a model with several, the mean of each."""
         with self._attribute_errors():
             answers = self._model(inputs, training=False)
         several = [tf.cast(answer, tf.float32) for answer in tf.nest.flatten(answers)]

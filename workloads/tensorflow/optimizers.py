@@ -42,7 +42,6 @@ class Adam:
         self._powers = [tf.Variable(beta, trainable=False) for beta in ADAM_BETAS]
 
     def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
-        """Update each weight by its gradient if `mask` is 1."""
         betas = [_masked_decay(beta, mask) for beta in ADAM_BETAS]
         first, second = (power.read_value() for power in self._powers)
         for weight, m, v, gradient in zip(self._weights, self._first, self._second, gradients, strict=True):

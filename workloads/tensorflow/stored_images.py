@@ -105,7 +105,6 @@ def training_queue(stored: ImageData, variant: Variant, replicas: Replicas) -> P
 
 
 def evaluation_queue(stored: ImageData, variant: Variant, replicas: Replicas) -> PrefetchQueue:
-    """Return the queue of `evaluation_batches`."""
     batches = evaluation_batches(stored, variant, replicas.count)
     return PrefetchQueue(batches, replicas, Preprocessing(stored.train, variant))
 
@@ -142,7 +141,6 @@ class Accuracy:
         )
 
     def __call__(self) -> float:
-        """Return it from 0 to 1, with the weights as they are now."""
         results = [self._count_batch(self._queue.take()) for _ in range(self._batch_count)]
         counts = (count for result in results for count in self._replicas.strategy.experimental_local_results(result))
         return sum(float(count) for count in counts) / self._count

@@ -82,7 +82,6 @@ class ChartWidget(QWidget):
             self._draw()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """Paint the drawing, a frame around the current mark, and a line at the top while focused."""
         painter = QPainter(self)
         self._renderer.render(painter, QRectF(0, 0, self._drawn.width, self._drawn.height))
         if self.hasFocus():
@@ -95,7 +94,6 @@ class ChartWidget(QWidget):
         painter.end()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        """Show a tooltip for the mark under the pointer."""
         self._point_at(self._area_at(event.position()))
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
@@ -108,7 +106,6 @@ class ChartWidget(QWidget):
         self._point_at(None)
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
-        """Leave the current mark, unless a menu of this chart took the focus."""
         super().focusOutEvent(event)
         if event.reason() != Qt.FocusReason.PopupFocusReason:
             self._point_at(None)
@@ -126,7 +123,6 @@ class ChartWidget(QWidget):
         return super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Choose a mark by arrows, Home and End, open it by Enter, leave it by Escape."""
         step = 1 if event.key() in _NEXT_KEYS else -1 if event.key() in _PREVIOUS_KEYS else 0
         if step and self.hit_areas:
             previous = -1 if self._current is None and step > 0 else self._current or 0

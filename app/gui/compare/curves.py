@@ -52,11 +52,9 @@ class VariantLegend(Scroller):
         self.hide()
 
     def buttons(self) -> list[QPushButton]:
-        """Return the buttons, in the order of the variants."""
         return [entry.button for entry in self._entries]
 
     def show_groups(self, groups: Sequence[CurveGroup]) -> None:
-        """Show these variants; a single one needs no legend."""
         if [entry.group for entry in self._entries] == list(groups):
             return
         clear_layout(self._flow)
@@ -211,7 +209,6 @@ class CurvesView(QWidget):
             self.panels.set_columns(self._columns())
 
     def _show_range(self, name: str) -> None:
-        """Show a range; small panels are scaled to it."""
         if self.side_by_side_button.isChecked():
             self._show(self.panels.offered.ranges[name])
         else:
@@ -265,5 +262,4 @@ class CurvesView(QWidget):
 
 
 def _with_run_numbers(panel: Panel) -> Panel:
-    """Return the panel with only the runs' numbers in its legend."""
     return replace(panel, curves=tuple(replace(curve, label=curve.key) for curve in panel.curves))

@@ -85,7 +85,6 @@ class CompareModel(CellModel):
         return _FLAGS_WITH_BOX if has_box else _FLAGS  # Qt looks at them three times for each cell that it paints
 
     def is_folded(self, row: int) -> bool | None:
-        """Return whether the runs of a variant or the variants of a group are folded away; None for one run."""
         return not self.is_open(self.rows[row]) if self.rows[row].is_parent else None
 
     def is_open(self, row: TableRow) -> bool:
@@ -100,7 +99,6 @@ class CompareModel(CellModel):
         return self.rows[row].kind == "group"
 
     def check_state(self, position: int) -> Qt.CheckState | None:
-        """Return whether the curves of all, some or none of a row's runs are shown; None where it has none."""
         row = self.rows[position]
         if row.style is None:
             return None
@@ -254,7 +252,6 @@ class CompareTableView(CellTable):
             super().keyPressEvent(event)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """Make the variant of a radio mark the baseline, and fold a group."""
         index = self.indexAt(event.position().toPoint())
         if index.isValid() and event.button() == Qt.MouseButton.LeftButton:
             row = self._model.rows[index.row()]
@@ -265,7 +262,6 @@ class CompareTableView(CellTable):
         super().mouseReleaseEvent(event)
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        """Open a run, or unfold a variant, but for a second click on a radio mark."""
         if self.indexAt(event.position().toPoint()).column() != _BASELINE_COLUMN:
             super().mouseDoubleClickEvent(event)
 

@@ -260,7 +260,6 @@ class PartsTable(QTreeWidget):
         self.itemCollapsed.connect(self._fit_height)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Leave the parts their room beside the names of two variants."""
         self.header().setMaximumSectionSize(event.size().width() * _COLUMN_PCT // 100)
         super().resizeEvent(event)
 

@@ -85,7 +85,6 @@ class GalleryView(QWidget):
         show_text(self._problem, text)
 
     def show_reading(self, text: str) -> None:
-        """Show which file is being read; "" for none."""
         show_text(self._reading, text)
 
     def focus_first(self) -> None:

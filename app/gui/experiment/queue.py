@@ -64,7 +64,6 @@ class BannerView(QWidget):
         self.buttons: dict[BannerAction, QPushButton] = {}
 
     def show_banner(self, banner: Banner | None) -> None:
-        """Show a banner, or hide for None."""
         self.setVisible(banner is not None)
         if banner is None or banner == self._banner:
             return

@@ -172,7 +172,6 @@ class QueueController(QObject):
             self._runner.stop()
 
     def shut_down(self) -> None:
-        """Stop, and begin no more."""
         self._closing = True
         self.stop()
 
@@ -390,7 +389,6 @@ class QueueController(QObject):
         self._query(lambda store: stored_experiments().entry_plan(store.queue.entry(entry)), cancel)
 
     def _name(self, entry: int | None) -> str:
-        """Return the name of an entry in quotes; None is the whole queue."""
         names = (row.name for row in self._model.entries if row.entry == entry)
         return quote_name(next(names, "")) if entry is not None else "the queue"
 

@@ -158,7 +158,6 @@ def known_workloads(database: Path) -> FindWorkload:
 
 
 def _read_presets(database: Path, machine: Machine) -> list[_ReadPreset]:
-    """Return all presets in the order of their lines."""
     keys = sorted(preset_names(), key=lambda name: name != QUICK) + user_preset_files(database)
     presets = (_read_preset(key, machine, known_workloads(database)) for key in keys)
     return sorted(presets, key=lambda read: not (read.line.can_start or read.line.is_users))
@@ -230,7 +229,6 @@ def reference_questions(rows: Sequence[RunRow]) -> list[tuple[str, list[RunRow]]
 
 
 def _reference_rows(named: NamedPreset, stored: Sequence[RunRow]) -> list[RunRow]:
-    """Return the reference runs of the first of its plans that has some."""
     ordered = (_ordered_runs(plan, largest_reference(matching_results(stored, plan))) for plan in named.all_plans())
     return next(filter(None, ordered), [])
 

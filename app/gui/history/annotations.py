@@ -109,7 +109,6 @@ class NoteDialog(QDialog):
         self.editor.setFocus()
 
     def accept(self) -> None:
-        """Save the note if it was changed."""
         if self.editor.document().isModified():
             self.changed.emit(self._runs, self.editor.toPlainText())
         super().accept()

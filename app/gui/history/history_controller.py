@@ -398,7 +398,6 @@ class HistoryController(QObject):
 
 
 def _read_listing(store: Store, query: RunQuery, source: Listing | None) -> Listing:
-    """Return the runs of a query, with the rows and the choices of `source`, or all that are stored."""
     library = store.library
     if source is None:
         everything = library.run_rows(library.find(RunQuery(deleted=query.deleted)))

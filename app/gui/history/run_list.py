@@ -309,7 +309,6 @@ class HistoryFooter(QWidget):
         self.show_progress("")
 
     def show_message(self, text: str, *, can_undo: bool = False) -> None:
-        """Show a message; "" hides it."""
         self._message.setText(text)
         self._message.setVisible(bool(text))
         self.undo.setVisible(can_undo)
@@ -405,7 +404,6 @@ class HistoryList(QWidget):
         self.table.show_listing(listing, self._folded_groups(), from_top=is_new)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Show the facets where there is room, until the user decides."""
         super().resizeEvent(event)
         self._place_facets()
 

@@ -73,7 +73,6 @@ class RunDiffView(QWidget):
         self.page.verticalScrollBar().setValue(0)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Keep lines short enough to be followed from name to value."""
         super().resizeEvent(event)
         self.page.setLineWrapColumnOrWidth(min(_MAX_WIDTH, self.width() - _MARGINS))
 

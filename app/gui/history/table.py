@@ -124,7 +124,6 @@ class HistoryTable(CellTable):
             self.fold_toggled.emit(line.experiment)
 
     def toggle_check(self, row: int) -> None:
-        """Check a run or the runs of a group, or no longer; the others stay as they are."""
         self.setCurrentIndex(self._lines.index(row, 0))
         is_checked = self._lines.check_state(row) == Qt.CheckState.Checked
         self._lines.check(line_runs(self._lines.lines[row]), checked=not is_checked)
@@ -134,14 +133,12 @@ class HistoryTable(CellTable):
         self._lines.check(self._lines.listed if checked else self._lines.checked, checked=checked)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Check the lines that a key passes while Shift is held."""
         before = self.currentIndex().row()
         super().keyPressEvent(event)
         if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and self.currentIndex().row() != before:
             self._check_from(before)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Change the check box of a line that is clicked with Ctrl, check all up to it with Shift."""
         before, index, held = self.currentIndex().row(), self.indexAt(event.position().toPoint()), event.modifiers()
         changes = held & (Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier)
         if event.button() != Qt.MouseButton.LeftButton or not index.isValid() or not changes:
@@ -166,7 +163,6 @@ class HistoryTable(CellTable):
             painter.end()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Make the rows of lines that came into view."""
         super().resizeEvent(event)
         self._make_near_rows()
 

@@ -86,7 +86,6 @@ class HistoryModel(CellModel):
         self._sparks: dict[int, Sparks] = {}
 
     def set_lines(self, lines: Sequence[Line], query: RunQuery) -> None:
-        """Show these lines, and in the header what orders them."""
         if (lines, query) == (self.lines, self._query):
             return
         self.beginResetModel()
@@ -163,7 +162,6 @@ class HistoryModel(CellModel):
         return self._run_rows.get(line) if isinstance(line, int) else self._group_rows.get(line.experiment)
 
     def head_above(self, row: int) -> int | None:
-        """Return the line of the group that a line belongs to, None without groups."""
         return next((top for top, end in self.group_ranges if top <= row <= end), None)
 
     def rowCount(self, parent: AnyIndex = _NO_PARENT) -> int:
@@ -178,7 +176,6 @@ class HistoryModel(CellModel):
         return self._rows.get(line) or self._made_cells(line)
 
     def is_folded(self, row: int) -> bool | None:
-        """Return whether the runs of a group are folded away, so that they have no lines; None for a run."""
         line = self.lines[row]
         return line.runs[0] not in self._run_rows if isinstance(line, Group) else None
 
@@ -186,11 +183,9 @@ class HistoryModel(CellModel):
         return isinstance(self.lines[row], Group)
 
     def check_state(self, row: int) -> Qt.CheckState:
-        """Return whether a run is checked; of a group, whether all of its runs are, some or none."""
         return self._check_state(line_runs(self.lines[row]))
 
     def check_state_of_all(self) -> Qt.CheckState:
-        """Return whether all runs of the lines are checked, some or none."""
         return self._check_state(self.listed)
 
     def _check_state(self, runs: Collection[int]) -> Qt.CheckState:
@@ -227,7 +222,6 @@ class HistoryDelegate(CellDelegate):
         return model.shared_parts(index.row())
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        """Paint a cell; that of a checked line as one that is selected."""
         model = index.model()
         assert isinstance(model, HistoryModel)
         if model.check_state(index.row()) == Qt.CheckState.Checked:

@@ -117,7 +117,6 @@ class HostsController(QObject):
             self._window.show_machine("Telemetry starts again …", "warning", event.reason)
 
     def show_failure(self, reason: str) -> None:
-        """Show that this machine has no telemetry."""
         if not self.chosen:
             self._window.show_machine("No telemetry", "bad", reason)
 
@@ -145,7 +144,6 @@ class HostsController(QObject):
             self.refresh_hosts()
 
     def inventory(self, host: str) -> Inventory | None:
-        """Return the devices of a host, where they are known."""
         return self.model.inventory(host) if host else self._here
 
     def wait_inventory(self, here: Callable[[], Inventory]) -> Inventory:

@@ -75,7 +75,6 @@ class _TableModel(CellModel):
         return self.rows[row].device is None
 
     def is_folded(self, row: int) -> bool | None:
-        """Return whether the devices of a host are folded away; None for a device."""
         row_key = self.rows[row]
         return self._monitor.is_folded(row_key.host) if row_key.device is None else None
 
@@ -199,7 +198,6 @@ class MonitorTable(CellTable):
         return self.horizontalHeader().sizeHint().height() + rows + 2
 
     def choose(self, row_key: RowKey) -> None:
-        """Choose one row, if it is there."""
         if row_key in self._rows.rows:
             self._select([self._rows.rows.index(row_key)])
 
@@ -231,7 +229,6 @@ class MonitorTable(CellTable):
             self.choose(self.chosen)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Left and right fold and unfold a host, Enter shows its plots or connects to it."""
         row_key = self.chosen
         key = Qt.Key(event.key())
         if row_key is not None and key in (Qt.Key.Key_Left, Qt.Key.Key_Right) and self._monitor.has_host_rows:
@@ -247,7 +244,6 @@ class MonitorTable(CellTable):
             super().keyPressEvent(event)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Fold a host where its mark is, connect to it where that is offered, else choose the row."""
         super().mousePressEvent(event)
         index = self.indexAt(event.position().toPoint())
         if not index.isValid() or self._rows.rows[index.row()].device is not None:
@@ -410,7 +406,6 @@ class MonitorView(QWidget):
         self.show_chosen(words=True)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Return from several chosen rows to one by Escape, once it has nothing to end in the plots."""
         if event.key() == Qt.Key.Key_Escape and self.table.chosen is not None and len(self.table.selected) > 1:
             self.table.choose(self.table.chosen)
         else:

@@ -66,7 +66,6 @@ class TimeAxis(_Axis):
         return super().tickSpacing(least, most, size) if step is None else [(step, 0.0)]
 
     def tickStrings(self, values: Sequence[float], _scale: float, spacing: float) -> list[str]:
-        """Return the labels, as a clock."""
         if self.counted:
             return [units.with_minus(label) for label in tick_labels(values, spacing)]
         return time_labels(values, spacing)
@@ -88,7 +87,6 @@ class ValueAxis(_Axis):
         return [(1.0, [math.log10(value) for value, _ in ticks])]
 
     def tickSpacing(self, least: float, most: float, size: float) -> list[tuple[float, float]]:
-        """Return one level of ticks on multiples of 1, 2 or 5 times a power of ten."""
         least_step = (most - least) * max(1 / _MAX_LABELS, _LABEL_PX / max(size, _LABEL_PX))
         return [(round_step(least_step), 0.0)]
 
@@ -243,7 +241,6 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
             layer.paint(painter, area)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        """Zoom about the pointer, or leave the wheel to whatever scrolls."""
         without_ctrl = not event.modifiers() & Qt.KeyboardModifier.ControlModifier
         if not self.interactive or (self.scrolls and without_ctrl):
             event.ignore()
@@ -257,14 +254,12 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         event.accept()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Take hold of the time, or on the axis the value, under the pointer."""
         if self.interactive and event.button() == Qt.MouseButton.LeftButton:
             self._held = self._position(event.position())
             self._holds_axis = self._is_on_axis(event.position())
             self.pressed.emit()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        """Drag what is held, or report where the pointer is."""
         at = self._position(event.position())
         if self._held is not None and self._holds_axis and at.y() != self._held.y():
             self.value_dragged.emit(self._held.y() - at.y())
@@ -279,7 +274,6 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         self._held = None
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        """Ask for the plot alone, or on the value axis for the automatic range."""
         if self.interactive and event.button() == Qt.MouseButton.LeftButton:
             (self.value_reset if self._is_on_axis(event.position()) else self.opened).emit()
 

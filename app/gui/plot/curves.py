@@ -195,7 +195,6 @@ class PanelCurve:
 
     @property
     def line(self) -> Stroke | None:
-        """The line as it was drawn last; None before that."""
         return self.strokes[-1][0] if self.strokes else None
 
     def take_over(self, shorter: "PanelCurve") -> None:
@@ -226,7 +225,6 @@ class PanelCurve:
 
 
 def _unshifted(source: CurveSource) -> CurveSource:
-    """Return a curve on its own clock."""
     return ShiftedCurve(source.source, 0.0, source.scale) if isinstance(source, ShiftedCurve) else source
 
 

@@ -89,7 +89,6 @@ class Legend(QWidget):
         return _line_width(self._widths(QFontMetrics(tabular_font()), value=True).values()) <= self.width()
 
     def sizeHint(self) -> QSize:
-        """Return one line of text, with room for the name of a curve that is alone in a small plot."""
         metrics = QFontMetrics(tabular_font())
         widths = list(self._widths(metrics, value=False).values()) if self.all_or_none else []
         return QSize(widths[0] if len(widths) == 1 else 2 * GRID, metrics.height() + 2)
@@ -241,13 +240,11 @@ class Readout(QWidget):
         self.update()
 
     def sizeHint(self) -> QSize:
-        """Return columns of at most ten rows."""
         columns = -(-len(self._readings) // _MAX_ROWS_PER_COLUMN)
         rows = min(len(self._readings), _MAX_ROWS_PER_COLUMN)
         return QSize(columns * self._column_width() + GRID, rows * self._row_height() + GRID)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """Paint a swatch, a name and a value per row."""
         colours = self._theme.colours
         painter = QPainter(self)
         painter.setFont(tabular_font())

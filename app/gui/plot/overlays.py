@@ -74,7 +74,6 @@ class Bands(Layer):
         return next(names, "")
 
     def _paint(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
-        """Fill every band in view and write its name at its top left, where it fits."""
         unnamed = set()
         for index, band in enumerate(self.bands):
             left = max(area.left() + (band.start - start) * scale, area.left())
@@ -114,7 +113,6 @@ class Marks(Layer):
             self._canvas.viewport().update()
 
     def set_crosshair(self, time: float | None) -> None:
-        """Set the time of the crosshair; None removes it."""
         if time != self._crosshair:
             self._crosshair = time
             self._canvas.viewport().update()

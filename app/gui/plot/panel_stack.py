@@ -239,7 +239,6 @@ class PanelStack(QWidget):
 
     @property
     def visible_plots(self) -> "list[TimePanel]":
-        """The plots that show a panel, in order."""
         return self._panels[: len(self._plots.panels)]
 
     @property
@@ -341,7 +340,6 @@ class PanelStack(QWidget):
         self.crosshair_moved.emit(position)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Mark with a line at the top that the plots have the keyboard."""
         super().paintEvent(event)
         if self.hasFocus():
             painter = QPainter(self)

@@ -59,7 +59,6 @@ class TimeBar(QWidget):
             range_button.setVisible(len(set(ranges.values())) > 1)
 
     def mark_range(self, name: str) -> None:
-        """Mark the range that is shown; "" where it is none of them."""
         for range_name, range_button in self.range_buttons.items():
             range_button.setChecked(range_name == name)
 

@@ -378,7 +378,6 @@ class TimePanel(QWidget):
         show_panel_menu(self, position)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Draw in more detail where there are more pixels."""
         super().resizeEvent(event)
         if event.size().width() != event.oldSize().width():
             self._redraw()

@@ -205,7 +205,6 @@ class FieldRow:
 
     @property
     def control(self) -> QWidget:
-        """What takes the keyboard first."""
         widget = self.line or self.list
         assert widget is not None, "one of them is made"
         return self.side if widget.isHidden() and self.side is not None else widget

@@ -62,7 +62,6 @@ class RunTabs(QTabBar):
         self.hide()
 
     def show_runs(self, runs: Sequence[RunTab], current: int | None) -> None:
-        """Show these runs; `current` is the number of the current one."""
         with QSignalBlocker(self):
             if self._runs != tuple(runs):
                 self._show(tuple(runs))

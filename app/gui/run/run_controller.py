@@ -131,7 +131,6 @@ class RunController(QObject):
             self._show_form()
 
     def show_host(self, host: str, inventory: Inventory | None) -> None:
-        """Show the telemetry of a host; "" is this machine."""
         self._live.show_host(host, inventory)
         self.refresh()
 

@@ -71,8 +71,6 @@ class SessionFactory:
         )
 
     def make_queue_runner(self, on_progress: Callable[[ExperimentProgress], None]) -> QueueRunner:
-        """Make a runner of the queue; `on_progress` is called on the threads that make the runs."""
-
         def open_host(word: str) -> Host:
             return self._hosts.wait_host(word, lambda: runner.is_stopped)
 

@@ -121,7 +121,6 @@ class StoredChoice(QObject):
         self._store.background.run(lambda: load_setting(database, setting), self._show, self._store.on_failure)
 
     def choose(self, option: str) -> None:
-        """Store an option, and show it once that is done."""
         from app.storage.database import save_setting
 
         def show(_: object) -> None:

@@ -262,5 +262,4 @@ ELSEWHERE = (
 
 
 def all_actions() -> Iterator[tuple[Group, Action]]:
-    """Return every action with its group, in order."""
     return ((group, action) for group in GROUPS for action in group.actions)

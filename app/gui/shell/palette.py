@@ -65,7 +65,6 @@ class _Rows(QAbstractListModel):
         self.endResetModel()
 
     def first(self) -> int:
-        """Return the first row that can be chosen; -1 for none."""
         return next((n for n, row in enumerate(self.rows) if not isinstance(row, str)), -1)
 
 
@@ -194,7 +193,6 @@ class Palette(QFrame):
         self._before = None
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Give the list's keys to the list, and stay in the middle of the window."""
         if watched is self.window() and event.type() == QEvent.Type.Resize:
             self._place()
         if watched is not self.line or not isinstance(event, QKeyEvent):

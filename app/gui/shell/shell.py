@@ -100,7 +100,6 @@ class UndoStack(QObject):
             self._background.run(count, keep, lambda _: None)  # a database that cannot be read says so elsewhere
 
     def undo(self) -> None:
-        """Undo the last change."""
         self._turn(self._done, self._undone, "Undone: {}. Ctrl+Shift+Z redoes it.", "Nothing to undo.")
 
     def redo(self) -> None:

@@ -271,7 +271,6 @@ pre { white-space: pre-wrap; }
 
 
 def report_style(colours: Colours) -> str:
-    """Return the styles of pieces of a report (`resources/templates`) in the theme's colours."""
     return _REPORT_STYLE.substitute(muted=colours.muted, line=colours.line)
 
 
@@ -336,7 +335,6 @@ class ProblemLine(QWidget):
 
     @property
     def text(self) -> str:
-        """The sentence; "" for none."""
         return self._text.text()
 
     def show_sentence(self, sentence: str) -> None:

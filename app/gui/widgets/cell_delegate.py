@@ -88,11 +88,9 @@ class CellModel(QAbstractTableModel):
         return False
 
     def head_above(self, _row: int) -> int | None:
-        """Return the row of the head that a row stands below, None for none."""
         return None
 
     def check_state(self, _row: int) -> Qt.CheckState | None:
-        """Return the state of a row's check box; None where it has none."""
         return None
 
     def check_state_of_all(self) -> Qt.CheckState | None:
@@ -311,7 +309,6 @@ class CellDelegate(QStyledItemDelegate):
         return ()
 
     def _paint_text(self, painter: QPainter, area: QRect, cell: Cell, index: AnyIndex, face: Face) -> None:
-        """Paint a cell that is no number: its symbol, and what fits of its text."""
         painter.setPen(QColor(self._theme.tone_colour(cell.tone) if cell.tone else self._theme.colours.text))
         if cell.symbol:
             face.write(painter, area, cell.symbol)
@@ -367,7 +364,6 @@ def paint_expander(painter: QPainter, middle: QPointF, colour: str, folded: bool
 
 
 def picture(paint: Callable[[QPainter, QRect], None], size: QSize) -> str:
-    """Return mark-up with what `paint` draws, for a tooltip."""
     pixmap = QPixmap(size)
     pixmap.fill(Qt.GlobalColor.transparent)
     painter = QPainter(pixmap)
@@ -392,7 +388,6 @@ class CellHeader(QHeaderView):
         self._delegate = delegate
 
     def paintSection(self, painter: QPainter, area: QRect, section: int) -> None:
-        """Paint the title of a column, and that of what stands behind its numbers."""
         model = self.model()
         assert isinstance(model, CellModel)
         column = model.columns[section]
@@ -421,7 +416,6 @@ class CellHeader(QHeaderView):
         painter.restore()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Take a click on the check box, which sorts nothing."""
         model, x = self.model(), event.position().x() - self.sectionViewportPosition(0)
         assert isinstance(model, CellModel)
         is_on_box = BOX_LEFT <= x < BOX_LEFT + CHECK_BOX_PX + GRID and model.check_state_of_all() is not None

@@ -71,7 +71,6 @@ class RowsView(QTableView):
         self.viewport().update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the rows, and a frame about the current one where the selection does not show it."""
         super().paintEvent(event)
         index = self.currentIndex()
         if self.hasFocus() and index.isValid() and not self.selectionModel().isSelected(index):
@@ -152,7 +151,6 @@ class CellTable(RowsView):
         """Change the check box of a row."""
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Sort on S, fold on Left and Right, change the check box on Space, open on Enter."""
         key, is_plain = Qt.Key(event.key()), event.modifiers() in _PLAIN
         if key == Qt.Key.Key_S and not event.modifiers() and self.horizontalHeader().sectionsClickable():
             self.sort_menu().popup(self.viewport().mapToGlobal(QPoint(0, 0)))
@@ -175,7 +173,6 @@ class CellTable(RowsView):
         return True
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Fold at a click on an expander, and change a check box that is clicked."""
         if event.button() != Qt.MouseButton.LeftButton or not self._click_mark(event):
             super().mousePressEvent(event)
 
@@ -301,7 +298,6 @@ class MoreColumns(QAbstractButton):
         self.raise_()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """Paint the number beside the titles, and a shadow that falls on the rows from the right."""
         painter, palette = QPainter(self), self.palette()
         title = QRect(0, 0, self.width(), self._table.horizontalHeader().height())
         painter.fillRect(self.rect(), palette.base())

@@ -126,14 +126,12 @@ class FlowLayout(QLayout):
         return len(self._items)
 
     def itemAt(self, index: int) -> QLayoutItem | None:
-        """Return the item at an index, None past the end."""
         return self._items[index] if 0 <= index < len(self._items) else None
 
     def takeAt(self, index: int) -> QLayoutItem | None:
         return self._items.pop(index) if 0 <= index < len(self._items) else None
 
     def hasHeightForWidth(self) -> bool:
-        """Return True: a smaller width takes more lines."""
         return True
 
     def heightForWidth(self, width: int) -> int:
@@ -149,7 +147,6 @@ class FlowLayout(QLayout):
         return QSize(max((s.width() for s in sizes), default=0), max((s.height() for s in sizes), default=0))
 
     def expandingDirections(self) -> Qt.Orientation:
-        """Return none: spare room stays empty."""
         return Qt.Orientation(0)
 
     def setGeometry(self, area: QRect) -> None:

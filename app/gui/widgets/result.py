@@ -44,7 +44,6 @@ class ForestPlot(QWidget):
         return QSize(60 * GRID, _AXIS_PX + rows * _ROW_PX)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the axis, the baseline's line and the rows in sight."""
         if self._result is None:
             return
         painter = QPainter(self)

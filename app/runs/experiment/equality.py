@@ -109,7 +109,6 @@ class EqualityChecker:
             return EqualityCheck(utc_ns=utc_ns, baseline=self.baseline.variant, reason=str(error))
 
     def _baseline(self, parts: int, folder: Path, baselines: dict[int, "_Computed | str"]) -> _Computed:
-        """Return what the baseline computes of the batch in so many parts, computed once."""
         if parts not in baselines:
             try:
                 baselines[parts] = self._compute(self.baseline, parts, folder / f"baseline{parts}.npz", None)
@@ -234,7 +233,6 @@ class ExperimentEquality:
             self._notify(sentence)
 
     def store(self, run: int, spec: RunSpec) -> None:
-        """Store the check of a run's variant with the run, if there is one."""
         checks = [check for checked, check in self._checks if checked == spec]
         if checks:
             with Store.open(self._services.database) as store:

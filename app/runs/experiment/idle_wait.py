@@ -75,7 +75,6 @@ class _PendingWait:
 
     @property
     def waited_s(self) -> float:
-        """How long it has lasted."""
         return (time.monotonic_ns() - self.began_here_ns) / 1e9
 
 

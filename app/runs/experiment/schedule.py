@@ -185,12 +185,10 @@ class RunsByVariant:
             self.add(row)
 
     def add(self, row: RunRow) -> None:
-        """Add a run, the last of its variants."""
         for key in matching_keys(row.spec):
             self._runs.setdefault(key, []).append(row)
 
     def runs_of(self, spec: RunSpec) -> list[RunRow]:
-        """Return the runs of a variant, in the order given."""
         return self._runs.get(variant_key(spec), [])
 
 

@@ -84,7 +84,6 @@ class QueueListener:
         """The current entry is further, waits or has ended; one call at a time."""
 
     def sinks(self, _planned_run: PlannedRun) -> Sequence[Sink]:
-        """A run begins; return the sinks of its events."""
         return ()
 
     def may_wait(self, _planned_run: PlannedRun, _status: WaitStatus | None) -> bool:

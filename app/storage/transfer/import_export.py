@@ -125,7 +125,6 @@ class Stager:
                 )
 
     def list_runs(self) -> list[SourceRun]:
-        """Return the runs of the file in the order of their numbers."""
         (count,) = self._source.execute("SELECT count(*) FROM runs NOT INDEXED").fetchone()
         if count > MAX_RUNS:
             raise DatabaseError(

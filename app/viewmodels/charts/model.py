@@ -51,12 +51,10 @@ def linear_ticks(low: float, high: float, most: int = 8) -> list[Tick]:
 
 
 def multiples(low: float, high: float, step: float) -> list[float]:
-    """Return the multiples of a step from `low` to `high`."""
     return [number * step for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
 def percent_ticks(high: float) -> tuple[Tick, ...]:
-    """Return marks from 0 to a share in percent."""
     return tuple((value, units.quantity(label, "%")) for value, label in linear_ticks(0.0, high))
 
 

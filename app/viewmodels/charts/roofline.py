@@ -38,12 +38,10 @@ class _ComputeRate:
 
     @property
     def share_pct(self) -> float:
-        """Return the rate in percent of the ceiling."""
         return 100 * self.rate / self.peak
 
     @property
     def name(self) -> str:
-        """Return the name of the ceiling: precision and devices."""
         variant = self.variant.spec.variant
         where = gpus_label(variant.get("gpus", 0))
         return f"{choice_label(self.variant.spec, 'precision', variant.get('precision', 'float32'))}, {where}"

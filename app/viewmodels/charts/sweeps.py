@@ -50,7 +50,6 @@ class ChartVariant:
 
     @property
     def throughput(self) -> Estimate | None:
-        """Return its examples/s if they can be drawn."""
         return drawable(self.result.throughput)
 
     @property
@@ -66,14 +65,12 @@ class ChartVariant:
 
     @property
     def rate_unit(self) -> str:
-        """Return the unit of its throughput: `images/s`."""
         return units.rate_unit(group_example_word(self.result.runs))
 
 
 def chart_variants(
     runs: Sequence[StoredRun], verdict: Verdict, styles: Mapping[int, int] | None = None
 ) -> tuple[ChartVariant, ...]:
-    """Return the variants of a verdict on these runs, in order."""
     by_number = {run.row.run: run for run in runs}
     style_by_run = styles or curve_styles([result.runs for result in verdict.results])
     return tuple(
@@ -167,7 +164,6 @@ def _batch_family_names(families: Sequence[BatchFamily]) -> list[str]:
 
 
 def _spec_without_batch(spec: RunSpec) -> RunSpec:
-    """Return the variant with a batch size of 1."""
     return RunSpec(workload=spec.workload, variant={**spec.variant, "batch_size": 1})
 
 

@@ -213,7 +213,6 @@ class QueueModel:
 
     @property
     def last_ended(self) -> ExperimentProgress | None:
-        """Return what ended last and is shown in a banner."""
         return None if self._banner is None else self._banner.progress
 
     @property
@@ -278,7 +277,6 @@ class QueueModel:
             self._banner = ended_banner(progress)
 
     def set_verdict(self, entry: int, verdict: VerdictText) -> None:
-        """Show the verdict of an entry that ended, if a banner is about it."""
         if self._banner is not None and self.last_ended is not None and self.last_ended.entry == entry:
             self._banner = ended_banner(self.last_ended, verdict)
 
@@ -296,11 +294,9 @@ class QueueModel:
             self._ended = tuple(ended for ended in self._ended if ended.entry != entry)
 
     def dismiss_ended(self) -> None:
-        """Show no more of what ended."""
         self._banner, self._ended = None, ()
 
     def state(self, now_s: float) -> QueueState:
-        """Return what to show at `now_s`, on the clock of `handle`."""
         counted = self._counted()
         done, planned = sum(entry.done for entry in counted), sum(entry.planned for entry in counted)
         return QueueState(
@@ -390,7 +386,6 @@ def _with_names_of_their_own(rows: Sequence[QueueRow]) -> tuple[QueueRow, ...]:
 
 
 def _row(progress: ExperimentProgress, *, running_here: bool = False) -> QueueRow:
-    """Return a row; the cell of its bar is empty."""
     elsewhere = progress.state == "running" and not running_here
     style = STATE_STYLES[progress.state]
     in_queue = progress.state in QUEUED_STATES

@@ -28,7 +28,6 @@ from workloads.protocol import RunSpec
 
 
 def experiment_verdict(rows: Sequence[RunRow], question: Question = NO_QUESTION) -> VerdictText:
-    """Return the verdict on the runs of an experiment; an empty one where all are of one variant."""
     if len(group_by_variant(rows)) < 2:
         return NO_VERDICT
     verdict = compute_verdict(rows, question.baseline, asked=question.asked)

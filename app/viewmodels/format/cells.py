@@ -155,7 +155,6 @@ def annotations(row: RunRow) -> Cell:
 
 
 def workload(row: RunRow) -> Cell:
-    """Return the workload's name, its title in the tooltip."""
     definition = catalog.find_workload(row.spec.workload)
     return text_cell(row.spec.workload, definition.title if definition else "")
 
@@ -238,7 +237,6 @@ def agreed_text(key: str, column: Column, cell: Cell) -> str:
 
 
 def plain_text(cell: Cell) -> str:
-    """Return a cell as one text: symbol, text, unit."""
     return " ".join(filter(None, (cell.symbol, units.quantity(cell.text, cell.unit) if cell.unit else cell.text)))
 
 

@@ -50,7 +50,6 @@ def describe_weights(run: StoredRun) -> str:
 
 
 def epoch_rows(run: StoredRun) -> tuple[tuple[str, ...], ...]:
-    """Return a row per epoch, with the cells of `EPOCH_COLUMNS`."""
     return tuple(
         (
             str(epoch.epoch),

@@ -61,7 +61,6 @@ _NAMES: Mapping[str, str] = {
 
 
 def environment_label(key: str) -> str:
-    """Return the label of an environment key; an unknown key is its own label."""
     is_variable = key.startswith(VARIABLE_PREFIX)
     return _NAMES.get(key) or (key.removeprefix(VARIABLE_PREFIX) if is_variable else key.replace("_", " "))
 

@@ -59,7 +59,6 @@ def name_runs(runs: Collection[int], among: Sequence[RunRow]) -> str:
 
 
 def join_with_and(items: Iterable[str]) -> str:
-    """Return items in a sentence: `a`, `a and b`, `a, b and c`."""
     *leading, last = items
     return f"{', '.join(leading)} and {last}" if leading else last
 

@@ -27,7 +27,6 @@ DEVICE_COLUMNS = DeviceTimeRow("", "Step", "Computing", "Communicating alone", "
 
 
 def device_time_rows(evidence: Evidence, step_ms: float | None) -> tuple[DeviceTimeRow, ...]:
-    """Return one row per device; none for a single device."""
     rows = []
     for device in evidence.devices if len(evidence.devices) > 1 else ():
         traced = traced_device(device, evidence.steps)
@@ -107,7 +106,6 @@ def named_tensor_share(kernels: Iterable[Kernel]) -> float | None:
 
 
 def products_share(kernels: Iterable[Kernel]) -> float | None:
-    """Return the products' share of all kernels' time; None without any."""
     kernels = tuple(kernels)
     total_ns = _total_ns(kernels)
     return _total_ns(kernel for kernel in kernels if makes_products(kernel.name)) / total_ns if total_ns else None
@@ -123,7 +121,6 @@ def class_shares(kernels: Sequence[Kernel]) -> tuple[ClassShare, ...]:
 
 
 def kernel_rows(kernels: Sequence[Kernel]) -> tuple[KernelRow, ...]:
-    """Return the first `MAX_KERNELS` kernels."""
     total_ns = _total_ns(kernels)
     names = short_kernel_names([kernel.name for kernel in kernels[:MAX_KERNELS]])
     rows = []

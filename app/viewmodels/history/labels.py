@@ -169,7 +169,6 @@ def runs_label(runs: Sequence[int]) -> str:
 
 
 def collect_annotations(rows: Sequence[RunRow], known_tags: Iterable[str]) -> Annotations:
-    """Return tags and note of these runs; `known_tags` are those of any run."""
     having = {tag: sum(tag in row.tags for row in rows) for tag in known_tags}
     notes = {row.note for row in rows}
     return Annotations(
@@ -274,7 +273,6 @@ def facet_groups(
 
 
 def choose(query: RunQuery, name: str, value: str, *, chosen: bool) -> RunQuery:
-    """Return the query with a value of a facet chosen or not."""
     others = [other for other in query.selected.get(name, ()) if other != value]
     selected = {**query.selected, name: (*others, value) if chosen else tuple(others)}
     return with_choice(query, {name: values for name, values in selected.items() if values})

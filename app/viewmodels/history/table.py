@@ -202,7 +202,6 @@ _THROUGHPUT_COLUMN, _POWER_COLUMN = ORDERS.index("throughput"), ORDERS.index(_PO
 
 
 def history_cells(run: RunRow, view: RowView) -> tuple[Cell, ...]:
-    """Return the cells of a run, as seen with `view`."""
     return tuple(listed.cell(run, view) for listed in _LISTED)
 
 
@@ -241,7 +240,6 @@ class Listing:
 
     @property
     def runs(self) -> Sequence[int]:
-        """The runs in order."""
         return self.matches.runs
 
     @property

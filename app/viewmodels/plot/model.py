@@ -337,7 +337,6 @@ class LiveSeries(Pyramid):
         return super().append(x, value)
 
     def extend(self, x: Floats, y: Floats) -> None:
-        """Add many points at once, NaN for gaps."""
         self._first_s = min(self._first_s, float(x[0]))
         super().extend(x, y)
         self._newest = float(self.x[-1]), float(self.y[-1])

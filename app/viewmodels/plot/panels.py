@@ -252,7 +252,6 @@ class TelemetryBuffer:
         return series
 
     def read_curve(self, device: Device, field: Field) -> LiveSeries:
-        """Return the curve of one field of one device, as `device_panels` reads it."""
         return self.series(device.device, field.name)
 
 

@@ -78,7 +78,6 @@ class Field:
 
     @property
     def value(self) -> Value:
-        """Its value, or the first one."""
         return self.chosen[0].value
 
     def matches(self, text: str) -> bool:

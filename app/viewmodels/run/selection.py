@@ -148,7 +148,6 @@ class Selection:
 
     @cached_property
     def refused_groups(self) -> tuple[RefusedGroup, ...]:
-        """The others by their first reason."""
         return group_refused([(spec, refusals[0]) for spec, refusals in self._checked if refusals], self.varied)
 
     @cached_property
@@ -183,7 +182,6 @@ class Selection:
 
     @property
     def repeats(self) -> int:
-        """The most runs of each variant."""
         return int(self.extent_value("repeats"))
 
     @property

@@ -202,7 +202,6 @@ class RunTimeline:
 
     @property
     def started_s(self) -> float:
-        """When it began; 0 where it has not."""
         return self.started.t_ns / 1e9 if self.started else 0.0
 
     @property

@@ -122,7 +122,6 @@ def _letters(title: str, word: str) -> list[int]:
 
 
 def run_entries(rows: Sequence[RunRow]) -> list[Entry]:
-    """Return an entry per run, in this order."""
     return [
         Entry(
             key=f"run {row.run}",

@@ -84,7 +84,6 @@ class _Clock:
         return event
 
     def time_ns(self, mark: Any) -> int:
-        """Return the time of a mark; marks are asked for in their order."""
         if self._torch is None:
             return int(mark)
         event, t_ns = self._last

@@ -237,7 +237,6 @@ def _use_tree(settings: dict[str, Any]) -> None:
 
 
 def _run_hidden() -> None:
-    """Run the `sitecustomize` that this one hides."""
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is not None and spec.loader is not None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))

@@ -117,7 +117,6 @@ def combined_input_cell(weights: Weights, input_steps: int) -> Cell:
 
 
 def combined_input_stack(config: GruConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
-    """Return layers of `combined_input` cells."""
     return LoopStack(config, initial, partial(combined_input_cell, input_steps=config.input_steps))
 
 

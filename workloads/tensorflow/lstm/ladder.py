@@ -164,7 +164,6 @@ def combined_input_cell(weights: Weights, input_steps: int) -> Cell:
 
 
 def combined_input_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> LoopStack:
-    """Return layers of `combined_input` cells."""
     make_cell = partial(combined_input_cell, input_steps=config.input_steps)
     return LoopStack(config, initial, make_cell, transposed=True)
 

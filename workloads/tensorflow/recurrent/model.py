@@ -199,7 +199,6 @@ class RecurrentModel:
         return tf.where(valid[..., tf.newaxis], answers, 0.0)
 
     def _answers(self, inputs: Any, *, training: bool) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Return the answers, and which steps are no padding."""
         sequences, lengths = inputs if isinstance(inputs, tuple) else (inputs, None)
         valid = None
         if lengths is not None:
