@@ -43,7 +43,7 @@ def _has_display() -> bool:
 
 
 def _check_x11() -> None:
-    """Raise `ImportError` where Qt would end the program: for X11 it needs a library that many systems lack."""
+    """Raise `ImportError` if Qt would end the program: for X11 it needs a library that many systems lack."""
     platform = os.environ.get("QT_QPA_PLATFORM", "" if os.environ.get("WAYLAND_DISPLAY") else "xcb")
     if sys.platform == "linux" and platform == "xcb":
         import ctypes

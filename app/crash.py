@@ -65,7 +65,7 @@ def watch_faults() -> None:
 
 
 def write_report(title: str, details: str) -> Path | None:
-    """Write a report and return its path; None where the folder cannot be written.
+    """Write a report and return its path; None if the folder cannot be written.
 
     The details are a traceback, or the end of a run's log.
     """

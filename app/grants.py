@@ -156,7 +156,7 @@ def source_grant(source: Source, variant: Variant | None = None) -> Grant:
 
 
 def ordered_variant(order: Start | JobRequest) -> Variant:
-    """Return the variant whose Python and packages an order takes; empty where it takes this machine's."""
+    """Return the variant whose Python and packages an order takes; empty if it takes this machine's."""
     return order.spec.variant if isinstance(order, Start | ComputeGradients) else {}
 
 

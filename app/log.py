@@ -36,7 +36,7 @@ run_number: ContextVar[int | None] = ContextVar("run_number", default=None)
 def configure(level: str | None = None) -> None:
     """Start the log of this process; later calls only change its level.
 
-    The file is made with the first line. Older files are removed, but for the newest. The level is one of `LEVELS`;
+    The file is made with the first line. Older files are removed, except for the newest. The level is one of `LEVELS`;
     None is that of the environment variable, or info.
     """
     logger = logging.getLogger(_PROGRAM)
@@ -98,13 +98,13 @@ def log_folder() -> Path:
 
 
 def log_file() -> Path | None:
-    """Return this process's log, which need not exist yet; None where there is none."""
+    """Return this process's log, which need not exist yet; None if there is none."""
     handlers = logging.getLogger(_PROGRAM).handlers
     return next((Path(handler.baseFilename) for handler in handlers if isinstance(handler, logging.FileHandler)), None)
 
 
 def log_tail(lines: int) -> str:
-    """Return the last lines of this process's log; "" where there is none."""
+    """Return the last lines of this process's log; "" if there is none."""
     path = log_file()
     if path is None or not path.exists():
         return ""

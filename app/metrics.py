@@ -23,7 +23,7 @@ Fold = Literal["median", "highest"]
 """What a metric of several runs of one variant amounts to."""
 
 Better = Literal["higher", "lower", ""]
-"""Which values are better; "" where neither is."""
+"""Which values are better; "" if neither is."""
 
 Section = Literal["Summary", "Energy", "Memory, highest", "Telemetry", "Run"]
 """The group of a run's page that has the metric."""
@@ -124,7 +124,7 @@ class Metric:
         return texts if len(chosen) == 1 else [self.text(*pair) for pair in pairs]
 
     def aggregate(self, values: Sequence[float | None]) -> float | None:
-        """Return the figure of several runs from their values; None where no run has one."""
+        """Return the figure of several runs from their values; None if no run has one."""
         numbers = [value for value in values if value is not None]
         return _FOLDS[self.fold](numbers) if numbers else None
 

@@ -114,7 +114,7 @@ def ensure_home() -> None:
 
 
 def expand_home(path: Path) -> Path:
-    """Return a path with a home in place of its `~`; pathlib raises `RuntimeError` where there is no such user."""
+    """Return a path with a home instead of its `~`; pathlib raises `RuntimeError` if there is no such user."""
     return Path(os.path.expanduser(path))  # noqa: PTH111
 
 

@@ -72,7 +72,7 @@ class Common:
 
     Attributes:
         agreed: The orders by which none of several runs differs from another.
-        largest: By workload the largest throughput and energy for one example, by order; None where none has any.
+        largest: By workload the largest throughput and energy for one example, by order; None if none has any.
     """
 
     agreed: frozenset[str] = frozenset()
@@ -244,7 +244,7 @@ class ExpectedResolution:
 
     Attributes:
         repeats: Repeats of each variant.
-        estimate: What they can show; None where no spread is known, or a single repeat has no interval.
+        estimate: What they can show; None if no spread is known, or a single repeat has no interval.
         noise_runs: Stored runs that this is estimated from.
         of_other_variants: Whether these are of any variants of its workload.
     """
@@ -273,7 +273,7 @@ class TimeLeft(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentProgress:
-    """How far an experiment is: before it is queued, in the queue, while its runs are made, and when it has ended.
+    """How far an experiment is: before it is queued, in the queue, while its runs take place, and when it has ended.
 
     Attributes:
         planned: Runs in all.
@@ -285,8 +285,8 @@ class ExperimentProgress:
         excluded_due_to: In what their environments differ.
         counted_utc_ns: When the stored runs that count were made, in order.
         older_utc_ns: When those were made that do not count for their age alone.
-        resolution: How small a difference it can show; None where it compares nothing.
-        entry: Number of its entry of the queue; 0 where it is not queued.
+        resolution: How small a difference it can show; None if it compares nothing.
+        entry: Number of its entry of the queue; 0 if it is not queued.
         name: Name of the experiment.
         state: State of its entry.
         position: Position of the run that began last, from 1.

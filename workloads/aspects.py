@@ -17,7 +17,7 @@ NO_KERNEL = "The profiler saw no kernel: NVIDIA's libcupti is missing, or its dr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """The first step's graph, and a trace of later steps; each is empty where it could not be observed.
+    """The first step's graph, and a trace of later steps; each is empty if it could not be observed.
 
     `layers` and `findings` are a custom model's, `findings` a sentence where its task could not be inspected;
     `memory_limits_bytes` is the most that each GPU's allocator may hold.

@@ -241,7 +241,7 @@ def with_defaults(spec: RunSpec) -> RunSpec:
 
 
 def drops_between_layers(spec: RunSpec) -> bool | None:
-    """Return whether dropout acts between a variant's recurrent layers alone; None where there is none."""
+    """Return whether dropout acts between a variant's recurrent layers alone; None if there is none."""
     layer, variant = RECURRENT_LAYERS.get(spec.workload), spec.variant
     if layer is None or not variant.get("dropout") or variant.get("mode") == "inference":
         return None

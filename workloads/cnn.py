@@ -180,7 +180,7 @@ def _with_biases(net: Net) -> Net:
 def cnn10(channels: int, pooling: Pooling = "average") -> Net:
     """Return three blocks of three convolutions with c, 2c and 4c channels, pooling between, and a dense head.
 
-    Strided, the last convolution of a block has stride 2 in place of the pooling after it: Strided-CNN of Springenberg
+    Strided, the last convolution of a block has stride 2 instead of the pooling after it: Strided-CNN of Springenberg
     et al. 2014, "Striving for Simplicity" (arXiv 1412.6806), with the same weights.
     """
     widths = [COLOURS, *(channels * 2**block for block in range(3))]

@@ -94,7 +94,7 @@ def tensor_core_share(kernels: Sequence[Kernel]) -> float | None:
 
 
 def share_note(share: float | None) -> str | None:
-    """Return a note on the share of tensor cores; None where it is not known."""
+    """Return a note on the share of tensor cores; None if it is not known."""
     return None if share is None else f"{100 * share:.0f} % of the time in products was on tensor cores."
 
 

@@ -231,7 +231,7 @@ def framework_of(variant: Mapping[str, object]) -> Framework:
 def imported_frameworks(text: str) -> dict[str, int]:
     """Return the frameworks that a Python file imports, each with the first line that does, in the order of lines.
 
-    Nothing is run or imported; a text that is no Python imports none.
+    Nothing is run or imported; a text that is not a Python imports none.
     """
     try:
         nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]

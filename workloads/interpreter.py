@@ -59,7 +59,7 @@ def _is_program(path: Path) -> bool:
 
 
 def installed_framework(interpreter: str = "", framework: Framework = FRAMEWORK) -> str | None:
-    """Return a framework's version in a virtual environment, or None where its packages do not say; imports nothing.
+    """Return a framework's version in a virtual environment, or None if its packages do not say; imports nothing.
 
     `interpreter` is the environment's folder or its Python; empty is this program's own.
     """
@@ -88,7 +88,7 @@ def lacks_framework(interpreter: str, framework: Framework) -> bool:
 
 
 def _package_folders(interpreter: str) -> list[str] | None:
-    """Return where a virtual environment has its packages, "" for this process; None where that is not known."""
+    """Return where a virtual environment has its packages, "" for this process; None if that is not known."""
     if not interpreter:
         return sys.path
     python = find_python(interpreter)

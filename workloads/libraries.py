@@ -69,7 +69,7 @@ def read_support(interpreter: str = "") -> ProcessorSupport | None:
 
 
 def try_processor() -> None:
-    """Find out what this Python's environment computes here, in a process of its own, and store it.
+    """Find out what this Python's environment computes here, in its own process, and store it.
 
     Where its framework cannot be imported nothing is stored, and the run says why.
     """
@@ -142,7 +142,7 @@ def import_modules(framework: Framework, remedy: str = "") -> None:
 
 
 def check_gpu_count(framework: Framework, gpu_uuids: Sequence[str], seen: int, cause: str) -> None:
-    """Raise `RefusedError` where a framework sees fewer GPUs than a run was given; `cause` is why, and what to do."""
+    """Raise `RefusedError` if a framework sees fewer GPUs than a run was given; `cause` is why, and what to do."""
     if seen < len(gpu_uuids):
         raise RefusedError(
             f"This run was given {len(gpu_uuids)} of the machine's GPUs, and {framework.name} sees {seen}: {cause}."

@@ -22,7 +22,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     `gpus` are those that runs may use, the preferred one first; `hidden_by` is the environment variable that keeps them
     from others, as `CUDA_VISIBLE_DEVICES=1`.
     `local` is false for a host: this machine's disk is not its own, so it refuses by itself what it does not have.
-    `frameworks` are those that runs had there which name no Python, by the value of the parameter; None where nobody
+    `frameworks` are those that runs had there which name no Python, by the value of the parameter; None if nobody
     asked.
     `scheduled` is true for a cluster whose scheduler places each run: `gpus` are then those of one node.
     """

@@ -25,7 +25,7 @@ class Op:
     `device` is as `GPU:0` ("" in XLA's program); `dtype` what it computes in, as `bfloat16`; `layout` its images' axes,
     `NCHW` or `NHWC`; `loop` the loop in whose body it stands, "" outside of any; `branch`: in one of the functions of
     which a `tf.cond` or `tf.switch_case` runs one; `compiled`: inside an XLA cluster;
-    `exact`: its float32 operands may not be rounded to TF32 (None where the program does not say); `transposed`:
+    `exact`: its float32 operands may not be rounded to TF32 (None if the program does not say); `transposed`:
     its first operand is read transposed; `received`: one of its operands comes from another device; `kernel`: what a
     trace calls it, if not by its name.
     """

@@ -26,7 +26,7 @@ STANDBY = "standby"
 TAG = "type"
 
 MOST_MESSAGE_BYTES = 4 * 2**20
-"""A line that is longer is no message."""
+"""A line that is longer is not a message."""
 MOST_NAME_CHARS = 200
 MOST_TEXT_CHARS = 20_000
 MOST_TEXTS = 200
@@ -86,7 +86,7 @@ class UserModule(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, name: str, path: str) -> "UserModule":
-        """Return the module as it is now; its `sha256` is "" where there is no such file."""
+        """Return the module as it is now; its `sha256` is "" if there is no such file."""
         file = next((file for file in (Path(path), *Path(path).parents) if file.is_file()), None)
         if file is None:
             return cls(name=name, path=path, sha256="")
@@ -261,7 +261,7 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     """One kernel (on the CPU one op) of the traced steps by name: how often it ran, and its time over all devices.
 
     `tensor_cores`: whether its products were computed on them; None if the name does not say, or it has no products.
-    `occupancy_pct`: how much of a GPU's warp slots it can fill, by its time; None where the trace has none.
+    `occupancy_pct`: how much of a GPU's warp slots it can fill, by its time; None if the trace has none.
     """
 
     name: Text

@@ -36,11 +36,11 @@ class Parameter:
         choices: The values of a `choice`.
         minimum: The least number, inclusive.
         maximum: The largest number, inclusive.
-        unset: What the least number, or no text, stands for, if that is no value like the others.
+        unset: What the least number, or no text, stands for, if that is not a value like the others.
         common: In sight in the form; the others are found by a search there.
         frameworks: The frameworks that read it, all if empty. In any other it keeps its default, and no form, name,
             difference or document shows it.
-        named: How the short name of a variant shows it: `first` by its value alone, `special` in a form of its own,
+        named: How the short name of a variant shows it: `first` by its value alone, `special` in its own form,
             `changed` by label and value if it is not the default.
         identifies: Named in a description of what variants share even at its default.
         affects_step: Whether another value makes a step another one; false for what says where and how long is
@@ -48,7 +48,7 @@ class Parameter:
         repeats: Runs that differ in it alone are repeats of one variant: the seed, and how long was measured.
         scales: May differ between runs that are compared by their number of GPUs.
         silent: Not named at its default if other parameters tell the variants apart.
-        same_result: Another value computes the same loss and gradients, but for rounding: the check for equality
+        same_result: Another value computes the same loss and gradients, except for rounding: the check for equality
             compares such variants.
     """
 
@@ -111,7 +111,7 @@ class Rule:
     """One line of the validity table: `broken` says whether a variant breaks it on a machine, `reason` why that is so.
 
     `parameters` are those a form marks: changing one of them can mend it. `reason` may use `{name}` of any parameter,
-    `{gpu_count}` and `{cpu_count}`. `workloads` is empty where the rule holds for all.
+    `{gpu_count}` and `{cpu_count}`. `workloads` is empty if the rule holds for all.
     """
 
     parameters: tuple[str, ...]

@@ -98,7 +98,7 @@ def monotonic_clock(begin_ns: int) -> Callable[[int], int]:
 
 
 def cut_step(events: Sequence[Event], steps: int) -> tuple[int, int] | None:
-    """Return where one of these steps begins and ends, in picoseconds; None where the trace does not tell.
+    """Return where one of these steps begins and ends, in picoseconds; None if the trace does not tell.
 
     Among several it is one from their middle: the host is ahead of the GPU then as it is in a long run. A step ends
     where the next one begins, on the stream that is busiest with kernels that every step ran alike.
@@ -115,7 +115,7 @@ def cut_step(events: Sequence[Event], steps: int) -> tuple[int, int] | None:
 
 
 def traced_step(events: Sequence[Event], steps: int, start_ns: Callable[[int], int]) -> TracedStep | None:
-    """Return one of these steps; None where the trace does not tell. `start_ns` converts picoseconds of its clock."""
+    """Return one of these steps; None if the trace does not tell. `start_ns` converts picoseconds of its clock."""
     ends = cut_step(events, steps)
     if ends is None:
         return None
@@ -210,7 +210,7 @@ def rank_kernels(events: Iterable[Event], counts: Mapping[str, int] | None = Non
 
 
 def _mean_occupancy_pct(events: Iterable[Event]) -> float | None:
-    """Return the mean by time; None where none is known."""
+    """Return the mean by time; None if none is known."""
     with_occupancy = [event for event in events if event.occupancy_pct is not None]
     total_ps = time_ps(with_occupancy)
     weighted = sum((event.end_ps - event.start_ps) * (event.occupancy_pct or 0.0) for event in with_occupancy)

@@ -61,7 +61,7 @@ class Layer:
         kind: Its class.
         layout: `channels_first` or `channels_last`; "" if it works on nothing with channels.
         recurrent: Whether it reads sequences step by step.
-        training: Whether it is in training mode; None where that is not its own to say.
+        training: Whether it is in training mode; None if that is not its own to say.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Task:
         fetch: Waits until that step has ended on all replicas and returns the loss, in inference any number that
             depends on the outputs.
         mark_end: Enqueues the end of a block behind the step with this result, and returns what waits for it and
-            returns its time on `time.monotonic_ns()` and what `fetch` does; None where only a wait tells the time.
+            returns its time on `time.monotonic_ns()` and what `fetch` does; None if only a wait tells the time.
         examples: Examples of one step over all replicas.
         trains: Whether a step updates weights.
         allocator_bytes: Returns what the allocator holds on the first device; None on the CPU.
@@ -165,7 +165,7 @@ def plan_of(variant: Variant) -> TrainingPlan:
 
 
 def planned_steps(variant: Variant, images: int) -> int:
-    """Return the steps from the first to the last measured one; 0 where time ends them.
+    """Return the steps from the first to the last measured one; 0 if time ends them.
 
     `images` is the number of training images of an epoch.
     """

@@ -99,7 +99,7 @@ class Worker:
         """Store what the run needs.
 
         The order came at `order_ns`, in `time.monotonic_ns()`. `report` sends a message to the program, and `stopped`
-        returns whether that asked to stop; `finish` sends the last one in place of `run`, if that is held up by another
+        returns whether that asked to stop; `finish` sends the last one instead of `run`, if that is held up by another
         process that ended. `environment` is what to report of this process besides what the run finds.
         """
         self._start = start

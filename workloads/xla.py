@@ -1,6 +1,6 @@
 """XLA's programs and profiles, alike for every framework that it compiles for.
 
-A profile is an XSpace. TensorFlow has classes of protobuf for it, JAX a reader of its own; both are read as `Plane`s.
+A profile is an XSpace. TensorFlow has classes of protobuf for it, JAX its own reader; both are read as `Plane`s.
 """
 
 import itertools
@@ -103,7 +103,7 @@ class Profiled(NamedTuple):
 
 
 class ProfileLine(NamedTuple):
-    """A stream or a thread, and what yields its events anew at each call."""
+    """A stream or a thread, and what yields its events again at each call."""
 
     name: str
     number: int

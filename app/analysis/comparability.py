@@ -154,7 +154,7 @@ def clocks_set(run: StoredRun) -> bool | None:
 def drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> Estimate | None:
     """Throughput of the newest runs of the variant of `older` against those older ones in the same environment.
 
-    None where there are too few. The environment is the same when all facts that both name are, those of this program's
+    None if there are too few. The environment is the same when all facts that both name are, those of this program's
     own version aside. The variances of one variant's runs are taken to be equal, so that one new run can be judged.
     """
     newest = [run for run in runs if any(without(run.row.spec) == without(old_run.row.spec) for old_run in older)]
@@ -238,7 +238,7 @@ def throttled_environment(run: StoredRun) -> Mapping[str, str]:
 
 
 def throttled_pct(environment: Mapping[str, str]) -> float:
-    """Return that percentage from a stored run's environment; 0 where it has none."""
+    """Return that percentage from a stored run's environment; 0 if it has none."""
     return environment_number(environment, THROTTLED_KEY) or 0.0
 
 

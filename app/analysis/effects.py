@@ -58,7 +58,7 @@ class Effect:
         ratio: Geometric mean over the pairs.
         pairs: Those with an interval, if there are any; else all.
         single_run_pairs: How many others were left out.
-        differs: Whether pairs differ by more than their intervals allow; None where that is not known.
+        differs: Whether pairs differ by more than their intervals allow; None if that is not known.
         depends_on: The parameter that tells where it is decided, else that which explains most of that difference.
         spans: Where it is faster, slower or not known along that parameter.
         changes_work: Whether the ratio includes another amount of work per example.
@@ -209,7 +209,7 @@ def _effect(change: _Change, comparisons: int) -> Effect:
 
 
 def _deciding_spans(pairs: Sequence[MatchedPair], changed: str, looks: int) -> tuple[str | None, tuple[Span, ...]]:
-    """Return the setting that tells best where the effect is decided, and its spans; None where it is so everywhere.
+    """Return the setting that tells best where the effect is decided, and its spans; None if it is so everywhere.
 
     It is the one with most pairs in spans that are decided, of equal ones that which explains most of the difference.
     The level covers the values of all settings tried, since that one is chosen by what they show.

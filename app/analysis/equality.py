@@ -26,7 +26,7 @@ changes the gradient by all of its part, so that in the Euclidean norm it change
 """
 
 SMALL_SHARE = 1e-2
-"""A gradient that is a smaller share of all gradients counts as if it had this one. Gradients that are zero but for
+"""A gradient that is a smaller share of all gradients counts as if it had this one. Gradients that are zero except for
 rounding exist: that of a bias in front of batch norm."""
 
 _TINY = 1e-30

@@ -92,7 +92,7 @@ PLANNED_LEVEL = level_at(1)
 
 
 def mean(values: Sequence[float], level: float = LEVEL) -> Estimate | None:
-    """Return the geometric mean of positive values, None of none, with Student's t interval on their logarithms."""
+    """Return the geometric mean of positive values with Student's t interval on their logarithms; None without values."""
     if not values:
         return None
     logs = np.log(np.asarray(values, dtype=np.float64))
@@ -305,7 +305,7 @@ _LEAST_DISTANCE_LEVEL, _MOST_NOISE = 0.94, 0.9
 def repeats_to_tell(
     faster: Sequence[float], slower: Sequence[float], look: int = 1, comparisons: int = 1
 ) -> int | None:
-    """Return how many more repeats of each tell that the first is faster; None where it may not be.
+    """Return how many more repeats of each tell that the first is faster; None if it may not be.
 
     They are enough for the least distance that these runs leave likely, at the most noise. Where this says a number,
     that many tell it in 4 of 5 cases (`python -m benchmarks compare`): of alike variants, of which more repeats tell
@@ -390,7 +390,7 @@ class Resolution:
     """What `repeats` of each variant can show, as shares: the expected half-width, and the smallest difference.
 
     `half_width` is half the interval's width; a difference of `smallest` is shown in 4 of 5 experiments. Where not even
-    `WIDEST_KNOWN` is, `sufficient_repeats` would show it, None where that takes more than anybody makes.
+    `WIDEST_KNOWN` is, `sufficient_repeats` would show it, None if that takes more than anybody makes.
     """
 
     repeats: int

@@ -17,7 +17,7 @@ TRIAL_PARAMETERS: dict[str, Value] = {
     "epochs": 0,
     "schedule": "constant",
 }
-"""What a try has in place of the variant's own: enough steps to have allocated all that a step needs."""
+"""What a try has instead of the variant's own: enough steps to have allocated all that a step needs."""
 _STEP_DIVISOR = 8
 
 
@@ -32,7 +32,7 @@ class BatchTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LargestBatch:
-    """What a search found: the largest batch size that fitted and the smallest that did not, None where there is none.
+    """What a search found: the largest batch size that fitted and the smallest that did not, None if there is none.
 
     `ending` says why it ended: at the limit every try had fitted. `reason` is that of `fails` where it was not memory
     that ran out, or of the try that the search was broken off for.

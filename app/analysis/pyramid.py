@@ -197,7 +197,7 @@ class _Level:
 
 
 def _group_starts(x: Floats, low: Floats, width: float) -> Indices:
-    """Return where ranges of `width` begin. A gap longer than a range is a group of its own, so that it survives."""
+    """Return where ranges of `width` begin. A gap longer than a range is its own group, so that it survives."""
     starts = np.empty(len(x), dtype=np.bool_)
     starts[:1] = True
     interval = np.floor(x / width)

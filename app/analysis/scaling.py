@@ -57,9 +57,9 @@ VARYING_PARAMETERS = frozenset(parameter_names(lambda parameter: parameter.scale
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuCountResult:
-    """The runs on one number of GPUs; every figure is of one GPU and one step, None where it is not known.
+    """The runs on one number of GPUs; every figure is of one GPU and one step, None if it is not known.
 
-    `parts` are those of the measured step, None where the `traced` one does not fit it. `communication_share` is of the
+    `parts` are those of the measured step, None if the `traced` one does not fit it. `communication_share` is of the
     time of all kernels, `gap_us` the mean time between two kernels, `straggler_ms` how much longer the slowest GPU
     computes than the fastest, `data_ms` how long a step waits for data from the host; link bytes are those that one GPU
     sends.

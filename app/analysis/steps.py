@@ -160,7 +160,7 @@ def occupancy_pct(evidence: Evidence | None) -> float | None:
 
 
 def busy_share(run: StoredRun) -> float | None:
-    """Return the share of a measured step in which a kernel ran, from 0 to 1; None where its parts are not known."""
+    """Return the share of a measured step in which a kernel ran, from 0 to 1; None if its parts are not known."""
     step_ms = measured_step_ms(run.row.spec, run.row.summary)
     parts = step_parts(run_traced_step(run), step_ms)
     return 1 - parts.idle_ms / step_ms if parts and step_ms else None

@@ -1,4 +1,4 @@
-"""Curves by pixel columns: what a plot paints of them. As the time goes on, only the newest columns are made anew."""
+"""Curves by pixel columns: what a plot paints of them. As time passes, only the newest columns are recomputed."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ def continued_stroke(
 ) -> Stroke:
     """Return a stroke whose columns are those of an earlier one where they can be, moved: only the newest are made.
 
-    The left edge is then up to half a column beside `start`. No column moves over the data as the time goes on, so a
+    The left edge is then up to half a column beside `start`. No column moves over the data as the time continues, so a
     curve does not shimmer, and a column only ever grows: rows that were reduced meanwhile lose no peak.
 
     `window` returns the rows between two times and one beyond each end, no finer than so many columns need.

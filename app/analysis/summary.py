@@ -115,7 +115,7 @@ def _wrong_counts(columns: SampleColumns) -> Found:
 class TelemetryAudit:
     """The rate achieved, the distance of readings from their time, readings missed, and the sampler's processor time.
 
-    The percentage is of one processor. None where too little was sampled to say.
+    The percentage is of one processor. None if too little was sampled to say.
     """
 
     hz: float | None = None
@@ -185,7 +185,7 @@ def warmup_blocks(rates: Floats) -> int:
         return 0
     residuals = np.array([_squared_deviations(rates[:cut]) + _squared_deviations(rates[cut:]) for cut in range(n)])
     best = int(np.argmin(residuals))
-    # Where rates are equal but for rounding there is no change to speak of.
+    # Where rates are equal except for rounding there is no change to speak of.
     floor = n * (1e-9 * float(np.mean(rates))) ** 2
     gain = n * np.log((residuals[0] + floor) / (residuals[best] + floor))
     return best if best <= n // MAX_CUT_FRACTION and gain > _PENALTY * np.log(n) else 0

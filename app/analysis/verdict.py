@@ -38,7 +38,7 @@ class Equivalence:
     to 1 / 0.98, the same to both sides on the logarithm.
 
     Attributes:
-        interval: The interval of the two one-sided tests, None where a side has one process only.
+        interval: The interval of the two one-sided tests, None if a side has one process only.
         decision: `equal`: the interval lies within the margin. `slower`, `faster`: the verdict's own, wider interval
             lies beyond it. Else it cannot be told.
     """
@@ -267,7 +267,7 @@ def comparable_results(results: Sequence[VariantResult]) -> list[VariantResult]:
 
 
 def fastest_result(results: Sequence[VariantResult]) -> VariantResult | None:
-    """Return the comparable variant that is certainly faster than each other one; None where there is none."""
+    """Return the comparable variant that is certainly faster than each other one; None if there is none."""
     ranked = rank_results(results)
     return ranked[0] if len(ranked) > 1 and not may_be_as_fast(ranked) else None
 
@@ -378,7 +378,7 @@ def gpu_spread(group: Sequence[RunRow], baseline: Sequence[RunRow], figures: Fig
 def speed_bias_pct(group: Sequence[RunRow], baseline: Sequence[RunRow]) -> float:
     """Return by how many percent a speed-up changes if it is compared within GPUs.
 
-    0 where these are spread evenly, or where their levels explain too little of the noise to narrow its interval.
+    0 if these are spread evenly, or where their levels explain too little of the noise to narrow its interval.
     """
     if gpu_spread(group, baseline, throughputs) != "uneven":
         return 0.0

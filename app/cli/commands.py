@@ -71,14 +71,14 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
 """Every command by section: where it is defined, as `module:name`, and its help."""
 
 _OPEN_FILE = "app.cli.transfer:open_file"
-"""What is done with a file in place of a command."""
+"""What is done with a file instead of a command."""
 _TARGETS = {name: target for section in SECTIONS.values() for name, (target, _) in section.items()}
 HELP = {name: text for section in SECTIONS.values() for name, (_, text) in section.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class UpperLayers:
-    """Functions of the layers above; None where they are absent."""
+    """Functions of the layers above; None if they are absent."""
 
     open_window: OpenWindow | None = None
     has_display: bool = False
@@ -92,7 +92,7 @@ class ProgramGroup(click.Group):
         return list(HELP)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return a command; None where no command has that name."""
+        """Import and return a command; None if no command has that name."""
         if cmd_name not in HELP:
             return None
         return _load(_TARGETS[cmd_name])

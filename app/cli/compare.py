@@ -257,7 +257,7 @@ def compare(
 
 
 def _search_runs(run_filter: RunFilter, baseline: int | None, library: Library) -> list[int]:
-    """Return the runs searched for, the oldest first; raises `UsageError` where they cannot be compared."""
+    """Return the runs searched for, the oldest first; raises `UsageError` if they cannot be compared."""
     numbers = library.find(run_query(replace(run_filter, sort="run", reverse=True), library))
     if len(numbers) < 2:
         count_text = "one run" if numbers else "no run"
@@ -405,7 +405,7 @@ def warning_lines(warnings: Iterable[Statement], database: Path | None = None) -
 
 
 def _remedy(warning: Statement, database: Path | None) -> str:
-    """Return the command that measures the variants interleaved; "" where that is no remedy."""
+    """Return the command that measures the variants interleaved; "" if that is no remedy."""
     if not (interleave := warning.facts.get("interleave")):
         return ""
     words = [*PROGRAM.split(), "experiment", "--variants-of", ",".join(map(str, interleave))]

@@ -127,7 +127,7 @@ def _describe_progress(experiment: Experiment, goes_on: str, *, show: bool) -> s
 
 
 def _describe_extra_runs(experiment: Experiment) -> str:
-    """Say how many more stored runs the verdict counts than are planned; "" where there are none."""
+    """Say how many more stored runs the verdict counts than are planned; "" if there are none."""
     if not experiment.surplus_runs:
         return ""
     counts = "counts" if experiment.surplus_runs == 1 else "count"
@@ -135,7 +135,7 @@ def _describe_extra_runs(experiment: Experiment) -> str:
 
 
 def _describe_precision(experiment: Experiment) -> str:
-    """Say how precisely the speed-ups are known; "" where they have no interval or no precision was requested."""
+    """Say how precisely the speed-ups are known; "" if they have no interval or no precision was requested."""
     half_widths = stopping_rule(experiment.plan, [run.row for run in experiment.runs]).half_widths_pct()
     if experiment.plan.until_pct is None or not half_widths:
         return ""
@@ -177,7 +177,7 @@ def write_experiment_report(result: ExperimentResult, path: Path) -> None:
 class EndedEntry:
     """An entry of the queue that was made here, and what it came to.
 
-    `state` is its own in the queue, or how it left it; `running` where another program goes on with it.
+    `state` is its own in the queue, or how it left it; `running` where another program continues with it.
     """
 
     entry: QueueEntry
@@ -272,7 +272,7 @@ def run_entries(
 
 
 def describe_paused(database: Path, only: Sequence[int] | None, excluding: Collection[int | None] = ()) -> str:
-    """Return how paused entries of the queue go on; "" where none is paused.
+    """Return how paused entries of the queue go on; "" if none is paused.
 
     `only` has the numbers of the entries that matter, None for all; those of `excluding` do not.
     """
@@ -304,9 +304,9 @@ def describe_elsewhere(what: str) -> str:
 
 
 def exit_status(all_ended: Sequence[EndedEntry]) -> int:
-    """Return 0 where every planned run has a result, at least one of them figures, and every trial was made.
+    """Return 0 if every planned run has a result, at least one of them figures, and every trial was made.
 
-    What another program goes on with is left to that one.
+    What another program continues with is left to that one.
     """
     return 0 if all(ended.state == "running" or _is_complete(ended) for ended in all_ended) else 1
 

@@ -55,7 +55,7 @@ def hosts(
     keep: bool,
     events: bool,
 ) -> int:
-    """Change the list, and print it; check hosts, or fetch their detached runs: the status is 0 where all is well."""
+    """Change the list, and print it; check hosts, or fetch their detached runs: the status is 0 if all is well."""
     if events:
         return serve_detached(action, "".join(names[:1]))
     match action:

@@ -128,7 +128,7 @@ def _run(words: Sequence[str], upper: UpperLayers) -> int:
 def _prepare_output() -> None:
     """Drop output that nobody reads, and print `?` for a character that the reader's encoding lacks.
 
-    A stream is None where the program was started with it closed (https://docs.python.org/3/library/sys.html#sys.stdout).
+    A stream is None if the program was started with it closed (https://docs.python.org/3/library/sys.html#sys.stdout).
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:

@@ -134,7 +134,7 @@ class Parsed(click.ParamType[Any]):
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return what the word says; a default, which is no word, as it is."""
+        """Return what the word says; a default, which is not a word, as it is."""
         if not isinstance(value, str):
             return value
         try:
@@ -190,7 +190,7 @@ class _RunNumber(click.ParamType[int]):
     name = "run"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number; what is no word, as it is."""
+        """Return the number; what is not a word, as it is."""
         if value != "last" or ctx is None:
             run: int = click.INT.convert(value, param, ctx)
             return run
@@ -250,7 +250,7 @@ def command(name: str, *examples: str, uses_database: bool = True) -> Callable[[
 
 
 def _of_program(name: str) -> Callable[[], Any]:
-    """Return what gives the value of an option before the command, None where there is none."""
+    """Return what gives the value of an option before the command, None if there is none."""
     return lambda: click.get_current_context().find_root().params.get(name)
 
 

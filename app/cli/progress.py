@@ -43,7 +43,7 @@ _TIMEOUT_S = 10.0
 
 
 class StatusLines:
-    """The last lines of a terminal: one with a bar for each thing that goes on, below all other messages.
+    """The last lines of a terminal: one with a bar for each thing that continues, below all other messages.
 
     Where stderr is no terminal, or one that can only append, nothing is painted.
 
@@ -59,7 +59,7 @@ class StatusLines:
         self._lock = threading.Lock()
 
     def paint(self, owner: object, text: str, fraction: float = 0.0, detail: str = "") -> None:
-        """Show an owner's line in place of its last one.
+        """Show an owner's line instead of its last one.
 
         The text stands before the bar, which is at `fraction` from 0 to 1, the detail behind it.
         """
@@ -94,7 +94,7 @@ class StatusLines:
 
 
 def _new_display() -> "rich.progress.Progress":
-    """Return a display that repaints when it is told to: a thread of its own would outlive a run that fails."""
+    """Return a display that repaints when it is told to: its own thread would outlive a run that fails."""
     # Here, for rich takes its time, and only a terminal needs it.
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
@@ -235,7 +235,7 @@ class WaitLine:
         self._printed = False
 
     def __call__(self, status: WaitStatus) -> bool:
-        """Show what is waited for; return whether to go on waiting."""
+        """Show what is waited for; return whether to continue waiting."""
         if status.waited_s >= _SHORT_S:
             if self._live:
                 seconds = f"{status.waited_s:.0f} of {units.with_unit(status.limit_s, 's')}"

@@ -366,7 +366,7 @@ def run(
 
 
 def _detach(spec: RunSpec, services: RunServices, on: str, sample_ms: float, *, as_json: bool) -> int:
-    """Start a run that goes on without this program, and say how to fetch it."""
+    """Start a run that continues without this program, and say how to fetch it."""
     if (refusal := services.host.refusal(spec)) is not None:
         raise UserError(refusal)
     from app.hosts.fetch import detach_run

@@ -34,7 +34,7 @@ class ScriptOptions:
     dry_run: bool
 
     def check(self, workload: str | None) -> None:
-        """Raise `UsageError` where there is a command and a workload, or such options without a command."""
+        """Raise `UsageError` if there is a command and a workload, or such options without a command."""
         if self.words and workload is not None:
             raise UsageError(f"{workload} before the -- is a workload, and what follows it is a command: give one.")
         typed = (self.variables, self.revisions, self.links, self.examples, self.loop, self.dry_run)

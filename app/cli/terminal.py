@@ -122,7 +122,7 @@ def elide_name(name: str) -> str:
 
 
 def ask_consent(grants: Sequence[Grant]) -> bool:
-    """Ask whether to allow what a file or a database names; raises `UserError` where nobody can be asked."""
+    """Ask whether to allow what a file or a database names; raises `UserError` if nobody can be asked."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         commands = ", ".join(f"`{grant.command}`" for grant in grants)
         raise UserError(
@@ -237,5 +237,5 @@ def is_terminal() -> bool:
 
 
 def _terminal_width() -> int | None:
-    """Return how many characters a line of the terminal has; None where results go elsewhere."""
+    """Return how many characters a line of the terminal has; None if results go elsewhere."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -118,7 +118,7 @@ def uv_folder() -> Path:
 def fetch_packages(packages: str, interpreter: str, report: Callable[[str], bool]) -> None:
     """Have uv install what it lacks of these packages; without a network that it has all is enough.
 
-    `report` takes sentences on what uv does, several times a second, and returns whether to go on. What is large to
+    `report` takes sentences on what uv does, several times a second, and returns whether to continue. What is large to
     download is said before.
 
     Raises:
@@ -155,7 +155,7 @@ def fetch_packages(packages: str, interpreter: str, report: Callable[[str], bool
 
 
 def _download_sizes(packages: str, interpreter: str, step: Callable[..., None]) -> Sequence[int | None]:
-    """Return the size of each package that uv finds, None where the index does not say it.
+    """Return the size of each package that uv finds, None if the index does not say it.
 
     uv lists all wheels that fit this machine and fetches one: the largest counts.
     """

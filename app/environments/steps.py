@@ -90,7 +90,7 @@ def run_step(
     """Run one step in the folder of its log, with its output in that: the user's folder may be a stranger's.
 
     `watch` gets the last line that it printed and the seconds since it began, several times a second; it returns
-    whether to go on. `held` are open files that the command keeps open, such as a lock: should this process be killed,
+    whether to continue. `held` are open files that the command keeps open, such as a lock: if this process is killed,
     it may live on. `again` is what to do once the reason of a failure is mended.
 
     Raises:
@@ -120,7 +120,7 @@ def installer_environment() -> dict[str, str]:
     environment = dict(os.environ)
     for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):  # they lead an installer to other packages
         environment.pop(name, None)
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # uv leaves it to the first import: else each compiles anew
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # uv leaves it to the first import: else each compiles again
     if "PIP_INDEX_URL" in environment and "UV_INDEX_URL" not in environment:  # the user's mirror: uv does not read it
         environment.setdefault("UV_DEFAULT_INDEX", environment["PIP_INDEX_URL"])
     # uv would read the configuration of the current folder, and of those above it, which may be a stranger's.
@@ -170,7 +170,7 @@ def locked(path: Path, on_wait: Callable[[], bool]) -> Iterator[int]:
     """Hold the lock of a folder or file for as long as the handle is open, here or in a command that keeps it.
 
     A file is made. `on_wait` is called several times a second while another program holds the lock; it returns whether
-    to go on waiting.
+    to continue waiting.
 
     Raises:
         CancelledError: The wait was given up.

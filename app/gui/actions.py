@@ -45,7 +45,7 @@ class Services:
     """Telemetry of this machine."""
 
     inventory: Callable[[], Inventory]
-    """Wait for the devices of the host that runs are made on. Thread: any but the GUI's."""
+    """Wait for the devices of the host that runs take place on. Thread: any but the GUI's."""
 
     consent: Consent
     """Ask whether to allow what was not typed here. Thread: any but the GUI's."""
@@ -54,7 +54,7 @@ class Services:
     """Whether a run or the queue is active."""
 
     record_change: Callable[[str, "Reversal | None"], None]
-    """Take the name of a change of stored things that was just made, and what undoes it; None where nothing changed."""
+    """Take the name of a change of stored things that was just made, and what undoes it; None if nothing changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class Actions:
     """Show the Run screen and start an experiment there, or add it to the queue while something runs."""
 
     cannot_run: Callable[[Sequence["RunSpec"]], bool]
-    """Whether the machine that runs are made on is not known yet, or cannot make one of these."""
+    """Whether the machine that runs take place on is not known yet, or cannot make one of these."""
 
     open_questions: Callable[[], None]
     """Show the prepared questions on the Run screen."""
@@ -94,7 +94,7 @@ class Actions:
     """Show the dialog in which hosts are added, checked and removed."""
 
     record_change: Callable[[str, "Reversal | None"], None]
-    """Take the name of a change of stored things that was just made, and what undoes it; None where nothing changed."""
+    """Take the name of a change of stored things that was just made, and what undoes it; None if nothing changed."""
 
     undo: Callable[[], None]
     """Undo the last such change."""

@@ -73,7 +73,7 @@ _OTHER_RUNS = "The runs in this window are not in it. If you put the old file ba
 
 
 class DatabaseQuestion(QObject):
-    """Asks how to go on without the database; every answer but *Try again* in vain opens a new window, or none.
+    """Asks how to continue without the database; every answer but *Try again* in vain opens a new window, or none.
 
     Thread: GUI only.
     """
@@ -93,7 +93,7 @@ class DatabaseQuestion(QObject):
             theme: Styles it.
             database: The window's database.
             is_busy: Whether something runs: it has a file to end in, and is not to be closed by an answer.
-            on_answer: Gets the database to go on with, None to quit.
+            on_answer: Gets the database to continue with, None to quit.
         """
         super().__init__(window)
         self._window = window
@@ -107,7 +107,7 @@ class DatabaseQuestion(QObject):
         self._is_open = False
 
     def take(self, error: UserError) -> bool:
-        """Ask where an error means that the window cannot go on; return whether it is asked, now or already."""
+        """Ask where an error means that the window cannot continue; return whether it is asked, now or already."""
         if self._is_busy() or not isinstance(error, DatabaseError if self.is_starting else DatabaseGoneError):
             return False
         if not self._is_open:

@@ -45,7 +45,7 @@ class StoredScreens(QObject):
             importlib.import_module(f"app.gui.{module}")
 
     def make_ahead(self) -> None:
-        """Make both while another one is in use, each in a turn of its own: to show one then takes half as long."""
+        """Make both while another one is in use, each in its own turn: to show one then takes half as long."""
         for page in (HISTORY, COMPARE):
             QTimer.singleShot(0, self, partial(self._window.make_page, page))
 

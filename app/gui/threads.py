@@ -120,7 +120,7 @@ class JobControl(Generic[Progress]):
     """
 
     report: Callable[[Progress], None]
-    """Show how far the work is; returns at once."""
+    """Show how far the work is; returns immediately."""
     stop: threading.Event
     """Set when the work shall end early."""
 
@@ -213,7 +213,7 @@ _BUDGET_S = 0.008
 class Bridge(QObject):
     """Brings events to the GUI thread: `arrived` is emitted for each, then `drained` once per tick.
 
-    `arrived` has the event, of another host within a `HostMessage`, and the number of its run: None where the run has
+    `arrived` has the event, of another host within a `HostMessage`, and the number of its run: None if the run has
     none yet or the event is a machine's.
 
     Thread: GUI only, except `post`.
@@ -283,7 +283,7 @@ class Bridge(QObject):
 
 
 class BridgeSink:
-    """A run's sink that passes its events to the window, but for samples: these come from the feed.
+    """A run's sink that passes its events to the window, except for samples: these come from the feed.
 
     Thread: the session's.
     """

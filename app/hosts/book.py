@@ -24,7 +24,7 @@ Kind = Literal["ssh", "slurm", "ray", "docker", "sh"]
 """How a host is reached; `sh` is this machine, as any other."""
 
 _HERE: tuple[Kind, ...] = ("sh", "slurm", "ray")
-"""Kinds whose name is a scheme of its own, for this machine."""
+"""Kinds whose name is its own scheme, for this machine."""
 _SCHEMES: Mapping[Kind, str] = {"ssh": "ssh", "slurm": "slurm+ssh", "ray": "ray+ssh", "docker": "docker"}
 _KINDS: Mapping[str, Kind] = {scheme: kind for kind, scheme in _SCHEMES.items()} | {kind: kind for kind in _HERE}
 _FOR_ALL = ("python", "interpreter")

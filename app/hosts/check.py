@@ -51,7 +51,7 @@ def check_hosts(entries: Sequence[HostEntry]) -> Iterator[HostCheck]:
 
 
 def _start(entry: HostEntry, end_s: float) -> "tuple[Future[HostCheck], list[str]]":
-    """Check a host in a thread of its own, which nobody waits for when it is late; the list has what it waits for."""
+    """Check a host in its own thread, which nobody waits for when it is late; the list has what it waits for."""
     pending: Future[HostCheck] = Future()
     waits_for: list[str] = []
 

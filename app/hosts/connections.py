@@ -165,7 +165,7 @@ class Connections:
         self.changed()
 
     def disconnect(self, name: str) -> None:
-        """End a connection; returns at once."""
+        """End a connection; returns immediately."""
         with self._lock:
             slot = self._slots.pop(name, None)
         if slot is not None:

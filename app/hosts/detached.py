@@ -82,7 +82,7 @@ class RecordingFile:
         self._write(head_line(program_version()))
 
     def handle(self, event: RunEvent) -> None:
-        """Write an event; raises `UserError` where the disk is full. A file that is very long gets no more samples."""
+        """Write an event; raises `UserError` if the disk is full. A file that is very long gets no more samples."""
         if isinstance(event, Sample | SlowSample) and self._bytes > MOST_RECORDING_BYTES:
             if self._is_full:
                 return
@@ -105,7 +105,7 @@ class RecordingFile:
 
 
 def make_detached(folder: Path) -> int:
-    """Make the run whose order is on stdin, and write its recording into a folder of its own; return the exit status.
+    """Make the run whose order is on stdin, and write its recording into its own folder; return the exit status.
 
     Raises:
         UserError: Stdin has no order of this version.
@@ -161,7 +161,7 @@ def _watch(stop: Path, guard: int, maker: RunMaker) -> None:
 
 
 def _lock(folder: Path) -> int | None:
-    """Return the open lock of a run's folder; None where its maker has it."""
+    """Return the open lock of a run's folder; None if its maker has it."""
     return lock_or_close(os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
@@ -238,7 +238,7 @@ _ENDED = f'{{"type":"{RunEnded.__struct_config__.tag}"'.encode()
 
 
 def remove_run(folder: Path) -> None:
-    """Remove a run's folder, whose lock another process may be opening: that would make the file anew in between."""
+    """Remove a run's folder, whose lock another process may be opening: that would make the file again in between."""
     removed = folder.with_name(f"{_REMOVED}{folder.name}-{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):  # another may be removing it
         folder.rename(removed)

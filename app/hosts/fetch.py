@@ -35,7 +35,7 @@ from workloads.protocol import ProtocolError, RunSpec, encode
 
 
 def detach_run(spec: RunSpec, services: RunServices, entry: HostEntry, hz: float, notify: Callable[[str], None]) -> str:
-    """Start a run on a host that goes on without this program; return its uid. The spec is checked for the host.
+    """Start a run on a host that continues without this program; return its uid. The spec is checked for the host.
 
     Raises:
         UserError: It cannot be started.
@@ -134,7 +134,7 @@ class Fetch:
         The sinks get its events. With `keep` its recording stays on the host.
 
         Returns:
-            The run; None where `leave` came first.
+            The run; None if `leave` came first.
 
         Raises:
             UserError: It cannot be fetched now, or never began.

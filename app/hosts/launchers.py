@@ -111,10 +111,10 @@ class Launcher:
     """A way to start this program on a host.
 
     Attributes:
-        command: Makes the local command of an address and a script; start it in a session of its own, or Ctrl-C
+        command: Makes the local command of an address and a script; start it in its own session, or Ctrl-C
             reaches it before this program can end a run.
         failures: What its errors mean, the first that fits counts.
-        schedules: Whether each run is a job of its own, which a scheduler places on a node.
+        schedules: Whether each run is its own job, which a scheduler places on a node.
     """
 
     command: Callable[[Address, str], list[str]]

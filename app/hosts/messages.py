@@ -5,7 +5,7 @@ first writes the head of a recording and a `HostHello`; events, telemetry and re
 It ends everything when its stdin closes, and when it has heard nothing for `LOST_S`. Times are of the host's clocks.
 
 A file that an order or a job reads is sent as pieces before, one that it writes comes as pieces after; in the scratch
-folder there it has a name of its own. Both sides are of the same wheel, so no message has a version.
+folder there it has its own name. Both sides are of the same wheel, so no message has a version.
 """
 
 from typing import Annotated, Literal
@@ -89,7 +89,7 @@ Order = Beat | Piece | RunOrder | JobOrder | Stop | RunAnyway | Stored | SetRate
 
 
 class HostFramework(msgspec.Struct, frozen=True, kw_only=True):
-    """A framework by the value of the parameter, in the Python of runs that name none; None where that lacks it."""
+    """A framework by the value of the parameter, in the Python of runs that name none; None if that lacks it."""
 
     name: Name
     interpreter: Text

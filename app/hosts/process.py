@@ -144,7 +144,7 @@ class HostProcess:
         return self._hello
 
     def wait_detached(self) -> None:
-        """Wait until the run that is to go on without this program has begun there; raises `UserError`."""
+        """Wait until the run that is to continue without this program has begun there; raises `UserError`."""
         with self._changed:
             self._changed.wait_for(lambda: self.lost is not None)
         if not self._is_detached:
@@ -155,7 +155,7 @@ class HostProcess:
         self._put(encode(order))
 
     def next(self, timeout_s: float | None) -> Report | None:
-        """Return what it says next, None where nothing came for so long; raises `LinkLostError`."""
+        """Return what it says next, None if nothing came for so long; raises `LinkLostError`."""
         with self._changed:
             self._changed.wait_for(lambda: self._reports or self.lost, timeout_s)
             if self._reports:
@@ -305,7 +305,7 @@ class HostProcess:
         return explain_end(self._start.address, exit_status, all_output)
 
     def _watch(self) -> None:
-        """Beat, and look for how long the host has been silent; each look is due at a time of its own."""
+        """Beat, and look for how long the host has been silent; each look is due at its own time."""
         while True:
             due_s = time.monotonic() + BEAT_S / 4
             with self._changed:

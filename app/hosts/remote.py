@@ -173,11 +173,11 @@ def play(
 ) -> RunEnded | Refused | Drained | None:
     """Check what a program on a host says of a run, and hand its events on, up to what ends it.
 
-    Weights are written to their path, None where they must not come. `now` reads the host's clocks; without it nobody
+    Weights are written to their path, None if they must not come. `now` reads the host's clocks; without it nobody
     here knows when the last event was written. `source` is that of the run, whose tree may be asked for once.
 
     Returns:
-        The run's end, which was not handed on, or why there is none; None where `is_over` said so first.
+        The run's end, which was not handed on, or why there is none; None if `is_over` said so first.
 
     Raises:
         LinkLostError: The host was lost.
@@ -229,7 +229,7 @@ class RemoteRun:
         self._warning = ""
 
     def run(self) -> None:
-        """Have it made, and emit what is said of it; raises `UserError` where the host is not reached."""
+        """Have it made, and emit what is said of it; raises `UserError` if the host is not reached."""
         connection, wishes, order, start = self._connection, self._wishes, self._order, self._order.start
         gpus = int(start.spec.variant["gpus"])
         try:
@@ -393,7 +393,7 @@ class Connection:
         process: Says its telemetry.
         runners: Make its runs.
         standby: Set where a worker is to be kept ready there.
-        host: Where runs are made; the same class as this machine, with other parts.
+        host: Where runs take place; the same class as this machine, with other parts.
 
     Thread: any.
     """

@@ -6,7 +6,7 @@ killed, and so would the scratch folder. So the first process, the guard, forks 
 for it. As a subreaper it becomes the parent of every orphan below it (prctl(2)), and kills them all. Where the guard is
 killed, the program sees its end of a pipe close, and does the same.
 
-Stdout is written by a thread of its own: a beat is answered, and the end of stdin seen, whatever workers say and
+Stdout is written by its own thread: a beat is answered, and the end of stdin seen, whatever workers say and
 whether anybody reads; a run that is not read waits, and readings beside it are left out.
 """
 
@@ -198,7 +198,7 @@ def host_hello() -> HostHello:
 
 
 class Outbox:
-    """Writes reports on a thread of its own.
+    """Writes reports on its own thread.
 
     Thread: any.
     """
@@ -214,7 +214,7 @@ class Outbox:
         threading.Thread(target=self._write, name="outbox", daemon=True).start()
 
     def answer(self, report: msgspec.Struct) -> None:
-        """Say this next; returns at once."""
+        """Say this next; returns immediately."""
         with self._changed:
             self._urgent.append(encode(report))
             self._changed.notify_all()
@@ -232,7 +232,7 @@ class Outbox:
             self._changed.notify_all()
 
     def offer(self, reading: msgspec.Struct) -> None:
-        """Say this, unless too much is unsaid; returns at once."""
+        """Say this, unless too much is unsaid; returns immediately."""
         if self._unsaid_bytes < _MOST_UNSAID_BYTES / 4:
             self.say(reading)
 
@@ -271,7 +271,7 @@ def pieces(path: Path, name: str) -> Iterator[Piece]:
 
 
 def add_piece(path: Path, piece: Piece) -> None:
-    """Add the next piece to a file, which the first begins anew and the last puts in its place.
+    """Add the next piece to a file, which the first begins again and the last puts in its place.
 
     Raises:
         ProtocolError: It is none of the next.
@@ -349,7 +349,7 @@ def ordered_host(order: RunOrder, feed: TelemetryFeed, **parts: object) -> Host:
 
 @dataclass(slots=True)
 class _Active:
-    """A run or job that goes on; `idle_wait` is that before a run."""
+    """A run or job that continues; `idle_wait` is that before a run."""
 
     cancelled: threading.Event = field(default_factory=threading.Event)
     maker: RunMaker | None = None

@@ -140,7 +140,7 @@ def build_wheel() -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What starts the program on a host: its words, or a run that goes on without this program."""
+    """What starts the program on a host: its words, or a run that continues without this program."""
 
     address: Address
     words: Sequence[str] = ()
@@ -177,7 +177,7 @@ class Start:
         return _DETACH.format(uid=self.detached_uid, start=start, mark=MARK, tree=tree)
 
     def answer(self, line: str, name: str, write: Callable[[bytes], None], notify: Callable[[str], None]) -> None:
-        """Do what a line of the script asks; raises `UserError` with what to do where it cannot go on."""
+        """Do what a line of the script asks; raises `UserError` with what to do where it cannot continue."""
         _, action, word = (*line.split(), "", "")[:3]
         if action == "send":
             sent = {"order": self.order, "tree": self.tree}

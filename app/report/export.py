@@ -233,7 +233,7 @@ def import_document(done: Imported) -> dict[str, Any]:
 
 
 def describe_export(done: Exported, target: Path) -> list[str]:
-    """Describe what was written and where, what of it may name the user or the machine, and what is no part of it."""
+    """Describe what was written where, what of it may identify the user or the machine, and what is left out."""
     files = "" if done.files == (target,) else f"{len(done.files)} files in "
     queued = f" and {_count_unfinished(done.entries)}" if done.entries else ""
     sentences = [f"Wrote {format_run_count(done.runs)}{queued} to {files}{target}, {units.byte_size(done.bytes)}."]

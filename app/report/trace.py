@@ -41,7 +41,7 @@ class TraceEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         ph: A slice (X), an instant (i), a value of a counter (C) or a name (M).
-        ts: Microseconds since the start of the run: whole ones, but for kernels, which may be shorter.
+        ts: Microseconds since the start of the run: whole ones, except for kernels, which may be shorter.
         dur: Microseconds, likewise.
         cat: Category.
         s: Scope of an instant: its thread (t) or its process (p).
@@ -266,7 +266,7 @@ def _traced_step(
 
 
 def _lanes(kernels: Sequence[StepKernel]) -> list[tuple[int, int]]:
-    """Return for each kernel its stream and a lane of it, 0 where its predecessors have ended.
+    """Return for each kernel its stream and a lane of it, 0 if its predecessors have ended.
 
     On an H200 cuDNN's kernels may begin while their predecessor of the same stream ends, and the slices of one thread
     may not overlap.

@@ -69,7 +69,7 @@ class RunWishes:
     """What is wanted of a run meanwhile: any thread sets it, also a signal's handler, and who makes the run reads it.
 
     Attributes:
-        stop_reason: Why it is to end, in one sentence, "" where the user stops it; None while it may go on.
+        stop_reason: Why it is to end, in one sentence, "" if the user stops it; None while it may continue.
         begins_anyway: Whether it is to begin although others use its devices, or the machine is not idle.
     """
 
@@ -81,7 +81,7 @@ class RunOrder(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field=T
     """Make a run, on this machine or another.
 
     Attributes:
-        start: The worker's order but for its devices, which are leased where the run is made.
+        start: The worker's order except for its devices, which are leased where the run takes place.
         uid: Its id in all databases.
         purpose: What it is made for, if not for its own sake.
         environment: What is known of its environment before it starts, besides what the host knows.
@@ -107,7 +107,7 @@ class RunOrder(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field=T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """The machine that runs are made on: this program's own, or one that is reached (`app.hosts.remote`).
+    """The machine that runs take place on: this program's own, or one that is reached (`app.hosts.remote`).
 
     Attributes:
         telemetry: Knows who else uses a GPU and how busy the machine is.

@@ -17,7 +17,7 @@ from workloads.job_protocol import JobFailed, JobRequest, JobResult, decode_job_
 
 Kind = TypeVar("Kind", bound=JobResult)
 Notify = Callable[[str], None]
-"""Takes a sentence for the user while a job goes on."""
+"""Takes a sentence for the user while a job continues."""
 
 _JOB_COMMAND = (sys.executable, "-m", "workloads.jobs")
 _LOOK_S = 0.2

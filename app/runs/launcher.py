@@ -93,7 +93,7 @@ WORKER = (sys.executable, "-m", "workloads.worker")
 
 @dataclass(frozen=True, slots=True)
 class BrokenMessage:
-    """A line on the message pipe that is no message; nothing after it is read."""
+    """A line on the message pipe that is not a message; nothing after it is read."""
 
     reason: str
     line: str
@@ -182,7 +182,7 @@ class ProcessSpec:
     def current(cls, command: tuple[str, ...], python: Python = Python()) -> "ProcessSpec":  # noqa: B008 - frozen
         """Return the spec of a command `python -m module …` for this process's environment and folder as they are now.
 
-        `python` is used in place of this process's own.
+        `python` is used instead of this process's own.
 
         Raises:
             UserError: This machine has no such Python, or no uv for packages.
@@ -444,7 +444,7 @@ def discard(pipe: BinaryIO) -> None:
 
 
 def log_lines(pipe: BinaryIO) -> Iterator[str]:
-    """Yield the lines of a log, and in place of those that are too many a line that counts them."""
+    """Yield the lines of a log, and instead of those that are too many a line that counts them."""
     log, poll = BoundedLog(), select.poll()
     poll.register(pipe, select.POLLIN)
     while True:

@@ -134,7 +134,7 @@ class DeviceLeases(ABC):
                 turn.release()
 
     def describe_holder(self, _devices: Sequence[str]) -> str:
-        """Return who has one of these devices, to be waited for; "" where that is not known."""
+        """Return who has one of these devices, to be waited for; "" if that is not known."""
         return ""
 
 
@@ -204,7 +204,7 @@ def _lock_name(device: str) -> str:
 
 
 def _bind(name: str) -> int | None:
-    """Return an open socket of this abstract name; None where another process has it."""
+    """Return an open socket of this abstract name; None if another process has it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as claim:
         try:
             claim.bind(f"\0{name}")
@@ -224,7 +224,7 @@ def _user_folder() -> Path:
 
 
 def _lock_file(path: Path) -> int | None:
-    """Return an open and locked file, made where it is missing; None where another process has locked it.
+    """Return an open and locked file, made where it is missing; None if another process has locked it.
 
     In a folder of the user's own nobody else can open it. In one that others may write to they can, but not change it:
     a lock needs no right to write.

@@ -230,7 +230,7 @@ class RunMaker:
     _has_begun: bool = field(default=False, init=False)
 
     def run_anyway(self) -> None:
-        """Begin although others use the devices that it waits for; returns at once."""
+        """Begin although others use the devices that it waits for; returns immediately."""
         self._wishes.begins_anyway = True
 
     @property
@@ -238,7 +238,7 @@ class RunMaker:
         return self._wishes.stop_reason is None
 
     def stop(self, reason: str = "") -> None:
-        """Ask the run to end; returns at once. With a reason, in one sentence, it is not the user who does."""
+        """Ask the run to end; returns immediately. With a reason, in one sentence, it is not the user who does."""
         self._wishes.stop_reason = reason
         self._inbox.put(StopRequested(reason))
 

@@ -79,14 +79,14 @@ class LargestBatchSession:
         self._session: RunSession | None = None
 
     def stop(self) -> None:
-        """Ask the current try to end, and make no other; returns at once."""
+        """Ask the current try to end, and make no other; returns immediately."""
         with self._lock:
             self._stopped = True
             if self._session is not None:
                 self._session.stop()
 
     def run_anyway(self) -> None:
-        """Begin the current try although others use its device; returns at once."""
+        """Begin the current try although others use its device; returns immediately."""
         with self._lock:
             if self._session is not None:
                 self._session.run_anyway()

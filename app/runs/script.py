@@ -234,7 +234,7 @@ def _modules(frozen: Path, hashes: Iterable[tuple[str, str]]) -> tuple[UserModul
 
 
 def pack_tree(source: Source) -> Path:
-    """Return an archive of a command's frozen tree, for another machine; raises `UserError` where it is gone."""
+    """Return an archive of a command's frozen tree, for another machine; raises `UserError` if it is gone."""
     frozen = _frozen_folder([(module.name, module.sha256) for module in source.modules])
     archive = frozen.with_suffix(".tar.gz")
     try:
@@ -276,7 +276,7 @@ def place_tree(source: Source, archive: Path) -> Source | None:
 
 
 def _check_out(origin: _Origin, commit: str, tree: Path, index: Path) -> None:
-    """Write the files of a commit, through an index of its own: the user's repository stays as it is."""
+    """Write the files of a commit, through its own index: the user's repository stays as it is."""
     for line in _git(origin.root, "ls-tree", "-r", "--full-tree", commit).decode(errors="replace").splitlines():
         if line.startswith("160000"):  # git's mode of a submodule
             name = line.partition("\t")[2]

@@ -53,7 +53,7 @@ class RunServices:
     def admit(self, specs: Iterable[RunSpec], consent: Consent | None = None) -> None:
         """Let variants pass the gate of `app.grants`, all by one question; every start passes it first.
 
-        What the host refuses is not asked for. `consent` is in place of the services' own, where the user typed them.
+        What the host refuses is not asked for. `consent` replaces the services' own, where the user typed them.
 
         Raises:
             UserError: One of them names a Python, packages or a text that is not allowed.
@@ -104,13 +104,13 @@ class RunSession:
         return self._sink.stored if self._sink else None
 
     def stop(self) -> None:
-        """Ask the run to end; returns at once."""
+        """Ask the run to end; returns immediately."""
         self._stop_requested = True
         if (maker := self._maker) is not None:
             maker.stop()
 
     def run_anyway(self) -> None:
-        """Begin although others use the devices that it waits for; returns at once."""
+        """Begin although others use the devices that it waits for; returns immediately."""
         if (maker := self._maker) is not None:
             maker.run_anyway()
 
@@ -169,7 +169,7 @@ def source_info(source: Source | None) -> dict[str, str]:
 
 
 def start_order(spec: RunSpec, source: Source | None, weights: Path) -> Start:
-    """Return a worker's order, but for its devices; `weights` is where those are saved, if they are to be."""
+    """Return a worker's order, except for its devices; `weights` is where those are saved, if they are to be."""
     variant = spec.variant
     # A device is calibrated by the program's own libraries, and a processor with all its threads, or not at all.
     uses_defaults = not any(map(variant.get, ("cpu_threads", "interpreter", "packages")))

@@ -46,7 +46,7 @@ class Sink(Protocol):
     """
 
     def handle(self, event: RunEvent) -> None:
-        """Take one event; returns at once."""
+        """Take one event; returns immediately."""
 
 
 class StoreSink:
@@ -60,7 +60,7 @@ class StoreSink:
         run: The run's number; None until it has begun.
         stored: The run as it is stored, once it has ended; None if its end is not in the database.
         ended: Its last event, as it was passed on.
-        failure: Why it, or a part of it, is not in the database; None where all is, if late.
+        failure: Why it, or a part of it, is not in the database; None if all is, if late.
 
     Thread: the one that opened the store; any for `Waiting`.
     """
@@ -97,7 +97,7 @@ class StoreSink:
             case RunEnded():
                 self._end(event)
             case Waiting():
-                self._tell(event)  # a link says it on a thread of its own
+                self._tell(event)  # a link says it on its own thread
             case _:
                 self._tell(event)
                 self._store_event(event)

@@ -116,7 +116,7 @@ class StandbyLauncher(Launcher):
             self.prepare()
 
     def prepare(self) -> None:
-        """Start standby workers that are missing, unless a run uses the CPU; end those not wanted. Returns at once."""
+        """Start missing standby workers, unless a run uses the CPU; end unwanted ones. Returns immediately."""
         # Reads the result, so that a bug is logged, which the future alone would swallow.
         self._thread.submit(self._start_missing).add_done_callback(Future.result)
 

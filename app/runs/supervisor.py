@@ -124,7 +124,7 @@ class MessageOrder:
             case Evidence():
                 self._check_timeline(message)
             case Finished():
-                # No later than the last block's end: a thread of its own says it where a step does not end.
+                # No later than the last block's end: its own thread says it where a step does not end.
                 self._check_range(message.t_ns)
                 if message.outcome == "completed" and not (self._phase == "finish" and self._measured):
                     raise ProtocolError(
@@ -435,7 +435,7 @@ class Supervisor:
     def _next_item(self) -> InboxItem:
         """Return what comes next; raises `queue.Empty` when the worker's time is over.
 
-        When everything was suspended (SIGSTOP, a frozen container), the worker stood still as well: its time goes on
+        When everything was suspended (SIGSTOP, a frozen container), the worker stood still as well: its time continues
         from there.
         """
         while True:

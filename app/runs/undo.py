@@ -1,7 +1,7 @@
 """What undoes each change of stored things: an edit, an import, the reference runs, a preset in the list.
 
 A reversal is called off the GUI thread. It undoes its change and returns the reversal that makes the change again; it
-raises `UserError` where that cannot be done.
+raises `UserError` if that cannot be done.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ class Edit:
 
     @classmethod
     def make(cls, database: Path, change: Callable[[Store], Result]) -> tuple[Result, Self | None]:
-        """Make a change, and return its result with what undoes it; None where it changed nothing."""
+        """Make a change, and return its result with what undoes it; None if it changed nothing."""
         with Store.open(database) as store:
             result, changes = store.library.record(lambda: change(store))
         return result, cls(database, changes) if changes.statements else None

@@ -144,7 +144,7 @@ def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
 
     Raises:
         DatabaseError: It cannot be opened, belongs to another program, or was written by a newer version; or the path
-            is a `KnownDatabase` that is not there any more.
+            is a `KnownDatabase` that no longer exists.
     """
     may_be_made = not isinstance(path, KnownDatabase) or path.may_be_made
     if isinstance(path, KnownDatabase):
@@ -195,7 +195,7 @@ def is_read_only(db: Database) -> bool:
 def _await_own_log(path: Path, busy_s: float) -> None:
     """Wait while the log at `path` is that of a file which was replaced: read now, it would overwrite the new file.
 
-    The run that goes on with the old file notices soon, and takes its log away.
+    The run that continues with the old file notices soon, and takes its log away.
     """
     end_s = time.monotonic() + busy_s
     while uses_foreign_log(path):
@@ -297,7 +297,7 @@ def known_migrations() -> tuple[str, ...]:
 
 
 def get_setting(connection: sqlite3.Connection, definition: Setting[Value]) -> Value | None:
-    """Return the value of a setting; None where it was never set, or somebody else set it to what it cannot be."""
+    """Return the value of a setting; None if it was never set, or somebody else set it to what it cannot be."""
     row = connection.execute("SELECT value FROM settings WHERE name = ?", (definition.name,)).fetchone()
     with contextlib.suppress(ValueError):
         return None if row is None else definition.read(row[0])
@@ -314,7 +314,7 @@ def set_setting(connection: sqlite3.Connection, definition: Setting[Value], valu
 
 
 def load_setting(path: Path, definition: Setting[Value]) -> Value | None:
-    """Return the value of a setting in the database at `path`; None where it was never set. Raises `DatabaseError`."""
+    """Return the value of a setting in the database at `path`; None if it was never set. Raises `DatabaseError`."""
     with contextlib.closing(open_database(path)) as db, translate_sqlite_errors(path):
         return get_setting(db.conn, definition)
 

@@ -46,7 +46,7 @@ class KnownDatabase(PosixPath):
         return self.created_at is None and not self.was_chosen
 
     def require(self) -> None:
-        """Raise `DatabaseMissingError` where there has to be a file, and is none."""
+        """Raise `DatabaseMissingError` if there has to be a file, and is none."""
         if not self.may_be_made and not self.exists():
             raise DatabaseMissingError(f"{self} no longer exists: it was deleted or moved, or its disk is gone.")
 
@@ -59,14 +59,14 @@ class KnownDatabase(PosixPath):
 
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
-    """Free space on the disk of a database, in bytes; None where the system does not report it."""
+    """Free space on the disk of a database, in bytes; None if the system does not report it."""
 
     path: Path
     free_bytes: int | None
 
     @property
     def warning(self) -> str:
-        """One sentence where little space is left, "" where there is enough."""
+        """One sentence where little space is left, "" if there is enough."""
         return self._warn(f"delete old samples with `{PROGRAM} prune`")
 
     @property
@@ -81,7 +81,7 @@ class DiskSpace:
 
     @property
     def refusal(self) -> str:
-        """One sentence where no run can be stored, "" where one can."""
+        """One sentence where no run can be stored, "" if one can."""
         if self.free_bytes is None or self.free_bytes >= MIN_FREE_BYTES:
             return ""
         return f"The disk that holds {self.path} has only {self._format_free()} free; free some space, then run again."

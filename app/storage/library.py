@@ -40,7 +40,7 @@ MAX_TAG_LENGTH = 60
 class Library:
     """The runs of one open database. Every change is one transaction; methods raise `DatabaseError` like the store.
 
-    Methods that take numbers of runs raise `UserError` for a number that is no run, and then change nothing.
+    Methods that take numbers of runs raise `UserError` for a number that is not a run, and then change nothing.
     Thread: the store's.
     """
 
@@ -53,7 +53,7 @@ class Library:
         return changes.record(self._db, self.path, change)
 
     def undo(self, done: Changes) -> Changes:
-        """Undo a change, and return what makes it again; raises `UserError` where all of it has changed since."""
+        """Undo a change, and return what makes it again; raises `UserError` if all of it has changed since."""
         return changes.undo(self._db, self.path, done)
 
     def can_undo(self, done: Changes) -> bool:
@@ -127,7 +127,7 @@ class Library:
             return [number for (number,) in cursor]
 
     def set_note(self, run: int, note: str) -> None:
-        """Set the note of a run in place of the one before; "" removes it."""
+        """Set the note of a run instead of the one before; "" removes it."""
         text = checked_note(note)
         with transaction(self._db, self.path):
             self._require_runs([run])
@@ -184,7 +184,7 @@ class Library:
             path.unlink(missing_ok=True)
 
     def shown_columns(self) -> tuple[str, ...] | None:
-        """Return the columns that the list of runs shows, by the name of their order; None where never chosen."""
+        """Return the columns that the list of runs shows, by the name of their order; None if never chosen."""
         with translate_sqlite_errors(self.path):
             stored = get_setting(self._db.conn, SHOWN_COLUMNS)
         return None if stored is None else tuple(name for name in RUN_ORDERS if name in stored)

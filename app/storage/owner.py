@@ -43,7 +43,7 @@ def this_process() -> Owner:
 
 
 def lock_or_close(file: int) -> int | None:
-    """Lock an open file for as long as it is open, and return it; close it and return None where another has the lock.
+    """Lock an open file for as long as it is open, and return it; close it and return None if another has the lock.
 
     Raises:
         OSError: The file system cannot lock.
@@ -85,7 +85,7 @@ def host_id() -> str:
 
 
 def _started_s(pid: int) -> float | None:
-    """Return when a process started; None where there is none, or only a zombie.
+    """Return when a process started; None if there is none, or only a zombie.
 
     On Linux from field 22 of /proc/PID/stat (proc(5)): unlike psutil's wall-clock time it does not move with the clock.
     """

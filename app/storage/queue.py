@@ -172,7 +172,7 @@ class Queue:
             self._db.conn.executemany("UPDATE queue SET place = ? WHERE entry = ?", enumerate(order_without, 1))
 
     def set_state(self, entry: int, state: SettableState) -> None:
-        """Pause an entry, or let it wait for its turn; its current run goes on."""
+        """Pause an entry, or let it wait for its turn; its current run continues."""
         with transaction(self._db, self.path):
             self._set_state(entry, state)
 
@@ -221,7 +221,7 @@ class Queue:
     def _create_experiment(
         self, entry: int, runs: Sequence[int], uid: str, name: str, preset: str | None, plan: str
     ) -> int:
-        # By the entry's own uid it is the same experiment on every machine that goes on with it.
+        # By the entry's own uid it is the same experiment on every machine that continues with it.
         experiment = save_experiment(
             self._db, runs, uid=uid, name=name, preset=preset, plan=plan, utc_ns=time.time_ns()
         )

@@ -76,7 +76,7 @@ def prune(
 
 
 def pruned_utc_ns(path: Path, run: int) -> int | None:
-    """Return when the samples of a run were deleted; None where they were not."""
+    """Return when the samples of a run were deleted; None if they were not."""
     with _open_connection(path) as connection:
         row = connection.execute("SELECT pruned_utc_ns FROM runs WHERE run = ?", (run,)).fetchone()
     return None if row is None else row[0]
@@ -110,7 +110,7 @@ def apply_days(path: Path, days: int) -> Pruned:
 
 
 def prune_by_setting(path: Path) -> Pruned | None:
-    """Prune by the database's setting, without packing; return None where it is not set or a run is in progress."""
+    """Prune by the database's setting, without packing; return None if it is not set or a run is in progress."""
     days = load_days(path)
     if days is None or is_running(path):
         return None

@@ -338,7 +338,7 @@ class Store:
         }
 
     def _load_evidence(self, run: int, *, timeline: bool) -> Evidence | None:
-        """Return a run's evidence, with its step's `timeline` if asked; None where there is none."""
+        """Return a run's evidence, with its step's `timeline` if asked; None if there is none."""
         stored = self._run_rows("evidence", rows.EVIDENCE_COLUMNS, run, "run")
         if not stored:
             return None
@@ -347,7 +347,7 @@ class Store:
         return rows.evidence(stored[0], kernels, times, self._load_timeline(run) if timeline else None)
 
     def _load_timeline(self, run: int) -> StepTimeline | None:
-        """Return when the kernels of one step of a run ran; None where that was not stored."""
+        """Return when the kernels of one step of a run ran; None if that was not stored."""
         traces = self._run_rows("step_traces", _STEP_COLUMNS, run, "run")
         if not traces:
             return None
@@ -541,7 +541,7 @@ class RunStore(Store):
         self._db.execute(f"PRAGMA busy_timeout = {int(1000 * seconds)}").fetchall()
 
     def write(self, run: int, events: Iterable[StoredEvent], *, first_log_line: int = 0) -> None:
-        """Store a batch as `Store.write` does; raises `DatabaseGoneError` where the database is no longer there."""
+        """Store a batch as `Store.write` does; raises `DatabaseGoneError` if the database is no longer there."""
         self._require_file()
         try:
             super().write(run, events, first_log_line=first_log_line)
@@ -562,14 +562,14 @@ class RunStore(Store):
         super().close()
 
     def _require_file(self) -> None:
-        """Raise `DatabaseGoneError` where another file has the database's name now, which SQLite does not notice."""
+        """Raise `DatabaseGoneError` if another file has the database's name now, which SQLite does not notice."""
         if (file_id := _file_id(self.path)) != self._file_id:
             problem = "was deleted, or its disk is gone" if file_id is None else "was replaced by another file"
             raise DatabaseGoneError(f"{self.path} {problem}; the end of the run is not stored.")
 
 
 def _file_id(path: Path) -> tuple[int, int] | None:
-    """Return device and inode of a file; None where there is none."""
+    """Return device and inode of a file; None if there is none."""
     try:
         status = path.stat()
     except OSError:

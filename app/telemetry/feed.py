@@ -200,7 +200,7 @@ class TelemetryFeed:
             sampler = self._replace(sampler)
 
     def _replace(self, ended: Sampler) -> Sampler | None:
-        """Return a new sampler in place of one that has ended; None where this one was to end, or was the last."""
+        """Return a new sampler instead of one that has ended; None if this one was to end, or was the last."""
         try:
             return self._restart(ended)
         except TelemetryError as error:
@@ -208,7 +208,7 @@ class TelemetryFeed:
             return None
 
     def _restart(self, ended: Sampler) -> Sampler | None:
-        """Start another sampler, after a pause if need be; raises `TelemetryError` where that is of no use."""
+        """Start another sampler, after a pause if need be; raises `TelemetryError` if that is of no use."""
         exit_code = ended.exit_code()
         if self._closing:
             return None

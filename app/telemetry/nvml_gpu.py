@@ -156,7 +156,7 @@ class GpuReader:
         )
 
     def fields_updated(self) -> FieldsUpdated | None:
-        """Return what is known of the fields by now; None where nothing has changed since the last time."""
+        """Return what is known of the fields by now; None if nothing has changed since the last time."""
         fields = self._periods.added_to(self.probe.fields)
         update = FieldsUpdated(device=self.gpu.uuid, fields=fields, absent=dict(self.probe.absent))
         if update == self._updated:
@@ -218,7 +218,7 @@ class GpuReader:
         return min(due_s) if self.probe.gpm is None else min(*due_s, self.probe.gpm_due_s)
 
     def read_energy(self) -> SlowSample | None:
-        """Return the energy counter now, or None where there is none."""
+        """Return the energy counter now, or None if there is none."""
         numbers = self._numbers(self.probe.energy.call) if self.probe.energy is not None else ()
         return self._slow_sample({"energy_mj": int(numbers[0])}) if numbers else None
 

@@ -1,4 +1,4 @@
-"""The sampler: a process of its own that takes the inventory and reads all devices at a steady rate.
+"""The sampler: its own process that takes the inventory and reads all devices at a steady rate.
 
     python -m app.telemetry.sampler HZ [fast] [lock=FILE]
 
@@ -207,7 +207,7 @@ class FastThread(threading.Thread):
                 self._output.write_lines(lines)
             if not self._nvml.has_gpus:
                 self._nvml.stopped.wait(_LONGEST_SLEEP_S)
-                next_ns = time.monotonic_ns()  # a GPU that comes back begins a grid of its own
+                next_ns = time.monotonic_ns()  # a GPU that comes back begins its own grid
                 continue
             # Ticks that were missed are left out, never made up for: the next one is the next of the same grid.
             period_ns = self._pace.period_ns

@@ -114,7 +114,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?")
 
 
 def environment_number(environment: Mapping[str, str], key: str) -> float | None:
-    """Return the value of a key of `_NUMBERS`; None where it is absent or none that this program writes."""
+    """Return the value of a key of `_NUMBERS`; None if it is absent or none that this program writes."""
     text, (least, highest) = environment.get(key, ""), _NUMBERS[key]
     return number if _NUMBER.fullmatch(text) and least <= (number := float(text)) <= highest else None
 

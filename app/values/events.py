@@ -126,7 +126,7 @@ class RunStarted(msgspec.Struct, frozen=True, kw_only=True, tag="run_started", t
 class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag="run_ended", tag_field=TAG):
     """Last event of a run.
 
-    Where the run is made, its summary has what only the worker knows (`allocator_peak_bytes`); all else follows from
+    There, its summary has what only the worker knows (`allocator_peak_bytes`); all else follows from
     the events and is computed where they are stored.
     """
 

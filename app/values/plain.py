@@ -8,7 +8,7 @@ and the `Face` of what is painted do it, and `plain_tooltip`.
 import re
 
 CONTROL = "\x00-\x08\x0b-\x1f\x7f-\x9f"
-"""Control characters (ISO 6429, C0 and C1) but for tab and line feed, as a range of `re`."""
+"""Control characters (ISO 6429, C0 and C1) except for tab and line feed, as a range of `re`."""
 BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 """Characters that change the order of those around them (https://www.unicode.org/reports/tr9, Bidi_Control)."""
 _LINES = "\u2028\u2029"

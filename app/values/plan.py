@@ -67,7 +67,7 @@ class Plan(
         reuse: Count stored runs however old they are.
         max_idle_wait_s: Longest wait for an idle machine before a run, None for the default.
         max_throttled_pct: Percent of its measured part that a run may be throttled and still count at once.
-        check_equality: Whether to check first that the variants compute the same; None where that is cheap.
+        check_equality: Whether to check first that the variants compute the same; None if that is cheap.
         host: The host it is made on, as `--on` takes it; "" is this machine.
         order_seed: Seed of the order of runs in every round, drawn when it is queued; None, in entries of before, is
             forwards and backwards in turn.

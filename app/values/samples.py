@@ -61,7 +61,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
     """A process that uses a GPU.
 
-    Its memory is None where the driver does not tell this user; its name, `user`, and for how long it has been running,
+    Its memory is None if the driver does not tell this user; its name, `user`, and for how long it has been running,
     where the system does not, as of a process outside of this container.
     """
 

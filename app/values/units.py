@@ -34,7 +34,7 @@ def _decimals(value: float, digits: int) -> int:
 
 
 def with_minus(figures: str) -> str:
-    """Return figures with a minus as wide as a plus in place of a hyphen, as `−2.1`."""
+    """Return figures with a minus as wide as a plus instead of a hyphen, as `−2.1`."""
     return figures.replace("-", "\N{MINUS SIGN}")
 
 

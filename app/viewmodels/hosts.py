@@ -34,7 +34,7 @@ class HostState:
     Attributes:
         name: What the user calls it.
         stage: How far its connection is.
-        text: What is waited for, or why there is no connection, in one sentence; "" where there is nothing to say.
+        text: What is waited for, or why there is no connection, in one sentence; "" if there is nothing to say.
         silent_s: Since it was last heard; 0 without a link.
     """
 
@@ -50,7 +50,7 @@ class HostState:
 
 
 def connect_label(state: HostState) -> str:
-    """Return the label of what connects a host, or connects it again; "" where neither is of use."""
+    """Return the label of what connects a host, or connects it again; "" if neither is of use."""
     if not state.can_retry:
         return ""
     return "Try again" if state.stage != "off" else "Connect"
@@ -107,7 +107,7 @@ def host_machine(state: HostState, inventory: Inventory | None) -> MachineState:
 
 
 def describe_absence(state: HostState) -> tuple[str, str]:
-    """Return why the plots of a host stand still, as a title and a sentence; two "" where they do not."""
+    """Return why the plots of a host stand still, as a title and a sentence; two "" if they do not."""
     name = state.name
     if state.stage == "connecting":
         return f"Connecting to {name}", state.text

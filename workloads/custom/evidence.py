@@ -182,7 +182,7 @@ def _count_outputs(outputs: Iterable[NDArray[Any]], count: int) -> int:
 
 
 def _describe_rows(rows: NDArray[Any]) -> NDArray[Any]:
-    """Return a number for each row, at most 1: of rows that are alike but for rounding it is the same but for that."""
+    """Return a number for each row, at most 1; rows that are equal but for rounding get nearly the same."""
     # Not their sums: those of probabilities are 1.
     numbers = rows @ np.linspace(1.0, 2.0, rows.shape[1])
     return numbers / max(np.abs(numbers).max(), np.finfo(np.float64).tiny)  # type: ignore[no-any-return]

@@ -76,7 +76,7 @@ def load_module(source: Source) -> ModuleType:
 
 
 def check_keras(source: Source) -> None:
-    """Raise `CustomWorkloadError` where the file has asked for Keras with another framework than TensorFlow."""
+    """Raise `CustomWorkloadError` if the file has asked for Keras with another framework than TensorFlow."""
     backend = os.environ.get("KERAS_BACKEND")
     if framework_of_file(source.text) == "tensorflow" and backend not in (None, "tensorflow"):
         lines = source.text.replace("'", '"').splitlines()
@@ -318,6 +318,6 @@ def _is_valid_default(default: object, kind: CustomParameterKind, choices: tuple
 
 
 def _parameter_help(name: str, docstring: str) -> str:
-    """Return what a docstring says of a parameter, on a line of its own such as `units: Units of each layer`."""
+    """Return what a docstring says of a parameter, on its own line such as `units: Units of each layer`."""
     match = re.search(rf"^\s*{name}\s*(?:\([^)]*\))?:\s*(.+)$", docstring, re.MULTILINE)
     return plain(match[1].strip()[:_MOST_HELP_CHARS]) if match else ""

@@ -90,7 +90,7 @@ class RecurrentModel:
         return ((errors * valid[..., None]).sum(1) / valid.sum(1, keepdims=True)).mean()
 
     def _valid(self, inputs: Any) -> Any | None:
-        """Return which steps of sequences are no padding, [timesteps, batch]; None where they are of one length."""
+        """Return which steps of sequences are no padding, [timesteps, batch]; None if they are of one length."""
         if not isinstance(inputs, tuple):
             return None
         sequences, lengths = inputs

@@ -177,7 +177,7 @@ class Step:
         return lax.pmean(values, _REPLICAS) if self.mesh.size > 1 else values
 
     def _differentiate(self, state: State, inputs: Any, targets: Any) -> tuple[Any, Arrays, Arrays]:
-        """Return the loss, its gradients and the running statistics; each device has a dropout of its own."""
+        """Return the loss, its gradients and the running statistics; each device has its own dropout."""
         key = jax.random.fold_in(jax.random.key(self._seed), state["number"])
         key = jax.random.fold_in(key, lax.axis_index(_REPLICAS))
 

@@ -168,7 +168,7 @@ class CustomStep(Step):
         self._checks_gradients = self._trains
 
     def differentiate(self, inputs: Any, targets: Any) -> Tensor:
-        """Make both passes; raises `CustomWorkloadError` where ranks would wait for a gradient that there is not."""
+        """Make both passes; raises `CustomWorkloadError` if ranks would wait for a gradient that there is not."""
         try:
             loss = super().differentiate(inputs, targets)
         except RuntimeError as error:

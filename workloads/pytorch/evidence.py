@@ -272,7 +272,7 @@ def profile_steps(step: Callable[[], Any], steps: int, *, gpu: bool) -> tuple[To
 
 
 def _guarded(step: Callable[[], Any], work: Callable[[], TorchTrace], *, gpu: bool) -> TorchTrace:
-    """Return what `work` traces of a step in a thread of its own, once that has made one step.
+    """Return what `work` traces of a step in its own thread, once that has made one step.
 
     PyTorch keeps the algorithms of cuDNN by thread: the first step of another thread times them all again.
     """

@@ -251,7 +251,7 @@ class RecurrentModel(Model):
         return (errors.sum(1) / valid.sum(1, keepdim=True)).mean()
 
     def _valid(self, inputs: Any) -> Tensor | None:
-        """Return which steps of sequences are no padding, [batch, timesteps]; None where they are of one length."""
+        """Return which steps of sequences are no padding, [batch, timesteps]; None if they are of one length."""
         if isinstance(inputs, Tensor):
             return None
         sequences, lengths = inputs

@@ -1,4 +1,4 @@
-"""A rank beside rank 0, in a process of its own: `python workloads/entry.py workloads.pytorch.rank`, started by that.
+"""A rank beside rank 0, in its own process: `python workloads/entry.py workloads.pytorch.rank`, started by that.
 
 Its first line on stdin is the order, each further one what rank 0 does at that moment; the end of stdin ends it. On
 stdout it has its state after a trace, or how it failed.

@@ -179,9 +179,9 @@ class RankedStep:
         self._kills = False
 
     def connect(self, finish: Callable[[Finished], object]) -> None:
-        """Wait for the other ranks and connect with them; `finish` is called in place of one that ends before its time.
+        """Wait for the other ranks and connect with them; `finish` is called instead of one that ends before its time.
 
-        That is from a thread of its own: this one may wait for that rank without end.
+        That is from its own thread: this one may wait for that rank without end.
         """
         for rank, child in enumerate(self._children, start=1):
             listen = functools.partial(self._listen, rank, child, finish)

@@ -234,7 +234,7 @@ class Step:
         self._steps_begun += 1
 
     def eager(self, inputs: Any, targets: Any) -> Tensor:
-        """Make one step operation by operation, but for what is compiled."""
+        """Make one step operation by operation, except for what is compiled."""
         if self._optimizer is None:
             return self.infer(inputs).float().mean()
         loss = self.differentiate(inputs, targets)
@@ -290,7 +290,7 @@ class Step:
         return self.eager(*self._static)
 
     def _before_capture(self, batch: Batch) -> Tensor:
-        """Make an eager step on a stream of its own, as a capture needs it; after the last of them, capture."""
+        """Make an eager step on its own stream, as a capture needs it; after the last of them, capture."""
         if self._static is None:
             self._static = tree_map(torch.empty_like, batch)
         self._copy(batch)

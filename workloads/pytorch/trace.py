@@ -174,7 +174,7 @@ def _gpu_events(events: Sequence[_TraceEvent]) -> Iterator[Event]:
 
 
 def _cpu_events(host: Iterable[_TraceEvent], device: str) -> Iterator[Event]:
-    """Yield what operations did themselves: an operation may start others, and goes on after them."""
+    """Yield what operations did themselves: an operation may start others, and continues after them."""
     for event, (start, end) in _own_times(host):
         line = Line(device, f"thread {event.tid}", int(event.tid) if isinstance(event.tid, int) else 0)
         yield Event(
@@ -257,7 +257,7 @@ def _is_of_images(dims: Sequence[Any], strides: Sequence[Any]) -> bool:
 
 
 def layout_of(dims: Sequence[int], strides: Sequence[int]) -> str:
-    """Return the layout of images by the axis whose neighbours lie side by side; "" where both would do."""
+    """Return the layout of images by the axis whose neighbours lie side by side; "" if both would do."""
     _, channels, height, width = dims
     if channels == 1 or height * width == 1:
         return ""

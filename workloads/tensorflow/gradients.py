@@ -31,7 +31,7 @@ class GradientRecorder:
         self._mask = tf.Variable(0.0, trainable=False)
 
     def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
-        """Keep the gradients and `mask`, which is 0 where float16 has none that are finite."""
+        """Keep the gradients and `mask`, which is 0 if float16 has none that are finite."""
         for variable, value in zip((*self._gradients, self._mask), (*gradients, mask), strict=True):
             tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
 

@@ -43,7 +43,7 @@ def _is_vector(tensor: tf.Tensor | tf.Variable) -> bool:
 class JoinedOptimizer:
     """An elementwise optimizer of all weights as two: a matrix of one column, of all matrices, and a vector.
 
-    It gives the same numbers in two operations in place of one for each weight. The host starts them after the
+    It gives the same numbers in two operations instead of one for each weight. The host starts them after the
     gradients' exchange, while the GPUs wait: 0.7 ms for the sixty of `cnn10` on two GPUs, as traced
     (docs/internals/measurements/2026-11-21-cnn.md).
 

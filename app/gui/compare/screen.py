@@ -201,7 +201,7 @@ class CompareHeader(QWidget):
         self.steadier_button.setToolTip(plain_tooltip(f"Compare with {name}, whose runs differ less"))
 
     def show_waiting(self, text: str) -> None:
-        """Say in place of the answer what is being found out."""
+        """Say instead of the answer what is being found out."""
         self.setMinimumHeight(self.height())
         self.result.show_waiting(text)
         for offer in self._offers:
@@ -357,13 +357,13 @@ class CompareView(QWidget):
             action.setChecked(action.data() == comparison.margin_pct)
 
     def show_reading(self, done: int, runs: int) -> None:
-        """Say in place of all else how many runs of a comparison are read."""
+        """Say instead of all else how many runs of a comparison are read."""
         self.problem.show_sentence("")
         self.reading.show_progress(done, runs)
         self._pages.setCurrentWidget(self.reading)
 
     def show_waiting(self, text: str) -> None:
-        """Say in place of the answer that the runs are compared in another way; nothing can be copied meanwhile."""
+        """Say instead of the answer that the runs are compared in another way; nothing can be copied meanwhile."""
         self.header.show_waiting(text)
         self.tabs.answer.show_why(None)
         self.notes.show_waiting()

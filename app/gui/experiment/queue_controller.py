@@ -46,7 +46,7 @@ _POLL_S = 3.0
 
 
 def _read_snapshot(database: Path, previous: FileFingerprint | None) -> tuple[FileFingerprint, QueueSnapshot | None]:
-    """Read the queue; None where nothing was written since `previous`."""
+    """Read the queue; None if nothing was written since `previous`."""
     fingerprint = file_fingerprint(database)  # first: what is written meanwhile is then seen by the next poll
     if fingerprint == previous:
         return fingerprint, None
@@ -71,7 +71,7 @@ class QueueController(QObject):
     """
 
     running_changed = Signal(bool)  # this window begins to run the queue, or no longer does
-    entries_changed = Signal()  # the queue of the database was changed, or read anew
+    entries_changed = Signal()  # the queue of the database was changed, or read again
     run_stored = Signal()  # another run of the queue may be stored
     entry_ended = Signal(str, str)  # the verdict in a few words, or the experiment's name; then all that is known
     host_changed = Signal(str)  # the host where runs of the queue are made; "" is this machine
@@ -291,7 +291,7 @@ class QueueController(QObject):
 
         def show(answer: "tuple[Plan | None, ExperimentResult | None, Mapping[int, str]]") -> None:
             plan, result, disturbances = answer
-            # None where it has one variant, or has just left the queue: its last progress has the experiment.
+            # None if it has one variant, or has just left the queue: its last progress has the experiment.
             if entry == self._result_entry and result is not None:
                 self._result_plan, self._disturbances = plan or self._result_plan, disturbances
                 self._run_view.live.show_result(result)
@@ -313,7 +313,7 @@ class QueueController(QObject):
             self.add(structs.replace(plan, variants=repeated, repeats=plan.repeats + repeats, again=False))
 
     def _run_when_quiet(self) -> None:
-        """Make the runs of the experiment whose answer is shown anew, each once the machine is quiet."""
+        """Make the runs of the experiment whose answer is shown again, each once the machine is quiet."""
         from app.viewmodels.experiment.preview import QUIET_WAIT_S
 
         if self._result_plan is not None:

@@ -71,7 +71,7 @@ def add_entry(store: Store, plan: Plan) -> None:
 def set_state(store: Store, entry: int | None, state: SettableState) -> None:
     """Pause an entry, or let it wait for its turn; None is every entry.
 
-    Imported ones, which nobody requested here, do not go on with all others: only one that is named, or alone.
+    Imported ones, which nobody requested here, do not continue with all others: only one that is named, or alone.
     """
     entries = store.queue.entries()
     for queued in entries:
@@ -81,7 +81,7 @@ def set_state(store: Store, entry: int | None, state: SettableState) -> None:
 
 
 def read_verdict(store: Store, experiment: int) -> VerdictText:
-    """Return the verdict on an experiment as Compare words it; empty where all runs are of one variant."""
+    """Return the verdict on an experiment as Compare words it; empty if all runs are of one variant."""
     rows = [store.load_header(run).row for run in store.library.runs_of_experiment(experiment)]
     return experiment_verdict(rows, store.library.question_of(rows, experiment))
 
@@ -98,7 +98,7 @@ def read_result(
         disturbances: What disturbed each run, "" for nothing, where the caller knows it: it is read of the others.
 
     Returns:
-        The plan, None where the entry is gone; the result, None where there is one variant; what disturbed each run.
+        The plan, None if the entry is gone; the result, None if there is one variant; what disturbed each run.
     """
     queued = next((queued for queued in store.queue.entries() if queued.entry == entry), None)
     experiment = experiment if queued is None else queued.experiment

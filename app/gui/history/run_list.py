@@ -314,7 +314,7 @@ class HistoryFooter(QWidget):
         self.undo.setVisible(can_undo)
 
     def show_progress(self, text: str) -> None:
-        """Show the progress of a transfer in place of the database's size; "" ends it."""
+        """Show the progress of a transfer instead of the database's size; "" ends it."""
         self._progress.setText(text)
         for widget in (self._progress, self.stop):
             widget.setVisible(bool(text))

@@ -158,7 +158,7 @@ class HistoryModel(CellModel):
         return self._shared[self._runs[line].spec.workload]
 
     def line_row(self, line: Line) -> int | None:
-        """Return the row of a run or group, None where it is folded away or not found."""
+        """Return the row of a run or group, None if it is folded away or not found."""
         return self._run_rows.get(line) if isinstance(line, int) else self._group_rows.get(line.experiment)
 
     def head_above(self, row: int) -> int | None:

@@ -108,7 +108,7 @@ class TransferController(QObject):
             task: What it does, for the footer.
             work: Does it, and returns the messages about it, and what undoes it.
             name: The change of stored things that it is, in the imperative; "" for none.
-            failed: Gets the error in place of the label above the table.
+            failed: Gets the error instead of the label above the table.
             note: Gets the messages.
         """
 

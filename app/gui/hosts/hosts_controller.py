@@ -32,7 +32,7 @@ class HostsController(QObject):
     `runs_fetched` is emitted when runs of a host were fetched into the database, `states_changed` when a connection
     is in another state, or the ages of what was heard last have changed. "" is this machine, wherever a host is named.
 
-    Thread: GUI only, but for what the connections call.
+    Thread: GUI only, except for what the connections call.
     """
 
     runs_fetched = Signal()
@@ -53,7 +53,7 @@ class HostsController(QObject):
         self._monitor: MonitorView | None = None
         self._here: Inventory | None = None
         self.chosen = ""
-        """The host that the form's runs are made on."""
+        """The host that the form's runs take place on."""
         self.shown_host = ""
         """The host whose telemetry the Run screen shows: that of the active run, else the one chosen."""
         self._run_host: str | None = None
@@ -132,7 +132,7 @@ class HostsController(QObject):
             self.connections.connect(host, FULL_HZ if host == self.chosen else OVERVIEW_HZ)
 
     def remove(self, host: str) -> None:
-        """End the connection to a host that the user removes; runs are made on this machine again."""
+        """End the connection to a host that the user removes; runs take place on this machine again."""
         if host == self.chosen:
             self.choose("")
         self.connections.disconnect(host)

@@ -443,7 +443,7 @@ class MonitorView(QWidget):
         self.table.setFocus()
 
     def _connect_host(self, host: str) -> None:
-        """Let the host be connected; the keyboard goes on from its row, for the button goes."""
+        """Let the host be connected; the keyboard continues from its row, for the button goes."""
         self.table.setFocus()
         self.table.connect_requested.emit(host)
 

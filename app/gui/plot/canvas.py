@@ -113,7 +113,7 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
     """A view between two axes, without the forty hidden widgets of a `PlotItem`'s menu.
 
     The axes and what is `behind` the curves are painted once, into an image; a frame lays it down and paints what is in
-    `front` on it. It is made anew with another range, size or style of the axes, and after `renew`. With `turns` the
+    `front` on it. It is made again with another range, size or style of the axes, and after `renew`. With `turns` the
     last frame stands, stretched, until it is the canvas's turn to be painted.
 
     Its ranges are set, never found; only an interactive one takes the wheel and drags. One that `scrolls` leaves the
@@ -214,13 +214,13 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         self._ground, self._ground_area = QPixmap(), QRectF()
 
     def restyle(self, ground: QColor) -> None:
-        """Paint all anew on this ground, without a turn: the last frame has other colours than what is around it."""
+        """Paint all again on this ground, without a turn: the last frame has other colours than what is around it."""
         self.setBackground(ground)
         self._frame = QPixmap()
         self.renew()
 
     def renew(self) -> None:
-        """Paint the axes and what is behind the curves anew."""
+        """Paint the axes and what is behind the curves again."""
         self._ground_area = QRectF()
         self.viewport().update()
 

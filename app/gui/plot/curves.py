@@ -29,7 +29,7 @@ Dash = tuple[int, ...]
 _MAX_BYTE_ROWS = 254
 """Rows are counted in one byte where they fit, two otherwise; one number is kept for "nowhere"."""
 _RASTERS = 4
-"""Plots of so many sizes are painted in turn without making arrays anew."""
+"""Plots of so many sizes are painted in turn without making arrays again."""
 
 
 Drawn = tuple[Stroke, QColor, Dash]
@@ -100,7 +100,7 @@ class Curves:
         self._strokes = tuple(strokes)
 
     def paint(self, painter: QPainter, area: QRectF) -> None:
-        """Lay the image over the view, drawn anew where curves, range or size have changed."""
+        """Lay the image over the view, drawn again where curves, range or size have changed."""
         if not self._strokes:
             return
         ratio = painter.device().devicePixelRatioF()
@@ -229,7 +229,7 @@ def _unshifted(source: CurveSource) -> CurveSource:
 
 
 class DrawnCurves(dict[str, PanelCurve]):
-    """Curves by key, in the order they came; drawn anew where data, range or look have changed."""
+    """Curves by key, in the order they came; drawn again where data, range or look have changed."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -248,7 +248,7 @@ class DrawnCurves(dict[str, PanelCurve]):
         super().__setitem__(key, curve)
 
     def redraw(self, *, moved: bool = False) -> None:
-        """Draw every curve anew the next time; of those that only `moved` what is still in view is kept."""
+        """Draw every curve again the next time; of those that only `moved` what is still in view is kept."""
         for curve in self.values():
             curve.current = False
             if not moved:
@@ -278,7 +278,7 @@ class DrawnCurves(dict[str, PanelCurve]):
         ]
 
     def nearest(self, share: float, value: float, reach: float) -> str:
-        """Return the key of the curve nearest to a position, as it is drawn; "" where none is within reach.
+        """Return the key of the curve nearest to a position, as it is drawn; "" if none is within reach.
 
         `share` is on the width, from 0 to 1; value and reach are in the unit of the axis.
         """

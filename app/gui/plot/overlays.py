@@ -128,7 +128,7 @@ class Marks(Layer):
             self._paint_line(painter, area, at, self._theme.colours.muted)
 
     def _paint_strips(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
-        """Paint all strips in view, and over the first of a name that name, on a ground of its own."""
+        """Paint all strips in view, and over the first of a name that name, on its own ground."""
         named: dict[str, QRectF] = {}
         for strip in self._strips:
             left = max(area.left() + (strip.start - start) * scale, area.left())
@@ -146,7 +146,7 @@ class Marks(Layer):
             painter.drawText(name_area, Qt.AlignmentFlag.AlignLeft, name)
 
     def _paint_moments(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
-        """Paint a line per marker, its name on a ground of its own at the right, or at the left without room."""
+        """Paint a line per marker, its name on its own ground at the right, or at the left without room."""
         metrics = painter.fontMetrics()
         ends = [*(area.left() + (moment.time - start) * scale for moment in self._moments), area.right()]
         for moment, (at, following) in zip(self._moments, pairwise(ends), strict=True):
@@ -213,7 +213,7 @@ class CurveMarks(Layer):
                     painter.drawPixmap(QPointF(area.left() + x - MARK_PX / 2, y - MARK_PX / 2), pixmap)
 
     def _y_at(self, line: Stroke, share: float, area: QRectF) -> float | None:
-        """Return the pixel row of a line at a share of the width; None where it is not, or out of view."""
+        """Return the pixel row of a line at a share of the width; None if it is not, or out of view."""
         column = min(int(share * len(line.low)), len(line.low) - 1)
         value = float(line.low[column] + line.high[column]) / 2
         bottom, top = self.view_values

@@ -243,7 +243,7 @@ class PanelStack(QWidget):
 
     @property
     def shown_range(self) -> str:
-        """The name of the range that is shown; "" where it is none of those offered."""
+        """The name of the range that is shown; "" if it is none of those offered."""
         return next((name for name, span in self._plots.ranges.items() if span == self.span), "")
 
     @property

@@ -55,7 +55,7 @@ def save_chart(parent: QWidget, drawing: Drawing) -> None:
 
 
 def write_chart(path: Path, svg: str) -> None:
-    """Write SVG as it is, or painted where the name ends in .png; raises `UserError` where that cannot be."""
+    """Write SVG as it is, or painted where the name ends in .png; raises `UserError` if that cannot be."""
     try:
         path.write_bytes(_png(svg) if path.suffix.lower() == ".png" else svg.encode())
     except OSError as error:

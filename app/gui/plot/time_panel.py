@@ -239,7 +239,7 @@ class TimePanel(QWidget):
         self._looks[self.key] = look
 
     def show_panel(self, panel: Panel, plots: Plots, hidden: frozenset[str]) -> None:
-        """Take what changed since the last call, but for the range of time and the values of the legend."""
+        """Take what changed since the last call, except for the range of time and the values of the legend."""
         if self.key != panel.key:
             self.clear()
             self.key, self._states = panel.key, {}
@@ -308,7 +308,7 @@ class TimePanel(QWidget):
             self._repaint()
 
     def curve_at(self, time: float, value: float) -> str:
-        """Return the key of the curve nearest to a position in the plot, as it is drawn; "" where none is near."""
+        """Return the key of the curve nearest to a position in the plot, as it is drawn; "" if none is near."""
         (start, end), (bottom, top) = self._view.viewRange()
         reach = _REACH_PX * (top - bottom) / max(1.0, self._view.height())
         return self.curves.nearest((time - start) / ((end - start) or 1.0), value, reach)

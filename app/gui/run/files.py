@@ -54,7 +54,7 @@ class FileOpener:
 
 
 def _check_has_runs(path: Path) -> None:
-    """Raise `UserError` for a file that is no database."""
+    """Raise `UserError` for a file that is not a database."""
     if not is_database(path):
         raise UserError(f"{path.name} is not a database of this program.")
 
@@ -195,9 +195,9 @@ _NOT_LOCAL = "Only files on this computer can be dropped here."
 
 
 class FileDrops(QObject):
-    """Takes files that are dropped anywhere on the window, in place of what is below: a text field takes their names.
+    """Takes files that are dropped anywhere on the window, instead of what is below: a text field takes their names.
 
-    Thread: GUI only; files are looked into on a thread of its own, for a disk may be slow.
+    Thread: GUI only; files are looked into on its own thread, for a disk may be slow.
     """
 
     message = Signal(str)

@@ -46,7 +46,7 @@ class FirstChoice:
 def first_choices(inventory: Inventory, framework: str | None, reference_runs: int) -> tuple[FirstChoice, ...]:
     """Return the places for runs, the GPUs of this machine first; without any, the reference runs.
 
-    `framework` is its version in the environment that runs use here, None where there is none.
+    `framework` is its version in the environment that runs use here, None if there is none.
     """
     usable = {gpu.uuid for gpu in inventory.machine.gpus} if inventory.machine.hidden_by else None
     gpus = [device for device in inventory.devices if device.kind == "gpu" and device.lost is None]

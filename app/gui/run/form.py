@@ -111,10 +111,10 @@ class FormView(QWidget):
             state: Fields, refusals and workloads.
             label: Of the button that runs it.
             brief: What that runs, above it.
-            detail: What is known of how long it takes and what it shows, for who asks.
+            detail: What is known of how long it takes and what it shows, for the caller.
             busy: A run or the queue is active; the form stays usable, and what it makes can be queued.
             stopping: The active run was asked to stop.
-            error: Shown above the Run button in place of what keeps it from running.
+            error: Shown above the Run button instead of what keeps it from running.
             warning: Shown above either.
         """
         row_keys = {} if self.state is None else _row_keys(self.state)

@@ -53,7 +53,7 @@ class FormMessages(QObject):
         return " ".join(filter(None, ("" if self.error else self.warning, self.result)))
 
     def set_error(self, error: UserError) -> None:
-        """Set an error, without commands of the terminal, in place of what was said."""
+        """Set an error, without commands of the terminal, instead of what was said."""
         text = error.in_window if isinstance(error, DatabaseError) else str(error)
         retry = self.retry if text == self.error else None  # others may fail for the same reason
         self.forget()
@@ -108,7 +108,7 @@ class _Estimate:
 class FormController(QObject):
     """Connects the form with its view and, for what an experiment takes, with the database.
 
-    `updated` is emitted whenever the form is shown anew, and says whether a run or the queue is active.
+    `updated` is emitted whenever the form is shown again, and says whether a run or the queue is active.
 
     Thread: GUI only.
     """
@@ -176,7 +176,7 @@ class FormController(QObject):
         self.updated.emit(self._busy)
 
     def read_again(self) -> None:
-        """Ask anew what is stored of the experiment: runs or entries of the queue may have gone."""
+        """Ask again what is stored of the experiment: runs or entries of the queue may have gone."""
         self._read_plan = None
         self.show()
 

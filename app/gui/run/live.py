@@ -106,7 +106,7 @@ class LiveView(QWidget):
     more_requested = Signal(int, tuple)
     """So many more repeats of each variant of the experiment."""
     quiet_requested = Signal()
-    """The experiment anew, on a quiet machine."""
+    """The experiment again, on a quiet machine."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -179,7 +179,7 @@ class LiveView(QWidget):
         self._show_reading(self.stack.crosshair)
 
     def show_result(self, result: "ExperimentResult | None") -> None:
-        """Show what the experiment says so far, above its run, whose figure recedes; None where there is none."""
+        """Show what the experiment says so far, above its run, whose figure recedes; None if there is none."""
         if self.result is None and result is not None:
             from app.gui.widgets.result import ResultView
 

@@ -108,14 +108,14 @@ class RunController(QObject):
         self._form_controller.show_error(error)
 
     def announce_queue(self) -> None:
-        """Show at once that the queue begins, unless a run goes on."""
+        """Show at once that the queue begins, unless a run continues."""
         if not self._busy:
             self._live.set_queue_running(True)
             self.refresh()
 
     @property
     def host(self) -> str | None:
-        """The host of the active run; None where there is none."""
+        """The host of the active run; None if there is none."""
         return self._host if self.running else None
 
     @property
@@ -135,7 +135,7 @@ class RunController(QObject):
         self.refresh()
 
     def show_link(self, title: str, detail: str) -> None:
-        """Say why the plots of that host stand still, with a title; "" where they do not."""
+        """Say why the plots of that host stand still, with a title; "" if they do not."""
         if (title, detail) != self._live.absence:
             self._live.absence = title, detail
             self.refresh()

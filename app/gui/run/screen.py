@@ -122,11 +122,11 @@ class RunView(QWidget):
         return self.first_start
 
     def show_first_start(self) -> None:
-        """Show the choice of a place for runs in place of the plots; the form stays usable."""
+        """Show the choice of a place for runs instead of the plots; the form stays usable."""
         self._right.setCurrentWidget(self.first_start_view())
 
     def show_script(self, page: QWidget) -> None:
-        """Show the page of a script of the user's in place of the plots; the form stays usable."""
+        """Show the page of a script of the user's instead of the plots; the form stays usable."""
         self._right.addWidget(page)
         self._right.setCurrentWidget(page)
 

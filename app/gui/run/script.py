@@ -90,7 +90,7 @@ class ScriptChoices:
 
     @property
     def placeholders(self) -> dict[str, bool]:
-        """The command's placeholders but for the program's own parameters, and whether each is a switch."""
+        """The command's placeholders except for the program's own parameters, and whether each is a switch."""
         command = Command(words=self.words, examples=self.texts.get("examples", ""))
         names = catalog.command_names(command)
         return {name: is_switch for name, is_switch in names.items() if name not in _OWN}
@@ -279,7 +279,7 @@ class ScriptView(QWidget):
 class ScriptController(QObject):
     """Works out what the lines make, tries it, and queues it.
 
-    Thread: GUI only; folders are read, frozen and granted on a thread of its own.
+    Thread: GUI only; folders are read, frozen and granted on its own thread.
     """
 
     def __init__(self, view: ScriptView, run_view: RunView, run: RunController, services: Services) -> None:
@@ -309,7 +309,7 @@ class ScriptController(QObject):
         self._view.lines["command"].setFocus()
 
     def read(self) -> None:
-        """Work out anew what the lines make, and how long it takes; nothing of the script runs, and nothing is kept."""
+        """Plan and estimate what the lines ask for; nothing of the script runs, and nothing is stored."""
         if self._is_reading:
             return
         self._is_reading = True

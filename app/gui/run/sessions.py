@@ -52,7 +52,7 @@ class SessionFactory:
         )
 
     def prepare(self) -> None:
-        """Start the standby worker if one is wanted, else end it; returns at once."""
+        """Start the standby worker if one is wanted, else end it; returns immediately."""
         self._launcher.prepare()
 
     def make_run(self, spec: RunSpec, host: str, purpose: str | None) -> RunSession:

@@ -61,7 +61,7 @@ class Chosen:
 
     @property
     def database(self) -> KnownDatabase | None:
-        """The database that windows open, which is not made anew where it is gone; None for the usual one."""
+        """The database that windows open, which is not made again where it is gone; None for the usual one."""
         named = self._state.read("database", "")
         if not named or Path(named) == default_database():
             return None
@@ -80,7 +80,7 @@ class Chosen:
         return self._state.read("databases", [], list[str])
 
     def replace_missing(self, database: KnownDatabase, choice: Path | None) -> None:
-        """Choose what the user took in place of a chosen database that is gone, if anything."""
+        """Choose what the user took instead of a chosen database that is gone, if anything."""
         if database.was_chosen and choice is not None and not database.exists():
             self.keep("database", str(choice))
 
@@ -91,7 +91,7 @@ class Chosen:
 
 
 class StoredChoice(QObject):
-    """One of several options, stored in the database; `changed` is emitted when it is to be shown anew.
+    """One of several options, stored in the database; `changed` is emitted when it is to be shown again.
 
     Thread: GUI only.
     """

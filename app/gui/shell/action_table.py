@@ -27,7 +27,7 @@ class Action:
     Attributes:
         title: What it does.
         keys: Key sequences as Qt reads them, any of which does it; a pair of directions is one action.
-        name: What does it, among the window's functions; "" where its keys are pressed in the target of its group.
+        name: What does it, among the window's functions; "" if its keys are pressed in the target of its group.
         words: Other words for it, which the palette finds it by.
     """
 

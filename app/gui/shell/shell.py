@@ -70,7 +70,7 @@ class UndoStack(QObject):
         return f"Redo: {self._undone[-1][0]}" if self._undone else ""
 
     def push(self, name: str, reversal: "Reversal | None") -> None:
-        """Take what undoes a change that was just made; None where it changed nothing.
+        """Take what undoes a change that was just made; None if it changed nothing.
 
         Args:
             name: The change, in the imperative: `delete run 3`.

@@ -81,7 +81,7 @@ class CellModel(QAbstractTableModel):
         return f"{title} {'↓' if self.order[1] else '↑'}"
 
     def is_folded(self, _row: int) -> bool | None:
-        """Return whether the lines below a row are folded away; None where it has none."""
+        """Return whether the lines below a row are folded away; None if it has none."""
         return None
 
     def is_head(self, _row: int) -> bool:
@@ -94,7 +94,7 @@ class CellModel(QAbstractTableModel):
         return None
 
     def check_state_of_all(self) -> Qt.CheckState | None:
-        """Return the state of the check box above all rows; None where there is none."""
+        """Return the state of the check box above all rows; None if there is none."""
         return None
 
     def names(self) -> Collection[Name]:

@@ -113,7 +113,7 @@ def ask_for_database(parent: QWidget, folder: Path, on_answer: Callable[[Path | 
     Args:
         parent: Widget that the dialog belongs to.
         folder: Folder that it starts in; where that is gone, the next one above it, for Qt would propose its name.
-        on_answer: Gets the path, None where the user cancels.
+        on_answer: Gets the path, None if the user cancels.
     """
     existing = next((ancestor for ancestor in (folder, *folder.parents) if ancestor.is_dir()), Path.home())
     dialog = _file_dialog(parent, "Database", existing, "Databases (*.db)")
@@ -162,7 +162,7 @@ def ask_save_path(parent: QWidget, title: str, default_path: Path, file_types: M
     A name without one of the suffixes of `file_types`, by their labels, gets that of the chosen kind.
 
     Returns:
-        The path, None where the user cancels.
+        The path, None if the user cancels.
     """
     name, chosen_type = QFileDialog.getSaveFileName(
         parent, title, str(default_path), ";;".join(file_types), options=QFileDialog.Option.DontConfirmOverwrite

@@ -126,7 +126,7 @@ class ResultView(QWidget):
     """The answer, the largest thing on the screen, what would decide it, and the forest plot; hidden without one.
 
     The `plot` may be put elsewhere. `more_requested` has the repeats that would decide it and their variants, none for
-    all; `quiet_requested` asks for all runs anew, each once the machine is quiet.
+    all; `quiet_requested` asks for all runs again, each once the machine is quiet.
     """
 
     more_requested = Signal(int, tuple)
@@ -170,7 +170,7 @@ class ResultView(QWidget):
             self.plot.show_model(result)
 
     def show_waiting(self, text: str) -> None:
-        """Say what is being found out, in place of an answer to another question."""
+        """Say what is being found out, instead of an answer to another question."""
         self._answer.setText(text)
         show_text(self._next_step, "")
         self.plot.hide()

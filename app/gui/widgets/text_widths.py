@@ -18,7 +18,7 @@ SYMBOL_WIDTH = 18
 SYMBOL_ONLY = SYMBOL_WIDTH + 2 * GRID
 """Width of a column of symbols whose words are in their tooltips."""
 PAIR_GAP = GRID + GRID // 2
-"""Pixels between a number and what stands behind it under a title of its own."""
+"""Pixels between a number and what stands behind it under its own title."""
 SPARK_PX = 8 * GRID
 """Width of the line that is drawn behind a number."""
 MORE_PX = 4 * GRID

@@ -163,7 +163,7 @@ def boxes_along(line: Sequence[tuple[float, float]], reach: float = 6.0) -> Iter
 
 
 def leader_line(point: tuple[float, float], box: Box) -> tuple[float, float, float, float] | None:
-    """Return the ends of a line from a point to its name, None where the name is next to it."""
+    """Return the ends of a line from a point to its name, None if the name is next to it."""
     left, top, width, height = box
     x, y = point
     to = (min(max(x, left), left + width), min(max(y, top + 3), top + height - 2))

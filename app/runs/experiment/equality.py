@@ -72,7 +72,7 @@ class EqualityChecker:
     Attributes:
         baseline: The variant whose weights and batch all others start from.
         notify: Takes a sentence for the user.
-        may_continue: Returns whether to go on; asked several times a second.
+        may_continue: Returns whether to continue; asked several times a second.
 
     Thread: `check` blocks its thread.
     """
@@ -83,7 +83,7 @@ class EqualityChecker:
     may_continue: Callable[[], bool]
 
     def check(self, specs: Sequence[RunSpec]) -> Iterator[tuple[RunSpec, EqualityCheck]]:
-        """Yield each variant with its check, until it may not go on; raises `UserError` where one is not allowed."""
+        """Yield each variant with its check, until it may not go on; raises `UserError` if one is not allowed."""
         self.services.admit([spec_to_check(spec, self.baseline) for spec in (self.baseline, *specs)])
         with tempfile.TemporaryDirectory(prefix="variantscope-equality-") as folder:
             baselines: dict[int, _Computed | str] = {}

@@ -213,7 +213,7 @@ def requested_s(spec: RunSpec) -> float:
 
 
 def _setup_s(row: RunRow) -> float:
-    """Return the seconds a run took beyond those it measured; 0 where the clock was set back by less than it took."""
+    """Return the seconds a run took beyond those it measured; 0 if the clock was set back by less than it took."""
     return max(0.0, _duration_s(row) - min(requested_s(row.spec), row.summary.measured_s or 0.0))
 
 
@@ -224,7 +224,7 @@ def _duration_s(row: RunRow) -> float:
 def expected_resolution(
     plan: Plan, counted: Sequence[RunRow], stored: Sequence[RunRow], machine: Machine | None
 ) -> ExpectedResolution | None:
-    """Return how small a difference the repeats of a plan can show; None where no two variants are compared.
+    """Return how small a difference the repeats of a plan can show; None if no two variants are compared.
 
     The spread between processes is that of the plan's own variants in this environment, the runs `counted`, else that
     of any variants of its workloads on this hardware, the runs `stored`. A variant that the machine refuses is not

@@ -61,7 +61,7 @@ class WaitStatus:
 
 
 ContinueWaiting = Callable[[WaitStatus], bool]
-"""Called several times per second with what a run waits for; returns whether to go on waiting."""
+"""Called several times per second with what a run waits for; returns whether to continue waiting."""
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ class IdleWait:
         self._unsubscribe = host.telemetry.subscribe(self._receive)
 
     def skip(self) -> None:
-        """End every wait of the experiment; returns at once."""
+        """End every wait of the experiment; returns immediately."""
         self._state.skipped_ns = time.monotonic_ns()
 
     def close(self) -> None:

@@ -89,7 +89,7 @@ def add_plan(store: Store, plan: Plan) -> int:
 def enqueue(store: Store, plan: Plan) -> tuple[QueueEntry, bool]:
     """Return the entry of an experiment, and whether it is new; an unfinished one waits again, with this plan.
 
-    A new one gets an order of its own: one that a machine happens to imitate must not come again with every repetition.
+    A new one gets its own order: one that a machine happens to imitate must not come again with every repetition.
     An unfinished one keeps its order. An entry that a living process runs only gets more repeats, where it had fewer: a
     second entry would make runs twice. All programs that add the same plan at the same time get the same entry.
     """
@@ -112,7 +112,7 @@ def enqueue(store: Store, plan: Plan) -> tuple[QueueEntry, bool]:
 
 
 def unfinished_entry(store: Store, plan: Plan) -> QueueEntry | None:
-    """Return the entry that `enqueue` would go on with; None if it would add one."""
+    """Return the entry that `enqueue` would continue with; None if it would add one."""
     return next((entry for entry in store.queue.entries() if _is_of(plan, entry)), None)
 
 
@@ -144,7 +144,7 @@ class ExperimentReading:
         progress: How far it is.
         reusable: Which stored runs count, and why others do not.
         alike: Stored runs to estimate times from.
-        machine: The machine it runs on, empty where that is not known.
+        machine: The machine it runs on, empty if that is not known.
     """
 
     experiment: Experiment
@@ -166,7 +166,7 @@ def read_experiment(
 ) -> ExperimentReading:
     """Return what is stored of an experiment, its own runs, wherever they were made, and others that count here.
 
-    `inventory` is that of its host, None where that is another one than this machine, and not asked; `environment` what
+    `inventory` is that of its host, None if that is another one than this machine, and not asked; `environment` what
     the host says of itself. `stored` are all rows of the store, where they were read already. `throttle_filter` decides
     which runs count, and keeps that in mind for those to come.
     """

@@ -55,7 +55,7 @@ class QueueRunner:
                 failed(error)
 
     def stop(self) -> None:
-        """Stop the current run and start no other; its entry stays. Returns at once."""
+        """Stop the current run and start no other; its entry stays. Returns immediately."""
         self._stopped.set()
         if (current := self._current) is not None:
             current[1].stop()
@@ -65,7 +65,7 @@ class QueueRunner:
         return self._stopped.is_set()
 
     def cancel(self, entry: int) -> None:
-        """Stop the current run if it is of this entry, then remove the entry. Returns at once."""
+        """Stop the current run if it is of this entry, then remove the entry. Returns immediately."""
         self._cancelled.add(entry)
         if (current := self._current) is not None and current[0] == entry:
             current[1].stop()
@@ -76,7 +76,7 @@ class QueueRunner:
         self._cancelled.intersection_update(() if current is None else (current[0],))
 
     def skip_wait(self) -> None:
-        """Start the run that waits for an idle machine; returns at once."""
+        """Start the run that waits for an idle machine; returns immediately."""
         if (current := self._current) is not None:
             current[1].skip_wait()
 

@@ -65,7 +65,7 @@ class ThrottleFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentFingerprint:
-    """What of an environment affects a run's figures; None or empty where unknown, which is no difference.
+    """What of an environment affects a run's figures; None or empty if unknown, which is no difference.
 
     `frameworks` has the version of each by the value of the parameter `framework`; of a run that of its own alone.
     `sources` is the hash of the code that a worker imports; `variables` has the environment variables that it found,

@@ -1,4 +1,4 @@
-"""What is left of a plan, in which order its runs are made, which of them concurrently, and when it may stop early."""
+"""What is left of a plan, in which order, which runs take place concurrently, and when it may stop early."""
 
 import itertools
 import math

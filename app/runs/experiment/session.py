@@ -87,7 +87,7 @@ class QueueListener:
         return ()
 
     def may_wait(self, _planned_run: PlannedRun, _status: WaitStatus | None) -> bool:
-        """A run waits for an idle machine, None when it no longer does; return whether to go on waiting.
+        """A run waits for an idle machine, None when it no longer does; return whether to continue waiting.
 
         Called several times per second.
         """
@@ -104,7 +104,7 @@ class QueueListener:
 
 
 class _LiveProgress:
-    """How far an experiment is while its runs are made; tells the listener every change, one at a time.
+    """How far an experiment is while its runs take place; tells the listener every change, one at a time.
 
     Thread: any.
     """
@@ -158,7 +158,7 @@ class _LiveProgress:
             self._estimate_time_left()
 
     def _estimate_time_left(self) -> None:
-        """Estimate it anew where more runs count, in a twentieth of all time: with a thousand it takes a while."""
+        """Estimate it again where more runs count, in a twentieth of all time: with a thousand it takes a while."""
         began_s, is_last = time.monotonic(), self._progress.done == self._progress.planned
         if len(self._rows) > self._estimated_rows and (is_last or began_s >= self._next_estimate_s):
             self._estimated_rows = len(self._rows)
@@ -258,7 +258,7 @@ class ExperimentSession:
         return in_time and not self._is_ending
 
     def stop(self) -> None:
-        """Start no further run, and stop the current ones; returns at once."""
+        """Start no further run, and stop the current ones; returns immediately."""
         self._is_ending = True
         with self._active_lock:
             self._is_stopped = True
@@ -266,7 +266,7 @@ class ExperimentSession:
                 active.session.stop()
 
     def skip_wait(self) -> None:
-        """Start every run that waits for an idle machine, or for devices that others use; returns at once."""
+        """Start every run that waits for an idle machine, or for devices that others use; returns immediately."""
         self._runs_anyway = True
         if (idle_wait := self._idle_wait) is not None:
             idle_wait.skip()

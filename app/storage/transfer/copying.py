@@ -100,7 +100,7 @@ def require_exportable(connection: sqlite3.Connection, runs: Iterable[int], path
     """Check that runs can be exported; `schema` is the name of the attached database.
 
     Raises:
-        UserError: A number is no run, or the run is in progress or in the trash.
+        UserError: A number is not a run, or the run is in progress or in the trash.
     """
     for run in runs:
         row = connection.execute(

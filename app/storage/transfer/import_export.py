@@ -354,7 +354,7 @@ def _existing_run(local: _LocalRun, note: str, tags: tuple[str, ...]) -> Existin
 
 
 def _check_importable(database: Path, source_file: SourceFile) -> None:
-    """Raise `DatabaseError` where this database cannot import from that file now."""
+    """Raise `DatabaseError` if this database cannot import from that file now."""
     if source_file.path.samefile(database):
         raise DatabaseError(f"{source_file.path} is the very database that runs would be imported into.")
     if retention.is_running(database):

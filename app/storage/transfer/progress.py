@@ -45,7 +45,7 @@ class TransferProgress:
     should_stop: Callable[[], bool] = _never
 
     def check(self) -> None:
-        """Raise `StoppedError` where the operation should stop."""
+        """Raise `StoppedError` if the operation should stop."""
         if self.should_stop():
             raise StoppedError(STOPPED_MESSAGE)
 

@@ -49,7 +49,7 @@ def inspect_file(path: Path) -> SourceFile:
     """Check a file before SQLite sees it.
 
     Raises:
-        DatabaseError: It is no database file that runs can be read from.
+        DatabaseError: It is not a database file that runs can be read from.
     """
     try:
         resolved = path.resolve(strict=True)

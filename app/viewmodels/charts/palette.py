@@ -134,7 +134,7 @@ def colour_choices(chart: PointChart, specs: Specs) -> tuple[str, ...]:
 
 
 def default_colouring(chart: PointChart, specs: Specs) -> str:
-    """Return the parameter that explains most of how points differ, "" where each can have a hue of its own.
+    """Return the parameter that explains most of how points differ, "" if each can have its own hue.
 
     What a parameter explains is its adjusted share of the variance of the logarithms, over both axes. One that some
     points do not have is left to the user.

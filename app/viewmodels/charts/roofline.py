@@ -48,7 +48,7 @@ class _ComputeRate:
 
 
 def roofline_chart(variants: Sequence[ChartVariant]) -> PointChart | None:
-    """Return the roofline of variants whose operations, measured peak and memory traffic are known; None of none."""
+    """Return the roofline of variants with known operations, peak and memory traffic; None if there are none."""
     placed = [
         speed for variant in variants if (speed := _compute_rate(variant)) and speed.memory_share and speed.bandwidth
     ]

@@ -26,7 +26,7 @@ QUIET_WAIT_S = 600.0
 
 
 def interleaved_plan(variants: Sequence[RunSpec], repeats: int) -> Plan:
-    """Return the experiment that measures variants anew, interleaved.
+    """Return the experiment that measures variants again, interleaved.
 
     The baseline is the first.
     """
@@ -231,7 +231,7 @@ class PresetLine:
         name: Its name.
         title: Its title.
         question: What it answers.
-        size: Its variants and runs; "" where its file cannot be used.
+        size: Its variants and runs; "" if its file cannot be used.
         time: How long what is left takes.
         stored: What is stored of it.
         answer: What is known of its answer, and from whom.

@@ -102,7 +102,7 @@ def resume_banner(entries: Sequence[ExperimentProgress]) -> Banner:
 
 
 def describe_place(progress: ExperimentProgress) -> str:
-    """Return in a sentence on which host and by which Pythons its runs are made, in full; "" for the program's own."""
+    """Return in a sentence, in full, its host and the Pythons of its runs; "" for the program's own."""
     host = f"on {progress.host}" if progress.host else ""
     pythons = f"by the Python {', '.join(progress.interpreters)}" if progress.interpreters else ""
     where = " ".join(filter(None, (host, pythons)))
@@ -168,9 +168,9 @@ class QueueState:
 
     Attributes:
         rows: The entries, then those that ended.
-        count: Completed runs of the experiment that runs, of all that wait where none does; "" where a banner says it.
+        count: Completed runs of the experiment that runs, of all that wait where none does; "" if a banner says it.
         fraction: The same, from 0 to 1.
-        activity: What runs now; "" where a banner says it.
+        activity: What runs now; "" if a banner says it.
         time_left: Expected time of the same, and of all that runs without being asked again.
         can_skip_wait: Whether the wait for an idle machine can be skipped.
         pause_action: What the button for all entries does; "" hides it.

@@ -41,7 +41,7 @@ class ResultRow:
 
     Attributes:
         name: What tells it from the others.
-        ratio: Its speed as a multiple of the baseline's; None where it has none.
+        ratio: Its speed as a multiple of the baseline's; None if it has none.
         low: Lower end of the interval; None without one.
         high: Upper end.
         change: The ratio in a few characters: `+62 %`, `10.7×`, `baseline`, or why there is none.
@@ -68,8 +68,8 @@ class ExperimentResult:
 
     Attributes:
         answer: What the setting asked about does, or who is fastest, in one sentence.
-        next_step: What would decide it, or how sure it is; "" where nothing can be said.
-        more_repeats: Repeats of each variant that would; 0 where it is decided.
+        next_step: What would decide it, or how sure it is; "" if nothing can be said.
+        more_repeats: Repeats of each variant that would; 0 if it is decided.
         repeated: The variants that these are of; none for all.
         lamp: Whether the machine was quiet during the runs; "" before the first one ends.
         disturbance: What disturbed them, a sentence each; "" for nothing.
@@ -97,7 +97,7 @@ def experiment_result(
     disturbances: Mapping[int, str],
     question: Question = NO_QUESTION,
 ) -> ExperimentResult | None:
-    """Return what the runs of an experiment say so far of its variants; None where there is only one.
+    """Return what the runs of an experiment say so far of its variants; None if there is only one.
 
     Variants that differ in their seed or measured length alone are one, and the baseline is that of Compare.
     `disturbances` has what disturbed each run that has ended, "" for nothing.

@@ -63,7 +63,7 @@ class Bar(NamedTuple):
 class Cell(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`key` is what the column sorts by (None is absent and comes last); `unit` stands after `text`.
 
-    `name` has the parts of a text that is a name; `chips` are single words before the text, each in a shape of its own.
+    `name` has the parts of a text that is a name; `chips` are single words before the text, each in its own shape.
     Behind the text may be a `spark` line of values from 0 to 1, and below it a `bar`. The garbage collector need not
     look at cells, of which a comparison has ten thousand: they cannot be part of a cycle.
     """
@@ -230,7 +230,7 @@ _AGREED = {
 
 
 def agreed_text(key: str, column: Column, cell: Cell) -> str:
-    """Return what a column says in which all runs agree, in place of it; "" where it says nothing."""
+    """Return what a column says in which all runs agree, instead of it; "" if it says nothing."""
     if not cell.text or cell.text == units.ABSENT:
         return ""
     return _AGREED.get(key, f"{column.title} {{}}").format(units.quantity(cell.text, cell.unit).strip())

@@ -95,7 +95,7 @@ _FULL_SHARE = 0.8
 
 
 class PhaseEnergy(NamedTuple):
-    """A phase with what the run's GPUs used in it together; None where it could not be had. Power is the mean."""
+    """A phase with what the run's GPUs used in it together; None if it could not be had. Power is the mean."""
 
     name: str
     seconds: float | None
@@ -184,7 +184,7 @@ def device_losses(run: StoredRun) -> list[DeviceLoss]:
 
 
 def describe_losses(run: StoredRun) -> str:
-    """Return which devices stopped answering during the run, when and why; "" where none did."""
+    """Return which devices stopped answering during the run, when and why; "" if none did."""
     return " ".join(map(_describe_loss, device_losses(run)))
 
 
@@ -209,7 +209,7 @@ def format_implausible(run: StoredRun, most: int | None = None) -> str:
 
 
 def implausible_note(run: StoredRun) -> str:
-    """Return a sentence on readings that cannot be true, and whether energy lacks for them; "" where there are none."""
+    """Return a sentence on readings that cannot be true, and whether energy lacks for them; "" if there are none."""
     counts = format_implausible(run)
     if not counts:
         return ""

@@ -136,7 +136,7 @@ def choice_label(spec: RunSpec, name: str, value: Value) -> str:
 def path_name(path: str) -> str:
     """Return a virtual environment by its folder, `…/tf216`; a common folder name with its project, `…/mine/.venv`.
 
-    A version, and an environment that an older version of the program had made, `tf216`, is no path, and stays.
+    A version, and an environment that an older version of the program had made, `tf216`, is not a path, and stays.
     """
     folder = PurePath(path)
     if folder.name in ("python", "python3") and folder.parent.name == "bin":
@@ -160,7 +160,7 @@ def _parameters_of_workload(name: str) -> Mapping[str, catalog.Parameter]:
 def is_non_default(spec: RunSpec, name: str, parameter: catalog.Parameter | None) -> bool:
     """Return whether the spec's value of a parameter is not its default.
 
-    `parameter` is None where the catalog does not know it.
+    `parameter` is None if the catalog does not know it.
     """
     on_cpu = spec.variant.get("gpus", 0) == 0
     return parameter is None or spec.variant[name] != catalog.default_value(parameter, on_cpu=on_cpu)

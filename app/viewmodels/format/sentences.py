@@ -79,7 +79,7 @@ def _run_ranges(ordered: Iterable[int]) -> Iterable[list[int]]:
 
 
 Ending = tuple[str, str]
-"""The word for an outcome, and the reason as a sentence, "" where there is none."""
+"""The word for an outcome, and the reason as a sentence, "" if there is none."""
 
 
 def run_ending(row: RunRow) -> Ending:

@@ -66,7 +66,7 @@ class PortabilityRow(NamedTuple):
 class EvidenceView:
     """A run's evidence as text; without any, only the badge has content.
 
-    `idle_share` is the share of the measured step in which no kernel runs, "" where it is not known and on the CPU;
+    `idle_share` is the share of the measured step in which no kernel runs, "" if it is not known and on the CPU;
     `noun` is what kernels are called (ops, on the CPU). `devices` has each one's own part where there are several, and
     `imbalance` says how alike they are. `warning` is what makes the run slower than its variant should be. `equality`
     has a sentence on each check against another variant. `has_step` is whether one step is stored, kernel by kernel.

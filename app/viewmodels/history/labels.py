@@ -148,9 +148,9 @@ def prune_result(done: Pruned) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotations:
-    """Tags and notes of chosen runs. `tags` has every tag there is: whether all of them have it, None where only some.
+    """Tags and notes of chosen runs. `tags` has every tag there is: whether all of them have it, None if only some.
 
-    `note` is what all of them say, None where they differ.
+    `note` is what all of them say, None if they differ.
     """
 
     runs: tuple[int, ...]

@@ -47,7 +47,7 @@ class DetailGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDetail:
-    """`reason` and `traceback` are "" where the run needs none; `log` is the log's last `LOG_TAIL` lines.
+    """`reason` and `traceback` are "" if the run needs none; `log` is the log's last `LOG_TAIL` lines.
 
     `fault_line` is the traceback's line, counted from 0, with the innermost frame in the file that the reason names.
     `notes` are sentences a reader must know before trusting a number or missing a plot.

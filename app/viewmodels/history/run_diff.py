@@ -293,7 +293,7 @@ def _text_diffs(runs: Runs) -> Iterator[TextDiff]:
 
 
 def format_change(first: float | None, second: float | None) -> str:
-    """Return how a number changed: `+6.4 %`, from twice or half on `2.50×`; "" where that has no meaning."""
+    """Return how a number changed: `+6.4 %`, from twice or half on `2.50×`; "" if that has no meaning."""
     if not units.is_known(first) or not units.is_known(second) or first <= 0 or second < 0 or first == second:
         return ""
     return format_ratio(second / first)

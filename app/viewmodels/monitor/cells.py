@@ -103,7 +103,7 @@ class MonitoredHost:
         return self.readings.setdefault(device, Readings(self.clock)) if readings is None else readings
 
     def device(self, name: str) -> Device | None:
-        """Return a device, or None for one that is not there any more."""
+        """Return a device, or None for one that no longer exists."""
         return next((device for device in self.devices if device.device == name), None)
 
     def state(self, device: Device) -> DeviceState:

@@ -58,11 +58,11 @@ class DeviceDetails:
         is_current: Whether its figures are those of now.
         metrics: Its figures.
         processes: Who uses it, a line each in the columns `PROCESS_COLUMNS`, the largest first.
-        processes_note: What is said in place of them; "" where nothing is to be said.
+        processes_note: What is said instead of them; "" if nothing is to be said.
         not_reported: What it does not report, with the reason.
         plots: Its curves, in the chosen range.
-        no_gpu: Why there is no GPU, and what there would be with one; two "" where there is one.
-        absence: What is said in place of curves where there is nothing to draw.
+        no_gpu: Why there is no GPU, and what there would be with one; two "" if there is one.
+        absence: What is said instead of curves where there is nothing to draw.
     """
 
     title: str
@@ -102,7 +102,7 @@ def chosen_details(model: MonitorModel, *rows: RowKey) -> DeviceDetails:
 
 
 def _absence(model: MonitorModel, host: MonitoredHost) -> Absence | None:
-    """Return what is said in place of the curves of a host; None while it has any in the chosen range."""
+    """Return what is said instead of the curves of a host; None while it has any in the chosen range."""
     now_s, link, range_s = host.clock(), host.link, TIME_RANGES[model.settings.range].last_s or 0.0
     is_heard = host.heard_s > 0.0
     if not host.name or (is_heard and (link.stage == "connected" or now_s - host.heard_s < range_s)):

@@ -133,7 +133,7 @@ class MonitorModel:
                 self._is_rearranged, self._order = False, None
 
     def tick(self) -> None:
-        """Add the newest values to what is kept over time, and sort anew; once a second."""
+        """Add the newest values to what is kept over time, and sort again; once a second."""
         self._newest_s = self.clock()
         live = [(host, device) for name in self._names for host in (self._live[name],) for device in host.devices]
         for host, device in live:
@@ -261,7 +261,7 @@ class MonitorModel:
         return tuple(cell for key, cell in zip(TABLE_COLUMNS, row, strict=True) if key in columns)
 
     def reason(self, row_key: RowKey) -> str:
-        """Return why a row has no figures, which then takes the place of them; "" where it has some."""
+        """Return why a row has no figures, which then takes the place of them; "" if it has some."""
         host = self._hosts[row_key.host]
         if row_key.device is None:
             return "" if host.link.stage == "connected" else host_state(host).text

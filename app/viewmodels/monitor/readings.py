@@ -88,7 +88,7 @@ def _format_throttled(counters: Sequence[Field], now: Values, first: Values) -> 
 
 
 def describe_not_reported(device: Device, now: Values = MappingProxyType({})) -> str:
-    """Return the fields that a device does not report, by reason, as one sentence; "" where it reports all.
+    """Return the fields that a device does not report, by reason, as one sentence; "" if it reports all.
 
     What has a value `now` is reported, whatever was found at first.
     """
@@ -130,7 +130,7 @@ _THROTTLING = ~int(ClockEvent.IDLE | ClockEvent.CLOCKS_SET)
 class DeviceState(NamedTuple):
     """The state of a device: how bad, its mark, a few words, the tone of them, and the reason as a sentence.
 
-    The mark has a shape of its own for each severity, so that no state is told by its colour alone.
+    The mark has its own shape for each severity, so that no state is told by its colour alone.
     """
 
     severity: int

@@ -84,7 +84,7 @@ class CurveSource(Protocol):
         """Return all points that are stored singly."""
 
     def range_at(self, x: float) -> tuple[float, float] | None:
-        """Return the smallest and largest value at a time, as fine as it is stored; None where there is none."""
+        """Return the smallest and largest value at a time, as fine as it is stored; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -320,7 +320,7 @@ class LiveSeries(Pyramid):
 
     @property
     def last(self) -> float | None:
-        """The newest value; None where there is none or it is a gap."""
+        """The newest value; None if there is none or it is a gap."""
         return None if self._newest is None or math.isnan(self._newest[1]) else self._newest[1]
 
     def append(self, x: float, y: float | None) -> bool:
@@ -346,7 +346,7 @@ class LiveSeries(Pyramid):
         return self.x, self.y
 
     def range_at(self, x: float) -> tuple[float, float] | None:
-        """Return the smallest and largest value at a time, as fine as it is still stored; None where there is none."""
+        """Return the smallest and largest value at a time, as fine as it is still stored; None if there is none."""
         if self._periodic:
             return self.nearest(x, _GAP_PERIODS * self._period_s)
         return self.nearest(x, math.inf) if self._first_s <= x <= self.newest_s else None
@@ -387,7 +387,7 @@ class Look:
         return Logarithm(source) if self.mode == "log" else source
 
     def smoothed(self, source: CurveSource) -> CurveSource | None:
-        """Return the smoothed curve as it is drawn; None where nothing is smoothed."""
+        """Return the smoothed curve as it is drawn; None if nothing is smoothed."""
         return self.drawn(RunningMean(source, self.smoothing)) if self.smoothing else None
 
     def describe(self, *, counts: bool) -> str:

@@ -42,7 +42,7 @@ def device_panels(
     """Return a panel per plotted field, with a curve per device; those without any curve are left out.
 
     `speed` says which fields: those of every tick, or those read rarely; `names` has others than a run's. The worker's
-    load is a share of `cpu_count` processors, 0 where that is not known.
+    load is a share of `cpu_count` processors, 0 if that is not known.
     """
     if not devices:
         return ()
@@ -265,7 +265,7 @@ def device_colour(device: Device) -> int:
 
 
 def absence_reason(device: Device, field: str) -> str | None:
-    """Return the reason why a device does not report a field, or None where it does."""
+    """Return the reason why a device does not report a field, or None if it does."""
     return device.absent.get(field) if device.lost is None else "lost"
 
 
@@ -298,7 +298,7 @@ def machine_state(inventory: Inventory) -> MachineState:
 
 
 def describe_lost(inventory: Inventory) -> str:
-    """Return which devices are lost and why; "" where none is."""
+    """Return which devices are lost and why; "" if none is."""
     lost = (f"{device_label(device)} is lost: {device.lost}" for device in inventory.devices if device.lost is not None)
     return " ".join(map(sentence, lost))
 

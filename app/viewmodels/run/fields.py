@@ -51,7 +51,7 @@ class Field:
         unit: Of typed values.
         unset: What no text stands for.
         maximum: The largest number.
-        options: Values to choose from; empty where they are typed.
+        options: Values to choose from; empty if they are typed.
         takes_several: Whether it may have several values.
         enabled: Whether it can be changed.
         essential: Shown always; the others where they are found, or are not at their default.
@@ -104,7 +104,7 @@ class FormState:
         workloads: Names and titles of all.
         help: What the one chosen is.
         fields: Its parameters, then those of the experiment where there are several variants.
-        problem: Why nothing can begin, "" where it can.
+        problem: Why nothing can begin, "" if it can.
         cures: What would let everything run, at most `MOST_CURES`.
         combinations: Combinations of the values.
         variants: How many of them can run here.
@@ -113,7 +113,7 @@ class FormState:
         is_machine_known: Whether the machine is known that this is checked against.
         custom_file_text: How it stands with a file of the user's.
         custom_file_invalid: Whether that is no good.
-        machine_text: What is waited for until the machine is known, and then why it has no GPU, "" where it has one.
+        machine_text: What is waited for until the machine is known, and then why it has no GPU, "" if it has one.
     """
 
     workload: str
@@ -141,7 +141,7 @@ class FormState:
 
 
 class Fields:
-    """Makes the fields of a selection; `texts` are those that were typed, a range or what is no value, by field."""
+    """Makes the fields of a selection; `texts` are those that were typed, a range or what is not a value, by field."""
 
     def __init__(self, selection: Selection, texts: Mapping[str, str]) -> None:
         self._selection = selection
@@ -179,7 +179,7 @@ class Fields:
             )
 
     def problem(self) -> str:
-        """Return why nothing can begin; "" where it can."""
+        """Return why nothing can begin; "" if it can."""
         selection = self._selection
         for name, text in self._texts.items():
             if describe_invalid(parameter := find_parameter(selection, name), text):
@@ -269,7 +269,7 @@ class Fields:
         return without_advice(reason) if reason else None
 
     def _chosen_refusal(self, name: str, value: Value) -> str | None:
-        """Return why no combination with a chosen value can run here; None where one can, or it is no fault of it."""
+        """Return why no combination with a chosen value can run here; None if one can, or it is no fault of it."""
         selection = self._selection
         if any(spec.variant[name] == value for spec in selection.runnable):
             return None

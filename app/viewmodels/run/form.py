@@ -37,7 +37,7 @@ class CustomFiles:
             self._last = None
 
     def refusal(self, workload: Workload) -> str:
-        """Return why the workload cannot run now because of its file; "" where it can."""
+        """Return why the workload cannot run now because of its file; "" if it can."""
         path = Path(workload.custom_file.path) if workload.custom_file else None
         if path is None or path not in self._messages:
             return ""
@@ -70,13 +70,13 @@ class VariantForm:
     def __init__(self, workload: str = "cnn10", *, hidden: bool = False) -> None:
         self._choices = FormChoices(workload)
         self._texts: dict[tuple[str, str], str] = {}
-        """What was typed, by workload and field: a range, or what is no value."""
+        """What was typed, by workload and field: a range, or what is not a value."""
         self._machine: Machine | None = None
         self._no_gpu_reason: str | None = None
         self._workloads = {w.name: w for w in catalog.WORKLOADS if hidden or not w.hidden}
         self.files = CustomFiles()
         self.host = ""
-        """The host that runs are made on; "" is this machine."""
+        """The host that runs take place on; "" is this machine."""
         self._awaited = ""
         self._selection: Selection | None = None
         self._selected: FormChoices | None = None
@@ -128,7 +128,7 @@ class VariantForm:
         return tuple(map(Path, dict.fromkeys(file.path for file in files if file)))
 
     def offer_custom_workloads(self, path: Path, workloads: Sequence[Workload]) -> None:
-        """Offer the workloads of a file in place of those it had; what was edited of them is kept where it still fits.
+        """Offer the workloads of a file instead of those it had; what was edited of them is kept where it still fits.
 
         Where the one chosen is gone from it, the first of the file is chosen.
         """

@@ -158,7 +158,7 @@ class LiveState:
 
     `window` is the name of a time range. `pause_label` names a view that stands still and is "" for one that follows;
     `growing` is false once a run has ended. `evidence` is what an ended run left. `runs` are those that go on at the
-    same time, empty where there is only one, and `run` is the number of the one shown.
+    same time, empty if there is only one, and `run` is the number of the one shown.
     """
 
     runs: tuple[RunTab, ...]
@@ -202,7 +202,7 @@ class LiveModel:
         self._tabs: tuple[RunTab, ...] = ()
         self._chosen_by_user = False
         self.absence = "", ""
-        """Why the host that is shown is not heard: a title and a sentence; "" where it is."""
+        """Why the host that is shown is not heard: a title and a sentence; "" if it is."""
 
     def show_host(self, host: str, inventory: Inventory | None) -> None:
         """Show the telemetry of another host, whose clock is another one; "" is this machine."""
@@ -219,7 +219,7 @@ class LiveModel:
         self._show_only(RunTimeline())
 
     def set_queue_running(self, running: bool) -> None:
-        """Set whether the queue makes runs now; when it makes none any more, none goes on.
+        """Set whether the queue makes runs now; when it makes none any more, none continues.
 
         What ended before it began belongs to something else, and is shown no longer.
         """

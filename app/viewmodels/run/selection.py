@@ -89,7 +89,7 @@ class Selection:
         chosen: The values of parameters that are not at their default.
         extent: How far an experiment goes, where that is not the default.
         baseline: Values of the varied parameters of the variant that others are compared with.
-        host: Where runs are made; "" is this machine.
+        host: Where runs take place; "" is this machine.
     """
 
     workload: Workload
@@ -109,7 +109,7 @@ class Selection:
         return self.complete({})
 
     def complete(self, changes: Mapping[str, Value]) -> RunSpec:
-        """Return the variant of the first values, but for some; what has a default by the number of GPUs follows it."""
+        """Return the variant of the first values, with some replaced; defaults by the number of GPUs follow."""
         first = {name: values[0] for name, values in self.chosen.items()}
         return catalog.fill_defaults(self.workload, {**first, **changes}, self.device)
 
@@ -288,7 +288,7 @@ def _number_or_text(word: str) -> Value:
 
 
 def describe_invalid(parameter: Parameter, text: str) -> str:
-    """Return a sentence for each invalid value that was typed in the window; "" where all are valid."""
+    """Return a sentence for each invalid value that was typed in the window; "" if all are valid."""
     sentences = []
     has_decimals = parameter.kind == "number" and "." not in text
     for word in _split(parameter, text, _SEPARATORS_OF_DECIMALS if has_decimals else _SEPARATORS):

@@ -1,4 +1,4 @@
-"""One run as it goes on: its events folded into phases, throughput, training curves, log and outcome."""
+"""One run as it continues: its events folded into phases, throughput, training curves, log and outcome."""
 
 import math
 from collections import deque
@@ -47,7 +47,7 @@ class Phases:
 
     @property
     def fraction(self) -> float | None:
-        """The part of the phase that is done, from 0 to 1; None where the worker does not report it."""
+        """The part of the phase that is done, from 0 to 1; None if the worker does not report it."""
         return self._progress.fraction if self._progress else None
 
     def begin(self, event: PhaseStarted) -> None:
@@ -206,7 +206,7 @@ class RunTimeline:
 
     @property
     def now_s(self) -> float:
-        """The newest time of its events, its end once it has ended; 0 where it has not begun."""
+        """The newest time of its events, its end once it has ended; 0 if it has not begun."""
         if self.ended is not None:
             return self.ended.t_ns / 1e9
         return max(self.started_s, self.phases.now_s, self.telemetry.now_s or 0.0)
@@ -227,13 +227,13 @@ class RunTimeline:
 
     @property
     def headline(self) -> tuple[str, str]:
-        """The throughput and its spread, in words; both are empty where nothing was measured yet."""
+        """The throughput and its spread, in words; both are empty if nothing was measured yet."""
         ended = self.ended.summary.throughput if self.ended else None
         throughput = self.throughput.mean if ended is None else ended
         return "" if throughput is None else units.number(throughput), self.throughput.spread_text
 
     def remains_with(self, new: "RunTimeline") -> bool:
-        """Return whether it stays when `new` begins: as long as it goes on, then as the newest run of its GPUs."""
+        """Return whether it stays when `new` begins: as long as it continues, then as the newest run of its GPUs."""
         if not {gpu.device for gpu in self.gpus}.isdisjoint(gpu.device for gpu in new.gpus):
             return False
         return self.running or (self.was_concurrent and bool(self.gpus))

@@ -155,7 +155,7 @@ class Steps:
             self._meter.boundary(self._how)
 
     def _take_in(self, optimizer: object, method: str) -> None:
-        """Number an optimizer; one that was made anew, as for each fold, has the number of one that is gone."""
+        """Number an optimizer; one that was made again, as for each fold, has the number of one that is gone."""
         name = getattr(optimizer, "__name__", type(optimizer).__name__), method
         numbers = (number for number, called in enumerate(self._called) if called() is None)
         number = next((number for number in numbers if self.names[number] == name), len(self._called))
@@ -305,7 +305,7 @@ class Meter:
         self._countdown = self._block_steps
 
     def _end_block(self, reason: str = "") -> None:
-        """End the block; its time is read when the next one ends. With a reason what comes now is no step."""
+        """End the block; its time is read when the next one ends. With a reason what comes now is not a step."""
         if self._block is None:
             if self._pause:
                 mark = self._clock.mark()
@@ -358,7 +358,7 @@ class Meter:
         self._link.say(type="progress", phase="measure", fraction=fraction, t_ns=end_ns)
 
     def interrupt(self, reason: str) -> None:
-        """Take note of what is no part of a step, unless it comes in most of them."""
+        """Take note of what is not a part of a step, unless it comes in most of them."""
         if not self.on or self._link is None:
             return
         last, count = self._interruptions.get(reason, (-1, 0))

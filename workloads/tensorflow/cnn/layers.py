@@ -3,7 +3,7 @@
 Products are computed in the type of the images, statistics and the dense head in float32.
 
 With XLA the native layers average by a plain mean, which it fuses with its neighbours: a mean's gradient is a
-broadcast, computed where it is used; that of `avg_pool2d` is a windowed sum over padded images, a kernel of its own
+broadcast, computed where it is used; that of `avg_pool2d` is a windowed sum over padded images, its own kernel
 (docs/internals/measurements/2026-11-21-cnn.md). A plain maximum cannot replace `max_pool2d`: it shares its gradient
 among equal values, which are common in 16 bits, where that of `max_pool2d` goes to the first.
 """

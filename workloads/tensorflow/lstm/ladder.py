@@ -5,7 +5,7 @@ The ladder is that of Appleyard, Kocisky and Blunsom 2016, "Optimizing Performan
 Schmidhuber and Cummins 2000. From the first rung to the last:
 
 1. `gemm8`: eight matrix products per step, one per gate for the input and one for the recurrence; every addition and
-   activation is an op of its own.
+   activation is its own op.
 2. `gemm2`: one product for the input of all four gates, one for the recurrence.
 3. `gemm_batched`: both as one batched product. The paper runs independent products on several CUDA streams; TensorFlow
    computes on one stream per device, so here they run side by side as a batch. The narrower one is filled up with zeros

@@ -78,7 +78,7 @@ UseCudnn = bool | Literal["auto"]
 
 
 class KerasStack:
-    """Keras layers, each direction a layer of its own: `Bidirectional` copies a layer without its `use_cudnn`.
+    """Keras layers, each direction its own layer: `Bidirectional` copies a layer without its `use_cudnn`.
 
     With recurrent dropout Keras draws one mask per gate, the other implementations one for all.
     """
