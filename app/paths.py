@@ -74,7 +74,7 @@ def default_database() -> Path:
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open a file as the `opener` of `open`: where it is made, its user alone may read it, whatever the umask."""
+    """Open a file as the `opener` of `open`: if it is created, only its user may read it, whatever the umask."""
     return os.open(path, flags, 0o600)
 
 

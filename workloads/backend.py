@@ -27,7 +27,7 @@ class EvidenceCollector(Protocol):
         """Start watching, before the first step."""
 
     def first_step_done(self) -> None:
-        """Record the first step, after it was made."""
+        """Record the first step, after it ended."""
 
     def trace(self) -> None:
         """Run a few more steps under the profiler, after the measured part."""
@@ -36,11 +36,11 @@ class EvidenceCollector(Protocol):
         """Look at what the task's steps changed and computed, after the measured part."""
 
     def evidence(self) -> Evidence | None:
-        """Return what is known so far, or None before the first step was made."""
+        """Return what is known so far, or None before the first step."""
 
 
 class Backend(Protocol):
-    """The framework in this process. It can be configured once, so a process makes one run or does one job."""
+    """The framework in this process. It can be configured once, so a process executes one run or one job."""
 
     def prepare_environment(self, gpu_uuids: Sequence[str]) -> None:
         """Set what the framework reads when it is imported: which GPUs it may see (none: the CPU), and their order."""

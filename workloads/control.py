@@ -39,7 +39,7 @@ def set_parent_death_signal() -> int:
 
 
 class MessagePipe:
-    """Sends messages, each at once; nothing follows the final one.
+    """Sends each message immediately; nothing follows the final one.
 
     A pipe that nobody reads any more ends the process. Thread: any; a lock orders the messages.
     """

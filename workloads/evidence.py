@@ -134,7 +134,7 @@ def summarise(aspects: Iterable[Aspect], trace: Trace, sources: tuple[str, ...],
 def run_guarded(
     work: Callable[[], Result], failed: Callable[[str], Failure], timeout_s: float = _TIMEOUT_S
 ) -> Result | Failure:
-    """Return what the work does, or what `failed` makes of how it went wrong; the traceback goes to the log.
+    """Return what the work does, or what `failed` returns for its error; the traceback goes to the log.
 
     In a thread, since a profiler that hangs cannot be interrupted: the thread is left behind.
     """
@@ -154,7 +154,7 @@ def run_guarded(
 
 
 def guarded_trace(work: Callable[[], AnyTrace], trace_type: type[AnyTrace], timeout_s: float = _TIMEOUT_S) -> AnyTrace:
-    """Return the trace that the work makes; of a profiler that goes wrong an empty one, with a note."""
+    """Return the trace of the work; an empty one with a note if the profiler fails."""
     return run_guarded(work, lambda how: trace_type(notes=(f"The profiler {how}",)), timeout_s)
 
 

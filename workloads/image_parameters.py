@@ -1,4 +1,4 @@
-"""The parameters of the image workloads: where images come from, what is made of them, and how a training goes."""
+"""The parameters of the image workloads: where images come from, how they are changed, and how a training proceeds."""
 
 from workloads.parameters import SYNTHETIC, integer_parameter
 from workloads.schema import Choice, Parameter

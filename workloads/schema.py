@@ -129,7 +129,7 @@ class Refusal:
 
 
 def label_from_name(name: str) -> str:
-    """Return a label made of a name: Hidden units for `hidden_units`; of a script's arguments the name itself."""
+    """Return a label derived from a name: Hidden units for `hidden_units`; of a script's arguments the name itself."""
     if name.startswith(("{", "$")):
         return name.strip("{$}")
     text = name.replace("_", " ").strip()

@@ -1,4 +1,4 @@
-"""What a seed makes, the same for every framework: a model's initial weights, and synthetic data.
+"""What a seed determines, the same for every framework: a model's initial weights, and synthetic data.
 
 Nothing here needs a framework. Weights depend on the seed and the sizes alone, a batch on the seed and its number.
 """

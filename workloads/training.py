@@ -254,7 +254,7 @@ class Loop:
         return done
 
     def _compile(self) -> bool:
-        """Make the first step; false when stopped before."""
+        """Run the first step; false if stopped before."""
         done = self._run_phase("compile", _Limit(1))
         if done:
             self._first_step_done()

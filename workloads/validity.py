@@ -43,7 +43,7 @@ _LEAST_MEMORY_LIMIT_GIB = 0.1
 
 
 def _least_memory_bytes(machine: Machine) -> float:
-    """Return the memory of the machine's smallest GPU; infinite if none tells it."""
+    """Return the memory of the machine's smallest GPU; infinite if none reports it."""
     return min((gpu.memory_total_bytes for gpu in machine.gpus if gpu.memory_total_bytes), default=math.inf)
 
 

@@ -180,7 +180,7 @@ class Worker:
         self._collector.inspect()
 
     def _report_evidence(self) -> None:
-        """Report once what is known of what ran: also of a run that was stopped or failed, if it made a first step."""
+        """Report once what is known of what ran: also of a run that was stopped or failed after its first step."""
         collector, self._collector = self._collector, None
         if collector is not None and (evidence := collector.evidence()) is not None:
             self._report(evidence)

@@ -209,7 +209,7 @@ def _effect(change: _Change, comparisons: int) -> Effect:
 
 
 def _deciding_spans(pairs: Sequence[MatchedPair], changed: str, looks: int) -> tuple[str | None, tuple[Span, ...]]:
-    """Return the setting that tells best where the effect is decided, and its spans; None if it is so everywhere.
+    """Return the setting that best separates where the effect is decided, and its spans; None if it is so everywhere.
 
     It is the one with most pairs in spans that are decided, of equal ones that which explains most of the difference.
     The level covers the values of all settings tried, since that one is chosen by what they show.

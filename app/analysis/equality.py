@@ -87,7 +87,7 @@ def common_parts(spec: RunSpec, baseline: RunSpec) -> int:
 
 
 def spec_to_check(spec: RunSpec, baseline: RunSpec) -> RunSpec:
-    """Return a variant with the baseline's seed, and all else that makes no step another one, and without dropout."""
+    """Return a variant with the baseline's seed, and everything else that does not change a step, without dropout."""
     workload = find_workload(baseline.workload)
     shared = [p.name for p in workload.parameters if not p.affects_step and p.name != "devices"] if workload else []
     same: Variant = {name: baseline.variant[name] for name in shared if name in baseline.variant}

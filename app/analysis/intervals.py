@@ -92,7 +92,7 @@ PLANNED_LEVEL = level_at(1)
 
 
 def mean(values: Sequence[float], level: float = LEVEL) -> Estimate | None:
-    """Return the geometric mean of positive values with Student's t interval on their logarithms; None without values."""
+    """Return the geometric mean of positive values with Student's t interval of their logarithms; None without any."""
     if not values:
         return None
     logs = np.log(np.asarray(values, dtype=np.float64))

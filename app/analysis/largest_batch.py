@@ -48,7 +48,7 @@ class LargestBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchBounds:
-    """Where a search begins, where it ends at the latest, and between which multiples it tells."""
+    """Where a search begins, where it ends at the latest, and between which multiples it distinguishes."""
 
     start: int
     limit: int

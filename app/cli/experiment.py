@@ -298,7 +298,7 @@ def parse_run_list(text: str) -> tuple[int, ...]:
 @gate_options
 @click.pass_context
 def experiment(context: click.Context, /, **values: Any) -> int:
-    """Make what is left of the experiment and print its verdict; return 0 when every planned run has a result.
+    """Run the rest of the experiment and print its verdict; return 0 when every planned run has a result.
 
     Running out of memory and being refused are results too. With a gate: its status.
     """
@@ -411,7 +411,7 @@ def _enqueue(plan: Plan, store: Store) -> QueueEntry:
 
 
 def _describe_elsewhere(entry: QueueEntry) -> str:
-    """Say that another program makes it, and how many repeats: those that were requested last, here or there."""
+    """Say that another program runs it, and how many repeats: those that were requested last, here or there."""
     plan = entry_plan(entry)
     most = "" if plan.until_pct is None else "at most "
     repeats = f"{most}{plan.repeats} {units.plural('repeat', plan.repeats)}"
@@ -421,7 +421,7 @@ def _describe_elsewhere(entry: QueueEntry) -> str:
 
 
 def _stored_experiment(named: NamedPreset, options: ExperimentOptions) -> Experiment:
-    """Return the experiment as it is stored, on whatever machine its newest runs were made."""
+    """Return the experiment as stored, whichever machine its newest runs used."""
     plans = [
         structs.replace(plan, max_throttled_pct=options.max_throttled, has_baseline=bool(options.gate.fail_if_slower))
         for plan in named.all_plans(options.repeats, options.until)

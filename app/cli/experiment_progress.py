@@ -175,7 +175,7 @@ def write_experiment_report(result: ExperimentResult, path: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedEntry:
-    """An entry of the queue that was made here, and what it came to.
+    """An entry of the queue that was run here, and its result.
 
     `state` is its own in the queue, or how it left it; `running` where another program continues with it.
     """
@@ -272,7 +272,7 @@ def run_entries(
 
 
 def describe_paused(database: Path, only: Sequence[int] | None, excluding: Collection[int | None] = ()) -> str:
-    """Return how paused entries of the queue go on; "" if none is paused.
+    """Return how to resume paused entries of the queue; "" if none is paused.
 
     `only` has the numbers of the entries that matter, None for all; those of `excluding` do not.
     """
@@ -283,7 +283,7 @@ def describe_paused(database: Path, only: Sequence[int] | None, excluding: Colle
 
 
 def _refreshed(ended: EndedEntry, services: RunServices) -> EndedEntry:
-    """Return the status, or what another program made of the entry since: it may run it, or have finished it."""
+    """Return the status, or what another program did with the entry since: it may run it, or have finished it."""
     if ended.queue_number is None:
         return ended
     with Store.open(services.database) as store:
@@ -299,12 +299,12 @@ def _refreshed(ended: EndedEntry, services: RunServices) -> EndedEntry:
 
 
 def describe_elsewhere(what: str) -> str:
-    """Say that another program makes an entry, and how to see how far it is."""
+    """Say that another program runs an entry, and how to see its progress."""
     return f"Another program makes {what}: `{PROGRAM} queue` shows how far it is."
 
 
 def exit_status(all_ended: Sequence[EndedEntry]) -> int:
-    """Return 0 if every planned run has a result, at least one of them figures, and every trial was made.
+    """Return 0 if every planned run has a result, at least one of them figures, and every trial took place.
 
     What another program continues with is left to that one.
     """

@@ -1,4 +1,4 @@
-"""`hosts`: the machines that the user has named, and the runs that go on there without this program."""
+"""`hosts`: the machines that the user has named, and the detached runs there."""
 
 import sys
 from collections.abc import Sequence

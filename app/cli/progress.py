@@ -94,7 +94,7 @@ class StatusLines:
 
 
 def _new_display() -> "rich.progress.Progress":
-    """Return a display that repaints when it is told to: its own thread would outlive a run that fails."""
+    """Return a display that repaints on request: its own thread would outlive a run that fails."""
     # Here, for rich takes its time, and only a terminal needs it.
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn

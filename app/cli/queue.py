@@ -41,7 +41,7 @@ _ACTIONS = ("list", "run", "move", "pause", "resume", "remove")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _QueueOptions:
-    """The parameters of the command; without `entries`, `run` makes all that wait."""
+    """The parameters of the command; without `entries`, `run` runs all that wait."""
 
     database: Path | None
     as_json: bool
@@ -69,7 +69,7 @@ class _QueueOptions:
 
 
 def _run(options: _QueueOptions) -> int:
-    """Make entries, the named ones even where they are paused; return 0 when every run has a result.
+    """Run entries, the named ones even if they are paused; return 0 when every run has a result.
 
     Then print the verdict of each, write the requested reports, and notify of the end.
     """

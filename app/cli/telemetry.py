@@ -206,7 +206,7 @@ def _json_printer(origin: Origin) -> Printer:
 
 
 def _csv_printer(origin: Origin) -> Printer:
-    """Print a header; return what writes a row per device and reading at once; an absent value is empty."""
+    """Print a header; return what writes a row per device and reading immediately; an absent value is empty."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
 
     def row(*values: object) -> None:

@@ -89,7 +89,7 @@ def _python_request(interpreter: str) -> str:
 
 
 def _torch_index(packages: str) -> tuple[str, ...]:
-    """Return what tells `uv run` which build of PyTorch: `uv pip` alone knows of `UV_TORCH_BACKEND`.
+    """Return the arguments that select the build of PyTorch for `uv run`: `uv pip` alone knows of `UV_TORCH_BACKEND`.
 
     By itself it is that of the default index, with CUDA, where there is a driver; else the build for the CPU.
     """

@@ -1,4 +1,4 @@
-"""History and Compare: imported and made soon after the start, or when first needed, and the actions to get there."""
+"""History and Compare: created soon after the start, or when first needed, and the actions that lead there."""
 
 import importlib
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class StoredScreens(QObject):
-    """The two screens of stored runs; each controller is None until its page is made.
+    """The two screens of stored runs; each controller is None until its page exists.
 
     Thread: GUI only.
     """
@@ -45,7 +45,7 @@ class StoredScreens(QObject):
             importlib.import_module(f"app.gui.{module}")
 
     def make_ahead(self) -> None:
-        """Make both while another one is in use, each in its own turn: to show one then takes half as long."""
+        """Prepare both while another one is in use, each in its own turn: this halves the time to show one."""
         for page in (HISTORY, COMPARE):
             QTimer.singleShot(0, self, partial(self._window.make_page, page))
 
@@ -97,7 +97,7 @@ class StoredScreens(QObject):
         self.runs_shown.emit(runs)
 
     def refresh(self, page: int) -> None:
-        """Read the runs of a page again, if it is one of these two and made."""
+        """Read the runs of a page again, if it is one of these two and exists."""
         screen = {HISTORY: self.history, COMPARE: self.compare}.get(page)
         if screen is not None:
             screen.refresh()

@@ -108,7 +108,7 @@ class Page:
 
 
 class MainWindow(QMainWindow):
-    """Tabs over pages that are made when first needed. Closing emits `close_requested` until `allow_close`.
+    """Tabs over pages that are created when first needed. Closing emits `close_requested` until `allow_close`.
 
     Every page has its own copy of the style sheet, from when it is first shown.
     """
@@ -155,7 +155,7 @@ class MainWindow(QMainWindow):
         return self._tabs.currentIndex()
 
     def show_page(self, index: int) -> None:
-        """Turn to a page, made now if it is the first time."""
+        """Turn to a page, created now if it is the first time."""
         if index != self._tabs.currentIndex():
             self._tabs.setCurrentIndex(index)  # its tab turns the page
             return
@@ -173,7 +173,7 @@ class MainWindow(QMainWindow):
         self.page_shown.connect(partial(state.keep, "page"))
 
     def make_page(self, index: int) -> None:
-        """Make a page, if it is not made yet, without turning to it."""
+        """Create a page, unless it exists, without turning to it."""
         if index not in self._stack_indices:
             self._stack_indices[index] = self._stack.addWidget(PageScroller(self._pages[index].make()))
 

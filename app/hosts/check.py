@@ -1,4 +1,4 @@
-"""Check hosts: whether they answer, and what they have for runs; all at once, and never for long."""
+"""Check hosts: whether they answer, and what they can run; all concurrently, and never for long."""
 
 import threading
 import time

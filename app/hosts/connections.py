@@ -1,4 +1,4 @@
-"""The window's connections to hosts: made in the background, made again when they are lost, and ended together."""
+"""The window's connections to hosts: established in the background, again when they are lost, and ended together."""
 
 import threading
 import time

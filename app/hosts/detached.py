@@ -1,4 +1,4 @@
-"""Runs that go on on this host without the program that ordered them, each made by its own process from its folder.
+"""Detached runs on this host, each executed by its own process from its folder.
 
 `run --events-to FOLDER` makes the run whose order is on stdin, and writes its recording there. `hosts jobs`, `hosts
 fetch` and `hosts stop` with `--events` list the folders, say a recording as it grows, and end a run. Whoever makes a
@@ -70,7 +70,7 @@ def detached_folder() -> Path:
 
 
 class RecordingFile:
-    """The recording of a run that is made here.
+    """The recording of a run on this machine.
 
     Thread: the run's.
     """
@@ -105,7 +105,7 @@ class RecordingFile:
 
 
 def make_detached(folder: Path) -> int:
-    """Make the run whose order is on stdin, and write its recording into its own folder; return the exit status.
+    """Execute the run whose order is on stdin, and write its recording into its own folder; return the exit status.
 
     Raises:
         UserError: Stdin has no order of this version.

@@ -1,4 +1,4 @@
-"""Runs that go on on a host without this program: detach them, list them, end them, and play them into the database."""
+"""Detached runs on a host: detach them, list them, end them, and play them into the database."""
 
 import contextlib
 import time
@@ -125,7 +125,7 @@ class Fetch:
         self._t_ns = 0
 
     def leave(self) -> None:
-        """Follow the run no longer; it goes on on its host."""
+        """Stop following the run; it continues on its host."""
         self._is_left = True
 
     def run(self, sinks: Sequence[Sink], *, keep: bool = False) -> StoredRun | None:

@@ -135,7 +135,7 @@ class JobDone(msgspec.Struct, frozen=True, tag="job_done", tag_field=TAG):
 
 
 class DetachedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that goes on on a host without the program here, or did."""
+    """A run that continues on a host without this program, or did."""
 
     uid: Name
     workload: Name

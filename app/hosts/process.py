@@ -49,7 +49,7 @@ class LinkLostError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkLimits:
-    """When a host that says nothing is told to be silent, and given up, in seconds."""
+    """After how many seconds without a message a host is reported as silent, and given up."""
 
     warn_s: float = 5.0
     lost_s: float = LOST_S

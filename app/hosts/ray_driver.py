@@ -63,7 +63,7 @@ def _watch_head(ray: Any) -> None:
 
 
 def _end(sentence: str) -> None:
-    """Say why, and end at once: Ray kills the actors of a driver that is gone, and does not wait for its threads."""
+    """Say why, and end immediately: Ray kills the actors of a driver that is gone, without waiting for its threads."""
     os.write(2, f"\nvariantscope ray: {sentence}\n".encode(errors="replace"))
     os._exit(1)
 

@@ -214,7 +214,7 @@ def play(
 
 
 class RemoteRun:
-    """A run that a host makes: what its program says, checked and emitted here.
+    """A run on a host: what its program says, checked and emitted here.
 
     Thread: that of the run.
     """
@@ -229,7 +229,7 @@ class RemoteRun:
         self._warning = ""
 
     def run(self) -> None:
-        """Have it made, and emit what is said of it; raises `UserError` if the host is not reached."""
+        """Have it run, and emit what is reported of it; raises `UserError` if the host is not reached."""
         connection, wishes, order, start = self._connection, self._wishes, self._order, self._order.start
         gpus = int(start.spec.variant["gpus"])
         try:

@@ -195,7 +195,7 @@ def experiment_document(result: ExperimentResult) -> dict[str, Any]:
 
 
 def runs_in_order(experiment: Experiment, load: Callable[[int], StoredRun]) -> list[StoredRun]:
-    """Return the runs compared, those of the baseline first, each variant's in the order they were made.
+    """Return the runs compared, those of the baseline first, each variant's in the order they ran.
 
     Each has the spec of the variant it counts as: where that leaves the GPUs open, other GPUs are no other variant.
     """

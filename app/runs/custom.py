@@ -161,7 +161,7 @@ def read_source(path: Path) -> Source:
 
 
 def stored_source(spec: RunSpec, database: Path) -> Source | None:
-    """Return the text that a variant of a custom workload was made from; None for other workloads.
+    """Return the source text of a variant of a custom workload; None for other workloads.
 
     Raises:
         UserError: It was never read by a program on this database: an import brings none.
@@ -187,7 +187,7 @@ def save_source(database: Path, source: Source) -> None:
 
 
 def lacks_source(specs: Iterable[RunSpec], database: Path) -> bool:
-    """Return whether one of these variants cannot run for want of the text that it was made from."""
+    """Return whether one of these variants cannot run because its source text is missing."""
     try:
         for spec in {spec.variant.get(catalog.SOURCE): spec for spec in specs}.values():
             stored_source(spec, database)

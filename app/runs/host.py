@@ -66,7 +66,7 @@ class WorkerTimeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class RunWishes:
-    """What is wanted of a run meanwhile: any thread sets it, also a signal's handler, and who makes the run reads it.
+    """What is wanted of a run meanwhile: any thread sets it, also a signal's handler; the thread of the run reads it.
 
     Attributes:
         stop_reason: Why it is to end, in one sentence, "" if the user stops it; None while it may continue.
@@ -78,7 +78,7 @@ class RunWishes:
 
 
 class RunOrder(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field=TAG):
-    """Make a run, on this machine or another.
+    """Run on this machine or another.
 
     Attributes:
         start: The worker's order except for its devices, which are leased where the run takes place.

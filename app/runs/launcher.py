@@ -545,7 +545,7 @@ class BoundedLog:
         self._last = (self._last + data[-_LAST_BYTES:])[-_LAST_BYTES:]
 
     def _resume(self) -> Iterator[str]:
-        """Say how many lines were left out, yield the last of them, and go on with the line that is not ended."""
+        """Say how many lines were left out, yield the last of them, and continue with the unfinished line."""
         *lines, rest = self._last.split(b"\n")
         if len(self._last) == _LAST_BYTES:
             lines = lines[1:]  # the first one has lost its beginning

@@ -224,7 +224,7 @@ def _user_folder() -> Path:
 
 
 def _lock_file(path: Path) -> int | None:
-    """Return an open and locked file, made where it is missing; None if another process has locked it.
+    """Return an open and locked file, created if it is missing; None if another process has locked it.
 
     In a folder of the user's own nobody else can open it. In one that others may write to they can, but not change it:
     a lock needs no right to write.

@@ -1,4 +1,4 @@
-"""Make one run on a host: lease devices, start the worker, watch it, and emit what happens as events; no database."""
+"""Execute one run on a host: lease devices, start the worker, watch it, and emit events; no database."""
 
 import contextlib
 import os
@@ -243,7 +243,7 @@ class RunMaker:
         self._inbox.put(StopRequested(reason))
 
     def run(self) -> None:
-        """Make the run; returns when it has ended.
+        """Execute the run; returns when it has ended.
 
         Raises:
             UserError: It cannot be made at all, and has not begun.
@@ -325,7 +325,7 @@ class RunMaker:
         self._end(outcome, peak_bytes)
 
     def _make_here(self, start: Start) -> tuple[Outcome, int | None]:
-        """Make a run that has begun by a worker of this machine; return its outcome and its allocator's peak."""
+        """Execute a run that has begun with a worker of this machine; return its outcome and its allocator's peak."""
         host, inbox = self.host, self._inbox
         devices = run_devices(host.inventory(), start.gpu_uuids)
         gpus = [device for device in devices if device.kind == "gpu"]
@@ -370,7 +370,7 @@ class RunMaker:
             recorder.stop()
 
     def _pass(self, event: RunEvent) -> None:
-        """Pass on an event of a run that another machine makes, which may end before it began."""
+        """Pass on an event of a run on another machine, which may end before it began."""
         if isinstance(event, RunStarted):
             self._has_begun = True
         if isinstance(event, RunEnded):

@@ -99,7 +99,7 @@ class LargestBatchSession:
         return self._search.result()
 
     def _try(self, batch_size: int) -> LargestBatch | None:
-        """Make one try; return the result if the search ends with it."""
+        """Run one try; return the result if the search ends with it."""
         sinks = self._sinks_for_try(len(self._search.tries) + 1, batch_size)
         session = RunSession(trial_spec(self._spec, batch_size), self._services, sinks, purpose=PURPOSE)
         with self._lock:

@@ -202,7 +202,7 @@ def _trees() -> Path:
 
 @contextlib.contextmanager
 def _new_tree() -> Iterator[Path]:
-    """Yield an empty folder for a tree, beside the others; those that nothing was made of lately are removed."""
+    """Yield an empty folder for a tree, beside the others; those that were not used lately are removed."""
     trees = _trees()
     for entry in trees.iterdir():
         with contextlib.suppress(OSError):

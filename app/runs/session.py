@@ -1,4 +1,4 @@
-"""One run from its spec to its outcome: it passes the gate, a host makes it, and its events are stored."""
+"""One run from its spec to its outcome: it waits for an idle machine, a host executes it, and its events are stored."""
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -115,7 +115,7 @@ class RunSession:
             maker.run_anyway()
 
     def run(self) -> Outcome:
-        """Make the run and return its outcome, stored by then.
+        """Execute the run and return its outcome, stored by then.
 
         Raises:
             UserError: It cannot be made, for want of disk space, say, or could not be stored whole in the database.

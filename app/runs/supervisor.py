@@ -341,7 +341,7 @@ class Inbox:
         self._closed = False
 
     def put(self, item: InboxItem) -> None:
-        """Add an item at once; handlers of signals may call this, too."""
+        """Add an item immediately; signal handlers may call this."""
         self._items.put((item, None))
 
     def post(self, event: WorkerEvent) -> None:
@@ -363,7 +363,7 @@ class Inbox:
         return self._items.qsize()
 
     def close(self) -> None:
-        """Let a worker's readers go on that wait for room: nobody reads any more."""
+        """Let a worker's readers continue that wait for room: nobody reads any more."""
         self._closed = True
         for room in (self._message_room, self._line_room):
             room.release(_READERS)

@@ -25,7 +25,7 @@ class Reversal(Protocol):
     """Undoes a change."""
 
     def __call__(self) -> "Reversal":
-        """Undo it, and return what makes it again."""
+        """Undo it, and return what redoes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Edit:
 
     @classmethod
     def make(cls, database: Path, change: Callable[[Store], Result]) -> tuple[Result, Self | None]:
-        """Make a change, and return its result with what undoes it; None if it changed nothing."""
+        """Apply a change, and return its result with what undoes it; None if it changed nothing."""
         with Store.open(database) as store:
             result, changes = store.library.record(lambda: change(store))
         return result, cls(database, changes) if changes.statements else None

@@ -149,7 +149,7 @@ def try_weights(run: RunRow, weights: Path, spec: RunSpec, host: Host, notify: N
 def export_model(
     run: RunRow, weights: Path, paths: Sequence[Path], leases: DeviceLeases, notify: Notify
 ) -> OutputDifference:
-    """Make a plain Keras model of a run's weights at each of the paths: a `.keras` file, or a folder for a SavedModel.
+    """Write a plain Keras model of a run's weights at each of the paths: a `.keras` file, or a folder for a SavedModel.
 
     Raises:
         JobError: It failed.
@@ -201,7 +201,7 @@ def pending_trials(plan: Plan, runs: Sequence[RunHeader]) -> list[TransferTrial]
 
 
 def runs_with_weights(plan: Plan, runs: Sequence[RunHeader], database: Path) -> tuple[RunHeader, ...]:
-    """Return the runs without those whose weights are gone before all of their trials were made: these are made again.
+    """Return the runs without those whose weights were lost before all of their trials: these are repeated.
 
     Weights are stored next to the runs' database.
     """
@@ -213,7 +213,7 @@ def runs_with_weights(plan: Plan, runs: Sequence[RunHeader], database: Path) -> 
 def run_pending_trials(
     plan: Plan, runs: Sequence[RunHeader], services: RunServices, notify: Notify, may_continue: Callable[[], bool]
 ) -> list[RunHeader]:
-    """Make and store the pending trials; return the runs with them.
+    """Run and store the pending trials; return the runs with them.
 
     `notify` gets a sentence per trial; `may_continue` returns whether to begin another one.
 

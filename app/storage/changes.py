@@ -32,7 +32,7 @@ _LOG = "undo_statements"
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The statements that undo a change, in the order in which they have to be made; none where it changed nothing."""
+    """The statements that undo a change, in their order; none if it changed nothing."""
 
     statements: tuple[str, ...] = ()
 
@@ -47,7 +47,7 @@ def record(db: Database, path: Path, change: Callable[[], Result]) -> tuple[Resu
 
 
 def undo(db: Database, path: Path, done: Changes) -> Changes:
-    """Undo a change in one transaction, and return what makes it again.
+    """Undo a change in one transaction, and return what redoes it.
 
     Raises:
         UserError: All that it changed has been changed again since, or is gone.

@@ -51,7 +51,7 @@ class KnownDatabase(PosixPath):
             raise DatabaseMissingError(f"{self} no longer exists: it was deleted or moved, or its disk is gone.")
 
     def recognise(self, created_at: str | None) -> None:
-        """Take the open database, made then, for this one; raise `DatabaseReplacedError` where it is another."""
+        """Treat the open database, created then, as this one; raise `DatabaseReplacedError` where it is another."""
         if self.created_at not in (None, created_at):
             raise DatabaseReplacedError(f"{self} was replaced by another database.")
         self.created_at = created_at

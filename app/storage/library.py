@@ -49,11 +49,11 @@ class Library:
         self.path = path
 
     def record(self, change: Callable[[], Result]) -> tuple[Result, Changes]:
-        """Make a change of tags, notes, trash or queue, and return its result with what undoes it."""
+        """Change tags, notes, trash or queue, and return its result with what undoes it."""
         return changes.record(self._db, self.path, change)
 
     def undo(self, done: Changes) -> Changes:
-        """Undo a change, and return what makes it again; raises `UserError` if all of it has changed since."""
+        """Undo a change, and return what redoes it; raises `UserError` if all of it has changed since."""
         return changes.undo(self._db, self.path, done)
 
     def can_undo(self, done: Changes) -> bool:
@@ -240,7 +240,7 @@ class Library:
             return next(iter(queue.load_experiments(self._db, experiment)), None)
 
     def runs_of_experiment(self, experiment: int) -> tuple[int, ...]:
-        """Return an experiment's runs in the order they were made or reused, without those in the trash."""
+        """Return an experiment's runs in the order they ran or were reused, without those in the trash."""
         stored = self.experiment(experiment)
         return () if stored is None else stored.runs
 

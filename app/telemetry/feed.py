@@ -110,7 +110,7 @@ class TelemetryFeed:
         self._changed = threading.Condition()
 
     def start(self) -> None:
-        """Start sampling, unless it goes on already; the first message is the inventory."""
+        """Start sampling, unless it has started already; the first message is the inventory."""
         if self._sampler is not None:
             return
         self._sampler = self._start_sampler(self.hz)
@@ -118,7 +118,7 @@ class TelemetryFeed:
         self._reader.start()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with every message from now on, the inventory at once; return what unsubscribes it."""
+        """Call `listener` with every message from now on, the inventory immediately; return what unsubscribes it."""
         with self._changed:
             self._listeners = [*self._listeners, listener]
             inventory = self._inventory

@@ -478,7 +478,7 @@ class NvmlSource:
         return False
 
     def read_energy(self) -> None:
-        """Have the energy counters read at once."""
+        """Have the energy counters read immediately."""
         self._order(energy=True)
 
     def close(self, timeout_s: float) -> bool:

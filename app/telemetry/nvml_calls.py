@@ -1,4 +1,4 @@
-"""Every NVML call that telemetry makes, as data; and the GPM metrics of Hopper and newer.
+"""Every NVML call of telemetry, as data; and the GPM metrics of Hopper and newer.
 
 Fast calls are read at every tick; slow ones on a schedule of their own, because they cost much (on an H200 the energy
 counter takes 2 to 19 ms, the thermal counters 2.5 ms) or change slowly. `nvmlDeviceGetPcieThroughput` is never called:

@@ -345,7 +345,7 @@ def _results(*reads: Callable[[], Any]) -> list[Any]:
 
 
 def _describe_process(pid: int, memory_bytes: int | None) -> GpuProcess:
-    """Return a process with what the system tells of it: of some of another user's, or outside of here, nothing."""
+    """Return a process with what the system reveals of it: nothing of some of other users or other containers."""
     facts: dict[str, Any] = {}
     try:
         with (process := psutil.Process(pid)).oneshot():

@@ -1,4 +1,4 @@
-"""Take readings that cannot be true out of samples, where they are made: no consumer sees them (docs/telemetry.md)."""
+"""Remove implausible readings from samples at their source: no consumer sees them (docs/telemetry.md)."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""The keys of a run's environment: what is stored with a run of the machine and the state that it was made in."""
+"""The keys of a run's environment: what is stored with a run about the machine and its state."""
 
 import re
 from collections.abc import Mapping

@@ -28,7 +28,7 @@ HostWord = Annotated[str, msgspec.Meta(max_length=1000, pattern=r"^(?!-)[^\x00-\
 
 
 class WeightTransfer(msgspec.Struct, frozen=True, kw_only=True):
-    """A run made once, after all others, whose saved weights are loaded into other implementations.
+    """A single run, after all others, whose saved weights are loaded into other implementations.
 
     Attributes:
         spec: The run that saves its weights.

@@ -173,7 +173,7 @@ class RunHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """Everything that the database holds about one run; `boot_id` is of the machine's boot in which it was made."""
+    """Everything that the database holds about one run; `boot_id` is of the machine's boot in which it ran."""
 
     row: RunRow
     anchor_t_ns: int

@@ -216,7 +216,7 @@ class EvidenceCollector:
         """Do nothing: there are no custom workloads in JAX."""
 
     def evidence(self) -> Evidence | None:
-        """Return what is known so far, or None before the first step was made."""
+        """Return what is known so far, or None before the first step."""
         step = self._task.step
         if not isinstance(step, Step) or step.program is None:
             return None

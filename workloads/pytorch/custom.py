@@ -168,7 +168,7 @@ class CustomStep(Step):
         self._checks_gradients = self._trains
 
     def differentiate(self, inputs: Any, targets: Any) -> Tensor:
-        """Make both passes; raises `CustomWorkloadError` if ranks would wait for a gradient that there is not."""
+        """Run both passes; raises `CustomWorkloadError` if ranks would wait for a gradient that there is not."""
         try:
             loss = super().differentiate(inputs, targets)
         except RuntimeError as error:
@@ -187,7 +187,7 @@ class CustomStep(Step):
         )
 
     def __call__(self) -> Tensor:
-        """Make a step; raises `CustomWorkloadError`."""
+        """Run a step; raises `CustomWorkloadError`."""
         with self._function.attribute_errors():
             self.last = super().__call__()
         return self.last

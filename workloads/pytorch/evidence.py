@@ -323,7 +323,7 @@ class EvidenceCollector:
         self._inspector.inspect()
 
     def evidence(self) -> Evidence | None:
-        """Return what is known so far, or None before the first step was made."""
+        """Return what is known so far, or None before the first step."""
         if not self._began:
             return None
         states = self._task.step.states if isinstance(self._task.step, RankedStep) else ()

@@ -22,7 +22,7 @@ from workloads.weights import mean_gradients, moments, read_start, write_gradien
 
 
 def compute_gradients(request: ComputeGradients, device: torch.device) -> ComputedGradients:
-    """Make the step on one batch, part by part, and write what it computed.
+    """Run the step on one batch, part by part, and write what it computed.
 
     Raises:
         RefusedError: The weights are not of the shapes of those to start from, or the gradients are not finite.

@@ -156,7 +156,7 @@ def _orders_of(child: "subprocess.Popen[bytes]") -> IO[bytes]:
 
 
 class RankedStep:
-    """The step of all ranks, as rank 0 makes it.
+    """The step of all ranks, as rank 0 runs it.
 
     Thread: one at a time makes steps and traces; a thread a rank reads what that says.
     """
@@ -195,7 +195,7 @@ class RankedStep:
         return self.local()
 
     def mean(self, result: Tensor) -> Tensor:
-        """Return the mean of the last step's result over the ranks, which have all made it then."""
+        """Return the mean of the last step's result over the ranks, which have all finished it by then."""
         self._tell(b"mean\n")
         return mean_over_ranks(result)
 
@@ -219,7 +219,7 @@ class RankedStep:
         return list(map(mean_over_ranks, self.local.statistics()))
 
     def reuse_batches(self, reuse: bool) -> None:
-        """Repeat the batches that are on the devices already, or go on."""
+        """Repeat the batches that are already on the devices, or continue."""
         self._tell(f"reuse {reuse:d}\n".encode())
         self.local.reuse_batches(reuse)
 

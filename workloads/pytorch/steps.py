@@ -234,7 +234,7 @@ class Step:
         self._steps_begun += 1
 
     def eager(self, inputs: Any, targets: Any) -> Tensor:
-        """Make one step operation by operation, except for what is compiled."""
+        """Run one step operation by operation, except for what is compiled."""
         if self._optimizer is None:
             return self.infer(inputs).float().mean()
         loss = self.differentiate(inputs, targets)
@@ -243,7 +243,7 @@ class Step:
         return loss
 
     def differentiate(self, inputs: Any, targets: Any) -> Tensor:
-        """Make the forward and the backward pass, and return the loss; gradients are scaled as `scaler` says."""
+        """Run the forward and the backward pass, and return the loss; gradients are scaled as `scaler` says."""
         if self._captures:
             self.model.zero_grad(set_to_none=False)
         else:
@@ -266,7 +266,7 @@ class Step:
             return self._answer(inputs).detach()
 
     def count_correct(self) -> Tensor:
-        """Return how many of its test images the model tells right, with its running statistics as they are now."""
+        """Return how many of its test images the model classifies correctly, with its current running statistics."""
         assert self._tests is not None, "it trains by epochs"
         self.model.eval()
         with torch.no_grad(), self._autocast():
@@ -278,7 +278,7 @@ class Step:
         return self.model.statistics()
 
     def reuse_batches(self, reuse: bool) -> None:
-        """Repeat the batches from the host that are on the device already, or go on."""
+        """Repeat the batches from the host that are already on the device, or continue."""
         assert isinstance(self.batches, PrefetchQueue), "else there is nothing to wait for"
         self.batches.reuse_batches(reuse)
 
@@ -290,7 +290,7 @@ class Step:
         return self.eager(*self._static)
 
     def _before_capture(self, batch: Batch) -> Tensor:
-        """Make an eager step on its own stream, as a capture needs it; after the last of them, capture."""
+        """Run an eager step on its own stream, as a capture needs it; after the last of them, capture."""
         if self._static is None:
             self._static = tree_map(torch.empty_like, batch)
         self._copy(batch)
@@ -321,7 +321,7 @@ def fetch(result: Tensor) -> float:
 
 
 class BlockEnds:
-    """Marks ends of blocks in the queue of the current GPU, and tells their times as the GPU saw them."""
+    """Marks ends of blocks in the queue of the current GPU, and reports their times on the GPU's clock."""
 
     def __init__(self) -> None:
         self._origin: torch.cuda.Event | None = None

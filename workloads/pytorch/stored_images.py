@@ -57,7 +57,7 @@ class PrefetchQueue:
         return inputs, classes
 
     def reuse_batches(self, reuse: bool) -> None:
-        """Repeat the batches that are there already, or go on."""
+        """Repeat the batches that are already there, or continue."""
         self._reuse = reuse
 
     def _fetch(self) -> "Future[Copied]":

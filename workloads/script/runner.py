@@ -86,7 +86,7 @@ class ScriptRun:
         self._begin_ns = time.monotonic_ns()
 
     def run(self) -> Finished:
-        """Make the run and return its end; raises `RefusedError` if it cannot begin."""
+        """Execute the run and return its end; raises `RefusedError` if it cannot begin."""
         with _copy(self._source) as tree, TemporaryDirectory(prefix="variantscope-") as scratch:
             folder, trace, address = tree / self._command.folder, Path(scratch, "trace.json"), f"{scratch}/socket"
             try:

@@ -223,7 +223,7 @@ class _CustomRecipe:
         return tuple(map(_describe_layer, _flat_layers(self._made.model)))
 
     def answers(self, inputs: Any) -> Sequence[Sequence[tf.Tensor]]:
-        """Return each output of the user's model in the mode of the run, then in another that tells more.
+        """Return each output of the user's model in the mode of the run, then in another that reveals more.
 
         Without training no dropout makes outputs differ; but running statistics of a few steps can make them alike.
         """

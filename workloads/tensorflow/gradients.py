@@ -47,7 +47,7 @@ def _first_replica(variable: tf.Variable) -> NDArray[np.float64]:
 
 
 def compute_gradients(recipe: Recipe, replicas: Replicas, request: ComputeGradients) -> ComputedGradients:
-    """Make the step on one batch, part by part, and write what it computed.
+    """Run the step on one batch, part by part, and write what it computed.
 
     Raises:
         RefusedError: The weights are not of the shapes of those to start from, or the gradients are not finite.

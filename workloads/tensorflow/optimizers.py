@@ -14,7 +14,7 @@ from workloads.training import GOOD_STEPS, LOSS_SCALE
 
 
 class Optimizer(Protocol):
-    """Updates the weights it was made for."""
+    """Updates the weights it was created for."""
 
     def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
         """Update each weight by its gradient, in the order the weights were given.

@@ -59,7 +59,7 @@ class JoinedOptimizer:
         self._optimizer = optimizer(self._joined)
 
     def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
-        """Update all weights by their gradients, which are one buffer that `join` made, if `mask` is 1."""
+        """Update all weights by their gradients, which are one buffer from `join`, if `mask` is 1."""
         (buffer,) = gradients
         self._optimizer.apply(self._parts(buffer), mask)
         for joined, group in zip(self._joined, self._groups, strict=True):
@@ -144,7 +144,7 @@ def _replica_batches(recipe: Recipe, dtype: str | None, size: int, replica: int)
 
 
 def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: ImageData | None = None) -> Task:
-    """Make the model and its data on the devices, and the step that joins them; nothing is traced or compiled yet.
+    """Create the model and its data on the devices, and the step that joins them; nothing is traced or compiled yet.
 
     Stored images take the place of the recipe's data.
 
@@ -251,7 +251,7 @@ class _Step:
         self.eager_steps = 0
 
     def train(self, batch: Any) -> None:
-        """Make forward pass, backward pass and update; the result is the loss before the update."""
+        """Run forward pass, backward pass and update; the result is the loss before the update."""
         loss, gradients = self._differentiate(*self._batches.batch(batch))
         if self._replicas > 1:
             gradients = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
@@ -260,7 +260,7 @@ class _Step:
         self.result.assign(tf.reduce_mean(loss), read_value=False)
 
     def infer(self, batch: Any) -> None:
-        """Make the forward pass; the result is the mean of all outputs."""
+        """Run the forward pass; the result is the mean of all outputs."""
         inputs, _ = self._batches.batch(batch)
         self.result.assign(self._answer(inputs), read_value=False)
 

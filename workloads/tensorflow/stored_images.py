@@ -91,7 +91,7 @@ class PrefetchQueue:
         return self._prepare(images, crops), classes
 
     def reuse_batches(self, reuse: bool) -> None:
-        """Repeat the batches that are there already, or go on."""
+        """Repeat the batches that are already there, or continue."""
         self._reuse = reuse
 
     def _fetch(self) -> list["Future[Any]"]:

@@ -242,7 +242,7 @@ class CompareController(QObject):
         self._actions.run_plan(structs.replace(plan, max_idle_wait_s=max_idle_wait_s))
 
     def _run_when_quiet(self) -> None:
-        """Make the runs again, each once the machine is quiet."""
+        """Repeat the runs, each once the machine is quiet."""
         from app.viewmodels.experiment.preview import QUIET_WAIT_S
 
         repeats = max(len(throughputs(group)) for group in group_by_variant(self._comparison.rows))

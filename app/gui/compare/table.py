@@ -342,7 +342,7 @@ def _runs(table: CompareTable) -> set[int]:
 
 
 def columns_menu(view: CompareTableView) -> QMenu:
-    """Make a menu with a check box for each column of a table with a value; it stays open while some are changed."""
+    """Return a menu with a check box for each column of a table with a value; it stays open while some are changed."""
     menu = ChecksMenu(view)
     for key, column in zip(view.table.keys, view.table.columns, strict=True):
         if key in _ALWAYS_SHOWN or key in view.table.folded:
@@ -356,7 +356,7 @@ def columns_menu(view: CompareTableView) -> QMenu:
 
 
 def group_menu(view: CompareTableView) -> QMenu:
-    """Make a menu of the parameters that the variants of a table may be grouped by."""
+    """Return a menu of the parameters that the variants of a table may be grouped by."""
     menu = QMenu(view)
     group = QActionGroup(menu)
     for name, title in (("", "No groups"), *view.table.parameters):

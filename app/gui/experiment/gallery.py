@@ -66,7 +66,7 @@ class GalleryView(QWidget):
         self._build()
 
     def show_model(self, lines: Sequence[PresetLine], *, busy: bool) -> None:
-        """Show these presets; cards are made again only for other presets."""
+        """Show these presets; cards are rebuilt only for other presets."""
         if [line.key for line in lines] != [card.key for card in self.cards]:
             if not self.cards:
                 self._head.show()

@@ -140,7 +140,7 @@ class QueueController(QObject):
         self._services.reads.run(lambda: _read_snapshot(database, None), take, self._run.show_error)
 
     def add(self, plan: Plan) -> None:
-        """Add an experiment at the end of the queue; it begins at once if nothing else runs."""
+        """Add an experiment at the end of the queue; it begins immediately if nothing else runs."""
         self._begin_requested = True
         self._run.announce_queue()
         name = f"add {quote_name(plan.name)} to the queue"
@@ -166,7 +166,7 @@ class QueueController(QObject):
         self._show()
 
     def stop(self) -> None:
-        """Stop the current run and pause the queue; `running_changed` tells when it has ended."""
+        """Stop the current run and pause the queue; `running_changed` reports its end."""
         if self._runner is not None:
             self._stopping = True
             self._runner.stop()
@@ -251,7 +251,7 @@ class QueueController(QObject):
         self._run.show_error(error)
 
     def _skip_failed(self, error: UserError) -> None:
-        """Show why an entry was paused; the others go on."""
+        """Show why an entry was paused; the others continue."""
         self._read()
         self._run.show_error(error)
 
@@ -304,7 +304,7 @@ class QueueController(QObject):
             result.offer_more(offered=self._result_plan is not None and not self.running)
 
     def _run_more(self, repeats: int, variants: Sequence[RunSpec]) -> None:
-        """Make more repeats of the experiment whose answer is shown, or of some variants; those that it has count."""
+        """Run more repeats of the experiment whose answer is shown, or of some variants; those that it has count."""
         if (plan := self._result_plan) is not None:
             from app.analysis.verdict import without
 
@@ -313,7 +313,7 @@ class QueueController(QObject):
             self.add(structs.replace(plan, variants=repeated, repeats=plan.repeats + repeats, again=False))
 
     def _run_when_quiet(self) -> None:
-        """Make the runs of the experiment whose answer is shown again, each once the machine is quiet."""
+        """Repeat the runs of the experiment whose answer is shown, each once the machine is quiet."""
         from app.viewmodels.experiment.preview import QUIET_WAIT_S
 
         if self._result_plan is not None:
@@ -351,7 +351,7 @@ class QueueController(QObject):
         self._change(lambda store: store.queue.move(entry, next_entry), name=f"move {self._name(entry)}")
 
     def pause_or_resume(self, entry: int | None, action: str) -> None:
-        """Pause an entry or let it go on; None is every entry."""
+        """Pause or resume an entry; None is every entry."""
         state: SettableState = "paused" if action == "pause" else "waiting"
         # At once, else what a window pauses at its start, because nobody asked for it, would be this.
         self._begin_requested = self._begin_requested or state == "waiting"
@@ -393,7 +393,7 @@ class QueueController(QObject):
         return quote_name(next(names, "")) if entry is not None else "the queue"
 
     def take_undone(self) -> None:
-        """Take the queue over after something was undone, and go on with what waits again by that."""
+        """Take over the queue after an undo, and continue with what waits again."""
         runner = self._runner
         if runner is not None:
             runner.forget_cancelled()

@@ -58,7 +58,7 @@ def change_queue(
 
 
 def add_entry(store: Store, plan: Plan) -> None:
-    """Add a plan at the end, or let the unfinished entry of the same experiment go on.
+    """Add a plan at the end, or continue the unfinished entry of the same experiment.
 
     A single run may be wanted twice; an experiment is one entry, however often it is added.
     """

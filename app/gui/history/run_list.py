@@ -336,7 +336,7 @@ class HistoryFooter(QWidget):
 
 
 def _shrinking_label(role: str) -> ElidedLabel:
-    """Make a label as wide as its text while there is room, which never widens the window."""
+    """Return a label as wide as its text while there is room, which never widens the window."""
     label = ElidedLabel(role, Qt.AlignmentFlag.AlignLeft)
     label.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
     label.setMinimumWidth(1)

@@ -151,7 +151,7 @@ class HistoryModel(CellModel):
             self.dataChanged.emit(self.index(min(lines), 0), self.index(max(lines), len(COLUMNS) - 1))
 
     def shared_parts(self, row: int) -> frozenset[str]:
-        """Return the parts of a variant's name that all runs of its workload have, among those made."""
+        """Return the parts of a variant's name that all runs of its workload have, among those created."""
         line = self.lines[row]
         if isinstance(line, Group) or line not in self._rows:
             return frozenset()

@@ -152,7 +152,7 @@ class HostsController(QObject):
         return self.connections.wait_host(chosen).inventory() if chosen else here()
 
     def refresh(self) -> None:
-        """Show on Monitor what is known now, once it is made."""
+        """Show on Monitor what is known now, once it exists."""
         if self._monitor is not None:
             self._monitor.refresh()
 
@@ -196,7 +196,7 @@ class HostsController(QObject):
         self._window.show_page(RUN)
 
     def _follow_run(self) -> None:
-        """Show the telemetry of the host where the form's run is made, while it lasts."""
+        """Show the telemetry of the host of the form's run, while it lasts."""
         if self._queue is not None and not self._queue.running:
             self._show_run_of(self._run.host)
 

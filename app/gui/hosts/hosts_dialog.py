@@ -1,4 +1,4 @@
-"""The dialog of hosts: a list to check and remove, the runs that go on there, and a form that adds one."""
+"""The dialog of hosts: a list to check and remove, its detached runs, and a form that adds one."""
 
 import threading
 from collections.abc import Callable
@@ -136,7 +136,7 @@ class HostsDialog(QDialog):
         self._show_chosen()
 
     def _work_on_runs(self, work: Callable[[HostEntry, Path, threading.Event], str]) -> None:
-        """Fetch or end the runs that go on on a host without this program, off the GUI thread."""
+        """Fetch or end the detached runs on a host, off the GUI thread."""
         if (entry := self.chosen) is None:
             return
 

@@ -54,7 +54,7 @@ _STRETCHED = {"load_pct": 3, "power_mw": 3, "memory_bytes": 2, DEVICE: 2, STATE:
 
 
 class _TableModel(CellModel):
-    """The rows of the view-model; each is made once between two refreshes, when it is painted or asked for."""
+    """The rows of the view-model; each is created once between two refreshes, when it is painted or asked for."""
 
     def __init__(self, monitor: MonitorModel) -> None:
         super().__init__(tuple(monitor.columns().values()))

@@ -193,7 +193,7 @@ class PaintTurns(QObject):
 
 
 class PanelStack(QWidget):
-    """Show `Plots` in columns. Plots are made as they are needed, and stay.
+    """Show `Plots` in columns. Plots are created when needed, and stay.
 
     With `staggered` the plots scroll, one is drawn in each turn of the event loop, then `drawn` comes. Otherwise all
     that changed is drawn at once, but one new plot in each turn. `range_requested` tells which range of the axis the

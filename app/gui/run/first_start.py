@@ -1,4 +1,4 @@
-"""What a new user sees first on the Run screen: the places where runs can be made, a card for each."""
+"""What a new user sees first on the Run screen: the machines that can run, a card for each."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -112,7 +112,7 @@ class FormView(QWidget):
             label: Of the button that runs it.
             brief: What that runs, above it.
             detail: What is known of how long it takes and what it shows, for the caller.
-            busy: A run or the queue is active; the form stays usable, and what it makes can be queued.
+            busy: A run or the queue is active; the form stays usable, and its plan can be queued.
             stopping: The active run was asked to stop.
             error: Shown above the Run button instead of what keeps it from running.
             warning: Shown above either.

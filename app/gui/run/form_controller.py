@@ -181,7 +181,7 @@ class FormController(QObject):
         self.show()
 
     def set_machine(self, host: str, inventory: Inventory | None) -> None:
-        """Make runs on a host from now on, once its devices are known; "" is this machine."""
+        """Run on a host from now on, once its devices are known; "" is this machine."""
         if host != self.form.host or inventory is None:
             self.messages.forget()
             self.form.set_host(host)

@@ -202,7 +202,7 @@ class RunController(QObject):
         self._show_form()
 
     def try_once(self, spec: RunSpec, purpose: str, done: Callable[["RunSession"], None]) -> None:
-        """Make one run on this machine that no experiment reuses; `done` gets its session, ended."""
+        """Execute one run on this machine that no experiment reuses; `done` gets its session, ended."""
         session = self._make_session(spec, "", purpose)
 
         def end(_: object) -> None:

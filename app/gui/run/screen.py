@@ -113,7 +113,7 @@ class RunView(QWidget):
             self.show_live()
 
     def first_start_view(self) -> "FirstStartView":
-        """Return the choice of a place for runs, made when first needed."""
+        """Return the choice of where to run, created when first needed."""
         if self.first_start is None:
             from app.gui.run.first_start import FirstStartView
 

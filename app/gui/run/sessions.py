@@ -56,7 +56,7 @@ class SessionFactory:
         self._launcher.prepare()
 
     def make_run(self, spec: RunSpec, host: str, purpose: str | None) -> RunSession:
-        """Make the session of one run on a host, "" is this machine; raises `UserError` if it is not connected."""
+        """Return the session of one run on a host, "" is this machine; raises `UserError` if it is not connected."""
         return RunSession(spec, self._services_on(host), (BridgeSink(self._bridge),), purpose=purpose)
 
     def make_search(self, spec: RunSpec, limit: int, host: str) -> LargestBatchSession:

@@ -1,4 +1,4 @@
-"""The Settings dialog: one row per setting, each of which takes effect at once."""
+"""The Settings dialog: one row per setting, each of which takes effect immediately."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

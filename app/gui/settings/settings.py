@@ -1,4 +1,4 @@
-"""The settings of one window: what follows from them at once, and the dialog, made when it is first opened."""
+"""The settings of one window: what follows from them at once, and the dialog, created when it is first opened."""
 
 import html
 import shutil
@@ -61,7 +61,7 @@ class Chosen:
 
     @property
     def database(self) -> KnownDatabase | None:
-        """The database that windows open, which is not made again where it is gone; None for the usual one."""
+        """The database that windows open, which is not created again if it is gone; None for the usual one."""
         named = self._state.read("database", "")
         if not named or Path(named) == default_database():
             return None
@@ -85,7 +85,7 @@ class Chosen:
             self.keep("database", str(choice))
 
     def keep(self, name: str, value: object) -> None:
-        """Remember a choice at once."""
+        """Remember a choice immediately."""
         self._state.keep(name, value)
         self._state.write()
 

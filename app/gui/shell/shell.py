@@ -41,7 +41,7 @@ _TOAST_MS = 8_000
 
 
 class UndoStack(QObject):
-    """The changes that can be undone, and those that can be made again, each with its name.
+    """The changes that can be undone and those that can be redone, each with its name.
 
     Thread: GUI only; reversals are called on `background`, in the order in which they are asked for.
     """
@@ -66,7 +66,7 @@ class UndoStack(QObject):
 
     @property
     def redo_name(self) -> str:
-        """What Ctrl+Shift+Z makes again; "" for nothing."""
+        """What Ctrl+Shift+Z redoes; "" for nothing."""
         return f"Redo: {self._undone[-1][0]}" if self._undone else ""
 
     def push(self, name: str, reversal: "Reversal | None") -> None:
@@ -103,7 +103,7 @@ class UndoStack(QObject):
         self._turn(self._done, self._undone, "Undone: {}. Ctrl+Shift+Z redoes it.", "Nothing to undo.")
 
     def redo(self) -> None:
-        """Make the change again that was undone last."""
+        """Repeat the change that was undone last."""
         self._turn(self._undone, self._done, "Redone: {}. Ctrl+Z undoes it.", "Nothing to redo.")
 
     def _turn(self, source: "list[_Step]", target: "list[_Step]", sentence: str, nothing: str) -> None:
@@ -299,7 +299,7 @@ class Shell(QObject):
         stop: Callable[[], object],
         setting_values: Callable[[], Iterable[tuple[str, Callable[[], object]]]],
     ) -> None:
-        """Make what is around the screens of a window.
+        """Create what is around the screens of a window.
 
         `setting_values` returns what can be set, each with its name and value, and what sets it.
         """

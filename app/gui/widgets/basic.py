@@ -64,7 +64,7 @@ class _PlainLabel(QLabel):
 
 
 def text_label(text: str, role: str = "", *, wrap: bool = False) -> QLabel:
-    """Make a label of plain text.
+    """Return a label of plain text.
 
     Its role in the style sheet is heading, title, figure, big, muted, caption, problem, good, warning or bad.
     """
@@ -89,7 +89,7 @@ def set_role(widget: QWidget, role: str) -> None:
 
 
 def button(text: str, help: str = "", *, primary: bool = False, flat: bool = False, small: bool = False) -> QPushButton:
-    """Make a push button.
+    """Return a push button.
 
     In its label `&` marks the mnemonic. A `primary` one does what the screen is for, a `small` one fits into a bar.
     """
@@ -214,14 +214,14 @@ Margins = int | tuple[int, int, int, int]
 def make_column(
     *items: Item, parent: QWidget | None = None, margins: Margins | None = None, spacing: int | None = None
 ) -> QVBoxLayout:
-    """Make a layout of items below each other; None leaves margins and spacing to the style."""
+    """Return a layout of items below each other; None leaves margins and spacing to the style."""
     return _filled(QVBoxLayout() if parent is None else QVBoxLayout(parent), items, margins, spacing)
 
 
 def make_row(
     *items: Item, parent: QWidget | None = None, margins: Margins | None = None, spacing: int | None = None
 ) -> QHBoxLayout:
-    """Make a layout of items beside each other; None leaves margins and spacing to the style."""
+    """Return a layout of items side by side; None leaves margins and spacing to the style."""
     return _filled(QHBoxLayout() if parent is None else QHBoxLayout(parent), items, margins, spacing)
 
 
@@ -250,7 +250,7 @@ def clear_layout(layout: QLayout) -> None:
 
 
 def separator() -> QFrame:
-    """Make a hairline between two parts."""
+    """Return a hairline between two parts."""
     line = QFrame()
     line.setProperty("role", "rule")
     line.setFixedHeight(1)

@@ -42,7 +42,7 @@ _NO_PARENT = QModelIndex()
 
 
 class CellModel(QAbstractTableModel):
-    """Model of thousands of rows of cells; nothing is made for a cell before it is painted."""
+    """Model of thousands of rows of cells; nothing is created for a cell before it is painted."""
 
     marks_px, marks_title = 0, ""
     """Room for expander and check box at the left of the first column, and what stands above it."""
@@ -98,7 +98,7 @@ class CellModel(QAbstractTableModel):
         return None
 
     def names(self) -> Collection[Name]:
-        """Return what tells rows apart in the column of names: all of it is to be read, in two lines at least."""
+        """Return what distinguishes rows in the column of names: all of it must be readable, in two lines at least."""
         return ()
 
     def columnCount(self, parent: AnyIndex = _NO_PARENT) -> int:

@@ -187,7 +187,7 @@ def open_on_desktop(path: Path) -> None:
 
 
 def message_box(parent: QWidget, theme: Theme, icon: QMessageBox.Icon, title: str, text: str) -> QMessageBox:
-    """Make a box in the window's style, to which the caller adds buttons."""
+    """Return a box in the window's style, to which the caller adds buttons."""
     box = _plain_box(parent, icon, title, text)
     theme.apply_style_sheet(box)
     return box

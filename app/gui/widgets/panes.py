@@ -91,7 +91,7 @@ class _Splitter(QSplitter):
 
 
 def splitter(orientation: Qt.Orientation, first: QWidget, second: QWidget, stretch: tuple[int, int]) -> QSplitter:
-    """Make two parts with a movable line between them.
+    """Return two parts with a movable line between them.
 
     `stretch` has the shares of the spare room that the two take.
     """

@@ -1,4 +1,4 @@
-"""The answer of an experiment while it is made and after it: one sentence, and a forest plot of its variants."""
+"""The answer of an experiment during and after it: one sentence, and a forest plot of its variants."""
 
 from collections.abc import Sequence
 
@@ -178,7 +178,7 @@ class ResultView(QWidget):
             offer.hide()
 
     def offer_more(self, *, offered: bool) -> None:
-        """Offer further runs, where they would tell more, or no longer: while the experiment goes on they may come."""
+        """Offer further runs if they would help; none while the experiment may still run them."""
         more, some, rows = 0, 0, 0
         if self._result is not None:
             more, some, rows = self._result.more_repeats, len(self._result.repeated), len(self._result.rows)

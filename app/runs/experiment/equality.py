@@ -83,7 +83,7 @@ class EqualityChecker:
     may_continue: Callable[[], bool]
 
     def check(self, specs: Sequence[RunSpec]) -> Iterator[tuple[RunSpec, EqualityCheck]]:
-        """Yield each variant with its check, until it may not go on; raises `UserError` if one is not allowed."""
+        """Yield each variant with its check, until it must stop; raises `UserError` if one is not allowed."""
         self.services.admit([spec_to_check(spec, self.baseline) for spec in (self.baseline, *specs)])
         with tempfile.TemporaryDirectory(prefix="variantscope-equality-") as folder:
             baselines: dict[int, _Computed | str] = {}
@@ -96,7 +96,7 @@ class EqualityChecker:
                 yield spec, check
 
     def _check(self, spec: RunSpec, folder: Path, baselines: dict[int, "_Computed | str"]) -> EqualityCheck:
-        """Return the check of one variant; raises `TimeoutError` once it may not go on."""
+        """Return the check of one variant; raises `TimeoutError` once it must stop."""
         utc_ns = time.time_ns()
         try:
             if (reason := blocker(spec, self.baseline)) is not None:
@@ -199,7 +199,7 @@ def costs_little(plan: Plan) -> bool:
 
 
 class ExperimentEquality:
-    """The checks of an experiment's variants against its first one, made before its first run.
+    """The checks of an experiment's variants against its first one, before its first run.
 
     Every run made afterwards stores the check of its variant. A check that fails costs the experiment nothing.
 

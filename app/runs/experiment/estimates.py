@@ -248,7 +248,7 @@ def expected_resolution(
 
 
 def describe_imported(imported: int, differences: Sequence[str]) -> str:
-    """Return a sentence on runs that count although they were made in another environment; "" if there are none."""
+    """Return a sentence on runs that count although their environment differed; "" if there are none."""
     if not imported:
         return ""
     runs, subject = ("1 run was", "it counts") if imported == 1 else (f"{imported} runs were", "they count")

@@ -32,7 +32,7 @@ from workloads.catalog import Machine, find_workload
 
 
 def exportable_queue(store: Store) -> tuple[list[int], list[int]]:
-    """Return the numbers of all entries, and of the runs they have made so far.
+    """Return the numbers of all entries, and of their runs so far.
 
     Raises:
         UserError: The queue is empty, or one of its entries runs.
@@ -164,7 +164,7 @@ def read_experiment(
     environment: Mapping[str, str] | None = None,
     throttle_filter: ThrottleFilter | None = None,
 ) -> ExperimentReading:
-    """Return what is stored of an experiment, its own runs, wherever they were made, and others that count here.
+    """Return what is stored of an experiment, its own runs, wherever they ran, and others that count here.
 
     `inventory` is that of its host, None if that is another one than this machine, and not asked; `environment` what
     the host says of itself. `stored` are all rows of the store, where they were read already. `throttle_filter` decides

@@ -38,7 +38,7 @@ RECENT_S = 3600
 
 
 class ThrottleFilter:
-    """Decides which runs count, in the order they were made, stored runs first: its state follows from what is stored.
+    """Decides which runs count, in their order, stored runs first: its state follows from what is stored.
 
     One that was throttled, or suspended with its program, is made once more.
 
@@ -231,7 +231,7 @@ def reusable_runs(
     throttle_filter: ThrottleFilter | None = None,
     stored: Sequence[RunRow] | None = None,
 ) -> ReusableRuns:
-    """Return the stored runs that need not be made again: the entry's own, and recent ones of others.
+    """Return the stored runs that need no repetition: the entry's own, and recent ones of others.
 
     A run that was refused elsewhere counts only if it is refused here too. Reference runs never count: an experiment is
     about the user's machine. What the entry has made counts wherever and whenever that was.
@@ -268,7 +268,7 @@ def _installed_versions(interpreter: str) -> dict[str, str]:
 
 
 def runs_of_entry(store: Store, entry: QueueEntry) -> frozenset[int]:
-    """Return the runs that an entry has made, here or elsewhere, and those that counted when it began."""
+    """Return the runs of an entry, here or elsewhere, and those that counted when it began."""
     return frozenset(() if entry.experiment is None else store.library.runs_of_experiment(entry.experiment))
 
 
@@ -282,7 +282,7 @@ def _begin_utc_ns(store: Store, entry: QueueEntry | None) -> int:
 
 
 def reusable_as_newest(store: Store, plan: Plan) -> ReusableRuns:
-    """Return the stored runs made in the environment of the newest; reference runs if there are no others."""
+    """Return the stored runs in the environment of the newest; reference runs if there are no others."""
     results = matching_results(store.each_run(), plan)
     runs = [store.load_header(row.run) for row in _without_reference(results) or largest_reference(results)]
     measured = [run for run in runs if run.row.completed]

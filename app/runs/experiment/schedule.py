@@ -245,7 +245,7 @@ def _has_final_outcome(runs: Sequence[RunRow]) -> bool:
 
 
 def is_result(row: RunRow) -> bool:
-    """Return whether a run is a result, so that it need not be made again."""
+    """Return whether a run is a result and needs no repetition."""
     return row.outcome is not None and row.outcome.name in RESULT_OUTCOMES
 
 
@@ -272,7 +272,7 @@ def _was_lost(outcome: Outcome) -> bool:
 
 
 def lost_runs(plan: Plan, runs: Sequence[RunRow], machine: Machine | None = None) -> list[RunSpec]:
-    """Return the runs to make again at once, one per variant: those that were lost.
+    """Return the runs to repeat immediately, one per variant: those that were lost.
 
     Variants that the machine refuses run only once; None refuses none.
     """

@@ -1,4 +1,4 @@
-"""Makes one experiment of the queue: its remaining runs, several at once, then its weight-transfer trials."""
+"""Runs one experiment of the queue: its remaining runs, several in parallel, then its weight-transfer trials."""
 
 import contextlib
 import itertools
@@ -97,7 +97,7 @@ class QueueListener:
         """Anything else the user should know."""
 
     def run_rejected(self, run: RunHeader) -> None:
-        """A run has ended that does not count; it is made once more."""
+        """A run has ended that does not count; it is repeated."""
 
     def entry_ended(self, entry: QueueEntry, state: EntryState, experiment: Experiment) -> None:
         """No further run of an entry starts now; `state` is its own, or how it has left the queue."""
@@ -275,7 +275,7 @@ class ExperimentSession:
                 active.session.run_anyway()
 
     def run(self) -> Experiment:
-        """Make the runs and the trials, and return what they came to.
+        """Execute the runs and the trials, and return their results.
 
         Raises:
             UserError: A run cannot be stored, or the plan names what is not allowed to start.
@@ -304,7 +304,7 @@ class ExperimentSession:
         return experiment
 
     def record_estimate(self, before: ExperimentProgress) -> None:
-        """Record what was expected of the runs, and what they took, where all were made at once."""
+        """Record the expected and the actual time of the runs, if all ran without a break."""
         assert self._progress is not None, "it was run"
         taken_s, runs = time.monotonic() - self._began_s, before.planned - before.done
         if runs and self._progress.is_complete_without_wait:
@@ -444,7 +444,7 @@ class ExperimentSession:
         )
 
     def _execute_run(self, planned_run: PlannedRun) -> ExperimentState | None:
-        """Make a run, once more if it does not count; return why no other run starts after it, None if one may."""
+        """Execute a run, once more if it does not count; return why no other run starts after it, None if one may."""
         assert self._progress is not None, "runs are made within `run`"
         try:
             while (end_reason := self._end_reason(planned_run.spec)) is None:
@@ -489,7 +489,7 @@ class ExperimentSession:
         return environment
 
     def run_once(self, planned_run: PlannedRun) -> RunHeader:
-        """Make one run, part of the experiment from its beginning; return it as stored, with the other GPUs in use."""
+        """Execute one run, part of the experiment from its beginning; return it as stored, with other GPUs in use."""
         assert self._equality is not None, "runs are made within `run`"
         session = RunSession(
             planned_run.spec,
@@ -526,7 +526,7 @@ class ExperimentSession:
                 self._active.remove(active)
 
     def accept(self, run: RunHeader) -> bool:
-        """Return whether a run counts; one that was throttled for too long leaves the experiment and is made again."""
+        """Return whether a run counts; one that was throttled for too long leaves the experiment and is repeated."""
         accepted = self._throttle_filter.accepts(run)
         if not accepted:
             _log.info("run %d does not count: it was throttled or suspended for too long", run.row.run)

@@ -229,7 +229,7 @@ def _describe_different_work(different: Sequence[VariantRatio]) -> str:
 
 
 def _describe_cut(estimates: Sequence[Estimate]) -> str:
-    """Say what an arrow means, where an interval goes on beyond the axis."""
+    """Explain the arrow, if an interval extends beyond the axis."""
     axis = model.ratio_axis(estimates)
     cut = any(ratio.interval and (ratio.interval[0] < axis.low or ratio.interval[1] > axis.high) for ratio in estimates)
     return " (arrow: beyond the axis)" if cut else ""

@@ -73,7 +73,7 @@ def describe_estimate(ahead: ExperimentProgress, *, at_most: bool = False, budge
 
 
 def describe_dates(counted_utc_ns: Sequence[int], older_utc_ns: Sequence[int]) -> list[str]:
-    """Return a sentence on when the stored runs that count were made, and one on those too old to count unasked."""
+    """Return a sentence on the time of the stored runs that count, and one on those too old to count unasked."""
     counted, older = map(_runs_of, (counted_utc_ns, older_utc_ns))
     return [
         *([f"Counted: {counted}."] if counted else []),

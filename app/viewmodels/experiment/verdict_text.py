@@ -1,4 +1,4 @@
-"""The verdict on an experiment: while it is made, for the Run screen, and at its end, for the notices."""
+"""The verdict on an experiment: while it runs, for the Run screen, and at its end, for the notices."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

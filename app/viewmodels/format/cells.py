@@ -166,7 +166,7 @@ def variant(spec: RunSpec, purpose: str | None = None) -> Cell:
 
 
 def host(row: RunRow) -> Cell:
-    """Return the host that the run was made on; empty for this machine."""
+    """Return the host of the run; empty for this machine."""
     return text_cell(row.host or "", "" if row.host else "Run on this machine, or imported.")
 
 

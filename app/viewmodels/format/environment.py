@@ -127,7 +127,7 @@ def runs_by_value(values: Mapping[int, str]) -> dict[str, list[int]]:
 
 
 def shorten_uuids(value: str) -> str:
-    """Return a value with the UUIDs of GPUs cut to what tells them apart: `NVIDIA H200 (GPU-0f9e5287)`."""
+    """Return a value with the UUIDs of GPUs shortened to what distinguishes them: `NVIDIA H200 (GPU-0f9e5287)`."""
     return _UUID.sub(r"\1", value)
 
 

@@ -92,7 +92,7 @@ def variant_parts(spec: RunSpec) -> list[str]:
 
 
 def parameter_label(spec: RunSpec, name: str) -> str:
-    """Return the label of a parameter of the spec's workload, made of its name if the catalog does not know it."""
+    """Return the label of a parameter of the spec's workload, derived from its name if the catalog does not know it."""
     parameter = parameters_by_name(spec).get(name)
     return parameter.label if parameter else catalog.label_from_name(name)
 
@@ -223,7 +223,7 @@ def variant_names(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> lis
 
 
 def names_in_parts(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> list[Name]:
-    """Return for each variant what tells it from the others; its short name if nothing does.
+    """Return for each variant what distinguishes it from the others; its short name if nothing does.
 
     GPUs by UUID and the measured length are named only if nothing else tells variants apart. Of three or more, a
     switch or way to exchange gradients at its default is named only where some variant has no other name; where many

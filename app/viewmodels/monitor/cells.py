@@ -167,7 +167,7 @@ class SeriesKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Courses:
-    """Where the sparklines come from: curves, and the time of them that is shown; each is made once."""
+    """Where the sparklines come from: curves, and the time of them that is shown; each is created once."""
 
     series: Mapping[SeriesKey, LiveSeries]
     start_s: float

@@ -409,7 +409,7 @@ def format_window(window: float, *, counts: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DerivedCurve:
-    """What is computed of a curve where it is drawn; at a time it tells what was measured."""
+    """What is computed of a curve where it is drawn; at a time it gives what was measured."""
 
     source: CurveSource
 

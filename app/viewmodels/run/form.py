@@ -100,7 +100,7 @@ class VariantForm:
             self._drop_unfitting_values(workload)
 
     def set_host(self, host: str) -> None:
-        """Make runs on another host from now on; its machine is not known yet."""
+        """Run on another host from now on; its machine is not known yet."""
         self.host, self._machine, self._no_gpu_reason = host, None, None
 
     @property

@@ -1,4 +1,4 @@
-"""The Run screen: the state of the run that is shown, and tabs for the runs that go on at the same time."""
+"""The Run screen: the state of the run that is shown, and tabs for concurrent runs."""
 
 import math
 from collections.abc import Sequence
@@ -219,7 +219,7 @@ class LiveModel:
         self._show_only(RunTimeline())
 
     def set_queue_running(self, running: bool) -> None:
-        """Set whether the queue makes runs now; when it makes none any more, none continues.
+        """Set whether the queue runs now; when it no longer does, no run continues.
 
         What ended before it began belongs to something else, and is shown no longer.
         """
@@ -320,7 +320,7 @@ class LiveModel:
                 self._show(max(running, key=lambda other: other.started_s))
 
     def _begin(self, new: RunTimeline, *, alone: bool) -> None:
-        """Begin a run; runs that go on at the same time stay, and so does the one shown while someone looks at it."""
+        """Begin a run; concurrent runs stay, and so does the one shown while someone looks at it."""
         remaining = [] if alone else [course for course in self._timelines if course.remains_with(new)]
         running = [course for course in remaining if course.running]
         for course in (*running, *([new] if running else [])):

@@ -41,7 +41,7 @@ _now = time.monotonic_ns
 
 
 class _Link:
-    """The connection to the worker; made when the first step has ended, for a process that may never make one."""
+    """The connection to the worker; created after the first step, because a process may never run one."""
 
     def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -188,7 +188,7 @@ class Steps:
                 return
 
     def _waits_for_another(self) -> bool:
-        """Return whether an optimizer was made that has not been called yet, and may be soon."""
+        """Return whether an optimizer exists that has not been called yet, and may be soon."""
         alive = (created() for created in self._created)
         return _now() - self._first_ns < _ALONE_NS and any(
             optimizer is not None and id(optimizer) not in self._numbers for optimizer in alive
@@ -407,7 +407,7 @@ class Meter:
         self._finish("done", traced_steps=self._steps - self._traced_from)
 
     def _finish(self, kind: str, **facts: Any) -> None:
-        """Say what was found, and wait for the end that the worker makes: nothing of the program runs any more."""
+        """Report the finding, and wait for the worker's end: nothing of the program runs any more."""
         self.on = False
         self._say_end(kind, **facts)
         for stream in (sys.stdout, sys.stderr):

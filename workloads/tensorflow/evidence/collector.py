@@ -186,7 +186,7 @@ class EvidenceCollector:
         self._inspector.inspect()
 
     def evidence(self) -> Evidence | None:
-        """Return what is known so far, or None before the first step was made."""
+        """Return what is known so far, or None before the first step."""
         if self._graph is None:
             return None
         limits = gpu_limits_bytes() if self._spec.variant["memory_limit"] else []

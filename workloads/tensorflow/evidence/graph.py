@@ -93,7 +93,7 @@ def _is_relevant(type_: str) -> bool:
 
 
 def _receives_from_peer(node: Any) -> bool:
-    """Return whether a node receives what another device made; constants come from the host."""
+    """Return whether a node receives what another device computed; constants come from the host."""
     if node.op != "_Recv":
         return False
     sender, receiver = node.attr["send_device"].s, node.attr["recv_device"].s
