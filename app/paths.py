@@ -82,7 +82,7 @@ def open_regular(path: Path) -> BufferedReader:
     """Open a file of the user's for reading; raises `OSError`, also for a device or a pipe, which may have no end."""
     mode = path.stat().st_mode  # before it is opened: a pipe waits for its writer
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise OSError(errno.EINVAL, "it is no regular file")
+        raise OSError(errno.EINVAL, "it is not a regular file")
     return path.open("rb")
 
 

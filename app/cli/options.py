@@ -116,7 +116,7 @@ class _DatabasePath(_FilePath):
         """Return it as a `Path`."""
         path: Path = super().convert(value, param, ctx)
         if not path.parent.is_dir():
-            self.fail(f"{one_line(str(path.parent))} is no folder", param, ctx)
+            self.fail(f"{one_line(str(path.parent))} is not a folder", param, ctx)
         return path
 
 
@@ -181,7 +181,7 @@ class Number(click.FloatRange):
         """Return the number; click takes one that is not for within any limits."""
         word: Any = value.removesuffix(self._unit) if isinstance(value, str) else value
         number: float = super().convert(word, param, ctx)
-        return self.fail("nan is no number", param, ctx) if math.isnan(number) else number
+        return self.fail("nan is not a number", param, ctx) if math.isnan(number) else number
 
 
 class _RunNumber(click.ParamType[int]):

@@ -112,7 +112,7 @@ def parse_address(word: str) -> Address:
         )
     kind = _KINDS.get(scheme) if colon else None
     if kind is None or (scheme not in _HERE and not rest.startswith("//")):
-        raise UsageError(f"{_quoted(word)} is no address of a host: write {_FORMS}.")
+        raise UsageError(f"{_quoted(word)} is not an address of a host: write {_FORMS}.")
     authority, _, query = rest.removeprefix("//").partition("?")
     values = _parse_query(kind, query, word)
     options = tuple((name, value) for name, value in values.items() if name not in _FOR_ALL)

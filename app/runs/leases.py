@@ -248,7 +248,7 @@ def _open_regular(path: Path, mode: int) -> int:
             os.fchmod(file, mode)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise OSError(errno.EINVAL, "it is no file")
+        raise OSError(errno.EINVAL, "it is not a file")
     return file
 
 

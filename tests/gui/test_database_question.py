@@ -39,11 +39,11 @@ def test_a_deleted_database_is_missed_and_nothing_is_made_in_its_place(
     path, elsewhere = Path(workbench.database), tmp_path / "elsewhere.db"
     path.rename(elsewhere)
     box = _question(qtbot, workbench)
-    assert "is not there any more" in box.text()
+    assert "no longer exists" in box.text()
     with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
         workbench.run.run()
     said = [label.text() for label in workbench.run_view.form.findChildren(QLabel)]
-    assert any("is not there any more" in text for text in said)
+    assert any("no longer exists" in text for text in said)
     _click(box, "&Try again")
     qtbot.waitUntil(lambda: _question(qtbot, workbench) is not box, timeout=READ_LIMIT_MS)
     assert "Start a &new one there" in [each.text() for each in _question(qtbot, workbench).buttons()]
@@ -69,7 +69,7 @@ def test_what_takes_the_place_of_a_database_is_the_users_choice(
     else:
         path.unlink()
     box = _question(qtbot, workbench)
-    assert ("was replaced by another database" if is_replaced else "is not there any more") in box.text()
+    assert ("was replaced by another database" if is_replaced else "no longer exists") in box.text()
     _click(box, label)
     qtbot.waitUntil(lambda: not workbench.window.isVisible(), timeout=READ_LIMIT_MS)
     assert workbench.next_database == (None if label == "&Quit" else path)
@@ -87,7 +87,7 @@ def test_a_chosen_database_that_is_missing_at_the_start_is_asked_for(
     qtbot.addWidget(workbench.window)
     workbench.start()
     box = _question(qtbot, workbench)
-    assert (f"{path} is not there any more" in box.text(), "in Settings" in box.informativeText()) == (True, True)
+    assert (f"{path} no longer exists" in box.text(), "in Settings" in box.informativeText()) == (True, True)
     assert {"Start a &new one there", "Open the &usual one"} <= {each.text() for each in box.buttons()}
     _click(box, "Choose &another file …")
     qtbot.waitUntil(lambda: workbench.window.findChild(QFileDialog) is not None, timeout=READ_LIMIT_MS)
@@ -114,7 +114,7 @@ def test_a_run_whose_database_is_gone_ends_before_the_window_asks(qtbot: QtBot, 
     said = "was deleted, or its disk is gone; the end of the run is not stored."
     qtbot.waitUntil(lambda: said in visible_text(workbench.run_view.form), timeout=RUN_LIMIT_MS)
     box = _question(qtbot, workbench)
-    assert "is not there any more" in box.text()
+    assert "no longer exists" in box.text()
     assert not path.exists()
     _click(box, "Start a &new one there")
     qtbot.waitUntil(lambda: not workbench.window.isVisible(), timeout=READ_LIMIT_MS)

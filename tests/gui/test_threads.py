@@ -75,7 +75,7 @@ def test_a_bug_is_told_and_raised_on_the_gui_thread(qtbot: QtBot, background: Ba
         qtbot.waitUntil(lambda: bool(raised), timeout=LIMIT_MS)
     assert [kind for kind, *_ in raised] == [ZeroDivisionError]
     assert [str(error) for error in errors] == [
-        "VariantScope itself made a mistake (ZeroDivisionError: a bug); what is stored is kept. Please report it."
+        "This is a bug in VariantScope (ZeroDivisionError: a bug); what is stored is kept. Please report it."
     ]
 
 

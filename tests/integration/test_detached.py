@@ -152,7 +152,7 @@ def test_a_fetched_run_is_not_fetched_twice_and_kept_lines_stay(
     assert len(stored_runs(database_path)) == 1
     assert list_detached(entry, ignore) == ()
     assert main(["hosts", "fetch", "gpu1", "--db", str(database_path)]) == 0
-    assert "No detached run is on gpu1" in capsys.readouterr().out
+    assert "There is no detached run on gpu1" in capsys.readouterr().out
     assert main(["hosts", "stop", "gpu1", "abc", "--db", str(database_path)]) == 1
 
 
@@ -219,7 +219,7 @@ def test_what_a_full_or_damaged_folder_says(
     entry: HostEntry, database_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for uid in ("../../etc", "0" * 12):
-        with pytest.raises(UserError, match="not on the host any more"):
+        with pytest.raises(UserError, match="no longer on the host"):
             stop_detached(entry, uid, ignore)
     (folder / "00112233").mkdir(parents=True)
     (folder / "00112233" / "order.json").write_text("{}")

@@ -21,7 +21,7 @@ from tests.fakes.command_line import LIMIT_S, ROOT, CommandLine
 from tests.fakes.hosts import HERE
 from workloads.protocol import RunSpec
 
-REFUSED = "Nobody can be asked here whether to "
+REFUSED = "There is no terminal to ask whether to "
 
 
 @pytest.fixture(scope="module")

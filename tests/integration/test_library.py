@@ -47,6 +47,6 @@ def test_an_own_run_is_compared_with_one_of_an_h200_and_it_is_said_what_differs(
     assert "10.7×" in shown.stdout
     assert shown.stdout.count("The article: ") == 1, "of all its rows"
     assert "No run of your own is stored: these are the reference runs" in shown.stderr
-    assert "goes on from here" not in shown.stderr
+    assert "continues from here" not in shown.stderr
     removed = line.inside("reference", "--remove")
     assert (removed.returncode, removed.stdout) == (0, f"Removed {len(added['runs'])} reference runs.\n")

@@ -175,7 +175,7 @@ def test_what_uv_cannot_do_is_one_sentence(
 
 @pytest.mark.parametrize("word", ["--config-file=uv.toml", "tiny,tiny", ","])
 def test_an_option_and_several_values_are_no_package(word: str) -> None:
-    with pytest.raises(InstallError, match=f"^{word} is no package"):
+    with pytest.raises(InstallError, match=f"^{word} is not a package"):
         fetch(f"tiny {word}")
 
 
@@ -209,7 +209,7 @@ def test_a_set_is_asked_for_once_and_installed_by_nobody_else(tmp_path: Path, fe
         asked.append(grants)
         return True
 
-    with pytest.raises(Exception, match="nobody has allowed to install and run the packages tiny"):
+    with pytest.raises(Exception, match="nobody has allowed VariantScope to install and run the packages tiny"):
         fetch_packages("tiny", "", lambda _: True)
     given = services(tmp_path, feed)
     specs = [dummy(feed.wait_inventory(), packages=value) for value in ("tiny", "tiny==1.0", "tiny")]

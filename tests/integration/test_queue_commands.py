@@ -94,7 +94,7 @@ def test_entries_are_added_ordered_and_made(say: Say) -> None:
     made = json.loads(say("queue", "run", "--no-standby", "--json").out)["experiments"]
     assert [(each["state"], each["done"]) for each in made] == [("complete", 2)], "what is paused rests"
     assert queue(say("queue", "--json")) == [(1, "paused", 2, 2)], "its runs are stored meanwhile"
-    assert say("queue").err == "2 of 2 runs done; `python -m app queue run 1` says what came of them.\n"
+    assert say("queue").err == "2 of 2 runs done; `python -m app queue run 1` shows their results.\n"
     nothing = say("queue", "run", "--json")
     assert json.loads(nothing.out) == {"experiments": []}
     sentence = "Nothing waits in the queue. To resume a paused experiment, name it: `python -m app queue run 1`.\n"
@@ -112,7 +112,7 @@ def test_entries_are_added_ordered_and_made(say: Say) -> None:
     [
         (("queue", "move"), "queue move needs the number of an entry"),
         (("queue", "pause", "7"), "The queue has no entry 7;"),
-        (("queue", "list", "7"), "queue list shows all there is;"),
+        (("queue", "list", "7"), "queue list shows all entries;"),
         (("queue", "--first"), "--first and --before go with"),
         (("queue", "run", "7"), "The queue has no entry 7;"),
         (("queue", "--notify"), "--notify and --report go with `queue run`."),

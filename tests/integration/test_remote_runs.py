@@ -288,7 +288,7 @@ def test_a_killed_program_ends_its_run_with_the_reason_and_leaves_nothing(
         os.kill(program.pid if victim == "program" else guard.pid, signal.SIGKILL)
         outcome = run.result()
     assert outcome.name == "crashed"
-    part = {"program": "The program on this host was ended by signal 9.", "guard": "its guard, the process that"}
+    part = {"program": "The program on this host was ended by signal 9.", "guard": "the process that guards it"}
     assert part[victim] in (outcome.reason or "")
     assert psutil.wait_procs(processes, timeout=LIMIT_S)[1] == [], "nothing is left there"
 
@@ -373,7 +373,7 @@ def test_a_host_that_describes_itself_by_a_word_for_a_number_makes_no_run(monkey
             return PlayedStart(address=self.address, words=[f"say(head_line('1'), {hello}); listen()"]).script()
 
     monkeypatch.setattr("app.hosts.remote.Start", Lying)
-    with pytest.raises(UserError, match=r"^lab says 'NaN' for cpu_count, where a number belongs; no run can be made"):
+    with pytest.raises(UserError, match=r"^lab says 'NaN' for cpu_count, instead of a number; nothing can run"):
         connect(HostEntry(name="lab", address="sh:"))
 
 
@@ -431,7 +431,7 @@ def test_ctrl_c_ends_a_run_within_seconds_however_slow_the_link(
         stack.close()
         took_s = time.monotonic() - began_s
     assert outcome.name == "stopped"
-    assert ("did not say its end in time" in (outcome.reason or "")) == is_slow
+    assert ("did not confirm the end in time" in (outcome.reason or "")) == is_slow
     assert took_s < 5.0 + BUSY_S
     assert psutil.wait_procs(processes, timeout=20)[1] == [], "the host ends its own"
 

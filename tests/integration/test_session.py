@@ -255,7 +255,7 @@ def test_a_worker_that_says_nothing_is_ended_as_failed(tmp_path: Path, feed: Tel
         (
             "print('no message', flush=True); sys.stdin.read()",
             "failed",
-            f"{BROKEN_PYTHON} instead of beginning the run it",
+            f"{BROKEN_PYTHON} instead of starting the run it",
         ),
         (
             GREETS + "os.write(1, b'x' * 6_000_000)",
@@ -267,7 +267,7 @@ def test_a_worker_that_says_nothing_is_ended_as_failed(tmp_path: Path, feed: Tel
             "completed",
             "Everything was measured; then its process ended with exit status 7, see its log.",
         ),
-        (GREETS + "sys.exit(3)", "crashed", "The worker ended with exit status 3 without saying how the run went;"),
+        (GREETS + "sys.exit(3)", "crashed", "The worker ended with exit status 3 without reporting a result;"),
         ("sys.exit(3)", "crashed", f"{BROKEN_PYTHON} it ended with exit status 3 before the run began;"),
         ("os.abort()", "crashed", "The worker died of SIGABRT; see the end of its log."),
     ],

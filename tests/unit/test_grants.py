@@ -139,6 +139,6 @@ def test_no_question_has_more_than_can_be_seen(count: int, fits: bool) -> None:
 def test_a_damaged_or_closed_file_is_said(file: Path) -> None:
     require([PYTHON], typed)
     file.write_text("[")
-    with pytest.raises(UserError, match=f"^{file} is no list of grants .*: delete it, and VariantScope asks again"):
+    with pytest.raises(UserError, match=f"^{file} is not a list of grants .*: delete it, and VariantScope asks again"):
         require([PYTHON], typed)
     assert grants_path() == file

@@ -42,7 +42,7 @@ def endless(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def test_what_has_no_end_is_refused_unread(kind: str, endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FILE_VARIABLE, str(endless))
     monkeypatch.setenv(book.FILE_VARIABLE, str(endless))
-    with pytest.raises((UserError, UsageError), match=r"cannot be read \(it is no regular file\)"):
+    with pytest.raises((UserError, UsageError), match=r"cannot be read \(it is not a regular file\)"):
         READERS[kind](endless)
 
 
@@ -98,7 +98,7 @@ XDG_FOLDERS = (
 
 
 def test_a_user_without_a_home_has_one_below_the_temporary_folder(tmp_path: Path) -> None:
-    assert "No host is named yet" in run_without_home(tmp_path, "hosts", "list").stdout
+    assert "No hosts yet" in run_without_home(tmp_path, "hosts", "list").stdout
     home = tmp_path / f"variantscope-{os.geteuid()}"
     assert home.stat().st_mode & 0o777 == 0o700
     database = str(tmp_path / "p.db")

@@ -66,7 +66,7 @@ class UserFunction:
             if not shape:
                 raise TypeError("batch returns single values; convert its lists with numpy.array(...)")
             if shape[0] != size:
-                raise ValueError(f"batch gives an array of shape {shape} where batch_size is {size}")
+                raise ValueError(f"batch returns an array of shape {shape} where batch_size is {size}")
         self._shapes = self._shapes or shapes
         if shapes != self._shapes:
             sizes, first_sizes = (", ".join(map(str, group)) for group in (shapes, self._shapes))
@@ -97,4 +97,4 @@ def batch_parts(values: Any, *forms: str) -> tuple[Any, ...]:
     if isinstance(values, tuple) and len(values) in {form.count(",") + 1 for form in forms}:
         return values
     value_type = f"a tuple of {len(values)}" if isinstance(values, tuple) else type(values).__name__
-    raise TypeError(f"batch gives {value_type}, and should give {' or '.join(forms)}")
+    raise TypeError(f"batch returns {value_type}, and should give {' or '.join(forms)}")

@@ -142,7 +142,7 @@ class CustomWorkload:
         if tensor.layout is not torch.strided:
             raise TypeError("batch returns a sparse tensor; convert it with .to_dense()")
         if tensor.is_complex():
-            raise TypeError(f"batch gives {tensor.dtype} values, and a model takes real numbers")
+            raise TypeError(f"batch returns {tensor.dtype} values, and a model takes real numbers")
         types = {} if isinstance(value, Tensor) else {torch.float64: self._float_type, torch.int32: torch.int64}
         return tensor.to(types.get(tensor.dtype, tensor.dtype))
 

@@ -309,7 +309,7 @@ def _mark_loop(command: Command, folder: Path) -> None:
     loop = loops.get(int(number))
     if loop is None:
         raise UsageError(
-            f"{command.loop} is no loop; those of {file} are at line {', '.join(map(str, sorted(loops)))}."
+            f"{command.loop} is not a loop; those of {file} are at line {', '.join(map(str, sorted(loops)))}."
         )
     marked = loop.iter if isinstance(loop, ast.For) else loop.test
     function = "items" if isinstance(loop, ast.For) else "test"

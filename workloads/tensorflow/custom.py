@@ -302,7 +302,7 @@ def _compile(model: keras.Model, loss: Any, location: str) -> None:
             output_loss in (None, "ce", "crossentropy") or keras.losses.get(output_loss)
         except (TypeError, ValueError) as error:
             raise CustomWorkloadError(
-                f"{location}: {describe_value(output_loss)} is no loss that Keras knows."
+                f"{location}: {describe_value(output_loss)} is not a loss that Keras knows."
             ) from error
     if loss is not None and model.compiled and model.loss not in (None, loss):
         raise CustomWorkloadError(
@@ -353,7 +353,7 @@ def _check_optimizer(optimizer: Any, location: str) -> keras.Optimizer:
     try:
         resolved = keras.optimizers.get(optimizer)
     except (KeyError, TypeError, ValueError) as error:
-        what = f"{describe_value(optimizer)} is no optimizer that Keras knows"
+        what = f"{describe_value(optimizer)} is not an optimizer that Keras knows"
         raise CustomWorkloadError(f"{location}: {what}; give one, such as keras.optimizers.SGD(0.1).") from error
     if isinstance(resolved, keras.optimizers.LossScaleOptimizer) or resolved.loss_scale_factor is not None:
         raise CustomWorkloadError(
@@ -369,12 +369,12 @@ def _to_tensor(value: Any) -> tf.Tensor:
     """
     if isinstance(value, tf.RaggedTensor | tf.SparseTensor):
         cure = ".to_tensor()" if isinstance(value, tf.RaggedTensor) else "tf.sparse.to_dense(...)"
-        raise TypeError(f"batch gives a {type(value).__name__}; convert it to an array of one shape with {cure}")
+        raise TypeError(f"batch returns a {type(value).__name__}; convert it to an array of one shape with {cure}")
     if value is None:
         raise TypeError("batch returns None among its arrays; targets and sample weights can be None as a whole only")
     tensor = tf.convert_to_tensor(value)
     if not (tensor.dtype.is_floating or tensor.dtype.is_integer or tensor.dtype.is_bool):
-        raise TypeError(f"batch gives {tensor.dtype.name} values, and a model takes numbers")
+        raise TypeError(f"batch returns {tensor.dtype.name} values, and a model takes numbers")
     if tensor.dtype.is_floating:
         return tf.cast(tensor, keras.config.floatx())
     return tf.cast(tensor, tf.int64) if tensor.dtype == tf.int32 else tensor

@@ -486,11 +486,11 @@ def test_a_mistake_of_the_program_s_own_ends_what_goes_on_and_is_told(
         queue.add(plan("meets it"))
         qtbot.waitUntil(lambda: "Paused" in displayed_text(view), timeout=RUN_LIMIT_MS)
         assert not queue.running
-        assert "made a mistake (ZeroDivisionError: a bug)" in form_text(workbench)
+        assert "a bug in VariantScope (ZeroDivisionError: a bug)" in form_text(workbench)
         choose(workbench)
         workbench.run.run()
         qtbot.waitUntil(lambda: not workbench.run.running, timeout=RUN_LIMIT_MS)
-        assert "made a mistake (ZeroDivisionError: a bug)" in form_text(workbench)
+        assert "a bug in VariantScope (ZeroDivisionError: a bug)" in form_text(workbench)
     assert [kind for kind, *_ in raised] == [ZeroDivisionError] * 2
     assert [entry.state for entry in entries_of(workbench)] == ["paused"]
     assert outcomes_of(workbench) == ["failed"] * 2

@@ -56,7 +56,7 @@ def test_a_host_is_added_and_removed(qtbot: QtBot, dialog: HostsDialog) -> None:
     dialog.name.setText(LONG)
     dialog.address.setText("ssh://other")
     dialog.add_button.click()
-    assert dialog.problem.text().startswith(f"There is a host {LONG} already")
+    assert dialog.problem.text().startswith(f"Host {LONG} already exists")
     dialog.remove_button.click()
     assert read_hosts() == ()
     assert [dialog.check_button.isEnabled(), dialog.details.isVisible()] == [False, False], "nothing to check"

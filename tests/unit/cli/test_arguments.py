@@ -134,7 +134,7 @@ def test_the_baseline_comes_first() -> None:
         ),
         (
             ["experiment", "lstm", "-s", "xla=false,true", "--until", "1%", "--repeats", "2"],
-            "--until looks first after 3 repeats: give --repeats 3 or more.",
+            "--until needs at least 3 repeats: give --repeats 3 or more.",
         ),
         (
             ["experiment", "--preset", "quick", "--report", "page.pdf"],
@@ -142,15 +142,15 @@ def test_the_baseline_comes_first() -> None:
         ),
         (
             ["experiment", "--preset", "quick", "dummy", "-s", "seconds=1", "--baseline", "seconds=1"],
-            "--preset has a workload, settings and a baseline of its own: leave out WORKLOAD, -s, --baseline.",
+            "--preset has its own workload, settings and baseline: leave out WORKLOAD, -s, --baseline.",
         ),
         (
             ["experiment", "--presets", "--report", "x.html", "--budget", "0"],
-            "--presets lists them and makes nothing: leave out --budget, --report.",
+            "--presets only lists them: leave out --budget, --report.",
         ),
         (
             ["experiment", "--preset", "quick", "--queue", "--report", "x.html", "--no-standby"],
-            "--queue makes nothing yet, but `queue run` takes these words: leave out --report, --no-standby.",
+            "--queue runs nothing yet, but `queue run` takes these options: leave out --report, --no-standby.",
         ),
         (
             ["experiment", "--preset", "quick", "--queue", "--budget", "0s"],
@@ -158,22 +158,22 @@ def test_the_baseline_comes_first() -> None:
         ),
         (
             ["experiment", "--preset", "quick", "--show", "--parallel"],
-            "--show makes nothing: leave out --parallel.",
+            "--show runs nothing: leave out --parallel.",
         ),
         (
             ["experiment", "dummy", "-s", "seconds=1,2", "--report", "/nowhere/x.html"],
-            "--report takes a file in a folder that is there; /nowhere is none.",
+            "--report takes a file in an existing folder; /nowhere is not one.",
         ),
         (
             ["queue", "run", "--report", "/nowhere/x.html"],
-            "--report takes a file in a folder that is there; /nowhere is none.",
+            "--report takes a file in an existing folder; /nowhere is not one.",
         ),
         (["watch", "--json", "--csv"], "watch takes one of --json, --csv and --prometheus."),
         (
             ["compare", "1", "2", "--tag", "paper"],
             "compare takes runs by number or by what finds them (--search, --tag …), not both.",
         ),
-        (["compare", *map(str, range(1, 752))], "compare takes at most 750 runs at once; these are 751."),
+        (["compare", *map(str, range(1, 752))], "compare takes at most 750 runs; these are 751."),
         (["compare", "1", "2", "--baseline", "3"], "The baseline, run 3, is not among the runs compared."),
     ],
 )
@@ -247,7 +247,7 @@ AGE = "Invalid value for '--older-than': {!r} is not an age such as 30d, 12h or 
         ),
         (
             ["experiment", "lstm", "--variants-of", "1,2"],
-            "--variants-of takes what stored runs were of: leave out WORKLOAD.",
+            "--variants-of takes the variants of stored runs: leave out WORKLOAD.",
         ),
         (["experiment", "lstm", "--repeats", "0"], "Invalid value for '--repeats': 0 is not in the range 1<=x<=999."),
         (["experiment", "lstm", "--budget", "soon"], TIME.format("soon")),
@@ -258,7 +258,7 @@ AGE = "Invalid value for '--older-than': {!r} is not an age such as 30d, 12h or 
         (["experiment", "lstm", "--budget", ""], TIME.format("")),
         (["experiment", "lstm", "--budget", "5m2h"], TIME.format("5m2h")),
         (["watch", "--seconds", "-1"], "Invalid value for '--seconds': -1.0 is not in the range 0<x<inf."),
-        (["watch", "--seconds", "nan"], "Invalid value for '--seconds': nan is no number."),
+        (["watch", "--seconds", "nan"], "Invalid value for '--seconds': nan is not a number."),
         (["watch", "--every", "0.009"], "Invalid value for '--every': 0.009 is not in the range 0.01<=x<=3600."),
         (["run", "lstm", "--sample-ms", "9"], "Invalid value for '--sample-ms': 9.0 is not in the range 10<=x<=1000."),
         (

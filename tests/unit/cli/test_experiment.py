@@ -130,7 +130,7 @@ def test_the_end_says_after_how_many_repeats_and_how_narrowly() -> None:
     )
     assert re.fullmatch(pattern, describe_ending(experiment))
     (ahead,) = plan_lines(experiment)
-    assert re.fullmatch(f"{pattern} Nothing is left to run; --again makes every run anew\\.", ahead)
+    assert re.fullmatch(f"{pattern} Nothing is left to run; --again repeats every run\\.", ahead)
     wide = Experiment.from_runs(structs.replace(PLAN, repeats=4, until_pct=0.01), "stopped", HEADERS, CPU)
     assert re.fullmatch(
         r"Complete: 8 of 8 runs done\. Speed-ups are known to ±\xa00\.\d+\xa0%; ±\xa00\.01\xa0% was asked for\.",
@@ -159,7 +159,7 @@ def test_of_one_run_is_not_spoken_as_of_many() -> None:
     one = structs.replace(PLAN, variants=(SMALL,), repeats=1)
     assert plan_lines(Experiment.from_runs(one, "stopped", (), CPU)) == ["1 run planned, 0 done, 1 left (15 to 20 s)."]
     made = Experiment.from_runs(one, "stopped", [header(1, SMALL)], CPU)
-    assert plan_lines(made) == ["The only run is stored: nothing is left to run. --again makes it anew."]
+    assert plan_lines(made) == ["The only run is stored: nothing is left to run. --again repeats it."]
     assert describe_ending(made) == "Complete: 1 of 1 run done."
 
 
@@ -167,7 +167,7 @@ def test_more_stored_runs_than_are_planned_are_told_of_as_the_table_counts_them(
     experiment = Experiment.from_runs(PLAN, "stopped", HEADERS, CPU)
     assert len(runs_in_order(experiment, load)) == 8
     assert plan_lines(experiment) == [
-        "All 6 runs are stored (2 more stored runs count too): nothing is left to run. --again makes them anew."
+        "All 6 runs are stored (2 more stored runs count too): nothing is left to run. --again repeats them."
     ]
     assert describe_ending(experiment) == "Complete: 6 of 6 runs done (2 more stored runs count too)."
     begun = Experiment.from_runs(PLAN, "stopped", HEADERS[:4], CPU)
@@ -295,7 +295,7 @@ def test_hours_are_not_started_where_nobody_can_answer(database_path: Path, caps
     assert main(words) == 1
     with Store.open(database_path) as store:
         assert not store.queue.entries()
-    assert "Nobody can be asked here" in capsys.readouterr().err
+    assert "There is no terminal to ask" in capsys.readouterr().err
     assert main([*words, "--queue"]) == 0
 
 

@@ -85,7 +85,7 @@ def test_summaries_are_written_to_the_file_and_added_to_the_jobs(
         (["--summary", "a.md"], "--summary goes with --fail-if-slower."),
         (
             ["--fail-if-slower", "2", "--summary", "/nowhere/a.md"],
-            "--summary takes a file in a folder that is there; /nowhere is none.",
+            "--summary takes a file in an existing folder; /nowhere is not one.",
         ),
     ],
 )

@@ -32,7 +32,7 @@ def test_hosts_are_added_listed_and_removed(capsys: pytest.CaptureFixture[str]) 
     assert [entry.name for entry in read_hosts()] == ["gpu1", "lab"], "none is removed where one is not there"
     capsys.readouterr()
     assert main(["hosts", "remove", "gpu1", "lab"]) == 0
-    assert "No host is named yet" in capsys.readouterr().out
+    assert "No hosts yet" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,10 @@ def test_hosts_are_added_listed_and_removed(capsys: pytest.CaptureFixture[str]) 
     [
         (["add"], "hosts add takes a name and an address"),
         (["add", "gpu1"], "hosts add takes a name and an address"),
-        (["add", "ssh://gpu1", "gpu1"], "'ssh://gpu1' cannot name a host"),
+        (["add", "ssh://gpu1", "gpu1"], "'ssh://gpu1' is not a host name"),
         (["remove"], "hosts remove needs the name of a host"),
         (["remove", "gpu1"], "There is no host 'gpu1'."),
-        (["list", "gpu1"], "hosts list shows all there is"),
+        (["list", "gpu1"], "hosts list shows all hosts"),
     ],
 )
 def test_wrong_use_is_one_sentence(
@@ -60,8 +60,8 @@ def test_wrong_use_is_one_sentence(
     ("words", "sentence"),
     [
         (["gpus", "--on", "gpu"], "There is no host 'gpu'. Did you mean gpu1?"),
-        (["experiment", "--preset", "quick", "--show", "--on", "gpu1"], "--show makes nothing: leave out --on."),
-        (["experiment", "--presets", "--on", "gpu1"], "--presets lists them and makes nothing: leave out --on."),
+        (["experiment", "--preset", "quick", "--show", "--on", "gpu1"], "--show runs nothing: leave out --on."),
+        (["experiment", "--presets", "--on", "gpu1"], "--presets only lists them: leave out --on."),
         (["run", "lstm", "--on", "gpu1", "--on", "gpu1"], "--on names one host: give it once."),
     ],
 )

@@ -48,7 +48,7 @@ def test_on_a_terminal_one_line_is_painted_over_and_enter_ends_the_wait(
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
         use_terminal(monkeypatch, 100)
         line = WaitLine()
-        words = "Waiting: GPU 0 at 61\xa0°C ({} of 60\xa0s; Enter goes on)"
+        words = "Waiting: GPU 0 at 61\xa0°C ({} of 60\xa0s; Enter skips the wait)"
         assert line(held(1.0))
         assert line(held(1.2))
         written = capsys.readouterr().err

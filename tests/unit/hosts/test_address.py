@@ -65,7 +65,7 @@ def test_an_address_says_where_and_how(word: str, address: Address) -> None:
         ("ssh://[gpu1]", "names no host"),
         ("ssh://[::1]22", "names no host"),
         ("ssh://gpu1/home/me", "more than user, host and port"),
-        ("ssh://gpu1?gres=gpu:1", "behind ? may stand python, interpreter"),
+        ("ssh://gpu1?gres=gpu:1", "after ? you can write python, interpreter"),
         ("slurm+ssh://login?prolog=/x", "gres"),
         ("slurm+ssh://login?gres=--uid", "gres takes"),
         ("slurm+ssh://login?time=30&time=40", "time twice"),

@@ -33,7 +33,11 @@ def test_hosts_are_kept_in_a_file_that_only_the_user_reads(book: Path) -> None:
 
 def test_an_address_is_a_host_without_adding_it() -> None:
     word = "ssh://me@gpu1:22?python=python3.12"
-    with pytest.raises(UserError, match=r"nobody has allowed to connect to ssh://me@gpu1:22\?python=python3.12\.$"):
+    with pytest.raises(
+        UserError,
+        match=r"nobody has allowed VariantScope to connect to "
+        r"ssh://me@gpu1:22\?python=python3.12\.$",
+    ):
         find_host(word)
     entry = find_host(word, typed)
     assert find_host(word) == entry, "it stays allowed"
@@ -54,9 +58,9 @@ def test_an_unknown_host_names_the_one_that_is_meant() -> None:
     ("entry", "part"),
     [
         (GPU1, "already"),
-        (HostEntry(name="-x", address="ssh://x"), "cannot name a host"),
+        (HostEntry(name="-x", address="ssh://x"), "is not a host name"),
         (HostEntry(name="ssh://x", address="gpu2"), "the address comes second"),
-        (HostEntry(name="x", address="x"), "no address of a host"),
+        (HostEntry(name="x", address="x"), "not an address of a host"),
     ],
 )
 def test_a_wrong_host_is_not_added(entry: HostEntry, part: str) -> None:

@@ -197,9 +197,9 @@ GUARD = "if __name__ == '__main__':\n    main()\n"
         ("for epoch in range(3): print(epoch)", "mine.py: none of its functions is a workload. Write one"),
         ("def main(epochs=3): ...\nmain()", "mine.py: none of its functions is a workload. "),
         ("def main(batch_size): ...", "mine.py: none of its functions is a workload. "),
-        ("import numpy\nimport jax", "mine.py:2: custom workloads cannot be in JAX so far"),
+        ("import numpy\nimport jax", "mine.py:2: custom workloads cannot use JAX yet"),
         ("import torch\ndef f():\n    import keras", "mine.py:3: the file imports TensorFlow beside PyTorch"),
-        (FUNCTION + "model.fit(x, y)", "mine.py:2: `model.fit(x, y)` runs whenever the file is read, so nothing of it"),
+        (FUNCTION + "model.fit(x, y)", "mine.py:2: `model.fit(x, y)` runs whenever the file is read, so the file was"),
         (FUNCTION + "for x in y:\n    loss(x).backward()", "mine.py:3: `loss(x).backward()` runs whenever"),
         (FUNCTION + "while a:\n    with b:\n        optimizer.step()", "mine.py:4: `optimizer.step()`"),
         (FUNCTION + "args = argparse.ArgumentParser().parse_args()", "mine.py:2: `argparse.ArgumentParser().parse"),
@@ -264,7 +264,7 @@ def test_a_helper_that_cannot_be_a_workload_is_left_out_with_its_reason(
 def test_a_file_that_never_ends_is_given_up(file: Path, database_path: Path, tmp_path: Path) -> None:
     file.write_text("while True: pass\ndef f(batch_size=4): ...\n")
     start_s = time.monotonic()
-    with pytest.raises(UserError, match=r"mine.py was not read within 1\xa0s; what it computes when it is imported"):
+    with pytest.raises(UserError, match=r"mine.py was not read within 1\xa0s; move what it computes on import"):
         load_custom_workloads(file, "", database_path, ReadOptions(consent=typed, limit_s=1.0, leases=Leases(tmp_path)))
     assert time.monotonic() - start_s < 50, "the usual limit is a minute"
 
@@ -313,7 +313,7 @@ def test_a_variant_whose_file_was_never_opened_here_is_not_run(
 ) -> None:
     (small,) = load_custom_workloads(file, "small", tmp_path / "another.db", reading)
     spec = fill_defaults(small, {"gpus": 0}, feed.wait_inventory().machine)
-    with pytest.raises(UserError, match=r"The file of mine.py:small was never opened here as it was then"):
+    with pytest.raises(UserError, match=r"The file of mine.py:small was never opened here in that version"):
         RunSession(spec, services(tmp_path, feed)).run()
     with Store.open(database_path) as store:
         assert store.list_runs() == []

@@ -229,7 +229,11 @@ def test_what_is_no_file_of_text_is_refused_unread(tmp_path: Path, database_path
     os.mkfifo(tmp_path / "pipe.py")
     (tmp_path / "zero.py").symlink_to("/dev/zero")
     (tmp_path / "folder.py").mkdir()
-    for name, reason in (("pipe", "it is no regular file"), ("zero", "it is no regular file"), ("folder", "directory")):
+    for name, reason in (
+        ("pipe", "it is not a regular file"),
+        ("zero", "it is not a regular file"),
+        ("folder", "directory"),
+    ):
         with pytest.raises(UsageError, match=rf"{name}\.py cannot be read \(.*{reason}"):
             load_custom_workloads(tmp_path / f"{name}.py", "", database_path, reading)
     function = "def small(batch_size: int = 4): ...\n"

@@ -124,7 +124,7 @@ WAYS = [by_a_launcher, by_a_launcher_with_standbys, by_a_job, by_a_process]
 
 @pytest.mark.parametrize("way", WAYS)
 def test_no_way_leads_to_a_python_that_is_not_granted(way: Callable[[Path], None], python: Path, marker: Path) -> None:
-    with pytest.raises(UserError, match=f"nobody has allowed to run {python} as Python"):
+    with pytest.raises(UserError, match=f"nobody has allowed VariantScope to run {python} as Python"):
         way(python)
     assert not marker.exists()
     assert read_grants() == ()
@@ -139,7 +139,7 @@ def test_packages_that_are_not_granted_are_neither_installed_nor_run() -> None:
         lambda: ProcessSpec.current((sys.executable, "-m", "workloads.worker"), Python("", "tiny")).start(),
     ]
     for way in ways:
-        with pytest.raises(UserError, match="nobody has allowed to install and run the packages tiny"):
+        with pytest.raises(UserError, match="nobody has allowed VariantScope to install and run the packages tiny"):
             way()
 
 
@@ -153,7 +153,7 @@ def test_no_way_leads_to_a_text_that_is_not_granted(tmp_path: Path, marker: Path
         lambda: run_job(ComputeGradients(spec=start.spec, path="/x", source=source), ComputedGradients),
     ]
     for order in orders:
-        with pytest.raises(UserError, match=f"nobody has allowed to run the code of {source.path}"):
+        with pytest.raises(UserError, match=f"nobody has allowed VariantScope to run the code of {source.path}"):
             order()
     assert not marker.exists()
 

@@ -261,7 +261,7 @@ def link(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("place", "reason"),
-    [(link, "Too many levels of symbolic links"), (Path.mkdir, "it is no file"), (os.mkfifo, "it is no file")],
+    [(link, "Too many levels of symbolic links"), (Path.mkdir, "it is not a file"), (os.mkfifo, "it is not a file")],
 )
 def test_what_is_no_lock_file_is_a_sentence_and_nothing_is_held(
     leases: Leases, tmp_path: Path, place: Callable[[Path], object], reason: str

@@ -98,7 +98,7 @@ def test_the_traceback_is_the_detail() -> None:
 
 
 def test_a_killed_worker_hints_at_memory() -> None:
-    assert "want of memory" in (form_outcome(ending(None, -9)).reason or "")
+    assert "ran out of memory" in (form_outcome(ending(None, -9)).reason or "")
 
 
 def test_a_real_time_signal_has_a_number_if_no_name() -> None:

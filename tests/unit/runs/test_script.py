@@ -134,9 +134,9 @@ def test_revisions_are_trees_of_their_own(database: Path, repository: Path) -> N
 def test_what_cannot_be_frozen_is_refused(database: Path, repository: Path, folder: Path) -> None:
     with pytest.raises(UsageError, match="has no revision nosuch"):
         frozen(database, repository, revisions=("nosuch",))
-    with pytest.raises(UsageError, match="is no folder"):
+    with pytest.raises(UsageError, match="is not a folder"):
         frozen(database, repository / "nosuch")
-    with pytest.raises(UsageError, match="nosuch, which --link names, is not there"):
+    with pytest.raises(UsageError, match="nosuch, which --link names, does not exist"):
         frozen(database, repository, links=("nosuch",))
     git(repository, "update-index", "--add", "--cacheinfo", f"160000,{git(repository, 'rev-parse', 'HEAD')},sub")
     git(repository, "commit", "-qm", "sub")

@@ -103,7 +103,7 @@ def test_a_folder(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    assert "cannot be made (Not a directory)" in refusal(tmp_path / "file" / "below" / "profiles.db")
+    assert "cannot be created (Not a directory)" in refusal(tmp_path / "file" / "below" / "profiles.db")
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which nobody can make a file")

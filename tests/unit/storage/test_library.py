@@ -540,7 +540,7 @@ def test_runs_that_are_none_change_nothing(store: Store) -> None:
         lambda: library.set_note(99, "x"),
         lambda: library.save_experiment([run, 99], name="x", preset=None, plan=PLAN),
     ):
-        with pytest.raises(UserError, match=r"There is no run 99 in .*; `python -m app list` shows what there is"):
+        with pytest.raises(UserError, match=r"There is no run 99 in .*; `python -m app list` lists all"):
             change()
     (row,) = store.list_runs()
     assert (row.tags, row.experiments, row.deleted_utc_ns) == ((), (), None)

@@ -210,7 +210,7 @@ def test_two_runs_do_not_mix(store: Store) -> None:
 
 
 def test_an_unknown_run_is_said_with_what_to_do(store: Store, database_path: Path) -> None:
-    with pytest.raises(UserError, match=r"There is no run 7 in .*`python -m app list` shows what there is"):
+    with pytest.raises(UserError, match=r"There is no run 7 in .*`python -m app list` lists all"):
         store.load(7)
 
 

@@ -180,18 +180,18 @@ def missing(path: Path) -> Path:
         (with_journal, "was left half-written by another program"),
         (huge, "is not an SQLite database"),
         (folder, "is a folder; name the database file in it."),
-        (pipe, "is no regular file"),
+        (pipe, "is not a regular file"),
         (loop, "cannot be read (it is a loop of links)."),
         (link_to_nothing, "There is no file "),
         (missing, "There is no file "),
-        (lambda path: Path("/dev/zero"), "is no regular file"),
+        (lambda path: Path("/dev/zero"), "is not a regular file"),
         (lambda path: changed(path, LATER), "was written by a newer version of VariantScope; update the program here."),
-        (lambda path: changed(path, "DELETE FROM _sqlite_migrations"), "does not say which version it is of"),
+        (lambda path: changed(path, "DELETE FROM _sqlite_migrations"), "does not state its version"),
         (
             lambda path: changed(path, "DELETE FROM _sqlite_migrations WHERE name GLOB 'm002*'"),
-            "does not say which version it is of",
+            "does not state its version",
         ),
-        (lambda path: changed(path, "DROP TABLE _sqlite_migrations"), "does not say which version it is of"),
+        (lambda path: changed(path, "DROP TABLE _sqlite_migrations"), "does not state its version"),
     ],
 )
 def test_a_file_that_is_none_is_refused(
@@ -457,7 +457,7 @@ def test_what_unfolds_to_more_than_the_file_holds_is_refused(
     monkeypatch.setattr(
         import_export, "inspect_file", lambda path: replace(source_file.inspect_file(path), bytes=2_500_000)
     )
-    assert "needs more room than there is on the disk, or than it takes itself" in refused(ours, theirs)
+    assert "needs more room than the disk has, or than its own size" in refused(ours, theirs)
 
 
 def test_a_write_ahead_log_of_rubbish_adds_nothing(tmp_path: Path, theirs: Path) -> None:

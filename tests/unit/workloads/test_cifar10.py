@@ -101,10 +101,10 @@ def test_a_file_that_would_run_something_does_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damaged", "words"),
     [
-        (b"", "no file of CIFAR-10 images"),
-        (CONTENT[TEST_FILE][:-100], "no file of CIFAR-10 images"),
+        (b"", "not a file of CIFAR-10 images"),
+        (CONTENT[TEST_FILE][:-100], "not a file of CIFAR-10 images"),
         (fakes.pickled(DATA.test.images, DATA.test.classes + 1), "classes do not fit"),
-        (fakes.pickled(DATA.test.images, DATA.test.classes[:-1]), "no file of CIFAR-10 images"),
+        (fakes.pickled(DATA.test.images, DATA.test.classes[:-1]), "not a file of CIFAR-10 images"),
         (pickle.dumps({b"data": np.zeros((2, 3072)), b"labels": [1, 2]}, protocol=3), "instead of bytes"),
     ],
 )

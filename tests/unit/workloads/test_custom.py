@@ -373,12 +373,16 @@ def test_a_model_that_waits_for_its_inputs_is_built_by_them(replica: Replicas) -
             "return 1, 2, 3",
             "mine.py:5: the first value it returns is int, no Keras model; a workload of PyTorch imports torch",
         ),
-        ('"mse"', '"msee"', "mine.py:5: 'msee' is no loss that Keras knows"),
-        ('"mse", batch', '"mse", 3', "mine.py:5: the third value it returns is no function"),
-        ('"mse", batch', '"mse", batch, 3', "mine.py:5: 3 is no optimizer that Keras knows; give one, such"),
-        ('"mse", batch', '"mse", batch, ["sgd", "sgd"]', "mine.py:5: a value of type list is no optimizer that Keras"),
+        ('"mse"', '"msee"', "mine.py:5: 'msee' is not a loss that Keras knows"),
+        ('"mse", batch', '"mse", 3', "mine.py:5: the third value it returns is not a function"),
+        ('"mse", batch', '"mse", batch, 3', "mine.py:5: 3 is not an optimizer that Keras knows; give one, such"),
+        (
+            '"mse", batch',
+            '"mse", batch, ["sgd", "sgd"]',
+            "mine.py:5: a value of type list is not an optimizer that Keras",
+        ),
         ('"mse", batch', '"mse", batch, {"optimizer": "sgd"}', "mine.py:5: a value of type dict is no optimizer that"),
-        ('"mse", batch', '"mse", batch, "sgdd"', "mine.py:5: 'sgdd' is no optimizer that Keras knows"),
+        ('"mse", batch', '"mse", batch, "sgdd"', "mine.py:5: 'sgdd' is not an optimizer that Keras knows"),
         ('"mse", batch', '"mse", batch, "adam", 5', "mine.py:5: the function returns tuple, and should return"),
         (
             '"mse", batch',
@@ -391,15 +395,19 @@ def test_a_model_that_waits_for_its_inputs_is_built_by_them(replica: Replicas) -
             "mine.py:5: ValueError: .*mine",
         ),
         ("return x, x.sum", "return x + nothing, x.sum", "mine.py:12: NameError: name 'nothing' is not defined"),
-        ("return x, x.sum(axis=1, keepdims=True)", "return x", "mine.py:5: TypeError: batch gives ndarray, and should"),
+        (
+            "return x, x.sum(axis=1, keepdims=True)",
+            "return x",
+            "mine.py:5: TypeError: batch returns ndarray, and should",
+        ),
         (
             "(batch_size, 4)",
             "(3, 4)",
-            r"mine.py:5: ValueError: batch gives an array of shape \(3, 4\) where batch_size is 8$",
+            r"mine.py:5: ValueError: batch returns an array of shape \(3, 4\) where batch_size is 8$",
         ),
         ("return x, x", "raise SystemExit #", "mine.py:12: the file ends the program"),
-        ("return x, x", "return x.astype(str), x", "mine.py:5: TypeError: batch gives string values"),
-        ("return x, x", "return x.tolist(), x", "mine.py:5: TypeError: batch gives single values; make arrays"),
+        ("return x, x", "return x.astype(str), x", "mine.py:5: TypeError: batch returns string values"),
+        ("return x, x", "return x.tolist(), x", "mine.py:5: TypeError: batch returns single values; convert"),
         ("(batch_size, 4)", "(batch_size, 5)", "mine.py:5: ValueError: Input"),
     ],
 )
@@ -418,7 +426,7 @@ def test_batches_of_several_shapes_are_told_with_both(replica: Replicas) -> None
     given = source(text)
     reason = reason_of(given, lambda: trained(given, spec_of(given, "dense"), replica, 1))
     assert reason.startswith(
-        "mine.py:5: ValueError: batch gives (8, 3, 4), (8, 1, 4) at step 1 and gave (8, 2, 4), (8, 1"
+        "mine.py:5: ValueError: batch returns (8, 3, 4), (8, 1, 4) at step 1 and gave (8, 2, 4), (8, 1"
     )
 
 

@@ -264,19 +264,19 @@ SMALL = """
         (
             "(x, y)",
             "(x, y, y, y)",
-            "mine.py:9: TypeError: batch gives a tuple of 4, and should give (x, y) or (x, y, sample_weight)",
+            "mine.py:9: TypeError: batch returns a tuple of 4, and should give (x, y) or (x, y, sample_weight)",
         ),
         (
             "(x, y)",
             "(tf.ragged.constant([[1], [2, 3], [4], [5]]), y)",
-            "mine.py:9: TypeError: batch gives a RaggedTensor; make an array of one shape of it, by .to_tensor()",
+            "mine.py:9: TypeError: batch returns a RaggedTensor; convert it to an array of one shape with .to_tensor()",
         ),
         (
             "(x, y)",
             "(tf.sparse.from_dense(x), y)",
             (
-                "mine.py:9: TypeError: batch gives a SparseTensor; make an array of one shape of it, "
-                "by tf.sparse.to_dense(...)"
+                "mine.py:9: TypeError: batch returns a SparseTensor; convert it to an array of one shape "
+                "with tf.sparse.to_dense(...)"
             ),
         ),
         (
@@ -295,7 +295,7 @@ SMALL = """
                 "if the model adds its own (add_loss)."
             ),
         ),
-        ('"mse"', '["mse", "msee"]', "mine.py:9: 'msee' is no loss that Keras knows."),
+        ('"mse"', '["mse", "msee"]', "mine.py:9: 'msee' is not a loss that Keras knows."),
         ('"mse"', "None", "mine.py:9: ValueError: No loss to compute. Provide a `loss` argument in `compile()`."),
     ],
 )

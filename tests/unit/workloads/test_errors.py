@@ -95,7 +95,7 @@ def test_a_cudnn_that_does_not_fit_is_told_with_what_to_install(text: str) -> No
 
     ending = ending_of(tf.errors.FailedPreconditionError(None, None, text), 5)
     assert ending.outcome == "failed"
-    assert (ending.reason or "").startswith("cuDNN could not be started, most often because another version of it")
+    assert (ending.reason or "").startswith("cuDNN could not be started, most often because TensorFlow was built")
     assert "pip install 'tensorflow[and-cuda]" in (ending.reason or "")
     assert text in (ending.traceback or "")
 

@@ -179,7 +179,7 @@ def test_a_workload_that_cannot_be_had_is_told_with_the_presets_file(tmp_path: P
 def test_brackets_without_end_are_told(tmp_path: Path) -> None:
     path = tmp_path / "deep.toml"
     path.write_text(f"x = {'[' * 3_000}{']' * 3_000}")
-    with pytest.raises(UserError, match=r"deep\.toml is not a preset: it has too many brackets in each other\.$"):
+    with pytest.raises(UserError, match=r"deep\.toml is not a preset: it has too many nested brackets\.$"):
         load_preset(str(path))
 
 

@@ -97,7 +97,7 @@ def test_a_variant_that_fails_twice_for_one_reason_is_given_up_until_it_is_asked
     found = session(five, (), CPU, maker).run()
     assert [spec for spec, *_ in maker.requests] == [SMALL, LARGE, LARGE, SMALL, SMALL, SMALL, SMALL]
     assert (found.state, found.planned, found.done) == ("failed", 10, 5)
-    assert found.describe_given_up() == ("1 variant was given up for now: its last runs failed, one after the other.")
+    assert found.describe_given_up() == ("1 variant was skipped for now: its last runs all failed.")
     results = [run for run in found.runs if run.row.spec == SMALL]
     again = session(five, results, CPU, Maker()).run()
     assert (again.state, again.done, again.describe_given_up()) == ("complete", 10, "")

@@ -262,7 +262,7 @@ def test_that_a_file_is_read_is_said_until_it_is_whatever_workload_is_chosen_mea
 
 def test_a_variant_of_a_file_that_is_not_open_says_how_to_open_it() -> None:
     form = form_on(CPU_MACHINE)
-    with pytest.raises(UsageError, match=r"mlp.py:mlp is in a file of yours that is not open here"):
+    with pytest.raises(UsageError, match=r"mlp.py:mlp is in one of your files that is not open here"):
         form.fill(RunSpec(workload="mlp.py:mlp", variant={"units": 3}))
     form.offer_custom_workloads(FILE, [file_workload(str(FILE), "mlp", UNITS)])
     form.fill(RunSpec(workload="mlp.py:mlp", variant={"units": 3, "source": "another"}))

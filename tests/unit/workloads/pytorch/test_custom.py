@@ -163,7 +163,7 @@ KINDS = ("weight", "bias")
             "mine.py:19: the first value it returns is str, no nn.Module",
         ),
         (("nn.CrossEntropyLoss()", "'mse'"), "mine.py:19: 'mse' is not a loss of PyTorch; give a function of (outputs"),
-        (("nn.CrossEntropyLoss()", "nn.CrossEntropyLoss"), "mine.py:19: the class CrossEntropyLoss is no loss of"),
+        (("nn.CrossEntropyLoss()", "nn.CrossEntropyLoss"), "mine.py:19: the class CrossEntropyLoss is not a loss of"),
         (("nn.CrossEntropyLoss()", "[torch.ones(9, 9)]"), "mine.py:19: a value of type list is not a loss of PyTorch;"),
         (
             ("return model, nn", "return nn.Sequential(nn.Flatten(), nn.LazyLinear(4)), nn"),
@@ -177,8 +177,11 @@ KINDS = ("weight", "bias")
         ),
         (("nn.CrossEntropyLoss()", "None"), "mine.py:19: TypeError: batch returns targets, and there is no loss"),
         (("form), classes", "form), None"), "mine.py:19: TypeError: batch returns no targets, which the loss needs;"),
-        (("form), classes", "form), classes[1:]"), "mine.py:19: ValueError: batch gives an array of shape (15,) where"),
-        (("form), classes", "form)"), "mine.py:19: TypeError: batch gives Tensor, and should give (x, y)"),
+        (
+            ("form), classes", "form), classes[1:]"),
+            "mine.py:19: ValueError: batch returns an array of shape (15,) where",
+        ),
+        (("form), classes", "form)"), "mine.py:19: TypeError: batch returns Tensor, and should give (x, y)"),
         (("form), classes", "form), classes.astype(str)"), "mine.py:19: TypeError: can't convert np.ndarray of type"),
         (
             ("return self.head(found.mean((2, 3)))", "return found.tolist()"),

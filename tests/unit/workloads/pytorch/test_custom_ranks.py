@@ -156,7 +156,7 @@ FROZEN = (UNUSED[0], f"{UNUSED[1]}.requires_grad_(False)")
         (
             (ASKS, ("return images.to", f"images = images[{IN_THE_RANK}:]\n        return images.to")),
             False,
-            "Rank 1: mine.py:20: ValueError: batch gives an array of shape (15, 3, 6, 6) where batch_size is 16",
+            "Rank 1: mine.py:20: ValueError: batch returns an array of shape (15, 3, 6, 6) where batch_size is 16",
         ),
         (
             (UNUSED,),
