@@ -27,7 +27,7 @@ _VERIFICATION = (
 @pytest.mark.parametrize(
     ("said", "part"),
     [
-        ("ssh: Could not resolve hostname gpu1: Name or service not known\r\n", "The name gpu1 leads nowhere"),
+        ("ssh: Could not resolve hostname gpu1: Name or service not known\r\n", "The name gpu1 cannot be resolved"),
         ("ssh: Could not resolve hostname gpu1: Temporary failure in name resolution\r\n", "this machine's network"),
         ("ssh: connect to host gpu1 port 2222: Connection refused\r\n", "no ssh server listens"),
         ("ssh: connect to host gpu1 port 2222: Connection timed out\r\n", "does not answer"),

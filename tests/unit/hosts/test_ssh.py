@@ -48,7 +48,7 @@ def test_what_a_real_ssh_says_becomes_one_sentence(sshd: SshServer) -> None:
         "unknown": "connect once by hand, `ssh unknown`",
         "closed": "refuses the connection",
         "behind": "The jump host",
-        "no-such-host.invalid": "The name no-such-host.invalid leads nowhere",
+        "no-such-host.invalid": "The name no-such-host.invalid cannot be resolved",
     }
     config = sshd.folder / "ssh_config"
     config.write_text(f"Host no-such-host.invalid\n HostName %h\n{config.read_text()}")
