@@ -44,9 +44,9 @@ def parse_search(text: str) -> list[SearchWord]:
 
 
 def _search_word(word: str) -> SearchWord:
-    name, colon, rest = word.partition(":")
+    name, colon, term = word.partition(":")
     field = _ALIASES.get(name.lower(), name.lower())
-    return SearchWord(word, field, rest) if colon and field in SEARCH_FIELDS else SearchWord(word, "", word)
+    return SearchWord(word, field, term) if colon and field in SEARCH_FIELDS else SearchWord(word, "", word)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

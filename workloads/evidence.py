@@ -138,19 +138,19 @@ def run_guarded(
 
     In a thread, since a profiler that hangs cannot be interrupted: the thread is left behind.
     """
-    done: list[Result | Failure] = []
+    results: list[Result | Failure] = []
 
     def run() -> None:
         try:
-            done.append(work())
+            results.append(work())
         except Exception as error:  # noqa: BLE001 - a profiler's failure must not cost the run
             traceback.print_exc(file=sys.stderr)
-            done.append(failed(f"could not be used: {_first_line(error)}."))
+            results.append(failed(f"could not be used: {_first_line(error)}."))
 
     thread = threading.Thread(target=run, name="evidence", daemon=True)
     thread.start()
     thread.join(timeout_s)
-    return done[0] if done else failed(f"did not answer within {timeout_s:.0f} s.")
+    return results[0] if results else failed(f"did not answer within {timeout_s:.0f} s.")
 
 
 def guarded_trace(work: Callable[[], AnyTrace], trace_type: type[AnyTrace], timeout_s: float = _TIMEOUT_S) -> AnyTrace:

@@ -242,23 +242,23 @@ class Loop:
         """Compile, warm up, measure; true at the plan's end, false when stopped. Raises `TrainingError`."""
         plan, passes = self._plan, self._task.passes
         measure = _Limit(plan.steps, None if plan.steps else plan.seconds)
-        done = (
+        completed = (
             self._compile()
             and (not plan.warmup_steps or self._run_phase("warmup", _Limit(plan.warmup_steps)))
             and (self._run_epochs(passes) if passes is not None else self._run_phase("measure", measure))
         )
-        if done and not plan.keep_best:
+        if completed and not plan.keep_best:
             self._task.keep_weights()
-        if done and self._task.reuse_batches is not None:
+        if completed and self._task.reuse_batches is not None:
             self._time_ready_steps(self._task.reuse_batches)
-        return done
+        return completed
 
     def _compile(self) -> bool:
         """Run the first step; false if stopped before."""
-        done = self._run_phase("compile", _Limit(1))
-        if done:
+        completed = self._run_phase("compile", _Limit(1))
+        if completed:
             self._first_step_done()
-        return done
+        return completed
 
     def _run_phase(self, phase: TimedPhase, limit: _Limit) -> bool:
         return self._begin_phase(phase) and self._run_blocks(phase, limit) is not None
@@ -312,15 +312,15 @@ class Loop:
     def _time_ready_steps(self, reuse_batches: Callable[[bool], None]) -> None:
         """Time some more steps on batches that are on the devices already: what others took beyond that was waiting."""
         reuse_batches(True)
-        done, steps = 0, _READY_BLOCKS * self._block_steps
+        steps_done, steps = 0, _READY_BLOCKS * self._block_steps
         if self._ahead:  # the steps behind the last block are none of these
             self._task.fetch(self._result)
         start_ns = time.monotonic_ns()
-        while done < steps and not (done and self._stop()):
+        while steps_done < steps and not (steps_done and self._stop()):
             result = self._task.step()
-            done += 1
+            steps_done += 1
         self._task.fetch(result)
-        self._report(DataReady(steps=done, time_ns=max(1, time.monotonic_ns() - start_ns)))
+        self._report(DataReady(steps=steps_done, time_ns=max(1, time.monotonic_ns() - start_ns)))
         reuse_batches(False)
 
     def _wait_end(self, most_ahead: int) -> tuple[int, float]:
@@ -338,21 +338,21 @@ class Loop:
 
     def _run_block(self, phase: TimedPhase, steps: int, most_ahead: int) -> Block:
         """Time up to `steps` steps (fewer when stopped) and report them; those ahead are at most so many."""
-        first, done = self._steps_done, self._ahead
+        first, steps_done = self._steps_done, self._ahead
         step, stop = self._task.step, self._stop
         start_ns = self._end_ns if self._ahead else time.monotonic_ns()
-        while done < steps and not (done and stop()):
+        while steps_done < steps and not (steps_done and stop()):
             self._result = step()
-            done += 1
+            steps_done += 1
         end_ns, loss = self._wait_end(most_ahead)
         end_ns = max(end_ns, start_ns + 1)  # also where the clock is coarse: a block without a length has no rate
-        self._steps_done += done
-        self._adapt_block_length(phase, done, (end_ns - start_ns) / 1e9)
+        self._steps_done += steps_done
+        self._adapt_block_length(phase, steps_done, (end_ns - start_ns) / 1e9)
         block = Block(
             phase=phase,
             first_step=first,
-            steps=done,
-            examples=done * self._task.examples,
+            steps=steps_done,
+            examples=steps_done * self._task.examples,
             start_ns=start_ns,
             end_ns=end_ns,
             loss=loss if self._task.trains and math.isfinite(loss) else None,

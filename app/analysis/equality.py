@@ -220,16 +220,16 @@ def _encoded(spec: RunSpec) -> bytes:
     return msgspec.json.encode(spec, order="sorted")
 
 
-def _added(one: EqualityCheck, other: EqualityCheck, baseline: RunSpec) -> EqualityCheck:
-    larger = max(one, other, key=lambda check: check.difference or 0.0)
+def _added(first: EqualityCheck, second: EqualityCheck, baseline: RunSpec) -> EqualityCheck:
+    larger = max(first, second, key=lambda check: check.difference or 0.0)
     return EqualityCheck(
         utc_ns=larger.utc_ns,
         baseline=baseline.variant,
-        loss_difference=_sum(one.loss_difference, other.loss_difference),
-        difference=_sum(one.difference, other.difference),
+        loss_difference=_sum(first.loss_difference, second.loss_difference),
+        difference=_sum(first.difference, second.difference),
         tensor=larger.tensor,
     )
 
 
-def _sum(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one + other
+def _sum(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else first + second

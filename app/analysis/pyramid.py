@@ -172,11 +172,11 @@ class _Level:
         rows = self.rows(self.folded - rows_before)
         starts = _group_starts(rows[0], rows[1], width_s)
         starts = np.append(rows_before, starts[starts > rows_before])
-        done = int(starts[-1])
+        complete = int(starts[-1])
         self.fold_at = FOLD_BATCH if len(starts) > 1 else 2 * self.unfolded
-        self.folded += done - rows_before
-        low = np.fmin.reduceat(rows[1, :done], starts[:-1]) if len(starts) > 1 else rows[1, :0]
-        high = np.fmax.reduceat(rows[-1, :done], starts[:-1]) if len(starts) > 1 else rows[-1, :0]
+        self.folded += complete - rows_before
+        low = np.fmin.reduceat(rows[1, :complete], starts[:-1]) if len(starts) > 1 else rows[1, :0]
+        high = np.fmax.reduceat(rows[-1, :complete], starts[:-1]) if len(starts) > 1 else rows[-1, :0]
         return np.stack([rows[0, starts[:-1]], low, high])
 
     def _ensure_capacity(self, new_rows: int) -> None:

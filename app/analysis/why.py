@@ -284,15 +284,15 @@ def _class_part(kind: KernelClass, rows: Ints, step_times: _StepTimes, comparer:
     is_listed = (np.abs(differences) >= _LISTED_CHANGE * step_ms) | (times.max(axis=1) >= _LISTED_TIME * step_ms)
     order = np.argsort(np.where(is_listed, -np.abs(differences), 1.0), kind="stable")
     count = min(MAX_KERNELS, int(is_listed.sum()))
-    first, rest = order[:count], order[count:]
+    first, remaining = order[:count], order[count:]
     return Part(
         kind=kind,
         change=comparer.change(times.sum(axis=0)),
         kernels=tuple(
             KernelChange(kernel=step_times.kernels[rows[n]], change=comparer.change(times[n])) for n in first
         ),
-        more=len(rest),
-        more_ms=float(differences[rest].sum()),
+        more=len(remaining),
+        more_ms=float(differences[remaining].sum()),
     )
 
 

@@ -173,13 +173,13 @@ class ProgramCommand(click.Command):
     def _with_settings(self, args: Sequence[str]) -> list[str]:
         """Return the words with `-s batch_size=64` for `--batch-size 64` or `--batch-size=64`."""
         options = {name for param in self.params for name in (*param.opts, *param.secondary_opts)}
-        words, rest = list[str](), list(args)
-        parameters = parameter_names() if "-s" in options and any(word.startswith("--") for word in rest) else ()
-        while rest:
-            option, equals, value = rest.pop(0).partition("=")
+        words, remaining = list[str](), list(args)
+        parameters = parameter_names() if "-s" in options and any(word.startswith("--") for word in remaining) else ()
+        while remaining:
+            option, equals, value = remaining.pop(0).partition("=")
             name = option.removeprefix("--").replace("-", "_")
-            if option.startswith("--") and option not in options and name in parameters and (equals or rest):
-                words += ["-s", f"{name}={value if equals else rest.pop(0)}"]
+            if option.startswith("--") and option not in options and name in parameters and (equals or remaining):
+                words += ["-s", f"{name}={value if equals else remaining.pop(0)}"]
             else:
                 words.append(f"{option}{equals}{value}")
         return words

@@ -96,16 +96,16 @@ def delete(database: Path | None, as_json: bool, for_good: bool, runs: Sequence[
     with open_store(database) as store:
         if for_good:
             store.library.purge(runs)
-            done = f"{format_run_count(len(runs))} deleted for good; later runs fill the space in the file."
-            return _print_moved(store.library, [], done, as_json=as_json)
+            sentence = f"{format_run_count(len(runs))} deleted for good; later runs fill the space in the file."
+            return _print_moved(store.library, [], sentence, as_json=as_json)
         moved = store.library.delete(runs)
         undo = f"`{PROGRAM} restore {' '.join(map(str, moved))}` undoes it."
-        done = (
+        sentence = (
             f"{format_run_count(len(moved))} put into the trash. {undo}"
             if moved
             else "Nothing to do: already in the trash."
         )
-        return _print_moved(store.library, moved, done, as_json=as_json)
+        return _print_moved(store.library, moved, sentence, as_json=as_json)
 
 
 @command("restore", "restore 3 4")
@@ -114,19 +114,19 @@ def restore(database: Path | None, as_json: bool, runs: Sequence[int]) -> int:
     """Take runs out of the trash."""
     with open_store(database) as store:
         moved = store.library.restore(runs)
-        done = (
+        sentence = (
             f"{format_run_count(len(moved))} taken out of the trash."
             if moved
             else f"Nothing to do: the trash has no run {', '.join(map(str, runs))}."
         )
-        return _print_moved(store.library, moved, done, as_json=as_json)
+        return _print_moved(store.library, moved, sentence, as_json=as_json)
 
 
-def _print_moved(library: Library, moved: Sequence[int], done: str, *, as_json: bool) -> int:
+def _print_moved(library: Library, moved: Sequence[int], sentence: str, *, as_json: bool) -> int:
     if as_json:
         print_json(list_document(library.run_rows(moved)))
     else:
-        print(done)
+        print(sentence)
     return 0
 
 
@@ -311,21 +311,23 @@ def prune_runs(database: Path | None, as_json: bool, older_than: float, dry_run:
             f"about a second for each {units.byte_size(100 * 2**20)} …",
             file=sys.stderr,
         )
-    done = prune(path, older_than, dry_run=dry_run)
+    pruned = prune(path, older_than, dry_run=dry_run)
     if as_json:
-        print_json({"dry_run": dry_run, **asdict(done)})
+        print_json({"dry_run": dry_run, **asdict(pruned)})
     else:
-        print(describe_pruned(done, dry_run=dry_run))
+        print(describe_pruned(pruned, dry_run=dry_run))
     return 0
 
 
-def describe_pruned(done: Pruned, *, dry_run: bool) -> str:
+def describe_pruned(pruned: Pruned, *, dry_run: bool) -> str:
     """Say what was deleted, or would be, in a sentence or two."""
-    if not done.runs:
+    if not pruned.runs:
         return "No run is old enough: nothing to delete."
-    runs = format_run_count(len(done.runs))
+    runs = format_run_count(len(pruned.runs))
     if dry_run:
-        return f"Would delete {done.rows:,} samples and log lines of {runs}; figures, phases and blocks stay."
-    sizes = f"The database took {units.byte_size(done.before_bytes)}, now {units.byte_size(done.after_bytes)}."
-    packed = "" if done.packed else " There is no room to pack the file: later runs fill the space."
-    return f"Deleted {done.rows:,} samples and log lines of {runs} in {units.seconds(done.seconds)}. {sizes}{packed}"
+        return f"Would delete {pruned.rows:,} samples and log lines of {runs}; figures, phases and blocks stay."
+    sizes = f"The database took {units.byte_size(pruned.before_bytes)}, now {units.byte_size(pruned.after_bytes)}."
+    packed = "" if pruned.packed else " There is no room to pack the file: later runs fill the space."
+    return (
+        f"Deleted {pruned.rows:,} samples and log lines of {runs} in {units.seconds(pruned.seconds)}. {sizes}{packed}"
+    )

@@ -292,7 +292,7 @@ def _send_to_desktop(title: str, words: str) -> bool:
     if program is None:
         return False
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [program, "--app-name=VariantScope", "--", plain_text(title), html.escape(plain_text(words), quote=False)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -302,4 +302,4 @@ def _send_to_desktop(title: str, words: str) -> bool:
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return done.returncode == 0
+    return completed.returncode == 0

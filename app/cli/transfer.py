@@ -142,11 +142,11 @@ def import_database(database: Path | None, as_json: bool, file: Path) -> int:
     with open_store(database, may_be_new=True) as store:
         path = store.path
     with progress_watch("Importing") as watch:
-        done = import_with_queue(path, file, watch)
+        imported = import_with_queue(path, file, watch)
     if as_json:
-        print_json(import_document(done))
+        print_json(import_document(imported))
     else:
-        print("\n".join(describe_import(done)))
+        print("\n".join(describe_import(imported)))
     return 0
 
 
@@ -243,16 +243,16 @@ def _export(options: ExportOptions) -> int:
     runs = list(dict.fromkeys([*options.runs, *queued_runs]))
     with progress_watch("Exporting") as watch:
         if target.suffix in DATABASE_SUFFIXES:
-            done = export_database(path, runs, target, watch, entries)
+            exported = export_database(path, runs, target, watch, entries)
         elif options.format == "trace":
-            done = export_trace(path, runs, target, watch)
+            exported = export_trace(path, runs, target, watch)
         else:
             assert options.format is not None
-            done = export_files(path, runs, target, options.format, watch, raw_text=options.raw_text)
+            exported = export_files(path, runs, target, options.format, watch, raw_text=options.raw_text)
     if options.as_json:
-        print_json(export_document(done))
+        print_json(export_document(exported))
     else:
-        print("\n".join(describe_export(done, target)))
+        print("\n".join(describe_export(exported, target)))
     return 0
 
 

@@ -105,15 +105,15 @@ def is_address(word: str) -> bool:
 
 def parse_address(word: str) -> Address:
     """Return what an address says; raises `UsageError` with what to write instead."""
-    scheme, colon, rest = word.partition(":")
+    scheme, colon, target = word.partition(":")
     if word.startswith("ray://"):
         raise UsageError(
             "Ray deprecates ray://, the Ray Client: write ray+ssh:// and the head node's name, which ssh reaches."
         )
     kind = _KINDS.get(scheme) if colon else None
-    if kind is None or (scheme not in _HERE and not rest.startswith("//")):
+    if kind is None or (scheme not in _HERE and not target.startswith("//")):
         raise UsageError(f"{_quoted(word)} is not an address of a host: write {_FORMS}.")
-    authority, _, query = rest.removeprefix("//").partition("?")
+    authority, _, query = target.removeprefix("//").partition("?")
     values = _parse_query(kind, query, word)
     options = tuple((name, value) for name, value in values.items() if name not in _FOR_ALL)
     user, host, port = _parse_authority(scheme, authority.removesuffix("/"), word)

@@ -216,10 +216,10 @@ def say_run(folder: Path, outbox: Outbox) -> None:
         return
     with file:
         file.readline()  # its head; that of this process was said
-        rest, is_last = b"", False
+        unfinished, is_last = b"", False
         while True:
             if data := file.read(_READ_BYTES):
-                *lines, rest = (rest + data).split(b"\n")
+                *lines, unfinished = (unfinished + data).split(b"\n")
                 for line in lines:
                     if line.startswith(_ENDED) and (folder / WEIGHTS).is_file():
                         for piece in pieces(folder / WEIGHTS, WEIGHTS):

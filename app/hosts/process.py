@@ -342,12 +342,12 @@ def bounded_lines(pipe: IO[bytes], limit: int) -> Iterator[bytes]:
     """Yield a pipe's lines with their line feed; of a longer or unfinished one the first bytes without."""
     line, is_cut = b"", False
     while read := pipe.read(_READ_BYTES):
-        *ended, rest = read.split(b"\n")
+        *ended, unfinished = read.split(b"\n")
         for part in ended:
             if not is_cut:
                 yield (line + part)[: limit - 1] + b"\n" if len(line) + len(part) < limit else (line + part)[:limit]
             line, is_cut = b"", False
-        line += b"" if is_cut else rest
+        line += b"" if is_cut else unfinished
         if len(line) >= limit:
             yield line[:limit]
             line, is_cut = b"", True

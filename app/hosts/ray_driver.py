@@ -78,17 +78,17 @@ class ProgramActor:
         # Where Ray reaps orphans it ignores this signal: exit codes would be lost, here and in what is started here.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         # What Ray sets for its own worker is not meant for this program, whose GPUs are in the order of NVML.
-        own = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "OMP_NUM_THREADS"))}
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "OMP_NUM_THREADS"))}
         order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if gpus else {"CUDA_VISIBLE_DEVICES": "-1"}
         if gpus is None:  # an actor without GPUs is shown none
             order = {}
-            own.pop("CUDA_VISIBLE_DEVICES", None)
+            inherited.pop("CUDA_VISIBLE_DEVICES", None)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "app", *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,
-            env={**own, **order, "PYTHONSAFEPATH": "1"},
+            env={**inherited, **order, "PYTHONSAFEPATH": "1"},
             start_new_session=True,
             bufsize=0,
         )
@@ -157,13 +157,13 @@ def carry(ray: Any, gpus: int | None, options: dict[str, str], words: Sequence[s
 
 def main() -> None:
     gpus, *words = sys.argv[1:]
-    own = [word for word in words if word.startswith(("--gpu=", "--cpus="))]
-    options = dict(word.removeprefix("--").split("=", 1) for word in own)
+    placement = [word for word in words if word.startswith(("--gpu=", "--cpus="))]
+    options = dict(word.removeprefix("--").split("=", 1) for word in placement)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     output = os.dup(1)
     os.dup2(2, 1)  # Ray prints on stdout by itself
     try:
-        carry(connect(), None if gpus == "look" else int(gpus), options, words[len(own) :], output)
+        carry(connect(), None if gpus == "look" else int(gpus), options, words[len(placement) :], output)
     except UserError as error:
         _end(str(error))
 

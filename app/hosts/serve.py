@@ -539,16 +539,16 @@ def _follow_all(server: Server, guard: int) -> str:
     poll = select.poll()
     poll.register(0, select.POLLIN)
     poll.register(guard, 0)
-    rest, heard_s = b"", time.monotonic()
+    unfinished, heard_s = b"", time.monotonic()
     try:
         while ready := poll.poll(max(0.0, heard_s + LOST_S - time.monotonic()) * 1e3):
             if any(file == guard for file, _ in ready):
                 return "the process that guards it was killed."
             if not (data := os.read(0, _CHUNK_BYTES)):
                 return ""
-            *lines, rest = (rest + data).split(b"\n")
-            if len(rest) >= MOST_LINE_BYTES:
-                lines.append(rest)  # too long: decoding says so
+            *lines, unfinished = (unfinished + data).split(b"\n")
+            if len(unfinished) >= MOST_LINE_BYTES:
+                lines.append(unfinished)  # too long: decoding says so
             for line in lines:
                 server.follow(decode(_ORDERS, line, "an order"))
             heard_s = time.monotonic()

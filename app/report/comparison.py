@@ -74,12 +74,12 @@ def _effect_document(effect: Effect) -> dict[str, Any]:
         }
         for pair in effect.pairs
     ]
-    own = {field.name: getattr(effect, field.name) for field in fields(effect)}
+    document = {field.name: getattr(effect, field.name) for field in fields(effect)}
     spans = [
         {"values": span.values, "decision": span.decision, **estimate_document(span.ratio, "ratio")}
         for span in effect.spans
     ]
-    return {**own, **estimate_document(effect.ratio, "ratio"), "pairs": pairs, "spans": spans}
+    return {**document, **estimate_document(effect.ratio, "ratio"), "pairs": pairs, "spans": spans}
 
 
 def _pivot_document(pivot: Pivot) -> dict[str, Any]:
@@ -104,8 +104,8 @@ def _pivot_document(pivot: Pivot) -> dict[str, Any]:
         }
         for cell in pivot.cells
     ]
-    own = {name: getattr(pivot, name) for name in ("asked", "before", "rows_by", "columns_by", "figure")}
-    return {**own, "cells": cells}
+    document = {name: getattr(pivot, name) for name in ("asked", "before", "rows_by", "columns_by", "figure")}
+    return {**document, "cells": cells}
 
 
 def _variant_row(variant: ComparedVariant) -> dict[str, Any]:

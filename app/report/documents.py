@@ -432,7 +432,11 @@ def diff_document(first: StoredRun, second: StoredRun) -> dict[str, Any]:
     differences = run_diff(first, second, None)
     specs = [run.row.spec for run in runs]
     parameters = (
-        {name: value for name, value in spec.variant.items() if all(has_parameter(one, name) for one in specs)}
+        {
+            name: value
+            for name, value in spec.variant.items()
+            if all(has_parameter(run_spec, name) for run_spec in specs)
+        }
         for spec in specs
     )
     return {

@@ -149,8 +149,8 @@ def _formatted_row(row: Row, converters: _Converters) -> list[Any]:
 
 def utc_text(utc_ns: int) -> str:
     """Format nanoseconds since 1970 as ISO 8601 with all digits: `2026-03-01T14:05:09.120000000Z`."""
-    second, rest = divmod(utc_ns, _SECOND_NS)
-    return f"{_second_text(second)}.{rest:09d}Z"
+    second, nanoseconds = divmod(utc_ns, _SECOND_NS)
+    return f"{_second_text(second)}.{nanoseconds:09d}Z"
 
 
 @lru_cache(maxsize=1024)
@@ -205,50 +205,51 @@ _NAMED = 8
 """Runs that a sentence names one by one."""
 
 
-def export_document(done: Exported) -> dict[str, Any]:
+def export_document(exported: Exported) -> dict[str, Any]:
     return {
-        "runs": done.runs,
-        "files": [str(path) for path in done.files],
-        "bytes": done.bytes,
-        "seconds": done.seconds,
-        "weights": [str(path) for path in done.weights],
-        "queue": done.entries,
+        "runs": exported.runs,
+        "files": [str(path) for path in exported.files],
+        "bytes": exported.bytes,
+        "seconds": exported.seconds,
+        "weights": [str(path) for path in exported.weights],
+        "queue": exported.entries,
     }
 
 
-def import_document(done: Imported) -> dict[str, Any]:
+def import_document(imported: Imported) -> dict[str, Any]:
     """Return the `import` document.
 
     `imported` and `already` are numbers in this database, the others numbers in the imported file.
     """
     return {
-        "imported": list(done.runs),
-        "already": [{**asdict(run), "differs": list(run.differs)} for run in done.already],
-        "unfinished": list(done.unfinished),
-        "in_trash": list(done.in_trash),
-        "queue": list(done.entries),
-        "complete": list(done.complete),
-        "seconds": done.seconds,
+        "imported": list(imported.runs),
+        "already": [{**asdict(run), "differs": list(run.differs)} for run in imported.already],
+        "unfinished": list(imported.unfinished),
+        "in_trash": list(imported.in_trash),
+        "queue": list(imported.entries),
+        "complete": list(imported.complete),
+        "seconds": imported.seconds,
     }
 
 
-def describe_export(done: Exported, target: Path) -> list[str]:
+def describe_export(exported: Exported, target: Path) -> list[str]:
     """Describe what was written where, what of it may identify the user or the machine, and what is left out."""
-    files = "" if done.files == (target,) else f"{len(done.files)} files in "
-    queued = f" and {_count_unfinished(done.entries)}" if done.entries else ""
-    sentences = [f"Wrote {format_run_count(done.runs)}{queued} to {files}{target}, {units.byte_size(done.bytes)}."]
-    sources = "" if done.files == (target,) and target.suffix not in DATABASE_SUFFIXES else _SOURCES
+    files = "" if exported.files == (target,) else f"{len(exported.files)} files in "
+    queued = f" and {_count_unfinished(exported.entries)}" if exported.entries else ""
+    size = units.byte_size(exported.bytes)
+    sentences = [f"Wrote {format_run_count(exported.runs)}{queued} to {files}{target}, {size}."]
+    sources = "" if exported.files == (target,) and target.suffix not in DATABASE_SUFFIXES else _SOURCES
     sentences.append(f"It holds paths, environment variables, log lines, notes and names of hosts{sources}.")
-    if done.weights:
+    if exported.weights:
         sentences.append(
             "Saved weights are not part of it; to export them too, copy "
-            f"{', '.join(map(str, done.weights[:_NAMED]))}{' …' if len(done.weights) > _NAMED else ''}"
+            f"{', '.join(map(str, exported.weights[:_NAMED]))}{' …' if len(exported.weights) > _NAMED else ''}"
         )
     return sentences
 
 
-def describe_import(done: Imported) -> list[str]:
-    return list(_import_sentences(done))
+def describe_import(imported: Imported) -> list[str]:
+    return list(_import_sentences(imported))
 
 
 def describe_reference_added(runs: Sequence[int]) -> str:
@@ -264,31 +265,31 @@ def describe_reference_removed(runs: Sequence[int]) -> str:
     )
 
 
-def _import_sentences(done: Imported) -> Iterator[str]:
-    if done.entries:
-        numbers = " ".join(map(str, done.entries))
-        yield f"{_count_unfinished(len(done.entries))} joined the queue: `{PROGRAM} queue run {numbers}` continues."
-    if done.complete:
-        experiments = f"{len(done.complete):,} {units.plural('experiment', len(done.complete))}"
+def _import_sentences(imported: Imported) -> Iterator[str]:
+    if imported.entries:
+        numbers = " ".join(map(str, imported.entries))
+        yield f"{_count_unfinished(len(imported.entries))} joined the queue: `{PROGRAM} queue run {numbers}` continues."
+    if imported.complete:
+        experiments = f"{len(imported.complete):,} {units.plural('experiment', len(imported.complete))}"
         yield f"Completed by these runs and removed from the queue: {experiments}."
-    if done.runs:
-        yield f"Imported {format_run_count(len(done.runs))} as {format_run_numbers(done.runs)}."
-    elif not done.entries:
+    if imported.runs:
+        yield f"Imported {format_run_count(len(imported.runs))} as {format_run_numbers(imported.runs)}."
+    elif not imported.entries:
         yield "Nothing was imported: the file has no new runs."
-    if done.already:
-        was = "it was" if len(done.already) == 1 else "they were"
-        yield f"Here already, and left as {was}: {format_run_numbers([run.run for run in done.already])}."
+    if imported.already:
+        was = "it was" if len(imported.already) == 1 else "they were"
+        yield f"Here already, and left as {was}: {format_run_numbers([run.run for run in imported.already])}."
     for name, difference in (("note", "another note"), ("tags", "other tags")):
-        if differ := [run.run for run in done.already if name in run.differs]:
+        if differ := [run.run for run in imported.already if name in run.differs]:
             yield f"The file has {difference} for {format_run_numbers(differ)}; what is here stays."
-    if deleted := [run.run for run in done.already if run.in_trash]:
+    if deleted := [run.run for run in imported.already if run.in_trash]:
         more = ["…"] if len(deleted) > _NAMED else []
         numbers, them = " ".join([*map(str, deleted[:_NAMED]), *more]), "it" if len(deleted) == 1 else "them"
         yield f"In the trash here: {format_run_numbers(deleted)}; `{PROGRAM} restore {numbers}` restores {them}."
-    if done.unfinished:
-        yield f"Left out, not ended there: {format_run_numbers(done.unfinished)} of the file."
-    if done.in_trash:
-        yield f"Left out, in the trash there: {format_run_numbers(done.in_trash)} of the file."
+    if imported.unfinished:
+        yield f"Left out, not ended there: {format_run_numbers(imported.unfinished)} of the file."
+    if imported.in_trash:
+        yield f"Left out, in the trash there: {format_run_numbers(imported.in_trash)} of the file."
 
 
 def _count_unfinished(entries: int) -> str:

@@ -138,8 +138,8 @@ def _cpu_quota(cgroups: Path) -> str:
     https://docs.kernel.org/admin-guide/cgroup-v2.html (`cpu.max`), and its forerunner's `cpu.cfs_quota_us`.
     """
     group = next((line[3:] for line in _read(Path("/proc/self/cgroup")).splitlines() if line.startswith("0::")), "/")
-    own = cgroups / group.strip("/")
-    files = [folder / "cpu.max" for folder in (own, *own.parents) if folder.is_relative_to(cgroups)]
+    cgroup = cgroups / group.strip("/")
+    files = [folder / "cpu.max" for folder in (cgroup, *cgroup.parents) if folder.is_relative_to(cgroups)]
     limits = [_read(path).split() for path in files]
     limits.append([_read(cgroups / "cpu" / f"cpu.cfs_{name}_us") for name in ("quota", "period")])
     quotas = [int(limit[0]) / int(limit[1]) for limit in limits if len(limit) == 2 and all(map(str.isdecimal, limit))]

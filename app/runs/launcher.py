@@ -520,7 +520,7 @@ class BoundedLog:
 
     def _extend(self, data: bytes) -> None:
         """Add bytes without a newline to the present line."""
-        overwritten, separator, rest = data.rpartition(b"\r")
+        overwritten, separator, newest = data.rpartition(b"\r")
         if separator:
             state = (self._line + overwritten).rpartition(b"\r")[2]
             if state:
@@ -528,8 +528,8 @@ class BoundedLog:
                 self._due_s = self._due_s or time.monotonic() + _STATE_S
             self._line, self._cut_bytes = b"", 0
         room = _LINE_BYTES - len(self._line)
-        self._line += rest[:room]
-        self._cut_bytes += max(0, len(rest) - room)
+        self._line += newest[:room]
+        self._cut_bytes += max(0, len(newest) - room)
 
     def _take(self) -> str:
         line, cut_bytes = self._line or self._state, self._cut_bytes
@@ -546,7 +546,7 @@ class BoundedLog:
 
     def _resume(self) -> Iterator[str]:
         """Say how many lines were left out, yield the last of them, and continue with the unfinished line."""
-        *lines, rest = self._last.split(b"\n")
+        *lines, unfinished = self._last.split(b"\n")
         if len(self._last) == _LAST_BYTES:
             lines = lines[1:]  # the first one has lost its beginning
         tail = lines[-min(_LAST_LINES, self._left_out) :]
@@ -555,7 +555,7 @@ class BoundedLog:
         if left_out:
             yield f"(… {left_out:,} lines left out: more than {_LINES_PER_S} per second for long)"
         yield from (_text(line[-_LINE_BYTES:]) for line in tail)
-        self._extend(rest)
+        self._extend(unfinished)
 
 
 def _text(line: bytes) -> str:

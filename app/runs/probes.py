@@ -107,7 +107,7 @@ class LargestBatchSession:
                 return self._search.result("stopped")
             self._session = session
         outcome = session.run()
-        done = BatchTrial(session.number or 0, batch_size, outcome.name)
-        if self._search.record(done, outcome.reason):
+        trial = BatchTrial(session.number or 0, batch_size, outcome.name)
+        if self._search.record(trial, outcome.reason):
             return None
         return self._search.result("stopped" if outcome.name == "stopped" else "broken off", outcome.reason)

@@ -86,7 +86,7 @@ def script_variants(
         **{f"{catalog.VARIABLE}{name}": values for name, values in script.variables.items()},
     }
     commits = {name: _find_commit(origin, name) for name in script.revisions}
-    own = {parameter.name for parameter in workload.parameters}
+    program_names = {parameter.name for parameter in workload.parameters}
     variants = []
     for revision in script.revisions or ("",):
         sha256 = _freeze(script, origin, commits.get(revision, ""), database) if database else ""
@@ -94,7 +94,7 @@ def script_variants(
         of_code: dict[str, Value] = {catalog.REVISION: f"{revision}@{commit}"} if revision else {}
         for values in itertools.product(*lists.values()):
             variant = dict(zip(lists, values, strict=True))
-            program = catalog.fill_defaults(workload, {name: variant[name] for name in variant if name in own}, machine)
+            program = catalog.fill_defaults(workload, {k: variant[k] for k in variant if k in program_names}, machine)
             variant = {**program.variant, **variant, **of_code, catalog.SOURCE: sha256}
             spec = RunSpec(workload=workload.name, variant=variant)
             catalog.examples_per_step(script.command, spec.variant)
@@ -117,13 +117,13 @@ def list_revisions(folder: Path) -> dict[str, str]:
     return revisions
 
 
-def _check_names(names: Iterable[str], settings: Iterable[str], own: Sequence[str]) -> None:
+def _check_names(names: Iterable[str], settings: Iterable[str], program_names: Sequence[str]) -> None:
     if missing := [name for name in {*names} - {*settings} if catalog.placeholder_key(name) != name]:
         raise UsageError(f"{{{missing[0]}}} has no value: add -s {missing[0]}=… before the --.")
-    if unknown := [name for name in settings if name not in names and name not in own]:
+    if unknown := [name for name in settings if name not in names and name not in program_names]:
         raise UsageError(
             f"The command has no placeholder {{{unknown[0]}}} for -s {unknown[0]}, and scripts have no such "
-            f"parameter; they have: {', '.join(own)}."
+            f"parameter; they have: {', '.join(program_names)}."
         )
 
 

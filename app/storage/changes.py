@@ -46,7 +46,7 @@ def record(db: Database, path: Path, change: Callable[[], Result]) -> tuple[Resu
         return result, Changes(statements())
 
 
-def undo(db: Database, path: Path, done: Changes) -> Changes:
+def undo(db: Database, path: Path, change: Changes) -> Changes:
     """Undo a change in one transaction, and return what redoes it.
 
     Raises:
@@ -55,7 +55,7 @@ def undo(db: Database, path: Path, done: Changes) -> Changes:
     with translate_sqlite_errors(path), _recording(db.conn) as statements:
         with transaction(db, path):
             try:
-                undone = sum(db.execute(statement).rowcount for statement in done.statements)
+                undone = sum(db.execute(statement).rowcount for statement in change.statements)
             except sqlite3.IntegrityError as error:  # as a tag of a run that was deleted for good
                 raise _changed_since() from error
             if not undone:
@@ -63,13 +63,13 @@ def undo(db: Database, path: Path, done: Changes) -> Changes:
         return Changes(statements())
 
 
-def can_undo(db: Database, path: Path, done: Changes) -> bool:
+def can_undo(db: Database, path: Path, change: Changes) -> bool:
     """Return whether `undo` would undo anything; the database stays as it is."""
     connection = db.conn
     with translate_sqlite_errors(path):
         connection.execute("BEGIN IMMEDIATE")
         try:
-            return any(connection.execute(statement).rowcount for statement in done.statements)
+            return any(connection.execute(statement).rowcount for statement in change.statements)
         except sqlite3.IntegrityError:
             return False
         finally:

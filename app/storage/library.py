@@ -52,13 +52,13 @@ class Library:
         """Change tags, notes, trash or queue, and return its result with what undoes it."""
         return changes.record(self._db, self.path, change)
 
-    def undo(self, done: Changes) -> Changes:
+    def undo(self, change: Changes) -> Changes:
         """Undo a change, and return what redoes it; raises `UserError` if all of it has changed since."""
-        return changes.undo(self._db, self.path, done)
+        return changes.undo(self._db, self.path, change)
 
-    def can_undo(self, done: Changes) -> bool:
+    def can_undo(self, change: Changes) -> bool:
         """Return whether a change can be undone: not all of it has changed since."""
-        return changes.can_undo(self._db, self.path, done)
+        return changes.can_undo(self._db, self.path, change)
 
     def find(self, query: RunQuery) -> list[int]:
         """Return the numbers of the runs that match a query, in its order; raise `UserError` as `search`."""
@@ -271,8 +271,8 @@ class Library:
     def _set_deleted(self, runs: Iterable[int], condition: str, utc_ns: int | None) -> list[int]:
         moved = []
         for run in dict.fromkeys(runs):
-            done = self._db.execute(f"UPDATE runs SET deleted_utc_ns = ? WHERE run = ? AND {condition}", (utc_ns, run))
-            moved += [run] * done.rowcount
+            sql = f"UPDATE runs SET deleted_utc_ns = ? WHERE run = ? AND {condition}"
+            moved += [run] * self._db.execute(sql, (utc_ns, run)).rowcount
         return moved
 
 

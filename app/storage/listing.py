@@ -127,8 +127,8 @@ def _code(field: str, spelled: Sequence[str]) -> str:
 
 
 def _named_fields(code: int) -> tuple[str, ...]:
-    number, rest = divmod(code, _IS_NUMBER)
-    note, position = divmod(rest, _NOTE_TOO)
+    number, flags = divmod(code, _IS_NUMBER)
+    note, position = divmod(flags, _NOTE_TOO)
     return (*([_NUMBER] * number), *(["note"] * note), *([SEARCH_FIELDS[position - 1]] if position else []))
 
 

@@ -82,9 +82,9 @@ def add_reference(database: Path, progress: TransferProgress = NO_PROGRESS, fold
         StoppedError: `progress` stopped it.
     """
     paths = sorted(folder.glob(_FILES))
-    for done, path in enumerate(paths):
+    for index, path in enumerate(paths):
         with unpacked(path) as source:
-            import_runs(database, source, progress.part(done, len(paths)))
+            import_runs(database, source, progress.part(index, len(paths)))
     with Store.open(database) as store:
         store.library.restore(_find_copies(store, folder, deleted=True))
         return reference_runs(store, folder)

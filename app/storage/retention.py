@@ -104,9 +104,9 @@ def preview_days(path: Path, days: int | None) -> Pruned | None:
 
 def apply_days(path: Path, days: int) -> Pruned:
     """Store samples for so many days from now on, and delete what is older."""
-    done = prune(path, days)
+    pruned = prune(path, days)
     save_days(path, days)
-    return done
+    return pruned
 
 
 def prune_by_setting(path: Path) -> Pruned | None:

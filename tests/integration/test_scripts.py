@@ -130,7 +130,7 @@ def test_unusual_optimizers(command: CommandLine, folder: Path, kind: str, sente
     for sentence in sentences:
         assert sentence in notes(document)
     if kind == "ahead":
-        assert re.search(r"Between the steps lay: .*evaluation \d", notes(document))
+        assert re.search(r"Between the steps: .*evaluation \d", notes(document))
         assert document["measured"]["examples"] == 8 * document["measured"]["steps"]
 
 

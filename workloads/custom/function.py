@@ -77,8 +77,8 @@ class UserFunction:
     def locate(self, function: Any) -> str:
         """Return the line of the user's file at which a function begins; that of the workload if it is elsewhere."""
         inner = inspect.unwrap(getattr(function, "__func__", function))
-        own = isinstance(inner, FunctionType) and inner.__code__.co_filename == self._source.path
-        return function_location(inner) if own else self.location
+        is_own = isinstance(inner, FunctionType) and inner.__code__.co_filename == self._source.path
+        return function_location(inner) if is_own else self.location
 
     @contextlib.contextmanager
     def attribute_errors(self) -> Iterator[None]:

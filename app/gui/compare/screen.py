@@ -251,16 +251,16 @@ class CompareNotes(QWidget):
     def show_model(self, comparison: Comparison) -> None:
         lines = comparison_lines(comparison)
         worst = [line for line in lines if line.severity == "warning"][:_MOST_WARNINGS]
-        rest = [line for line in lines if line not in worst]
+        notes = [line for line in lines if line not in worst]
         for label, line in zip(self.warnings, [*worst, *[None] * _MOST_WARNINGS], strict=False):
             show_text(label, line.text if line else "")
             label.setToolTip(plain_tooltip("\n".join(filter(None, (line.text, line.detail))) if line else ""))
         self.provenance.setText(comparison.provenance)
-        details = "\n".join("\n".join(filter(None, (line.text, line.detail))) for line in rest)
+        details = "\n".join("\n".join(filter(None, (line.text, line.detail))) for line in notes)
         alike = " · ".join(filter(None, comparison.table.agreed.values()))
         self.text.setText("\n\n".join(filter(None, (comparison.verdict.text, alike, details))))
         self._fit()
-        self.button.setText(f"{len(rest)} &{units.plural('note', len(rest))}" if rest else "&Notes")
+        self.button.setText(f"{len(notes)} &{units.plural('note', len(notes))}" if notes else "&Notes")
 
 
 class ReadingView(QWidget):

@@ -186,7 +186,7 @@ def _with_stored(read: _ReadPreset, store: Store, inventory: Inventory, stored: 
         return line
     reference = _reference_rows(preset, stored)
     ahead = estimate_remaining(store, plan, inventory, stored)
-    own = _counted_rows(store, plan, inventory) if ahead.counted_utc_ns or ahead.older_utc_ns else []
+    local_rows = _counted_rows(store, plan, inventory) if ahead.counted_utc_ns or ahead.older_utc_ns else []
     label = reference_label(reference)
     # A question may be another one without a GPU: the reference answers it where it varies what the plan varies.
     varied = (differing_parameters(specs) for specs in (plan.variants, [row.spec for row in reference]))
@@ -194,7 +194,7 @@ def _with_stored(read: _ReadPreset, store: Store, inventory: Inventory, stored: 
     answer = next(
         (
             f"{whose}: {verdict.sentence}"
-            for whose, rows in (("Here", own), (label, alike))
+            for whose, rows in (("Here", local_rows), (label, alike))
             if rows and (verdict := experiment_verdict(rows, plan_question(plan, rows))).is_answer
         ),
         "",

@@ -69,8 +69,8 @@ class FilterBar(QWidget):
         self.search.setMinimumWidth(16 * GRID)
         self.search.setMaximumWidth(40 * GRID)
         self._clear.clicked.connect(lambda: self.change_query(with_choice(self.query, {})))
-        for later in (self._leave, self._clear, self._more):  # until runs are read that need it
-            later.hide()
+        for view in (self._leave, self._clear, self._more):  # until runs are read that need it
+            view.hide()
         self._more.clicked.connect(lambda: self.search.setText(self._listing.matches.wider))
         self._leave.clicked.connect(lambda: self.show_deleted(False))
         self.search.textChanged.connect(self._search_changed)

@@ -114,7 +114,7 @@ class HistoryModel(CellModel):
         former, shared = self._shared, dict(self._shared)
         for run, cells in rows.items():
             settings = cells[VARIANT_COLUMN].name[1:]
-            parts = frozenset(one for one in settings if not any(word in one.lower() for word in self.searched))
+            parts = frozenset(part for part in settings if not any(word in part.lower() for word in self.searched))
             workload = self._runs[run].spec.workload
             shared[workload] = parts & shared.get(workload, parts)
         self._shared = shared

@@ -170,8 +170,8 @@ class HostsController(QObject):
         if chosen:
             self._window.show_machine(*host_machine(state, self.inventory(chosen)))
         elif inventory is not None:
-            text, *rest = machine_state(inventory)
-            self._window.show_machine(f"This machine: {text}", *rest)
+            text, *details = machine_state(inventory)
+            self._window.show_machine(f"This machine: {text}", *details)
         host = self.shown_host
         self._run.show_link(*(describe_absence(self.connections.state(host)) if host else ("", "")))
         self.states_changed.emit()

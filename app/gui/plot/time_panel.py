@@ -127,8 +127,8 @@ class ValueScale:
         """Leave room above the highest value for one line, the names of the bands; an empty plot has no numbers."""
         if self._visible_range is not None:
             low, high = self._visible_range
-            rest = max(_NAME_LINE_PX, self._view.height() - _NAME_LINE_PX)
-            self._view.setYRange(low, high + (high - low) * _NAME_LINE_PX / rest, padding=0)
+            height_px = max(_NAME_LINE_PX, self._view.height() - _NAME_LINE_PX)
+            self._view.setYRange(low, high + (high - low) * _NAME_LINE_PX / height_px, padding=0)
 
 
 _TICK_PX = 12

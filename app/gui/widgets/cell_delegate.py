@@ -301,7 +301,7 @@ class CellDelegate(QStyledItemDelegate):
             return ""
         if shrink == "name":
             optional = self.optional_parts(index)
-            return SEPARATOR.join(leave_out(name, optional, lambda one: face.width(SEPARATOR.join(one)) <= width))
+            return SEPARATOR.join(leave_out(name, optional, lambda parts: face.width(SEPARATOR.join(parts)) <= width))
         return elide_name(name, face, width)
 
     def optional_parts(self, _index: AnyIndex) -> Collection[str]:

@@ -193,7 +193,7 @@ class FlowBar(QWidget):
 
     def event(self, event: QEvent) -> bool:
         """Have room for all lines, after another width and after a change of what is in them."""
-        done = super().event(event)
+        is_handled = super().event(event)
         if event.type() in (QEvent.Type.Resize, QEvent.Type.LayoutRequest):
             self.setMinimumHeight(self.flow.heightForWidth(self.width()))
-        return done
+        return is_handled

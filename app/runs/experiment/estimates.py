@@ -74,16 +74,16 @@ class Experiment:
         Variants that the machine refuses run only once; None refuses none.
         """
         rows = [run.row for run in runs]
-        rest = remaining_runs(plan, rows, machine)
+        remaining = remaining_runs(plan, rows, machine)
         done = count_done(plan, results_by_variant(rows))
         ended: ExperimentState = "settled" if is_precision_reached(plan, rows) else "complete"
         return cls(
             plan=plan,
-            state=state if rest else ended,
+            state=state if remaining else ended,
             runs=tuple(runs),
-            planned=done + len(rest),
+            planned=done + len(remaining),
             done=done,
-            next_s=expected_s(rest[0], rows) if rest else None,
+            next_s=expected_s(remaining[0], rows) if remaining else None,
         )
 
 

@@ -207,12 +207,12 @@ class RunCopier:
     def _copy_rows(self, table: Table, old: int, new: int) -> None:
         """Copy every row that belongs to `old` as one that belongs to `new`."""
         names = ", ".join(name for name in self._names[table.name] if name != table.key)
-        done = self._connection.execute(
+        cursor = self._connection.execute(
             f"INSERT INTO main.{table.name} ({table.key}, {names})"
             f" SELECT ?, {names} FROM {self._source}.{table.name} WHERE {table.key} = ?",
             (new, old),
         )
-        self._counter.add(done.rowcount)
+        self._counter.add(cursor.rowcount)
 
     def _rows(self, sql: str, value: int) -> list[Any]:
         return self._connection.execute(sql.format(self._source), (value,)).fetchall()

@@ -148,8 +148,8 @@ def batch_chart(variants: Sequence[ChartVariant]) -> PointChart | None:
 def _batch_families(variants: Sequence[ChartVariant]) -> list[BatchFamily]:
     families: dict[tuple[object, ...], BatchFamily] = {}
     for variant in variants:
-        rest = _spec_without_batch(variant.spec)
-        families.setdefault((rest.workload, *sorted(rest.variant.items())), []).append(variant)
+        family_spec = _spec_without_batch(variant.spec)
+        families.setdefault((family_spec.workload, *sorted(family_spec.variant.items())), []).append(variant)
     return list(families.values())
 
 
@@ -282,8 +282,8 @@ def _gpu_plots(families: Sequence[_GpuFamily]) -> tuple[Plot, Plot]:
 
 def _spec_without_gpus(spec: RunSpec) -> RunSpec:
     """Return the variant with one GPU and a batch size of 1."""
-    rest: dict[str, Value] = {**dict.fromkeys(VARYING_PARAMETERS, ""), "gpus": 1, "batch_size": 1}
-    return RunSpec(workload=spec.workload, variant={**spec.variant, **rest})
+    fixed: dict[str, Value] = {**dict.fromkeys(VARYING_PARAMETERS, ""), "gpus": 1, "batch_size": 1}
+    return RunSpec(workload=spec.workload, variant={**spec.variant, **fixed})
 
 
 def _sides(family: _GpuFamily) -> tuple[GpuCountResult, ...]:

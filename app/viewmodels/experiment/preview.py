@@ -162,11 +162,11 @@ def sequential_reason(specs: Sequence[RunSpec], machine: Machine) -> str:
 
 def _describe_remaining(ahead: ExperimentProgress, left: int, most: str) -> str:
     stored = f"{ahead.done:,} of {ahead.planned:,} already stored" if ahead.done else ""
-    rest = f"{stored}; the other {left:,} will take" if stored else "This takes"
+    subject = f"{stored}; the other {left:,} will take" if stored else "This takes"
     judged = f"{ahead.timing_runs:,} stored {units.plural('run', ahead.timing_runs)}"
     others = " of other workloads" if ahead.from_other_workloads else ""
     source = f"{judged}{others}" if ahead.timing_runs else "runs on other machines, as none is stored here"
-    return f"{rest} {most}{format_time_left(ahead.left)} (estimated from {source})."
+    return f"{subject} {most}{format_time_left(ahead.left)} (estimated from {source})."
 
 
 _NUMBER = re.compile(r"\d+")

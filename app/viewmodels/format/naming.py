@@ -247,12 +247,14 @@ def names_in_parts(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> li
         for spec in specs
     ]
     short_names = [
-        [name for name in own if not _is_omittable(spec, name, among=len(differing[spec.workload]))]
-        for spec, own in zip(specs, names_by_spec, strict=True)
+        [name for name in names if not _is_omittable(spec, name, among=len(differing[spec.workload]))]
+        for spec, names in zip(specs, names_by_spec, strict=True)
     ]
     return [
-        tuple(format_setting(spec, name, in_sentence=in_sentence) for name in own) or _short_name_in_parts(spec)
-        for spec, own in zip(specs, short_names if len(specs) > 2 and all(short_names) else names_by_spec, strict=True)
+        tuple(format_setting(spec, name, in_sentence=in_sentence) for name in names) or _short_name_in_parts(spec)
+        for spec, names in zip(
+            specs, short_names if len(specs) > 2 and all(short_names) else names_by_spec, strict=True
+        )
     ]
 
 

@@ -141,9 +141,9 @@ def prune_consequence(pruning: Pruned) -> str:
     )
 
 
-def prune_result(done: Pruned) -> str:
-    freed = max(0, done.before_bytes - done.after_bytes)
-    return f"{units.byte_size(freed)} given back in {units.seconds(done.seconds)}" if done.runs else ""
+def prune_result(pruned: Pruned) -> str:
+    freed = max(0, pruned.before_bytes - pruned.after_bytes)
+    return f"{units.byte_size(freed)} given back in {units.seconds(pruned.seconds)}" if pruned.runs else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

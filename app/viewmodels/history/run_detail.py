@@ -148,8 +148,8 @@ def _fault_line(reason: str, traceback: str) -> int:
     """Return the line of the innermost frame at the reason's `file:line`, or else of any frame."""
     frames = [(n, line) for n, line in enumerate(traceback.splitlines()) if line.lstrip().startswith('File "')]
     location = re.match(r"([^:/]+):(\d+): ", reason)
-    own = [n for n, line in frames if location and f'{location[1]}", line {location[2]}' in line]
-    return max(own or [n for n, _ in frames], default=0)
+    own_frames = [n for n, line in frames if location and f'{location[1]}", line {location[2]}' in line]
+    return max(own_frames or [n for n, _ in frames], default=0)
 
 
 def _figures(run: StoredRun, values: RunMetrics) -> tuple[tuple[str, Cell], ...]:

@@ -157,7 +157,7 @@ def _host_details(model: MonitorModel, host: MonitoredHost) -> DeviceDetails:
     members = [(host, device) for device in host.main_devices]
     is_connected = host.link.stage == "connected"
     cpus = [device for device in host.devices if device.device == HOST and device not in host.main_devices]
-    own = [metric for cpu in cpus for metric in device_metrics(cpu, host.readings_of(HOST).values(), {})]
+    host_metrics = [metric for cpu in cpus for metric in device_metrics(cpu, host.readings_of(HOST).values(), {})]
     return DeviceDetails(
         title=host.title,
         subtitle=" · ".join(filter(None, (*facts, processors))),
@@ -165,7 +165,7 @@ def _host_details(model: MonitorModel, host: MonitoredHost) -> DeviceDetails:
         is_current=is_connected,
         metrics=(
             *(_total_metrics(members) if is_connected else ()),
-            *(replace(metric, label=_PROCESSOR_LABELS.get(metric.label, metric.label)) for metric in own),
+            *(replace(metric, label=_PROCESSOR_LABELS.get(metric.label, metric.label)) for metric in host_metrics),
         ),
         processes=_users(members),
         plots=_plots(model, members),

@@ -267,12 +267,12 @@ def parse_script_values(command: Command, texts: Mapping[str, str]) -> dict[str,
     on or off.
     """
     switches = catalog.command_names(command)
-    own = {parameter.name: parameter for parameter in catalog.script_workload("script:").parameters}
+    parameters = {parameter.name: parameter for parameter in catalog.script_workload("script:").parameters}
     values: dict[str, Sequence[Value]] = {}
     for name, text in texts.items():
         words = [word.strip() for word in text.split(",")]
-        if name in own:
-            values[name] = parse_values(own[name], text)
+        if name in parameters:
+            values[name] = parse_values(parameters[name], text)
         elif switches.get(name):
             switch = Parameter(name=name, kind="switch", label=name, help="", default=False)
             values[name] = tuple(dict.fromkeys(parse(switch, word) for word in words))

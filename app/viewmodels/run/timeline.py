@@ -92,10 +92,10 @@ class Phases:
                 if steps
                 else f"then {units.duration(float(seconds))} of measuring"
             )
-        done = self._progress
-        if phase != "measure" or done is None or done.fraction < _MIN_FRACTION:
+        progress = self._progress
+        if phase != "measure" or progress is None or progress.fraction < _MIN_FRACTION:
             return ""
-        left_s = (done.t_ns / 1e9 - start_s) * (1 - done.fraction) / done.fraction
+        left_s = (progress.t_ns / 1e9 - start_s) * (1 - progress.fraction) / progress.fraction
         return f"{units.duration(left_s)} left"
 
 

@@ -76,7 +76,7 @@ def search(entries: Iterable[Entry], query: str, recent: Sequence[str] = ()) -> 
 def _score(entry: Entry, words: Sequence[str]) -> tuple[float, tuple[int, ...]]:
     """Return how well an entry matches all words, 0 for not at all, and the matching positions in its title."""
     title = entry.title.lower()
-    rest = ""
+    details = ""
     score, positions = 0.0, set[int]()
     for word in words:
         at = _find_start(title, word)
@@ -91,8 +91,8 @@ def _score(entry: Entry, words: Sequence[str]) -> tuple[float, tuple[int, ...]]:
             score += 30 - min(letters[-1] - letters[0], 25)
             positions.update(letters)
         else:
-            rest = rest or f"{entry.detail}\n{entry.keys}\n{entry.group}".lower()
-            if word not in rest:
+            details = details or f"{entry.detail}\n{entry.keys}\n{entry.group}".lower()
+            if word not in details:
                 return 0.0, ()
             score += 10
     return score, tuple(sorted(positions))
