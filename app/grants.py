@@ -102,7 +102,7 @@ def typed(_grants: Sequence[Grant]) -> bool:
 
 
 def refuse(_grants: Sequence[Grant]) -> bool:
-    """Allow nothing: nobody is asked."""
+    """Allow nothing, without asking."""
     return False
 
 

@@ -112,7 +112,7 @@ def log_tail(lines: int) -> str:
 
 
 def remove_oldest(files: Iterable[Path], count: int) -> None:
-    """Remove all but the `count` newest files, which their names tell; raises `OSError`."""
+    """Remove all but the `count` newest files, by their names; raises `OSError`."""
     newest_first = sorted(files, key=lambda path: path.name, reverse=True)
     for path in newest_first[count:]:
         path.unlink(missing_ok=True)

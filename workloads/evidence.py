@@ -28,7 +28,7 @@ def trace_steps(profile: Callable[[int], tuple[AnyTrace, float]]) -> AnyTrace:
     Each event costs more to write and read than to trace: PyTorch takes 0.1 ms for what the host did around a kernel.
 
     The first trace of a process is of one step: it starts the profiler and shows how many fit. If only one does, it is
-    the result; if several do and none can be told from the next one, its step is the one that is shown.
+    the result; if several do and none differs clearly from the next one, its step is the one that is shown.
 
     `profile` traces so many steps, and returns the trace with the seconds that one of them took under the profiler.
     """

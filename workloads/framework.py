@@ -96,7 +96,7 @@ class Framework:
 
 
 def _without_secrets(value: str) -> str:
-    """Return a variable's value, which may be JSON, flags or an address, without what is named as a secret in it."""
+    """Return a variable's value, which may be JSON, flags or an address, without anything named as a secret in it."""
     try:
         document = json.loads(value) if value.lstrip().startswith(("{", "[")) else None
     except (ValueError, RecursionError):

@@ -77,7 +77,7 @@ def installed_framework(interpreter: str = "", framework: Framework = FRAMEWORK)
 def lacks_framework(interpreter: str, framework: Framework) -> bool:
     """Return whether the environment of runs that name this interpreter, "" for none, is without a framework.
 
-    A Python outside any virtual environment does not tell, so it counts as having it.
+    A Python outside any virtual environment does not show it, so it counts as having it.
     """
     chosen = interpreter or default_interpreter()
     folders = _package_folders(chosen)

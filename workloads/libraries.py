@@ -1,4 +1,4 @@
-"""Imports a framework and checks what it sees, and tells the versions of CUDA's libraries that it has loaded."""
+"""Imports a framework and checks what it sees, and reports the versions of CUDA's libraries that it has loaded."""
 
 import ctypes
 import functools

@@ -7,7 +7,7 @@ UUID_PREFIXES = ("GPU-", "MIG-")
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU as NVML knows it. `compute_capability` is (major, minor)."""
+    """One GPU as NVML reports it. `compute_capability` is (major, minor)."""
 
     index: int
     uuid: str

@@ -47,7 +47,7 @@ class Parameter:
             measured and what is stored.
         repeats: Runs that differ in it alone are repeats of one variant: the seed, and how long was measured.
         scales: May differ between runs that are compared by their number of GPUs.
-        silent: Not named at its default if other parameters tell the variants apart.
+        silent: Not named at its default if other parameters distinguish the variants.
         same_result: Another value computes the same loss and gradients, except for rounding: the check for equality
             compares such variants.
     """

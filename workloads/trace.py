@@ -65,7 +65,7 @@ class Trace:
     Attributes:
         kernels: By name, over all devices, the one that took longest first.
         events: How many kernels or operations ran in all.
-        step: One of the steps; None if the trace does not tell where it begins and ends.
+        step: One of the steps; None if the trace does not show where it begins and ends.
         notes: What could not be seen.
     """
 
@@ -98,7 +98,7 @@ def monotonic_clock(begin_ns: int) -> Callable[[int], int]:
 
 
 def cut_step(events: Sequence[Event], steps: int) -> tuple[int, int] | None:
-    """Return where one of these steps begins and ends, in picoseconds; None if the trace does not tell.
+    """Return where one of these steps begins and ends, in picoseconds; None if the trace does not show it.
 
     Among several it is one from their middle: the host is ahead of the GPU then as it is in a long run. A step ends
     where the next one begins, on the stream that is busiest with kernels that every step ran alike.
@@ -115,7 +115,7 @@ def cut_step(events: Sequence[Event], steps: int) -> tuple[int, int] | None:
 
 
 def traced_step(events: Sequence[Event], steps: int, start_ns: Callable[[int], int]) -> TracedStep | None:
-    """Return one of these steps; None if the trace does not tell. `start_ns` converts picoseconds of its clock."""
+    """Return one of these steps; None if the trace does not show it. `start_ns` converts picoseconds of its clock."""
     ends = cut_step(events, steps)
     if ends is None:
         return None

@@ -104,7 +104,7 @@ class Task:
         fetch: Waits until that step has ended on all replicas and returns the loss, in inference any number that
             depends on the outputs.
         mark_end: Enqueues the end of a block behind the step with this result, and returns what waits for it and
-            returns its time on `time.monotonic_ns()` and what `fetch` does; None if only a wait tells the time.
+            returns its time on `time.monotonic_ns()` and what `fetch` does; None if only a wait gives the time.
         examples: Examples of one step over all replicas.
         trains: Whether a step updates weights.
         allocator_bytes: Returns what the allocator holds on the first device; None on the CPU.

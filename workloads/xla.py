@@ -135,7 +135,7 @@ _NUMBER = re.compile(r"\.\d+$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XlaTrace(Trace):
-    """A trace with what it tells of XLA's programs.
+    """A trace with what it shows of XLA's programs.
 
     Attributes:
         programs: Their products.

@@ -59,7 +59,7 @@ class Effect:
         pairs: Those with an interval, if there are any; else all.
         single_run_pairs: How many others were left out.
         differs: Whether pairs differ by more than their intervals allow; None if that is not known.
-        depends_on: The parameter that tells where it is decided, else that which explains most of that difference.
+        depends_on: The parameter that separates where it is decided, else that which explains most of that difference.
         spans: Where it is faster, slower or not known along that parameter.
         changes_work: Whether the ratio includes another amount of work per example.
     """

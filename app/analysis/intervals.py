@@ -255,7 +255,7 @@ _RANGE = 0.8
 class RequiredRepeats:
     """After `repeats` more of each variant their ratio is expected to be known to ± `half_width` (0.005 is 0.5 %).
 
-    Few runs hardly tell how noisy they are: in 80 % of cases it takes `fewest` to `most`.
+    Few runs hardly show how noisy they are: in 80 % of cases it takes `fewest` to `most`.
     """
 
     repeats: int

@@ -31,7 +31,7 @@ _COPIED_VALUES = 1 << 20
 
 
 def plausible_samples(columns: SampleColumns) -> SampleColumns:
-    """Return a device's samples with NaN for readings that cannot be true, which its `implausible` counts too.
+    """Return a device's samples with NaN for implausible readings, which its `implausible` counts too.
 
     The same object where all are plausible.
     """

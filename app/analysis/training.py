@@ -51,7 +51,7 @@ class AccuracyComparison:
     Attributes:
         points: The difference of the means with its interval.
         decision: `equal`: the interval of two one-sided tests lies within `ACCURACY_MARGIN_POINTS`. `lower`, `higher`:
-            the difference's own, wider interval lies beyond it. Else it cannot be told.
+            the difference's own, wider interval lies beyond it. Else it is undecided.
     """
 
     points: Estimate

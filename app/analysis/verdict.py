@@ -40,7 +40,7 @@ class Equivalence:
     Attributes:
         interval: The interval of the two one-sided tests, None if a side has one process only.
         decision: `equal`: the interval lies within the margin. `slower`, `faster`: the verdict's own, wider interval
-            lies beyond it. Else it cannot be told.
+            lies beyond it. Else it is undecided.
     """
 
     margin_pct: float

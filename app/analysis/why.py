@@ -121,7 +121,7 @@ class StepDifference:
 
 
 def step_difference(runs: Sequence[StoredRun], baseline: Sequence[StoredRun]) -> StepDifference | Obstacle:
-    """Return the difference of a variant's step to the baseline's, or why it cannot be told.
+    """Return the difference of a variant's step to the baseline's, or why it is unknown.
 
     Each interval holds alone, at every look.
     """

@@ -132,7 +132,7 @@ EVERYTHING = "everything"
 
 
 class RareOption(click.Option):
-    """An option that few need: `--help-all` has it, and `--help` says so."""
+    """An option that few need: `--help-all` lists it, and `--help` mentions that."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """Return the name and the help; None in the short help."""

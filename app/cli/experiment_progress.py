@@ -44,7 +44,7 @@ _SHOW_HINT = "The same command with --reuse and without --show continues from he
 
 
 def describe_reference(runs: Sequence[RunHeader]) -> list[str]:
-    """Say that these are reference runs, where all are; [] elsewhere."""
+    """State that these are reference runs, if all are; else []."""
     if not all(is_reference(run.row) for run in runs):
         return []
     gpus = ", ".join(sorted({name for run in runs for name in run.row.gpu_names}))
@@ -155,7 +155,7 @@ def load_result(experiment: Experiment, database: Path, margin_pct: float | None
 
 
 def print_experiment(result: ExperimentResult, database: Path | None = None) -> None:
-    """Print the verdict, and what publications say beside it; `database` is the path that the user gave."""
+    """Print the verdict, next to what publications say; `database` is the path that the user gave."""
     if result.comparison.variants:
         print_comparison(result.comparison, database)
         print_pivots(make_pivots(result.comparison, result.published) if result.published else ())

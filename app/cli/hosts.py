@@ -90,7 +90,7 @@ def _print_hosts(*, as_json: bool) -> int:
 
 
 def _check(names: Sequence[str], *, as_json: bool) -> int:
-    """Check these hosts, or all; print what was found of each as it is known."""
+    """Check these hosts, or all; print each result when it is known."""
     entries = [find_host(name, typed) for name in names] or read_hosts()
     if not entries and not as_json:
         return _print_hosts(as_json=False)

@@ -132,7 +132,7 @@ class _Readings:
                 (readings if name in message.implausible else absent).pop(name)
 
     def with_reasons(self, inventory: Inventory) -> Inventory:
-        """Return the inventory in which fields are absent whose newest reading cannot be true."""
+        """Return the inventory without fields whose newest reading is implausible."""
         devices = (
             msgspec.structs.replace(device, absent={**device.absent, **self.implausible.get(device.device, {})})
             for device in inventory.devices

@@ -76,7 +76,7 @@ def program(context: click.Context, database: Path | None, sample_ms: float, log
 
 
 def main(words: Sequence[str], upper: UpperLayers = _NONE) -> int:
-    """Do what the words say and return the exit status; the user's errors are one sentence on stderr.
+    """Execute the words and return the exit status; the user's errors are one sentence on stderr.
 
     A shell that completes a line asks by a variable, with the line in others (click's documentation, Shell Completion).
     """

@@ -127,7 +127,7 @@ _TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
 
 class Parsed(click.ParamType[Any]):
-    """A value that a function reads from a word; its `ValueError` says why a word is none."""
+    """A value that a function reads from a word; its `ValueError` explains why a word is not one."""
 
     def __init__(self, read: Callable[[str], Any]) -> None:
         self.name = read.__name__

@@ -1,4 +1,4 @@
-"""A command of the user's behind `--`: the options that say what it is and what varies, and its variants."""
+"""A command of the user's behind `--`: the options that describe it and what varies, and its variants."""
 
 import functools
 import shlex

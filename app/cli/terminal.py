@@ -116,7 +116,7 @@ def print_text(words: str) -> None:
 
 
 def elide_name(name: str) -> str:
-    """Leave out the middle of a kernel's long name: both ends tell kernels apart. `--json` has it whole."""
+    """Leave out the middle of a kernel's long name: both ends distinguish kernels. `--json` has it whole."""
     half = (_MAX_NAME - 1) // 2
     return name if len(name) <= _MAX_NAME else f"{name[:half]}…{name[-half:]}"
 

@@ -215,7 +215,7 @@ class MainWindow(QMainWindow):
             self.painted.emit()
 
     def focusNextPrevChild(self, forward: bool) -> bool:
-        """Go on by Tab, which Qt asks the window about."""
+        """Move on by Tab, which Qt asks the window about."""
         return focus_next(self, forward=forward)
 
     def save_picture(self, *, to_clipboard: bool = False) -> None:

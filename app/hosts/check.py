@@ -25,7 +25,7 @@ _SAME_CLOCK_S = 1.0
 
 
 class HostCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found of one host; `hosts check --json` says it as it is.
+    """What was found of one host; `hosts check --json` prints it.
 
     Attributes:
         problem: Why it cannot make runs, in one sentence; "" if it can. With one, what follows may be absent.

@@ -76,7 +76,7 @@ class _Slot:
             tries += 1
 
     def _serve(self, connection: "Connection") -> None:
-        """Pass on what the host says until its link is lost or nobody wants it."""
+        """Pass on the host's messages until its link is lost or nobody wants them."""
         name, listen = self.name, self._owner.listen
         self.connection = connection
         unsubscribe = connection.host.telemetry.subscribe(lambda message: listen(name, message))

@@ -1,4 +1,4 @@
-"""Detached runs on a host: detach them, list them, end them, and play them into the database."""
+"""Detached runs on a host: detach them, list them, end them, and read them into the database."""
 
 import contextlib
 import time

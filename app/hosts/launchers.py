@@ -61,7 +61,7 @@ class Failure:
     """One way in which a launcher fails.
 
     Attributes:
-        pattern: What its output has then, a regular expression over all lines; it may name groups.
+        pattern: What its output then contains, a regular expression over all lines; it may name groups.
         sentence: What is wrong and what to do. Besides the groups there are `host`, `target`, `label` and `by_hand`.
     """
 

@@ -153,7 +153,7 @@ class DetachedRuns(msgspec.Struct, frozen=True, tag="detached", tag_field=TAG):
 
 
 class Drained(msgspec.Struct, frozen=True, tag="drained", tag_field=TAG):
-    """All of a detached run was said: it is over."""
+    """A detached run was sent completely: it is over."""
 
 
 _Answer = Refused | TreeWanted | JobDone | DetachedRuns | Drained

@@ -44,7 +44,7 @@ _STOOD_STILL_S = 2.0
 
 
 class LinkLostError(UserError):
-    """A host is lost; says why, in one sentence."""
+    """A host is lost, with the reason in one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,7 +69,7 @@ def _end(sentence: str) -> None:
 
 
 class ProgramActor:
-    """Carries this program on a node: `lines` starts it and yields what it says, `write` and `close` are its stdin.
+    """Carries this program on a node: `lines` starts it and yields its output, `write` and `close` are its stdin.
 
     It ends when its stdin closes: with this process, however that ends.
     """

@@ -105,7 +105,7 @@ class HostLeases(DeviceLeases):
         self._leases = Leases()
 
     def take(self, candidates: Sequence[str], count: int) -> Lease | None:
-        """Lease them under the host's name; a scheduler's run leases none, for nobody knows its node yet."""
+        """Lease them under the host's name; a scheduler's run leases none, because its node is not known yet."""
         if self._schedules:
             return Lease()
         names = {f"{self._host_id[:16]}:{device}": device for device in candidates}
@@ -127,7 +127,7 @@ class RemoteSampler:
         self._has_inventory = False
 
     def messages(self) -> Iterator[SamplerMessage]:
-        """Yield what the host says until it is lost or this is ended; where a scheduler places runs, one inventory."""
+        """Yield the host's messages until it is lost or this is ended; where a scheduler places runs, one inventory."""
         while not self._is_ended.is_set():
             try:
                 report = self._process.next(_LOOK_S)
@@ -154,7 +154,7 @@ class RemoteSampler:
         return 0
 
     def send(self, command: SamplerCommand) -> None:
-        """Change the rate; of workers and phases the runs' own telemetry knows."""
+        """Change the rate; workers and phases are in the runs' own telemetry."""
         if isinstance(command, SetRate):
             self._process.send(command)
 
@@ -171,7 +171,7 @@ def play(
     now: Callable[[], ClockAnchor] = lambda: ClockAnchor(2**63 - 1, 0),
     source: Source | None = None,
 ) -> RunEnded | Refused | Drained | None:
-    """Check what a program on a host says of a run, and hand its events on, up to what ends it.
+    """Check a host program's messages about a run, and pass its events on, up to its end.
 
     Weights are written to their path, None if they must not come. `now` reads the host's clocks; without it nobody
     here knows when the last event was written. `source` is that of the run, whose tree may be asked for once.
@@ -214,7 +214,7 @@ def play(
 
 
 class RemoteRun:
-    """A run on a host: what its program says, checked and emitted here.
+    """A run on a host: its program's messages, checked and emitted here.
 
     Thread: that of the run.
     """

@@ -224,7 +224,7 @@ class Outbox:
         self.pass_on(encode(report))
 
     def pass_on(self, line: bytes) -> None:
-        """Say a line that is encoded, as `say` does."""
+        """Send an encoded line, as `say` does."""
         with self._changed:
             self._changed.wait_for(lambda: self._unsaid_bytes < _MOST_UNSAID_BYTES)
             self._lines.append(line)
@@ -408,7 +408,7 @@ class Server:
         threading.Thread(target=self._answer, args=(partial(work, order, self._active),), daemon=True).start()
 
     def _answer(self, work: Callable[[], None]) -> None:
-        """Do what was ordered, and say why it could not be done."""
+        """Execute an order, and report why it failed."""
         try:
             with self._one_at_a_time:
                 work()

@@ -179,7 +179,7 @@ class TelemetryRecorder:
     def _receive_inventory(self, inventory: Inventory) -> None:
         """Record what a card that came back, or another sampler, knows of the run's devices.
 
-        A card that was lost after the run had chosen it, and before this listened, is told by the inventory alone.
+        A card that was lost after the run had chosen it, and before this listened, appears in the inventory only.
         """
         for device in inventory.devices:
             if device.device not in self._recorded:

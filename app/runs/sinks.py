@@ -212,7 +212,7 @@ class StoreSink:
 
         Args:
             t_ns: When the run ended.
-            end_s: Until when it waits; None at the first lock, which is told.
+            end_s: Until when it waits; None at the first lock, which is reported.
         """
         if end_s is None:
             wait = f"close it: the run waits {units.with_unit(_LOCK_WAIT_S, 's')} at most to be stored."

@@ -214,7 +214,7 @@ def _is_read_only(path: Path) -> bool:
 
 
 def _open_read_only(path: Path) -> Database:
-    """Open for reading alone: with the log where there is one, else as a file that nobody changes.
+    """Open for reading alone: with the log where there is one, else as an unchanging file.
 
     SQLite can make no log there: https://www.sqlite.org/wal.html#read_only_databases
     """

@@ -37,7 +37,7 @@ class KnownDatabase(PosixPath):
 
     @classmethod
     def of(cls, path: Path) -> "KnownDatabase":
-        """Return a path as one of a database that has to stay the same; one that is known already as it is."""
+        """Return a path as one of a database that has to stay the same; a known one is returned unchanged."""
         return path if isinstance(path, cls) else cls(path)
 
     @property

@@ -77,7 +77,7 @@ class Answers:
             raise errors[-1]
 
     def raise_if_lost(self, errors: Sequence[pynvml.NVMLError]) -> None:
-        """Raise an error that by itself says that the GPU is lost."""
+        """Raise an error that alone shows that the GPU is lost."""
         for error in errors:
             if error.value in LOST_ERRORS:
                 raise error

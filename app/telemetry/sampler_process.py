@@ -59,7 +59,7 @@ class Sampler(Protocol):
     """
 
     def messages(self) -> Iterator[SamplerMessage]:
-        """Yield what it says until it has ended."""
+        """Yield its messages until it has ended."""
 
     def exit_code(self) -> int:
         """Wait until it is gone and return its exit code; a negative one is the signal that ended it.

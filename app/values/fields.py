@@ -73,7 +73,7 @@ class Field:
         source: The NVML call or the reading of the host.
         limits: Its plausible values (`app/values/limits.py`).
         absent: When a device does not report it.
-        kind: A gauge is a value now, a share a percentage of 100, a counter only counts up: its mean says nothing.
+        kind: A gauge is a value now, a share a percentage of 100, a counter only counts up: its mean is meaningless.
         devices: The kinds of device that can report it.
         host_label: What it is called on the host, where that differs.
         gpu_plots: The screens that plot it for GPUs.

@@ -98,7 +98,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, tag="inventory", tag_
     """The machine that variants are checked against, every device, the driver, or why there is no GPU.
 
     It is `pending` as long as the driver has not answered for every GPU; then another follows. It also comes again when
-    a GPU is lost or comes back, or a driver is loaded: the last one is true.
+    a GPU is lost or comes back, or a driver is loaded: the last one counts.
     """
 
     machine: Machine

@@ -1,6 +1,6 @@
 """Makes catalog entries of custom workloads: the function's parameters and those that every workload has.
 
-A file's text alone tells whether it can have one: what cannot is refused before anything of it is run.
+The text of a file alone shows whether it can have one: what cannot is refused before anything of it is run.
 """
 
 import ast

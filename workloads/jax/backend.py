@@ -1,4 +1,4 @@
-"""JAX as the backend of workloads, for a worker and for jobs; errors of JAX are known here alone."""
+"""JAX as the backend of workloads, for a worker and for jobs; only this module knows errors of JAX."""
 
 import ctypes
 import os

@@ -171,7 +171,7 @@ def image_implementation(observation: Observation) -> Aspect:
 
 
 def all_reduce(observation: Observation) -> Aspect:
-    """Return how gradients were exchanged, as the names of kernels tell."""
+    """Return how gradients were exchanged, from the names of kernels."""
     requested, trace = str(observation.variant["all_reduce"]), observation.trace
     exchanges = [kernel.name for kernel in trace.kernels if kernel.kind == "communication"]
     actual = "nccl" if any("nccl" in name.lower() for name in exchanges) else "xla" if exchanges else "none"

@@ -1,4 +1,4 @@
-"""PyTorch as the backend of workloads, for a worker and for jobs; errors of PyTorch are known here alone."""
+"""PyTorch as the backend of workloads, for a worker and for jobs; only this module knows errors of PyTorch."""
 
 import os
 import platform
@@ -77,7 +77,7 @@ class PytorchBackend(PartialBackend):
         return EvidenceCollector(spec, task)
 
     def loaded_versions(self) -> dict[str, str]:
-        """Return nothing more: PyTorch says at its import which libraries it brings."""
+        """Return nothing: PyTorch reports its libraries at import."""
         return {}
 
     def calibrate(self, precision: str, gpu_uuids: Sequence[str]) -> Calibration | None:

@@ -209,7 +209,7 @@ class RankedStep:
         self.local.halve_scale()
 
     def count_correct(self) -> Tensor:
-        """Return how many test images all ranks tell right, each in its part of them."""
+        """Return how many test images all ranks classify correctly, each in its part of them."""
         self._tell(b"test\n")
         return self.mean(self.local.count_correct()) * self._group.share.ranks
 

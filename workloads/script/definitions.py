@@ -132,7 +132,7 @@ def examples_per_step(command: Command, variant: Variant) -> int:
 
 
 def rank_count(words: Sequence[str]) -> int:
-    """Return how many ranks torchrun or accelerate is told to start; 0 if it is not said."""
+    """Return how many ranks torchrun or accelerate is asked to start; 0 if not stated."""
     match = _RANKS.search(" ".join(words))
     return int(match[1]) if match else 0
 

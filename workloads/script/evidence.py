@@ -37,7 +37,7 @@ class Ending(msgspec.Struct, kw_only=True):
         all_steps: Those from the first block to the last, with what lies between.
         lost_ns: The time between blocks by its reason.
         waited_ns: Of the measured blocks, the time in which the script waited for its loader.
-        examples: Those of the measured blocks; 0 if nothing tells.
+        examples: Those of the measured blocks; 0 if unknown.
         gpus: Those that the process computed on; the ranks each have theirs.
         outside: Modules of the user's folder that were not imported from the frozen tree.
     """

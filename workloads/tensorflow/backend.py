@@ -81,7 +81,7 @@ class TensorflowBackend:
         _import_libraries()
 
     def import_framework(self, gpu_uuids: Sequence[str], _memory_limit_gib: float = 0.0, /) -> dict[str, str]:
-        """Import TensorFlow and Keras, check the GPUs that they see, and let memory grow until a variant says no."""
+        """Import TensorFlow and Keras, check the GPUs that they see, and let memory grow as variants allow."""
         self.prepare_environment(gpu_uuids)
         set_by_import = _import_libraries()
         import tensorflow as tf

@@ -147,7 +147,7 @@ class CurvesView(QWidget):
         self.is_waiting = True
 
     def show_curves(self, curves: CompareCurves, runs: tuple[int, ...], hidden: frozenset[int], extent: str) -> None:
-        """Show the measured part of the curves; `extent` says of how many runs they are, if not of all."""
+        """Show the measured part of the curves; `extent` is the number of runs shown, unless all are."""
         self._curves, self._runs, self._hidden, self._drawn_of_all = curves, runs, hidden, extent
         self.is_waiting = False
         self.align_choice.setCurrentIndex(ALIGNMENTS.index(curves.align))

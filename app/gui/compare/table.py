@@ -208,7 +208,7 @@ class CompareTableView(CellTable):
         self.hidden_changed.emit()
 
     def hide_columns(self, names: Collection[str]) -> None:
-        """Hide these columns, those without any value, and those whose rows all say the same."""
+        """Hide these columns, those without any value, and those whose rows are all equal."""
         self.hidden_columns = frozenset(names)
         hidden = self.hidden_columns | self._model.table.folded
         self.show_columns([n for n, key in enumerate(self._model.table.keys) if key not in hidden])

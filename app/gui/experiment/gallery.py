@@ -258,7 +258,7 @@ class GalleryController(QObject):
         self._queue_plan(structs.replace(plan, host=host))
 
     def _refresh(self, busy: bool) -> None:
-        """Read again when a run has ended and when another machine is known; say what a start does."""
+        """Read again when a run has ended and when another machine is known; show what a start does."""
         machine = self._form.form.selection.machine
         is_stale = machine != self._machine or (self._busy and not busy)
         self._machine, self._busy = machine, busy
@@ -331,7 +331,7 @@ class GalleryController(QObject):
         )
 
     def _run_on_files(self, work: Callable[["FindWorkload"], Result], done: Callable[[Result], None]) -> None:
-        """Do work that may have to read files of custom workloads; the gallery says what it waits for."""
+        """Do work that may have to read files of custom workloads; the gallery shows what it waits for."""
         from app.runs.custom import ReadOptions, resolve_workload
 
         def run_work(control: JobControl[str]) -> Result:

@@ -89,7 +89,7 @@ def read_verdict(store: Store, experiment: int) -> VerdictText:
 def read_result(
     store: Store, entry: int, experiment: int | None, disturbances: Mapping[int, str]
 ) -> tuple[Plan | None, ExperimentResult | None, Mapping[int, str]]:
-    """Return an entry's plan and what its runs say so far.
+    """Return an entry's plan and its result so far.
 
     Args:
         store: The database.
@@ -164,7 +164,7 @@ def _read_presets(database: Path, machine: Machine) -> list[_ReadPreset]:
 
 
 def _read_preset(key: str, machine: Machine, find: FindWorkload) -> _ReadPreset:
-    """Return a line with what its file says; one whose file cannot be used has no size."""
+    """Return a line with the content of its file; one with an unusable file has no size."""
     try:
         preset = load_preset(key, find)
         plan = preset.plan(machine)

@@ -212,7 +212,7 @@ class HostsController(QObject):
             self._run.show_host(host, self.inventory(host))
 
     def _take(self, host: str, message: SamplerMessage) -> None:
-        """Take what a host's telemetry says. Thread: the host's."""
+        """Handle a message of a host's telemetry. Thread: the host's."""
         self.model.handle(message, host)
         if host == self.shown_host:
             self._bridge.post(HostMessage(host, message))

@@ -106,7 +106,7 @@ class _GraphDelegate(CellDelegate):
             self._paint_label(painter, area, cell, face)
 
     def _paint_label(self, painter: QPainter, area: QRect, cell: Cell, face: Face) -> None:
-        """Paint words from their beginning, for it says most: a state, the name of a host."""
+        """Paint words from their beginning, which matters most: a state, the name of a host."""
         painter.setPen(QColor(self._theme.tone_colour(cell.tone) if cell.tone else self._theme.colours.text))
         if cell.symbol:
             face.write(painter, area, cell.symbol)

@@ -54,7 +54,7 @@ class Legend(QWidget):
     def set_entry(self, key: str, label: str, colour: int, mark: str = "") -> None:
         """Add an entry, or change its label; a curve without a label has none.
 
-        Its `mark` tells it from others without its colour.
+        Its `mark` distinguishes it without its colour.
         """
         entry = self._entries.get(key)
         if not label:

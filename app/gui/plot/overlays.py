@@ -175,7 +175,7 @@ _FIRST_MARK_PX = 30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MarkedLine:
-    """A line as it is drawn, and the letters that tell it from others."""
+    """A line as it is drawn, and the letters that distinguish it."""
 
     line: Stroke
     colour: QColor
@@ -213,7 +213,7 @@ class CurveMarks(Layer):
                     painter.drawPixmap(QPointF(area.left() + x - MARK_PX / 2, y - MARK_PX / 2), pixmap)
 
     def _y_at(self, line: Stroke, share: float, area: QRectF) -> float | None:
-        """Return the pixel row of a line at a share of the width; None if it is not, or out of view."""
+        """Return the pixel row of a line at a share of the width; None if it is out of view or has no point there."""
         column = min(int(share * len(line.low)), len(line.low) - 1)
         value = float(line.low[column] + line.high[column]) / 2
         bottom, top = self.view_values

@@ -44,7 +44,7 @@ _FILE_TYPES = {"PNG (*.png)": ".png", "SVG (*.svg)": ".svg"}
 
 
 def save_chart(parent: QWidget, drawing: Drawing) -> None:
-    """Ask for a file, and write the chart to it; say in one sentence what goes wrong."""
+    """Ask for a file, and write the chart to it; show an error in one sentence."""
     path = ask_save_path(parent, "Save picture", Path.cwd() / f"{file_name(drawing.name)}.png", _FILE_TYPES)
     if path is None:
         return

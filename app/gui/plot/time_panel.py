@@ -42,7 +42,7 @@ def nice_ceiling(value: float) -> float:
 class ValueScale:
     """Sets the range of values in view. What the user chose comes first, then what the owner fixed, then the data.
 
-    A range that follows the data from zero only grows, so that nothing jumps, unless told to shrink.
+    A range that follows the data from zero only grows, so that nothing jumps, unless asked to shrink.
     """
 
     def __init__(self, view: pg.ViewBox, axis: ValueAxis) -> None:

@@ -19,7 +19,7 @@ _STYLE = "th, td { padding: 1px 16px 2px 0px; border-bottom: 0px; white-space: n
 
 
 class BadgeLine(QWidget):
-    """One line that says what was verified of the run, with the button that shows the evidence."""
+    """One line on what was verified of the run, with the button that shows the evidence."""
 
     toggled = Signal(bool)
 

@@ -191,7 +191,7 @@ class FormController(QObject):
         self.show()
 
     def fill(self, spec: RunSpec) -> None:
-        """Put a variant into the form, and say what is not known any more."""
+        """Put a variant into the form, and report what is unknown by now."""
         try:
             self._change(lambda: self.form.fill(spec))
         except UsageError as error:

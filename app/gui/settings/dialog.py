@@ -146,7 +146,7 @@ class SettingsDialog(QDialog):
         self.activateWindow()
 
     def show_busy(self, busy: bool) -> None:
-        """Lock what cannot change while a run or the queue is active, and say so."""
+        """Lock what cannot change while a run or the queue is active, and explain it."""
         self._busy = busy
         storage = "" if self._storage is None else f"{self._storage.text}. "
         for box, words in ((self.sampling_box, _SAMPLING), (self.database_box, f"{storage}{_DATABASE}")):

@@ -159,7 +159,7 @@ LONG_RUN_S = 60.0
 
 
 class RunEndNotifier:
-    """Notifies the user of the end of a long run while another window is active, as the setting says."""
+    """Notifies the user of the end of a long run while another window is active, as the setting decides."""
 
     def __init__(self, window: MainWindow, store: SettingsStore) -> None:
         self._window = window

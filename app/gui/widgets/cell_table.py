@@ -211,7 +211,7 @@ class CellTable(RowsView):
         self._stretch()
 
     def _stretch(self) -> None:
-        """Divide the width of the view between the columns; where it is little, each gives way as it says."""
+        """Divide the width of the view between the columns; if it is narrow, each shrinks by its own rule."""
         columns, view = self._cells.columns, self.viewport().width()
         widths = {n: width for n, width in self._content_px.items() if n < len(columns) and not self.isColumnHidden(n)}
         chosen = {n: self._chosen_widths[columns[n].title] for n in widths if columns[n].title in self._chosen_widths}

@@ -274,7 +274,7 @@ _SHAPES: tuple[tuple[tuple[float, float], ...], ...] = (
 
 
 def _shape(x: float, y: float, shape: int, fill: str, colour: str) -> str:
-    """Return a mark at a position, of a shape that tells it from others without its colour."""
+    """Return a mark at a position, of a shape that distinguishes it without its colour."""
     corners = _SHAPES[shape % len(_SHAPES)]
     if not corners:
         return svg.circle(x, y, _RADIUS, fill, colour)

@@ -171,7 +171,7 @@ def _between_s(ended: Sequence[RunRow]) -> float:
 
 
 class _DurationModel:
-    """Durations of runs, by `timed_runs`: by the newest ones, where these tell."""
+    """Durations of runs, by `timed_runs`: by the newest ones, if these suffice."""
 
     def __init__(self, ended: Sequence[RunRow]) -> None:
         newest_ns = max((row.started_utc_ns for row in ended), default=0)

@@ -60,7 +60,7 @@ def entry_plan(entry: QueueEntry) -> Plan:
     """Return the plan of an entry.
 
     Raises:
-        UserError: Another version of the program wrote what is not known here.
+        UserError: Another version of the program wrote what this version does not know.
     """
     try:
         plan = msgspec.structs.replace(decode_plan(entry.plan), preset=entry.preset)

@@ -40,7 +40,7 @@ class ResultRow:
     """A variant of an experiment in the forest plot.
 
     Attributes:
-        name: What tells it from the others.
+        name: What distinguishes it from the others.
         ratio: Its speed as a multiple of the baseline's; None if it has none.
         low: Lower end of the interval; None without one.
         high: Upper end.

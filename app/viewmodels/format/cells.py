@@ -258,7 +258,7 @@ def group_example_word(runs: Sequence[RunRow]) -> str:
 def example_word(spec: RunSpec, summary: Summary | None = None) -> str:
     """Return the word for one item of the workload's data; "example" for an unknown workload.
 
-    A command's is "step" where its run counted each step as one, for nothing told the examples.
+    A command's is "step" where its run counted each step as one, because nothing gave the examples.
     """
     if summary and summary.measured_steps == summary.measured_examples > 0 and catalog.is_script(spec.workload):
         return "step"

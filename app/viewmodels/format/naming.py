@@ -41,7 +41,7 @@ Name = tuple[str, ...]
 def leave_out(name: Name, shared: Collection[str], fits: Callable[[Name], bool]) -> Name:
     """Return a name without as many of its shared parts as it takes to fit, the last ones first; "…" is in their place.
 
-    What is not shared stays, whether it fits or not: it is what tells the name from others.
+    What is not shared stays, whether it fits or not: it is what distinguishes the name.
 
     `shared` are the parts that all names next to it have too.
     """
@@ -400,9 +400,9 @@ _MAX_ARGUMENTS = 40
 
 
 def short_kernel_names(names: Sequence[str]) -> list[str]:
-    """Return a short name for each kernel; kernels that would have the same are told apart by arguments or a number.
+    """Return a short name for each kernel; kernels that would have the same are distinguished by arguments or a number.
 
-    Template arguments are only shown where they tell two of these kernels apart and are few.
+    Template arguments are shown only if they distinguish two of these kernels and are few.
     """
     short = list(map(_short_name, names))
     counts = Counter(short)

@@ -85,7 +85,7 @@ class ClassShare:
 class KernelRow:
     """One kernel by its short name; `share` is of all kernels' time, from 0 to 1.
 
-    `tensor_cores` is "" if its name does not tell, `occupancy` where it is not known; `help` has the whole name.
+    `tensor_cores` is "" if its name does not show it, `occupancy` where it is not known; `help` has the whole name.
     """
 
     name: str

@@ -292,7 +292,7 @@ def _ordered(name: str, counts: Mapping[str, int]) -> Sequence[str]:
 
 
 def _label(name: str, value: str, experiments: Mapping[str, str]) -> str:
-    """Return a value as a reader knows it; one that nothing is known of as it is."""
+    """Return a value as a reader knows it; an unknown one unchanged."""
     labellers: Mapping[str, Callable[[str], str]] = {
         "gpus": lambda count: gpus_label(int(count)) if count.isdecimal() else count,
         "xla": lambda xla: {"1": "on", "0": "off"}.get(xla, xla),

@@ -58,11 +58,11 @@ class DeviceDetails:
         is_current: Whether its figures are those of now.
         metrics: Its figures.
         processes: Who uses it, a line each in the columns `PROCESS_COLUMNS`, the largest first.
-        processes_note: What is said instead of them; "" if nothing is to be said.
+        processes_note: The text instead of them; "" for none.
         not_reported: What it does not report, with the reason.
         plots: Its curves, in the chosen range.
         no_gpu: Why there is no GPU, and what there would be with one; two "" if there is one.
-        absence: What is said instead of curves where there is nothing to draw.
+        absence: The text instead of curves if there is nothing to draw.
     """
 
     title: str

@@ -130,7 +130,7 @@ _THROTTLING = ~int(ClockEvent.IDLE | ClockEvent.CLOCKS_SET)
 class DeviceState(NamedTuple):
     """The state of a device: how bad, its mark, a few words, the tone of them, and the reason as a sentence.
 
-    The mark has its own shape for each severity, so that no state is told by its colour alone.
+    The mark has its own shape for each severity, so that no state depends on its colour alone.
     """
 
     severity: int
@@ -219,7 +219,7 @@ class Readings:
         self._mark(sample, values)
 
     def lose(self, loss: DeviceLost | None, reason: str) -> None:
-        """Note that the device is lost, since now where that was said just now; nothing is left of its values."""
+        """Note that the device is lost, from now on if the message is new; its values are dropped."""
         if loss is not None:
             self.lost_s = self.clock()
         self.loss = reason

@@ -156,7 +156,7 @@ class Curve:
         scale: The divisor that turns stored values into the panel's unit.
         format_value: The text of a stored value; None writes the number in the panel's unit.
         value_text: The text beside the label while no crosshair is shown.
-        mark: A letter or two that tell the curve from others without its colour; "" for none.
+        mark: A letter or two that distinguish the curve without its colour; "" for none.
         spread: The lowest and the highest of several curves of which this is the mean; shaded behind it.
     """
 
@@ -470,7 +470,7 @@ _BUCKETS = 300
 class DrawnCurve:
     """One curve in its panel's unit, NaN for gaps; `dash` is pixels drawn and skipped in turn, empty if solid.
 
-    `mark` stands along it, and tells it from others without its colour.
+    `mark` stands along it, and distinguishes it without its colour.
     """
 
     label: str

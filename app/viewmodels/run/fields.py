@@ -30,7 +30,7 @@ _SHARED = frozenset.intersection(*(frozenset(p.name for p in w.parameters) for w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One value, offered or chosen; `reason` says why it cannot run here."""
+    """One value, offered or chosen; `reason` is why it cannot run here."""
 
     value: Value
     label: str

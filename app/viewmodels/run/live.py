@@ -187,7 +187,7 @@ _STARTING = Status(title="Starting the next run …", detail="The queue below sh
 class LiveModel:
     """The Run screen's model. Before a run it shows the telemetry of up to an hour, after one that run.
 
-    Of several runs at once it shows one, the newest once that has ended, and keeps what the others tell.
+    Of several runs at once it shows one, the newest once that has ended, and keeps the events of the others.
     """
 
     def __init__(self) -> None:

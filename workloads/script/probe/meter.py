@@ -1,4 +1,4 @@
-"""Measures blocks of a program's training steps, as its hooks tell them, and says what it finds to the worker.
+"""Measures blocks of a program's training steps, as its hooks report them, and sends its findings to the worker.
 
 The standard library alone, and nothing that its programs do not import anyway (`sitecustomize.py` beside it).
 """

@@ -213,7 +213,7 @@ class _Finder:
 
 
 def _items(iterable: Iterable[Any]) -> Iterator[Any]:
-    """Yield what a loop takes, with a step's end after each."""
+    """Yield the items of a loop, with a step's end after each."""
     METER.interrupt(METER.epoch)
     for value in iterable:
         yield value

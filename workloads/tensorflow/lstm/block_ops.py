@@ -21,7 +21,7 @@ from workloads.tensorflow.recurrent.loop import BaseStack, Cell, State, Weights
 class BlockFused(BaseStack):
     """Layers of block-fused directions; the second direction reads reversed time.
 
-    The operation knows no padding: it is moved to the end, where steps change nothing that is read. The second
+    The operation has no padding: it is moved to the end, where steps change nothing that is read. The second
     direction then reverses each sequence by its own length.
     """
 
