@@ -91,7 +91,7 @@ def _open_window(database: Path | None, sample_ms: float | None = None, opened: 
 
 
 _NOT_INSTALLED = (
-    "This Python lacks what VariantScope needs: use `python3 start.py` with the same words, which sets it up, "
+    "This Python lacks what VariantScope needs: use `python3 start.py` with the same arguments, which sets it up, "
     "or the Python in .venv.\n"
     if checkout_root()
     else "Packages that VariantScope needs are missing here: install it again with its dependencies.\n"

@@ -35,7 +35,7 @@ def find(folder: Path) -> Path:
     if source is None:
         raise RefusedError(
             f"There is no {ARCHIVE} and no folder {FOLDER} in {folder}. Get the archive from {URL} and put it there, "
-            f"say with data_folder or the environment variable {FOLDER_VARIABLE} where it lies, or use data=stand_in."
+            f"give with data_folder or the environment variable {FOLDER_VARIABLE} where it lies, or use data=stand_in."
         )
     return source
 

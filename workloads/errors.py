@@ -164,7 +164,7 @@ def _missing_module_remedy(error: Exception, source: Source) -> str:
     path = Path(source.path).parent / module
     if path.is_dir() or path.with_suffix(".py").is_file():
         return (
-            ", which is beside the file, where Python does not look: write "
+            ", which is next to the file, where Python does not look: write "
             "`import sys; sys.path.insert(0, __file__.rpartition('/')[0])` above the import."
         )
     return f": install the package that has it for {sys.executable}."

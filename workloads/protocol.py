@@ -432,7 +432,7 @@ def decode(decoder: "msgspec.json.Decoder[Decoded]", line: bytes, what: str) -> 
     """
     if len(line) >= MOST_MESSAGE_BYTES:
         raise ProtocolError(
-            f"not {what}, for it has more than {MOST_MESSAGE_BYTES // 2**20} MiB: {line[:_SHOWN_BYTES]!r}"
+            f"not {what}, because it has more than {MOST_MESSAGE_BYTES // 2**20} MiB: {line[:_SHOWN_BYTES]!r}"
         )
     try:
         return decoder.decode(line)

@@ -310,7 +310,7 @@ FUSED = Implementation(
 COMBINED_INPUT = Implementation(
     name="combined_input",
     label="Combined inputs",
-    help="And the input products of all steps made as one before the loop, or of input_steps at a time.",
+    help="And the input products of all steps computed as one before the loop, or of input_steps at a time.",
     pattern=lambda c: OpPattern(loops=c.parts, products=c.unroll, kernel=True),
     unrolls=True,
     combines_inputs=True,

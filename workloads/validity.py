@@ -495,7 +495,7 @@ _CNN: tuple[Rule, ...] = (
     Rule(
         parameters=("augmentation", "scaling", "images", "data"),
         broken=lambda v, _: v["data"] == "synthetic" and _differs(v, _OF_STORED_IMAGES),
-        reason="Synthetic images are made as they are used, as many as a step takes; use data=cifar10 or "
+        reason="Synthetic images are generated as they are used, as many as a step takes; use data=cifar10 or "
         "data=stand_in, or augmentation=crop_mirror, scaling=standard and images=0.",
         workloads=_IMAGE_WORKLOADS,
     ),

@@ -117,7 +117,7 @@ def gate_options(function: Callable[..., int]) -> Callable[..., int]:
             "--fail-if-slower",
             type=_MARGIN,
             metavar="SHARE",
-            help="Exit 3 where a variant is slower than the baseline by more than SHARE, 4 where that is undecided.",
+            help="Exit 3 if a variant is slower than the baseline by more than SHARE, 4 if that is undecided.",
         ),
         click.option(
             "--summary",

@@ -289,7 +289,7 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     "--check-equal/--no-check-equal",
     cls=RareOption,
     default=None,
-    help="Check first that the variants compute the same loss and gradients, 7 s each (default: where that is cheap).",
+    help="Check first that the variants compute the same loss and gradients, 7 s each (default: if that is cheap).",
 )
 @click.option("--show", cls=RareOption, is_flag=True, help="With --preset: show its stored runs and run nothing.")
 @click.option("--report", type=FILE, metavar="FILE", help="Write a report with charts too, .html or .md.")

@@ -319,7 +319,7 @@ notify_option = click.option(
     "--notify",
     cls=RareOption,
     is_flag=True,
-    help="Notify of the end: by notify-send where that works, else by the terminal's bell.",
+    help="Announce the end by notify-send if that works, else by the terminal's bell.",
 )
 report_option = click.option(
     "--report", type=FILE, metavar="FILE", help="Write a report with charts too: .html or .md."

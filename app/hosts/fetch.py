@@ -205,7 +205,7 @@ class Fetch:
         except ProtocolError as error:
             self._problem = f"What {self._entry.name} has of the run is {error}."
         if self._is_drained and sink.ended is None:
-            reason = f"What made the run on {self._entry.name} was killed there, or the host was started again."
+            reason = f"The process of the run on {self._entry.name} was killed, or the host was restarted."
             self._problem = self._problem or reason
             if sink.run is not None:
                 sink.handle(RunEnded(t_ns=self._t_ns, outcome=Outcome(name="crashed", reason=reason)))

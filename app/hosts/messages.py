@@ -165,7 +165,7 @@ def decode_report(line: bytes) -> Report:
     """Return a report whose environment has numbers where they belong; raises `ProtocolError`, to end a sentence."""
     report = decode(_REPORT, line, "a report of this program")
     if isinstance(report, RunStarted | EnvironmentInfo) and (keys := wrong_numbers(report.environment)):
-        raise ProtocolError(f"not an event of a run, for {keys[0]} of its environment is not a number")
+        raise ProtocolError(f"not an event of a run, because {keys[0]} of its environment is not a number")
     return report
 
 

@@ -171,7 +171,7 @@ class HostProcess:
         if (silent_s := self.silent_s) < self._limits.warn_s:
             return ""
         quiet, limit = (units.with_unit(seconds, "s") for seconds in (silent_s, self._limits.lost_s))
-        return f"Nothing has come from {self.name} for {quiet}; after {limit} it is given up."
+        return f"Nothing has come from {self.name} for {quiet}; after {limit} the run is given up."
 
     def close(self) -> None:
         """Close its stdin, which ends everything of it there, and wait some seconds for that."""

@@ -152,7 +152,7 @@ def carry(ray: Any, gpus: int | None, options: dict[str, str], words: Sequence[s
                 view = view[os.write(output, view) :]
     except ray.exceptions.RayError as error:
         _end(f"Ray lost the run: {str(error).strip().splitlines()[0].rstrip('.')}.")
-    _end("The program on the node ended by itself.")
+    _end("The program on the node ended unexpectedly.")
 
 
 def main() -> None:

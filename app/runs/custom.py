@@ -208,7 +208,7 @@ def describe_change(spec: RunSpec, database: Path) -> str:
         return ""
     changed = set(source.modules).difference(_as_now(source.modules)) if source else ()
     paths = ", ".join(sorted(module.path for module in changed))
-    return f"cannot run, for {paths} has changed since: put it back, or queue it again." if paths else text_change
+    return f"cannot run, because {paths} has changed since: put it back, or queue it again." if paths else text_change
 
 
 def recent_files(database: Path) -> list[Path]:

@@ -31,7 +31,7 @@ class DroppedFile:
 def sort_files(paths: Sequence[Path], database: Path, *, busy: bool) -> tuple[DroppedFile, ...]:
     """Return what each file is, for a window with this database; `busy` is whether something runs."""
     if len(paths) > _MAX_FILES:
-        refusal = f"{len(paths)} files are too many at once: {_MAX_FILES} at most."
+        refusal = f"{len(paths)} files are too many: {_MAX_FILES} at most."
         return (DroppedFile(path=paths[0], kind=None, refusal=refusal),)
     return tuple(_sort(path, database, busy=busy) for path in paths)
 

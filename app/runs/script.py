@@ -280,7 +280,7 @@ def _check_out(origin: _Origin, commit: str, tree: Path, index: Path) -> None:
     for line in _git(origin.root, "ls-tree", "-r", "--full-tree", commit).decode(errors="replace").splitlines():
         if line.startswith("160000"):  # git's mode of a submodule
             name = line.partition("\t")[2]
-            raise UserError(f"{name} is a submodule, whose files no revision here has; run without --rev.")
+            raise UserError(f"{name} is a submodule, whose files are in no revision here; run without --rev.")
     _git(origin.root, "read-tree", commit, index=index)
     _git(origin.root, "checkout-index", "--all", f"--prefix={tree}{os.sep}", index=index)
 

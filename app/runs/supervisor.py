@@ -145,7 +145,7 @@ class MessageOrder:
     def _check_block(self, block: Block) -> None:
         self._check_phase_name("block", block.phase)
         if block.first_step != self._steps:
-            raise ProtocolError(f"a block begins with step {block.first_step} where step {self._steps} is the next")
+            raise ProtocolError(f"a block begins with step {block.first_step} instead of step {self._steps}")
         self._pass(block.start_ns)
         self._pass(block.end_ns, later_by_ns=1)
         self._steps += block.steps
@@ -153,7 +153,7 @@ class MessageOrder:
 
     def _check_epoch(self, epoch: Epoch) -> None:
         if epoch.epoch != self._epochs + 1:
-            raise ProtocolError(f"epoch {epoch.epoch} came where epoch {self._epochs + 1} is the next")
+            raise ProtocolError(f"epoch {epoch.epoch} came instead of epoch {self._epochs + 1}")
         if not self._epoch_ns <= epoch.start_ns < epoch.end_ns <= epoch.tested_ns:
             raise ProtocolError(f"the times of epoch {epoch.epoch} go back")
         self._pass(epoch.tested_ns)

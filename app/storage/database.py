@@ -228,13 +228,14 @@ def _open_read_only(path: Path) -> Database:
         _recognise(db, path)
         if _needs_migration(db, path):
             raise DatabaseError(
-                f"{path} was written by an older version and is read-only; copy it to where you may write."
+                f"{path} was written by an older version and is read-only; copy it to a folder that you can write to."
             )
     except sqlite3.OperationalError as error:
         connection.close()
         if has_log and error.sqlite_errorname.startswith("SQLITE_CANTOPEN"):
             raise DatabaseError(
-                f"{path} is read-only, and has newer changes in {log.name}; copy both to where you may write."
+                f"{path} is read-only, and has newer changes in {log.name}; copy both to a folder that you can write "
+                f"to."
             ) from error
         raise
     except BaseException:

@@ -68,7 +68,7 @@ Listener = Callable[[SamplerMessage], None]
 _log = logging.getLogger("variantscope.telemetry")
 
 _NO_RESPONSE = "The telemetry process does not answer; start the program again."
-_RESTARTED = "The telemetry process ended by itself ({how}) and is started again; readings are missing meanwhile."
+_RESTARTED = "The telemetry process ended unexpectedly ({how}) and is being restarted; readings are missing meanwhile."
 _NOT_FOUND = "The NVIDIA driver no longer shows this GPU."
 _RESTART_PAUSES_S = (0.0, 0.5, 1.0, 2.0, 4.0)
 """Pauses before the restarts within `_RESTART_WINDOW_S`; a sampler that ends once more is given up."""

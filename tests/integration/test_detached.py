@@ -170,7 +170,7 @@ def test_a_run_whose_maker_was_killed_there_is_crashed_with_all_that_came(
     assert stored is not None
     assert stored.row.outcome is not None
     assert stored.row.outcome.name == "crashed"
-    assert stored.row.outcome.reason == ("What made the run on gpu1 was killed there, or the host was started again.")
+    assert stored.row.outcome.reason == "The process of the run on gpu1 was killed, or the host was restarted."
     assert stored.blocks.end_ns.size
     assert psutil.wait_procs(below, LIMIT_S)[1] == [], "nothing of it goes on"
 

@@ -67,7 +67,7 @@ def test_what_is_only_added_says_what_of_it_cannot_run_and_what_the_rest_takes(s
     assert refused.startswith("Cannot run here: cuDNN. ")
     assert planned == "2 runs planned."
     assert takes.startswith("This takes ")
-    assert order.startswith("Every round but the first has an order of its own")
+    assert order.startswith("Every round but the first has its own order")
 
 
 def test_entries_are_added_ordered_and_made(say: Say) -> None:

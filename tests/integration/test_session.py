@@ -260,7 +260,7 @@ def test_a_worker_that_says_nothing_is_ended_as_failed(tmp_path: Path, feed: Tel
         (
             GREETS + "os.write(1, b'x' * 6_000_000)",
             "failed",
-            "The worker broke the protocol: not a message of this protocol, for it has more than 4 MiB: b'xxx",
+            "The worker broke the protocol: not a message of this protocol, because it has more than 4 MiB: b'xxx",
         ),
         (
             GREETS + "measure(); end(); sys.exit(7)",

@@ -101,7 +101,7 @@ def test_watch_says_that_a_gpu_is_lost_and_that_the_sampler_was_killed(tmp_path:
         assert process.stderr.readline() == "GPU 1 is lost: NVIDIA H200 stopped answering (GPU is lost).\n"
         (sampler,) = psutil.Process(process.pid).children()
         sampler.kill()
-        assert process.stderr.readline().startswith("The telemetry process ended by itself (signal 9)")
+        assert process.stderr.readline().startswith("The telemetry process ended unexpectedly (signal 9)")
         process.terminate()
         rows = list(process.stdout)
     assert process.returncode == 0

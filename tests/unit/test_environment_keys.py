@@ -52,7 +52,7 @@ def test_an_event_with_a_word_for_a_number_is_none(event: Any) -> None:
         if is_event:
             assert decode_report(line).environment == {CPU_COUNT_KEY: "8"}  # type: ignore[union-attr]
         else:
-            with pytest.raises(ProtocolError, match="for cpu_count of its environment is not a number"):
+            with pytest.raises(ProtocolError, match="because cpu_count of its environment is not a number"):
                 decode_report(line)
 
 

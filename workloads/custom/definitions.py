@@ -123,7 +123,8 @@ def refusal_of_text(path: str, text: str) -> str | None:
     if len(imported) > 1:
         (earlier, _), (later, line), *_ = ((FRAMEWORKS[key].name, line) for key, line in imported.items())
         return (
-            f"{file}:{line}: the file imports {later} beside {earlier}; keep the workloads of each in a separate file."
+            f"{file}:{line}: the file imports {later} as well as {earlier}; keep the workloads of each in a separate "
+            f"file."
         )
     if "jax" in imported:
         line = imported["jax"]

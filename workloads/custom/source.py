@@ -279,7 +279,7 @@ def _describe_parameter(parameter: inspect.Parameter, docstring: str, location: 
         )
     if name in reserved_names():
         raise CustomWorkloadError(
-            f"{location}: {name} is what the program calls a setting of its own; choose another name."
+            f"{location}: {name} is the name of one of the program's settings; choose another name."
         )
     if default is inspect.Parameter.empty:
         raise CustomWorkloadError(f"{location}: {name} needs a default, such as {name}: int = 64.")

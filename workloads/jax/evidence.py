@@ -175,7 +175,7 @@ def all_reduce(observation: Observation) -> Aspect:
     requested, trace = str(observation.variant["all_reduce"]), observation.trace
     exchanges = [kernel.name for kernel in trace.kernels if kernel.kind == "communication"]
     actual = "nccl" if any("nccl" in name.lower() for name in exchanges) else "xla" if exchanges else "none"
-    differs = "XLA exchanged gradients by kernels of its own." if exchanges else "No kernel exchanged gradients."
+    differs = "XLA exchanged gradients by its own kernels." if exchanges else "No kernel exchanged gradients."
     unseen = "No trace shows how gradients were exchanged."
     return compared("all_reduce", requested, actual if trace.steps else None, differs, unseen, exchange_note(trace))
 

@@ -127,7 +127,9 @@ def examples_per_step(command: Command, variant: Variant) -> int:
         # No names, and no powers: nothing that takes long.
         value = eval(text) if _ARITHMETIC.fullmatch(text) else 0.0  # noqa: S307
     if value < 1 or value != int(value):
-        raise UsageError(f"The examples of a step are a whole number made of numbers and + - * / ( ), not {text!r}.")
+        raise UsageError(
+            f"The examples of a step are a formula of numbers and + - * / ( ) with a whole result, not {text!r}."
+        )
     return int(value)
 
 

@@ -80,7 +80,7 @@ def script_evidence(variant: Variant, ending: Ending, path: Path, begin_ns: int)
     if ending.trace_error:
         notes.append(f"The profiler could not be used: {ending.trace_error}.")
     elif not trace.steps and variant["evidence"] == "trace":
-        notes.append("Only steps of PyTorch are traced so far, so the kernels of this script are not known.")
+        notes.append("Only PyTorch steps are traced yet, so the kernels of this script are not known.")
     sources = ("trace",) if trace.kernels else ()
     return summarise(aspects, trace, sources, tuple(filter(None, notes)))
 

@@ -31,7 +31,7 @@ TITLE = "What do you want to know?"
 _LEAD = (
     "Each question is an experiment, adapted to this machine. For one of your own, choose several values in the form."
 )
-_WAITING = "Looking at this machine …"
+_WAITING = "Checking this machine …"
 _CARD_WIDTH = 44 * GRID
 """From twice that on there are two columns of cards."""
 

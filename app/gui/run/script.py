@@ -60,7 +60,7 @@ _ENTRIES = (
     ),
     ("examples", "Examples per step", "from the DataLoader", "Numbers and placeholders, as {batch_size}*4."),
     ("links", "Link", "data", "Files and folders that git ignores and the script needs."),
-    ("loop", "Loop of steps", "train.py:42", "The loop whose iterations are steps, where nothing else finds them."),
+    ("loop", "Loop of steps", "train.py:42", "The loop whose iterations are steps, if they are not detected."),
     ("gpus", "GPUs", "1, or the CPU", "How many GPUs the command gets; several values vary."),
     ("seconds", "Seconds", f"{_SECONDS.default:g}", "How long steps are measured."),
     ("repeats", "Repeats", str(DEFAULT_REPEATS), "Runs of each variant, in turn."),

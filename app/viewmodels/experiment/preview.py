@@ -108,7 +108,7 @@ def describe_order(plan: Plan) -> list[str]:
     """Return a sentence on the order of the runs; none where there is one variant, or the order is that of before."""
     if plan.order_seed is None or len(plan.variants) < 2:
         return []
-    return [f"Every round but the first has an order of its own, drawn with seed {plan.order_seed}."]
+    return [f"Every round but the first has its own order, drawn with seed {plan.order_seed}."]
 
 
 def describe_resolution(expected: ExpectedResolution | None, *, at_most: bool = False) -> list[str]:

@@ -346,4 +346,4 @@ def _describe_bounds(search: LargestBatch) -> str:
         for batch, words in ((search.fits, "fits"), (search.fails, "does not fit"))
         if batch is not None
     ]
-    return f"So far: {', '.join(bounds)}." if bounds else "Nothing is known yet."
+    return f"So far: {', '.join(bounds)}." if bounds else "No size has been tried yet."

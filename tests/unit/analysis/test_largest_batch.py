@@ -94,6 +94,6 @@ def test_what_ended_early_tells_what_is_known() -> None:
     assert describe_largest_batch(search.result("stopped")) == "The search was stopped. So far: 64 fits."
     words = describe_largest_batch(search.result("broken off", "the worker died"))
     assert words == "The search ended early: The worker died. So far: 64 fits."
-    assert "Nothing is known yet" in describe_largest_batch(
+    assert "No size has been tried yet" in describe_largest_batch(
         BatchSearch(SearchBounds(start=1, limit=1, step=1)).result("stopped")
     )

@@ -46,7 +46,7 @@ THE_FIRST = "A command after -- determines what runs: leave out --presets, --pre
         ),
         (["run", "-s", "gpus=-1"], ["python"], "gpus must be from 0 to 64, not -1."),
         (["run", "-C", "/nosuch"], ["python"], "/nosuch is not a folder."),
-        (["run", "--examples", "none"], ["python"], "The examples of a step are a whole number"),
+        (["run", "--examples", "none"], ["python"], "The examples of a step are a formula"),
         (["experiment", "-s", "x=1"], ["python", "{x}"], "An experiment needs two variants or more"),
         (["run", "-s", "x=1,2"], ["python", "{x}"], "These are 2 variants: `python -m app experiment` runs several."),
     ],

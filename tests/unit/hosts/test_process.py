@@ -114,7 +114,7 @@ def test_a_silent_host_is_told_then_given_up() -> None:
     while not (warning := process.silent_warning()) and time.monotonic() < end_s:
         threading.Event().wait(0.01)
     assert warning.startswith(f"Nothing has come from {NAME} for ")
-    assert warning.endswith("; after 4\xa0s it is given up.")
+    assert warning.endswith("; after 4\xa0s the run is given up.")
     assert lost(process).startswith(f"The link to {NAME} was lost: nothing has come from it for ")
 
 

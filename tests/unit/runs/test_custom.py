@@ -148,7 +148,7 @@ def test_a_word_names_a_workload_of_the_program_or_of_a_file(
         ),
         (
             "import beside\n",
-            "^mine.py:1: .*: No module named 'beside', which is beside the file, where Python does not look: ",
+            "^mine.py:1: .*: No module named 'beside', which is next to the file, where Python does not look: ",
         ),
         (
             "import importlib\nimportlib.import_module('jax_is_not_here', importlib.import_module('numpy.nothing'))\n",

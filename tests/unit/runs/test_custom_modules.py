@@ -161,7 +161,7 @@ def test_an_entry_says_that_what_its_file_imports_has_changed(
         assert queue_progress(store, CPU_INVENTORY)[0].message == ""
         helper.write_text("DEPTH = 2\n")
         (entry,) = queue_progress(store, CPU_INVENTORY)
-    assert entry.message.startswith(f"Entry 1 cannot run, for {helper} has changed since: put it back")
+    assert entry.message.startswith(f"Entry 1 cannot run, because {helper} has changed since: put it back")
 
 
 NET = """

@@ -159,7 +159,7 @@ def test_what_a_worker_says_passes(messages: Sequence[Message]) -> None:
         ((*MEASURED, block("measure", 7, 10, 9)), "times go back, or stand still"),
         ((*MEASURED, block("measure", 7, 10, 1_000_000)), "a time is outside the run"),
         ((*MEASURED, progress("measure", 7)), "times go back, or stand still"),
-        ((*MEASURED, epoch(2, 7, 8, 9)), "epoch 2 came where epoch 1 is the next"),
+        ((*MEASURED, epoch(2, 7, 8, 9)), "epoch 2 came instead of epoch 1"),
         ((*MEASURED, epoch(1, 6, 8, 9)), "the times of epoch 1 go back"),
         ((*MEASURED, epoch(1, 8, 8, 9)), "the times of epoch 1 go back"),
         ((*MEASURED, epoch(1, 7, 9, 8)), "the times of epoch 1 go back"),

@@ -181,7 +181,7 @@ def test_a_line_without_end_is_no_message_before_it_is_held() -> None:
         with pipe_with(b"x" * MIB for _ in range(30)) as pipe:
             lines = message_lines(pipe, lambda _: None)
             with pytest.raises(
-                ProtocolError, match="not a message of this protocol, for it has more than 4 MiB: b'xxx"
+                ProtocolError, match="not a message of this protocol, because it has more than 4 MiB: b'xxx"
             ):
                 decode_message(next(lines))
             launcher.discard(pipe)

@@ -171,7 +171,7 @@ def test_a_killed_sampler_is_replaced_and_follows_the_same_process(feed: Telemet
     assert feed.wait_inventory() == inventory, "runs go on"
     while not isinstance(gap := messages.get(timeout=LIMIT_S), TelemetryGap):
         pass
-    assert gap.reason.startswith("The telemetry process ended by itself (signal 9) and is started again")
+    assert gap.reason.startswith("The telemetry process ended unexpectedly (signal 9) and is being restarted")
     while not isinstance(messages.get(timeout=LIMIT_S), Inventory):
         pass
     again = first(messages, lambda sample: sample.worker_memory_bytes is not None)

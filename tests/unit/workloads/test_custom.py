@@ -213,7 +213,7 @@ def test_defaults_alone_say_the_kind_and_annotations_may_be_texts() -> None:
         ("raise ValueError('x' * 5000)", "mine.py:1: ValueError: x{300} …$"),
         ("def f(batch_size=4, *, units): ...", "mine.py:1: units needs a default, such as units: int = 64"),
         ("def f(batch_size=4, **more): ...", r"mine.py:1: \*\*more cannot be set; name every parameter"),
-        ("def f(batch_size=4, gpus=2): ...", "mine.py:1: gpus is what the program calls a setting of its own"),
+        ("def f(batch_size=4, gpus=2): ...", "mine.py:1: gpus is the name of one of the program's settings"),
         ("def f(batch_size=4, units: int = 1.5): ...", "mine.py:1: units: int = 1.5 is none that can be set"),
         ("def f(batch_size=4, sizes=(1, 2)): ...", r"mine.py:1: sizes=\(1, 2\) is none that can be set"),
         ("def f(batch_size=4, n=10**400): ...", "mine.py:1: the default of n is a number of more than 64 bits"),

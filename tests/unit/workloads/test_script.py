@@ -71,7 +71,7 @@ def test_the_examples_of_a_step(text: str, examples: int) -> None:
 
 @pytest.mark.parametrize("text", ["0", "{x}/3", "9**9", "9* *9", "x", "1/0", "(", "-1", "__import__('os')"])
 def test_no_other_expression_is_computed(text: str) -> None:
-    with pytest.raises(UsageError, match="The examples of a step are a whole number"):
+    with pytest.raises(UsageError, match="The examples of a step are a formula"):
         examples_per_step(Command(words=("a",), examples=text), {"{x}": 8})
 
 

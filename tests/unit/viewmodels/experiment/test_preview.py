@@ -88,7 +88,7 @@ def test_how_a_question_is_adapted_is_said_in_short() -> None:
 @pytest.mark.parametrize(
     ("variants", "seed", "sentences"),
     [
-        (2, 7, ["Every round but the first has an order of its own, drawn with seed 7."]),
+        (2, 7, ["Every round but the first has its own order, drawn with seed 7."]),
         (1, 7, []),
         (2, None, []),
     ],
