@@ -251,7 +251,7 @@ def test_what_is_there_is_never_written_over(stored: Path, tmp_path: Path) -> No
     folder.mkdir()
     export_files(stored, [1], folder, "csv")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="already exists"):
         export_files(stored, [2], folder, "csv")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
@@ -327,7 +327,7 @@ def imported(
                 "Here already, and left as they were: runs 2, 7 and 9.",
                 "The file has another note for runs 2 and 7; what is here stays.",
                 "The file has other tags for run 2; what is here stays.",
-                "In the trash here: run 9; `python -m app restore 9` takes it out.",
+                "In the trash here: run 9; `python -m app restore 9` restores it.",
             ],
         ),
         (
@@ -348,7 +348,7 @@ def test_an_import_says_what_came_and_why_the_rest_did_not(done: Imported, words
 def test_the_hint_on_many_runs_in_the_trash_does_not_claim_to_name_them_all() -> None:
     sentence = describe_import(imported(already=tuple(ExistingRun(n, in_trash=True) for n in range(10, 20))))
     assert sentence[-1] == (
-        "In the trash here: runs 10–19; `python -m app restore 10 11 12 13 14 15 16 17 …` takes them out."
+        "In the trash here: runs 10–19; `python -m app restore 10 11 12 13 14 15 16 17 …` restores them."
     )
 
 

@@ -198,7 +198,7 @@ GUARD = "if __name__ == '__main__':\n    main()\n"
         ("def main(epochs=3): ...\nmain()", "mine.py: none of its functions is a workload. "),
         ("def main(batch_size): ...", "mine.py: none of its functions is a workload. "),
         ("import numpy\nimport jax", "mine.py:2: custom workloads cannot use JAX yet"),
-        ("import torch\ndef f():\n    import keras", "mine.py:3: the file imports TensorFlow beside PyTorch"),
+        ("import torch\ndef f():\n    import keras", "mine.py:3: the file imports TensorFlow as well as PyTorch"),
         (FUNCTION + "model.fit(x, y)", "mine.py:2: `model.fit(x, y)` runs whenever the file is read, so the file was"),
         (FUNCTION + "for x in y:\n    loss(x).backward()", "mine.py:3: `loss(x).backward()` runs whenever"),
         (FUNCTION + "while a:\n    with b:\n        optimizer.step()", "mine.py:4: `optimizer.step()`"),

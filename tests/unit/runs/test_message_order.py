@@ -153,7 +153,7 @@ def test_what_a_worker_says_passes(messages: Sequence[Message]) -> None:
         ((*BEGUN, block("compile", 0, 3, 4)), "`block` came in the phase build"),
         ((*COMPILED, block("measure", 1, 5, 6)), "a `block` of the phase measure came in the phase compile"),
         ((*COMPILED, progress("measure", 5)), "a `progress` of the phase measure came in the phase compile"),
-        ((*MEASURED, block("measure", 3, 8, 9)), "a block begins with step 3 where step 7 is the next"),
+        ((*MEASURED, block("measure", 3, 8, 9)), "a block begins with step 3 instead of step 7"),
         ((*MEASURED, block("measure", 7, 7, 9)), "times go back, or stand still"),
         ((*MEASURED, block("measure", 7, 9, 9)), "times go back, or stand still"),
         ((*MEASURED, block("measure", 7, 10, 9)), "times go back, or stand still"),

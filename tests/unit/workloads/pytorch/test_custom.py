@@ -239,7 +239,7 @@ def test_a_file_has_the_framework_that_it_imports(monkeypatch: pytest.MonkeyPatc
     assert describe_file(on_pytorch).workloads[0].framework == "pytorch", "it may have Keras on PyTorch"
     mixed = source(NET, ("from torch import nn", "from torch import nn\nfrom keras.layers import Dense"))
     assert refusal_of_text(mixed.path, mixed.text) == (
-        "mine.py:5: the file imports TensorFlow beside PyTorch; keep the workloads of each in a separate file."
+        "mine.py:5: the file imports TensorFlow as well as PyTorch; keep the workloads of each in a separate file."
     )
 
 
