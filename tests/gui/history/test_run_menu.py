@@ -61,7 +61,7 @@ def test_a_diff_is_saved_as_a_page_but_over_no_file(screen: HistoryPage, tmp_pat
         screen.qtbot.waitUntil(page.exists)
         screen.qtbot.waitUntil(lambda: screen.view.findChild(QFileDialog) is None)
     assert "# Runs 1 and 2" in page.read_text(encoding="utf-8")
-    screen.wait_for_text("is there already")
+    screen.wait_for_text("already exists")
 
 
 def test_a_run_is_compared_with_the_baseline_of_its_experiment(screen: HistoryPage) -> None:

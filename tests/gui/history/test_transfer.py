@@ -86,12 +86,12 @@ def test_what_is_there_already_is_left_and_said(screen: HistoryPage, tmp_path: P
     there.write_text("mine")
     screen.controller.transfer.export([1], "db")
     pick(screen, there)
-    screen.wait_for_text("is there already")
+    screen.wait_for_text("already exists")
     assert there.read_text() == "mine"
     screen.controller.transfer.export([1], "db")
     pick(screen, tmp_path / "others.db")
     screen.qtbot.waitUntil(lambda: status_has(screen, "Wrote 1 run"), timeout=LIMIT_MS)
-    assert "is there already" not in screen.visible_text(), "what was wrong before is not wrong now"
+    assert "already exists" not in screen.visible_text(), "what was wrong before is not wrong now"
 
 
 def test_what_is_told_below_the_table_makes_no_window_wider(screen: HistoryPage) -> None:
