@@ -162,11 +162,11 @@ class StandbyLauncher(Launcher):
         # Held while workers start: `launch` then waits for the one being started, and takes it.
         with self._lock:
             self._standbys = [standby for standby in self._standbys if standby.is_alive]
-            wanted = Counter(self._expected[: max(_AHEAD, self._running)])
-            if not wanted:
-                wanted = Counter({**dict.fromkeys(self._recent, 1), self._recent[-1]: max(1, self._running)})
-            missing = wanted - Counter(standby.kind for standby in self._standbys)
-            for kind in islice(missing.elements(), max(0, wanted.total() - len(self._standbys))):
+            needed = Counter(self._expected[: max(_AHEAD, self._running)])
+            if not needed:
+                needed = Counter({**dict.fromkeys(self._recent, 1), self._recent[-1]: max(1, self._running)})
+            missing = needed - Counter(standby.kind for standby in self._standbys)
+            for kind in islice(missing.elements(), max(0, needed.total() - len(self._standbys))):
                 self._start(kind)
 
     def _start(self, kind: Kind) -> None:

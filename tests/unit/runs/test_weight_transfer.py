@@ -53,7 +53,7 @@ def test_weights_lie_beside_the_database_unless_they_were_moved() -> None:
         (row(spec_of(), None), "Run 3 is still running"),
         (
             row(complete("dummy", {}, CPU)),
-            "Run 3 is one of dummy; only lstm, gru, cnn10 and wrn28-10 runs save",
+            "Run 3 is of dummy; only lstm, gru, cnn10 and wrn28-10 runs save",
         ),
     ],
 )

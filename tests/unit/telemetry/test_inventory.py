@@ -192,7 +192,7 @@ def test_an_index_among_several_models_needs_cudas_order(monkeypatch: pytest.Mon
         monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
         known = take_inventory()
     assert (unknown.machine.gpus, [gpu.uuid for gpu in known.machine.gpus]) == ((), ["GPU-bbbb"])
-    assert "without CUDA_DEVICE_ORDER=PCI_BUS_ID leaves runs none" in str(unknown.no_gpu_reason)
+    assert "without CUDA_DEVICE_ORDER=PCI_BUS_ID hides all GPUs from runs" in str(unknown.no_gpu_reason)
 
 
 def test_mig_instances_are_named_by_uuid_and_the_first_by_its_gpus_index(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,9 +133,7 @@ def test_variables_that_the_worker_sets_or_that_name_a_container_are_no_differen
 
 def test_processors_that_some_runs_were_kept_from_are_told() -> None:
     all_of_them, one = ({**CODE_A, "cpu_affinity": cpus} for cpus in ("0-3", "2"))
-    assert only(warnings_of(all_of_them, one)).sentence.startswith(
-        "Choice of processors differs: 0-3 (run 1), 2 (run 2)."
-    )
+    assert only(warnings_of(all_of_them, one)).sentence.startswith("CPU affinity differs: 0-3 (run 1), 2 (run 2).")
     assert warnings_of(all_of_them, CODE_A) == [], "not recorded"
 
 
