@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -32,12 +32,12 @@ from workloads import catalog
 _HZ = 20.0
 _HIGH_HZ = 100.0
 _SAMPLER = (sys.executable, "-m", "app.telemetry.sampler", str(_HZ))
-_WARM_S = 5.0
+_WARM_S = 2.0
 _SECONDS = 8.0
-_COST_SECONDS = 60.0
-"""A whole minute beside GPUs: in ten seconds of it the sampler watches how often values are renewed."""
+_COST_SECONDS = 20.0
+"""Beside GPUs: in the first 10 s after its start, and in 10 s of each minute, the sampler watches renewals."""
 _SWITCH_S = 1.0
-_SWITCHES = 36
+_SWITCHES = 28
 _STORED = 100_000
 
 _NVITOP = """
@@ -57,43 +57,38 @@ def measure() -> Sequence[Result]:
     """Measure the sampler's CPU time and jitter, its effect on training, and bytes per stored sample."""
     has_gpus = bool(take_inventory().machine.gpus)
     # With GPUs all beside one training; without, training would compete for the same CPU.
-    results = [] if has_gpus else _costs(_SECONDS, has_gpus=False)
-    with training(seconds=2 * (_COST_SECONDS + _SWITCHES * _SWITCH_S)) as blocks:
+    results = [] if has_gpus else [*_costs(_SECONDS, has_gpus=False), _jitter(has_gpus=False)]
+    with training(seconds=5 * (_COST_SECONDS + _SWITCHES * _SWITCH_S)) as blocks:
         if has_gpus:
-            results = _costs(_COST_SECONDS, has_gpus=True)
+            results = [*_costs(_COST_SECONDS, has_gpus=True), _jitter(has_gpus=True)]
         return [*results, *_effect_on(blocks, has_gpus=has_gpus), _bytes_a_sample()]
 
 
 def _costs(seconds: float, *, has_gpus: bool) -> list[Result]:
-    """Measure what samplers take of a core, after their start, and the jitter of one; all in the same seconds."""
-    commands = {
-        "sampler, fast fields at 20 Hz": ((*_SAMPLER, "fast"), 1.0),
-        "sampler, all fields at their default rates": (_SAMPLER, 1.5),
-    }
-    if has_gpus:  # the host alone is read five times a second at most
-        commands["sampler, fast fields at 100 Hz"] = (*_SAMPLER[:-1], str(_HIGH_HZ), "fast"), 2.5
-    has_nvitop = has_gpus and importlib.util.find_spec("nvitop") is not None
-    with ExitStack() as stack:
-        pids = [stack.enter_context(_process(command)).pid for command, _ in commands.values()]
-        if has_nvitop:
-            pids.append(stack.enter_context(_process((sys.executable, "-c", _NVITOP))).pid)
-        times_ns = stack.enter_context(_sampled())
-        time.sleep(_WARM_S)
-        started_s, before_s, samples = time.monotonic(), [cpu_s(pid) for pid in pids], len(times_ns)
-        time.sleep(seconds)
-        elapsed_s = time.monotonic() - started_s
-        core_pct = [
-            100 * (cpu_s(pid) - cpu_before_s) / elapsed_s for pid, cpu_before_s in zip(pids, before_s, strict=True)
-        ]
-        jitter = _jitter(times_ns[samples:], has_gpus=has_gpus)
+    """Measure what samplers take of a core, each alone: clients of one driver wait for each other."""
+    core = "% of a core"
+    fast, everything = _core_pct((*_SAMPLER, "fast"), seconds), _core_pct(_SAMPLER, seconds)
     results = [
-        Result(name=name, value=value, unit="% of a core", limit=limit)
-        for (name, (_, limit)), value in zip(commands.items(), core_pct, strict=False)
+        Result(name="sampler, fast fields at 20 Hz", value=fast, unit=core, limit=1.0),
+        Result(name="sampler, all fields at their default rates", value=everything, unit=core, limit=1.5),
     ]
-    if has_nvitop:
+    if has_gpus:  # the host alone is read five times a second at most
+        high = _core_pct((*_SAMPLER[:-1], str(_HIGH_HZ), "fast"), _SECONDS)
+        results.append(Result(name="sampler, fast fields at 100 Hz", value=high, unit=core, limit=2.5))
+    if has_gpus and importlib.util.find_spec("nvitop") is not None:
+        nvitop = _core_pct((sys.executable, "-c", _NVITOP), _SECONDS)
         name = "fast fields at 20 Hz against nvitop at 10 Hz"
-        results.append(Result(name=name, value=core_pct[0], unit="% of a core", baseline=core_pct[-1], limit=1 / 15))
-    return [*results, jitter]
+        results.append(Result(name=name, value=fast, unit=core, baseline=nvitop, limit=1 / 15))
+    return results
+
+
+def _core_pct(command: Sequence[str], seconds: float) -> float:
+    """Measure the CPU time of a process as a percentage of one core, after its start."""
+    with _process(command) as process:
+        time.sleep(_WARM_S)
+        started_s, before_s = time.monotonic(), cpu_s(process.pid)
+        time.sleep(seconds)
+        return 100 * (cpu_s(process.pid) - before_s) / (time.monotonic() - started_s)
 
 
 @contextmanager
@@ -109,8 +104,10 @@ def _process(command: Sequence[str]) -> "Iterator[subprocess.Popen[bytes]]":
         process.communicate()
 
 
-def _jitter(times_ns: Sequence[int], *, has_gpus: bool) -> Result:
-    """Return the 99th percentile of the deviation from the sampling period."""
+def _jitter(*, has_gpus: bool) -> Result:
+    """Measure the 99th percentile of the deviation from the sampling period."""
+    with _sampled() as times_ns:
+        time.sleep(_SECONDS)
     between_ms = np.diff(np.array(times_ns)) / 1e6
     expected_ms = 1e3 / _HZ if has_gpus else float(np.median(between_ms))
     p99 = float(np.percentile(np.abs(between_ms - expected_ms), 99))
