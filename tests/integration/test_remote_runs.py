@@ -216,7 +216,7 @@ def test_a_clock_that_is_days_away_gives_the_same_run(cache: Path, tmp_path: Pat
 def test_a_worker_that_floods_holds_up_neither_beats_nor_telemetry(gpu1: Connection, tmp_path: Path) -> None:
     """Its run takes nothing: what it says waits there, in its pipe; and the host is not taken for lost."""
     talker = tmp_path / "python-talker"
-    talker.write_text("#!/bin/sh\nexec yes 'a line of its log' >&2\n")
+    talker.write_text(f"#!/bin/sh\nexec yes '{'a line of its log, ' * 200}' >&2\n")
     talker.chmod(0o700)
     may_go_on, heard, samples = threading.Event(), threading.Event(), threading.Event()
 

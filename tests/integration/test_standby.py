@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -398,7 +399,12 @@ def test_each_framework_of_the_last_runs_has_a_standby(tmp_path: Path, feed: Tel
             assert outcome.name == "completed", outcome.reason
             return run.environment.get("standby")
 
-        assert [standby_of("pytorch"), standby_of("tensorflow")] == [None, None], "none imports beside a run on the CPU"
+        heard: queue.SimpleQueue[WorkerEvent] = queue.SimpleQueue()
+        for framework in ("pytorch", "tensorflow"):  # refused before the import
+            spec = complete("cnn10", {"framework": framework, "data": "cifar10", "data_folder": "/nowhere"}, Machine())
+            launcher.launch(Start(protocol=PROTOCOL_VERSION, spec=spec), heard.put)
+            events = list(iter(partial(heard.get, timeout=LIMIT_S), Exited(0)))
+            assert [event.outcome for event in events if isinstance(event, Finished)] == ["refused"]
         launcher.prepare()
         assert launcher.wait_ready()
         assert sorted(process.cmdline()[-1] for process in standing_by()) == ["pytorch", "tensorflow"]

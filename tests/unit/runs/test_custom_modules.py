@@ -185,7 +185,6 @@ class Net(torch.nn.Module):
 def small(batch_size: int = 4):
     # function
     def batch(step):
-        # batch
         return np.ones((batch_size, 2), "float32"), np.ones((batch_size, 1), "float32")
     return Net(), torch.nn.functional.mse_loss, batch
 """
@@ -199,7 +198,7 @@ def feed() -> Iterator[TelemetryFeed]:
         yield feed
 
 
-@pytest.mark.parametrize("late", ["", "function", "batch", "forward"])
+@pytest.mark.parametrize("late", ["", "function", "forward"])
 def test_no_run_is_labelled_with_modules_that_it_did_not_run(tmp_path: Path, feed: TelemetryFeed, late: str) -> None:
     ends = services(tmp_path, feed)
     top, inner = write(tmp_path / "top.py", "DEPTH = 1\n"), write(tmp_path / "inner.py", "")

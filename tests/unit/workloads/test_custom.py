@@ -291,8 +291,7 @@ def with_optimizer(words: str) -> Source:
     return source(text.replace('"mse", batch', f'"mse", batch, {words}'))
 
 
-@pytest.mark.parametrize("several", [False, True])
-@pytest.mark.parametrize("given", [{}, {"xla": True}, {"precision": "float16"}])
+@pytest.mark.parametrize(("given", "several"), [({}, False), ({"xla": True}, False), ({"precision": "float16"}, True)])
 def test_an_optimizer_of_keras_makes_the_steps_of_the_programs_own(
     replica: Replicas, pair: Replicas, given: dict[str, Value], several: bool
 ) -> None:

