@@ -57,8 +57,8 @@ PARTS = (  # the longest first
     [WORKLOADS, *(f"--ignore={path}" for path in (*FRAMEWORKS, ALL_FRAMEWORKS))],
     [PYTORCH, ALL_FRAMEWORKS],  # without TensorFlow, which ends in a segmentation fault beside Triton
     [*OF_SMALL_FILES, RAY],
-    [TENSORFLOW],
     [JAX],
+    [TENSORFLOW],
 )
 CHECKS = (
     "ruff check .",

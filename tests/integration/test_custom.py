@@ -107,8 +107,8 @@ def test_a_variant_that_computes_something_else_is_told_before_the_first_run(
 ) -> None:
     file = tmp_path / "scaled.py"
     file.write_text(SCALED)
-    given = [*SHORT, "-s", "scale=1.0,1.1", "--repeats", "1", "--no-gate", "--no-standby", "--check-equal"]
-    done = command.inside("experiment", f"{file}:net", *given, "--json")
+    given = [*SHORT, "-s", "evidence=off", "-s", "scale=1.0,1.1", "--repeats", "1"]
+    done = command.inside("experiment", f"{file}:net", *given, "--no-gate", "--no-standby", "--check-equal", "--json")
     assert done.returncode == 0, done.stderr
     begun, ended, run = (
         done.stderr.index(text)
