@@ -134,21 +134,6 @@ def test_list_names_runs_newest_first(trained: CommandLine) -> None:
     assert len(table) == 4
 
 
-def test_compare_names_rows_verdict_and_warnings(trained: CommandLine) -> None:
-    document = trained.read("compare", "1", "2", "3")
-    assert {"baseline", "method", "level", "rows", "verdict", "warnings"} <= set(document)
-    assert (document["baseline"], document["level"]) == (1, 0.95)
-    fields = {"variant", "runs", "n", "outcomes", "throughput", "speedup", "energy_ratio", "match", "state"}
-    assert all(fields <= set(row) for row in document["rows"])
-    assert [row["runs"] for row in document["rows"]] == [[1], [2], [3]]
-    assert document["rows"][1]["speedup"]["ratio"] < 1
-    assert document["rows"][2]["speedup"] == {"ratio": None, "interval": None}
-    assert {found["key"] for found in document["warnings"]} <= {"others_on_host"}, "this machine may be busy"
-    other = trained.read("compare", "1", "2", "--baseline", "2")
-    assert other["rows"][0]["speedup"]["ratio"] > 1
-    assert "An interval takes 3 runs of each variant" in trained.inside("compare", "1", "2").stdout
-
-
 def test_an_experiment_repeats_and_ends_in_a_verdict(command_line: CommandLine) -> None:
     document = command_line.read(
         "experiment", "--no-gate", *dummy_arguments(step_ms="1,60"), "--repeats", "2", "--baseline", "step_ms=60"
