@@ -380,7 +380,11 @@ def test_a_model_that_waits_for_its_inputs_is_built_by_them(replica: Replicas) -
             '"mse", batch, ["sgd", "sgd"]',
             "mine.py:5: a value of type list is not an optimizer that Keras",
         ),
-        ('"mse", batch', '"mse", batch, {"optimizer": "sgd"}', "mine.py:5: a value of type dict is no optimizer that"),
+        (
+            '"mse", batch',
+            '"mse", batch, {"optimizer": "sgd"}',
+            "mine.py:5: a value of type dict is not an optimizer that",
+        ),
         ('"mse", batch', '"mse", batch, "sgdd"', "mine.py:5: 'sgdd' is not an optimizer that Keras knows"),
         ('"mse", batch', '"mse", batch, "adam", 5', "mine.py:5: the function returns tuple, and should return"),
         (
@@ -425,7 +429,7 @@ def test_batches_of_several_shapes_are_told_with_both(replica: Replicas) -> None
     given = source(text)
     reason = reason_of(given, lambda: trained(given, spec_of(given, "dense"), replica, 1))
     assert reason.startswith(
-        "mine.py:5: ValueError: batch returns (8, 3, 4), (8, 1, 4) at step 1 and gave (8, 2, 4), (8, 1"
+        "mine.py:5: ValueError: batch returns (8, 3, 4), (8, 1, 4) at step 1 and returned (8, 2, 4), (8, 1"
     )
 
 
