@@ -96,7 +96,7 @@ def new_reports() -> list[Path]:
 
 
 def dismiss_reports(reports: Sequence[Path]) -> None:
-    """Keep the reports, but offer them no more."""
+    """Keep the reports, but stop offering them."""
     for path in reports:
         path.rename(path.with_name(f"seen-{path.name}"))
     remove_oldest(log_folder().glob("seen-*.txt"), _MAX_REPORTS)

@@ -177,7 +177,7 @@ def read_grants() -> tuple[Grant, ...]:
 
 
 def read_list(path: Path, list_type: type[Entries], noun: str, remedy: str) -> Entries:
-    """Return the entries of a file of the user's, none where there is no file; raises `UserError`."""
+    """Return the entries of a file of the user's, none if there is no file; raises `UserError`."""
     try:
         return msgspec.json.decode(read_file(path), type=list_type)
     except FileNotFoundError:

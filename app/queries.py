@@ -263,7 +263,7 @@ class TimeLeft(NamedTuple):
     most_s: float = 0.0
 
     def plus(self, seconds: float) -> "TimeLeft":
-        """Return it with so many seconds more; with fewer than none it takes none."""
+        """Return it with that many seconds more; with fewer than none it takes none."""
         return TimeLeft(*(max(0.0, end_s + seconds) for end_s in self))
 
     @classmethod

@@ -20,7 +20,7 @@ _BATCHES = 8
 _BUDGET_S = 0.3
 
 Products = Callable[[int], None]
-"""Makes so many products, one after the other, and waits for them."""
+"""Makes that many products, one after the other, and waits for them."""
 
 
 def calibrate(

@@ -48,7 +48,7 @@ _OF_A_REPLICA = re.compile(r"\ACaught \w+ in replica .*?^[\w.]+: ", re.DOTALL | 
 _CONTEXT_LINE = re.compile(
     r'\s*(Exception encountered when calling |Graph execution error:|Detected at node |<stack traces |File ")'
 )
-"""Lines in which libraries say where something went wrong, before the line that says what did."""
+"""Lines in which libraries say if something went wrong, before the line that says what did."""
 _MAX_MESSAGE_LENGTH, _MAX_WORD_LENGTH = 300, 60
 
 

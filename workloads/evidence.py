@@ -30,7 +30,7 @@ def trace_steps(profile: Callable[[int], tuple[AnyTrace, float]]) -> AnyTrace:
     The first trace of a process is of one step: it starts the profiler and shows how many fit. If only one does, it is
     the result; if several do and none differs clearly from the next one, its step is the one that is shown.
 
-    `profile` traces so many steps, and returns the trace with the seconds that one of them took under the profiler.
+    `profile` traces that many steps, and returns the trace with the seconds that one of them took under the profiler.
     """
     first_trace, step_s = profile(1)
     fitting = max(_MIN_STEPS, _BUDGET_EVENTS / max(1, first_trace.events))
@@ -66,7 +66,7 @@ class Aspect:
 def compared(
     name: str, requested: str, actual: str | None, differs: str, unseen: str, note: str | None = None
 ) -> Aspect:
-    """Return an aspect with its reason: `unseen` where nothing shows it, `differs` where it is not as requested."""
+    """Return an aspect with its reason: `unseen` if nothing shows it, `differs` where it is not as requested."""
     if actual is None:
         return Aspect(name=name, requested=requested, reason=unseen)
     reason = None if actual == requested else differs

@@ -46,7 +46,7 @@ class Op:
 
     @property
     def in_python(self) -> bool:
-        """Return whether it calls back into Python, where nothing can be seen of what it computes."""
+        """Return whether it calls back into Python, if nothing can be seen of what it computes."""
         return self.type in _PYTHON_CALLS
 
     @property

@@ -127,7 +127,7 @@ def traced_step(events: Sequence[Event], steps: int, start_ns: Callable[[int], i
 
 
 def step_timeline(step: TracedStep | None, kernels: Sequence[Kernel]) -> StepTimeline | None:
-    """Return a step as a message has it: at most so many of its first kernels; None without any."""
+    """Return a step as a message has it: at most that many of its first kernels; None without any."""
     if step is None:
         return None
     ranks = {kernel.name: rank for rank, kernel in enumerate(kernels)}
@@ -227,7 +227,7 @@ def _busy_ps(events: Iterable[Event]) -> int:
 
 
 def device_time(device: str, events: Sequence[Event], kernels: int) -> DeviceTime:
-    """Return where a device's time went by its events, of which so many are kernels, and others only say it is busy."""
+    """Return where a device's time went by its events, of which that many are kernels; others only show it busy."""
     communication_names = {name for name in {event.name for event in events} if classify(name) == "communication"}
     communication = [event for event in events if event.name in communication_names]
     host_wait_ns, kernel_wait_ns = _waits_ns(events)

@@ -188,7 +188,7 @@ class _Limit:
         return 1.0 if self.seconds - elapsed_s < block_s / 2 else elapsed_s / self.seconds
 
     def block_steps(self, steps: int, steps_done: int, elapsed_s: float, step_s: float) -> int:
-        """Return about so many steps, not far beyond the end; less than half a block is no block of its own."""
+        """Return about that many steps, not far beyond the end; less than half a block is no block of its own."""
         if self.seconds is None:
             steps_left = self.steps - steps_done
         else:
@@ -196,7 +196,7 @@ class _Limit:
         return steps_left if steps_left < 1.5 * steps else steps
 
     def steps_ahead(self, steps_done: int, step_s: float) -> int:
-        """Return how many steps may follow so many before the host has waited for these."""
+        """Return how many steps may follow that many before the host has waited for these."""
         if math.isinf(step_s):
             return 0
         ahead = math.ceil(_AHEAD_S / max(step_s, 1e-9))
@@ -337,7 +337,7 @@ class Loop:
         return self._end_ns, loss
 
     def _run_block(self, phase: TimedPhase, steps: int, most_ahead: int) -> Block:
-        """Time up to `steps` steps (fewer when stopped) and report them; those ahead are at most so many."""
+        """Time up to `steps` steps (fewer when stopped) and report them; those ahead are at most that many."""
         first, steps_done = self._steps_done, self._ahead
         step, stop = self._task.step, self._stop
         start_ns = self._end_ns if self._ahead else time.monotonic_ns()

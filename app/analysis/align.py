@@ -15,7 +15,7 @@ GAP_PERIODS = 3.0
 
 
 class TimeSeries(NamedTuple):
-    """One curve: `t_ns` in ascending order and a value at each, NaN where there is none."""
+    """One curve: `t_ns` in ascending order and a value at each, NaN if there is none."""
 
     t_ns: Ints
     y: Floats

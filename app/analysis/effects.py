@@ -180,7 +180,7 @@ def _is_repeated(pair: tuple[Variant, Variant]) -> bool:
 
 
 def _effect(change: _Change, comparisons: int) -> Effect:
-    """Return the effect of a change, in a family of so many intervals; all pairs count as looked at most often."""
+    """Return the effect of a change, in a family of that many intervals; all pairs count as looked at most often."""
     used = [pair for pair in change.pairs if _is_repeated(pair)] or list(change.pairs)
     figures = [(throughputs(after), throughputs(before)) for before, after in used]
     looks = max(count_looks(after, before) for before, after in used)

@@ -6,7 +6,7 @@ window are uncertain: a value read at one moment may be as old as the driver's r
 may lie a little off the edge.
 `Energy.error_mj` bounds what that can make of it, with the highest power seen around each end: power x distance at both
 ends, and power x period once, for a value that is old at both ends is too low at both. To the integral of power comes
-the highest power x the time in which nothing was read, for nobody knows what was used then.
+the highest power x the time in which nothing was read, because nobody knows what was used then.
 """
 
 from collections.abc import Iterator, Sequence
@@ -135,7 +135,7 @@ def _edge_uncertainty(gpu: SampleColumns, t_ns: Ints, edge_ns: int, period_ns: f
 
 
 def _error_mj(ends: Sequence[tuple[float, float]], period_ns: float, mean_mw: float) -> float:
-    """See the module; the power at an end is the window's mean at least, for it may not have been sampled there."""
+    """See the module; the power at an end is the window's mean at least, because it may not have been sampled there."""
     distances = [(distance_ns, max(power_mw, mean_mw)) for distance_ns, power_mw in ends]
     distance_mj = sum(distance_ns * power_mw for distance_ns, power_mw in distances) / 1e9
     return distance_mj + period_ns * max(power_mw for _, power_mw in distances) / 1e9

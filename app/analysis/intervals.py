@@ -284,7 +284,7 @@ def required_repeats(
 
     They are judged by the next look. None without an interval, or where it is narrow enough for any purpose.
 
-    The runs may have been judged up to this `look`; so many `comparisons` hold together.
+    The runs may have been judged up to this `look`; that many `comparisons` hold together.
     """
     estimate = ratio(values, baseline, level_at(look, comparisons))
     half = estimate.half_width if estimate else None
@@ -415,7 +415,7 @@ def resolution(sd: float, repeats: int, comparisons: int = 1) -> Resolution | No
     The smallest difference follows from the noncentral t distribution: Johnson and Welch (1940), "Applications of the
     non-central t-distribution", Biometrika 31.
 
-    `sd` is the spread between processes of each variant; so many variants are compared with one baseline.
+    `sd` is the spread between processes of each variant; that many variants are compared with one baseline.
     """
     if repeats < MIN_REPEATS:
         return None

@@ -45,7 +45,7 @@ class Pyramid:
 
     @property
     def y(self) -> Floats:
-        """Their values, NaN where there is none: a view, valid until the next change."""
+        """Their values, NaN if there is none: a view, valid until the next change."""
         y: Floats = self._levels[0].rows(0)[1]
         return y
 

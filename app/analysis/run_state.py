@@ -23,7 +23,7 @@ GAP_S = 3600.0
 """Variants so far apart in time may have met the machine in another state, also if each was run once."""
 
 MAX_EXTRAPOLATION = 4.0
-"""A drift within variants says nothing on times so many times farther apart than the runs of one variant."""
+"""A drift within variants says nothing on times that many times farther apart than the runs of one variant."""
 
 _MIN_DRIFT_DEGREES = 2
 

@@ -83,7 +83,7 @@ class GpuCountResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """From few GPUs to many: `efficiency` is 1 where nothing is lost.
+    """From few GPUs to many: `efficiency` is 1 if nothing is lost.
 
     `lost` is the time of a step beyond the ideal one, which for one global batch is that of the few divided among more;
     `lost_data_ms` is how much of it is waiting for data. The intervals of `comparisons` numbers of GPUs, over the

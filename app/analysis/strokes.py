@@ -15,7 +15,7 @@ Rows = tuple[Floats, Floats, Floats]
 """Times, smallest and largest values, each of shape (n,); NaN is a gap."""
 
 _FEW = 16
-"""So many new samples, over so many columns, are taken one by one; arrays cost less only for more of them."""
+"""So many new samples, over that many columns, are taken one by one; arrays cost less only for more of them."""
 
 _ON_BORDER = 1e-3
 """What is no further from the border of a column, in columns, may be on it: times are rounded."""
@@ -53,7 +53,7 @@ def continued_stroke(
     The left edge is then up to half a column beside `start`. No column moves over the data as the time continues, so a
     curve does not shimmer, and a column only ever grows: rows that were reduced meanwhile lose no peak.
 
-    `window` returns the rows between two times and one beyond each end, no finer than so many columns need.
+    `window` returns the rows between two times and one beyond each end, no finer than that many columns need.
     """
     width = (end - start) / columns
     if earlier is None or len(earlier.low) != columns or not math.isclose(earlier.width, width, rel_tol=1e-9):
@@ -80,7 +80,7 @@ def continued_stroke(
 
 
 def _first_open(earlier: Stroke, shift: int) -> int:
-    """Return the first column that later rows may still change, after a move by so many columns.
+    """Return the first column that later rows may still change, after a move by that many columns.
 
     A row stands where its first sample was, up to a column before its last one. What is known up to the border of a
     column, as up to the right edge, ends in the column before it, however the times are rounded.
@@ -89,7 +89,7 @@ def _first_open(earlier: Stroke, shift: int) -> int:
 
 
 def _moved(values: Floats, shift: int) -> Floats:
-    """Return the values of columns moved to the left, NaN where there was nothing."""
+    """Return the values of columns moved to the left, NaN if there was nothing."""
     return np.concatenate([values[shift:], np.full(shift, np.nan)]) if shift else values.copy()
 
 

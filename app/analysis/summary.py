@@ -166,7 +166,7 @@ def _sampler_cpu_pct(samples: tuple[SampleColumns, ...]) -> float | None:
 MIN_BLOCKS = 8
 """With fewer blocks there is too little to tell a change from chance: none is cut."""
 MAX_CUT_FRACTION = 4
-"""At most one in so many blocks is cut."""
+"""At most one in that many blocks is cut."""
 _PENALTY = 3.0
 """In units of log(number of blocks), for one change point: one for where it is, and for the two means."""
 

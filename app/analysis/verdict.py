@@ -206,7 +206,7 @@ def join_repeats(runs: Sequence[RunRow]) -> tuple[list[RunRow], list[str]]:
 
 
 _NOISE, _NOISIER = 0.05, 3.0
-"""The fastest run of a noisy variant is faster by that share than its slowest, and by so many times that of others."""
+"""The fastest run of a noisy variant is faster than its slowest by that share, by this multiple of others' share."""
 
 
 def run_spread(runs: Sequence[RunRow]) -> float:
@@ -229,7 +229,7 @@ def default_baseline(runs: Sequence[RunRow]) -> int:
 
     It is of the first variant with enough runs for an interval that differ no more than those of others, in the one
     workload with most such variants; or of the one with most runs, if these are twice as many. Where there is none, it
-    is the first run that measured, or the first. What did not run as requested is taken only where nothing else
+    is the first run that measured, or the first. What did not run as requested is taken only if nothing else
     measured. The steadiest of many would be steady by chance, and its intervals too narrow.
     """
     groups = list(filter(throughputs, group_by_variant(runs)))
@@ -317,7 +317,7 @@ def _with_equivalence(result: VariantResult, baseline: Sequence[RunRow], margin_
 
 
 def family_level(group: Sequence[RunRow], baseline: Sequence[RunRow], comparisons: int) -> float:
-    """Return the level of an interval in a family of so many, at this look at the runs of two variants."""
+    """Return the level of an interval in a family of that many, at this look at the runs of two variants."""
     return level_at(count_looks(group, baseline), comparisons)
 
 
@@ -432,7 +432,7 @@ _MOST_DIGITS = 9
 
 
 def _is_planned(row: RunRow, n: int, runs: int) -> bool:
-    """Return whether a variant's run number `n` of so many is one of a plan that was carried out."""
+    """Return whether a variant's run number `n` of that many is one of a plan that was carried out."""
     if row.planned is None or not row.planned.isdecimal() or len(row.planned) > _MOST_DIGITS:
         return row.planned is not None
     return n <= int(row.planned) <= runs

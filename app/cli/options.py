@@ -53,7 +53,7 @@ def _values(parameter: catalog.Parameter) -> list[str]:
 
 
 def complete_runs(context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the newest runs of the database; none where there is no database."""
+    """Offer the newest runs of the database; none if there is no database."""
     database = context.params.get("database") or default_database()
     if not database.exists():
         return []
@@ -169,7 +169,7 @@ class Count(click.IntRange):
 
 
 class Number(click.FloatRange):
-    """A number within limits, behind which a unit may stand."""
+    """A number within limits, with an optional unit."""
 
     name = "number"
 

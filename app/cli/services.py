@@ -106,7 +106,7 @@ class Hosts:
 
 @contextlib.contextmanager
 def opened_host(on: str, sample_ms: float) -> Iterator[Host]:
-    """Open this machine, or the host that a word names, with a reading every so many milliseconds; close it at the end.
+    """Open this machine, or the host that a word names, with the given sampling interval; close it at the end.
 
     Raises:
         UserError: It cannot be reached.

@@ -79,7 +79,7 @@ class Actions:
     """Show the Run screen and start an experiment there, or add it to the queue while something runs."""
 
     cannot_run: Callable[[Sequence["RunSpec"]], bool]
-    """Whether the machine that runs take place on is not known yet, or cannot make one of these."""
+    """Whether the machine that runs take place on is not known yet, or cannot run one of these."""
 
     open_questions: Callable[[], None]
     """Show the prepared questions on the Run screen."""

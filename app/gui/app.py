@@ -67,7 +67,7 @@ def main(
     """Show the window on a database until it is closed.
 
     Args:
-        database: File of the database; made where there is none. None is the one that the user chose.
+        database: File of the database; made if there is none. None is the one that the user chose.
         feed: Telemetry, started already, so that its process starts while Qt is loaded.
         sample_ms: Sampling period of telemetry, in milliseconds; None is the one that the user chose.
         opened: File whose runs to offer at once.

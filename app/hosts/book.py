@@ -225,7 +225,7 @@ def _named(word: str) -> HostEntry:
 
 
 def add_host(entry: HostEntry) -> None:
-    """Add a host; raises `UsageError` for a name that is taken or cannot be one, or an address that is none."""
+    """Add a host; raises `UsageError` for a name that is taken or cannot be one, or an address that is not one."""
     if not _NAME.fullmatch(entry.name):
         raise UsageError(
             f"{entry.name!r} is not a host name: use up to 63 letters and digits, and . _ - after the first; the "

@@ -17,7 +17,7 @@ from app.values.samples import HOST, Inventory
 from workloads.catalog import FRAMEWORKS
 
 CHECK_S = 15.0
-"""After so many seconds a host that has not answered everything counts as one that does not answer."""
+"""After that many seconds a host that has not answered everything counts as one that does not answer."""
 _END_S = 2.0
 """How long before that a connection is given up, so that it can still be closed."""
 _SAME_CLOCK_S = 1.0

@@ -103,7 +103,7 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag="host", tag_field
         t_ns: Now on the host's monotonic clock, and `utc_ns` on its wall clock.
         environment: What only a process there knows of a run's environment, `host_info`.
         python: Version and path of the Python that runs the program there.
-        user: The user there, and `home` its folder with so many free bytes.
+        user: The user there, and `home` its folder with that many free bytes.
     """
 
     pid: Count

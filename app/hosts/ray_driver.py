@@ -1,6 +1,6 @@
 """The driver on the head node of a Ray cluster: `python -m app.hosts.ray_driver GPUS|look [--gpu=…] [--cpus=…] WORDS`.
 
-It has Ray place this program on a node with so many free GPUs, and is its stdin and stdout: the cluster is one more way
+Ray places this program on a node with that many free GPUs; this is its stdin and stdout: the cluster is one more way
 to start the program. With `look` the node is the one with the most GPUs, free or not. Ray is installed on the cluster
 alone; it brings this program's sources to its nodes, and kills an actor whose driver is gone.
 """

@@ -54,7 +54,7 @@ class Runners:
         self._is_closed = False
 
     def take(self, gpus: int, notify: Callable[[str], None], is_cancelled: Callable[[], bool]) -> HostProcess:
-        """Return an idle one, or start one where a scheduler gives it so many GPUs; raises `UserError`."""
+        """Return an idle one, or start one where a scheduler gives it that many GPUs; raises `UserError`."""
         with self._lock:
             while self._idle:
                 if (process := self._idle.pop()).lost is None:
@@ -159,7 +159,7 @@ class RemoteSampler:
             self._process.send(command)
 
     def end(self) -> None:
-        """Listen no more; the connection ends the process."""
+        """Stop listening; the connection ends the process."""
         self._is_ended.set()
 
 

@@ -481,7 +481,7 @@ def serve(
 ) -> int:
     """Follow orders until the program elsewhere is gone, and end everything; return the exit status.
 
-    With `hz` telemetry is said, so many readings a second; with `once` its first inventory ends this. So does the end
+    With `hz` telemetry is said, that many readings a second; with `once` its first inventory ends this. So does the end
     of `work`, which may wait for the event that is set when a run is stored elsewhere.
     """
     scratch, guard = start_guard()

@@ -24,7 +24,7 @@ _TITLES: dict[GateOutcome, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """What a gate says of a comparison in which a variant may be slower by so many percent.
+    """What a gate says of a comparison in which a variant may be slower by that many percent.
 
     `reasons` say why it cannot tell, or which variants are slower; `figures` has a row per variant.
     """

@@ -43,7 +43,7 @@ class ReadOptions:
     Attributes:
         limit_s: Seconds it may take, the framework's import included.
         notify: Takes a sentence for the user.
-        wait_for_stop: Sleeps so many seconds; returns whether to give up.
+        wait_for_stop: Sleeps that many seconds; returns whether to give up.
         consent: Returns whether a text may be read that was never allowed: reading it runs it.
     """
 

@@ -162,7 +162,7 @@ class Host:
     ) -> Lease | None:
         """Lease the devices of a run that this machine can make, and wait until they are free.
 
-        `notify` is called once with a sentence if the run has to wait. `wait_for_stop` sleeps so many seconds; it
+        `notify` is called once with a sentence if the run has to wait. `wait_for_stop` sleeps that many seconds; it
         returns whether to wait no longer. `devices` are those to choose from, the preferred one first; empty for all
         that the run may use.
 

@@ -256,7 +256,7 @@ class Launcher:
 
         Raises:
             OSError: The worker cannot be started; its text ends a sentence for the user.
-            UserError: The run cannot be made on this machine.
+            UserError: The run cannot take place on this machine.
         """
         python = granted_python(start)
         if is_script(start.spec.workload):
@@ -427,7 +427,7 @@ class Allowance:
 def message_lines(pipe: BinaryIO, wait: Callable[[float], object]) -> Iterator[bytes]:
     """Yield the lines of a message pipe, as fast as messages may come; one that is too long for a message is cut.
 
-    `wait` waits for so many seconds, or returns earlier where the worker is gone and nothing more will come.
+    `wait` waits for that many seconds, or returns earlier where the worker is gone and nothing more will come.
     """
     allowance = Allowance(_MESSAGES_PER_S, _MESSAGE_BURST)
     while line := pipe.readline(MOST_MESSAGE_BYTES):

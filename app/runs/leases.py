@@ -103,7 +103,7 @@ class DeviceLeases(ABC):
         Who waits for the CPU has it before those that come later: an experiment frees it for moments only.
 
         The preferred one of the candidates is the first. `on_wait` is called once if they are not free at once.
-        `wait_for_stop` sleeps so many seconds; it returns whether to wait no longer. `runs_anyway` returns whether to
+        `wait_for_stop` sleeps that many seconds; it returns whether to wait no longer. `runs_anyway` returns whether to
         have the devices although others use them.
 
         Returns:

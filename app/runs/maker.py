@@ -246,7 +246,7 @@ class RunMaker:
         """Execute the run; returns when it has ended.
 
         Raises:
-            UserError: It cannot be made at all, and has not begun.
+            UserError: It cannot run at all, and has not begun.
         """
         inventory, spec = self.host.inventory(), self.order.start.spec
         # The form checked it on the machine as it was then; the worker knows only its own GPUs.

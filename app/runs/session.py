@@ -118,7 +118,7 @@ class RunSession:
         """Execute the run and return its outcome, stored by then.
 
         Raises:
-            UserError: It cannot be made, for want of disk space, say, or could not be stored whole in the database.
+            UserError: It cannot run, for want of disk space, say, or could not be stored whole in the database.
                 That says nothing about the variant.
         """
         if refusal := disk_space(self.services.database).refusal:

@@ -34,7 +34,7 @@ _BATCH_S = 0.5
 _MOST_LINES, _MOST_CHARS = 10_000, 2_000_000
 """Of the first lines of a log, and of the last ones, that are stored."""
 _BATCH_EVENTS = 20_000
-"""A batch of so many is written before its time: of events that are played, many come in little time."""
+"""A batch of that many is written before its time: of events that are played, many come in little time."""
 _MOST_EVENTS = 80_000
 """About 56 MB, half an hour of one GPU, wait for a locked database."""
 

@@ -50,7 +50,7 @@ _MOST_EVENTS = 500
 _AHEAD = 2
 """Workers of the runs that follow: on an H200 a run that measured 3 s took 7 s in all, and an import beside it 10 s."""
 _RECENT_RUNS = 8
-"""A framework or Python that none of so many runs used has no standby worker any more."""
+"""A framework or Python that none of that many runs used has no standby worker any more."""
 
 Kind = tuple[str, Python]
 """What tells standby workers apart: the framework that they import, and the Python and packages that runs name."""

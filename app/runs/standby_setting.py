@@ -19,7 +19,7 @@ STANDBY_VARIABLE: Final = "VARIANTSCOPE_STANDBY"
 """The environment variable, `on` or `off`; with another value the setting decides, or the machine."""
 
 MIN_PROCESSORS: Final = 8
-"""An import uses one processor for some seconds during a run; with so many, runs on H200s were no slower for it."""
+"""An import uses one processor for some seconds during a run; with that many, runs on H200s were no slower for it."""
 
 
 def environment_choice() -> str:

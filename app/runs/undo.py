@@ -62,7 +62,7 @@ def drop_stale(reversals: Sequence[Reversal]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """Undoes an import: its runs go for good, for the file still has them, and so do its entries of the queue."""
+    """Undoes an import: its runs go for good, because the file still has them, and so do its entries of the queue."""
 
     database: Path
     file: Path

@@ -151,7 +151,7 @@ def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
         path.require()
     if may_be_made:
         _make_folder(path)
-        # Make an empty file where there is none; what keeps it from being made, SQLite says better.
+        # Make an empty file if there is none; what keeps it from being made, SQLite says better.
         with contextlib.suppress(OSError):
             os.close(open_private(str(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
     with translate_sqlite_errors(path):

@@ -42,7 +42,7 @@ class KnownDatabase(PosixPath):
 
     @property
     def may_be_made(self) -> bool:
-        """Whether opening it makes one where there is none."""
+        """Whether opening it makes one if there is none."""
         return self.created_at is None and not self.was_chosen
 
     def require(self) -> None:

@@ -33,7 +33,7 @@ from app.values.records import RunRow
 from workloads.catalog import SHORT_FOR, WORKLOADS
 
 MAX_SEARCH_TERMS = 50
-"""Search terms per query: SQLite takes some hundred conditions, and nobody types so many."""
+"""Search terms per query: SQLite takes some hundred conditions, and nobody types that many."""
 
 _NUMBER = "run"
 """Where a word was found that is the number of the run."""
@@ -422,7 +422,7 @@ def select_rows(db: Database, condition: str, *values: Any) -> list[RunRow]:
 
 
 def each_row(db: Database, condition: str, *values: Any) -> Iterator[RunRow]:
-    """Yield what `select_rows` returns; of a part at a time, for what is read of a run is three times its row."""
+    """Yield what `select_rows` returns; of a part at a time, because what is read of a run is three times its row."""
     columns = (
         *(f"runs.{name}" for name in rows.RUN_COLUMNS),
         rows.PLANNED_SQL,

@@ -63,7 +63,7 @@ def unfinished_runs(connection: "sqlite3.Connection") -> list[tuple[int, Owner]]
 
 
 def boot_id() -> str:
-    """Return the id of the machine's current boot: the kernel's, or the boot time where there is none."""
+    """Return the id of the machine's current boot: the kernel's, or the boot time if there is none."""
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -71,7 +71,7 @@ def boot_id() -> str:
 
 
 def host_id() -> str:
-    """Return a hash of this machine's id, the same at every start; where it has none, of its name.
+    """Return a hash of this machine's id, the same at every start; if it has none, of its name.
 
     The id itself must not leave the machine: https://www.freedesktop.org/software/systemd/man/machine-id.html
     """

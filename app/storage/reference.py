@@ -49,7 +49,7 @@ class ReferenceFile:
 
     @property
     def name(self) -> str:
-        """What it is called: that of its file without suffixes."""
+        """Its name: that of its file without suffixes."""
         return self.path.name.partition(".")[0]
 
 

@@ -95,7 +95,7 @@ def save_days(path: Path, days: int | None) -> None:
 
 
 def preview_days(path: Path, days: int | None) -> Pruned | None:
-    """Return what storing samples for so many days would delete; where that is nothing, set it."""
+    """Return what storing samples for that many days would delete; where that is nothing, set it."""
     preview = None if days is None else prune(path, days, dry_run=True)
     if preview is None or not preview.runs:
         save_days(path, days)
@@ -103,7 +103,7 @@ def preview_days(path: Path, days: int | None) -> Pruned | None:
 
 
 def apply_days(path: Path, days: int) -> Pruned:
-    """Store samples for so many days from now on, and delete what is older."""
+    """Store samples for that many days from now on, and delete what is older."""
     pruned = prune(path, days)
     save_days(path, days)
     return pruned

@@ -46,7 +46,7 @@ EVIDENCE_COLUMNS = (
     *("asked", "ran", "unverified", "state", "match", "reason", "sources", "notes", "steps", "span_ns", "busy_ns"),
 )
 EVIDENCE_LIST_COLUMNS = ("state", "reason")
-"""Columns of a run's evidence that its row in a list shows; all NULL where there is none."""
+"""Columns of a run's evidence that its row in a list shows; all NULL if there is none."""
 _EVIDENCE_JSON: Mapping[str, Any] = {
     **dict.fromkeys(("asked", "ran", "unverified"), dict[str, str]),
     **dict.fromkeys(("sources", "notes"), tuple[str, ...]),

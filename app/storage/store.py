@@ -138,7 +138,7 @@ class Store:
 
         It starts at `t_ns` by the monotonic clock, the same moment as `utc_ns` in nanoseconds since 1970. `uid` is its
         id in all databases; `owner` is the process that runs it. `environment` is what is known so far,
-        `purpose` what it is made for, where not for its own result.
+        `purpose` says why it ran, if another than its own figures.
 
         Raises:
             UserError: A run with this uid is stored, as by another program that fetches it too.

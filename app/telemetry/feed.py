@@ -156,7 +156,7 @@ class TelemetryFeed:
         return next((processes.reason for processes in lists if processes.reason is not None), None)
 
     def set_rate(self, hz: float) -> None:
-        """Read the fast fields so many times a second from now on."""
+        """Read the fast fields that many times a second from now on."""
         self.hz = hz
         self._send(SetRate(hz))
 

@@ -20,7 +20,7 @@ class ReadEnergy(msgspec.Struct, frozen=True, tag="read_energy", tag_field="type
 
 
 class SetRate(msgspec.Struct, frozen=True, tag="set_rate", tag_field="type"):
-    """An order to the sampler: read the fast fields so many times a second from now on."""
+    """An order to the sampler: read the fast fields that many times a second from now on."""
 
     hz: float
 

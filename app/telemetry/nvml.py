@@ -492,7 +492,7 @@ class NvmlSource:
             thread.orders.put(energy)
 
     def _watch_driver(self) -> None:
-        """Open the driver and what it shows until the end; again where nothing is left of it."""
+        """Open the driver and what it shows until the end; again if nothing is left of it."""
         is_open, versions = False, _NO_VERSIONS
         while not self.stopped.is_set():
             if is_open and not any(thread.is_alive() for thread in self._threads.values()):

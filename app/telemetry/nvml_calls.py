@@ -180,7 +180,7 @@ PCIE_COUNTER_CALL = ScheduledCall(
     0.25,
     counter=True,
 )
-"""PCIe bytes where there is no GPM. The counters have 32 bits: read four times a second they tell up to 17 GB/s."""
+"""PCIe bytes if there is no GPM. The counters have 32 bits: read four times a second they tell up to 17 GB/s."""
 
 
 _MIB = 1024 * 1024

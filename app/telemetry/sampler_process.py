@@ -76,7 +76,7 @@ class Sampler(Protocol):
 
 
 StartSampler = Callable[[float], Sampler]
-"""Starts a sampler with so many readings a second.
+"""Starts a sampler with that many readings a second.
 
 It raises `OSError` if none can be started now, and `TelemetryError` if none can be started any more.
 """

@@ -29,7 +29,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def _decimals(value: float, digits: int) -> int:
-    """Return how many decimals a number other than 0 needs for so many significant digits."""
+    """Return how many decimals a number other than 0 needs for that many significant digits."""
     return min(12, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
 
 
@@ -62,7 +62,7 @@ def with_unit(value: float | None, unit: str, decimals: int = 0) -> str:
 
 
 def amount(value: float | None, unit: str, digits: int = 3) -> str:
-    """Return the value with its unit and about so many significant digits.
+    """Return the value with its unit and about that many significant digits.
 
     None and NaN are a dash.
     """
@@ -196,7 +196,7 @@ def ratio_figures(value: float) -> str:
 
 
 def interval(ends: tuple[float, float] | None, digits: int = 3) -> str:
-    """Return the ends of an interval with so many significant digits, as `40,320–41,575`; "" without one.
+    """Return the ends of an interval with that many significant digits, as `40,320–41,575`; "" without one.
 
     Both have the decimals of the upper one, `912–1,118`, unless it is ten times the lower one or more.
     """

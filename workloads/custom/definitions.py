@@ -111,7 +111,7 @@ _Functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 def refusal_of_text(path: str, text: str) -> str | None:
     """Return in one sentence why a file cannot have a workload; None if it may.
 
-    Nothing is run. A text that this Python cannot parse may, for the Python that reads it may be another.
+    Nothing is run. A text that this Python cannot parse may, because the Python that reads it may be another.
     """
     file = PurePath(path).name
     try:

@@ -182,7 +182,7 @@ def _with_combined_gradient(scan: Callable[..., Any], lagged: Callable[[Any], An
     """Return the scan with the recurrent kernel's gradient as one product after its loop, not a sum of one a step.
 
     It is the product of what `lagged` returns and the gradients of the recurrent products. Those are the gradients of
-    what each step adds to its product: of the biases, or where there are none, of the input products.
+    what each step adds to its product: of the biases, or if there are none, of the input products.
     """
 
     def forward(sums: Any, recurrent_kernel: Any, biases: Any | None) -> tuple[Any, tuple[Callable[..., Any], Any]]:

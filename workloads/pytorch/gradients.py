@@ -82,7 +82,7 @@ def parted_step(request: ComputeGradients, device: torch.device, share: Share) -
 
 
 def _start_weights(model: Model, path: str | None) -> list[Weight]:
-    """Assign another variant's weights, or return those of the seed where there are none."""
+    """Assign another variant's weights, or return those of the seed if there are none."""
     values = [view.value() for view in model.views]
     if path is None:
         return values

@@ -224,7 +224,7 @@ class RankedStep:
         self.local.reuse_batches(reuse)
 
     def trace(self, steps: int, folder: Path) -> float:
-        """Trace so many steps on all ranks, each into a file of the folder, and keep what the ranks have then.
+        """Trace that many steps on all ranks, each into a file of the folder, and keep what the ranks have then.
 
         Returns the seconds of a step under the profiler.
         """

@@ -86,7 +86,7 @@ def placeholder_key(name: str) -> str:
 def fill_command(command: Command, variant: Variant) -> list[str]:
     """Return the words that a variant runs.
 
-    No value is split. The text of a switch is, where nothing else is in the word, and a word of a switch that is off
+    No value is split. The text of a switch is, if nothing else is in the word, and a word of a switch that is off
     is left out.
     """
     words: list[str] = []

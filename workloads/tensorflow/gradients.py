@@ -89,7 +89,7 @@ def compute_gradients(recipe: Recipe, replicas: Replicas, request: ComputeGradie
 
 
 def _start_weights(model: Model, path: str | None) -> list[Any]:
-    """Assign another variant's weights, or return those of the seed where there are none."""
+    """Assign another variant's weights, or return those of the seed if there are none."""
     if path is None:
         return [np.asarray(weight.numpy()) for weight in model.weights]
     values = read_start(path, [tuple(weight.shape) for weight in model.weights])

@@ -350,7 +350,7 @@ def _read_runs(
     report: Callable[[int, int], object],
     answer: Callable[[str], object],
 ) -> _CompareData:
-    """Read and compare runs; what is stopped is read no further, and nobody waits for the result.
+    """Read and compare runs; a stopped read ends early, and its result is dropped.
 
     Without a question it is that of the runs, with the former baseline, if any. `answer` takes the answer before the
     runs' samples are read, which takes most of the time.

@@ -70,7 +70,7 @@ class ScalingChart(QSvgWidget):
 
 
 class ScalingPanel(QWidget):
-    """One part for each of the worst pairs of runs that differ in their GPUs alone; hidden where there is none."""
+    """One part for each of the worst pairs of runs that differ in their GPUs alone; hidden if there is none."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()

@@ -311,7 +311,7 @@ class GalleryController(QObject):
     def _list_file(self, file: str, *, listed: bool = True) -> None:
         """List one of the user's presets from now on, or take it from the list; its file stays.
 
-        No file that it names is read, for that would run it.
+        No file that it names is read, because that would run it.
         """
         from app.runs.undo import PresetFile
 

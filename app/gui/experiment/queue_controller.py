@@ -345,7 +345,7 @@ class QueueController(QObject):
         return view
 
     def move(self, entry: int, by: int) -> None:
-        """Move an entry by so many places, up if negative, before the database has it so."""
+        """Move an entry by that many places, up if negative, before the database has it so."""
         next_entry = self._model.move(entry, by)
         self._show()
         self._change(lambda store: store.queue.move(entry, next_entry), name=f"move {self._name(entry)}")

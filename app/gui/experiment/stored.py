@@ -50,7 +50,7 @@ def change_queue(
 ) -> tuple[Sequence[ExperimentProgress], Edit | None]:
     """Change the queue of a database, where `change` does, and return it as it is then with what undoes the change.
 
-    Other programs change it too. There is nothing to undo where nothing changed.
+    Other programs change it too. There is nothing to undo if nothing changed.
     """
     reversal = None if change is None else Edit.make(database, change)[1]
     with Store.open(database) as store:
@@ -140,7 +140,7 @@ def estimated_lines(database: Path, inventory: Inventory) -> tuple[PresetLine, .
 
 
 def list_file(database: Path, file: str, inventory: Inventory, *, listed: bool) -> tuple[PresetLine, ...]:
-    """List one of the user's presets, or take it from the list; raises `UserError` for one that is none."""
+    """List one of the user's presets, or take it from the list; raises `UserError` for any other."""
     if listed:
         with contextlib.suppress(UnreadFileError):
             load_preset(file, known_workloads(database)).plan(inventory.machine)

@@ -426,7 +426,7 @@ def _read_offered(store: Store, *, deleted: bool) -> HistoryOptions:
 
 
 def _count_facets(store: Store, query: RunQuery, *, found_none: bool) -> FacetCounts:
-    """Count the facets; where nothing is found, those without a count have the values of all runs, with 0 each."""
+    """Count the facets; if nothing is found, those without a count have the values of all runs, with 0 each."""
     counts = store.library.count_facets(query)
     if not found_none:
         return counts

@@ -187,7 +187,7 @@ class HistoryTable(CellTable):
         self.chosen_changed.emit()
 
     def _visible_range(self, heights: float) -> tuple[int, int]:
-        """Return first line and end of the visible lines, with so many views more on either side."""
+        """Return first line and end of the visible lines, with that many views more on either side."""
         height = self.viewport().height() // ROW_HEIGHT + 1
         first, margin = max(0, self.rowAt(0)), int(heights * height)
         return max(0, first - margin), first + height + margin

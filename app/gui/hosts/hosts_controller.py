@@ -88,7 +88,7 @@ class HostsController(QObject):
         return view
 
     def close(self) -> None:
-        """End all connections, and refresh Monitor no more."""
+        """End all connections, and stop refreshing Monitor."""
         self._timer.stop()
         self.connections.close()
 

@@ -93,7 +93,7 @@ class NoGpuView(QWidget):
         layout.addWidget(self.reference_button, 0, Qt.AlignmentFlag.AlignLeft)
 
     def show_reason(self, reason: str, with_gpu: str) -> None:
-        """Say it; nothing is shown where there is nothing to say."""
+        """Say it; nothing is shown if there is nothing to say."""
         self._reason.setText(reason)
         self._with_gpu.setText(with_gpu)
         self.setVisible(bool(reason))

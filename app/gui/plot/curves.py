@@ -29,7 +29,7 @@ Dash = tuple[int, ...]
 _MAX_BYTE_ROWS = 254
 """Rows are counted in one byte where they fit, two otherwise; one number is kept for "nowhere"."""
 _RASTERS = 4
-"""Plots of so many sizes are painted in turn without making arrays again."""
+"""Plots of that many sizes are painted in turn without making arrays again."""
 
 
 Drawn = tuple[Stroke, QColor, Dash]

@@ -206,7 +206,7 @@ _NO_CHART = "There is no plot here to save or copy."
 
 
 def save_picture_in_sight(page: QWidget, theme: Theme, *, to_clipboard: bool) -> None:
-    """Save the picture of a page that `drawing_in_sight` finds, or put it on the clipboard; say where there is none."""
+    """Save the picture of a page that `drawing_in_sight` finds, or put it on the clipboard; say if there is none."""
     drawing = drawing_in_sight(page, QApplication.widgetAt(QCursor.pos()), theme)
     if drawing is None:
         QToolTip.showText(QCursor.pos(), _NO_CHART, page)

@@ -197,7 +197,7 @@ _NOT_LOCAL = "Only files on this computer can be dropped here."
 class FileDrops(QObject):
     """Takes files that are dropped anywhere on the window, instead of what is below: a text field takes their names.
 
-    Thread: GUI only; files are looked into on its own thread, for a disk may be slow.
+    Thread: GUI only; files are looked into on its own thread, because a disk may be slow.
     """
 
     message = Signal(str)

@@ -261,7 +261,7 @@ class SettingsDialog(QDialog):
         self._switch_database(path)
 
     def _set_retention(self, days: int | None) -> None:
-        """Keep samples for so many days; where that deletes any, ask first."""
+        """Keep samples for that many days; where that deletes any, ask first."""
 
         def show_preview(preview: Pruned | None) -> None:
             if days is None or preview is None or not preview.runs:

@@ -105,7 +105,7 @@ class StoredChoice(QObject):
         """Make a choice that is not read yet.
 
         `options` has the label of each by its stored key, of which one is the default until the user chooses. One may
-        be `fixed`, where something else decides.
+        be `fixed`, if something else decides.
         """
         super().__init__()
         self.options = dict(options)

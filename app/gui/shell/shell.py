@@ -347,7 +347,7 @@ class Shell(QObject):
             self.palette.close_palette()
             return
         self._collect()
-        # Not the palette itself, nor undo where there is nothing to undo.
+        # Not the palette itself, nor undo if there is nothing to undo.
         useful = {"palette": "", "undo": self._undo.undo_name, "redo": self._undo.redo_name}
         useless = {_action_key(group, action) for group, action in all_actions() if not useful.get(action.name, "yes")}
         listed = [entry for entry in self._listed() if entry.key not in useless]

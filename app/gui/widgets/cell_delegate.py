@@ -117,7 +117,7 @@ class CellModel(QAbstractTableModel):
         return plain_tooltip(cell.tooltip) or None if role == Qt.ItemDataRole.ToolTipRole else None
 
     def show_title(self, column: int, *, is_visible: bool) -> None:
-        """Show the title of a column, or leave it out where there is no room for it."""
+        """Show the title of a column, or leave it out if there is no room for it."""
         if is_visible == (column in self._untitled):
             self._untitled ^= {column}
             self.headerDataChanged.emit(Qt.Orientation.Horizontal, column, column)

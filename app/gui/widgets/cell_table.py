@@ -283,7 +283,7 @@ class MoreColumns(QAbstractButton):
         self.hide()
 
     def place(self) -> None:
-        """Lie beside the last column that is whole, or hide where there is nothing beyond the edge."""
+        """Lie beside the last column that is whole, or hide if there is nothing beyond the edge."""
         table, header = self._table, self._table.horizontalHeader()
         edge = table.viewport().width() - MORE_PX
         ends = {n: header.sectionViewportPosition(n) + header.sectionSize(n) for n in range(header.count())}

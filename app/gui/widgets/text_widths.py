@@ -162,7 +162,7 @@ class ColumnNeeds:
 
 
 def divide_width(needs: Mapping[int, ColumnNeeds], view: int) -> dict[int, int]:
-    """Return the width of each column in a view of so many pixels.
+    """Return the width of each column in a view of that many pixels.
 
     Before the table gets wider than its view, words behind symbols go, then texts are cut and long names set in two
     lines, then what is drawn behind numbers goes, then the titles of symbols; each time the last columns first. What

@@ -17,9 +17,9 @@ Rows = NDArray[np.float64]
 HEIGHT = 14.0
 _DISTANCE = 8.0
 _AWAY = (22.0, 40.0, 60.0)
-"""Distances at which a name still is, with a line that leads to it, where there is no room next to its point."""
+"""Distances at which a name still is, with a line that leads to it, if there is no room next to its point."""
 _FAR_AWAY = (22.0, 40.0, 60.0, 80.0, 100.0, 130.0)
-"""Distances of names that matter, where there is no room closer."""
+"""Distances of names that matter, if there is no room closer."""
 _DEEPEST = 45
 """How far below the end of a line its name may stand, where other lines and names are close."""
 _FARTHER = 14.0
@@ -154,7 +154,7 @@ def _far_boxes(x: float, y: float, width: float, inside: Box) -> Iterator[Box]:
 
 
 def boxes_along(line: Sequence[tuple[float, float]], reach: float = 6.0) -> Iterator[Box]:
-    """Yield small boxes along a line, which reach so many pixels to both sides, to keep names off it."""
+    """Yield small boxes along a line, which reach that many pixels to both sides, to keep names off it."""
     for (x1, y1), (x2, y2) in pairwise(point for point in line if all(map(math.isfinite, point))):
         count = max(1, math.ceil(math.dist((x1, y1), (x2, y2)) / (2 * reach)))
         for n in range(count + 1):

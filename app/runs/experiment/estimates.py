@@ -101,7 +101,7 @@ def time_left(
 ) -> tuple[TimeLeft, int]:
     """Return the expected time of the runs that remain, by runs like them, and how many those are.
 
-    These are the stored runs of their workloads in `alike`, else all; where there are none, the set-up is that of runs
+    These are the stored runs of their workloads in `alike`, else all; if there are none, the set-up is that of runs
     on other machines. The plan says how many runs may share the GPUs of the machine. What that refuses takes no time;
     None refuses none.
     """

@@ -57,7 +57,7 @@ class PresetMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PresetTransfer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A run whose weights are saved and tried in other implementations, on the CPU or on so many `gpus`."""
+    """A run whose weights are saved and tried in other implementations, on the CPU or on that many `gpus`."""
 
     workload: str
     settings: dict[str, Value]

@@ -84,7 +84,7 @@ _HARMLESS_T, _WORST_T = 2.0, 1.5
 """With a t below the first, times n / (n - 1) of n rounds, no interval says a difference; beyond that by the second,
 every one does."""
 _ALL_ORDERS = 3
-"""Up to so many variants, all orders of a round are tried, and of the next two."""
+"""Up to that many variants, all orders of a round are tried, and of the next two."""
 _DRAWN_ORDERS = 24
 """Of a round of more variants."""
 
@@ -126,7 +126,7 @@ def run_order(variants: int, repeats: int, seed: int | None) -> tuple[int, ...]:
 
 
 def _slow_runs(first: int, count: int) -> Ints:
-    """Return which of so many runs, the first of them number `first`, a machine is slow in: a row a cycle, 0 or 1."""
+    """Return which of that many runs, the first of them number `first`, a machine is slow in: a row a cycle, 0 or 1."""
     return np.array(
         [[int((run + begin) % cycle < cycle / 2) for run in range(first, first + count)] for cycle, begin in _CYCLES]
     )
@@ -137,7 +137,7 @@ def _best_round(random: Random, slow: Ints, rounds: int, *, ahead: int) -> tuple
 
     Args:
         random: What decides between orders that are all harmless.
-        slow: Of each variant's runs in so many `rounds` how many were slow; a row a variant, a column a cycle.
+        slow: Of each variant's runs in that many `rounds` how many were slow; a row a variant, a column a cycle.
         rounds: Rounds before this one.
         ahead: Further rounds that should have a harmless order, too.
     """

@@ -420,7 +420,7 @@ class ExperimentSession:
     def lease(self, spec: RunSpec, devices: Sequence[str], sleep_or_give_up: Callable[[float], bool]) -> Lease | None:
         """Lease what a run needs, if that is still the queue's next, and wait until it is free.
 
-        The preferred device is the first. `sleep_or_give_up` sleeps so many seconds; it returns whether to wait no
+        The preferred device is the first. `sleep_or_give_up` sleeps that many seconds; it returns whether to wait no
         longer.
 
         Returns:

@@ -202,7 +202,7 @@ def _json_faults(staged: sqlite3.Connection, table: str) -> Iterator[Fault]:
 def _is_plain(value: object, depth: int = 0, *, free: bool = False) -> bool:
     """Return whether decoded JSON is no deeper than ours, and its strings are texts without control characters.
 
-    It is in so many objects and lists, `depth`; a `free` string may be long and contain anything but NUL.
+    It is in that many objects and lists, `depth`; a `free` string may be long and contain anything but NUL.
     """
     if isinstance(value, str):
         return "\0" not in value and (free or (len(value) <= _MAX_TEXT_LENGTH and not _CONTROL_PATTERN.search(value)))

@@ -235,7 +235,7 @@ class QueueModel:
         self._ended = tuple(ended for ended in self._ended if ended.entry not in remaining)
 
     def move(self, entry: int, by: int) -> int | None:
-        """Move an entry by so many places, up if negative; return the entry that follows it now, None at the end.
+        """Move an entry by that many places, up if negative; return the entry that follows it now, None at the end.
 
         It is shown at once, before the database has it.
         """

@@ -115,7 +115,7 @@ def _phase_energy(phase: Phase) -> PhaseEnergy:
 
 
 def phase_table(run: StoredRun) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Return the titles and rows of the phases of a run; without watts and joules where nothing read its energy."""
+    """Return the titles and rows of the phases of a run; without watts and joules if nothing read its energy."""
     columns = ("", "s", "W", "J", "")
     rows = tuple(map(_phase_cells, phase_energies(run)))
     used_columns = [i for i in range(len(columns)) if i < 2 or any(row[i] not in ("", units.ABSENT) for row in rows)]

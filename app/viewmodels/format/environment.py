@@ -77,7 +77,7 @@ def comparable_keys(runs: Sequence[StoredRun]) -> list[str]:
     """Return the environment keys that describe the machine, not what was requested of it.
 
     Which GPUs a run was given is no news where the runs asked for different numbers of them, and what the framework
-    saw of them follows from it. The host is left out, for one may have several names.
+    saw of them follows from it. The host is left out, because one may have several names.
     """
     gpu_parameters = {"gpus", "devices"} & set(differing_parameters([run.row.spec for run in runs]))
     excluded = (

@@ -17,7 +17,7 @@ from app.viewmodels.history.table import Listing, is_filtered
 from workloads.catalog import WORKLOADS
 
 _SEARCH_LETTERS = 40
-"""So much of a search is repeated where nothing matches it."""
+"""So much of a search is repeated if nothing matches it."""
 _COLUMNS: Mapping[str, str] = {"tag": "tags", "note": "tags", "card": "devices"}
 """The columns that show a field of a search, where they are not of its name."""
 
@@ -33,7 +33,7 @@ def can_compare(chosen: int) -> bool:
 
 
 def answer_hint(chosen: int, *, deleted: bool) -> str:
-    """Return what is said where the answer to so many checked runs will stand."""
+    """Return what is said where the answer to that many checked runs will stand."""
     if deleted:
         return ""
     if chosen > MAX_COMPARED:

@@ -252,7 +252,7 @@ class Listing:
 
     @property
     def columns(self) -> Sequence[str]:
-        """The columns to show: those chosen in which not all runs say the same."""
+        """The columns to show: those chosen in which runs differ."""
         folded = {*self.common.agreed, *([] if self.options.totals.other_hosts else ["host"])}
         return [name for name in self.options.columns if name not in folded]
 

@@ -115,7 +115,7 @@ class MonitoredHost:
 
     @property
     def main_devices(self) -> tuple[Device, ...]:
-        """Its GPUs, or its processors where it has none: what the figures of the host are made of."""
+        """Its GPUs, or its processors if it has none: what the figures of the host are made of."""
         return tuple(device for device in self.devices if device.device != HOST) or self.devices
 
     @property

@@ -28,7 +28,7 @@ Members = Sequence[tuple[MonitoredHost, Device]]
 """Devices with their hosts."""
 PROCESS_COLUMNS = ("Process", "User", "Running", "Memory")
 _DRAWN_AT_MOST = 20
-"""Of so many chosen devices the curves are drawn."""
+"""Of that many chosen devices the curves are drawn."""
 _PROCESSOR_LABELS = {"Power": "CPU power", "Memory": "Host memory"}
 """What figures of the processors are called among those of the GPUs."""
 _WITH_GPU = (

@@ -301,7 +301,7 @@ class MonitorModel:
         return [host for _, host in sorted(totals, key=lambda pair: self._rank(pair[0]))]
 
     def _sorted(self, host: MonitoredHost, devices: list[Device]) -> list[Device]:
-        """Return the devices of a host in order; its processors stay last, for they are not of their kind."""
+        """Return the devices of a host in order; its processors stay last, because they are not of their kind."""
         pairs = self._in_order([(host, device) for device in devices if device.device != HOST])
         return [*(device for _, device in pairs), *(device for device in devices if device.device == HOST)]
 

@@ -161,7 +161,7 @@ def _state(severity: int, text: str, reason: str = "") -> DeviceState:
 def worst_state(states: list[DeviceState], count: Callable[[int, int], str]) -> DeviceState:
     """Return several devices' states as one: the worst, and how many have which; of none an empty one.
 
-    `count` returns the words for so many devices of a severity.
+    `count` returns the words for that many devices of a severity.
     """
     by_severity = {severity: sum(state.severity == severity for state in states) for severity in SEVERITY_NAMES}
     counted = [count(severity, number) for severity, number in by_severity.items() if number]

@@ -77,7 +77,7 @@ class CurveSource(Protocol):
     def window(self, start: float, end: float, columns: int) -> Envelope:
         """Return the curve between two times, and one row beyond each end.
 
-        No finer resolution is needed than for so many pixel columns.
+        No finer resolution is needed than for that many pixel columns.
         """
 
     def points(self) -> tuple[Floats, Floats]:
@@ -223,7 +223,7 @@ class Panel:
 
 
 class TimeRange(NamedTuple):
-    """A named range of time: so many last seconds, or with None a part of the run."""
+    """A named range of time: that many last seconds, or with None a part of the run."""
 
     help: str
     last_s: float | None = None

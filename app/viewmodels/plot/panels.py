@@ -396,7 +396,7 @@ def run_sparks(run: StoredRun) -> Sparks:
 
 
 def _spark(series: TimeSeries, run: StoredRun) -> Spark:
-    """Return the means of so many parts of a series from the start of the measured part, from 0 to the highest."""
+    """Return the means of that many parts of a series from the start of the measured part, from 0 to the highest."""
     measured = run.blocks.measured
     if run.measure_start_ns is None or not measured.any():
         return ()

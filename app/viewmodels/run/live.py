@@ -114,7 +114,7 @@ class RunTab:
 
 
 def run_tabs(timelines: Sequence[RunTimeline]) -> tuple[RunTab, ...]:
-    """Return a tab for each run that has begun; none where there is nothing to choose."""
+    """Return a tab for each run that has begun; none if there is nothing to choose."""
     started_runs = [(course, course.started) for course in timelines if isinstance(course.started, RunStarted)]
     if len(started_runs) < 2:
         return ()

@@ -287,7 +287,7 @@ _ALLOCATOR_COLOUR = 6
 
 
 def timeline_panels(timeline: RunTimeline) -> tuple[Panel, ...]:
-    """Return throughput and loss of a run, and its accuracy once an epoch was tested; none where nothing trains."""
+    """Return throughput and loss of a run, and its accuracy once an epoch was tested; none if nothing trains."""
     if timeline.spec is None:
         return ()
     accuracy = timeline.accuracy_pct if len(timeline.accuracy_pct) else None

@@ -1,6 +1,6 @@
 """The probe: finds the training steps of an unmodified program, and times blocks of them.
 
-Python imports this module as it starts, for its folder is on PYTHONPATH; so it needs the standard library alone, runs
+Python imports this module at its start: its folder is on PYTHONPATH. It needs only the standard library, runs
 the user's own `sitecustomize`, and imports nothing that the program does not import: a framework gets its hooks when
 it has been imported. The process in which a step ends first claims the measurement over a socket; all others stay
 quiet. What it says are lines of the worker's protocol, and one of its own at the end (`workloads.script.runner`).

@@ -12,7 +12,7 @@ from workloads.training import Layer
 def custom_layout(observation: Observation) -> Aspect | None:
     """Return the layout of every layer that has one, and of every operation on images.
 
-    None if no layout was requested and nothing differs; where something does, nobody knows which was meant.
+    None if no layout was requested and nothing differs; if something does, nobody knows which was meant.
     """
     requested = requested_layout(observation.variant)
     layers = [layer for layer in observation.layers if layer.layout]

@@ -192,7 +192,7 @@ def dropout_step(step: Step, mask: tf.Tensor) -> Step:
 
 
 def in_groups(product: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor, steps: int) -> tf.Tensor:
-    """Return what a product makes of inputs [timesteps, ...], so many steps at a time; 0 is all."""
+    """Return what a product makes of inputs [timesteps, ...], that many steps at a time; 0 is all."""
     timesteps = inputs.shape[0]
     sizes = [min(steps, timesteps - start) for start in range(0, timesteps, steps)] if steps else [timesteps]
     products = [product(group) for group in (tf.split(inputs, sizes) if len(sizes) > 1 else [inputs])]
