@@ -1,4 +1,4 @@
-"""The frameworks that workloads compute with, as the program speaks of them; nothing here imports one.
+"""The frameworks that workloads compute with, as the program names them; nothing here imports one.
 
 Screens, messages and checks take their names, packages and environment keys from `FRAMEWORKS`; what each does is behind
 `workloads.backend.Backend`.

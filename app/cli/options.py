@@ -234,7 +234,7 @@ SAMPLE_PERIOD = Number(10, 1000)
 
 
 def command(name: str, *examples: str, uses_database: bool = True) -> Callable[[Callable[..., int]], ProgramCommand]:
-    """Make a function a command of the table, with `--db` and `--json`.
+    """Register a function as a command of the table, with `--db` and `--json`.
 
     Args:
         name: Its name in the table; the help of one that is not there is the function's docstring.

@@ -237,7 +237,7 @@ class Outbox:
             self.say(reading)
 
     def flush(self) -> None:
-        """Wait until all is said."""
+        """Wait until everything is sent."""
         with self._changed:
             self._changed.wait_for(lambda: not (self._urgent or self._lines or self._is_writing))
 
@@ -376,7 +376,7 @@ class Server:
         self._one_at_a_time = threading.Lock()
 
     def follow(self, order: Order) -> None:
-        """Follow an order; what may take a while has a thread."""
+        """Execute an order; what may take a while has its own thread."""
         active = self._active
         match order:
             case Beat():

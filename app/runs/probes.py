@@ -79,7 +79,7 @@ class LargestBatchSession:
         self._session: RunSession | None = None
 
     def stop(self) -> None:
-        """Ask the current try to end, and make no other; returns immediately."""
+        """Ask the current try to end, and start no other; returns immediately."""
         with self._lock:
             self._stopped = True
             if self._session is not None:

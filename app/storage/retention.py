@@ -162,7 +162,7 @@ def _forbid_while_running(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _delete(connection: sqlite3.Connection, runs: tuple[int, ...], now_utc_ns: int) -> None:
-    """Delete with one transaction per run: another program never waits long, and what is done stays done."""
+    """Delete with one transaction per run: another program never waits long, and finished runs stay deleted."""
     for run in runs:
         with connection:
             for name, condition in _PRUNED_TABLES.items():

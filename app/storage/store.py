@@ -537,7 +537,7 @@ class RunStore(Store):
             raise
 
     def wait_at_most(self, seconds: float) -> None:
-        """Let each later write wait at most so long for its turn."""
+        """Let each later write wait at most this long for its turn."""
         self._db.execute(f"PRAGMA busy_timeout = {int(1000 * seconds)}").fetchall()
 
     def write(self, run: int, events: Iterable[StoredEvent], *, first_log_line: int = 0) -> None:

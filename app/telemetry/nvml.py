@@ -34,7 +34,7 @@ _NAMELESS = "NVIDIA GPU"
 class GpuList:
     """The GPUs that are read, those that are lost, and those that the driver refuses; and why there is none.
 
-    A GPU's UUID is its identity; one that is refused has only its index. `write` takes what is to be said, which is
+    A GPU's UUID is its identity; one that is refused has only its index. `write` sends messages, which are
     nothing before `begin`. `readers` are those whose inventory was written: no sample of a GPU may come before it.
 
     Thread: any.
@@ -395,7 +395,7 @@ _Reading = tuple[GpuReader | None, int]
 class NvmlSource:
     """Every GPU that the NVIDIA driver shows, or why there is none.
 
-    `write` takes what is to be told; `host` are the other devices of the machine, for the inventory.
+    `write` sends messages; `host` are the other devices of the machine, for the inventory.
 
     Thread: `read` belongs to the fast thread, all else to the main one.
     """

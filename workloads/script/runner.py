@@ -292,7 +292,7 @@ def _link(command: Command, folder: Path) -> None:
 def _mark_loop(command: Command, folder: Path) -> None:
     """Put a marker into the loop of the copy, without another line; raises `UsageError`.
 
-    A `for` takes what it takes from a function that marks each item, a `while` its condition.
+    A `for` gets its items from a function that marks each, a `while` its condition.
     """
     if not command.loop:
         return

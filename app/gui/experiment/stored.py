@@ -1,6 +1,6 @@
 """What the Run screen reads and writes of the database for the queue and the prepared questions.
 
-Imported when something of it is first read, off the GUI thread: the window opens without what makes experiments.
+Imported when something of it is first read, off the GUI thread: the window opens without the code for experiments.
 """
 
 import contextlib

@@ -129,7 +129,7 @@ class HistoryTable(CellTable):
         self._lines.check(line_runs(self._lines.lines[row]), checked=not is_checked)
 
     def check_all(self, *, checked: bool) -> None:
-        """Check all runs in the table, or none, elsewhere either."""
+        """Check all runs in the table, or none; runs elsewhere are unchecked, too."""
         self._lines.check(self._lines.listed if checked else self._lines.checked, checked=checked)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:

@@ -192,7 +192,7 @@ class FlowBar(QWidget):
             self.flow.addWidget(widget)
 
     def event(self, event: QEvent) -> bool:
-        """Have room for all lines, after another width and after a change of what is in them."""
+        """Make room for all lines after a change of width or of content."""
         is_handled = super().event(event)
         if event.type() in (QEvent.Type.Resize, QEvent.Type.LayoutRequest):
             self.setMinimumHeight(self.flow.heightForWidth(self.width()))

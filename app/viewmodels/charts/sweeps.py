@@ -101,7 +101,7 @@ def _is_drawable(value: float) -> bool:
 def distinct_colours(colours: Sequence[int], many: int) -> tuple[int, ...]:
     """Return the colours with repeated ones replaced by the next of `many` that is free, while there is one.
 
-    Then hues repeat: `many` times how often one is taken is added, from which a shape follows.
+    Then hues repeat: `many` is added for each repetition, from which a shape follows.
     """
     distinct: list[int] = []
     for colour in colours:

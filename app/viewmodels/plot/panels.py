@@ -349,7 +349,7 @@ def accuracy_series(run: StoredRun) -> TimeSeries:
 
 
 def run_panels(run: StoredRun, example: str) -> tuple[Panel, ...]:
-    """Return the panels of one run as they were while it went on; zero is the run's start."""
+    """Return the panels of one run as they were during it; zero is the run's start."""
     columns = {samples.device.device: samples for samples in gpu_samples(run) or host_samples(run)}
     devices = [samples.device for samples in columns.values()]
 

@@ -266,7 +266,7 @@ class Meter:
         return True
 
     def restart(self) -> None:
-        """Warm up again: what was taken for steps is none. What was measured by then cannot be taken back."""
+        """Warm up again: what counted as steps was not. What was measured by then cannot be withdrawn."""
         self._warm_from = self._steps
         if self.on and self._state != "warm-up":
             self._finish("changed")
