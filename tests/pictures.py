@@ -14,13 +14,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 
 from tests.gui.texts import displayed_text
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
-from PySide6.QtCore import QEvent, QEventLoop, QObject, Qt, QTimer
+from PIL import Image
+from PySide6.QtCore import QBuffer, QEvent, QEventLoop, QObject, Qt, QTimer
 from PySide6.QtGui import QImage, QKeySequence
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
@@ -106,12 +108,12 @@ def click(workbench: Workbench, text: str) -> None:
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
-def reference_rows(workbench: Workbench, *, frameworks: bool = False) -> list[RunRow]:
-    """Return the articles' reference runs in their order, or those that compare frameworks."""
+def reference_rows(workbench: Workbench) -> list[RunRow]:
+    """Return the articles' reference runs in their order."""
     with Store.open(workbench.database) as store:
-        compared = {run for stored in store.library.experiments() if "frameworks" in stored.name for run in stored.runs}
+        others = {run for stored in store.library.experiments() if "frameworks" in stored.name for run in stored.runs}
         numbers = store.library.find(RunQuery(order="run", descending=False, tag="reference"))
-        return store.library.run_rows([number for number in numbers if (number in compared) is frameworks])
+        return store.library.run_rows([number for number in numbers if number not in others])
 
 
 def is_variant(row: RunRow, workload: str, **settings: object) -> bool:
@@ -161,17 +163,21 @@ def compare(workbench: Workbench, rows: list[RunRow], tab: str = "Answer") -> Co
     return view
 
 
+def repeat_lstm(workbench: Workbench) -> list[QImage]:
+    """Compare two LSTMs after two to six runs of each, as they were made: the interval becomes narrower."""
+    runs = [row for row in lstm_layers(workbench) if row.spec.variant["implementation"] in {"standard", "cudnn"}]
+    frames = []
+    workbench.window.resize(SIZE[0], 600)
+    for count in range(2, 7):
+        compare(workbench, sorted(runs, key=lambda row: row.started_utc_ns)[: 2 * count])
+        frames.append(workbench.window.grab().toImage())
+    workbench.window.resize(*SIZE)
+    return frames
+
+
 def explain_layouts(workbench: Workbench) -> None:
     """Ask why NCHW is faster than NHWC."""
     compare(workbench, cnn_runs(workbench, batch_size=1024, gpus=1), "Why")
-
-
-def explain_verdict(workbench: Workbench) -> None:
-    """Show README's example."""
-    settings = {"precision": "tf32", "layout": "NHWC", "gpus": 1, "batch_size": 1024}
-    compare(
-        workbench, [row for row in reference_rows(workbench, frameworks=True) if is_variant(row, "cnn10", **settings)]
-    )
 
 
 def show_pivot(workbench: Workbench) -> None:
@@ -345,10 +351,11 @@ def compare_with_reference(workbench: Workbench) -> None:
 
 
 Take = Callable[[Workbench], object]
+"""Brings the window into its state, or returns the picture; several are of one that moves."""
 PICTURES: Mapping[str, Take] = {
     "compare": lambda workbench: compare(workbench, lstm_layers(workbench)),
+    "answer": repeat_lstm,
     "why": explain_layouts,
-    "verdict": explain_verdict,
     "history": show_history,
     "palette": search_palette,
     "run-page": open_run,
@@ -388,8 +395,22 @@ def opened(theme: Theme, *, reference: bool) -> Iterator[Workbench]:
             workbench.close()
 
 
-def save(picture: QImage, path: Path) -> None:
-    """Write a picture of at most 256 colours, if that can be done here."""
+def animate(pictures: Sequence[QImage], path: Path) -> None:
+    """Write a moving picture (APNG) of 256 colours; the last one stays longest."""
+    frames = []
+    for picture in pictures:
+        data = QBuffer()
+        picture.save(data, "PNG")
+        frames.append(Image.open(BytesIO(data.data().data())).convert("RGB").quantize(256, dither=Image.Dither.NONE))
+    duration_ms = [*[1200] * (len(frames) - 1), 4000]
+    frames[0].save(path, save_all=True, append_images=frames[1:], duration=duration_ms, loop=0, optimize=True)
+
+
+def save(picture: QImage | Sequence[QImage], path: Path) -> None:
+    """Write a picture of at most 256 colours, if that can be done here; of several one that moves."""
+    if not isinstance(picture, QImage):
+        animate(picture, path)
+        return
     picture.save(str(path))
     if shutil.which("pngquant"):
         subprocess.run(["pngquant", "--force", "--strip", "--speed", "1", "--output", path, path], check=True)
@@ -414,10 +435,8 @@ def main(words: list[str]) -> None:
         with opened(theme, reference=table is PICTURES) as workbench:
             for name in wanted:
                 taken = table[name](workbench)
-                save(
-                    taken if isinstance(taken, QImage) else workbench.window.grab().toImage(),
-                    Path(folder) / f"{name}.png",
-                )
+                is_picture = isinstance(taken, QImage | list)
+                save(taken if is_picture else workbench.window.grab().toImage(), Path(folder) / f"{name}.png")
                 print(name, flush=True)
 
 

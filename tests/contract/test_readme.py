@@ -105,8 +105,12 @@ def test_links_to_a_part_of_a_page_lead_to_a_title() -> None:
     assert broken == []
 
 
+LINK = re.compile(r"""(?:\]\(|\bsrc(?:set)?=")([^)#:"]+)[^):"]*[)"]""")
+"""Of Markdown, and of a picture in HTML, which has one for each colour scheme."""
+
+
 def test_links_lead_to_files_and_every_picture_is_in_a_document() -> None:
-    links = {(page, link) for page in PAGES for link in re.findall(r"\]\(([^)#:]+)[^):]*\)", page.read_text("utf-8"))}
+    links = {(page, link) for page in PAGES for link in LINK.findall(page.read_text("utf-8"))}
     assert sorted(f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()) == []
     shown = {(page.parent / link).resolve() for page, link in links}
     assert {path.name for path in (DOCS / "images").iterdir() if path.resolve() not in shown} == set()
