@@ -50,10 +50,10 @@ ALL_FRAMEWORKS = f"{WORKLOADS}/test_frameworks.py"
 PYTORCH, TENSORFLOW, JAX = FRAMEWORKS = [f"{WORKLOADS}/{name}" for name in ("pytorch", "tensorflow", "jax")]
 OF_SMALL_FILES = ["tests/contract", "tests/fuzz", "tests/scenarios"]
 PARTS = (  # the longest first
-    ["tests/integration", f"--ignore={RAY}", "--ignore-glob=*/test_[a-p]*"],
+    ["tests/integration", f"--ignore={RAY}", "--ignore-glob=tests/integration/test_[a-p]*"],
     [f"--ignore={path}" for path in ("tests/unit", "tests/integration", *OF_SMALL_FILES)],
     ["tests/unit", f"--ignore={WORKLOADS}"],
-    ["tests/integration", f"--ignore={RAY}", "--ignore-glob=*/test_[q-z]*"],
+    ["tests/integration", f"--ignore={RAY}", "--ignore-glob=tests/integration/test_[q-z]*"],
     [WORKLOADS, *(f"--ignore={path}" for path in (*FRAMEWORKS, ALL_FRAMEWORKS))],
     [PYTORCH, ALL_FRAMEWORKS],  # without TensorFlow, which ends in a segmentation fault beside Triton
     [*OF_SMALL_FILES, RAY],
