@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from io import BytesIO
 from pathlib import Path
 
 from tests.gui.texts import displayed_text
@@ -22,7 +21,7 @@ from tests.gui.texts import displayed_text
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PIL import Image
-from PySide6.QtCore import QBuffer, QEvent, QEventLoop, QObject, Qt, QTimer
+from PySide6.QtCore import QEvent, QEventLoop, QObject, Qt, QTimer
 from PySide6.QtGui import QImage, QKeySequence
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
@@ -399,9 +398,8 @@ def animate(pictures: Sequence[QImage], path: Path) -> None:
     """Write a moving picture (APNG) of 256 colours; the last one stays longest."""
     frames = []
     for picture in pictures:
-        data = QBuffer()
-        picture.save(data, "PNG")
-        frames.append(Image.open(BytesIO(data.data().data())).convert("RGB").quantize(256, dither=Image.Dither.NONE))
+        picture.save(str(path))
+        frames.append(Image.open(path).convert("RGB").quantize(256, dither=Image.Dither.NONE))
     duration_ms = [*[1200] * (len(frames) - 1), 4000]
     frames[0].save(path, save_all=True, append_images=frames[1:], duration=duration_ms, loop=0, optimize=True)
 
@@ -435,8 +433,8 @@ def main(words: list[str]) -> None:
         with opened(theme, reference=table is PICTURES) as workbench:
             for name in wanted:
                 taken = table[name](workbench)
-                is_picture = isinstance(taken, QImage | list)
-                save(taken if is_picture else workbench.window.grab().toImage(), Path(folder) / f"{name}.png")
+                picture = taken if isinstance(taken, QImage | list) else workbench.window.grab().toImage()
+                save(picture, Path(folder) / f"{name}.png")
                 print(name, flush=True)
 
 
