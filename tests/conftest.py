@@ -96,6 +96,12 @@ def reference_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def host_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where hosts that are this machine keep the program, so that it is sent and compiled once."""
+    return tmp_path_factory.mktemp("host")
+
+
 @pytest.fixture
 def store(database_path: Path) -> Iterator[Store]:
     """Open a test's own database."""
@@ -104,12 +110,12 @@ def store(database_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshServer]:
+def sshd(tmp_path: Path, host_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshServer]:
     """Run sshd, and let `ssh` reach it by the names of its config; the user's hosts are the test's own."""
     if NO_SSHD:
         pytest.skip(NO_SSHD)
     monkeypatch.setenv("VARIANTSCOPE_HOSTS", str(tmp_path / "hosts.json"))
-    with running_sshd(tmp_path / "sshd") as server:
+    with running_sshd(tmp_path / "sshd", host_cache) as server:
         monkeypatch.setenv("PATH", f"{server.folder}/bin:{os.environ['PATH']}")
         yield server
 

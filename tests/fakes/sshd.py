@@ -83,8 +83,8 @@ class SshServer:
 
 
 @contextlib.contextmanager
-def running_sshd(folder: Path) -> Iterator[SshServer]:
-    """Start sshd with all of its files in a folder, and end it."""
+def running_sshd(folder: Path, cache: Path) -> Iterator[SshServer]:
+    """Start sshd with all of its files in a folder, and the cache of its sessions in another, and end it."""
     for name in ("home", "leases"):
         (folder / name).mkdir(parents=True)
     if os.geteuid() == 0:
@@ -93,7 +93,7 @@ def running_sshd(folder: Path) -> Iterator[SshServer]:
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
     keys = [f"{options} {(folder / f'{name}.pub').read_text()}" for name, options in _FORCED.items()]
     (folder / "authorized_keys").write_text("".join(keys))
-    server = _start(folder)
+    server = _start(folder, cache)
     try:
         _write_client(server)
         yield server
@@ -101,11 +101,12 @@ def running_sshd(folder: Path) -> Iterator[SshServer]:
         server.stop()
 
 
-def _start(folder: Path) -> SshServer:
+def _start(folder: Path, cache: Path) -> SshServer:
     assert SSHD, NO_SSHD
     for _ in range(_TRIES):
         port = free_port()
-        config = _SSHD_CONFIG.format(folder=folder, port=port, path=os.environ["PATH"], leases=FOLDER_VARIABLE)
+        given = {"folder": folder, "cache": cache, "port": port, "path": os.environ["PATH"], "leases": FOLDER_VARIABLE}
+        config = _SSHD_CONFIG.format(**given)
         (folder / "sshd_config").write_text(config)
         log = folder / "sshd.log"
         log.write_bytes(b"")
@@ -154,7 +155,7 @@ KbdInteractiveAuthentication no
 PermitRootLogin yes
 MaxStartups 100
 MaxSessions 100
-SetEnv HOME={folder}/home XDG_CACHE_HOME={folder}/home/.cache {leases}={folder}/leases "PATH={path}"
+SetEnv HOME={folder}/home XDG_CACHE_HOME={cache} {leases}={folder}/leases "PATH={path}"
 """
 _SSH_CONFIG = """\
 Host changed

@@ -42,10 +42,10 @@ def ignore(_sentence: str) -> None:
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, host_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of its own for detached runs, on a host with two GPUs."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(host_cache))
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     monkeypatch.setenv("VARIANTSCOPE_HOSTS", str(tmp_path / "hosts.json"))
     for name, value in environment(Driver(cards=TWO_H200)).items():

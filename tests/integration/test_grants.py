@@ -24,12 +24,6 @@ from workloads.protocol import RunSpec
 REFUSED = "There is no terminal to ask whether to "
 
 
-@pytest.fixture(scope="module")
-def host_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the program is sent to for `sh:`, once."""
-    return tmp_path_factory.mktemp("host")
-
-
 @pytest.fixture
 def grants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host_cache: Path) -> Path:
     path = tmp_path / "config" / "grants.json"

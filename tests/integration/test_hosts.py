@@ -78,7 +78,7 @@ def test_telemetry_of_a_container_is_shown(
 
 
 def test_hosts_are_checked_at_once_and_each_problem_is_said(
-    capsys: pytest.CaptureFixture[str], sshd: SshServer
+    capsys: pytest.CaptureFixture[str], host_cache: Path, sshd: SshServer
 ) -> None:
     assert main(["hosts", "check", "gpu1", "stranger", "--json"]) == 1
     gpu1, refused = json.loads(capsys.readouterr().out)["hosts"]
@@ -87,7 +87,7 @@ def test_hosts_are_checked_at_once_and_each_problem_is_said(
     assert gpu1["hello"]["python"][1] == sys.executable
     assert gpu1["hello"]["home"] == str(sshd.home)
     assert gpu1["inventory"]["devices"]
-    assert len(list((sshd.home / ".cache/variantscope").glob("*/*.whl"))) == 1
+    assert len(list((host_cache / "variantscope").glob("*/*.whl"))) == 1
     assert abs(gpu1["clock_offset_s"]) < 60.0
     assert not refused["can_run"]
     assert refused["problem"].startswith("ssh://stranger accepts none of your keys")

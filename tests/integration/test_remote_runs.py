@@ -47,24 +47,18 @@ BUSY_S = 7.0
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the program is sent, once for all tests."""
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
-def gpu1(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+def gpu1(host_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
     """A host with two GPUs, which has made a run."""
-    with connected(cache, environment=environment(Driver(cards=TWO_H200))) as connection:
+    with connected(host_cache, environment=environment(Driver(cards=TWO_H200))) as connection:
         inventory = connection.host.telemetry.wait_inventory(LIMIT_S)
         run_through(dummy(inventory), services_on(connection, tmp_path_factory.mktemp("first")))
         yield connection
 
 
 @pytest.fixture
-def here(cache: Path) -> Iterator[Connection]:
+def here(host_cache: Path) -> Iterator[Connection]:
     """A host whose processes are killed."""
-    with connected(cache) as connection:
+    with connected(host_cache) as connection:
         yield connection
 
 
@@ -87,9 +81,9 @@ def test_a_run_there_is_stored_here_as_one_made_here(gpu1: Connection, tmp_path:
     assert runner_of(gpu1).pid == pid, "the program there makes the next run, too"
 
 
-def test_the_first_sample_comes_soon_after_the_program_is_up(cache: Path) -> None:
+def test_the_first_sample_comes_soon_after_the_program_is_up(host_cache: Path) -> None:
     came = threading.Event()
-    with connected(cache) as connection:
+    with connected(host_cache) as connection:
         began_s = time.monotonic()
         connection.host.telemetry.subscribe(lambda said: came.set() if isinstance(said, Sample) else None)
         assert came.wait(LIMIT_S)
@@ -104,8 +98,8 @@ def test_it_can_be_stopped(gpu1: Connection, tmp_path: Path) -> None:
         assert run.result().name == "stopped"
 
 
-def test_an_experiment_there_waits_for_an_idle_machine_there(cache: Path, tmp_path: Path) -> None:
-    with connected(cache, environment=environment(Driver(cards=TWO_H200))) as connection:
+def test_an_experiment_there_waits_for_an_idle_machine_there(host_cache: Path, tmp_path: Path) -> None:
+    with connected(host_cache, environment=environment(Driver(cards=TWO_H200))) as connection:
         services = services_on(connection, tmp_path)
         variants = tuple(dummy(connection.host.inventory(), gpus=1, step_ms=ms) for ms in (1.0, 2.0))
         plan = Plan(name="some", variants=variants, repeats=2, parallel=2, max_idle_wait_s=0.2)
@@ -189,9 +183,9 @@ def test_saved_weights_are_here_when_the_run_hears_that_it_completed(gpu1: Conne
     assert weights.read_bytes() == b"weights" * 100_000
 
 
-def test_a_clock_that_is_days_away_gives_the_same_run(cache: Path, tmp_path: Path) -> None:
+def test_a_clock_that_is_days_away_gives_the_same_run(host_cache: Path, tmp_path: Path) -> None:
     """Everything stored is of the host's clock; only the link knows how it lies to this machine's."""
-    with connected(cache, environment=shifted_clock(tmp_path / "site", 5.0)) as connection:
+    with connected(host_cache, environment=shifted_clock(tmp_path / "site", 5.0)) as connection:
         shift_ns = round(5 * 86_400e9)
         assert 0 <= time.monotonic_ns() + shift_ns - connection.now().t_ns < LIMIT_S * S
         outcome, recorder, stored = run_through(
@@ -237,9 +231,9 @@ def test_a_worker_that_floods_holds_up_neither_beats_nor_telemetry(gpu1: Connect
         assert run.result().name == "stopped"
 
 
-def test_a_silent_host_is_told_then_given_up(cache: Path, tmp_path: Path) -> None:
+def test_a_silent_host_is_told_then_given_up(host_cache: Path, tmp_path: Path) -> None:
     """All of it stands still, as where a network is cut."""
-    with connected(cache, limits=QUICK) as connection:
+    with connected(host_cache, limits=QUICK) as connection:
         inventory = connection.host.inventory()
         with going(dummy(inventory, steps=0, seconds=600.0), services_on(connection, tmp_path)) as run:
             run.recorder.wait(Block, is_measured)
@@ -308,9 +302,9 @@ def test_what_a_worker_started_ends_with_the_program_there(here: Connection, tmp
     left.wait(LIMIT_S)
 
 
-def test_a_killed_program_here_leaves_nothing_there(cache: Path, tmp_path: Path) -> None:
+def test_a_killed_program_here_leaves_nothing_there(host_cache: Path, tmp_path: Path) -> None:
     """Whoever ordered is gone: the launchers' stdin closes."""
-    with connected(cache) as connection:
+    with connected(host_cache) as connection:
         connection.host.inventory()
         with going(
             dummy(connection.host.inventory(), steps=0, seconds=600.0), services_on(connection, tmp_path)
@@ -409,7 +403,7 @@ while data := os.read(host.stdout.fileno(), 400):
 
 @pytest.mark.parametrize("is_slow", [False, True])
 def test_ctrl_c_ends_a_run_within_seconds_however_slow_the_link(
-    is_slow: bool, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_slow: bool, host_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A link of 400 bytes a second has its buffers full of readings: the end of the run is minutes behind them."""
     slow = tmp_path / "slow"
@@ -417,7 +411,7 @@ def test_ctrl_c_ends_a_run_within_seconds_however_slow_the_link(
     throttled = Launcher(command=lambda _, script: [*command, script])
     monkeypatch.setattr("app.hosts.process.LAUNCHERS", {**LAUNCHERS, "sh": throttled})
     with contextlib.ExitStack() as stack:
-        connection = stack.enter_context(connected(cache))
+        connection = stack.enter_context(connected(host_cache))
         spec = dummy(connection.host.inventory(), steps=0, seconds=600.0, step_ms=1.0)
         with going(spec, services_on(connection, tmp_path)) as run:
             run.recorder.wait(Block, is_measured)
@@ -436,8 +430,8 @@ def test_ctrl_c_ends_a_run_within_seconds_however_slow_the_link(
     assert psutil.wait_procs(processes, timeout=20)[1] == [], "the host ends its own"
 
 
-def test_two_programs_share_a_host(cache: Path, tmp_path: Path) -> None:
-    with connected(cache) as first, connected(cache) as second:
+def test_two_programs_share_a_host(host_cache: Path, tmp_path: Path) -> None:
+    with connected(host_cache) as first, connected(host_cache) as second:
         spec = dummy(first.host.inventory(), step_ms=5.0)
         with (
             going(spec, services_on(first, tmp_path / "a")) as run,
@@ -457,12 +451,14 @@ def test_a_python_that_was_not_allowed_for_the_host_is_refused(here: Connection,
 
 
 @pytest.mark.parametrize("number", range(int(os.environ.get("VARIANTSCOPE_HOST_KILLS", "6"))))
-def test_kills_at_random_moments_leave_nothing_and_double_nothing(number: int, cache: Path, tmp_path: Path) -> None:
+def test_kills_at_random_moments_leave_nothing_and_double_nothing(
+    number: int, host_cache: Path, tmp_path: Path
+) -> None:
     """60 by hand: VARIANTSCOPE_HOST_KILLS=60."""
     moments = np.random.default_rng()
     victim = ("launcher", "program", "sampler", "worker", "all", "stdin")[number % 6]
     endings: list[str] = []
-    with connected(cache) as connection:
+    with connected(host_cache) as connection:
         spec = dummy(connection.host.inventory(), steps=0, seconds=600.0)
         session = RunSession(spec, services_on(connection, tmp_path))
 

@@ -320,10 +320,10 @@ def test_nothing_runs_before_it_is_granted(command: CommandLine, folder: Path) -
     assert [grant.path for grant in granted] == [f"{sys.executable} steps.py --ms 1 in {folder}"]
 
 
-def test_a_host_runs_the_frozen_tree(tmp_path: Path, folder: Path, sshd: SshServer) -> None:
+def test_a_host_runs_the_frozen_tree(tmp_path: Path, folder: Path, host_cache: Path, sshd: SshServer) -> None:
     add_host(HostEntry(name="gpu1", address=f"ssh://gpu1?python={sys.executable}"))
     command = CommandLine(tmp_path)
-    trees = sshd.home / ".cache" / "variantscope" / "scripts"
+    trees = host_cache / "variantscope" / "scripts"
     (folder / "data").mkdir()
     words = ("--link", "data", *script_command(folder, "steps.py", "--ms", "{ms}"))
     document = command.read("experiment", "--on", "gpu1", "--no-gate", *SHORT, "-s", "ms=2,4", "--repeats", "1", *words)

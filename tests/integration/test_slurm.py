@@ -26,10 +26,10 @@ ENTRY = HostEntry(name="lab", address=f"slurm:?gres=gpu:1&python={sys.executable
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+def cluster(tmp_path: Path, host_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """A cluster whose node has two GPUs."""
     made = install(tmp_path / "slurm")
-    folders = dict.fromkeys(("XDG_STATE_HOME", "XDG_CACHE_HOME", FOLDER_VARIABLE), str(tmp_path))
+    folders = {"XDG_CACHE_HOME": str(host_cache), **dict.fromkeys(("XDG_STATE_HOME", FOLDER_VARIABLE), str(tmp_path))}
     for name, value in {**environment(Driver(cards=TWO_H200)), **made.environment, **folders}.items():
         monkeypatch.setenv(name, value)
     yield made
