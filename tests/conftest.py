@@ -104,7 +104,6 @@ def host_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(database_path: Path) -> Iterator[Store]:
-    """Open a test's own database."""
     with Store.open(database_path) as opened:
         yield opened
 

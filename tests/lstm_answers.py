@@ -37,7 +37,6 @@ def variant_of(machine: Machine, workload: str = "lstm", /, **settings: Value) -
 
 
 def random_model(variant: Variant, workload: str = "lstm") -> Any:
-    """Return the variant's model with random weights and biases."""
     from workloads.tensorflow.recurrent import model
 
     made = model.recurrent_model(workload, variant)
@@ -55,7 +54,6 @@ def _normal(name: str, shape: list[int], number: int) -> Any:
 
 
 def batch_of(variant: Variant) -> Any:
-    """Return inputs and targets as a step gets them."""
     import tensorflow as tf
 
     from workloads.tensorflow.recurrent import model

@@ -289,7 +289,6 @@ def rows(names: list[str]) -> Iterator[Row]:
 
 
 def _print_table(names: list[str], *, gpu: bool) -> int:
-    """Print the table, and return the exit status."""
     expected: dict[tuple[str, str], Answers] = {}
     errors: list[float] = []
     for row in rows(names):

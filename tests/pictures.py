@@ -51,8 +51,6 @@ _SOON_MS = 500
 
 
 class Paints(QObject):
-    """Counts what the program paints."""
-
     count = 0
 
     def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
@@ -96,12 +94,10 @@ def _is_drawing(workbench: Workbench) -> bool:
 
 
 def labels(workbench: Workbench) -> str:
-    """Return all text in sight."""
     return "\n".join(label.text() for label in workbench.window.findChildren(QLabel) if label.isVisible())
 
 
 def click(workbench: Workbench, text: str) -> None:
-    """Click on the button that has this text."""
     buttons = [each for each in workbench.window.findChildren(QPushButton) if each.isVisible()]
     (button,) = [each for each in buttons if each.text().replace("&", "") == text]
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
@@ -149,7 +145,6 @@ def cnn_runs(workbench: Workbench, **settings: object) -> list[RunRow]:
 
 
 def compare(workbench: Workbench, rows: list[RunRow], tab: str = "Answer") -> CompareView:
-    """Compare runs, and open a tab."""
     painted: list[None] = []
     workbench.window.make_page(COMPARE)
     (view,) = workbench.window.findChildren(CompareView)
@@ -185,7 +180,6 @@ def show_pivot(workbench: Workbench) -> None:
 
 
 def draw_scaling(workbench: Workbench) -> None:
-    """Draw how the CNN scales."""
     compare(workbench, cnn_runs(workbench), "Scaling")
 
 
@@ -198,7 +192,6 @@ def show_history(workbench: Workbench) -> None:
 
 
 def open_run(workbench: Workbench) -> None:
-    """Open the page of a run of cuDNN's LSTM."""
     run = next(row.run for row in lstm_layers(workbench) if row.spec.variant["implementation"] == "cudnn")
     workbench.actions.open_run(run)
     (view,) = workbench.window.findChildren(HistoryView)
@@ -216,7 +209,6 @@ def show_evidence(workbench: Workbench) -> None:
 
 
 def search_palette(workbench: Workbench) -> None:
-    """Search all actions and runs."""
     palette = workbench.shell.palette
     workbench.window.show_page(HISTORY)
     palette.close_palette()
@@ -239,7 +231,6 @@ def save_report(workbench: Workbench) -> QImage:
 
 
 def first_start(workbench: Workbench) -> None:
-    """Show what a new user sees."""
     workbench.window.show_page(RUN)
     wait_until(lambda: workbench.run_view.first_start and workbench.run_view.first_start.isVisible())
     settle(workbench)
@@ -263,7 +254,6 @@ def vary_script(workbench: Workbench) -> None:
 
 
 def wait_idle(workbench: Workbench) -> None:
-    """Wait until nothing runs."""
     wait_until(workbench.run_view.form.run_button.isEnabled)
     wait_until(lambda: not workbench.queue.running and not workbench.run.running)
 

@@ -62,7 +62,6 @@ class User(QObject):
 
 
 def until(seen: Callable[[], Shown | None]) -> Generator[Callable[[], object], None, Shown]:
-    """Wait until something is seen, and return it."""
     yield seen
     found = seen()
     assert found
@@ -94,7 +93,6 @@ def click(widget: QWidget, at: QRect | None = None, *held: str) -> None:
 
 
 def click_tab(bar: QTabBar, says: str) -> None:
-    """Click on the tab with this text."""
     (index,) = (index for index in range(bar.count()) if bar.tabText(index) == says)
     click(bar, bar.tabRect(index))
 
@@ -105,7 +103,6 @@ def click_row(view: QAbstractItemView, index: QModelIndex, *held: str) -> None:
 
 
 def drag(widget: QWidget, start: QPoint, by: QPoint) -> None:
-    """Drag with the mouse from a point of a widget."""
     first = widget.mapToGlobal(start)
     last = first + by
     to = ("mousemove", "--sync", str(last.x()), str(last.y()))
@@ -118,7 +115,6 @@ def press(*keys: str) -> None:
 
 
 def write(text: str) -> None:
-    """Type a text on the keyboard."""
     _do("type", "--delay", "4", text)
 
 

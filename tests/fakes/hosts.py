@@ -58,7 +58,6 @@ def services_on(connection: Connection, folder: Path) -> RunServices:
 
 
 def runner_of(connection: Connection) -> HostProcess:
-    """Return the program there that makes runs."""
     (process,) = (process for process in connection.runners._all if process.lost is None)
     return process
 
@@ -116,7 +115,6 @@ class PlayedStart(Start):
     """Starts a program that a test plays: `words` has its text, in Python, after `PLAYED`."""
 
     def script(self) -> str:
-        """Return the script of sh."""
         program = shlex.quote(PLAYED + self.words[0])
         return f"PYTHONPATH={shlex.quote(str(Path(__file__).parents[2]))} exec {sys.executable} -c {program}"
 

@@ -83,7 +83,6 @@ class FakeNvml:
         self._driver = msgspec.structs.replace(self._driver, away=((0.0, math.inf),))
 
     def load(self) -> None:
-        """Load the driver again."""
         self._driver = msgspec.structs.replace(self._driver, away=((0.0, 0.0),))
 
     def release(self) -> None:
@@ -97,7 +96,6 @@ class FakeNvml:
             assert self._lock.wait_for(lambda: self.calls[uuid, name] >= last, limit_s), f"too few calls of {name}"
 
     def _ask(self, name: str, handle: Any, *rest: Any) -> int:
-        """Call a function of a GPU."""
         number = ctypes.cast(handle, ctypes.c_void_p).value
         assert number is not None, "a handle of this library"
         card = self._cards[number - 1]

@@ -47,7 +47,6 @@ class Flaw(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def error_code(error: int | str) -> int:
-    """Return NVML's number of an error."""
     return error if isinstance(error, int) else int(getattr(pynvml, f"NVML_ERROR_{error}"))
 
 
@@ -118,7 +117,6 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return after or (self.lost_when is not None and Path(self.lost_when).exists())
 
     def at(self, seconds: float) -> "Card":
-        """Return the card with the values of this time."""
         if not self.courses:
             return self
         changes: dict[str, dict[int, float]] = {"fields": {}, "gpm": {}}
@@ -146,7 +144,6 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return self.energy_mj + int(max(self.power_instant_mw, 0) * renewed_s)
 
     def field(self, number: int) -> int:
-        """Return the value of a field by its number."""
         power = self.power_instant_mw
         both = {
             pynvml.NVML_FI_DEV_POWER_INSTANT: power,

@@ -24,7 +24,6 @@ GPUS = {"head": 0, "a": 2, "b": 2}
 
 
 def uuids(node: str) -> list[str]:
-    """Return the GPUs of a node."""
     return [f"GPU-{node}{index}" for index in range(GPUS[node])]
 
 
@@ -59,7 +58,6 @@ class RunningCluster:
     cache: Path
 
     def kill(self, node: str) -> None:
-        """Kill all of Ray's processes of a node."""
         assert self.process.stdin is not None, "started with pipes"
         assert self.process.stdout is not None, "started with pipes"
         print(node, file=self.process.stdin, flush=True)
@@ -77,7 +75,6 @@ class RunningCluster:
 
 @contextmanager
 def running_cluster(cache: Path) -> Iterator[RunningCluster]:
-    """Start a cluster; end it afterwards."""
     # Other tests hide all GPUs from TensorFlow; Ray would then refuse nodes with pretended ones.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "CUDA_VISIBLE"))}
     process = subprocess.Popen(

@@ -14,7 +14,6 @@ UNSPEAKABLE = {
 
 
 def sentences_of(text: str) -> list[str]:
-    """Return the sentences of a text."""
     return [part for part in re.split(r"(?<=[.!?])\s+(?=\S)", text) if part]
 
 

@@ -65,8 +65,6 @@ class Recorder:
 
 @dataclass
 class Going:
-    """A session that runs on a thread of its own."""
-
     session: RunSession
     recorder: Recorder
     outcomes: list[Outcome] = field(default_factory=list)
@@ -76,7 +74,6 @@ class Going:
         self._thread.start()
 
     def result(self) -> Outcome:
-        """Wait for the outcome."""
         self._thread.join(LIMIT_S)
         assert not self._thread.is_alive(), "the run does not end"
         return self.outcomes[0]
@@ -172,7 +169,6 @@ def services(
 
 
 def with_launcher(given: RunServices, launcher: Launcher) -> RunServices:
-    """Return the same services with another launcher."""
     return replace(given, host=replace(given.host, launcher=launcher))
 
 

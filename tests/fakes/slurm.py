@@ -51,7 +51,6 @@ class Cluster:
         (self.folder / "ahead").write_text("\n".join(map(str, ahead)), encoding="utf-8")
 
     def release_queue(self) -> None:
-        """Let jobs run."""
         (self.folder / "ahead").unlink()
 
     def end_job(self, how: str) -> None:

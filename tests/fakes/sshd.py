@@ -53,11 +53,9 @@ class SshServer:
 
     @property
     def home(self) -> Path:
-        """The home folder of sessions."""
         return self.folder / "home"
 
     def sessions(self) -> list[psutil.Process]:
-        """The processes of sshd that serve a connection."""
         return psutil.Process(self.process.pid).children()
 
     def kill_sessions(self) -> None:
@@ -71,7 +69,6 @@ class SshServer:
             process.kill()
 
     def stop(self) -> None:
-        """End sshd and all that runs in its sessions."""
         children = psutil.Process(self.process.pid).children(recursive=True)
         for child in children:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -121,7 +118,6 @@ def _start(folder: Path, cache: Path) -> SshServer:
 
 
 def free_port() -> int:
-    """Return a port on which nobody listens at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

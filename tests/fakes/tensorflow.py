@@ -57,13 +57,11 @@ class TensorflowProcess:
         self._pool = pool
 
     def call(self, function: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs) -> Result:
-        """Return what a function of a module returns there."""
         return self._pool.submit(function, *args, **kwargs).result()
 
 
 @contextmanager
 def tensorflow_process() -> Iterator[TensorflowProcess]:
-    """Start the process, and end it."""
     with ProcessPoolExecutor(1, get_context("spawn"), _set_up_unoptimized) as pool:
         pool.submit(os.getpid).result()  # it has started: no test left it behind
         yield TensorflowProcess(pool)
@@ -82,7 +80,6 @@ def precision_of(precision: Value) -> Iterator[None]:
 
 
 def build(spec: RunSpec, replicas: Replicas, stored: ImageData | None = None) -> Task:
-    """The task of a spec."""
     from workloads.tensorflow.steps import build_task
 
     return build_task(recipe_of(spec.workload)(spec.variant), spec.variant, replicas, stored)
@@ -93,7 +90,6 @@ def _replicas(count: int) -> Replicas:
 
 
 def compute_gradients(spec: RunSpec, path: Path) -> ComputedGradients:
-    """Compute the gradients of a spec on one replica."""
     from workloads.tensorflow import gradients
 
     request = ComputeGradients(spec=spec, path=str(path))
@@ -146,7 +142,6 @@ def resnet_50(images: Array) -> tuple[dict[str, list[Array]], Array]:
 
 
 def perform(request: JobRequest) -> JobResult:
-    """Do a job as the process of jobs does."""
     from workloads import jobs
 
     return jobs.perform(request)

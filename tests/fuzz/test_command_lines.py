@@ -36,7 +36,6 @@ values = st.one_of(
 
 @st.composite
 def command_lines(draw: st.DrawFn) -> list[str]:
-    """A command, some of its options, and values."""
     name = draw(st.sampled_from(sorted(COMMANDS)))
     words = draw(st.lists(st.one_of(st.sampled_from([*OPTIONS[name], "--help"]), values, values), max_size=7))
     return [name, *words]

@@ -51,7 +51,6 @@ def damaged(draw: st.DrawFn, text: str) -> str:
 
 
 def _changes(line: str, draw: st.DrawFn) -> list[list[str]]:
-    """The ways to damage a line."""
     place, more = draw(st.integers(0, len(line))), draw(st.text(max_size=3))
     name, equals, _ = line.partition("=")
     value = draw(toml_values)

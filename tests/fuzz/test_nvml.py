@@ -41,7 +41,6 @@ answers = {
 
 @st.composite
 def courses(draw: st.DrawFn) -> dict[str, Course]:
-    """Values of some attributes over time."""
     return {
         name: Course(
             tuple((at, draw(answers[name.startswith("gpm")])) for at in range(draw(st.integers(1, 3)))), every_s=3

@@ -17,7 +17,6 @@ from workloads.protocol import Value
 
 @pytest.fixture(scope="module")
 def feed() -> Iterator[TelemetryFeed]:
-    """Live telemetry of this machine."""
     live = TelemetryFeed()
     live.start()
     yield live
@@ -41,7 +40,6 @@ def ended(feed: TelemetryFeed, folder: Path, workload: str, **given: Value) -> S
 
 
 def run(feed: TelemetryFeed, folder: Path, workload: str, **given: Value) -> StoredRun:
-    """One that completes."""
     stored = ended(feed, folder, workload, **given)
     assert stored.row.outcome is not None
     assert stored.row.outcome.name == "completed", stored.row.outcome

@@ -59,7 +59,6 @@ def test_outputs_loss_and_gradients_are_the_standard_ones(name: str, case: str) 
 
 @functools.cache
 def curve(name: str, xla: bool) -> list[float]:
-    """The loss of each training step."""
     from workloads.tensorflow.recurrent import model
     from workloads.tensorflow.steps import build_task
 

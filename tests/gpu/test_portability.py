@@ -32,7 +32,6 @@ def services(feed: TelemetryFeed, tmp_path: Path) -> RunServices:
 
 
 def trained(services: RunServices, workload: str = "lstm", /, **given: Value) -> StoredRun:
-    """A completed run that saved its weights."""
     machine = services.host.machine
     session = RunSession(catalog.complete(workload, {**SIZES, "save_weights": True, **given}, machine), services)
     assert session.run().name == "completed"
@@ -45,7 +44,6 @@ def trained(services: RunServices, workload: str = "lstm", /, **given: Value) ->
 
 
 def trials(services: RunServices, run: StoredRun, into: list[str], gpus: int) -> dict[str, TrialResult]:
-    """What came of each implementation."""
     machine = services.host.machine
     weights = weights_file(run.row, services.database, None)
     targets = transfer_targets(run.row.spec, into, gpus, machine).possible

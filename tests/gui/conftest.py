@@ -76,7 +76,6 @@ def window_state(qapp: QApplication, tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def recorded() -> RecordedActions:
-    """Actions of the window that record their calls."""
     return RecordedActions()
 
 
@@ -89,7 +88,6 @@ def workbench(qtbot: QtBot, theme: Theme, database_path: Path) -> Iterator[Workb
 
 @pytest.fixture
 def background(qtbot: QtBot) -> Iterator[Background]:
-    """A background thread that ends with the test."""
     made = Background()
     yield made
     made.close()
@@ -97,7 +95,6 @@ def background(qtbot: QtBot) -> Iterator[Background]:
 
 @pytest.fixture
 def history_on(qtbot: QtBot, background: Background) -> Iterator[Callable[[Path], HistoryPage]]:
-    """Opens the History screen on a database."""
     made: list[HistoryPage] = []
 
     def open_screen(path: Path) -> HistoryPage:

@@ -50,7 +50,6 @@ class HistoryPage(Screen[HistoryView]):
         return self.view.table.model()
 
     def _show_imported(self) -> None:
-        """As the window does."""
         self.controller.refresh()
 
     def refresh(self) -> None:
@@ -85,13 +84,11 @@ class HistoryPage(Screen[HistoryView]):
             table.toggle_check(self.column("Run").index(str(run)))
 
     def key(self, key: Qt.Key, modifier: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:
-        """Press a key in the table."""
         self._activate()
         self.view.table.setFocus()
         QTest.keyClick(self.view.table, key, modifier)
 
     def escape(self) -> None:
-        """Press Escape in the window."""
         self._activate()
         QTest.keyClick(self.view, Qt.Key.Key_Escape)
 
@@ -130,18 +127,15 @@ class HistoryPage(Screen[HistoryView]):
         value.setCheckState(0, Qt.CheckState.Checked if is_off else Qt.CheckState.Unchecked)
 
     def menu_entry(self, button: str, label: str) -> None:
-        """Click an entry of a button's menu."""
         self.entry(button, label).trigger()
 
     def entry(self, button: str, label: str) -> QAction:
-        """An entry of a button's menu."""
         menu = self.button(button).menu()
         assert isinstance(menu, QMenu)
         menu.aboutToShow.emit()
         return next(action for action in menu.actions() if action.text().replace("&", "").startswith(label))
 
     def dialog(self, kind: type[Dialog]) -> Dialog:
-        """The dialog of that kind, once it is open."""
         self.qtbot.waitUntil(lambda: self.view.findChild(kind) is not None, timeout=LIMIT_MS)
         found = self.view.findChild(kind)
         assert isinstance(found, kind)

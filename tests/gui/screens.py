@@ -33,7 +33,6 @@ class Screen(Generic[View]):
         QCoreApplication.sendPostedEvents(self.view, QEvent.Type.DeferredDelete.value)
 
     def visible_text(self) -> str:
-        """Return the text of all visible labels."""
         return visible_text(self.view)
 
     def wait_for_text(self, text: str) -> None:

@@ -43,7 +43,6 @@ def attacker(tmp_path: Path) -> Attacker:
 
 
 def question(qtbot: QtBot, workbench: Workbench) -> str:
-    """Wait for the question, and return what it shows."""
     qtbot.waitUntil(lambda: workbench.window.findChild(QMessageBox) is not None, timeout=READ_LIMIT_MS)
     box = workbench.window.findChild(QMessageBox)
     assert isinstance(box, QMessageBox)

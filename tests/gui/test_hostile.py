@@ -59,7 +59,6 @@ def commands_in(shown: QWidget) -> list[str]:
 
 
 def text_in(shown: QWidget) -> str:
-    """All that a widget and its children show as text."""
     widgets = shown.findChildren(QWidget)
     texts = [each.text() for each in widgets if isinstance(each, QLabel)]
     texts += [each.toPlainText() for each in widgets if isinstance(each, QTextEdit | QPlainTextEdit)]

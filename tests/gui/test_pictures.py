@@ -31,7 +31,6 @@ TILE_LIMIT, MEAN_LIMIT = 26.0, 3.0
 
 
 def file_of(name: str, scheme: str) -> str:
-    """Return the name of the file of a screen's picture."""
     return f"{name.replace(' ', '-')}-{scheme}.png"
 
 

@@ -232,8 +232,6 @@ def test_the_live_plots_are_held_and_followed_by_keys(qtbot: QtBot, workbench: W
 
 
 class Restyles(QObject):
-    """Counts how often each widget is restyled."""
-
     def __init__(self, watched: list[QWidget]) -> None:
         super().__init__()
         self.counts = dict.fromkeys(map(id, watched), 0)

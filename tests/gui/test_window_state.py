@@ -29,7 +29,6 @@ class Filter:
 
 @pytest.fixture
 def screen(qtbot: QtBot) -> Callable[[], QWidget]:
-    """Make a new window."""
     made: list[QWidget] = []
 
     def make() -> QWidget:

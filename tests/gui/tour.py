@@ -64,7 +64,6 @@ def _page(workbench: Workbench, page: int) -> None:
 
 
 def _queue(workbench: Workbench) -> None:
-    """List what is left."""
     queue = workbench.run_view.queue_view()
     queue.unfold()
     wait_until(queue.table.isVisible)

@@ -55,7 +55,6 @@ def folder(tmp_path: Path, host_cache: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def entry() -> HostEntry:
-    """This machine as a host."""
     here = HostEntry(name="gpu1", address=HERE)
     add_host(here)
     return here
@@ -79,8 +78,6 @@ def stored_runs(database: Path) -> list[int]:
 
 
 class Fetching:
-    """A fetch on a thread of its own."""
-
     def __init__(self, fetch: Fetch) -> None:
         self.recorder = Recorder()
         self.stored: StoredRun | None = None

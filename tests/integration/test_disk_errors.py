@@ -88,7 +88,6 @@ class FailingDisk:
 
 @pytest.fixture
 def prepared(tmp_path: Path) -> Path:
-    """A database with a run."""
     path = tmp_path / "prepared.db"
     with Store.open(path) as store:
         keep(store)

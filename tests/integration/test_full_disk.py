@@ -31,8 +31,6 @@ def test_next_to_no_room_begins_no_run_and_says_so_in_one_sentence(
 
 
 class Filling(EntryReporter):
-    """Fills the disk when three runs are made."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()
         self._monkeypatch = monkeypatch

@@ -29,8 +29,6 @@ ENTRY_1_ELSEWHERE = (
 
 @dataclass(frozen=True)
 class Said:
-    """What a command returned and printed."""
-
     status: int
     out: str
     err: str

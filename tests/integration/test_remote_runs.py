@@ -258,7 +258,6 @@ def ask_until_lost(connection: Connection) -> None:
 
 @contextlib.contextmanager
 def stopped(connection: Connection) -> Iterator[None]:
-    """Let everything on the host stand still."""
     processes = processes_of(connection)
     for process in processes:
         process.suspend()

@@ -92,7 +92,6 @@ class KilledExperiment:
 
     @property
     def database(self) -> Path:
-        """Path of its database."""
         return self.folder / "profiles.db"
 
     def start(self) -> "subprocess.Popen[bytes]":

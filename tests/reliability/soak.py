@@ -62,7 +62,6 @@ class Watched:
                     self._add(f"sampler of the {self.name}", child, progress, {})
 
     def runs(self) -> int:
-        """Return how many runs it has made."""
         if self.database is None:
             return 0
         with Store.open(self.database) as store:

@@ -75,8 +75,6 @@ class Played(TelemetryFeed):
 
 @dataclass(frozen=True)
 class Said:
-    """What a command printed of a scenario."""
-
     out: str
     err: str
 

@@ -30,7 +30,6 @@ ADDED = metrics.Metric(
 
 
 def output(database: Path, *words: str) -> str:
-    """What a command prints."""
     from app.cli.main import main
 
     printed = io.StringIO()

@@ -56,7 +56,6 @@ def identifiers(tree: ast.AST) -> Iterator[tuple[str, int]]:
 
 
 def is_retired(name: str, retired: set[str]) -> bool:
-    """Whether a name contains a retired word."""
     parts = name_parts(name)
     return not (retired - AT_THE_END).isdisjoint(parts) or (len(parts) > 1 and parts[-1] in AT_THE_END)
 

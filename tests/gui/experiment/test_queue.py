@@ -65,7 +65,6 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[QueueSnapshot | None]:
 
 
 def plan(name: str, repeats: int = 1, **values: float | str) -> Plan:
-    """An experiment of two variants."""
     settings = {"gpus": 0, "steps": 20, "step_ms": 1.0, **values}
     variants = [complete("dummy", {**settings, "batch_size": batch}, Machine()) for batch in (8, 16)]
     return Plan(name=name, variants=tuple(variants), repeats=repeats)
@@ -90,13 +89,11 @@ def view_of(workbench: Workbench) -> QueueView:
 
 
 def form_text(workbench: Workbench) -> str:
-    """What stands beside the form."""
     labels = workbench.run_view.form.findChildren(QLabel)
     return " ".join(label.text() for label in labels if label.isVisible())
 
 
 def rows_compared(workbench: Workbench) -> int:
-    """How many variants Compare shows."""
     compare = workbench.window.findChild(CompareView)
     if not isinstance(compare, CompareView) or not compare.tabs.isVisible():
         return 0

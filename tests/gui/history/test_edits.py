@@ -33,7 +33,6 @@ def screen(history_on: Callable[[Path], HistoryPage], database_path: Path) -> Hi
 
 
 def annotations(screen: HistoryPage, run: int) -> tuple[tuple[str, ...], str]:
-    """The tags and note of a run in the database."""
     with screen.store() as store:
         (row,) = store.library.run_rows([run])
     return row.tags, row.note

@@ -35,7 +35,6 @@ CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModi
 
 @pytest.fixture
 def opened(qtbot: QtBot, theme: Theme, recorded: RecordedActions) -> Opened:
-    """Shows a model on a screen of a size."""
 
     def show(model: MonitorModel, size: QSize = SIZE) -> MonitorView:
         made = MonitorView(model, theme, recorded.actions)
@@ -59,7 +58,6 @@ def shown_columns(table: MonitorTable) -> int:
 
 
 def at(table: MonitorTable, row: int, column: int) -> QPoint:
-    """Where a cell is in the viewport."""
     return table.visualRect(table.model().index(row, column)).center()
 
 

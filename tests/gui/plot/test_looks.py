@@ -30,7 +30,6 @@ def made(qtbot: QtBot, theme: Theme) -> TimePanel:
 
 
 def choose(plot: TimePanel, submenu: str, text: str) -> None:
-    """Choose an entry of the plot's menu."""
     plot.show_menu(QPoint())
     (menu,) = [each for each in plot.findChildren(QMenu) if each.parent() is plot]
     (chosen,) = [each for each in menu.findChildren(QMenu) if each.title().replace("&", "") == submenu]

@@ -43,7 +43,6 @@ def test_one_stands_by_from_the_start_and_after_every_run(qtbot: QtBot, window_w
 
 
 def standby_box(workbench: Workbench) -> ChoiceBox:
-    """The choice in the Settings dialog."""
     workbench.window.settings_requested.emit()
     dialog = workbench.window.findChild(SettingsDialog)
     assert isinstance(dialog, SettingsDialog)

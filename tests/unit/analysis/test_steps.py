@@ -136,7 +136,6 @@ def test_gpu_time_is_of_one_step_and_one_gpu() -> None:
 
 @pytest.fixture(scope="module")
 def reference(reference_database: Path) -> list[StoredRun]:
-    """The reference runs."""
     with Store.open(reference_database) as store:
         return [store.load(run) for run in reference_runs(store)]
 

@@ -9,7 +9,6 @@ from benchmarks.harness import Result, main
 
 
 def rates(times: int = 2, on: str = "here", sizes: Sequence[int] = ()) -> Sequence[Result]:
-    """Measure something."""
     return [Result(name=on, value=times, unit="times", baseline=2.0, limit=1.0)]
 
 

@@ -14,8 +14,6 @@ from tests.fakes.sshd import SshServer
 
 @dataclass(frozen=True)
 class Ended:
-    """How it ended."""
-
     out: str
     why: str
 

@@ -24,7 +24,6 @@ def three_runs(store: Store) -> None:
 
 
 def contents(store: Store) -> tuple[object, ...]:
-    """Everything that can be undone."""
     rows = store.library.run_rows([1, 2, 3])
     return (
         [(row.tags, row.note, row.deleted_utc_ns) for row in rows],

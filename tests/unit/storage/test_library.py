@@ -169,7 +169,6 @@ def key_of(row: RunRow, order: str) -> Any:
 
 
 def facets_of(row: RunRow) -> dict[str, tuple[str, ...]]:
-    """Return the values of a run by facet."""
     variant = row.spec.variant
     started = datetime.fromtimestamp(row.started_utc_ns / S, UTC).astimezone()
     cards = row.gpu_names or (("CPU",) if variant["gpus"] == 0 else ("GPU",))

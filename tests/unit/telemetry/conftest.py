@@ -22,7 +22,6 @@ def feed() -> Iterator[TelemetryFeed]:
 
 @pytest.fixture
 def messages(feed: TelemetryFeed) -> Iterator[Messages]:
-    """What the feed says."""
     said: Messages = queue.SimpleQueue()
     unsubscribe = feed.subscribe(said.put)
     yield said

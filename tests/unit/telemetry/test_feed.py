@@ -30,7 +30,6 @@ Messages = queue.SimpleQueue[SamplerMessage]
 
 
 def samples(messages: Messages, device: str = HOST) -> Iterator[Sample]:
-    """The device's samples as they come."""
     while True:
         message = messages.get(timeout=LIMIT_S)
         if isinstance(message, Sample) and message.device == device:

@@ -58,7 +58,6 @@ def _one_framework(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def tensorflow() -> Iterator[TensorflowProcess]:
-    """Start a process that has TensorFlow."""
     with tensorflow_process() as process:
         yield process
 
@@ -82,7 +81,6 @@ def unoptimized(tensorflow_on_cpu: None) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def replica(tensorflow_on_cpu: None) -> Replicas:
-    """One replica on the CPU."""
     return replicas_on(["CPU:0"])
 
 

@@ -150,7 +150,6 @@ def trained(
 
 
 def reason_of(given: Source, work: Callable[[], object]) -> str:
-    """How the failure of the work is told."""
     try:
         work()
     except Exception as error:  # noqa: BLE001 - whatever a user's file raises

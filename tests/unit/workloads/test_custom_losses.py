@@ -121,7 +121,6 @@ def fit(given: Source, spec: RunSpec) -> tuple[float, Any]:
 
 
 def loss_of(given: Source, spec: RunSpec) -> float:
-    """The workload's first loss, outside of a step."""
     import keras
 
     from workloads.tensorflow.custom import custom_recipe

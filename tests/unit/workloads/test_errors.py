@@ -16,7 +16,6 @@ VARIANT: Variant = {"batch_size": 512}
 
 
 def ending_of(error: Exception, peak_bytes: int | None = None) -> Finished:
-    """The end of a run that TensorFlow computed."""
     return outcome_of(error, VARIANT, peak_bytes, cause=TensorflowBackend().explain_error(error))
 
 

@@ -58,7 +58,6 @@ def difference_to_tensorflow(spec: RunSpec, reference: RunSpec, tensorflow: Tens
 
 
 def task_of(spec: RunSpec, source: Source | None = None) -> Task:
-    """Return the task of a spec, in its framework."""
     backend = load_backend(str(spec.variant["framework"]))
     backend.import_framework(())
     return backend.build_task(spec, source)
@@ -77,7 +76,6 @@ def assert_answers_as_trained(spec: RunSpec, path: Path, tensorflow: TensorflowP
 
 
 def assert_loss_falls(spec: RunSpec) -> None:
-    """Train a spec for a few steps."""
     task = task_of(spec)
     losses = [task.fetch(task.step()) for _ in range(40)]
     assert np.mean(losses[-8:]) < 0.8 * np.mean(losses[:4])

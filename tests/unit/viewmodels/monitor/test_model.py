@@ -22,7 +22,6 @@ GPU_1 = RowKey("", "GPU-1")
 
 
 def machine(count: int) -> Inventory:
-    """A machine with so many GPUs."""
     gpus = tuple(Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA H200", compute_capability=(9, 0)) for n in range(count))
     cards = [msgspec.structs.replace(DEVICES[0], device=gpu.uuid, index=gpu.index) for gpu in gpus]
     return Inventory(machine=Machine(gpus=gpus, cpu_count=16), devices=(HOST_DEVICE, *cards), driver="580.65.06")
