@@ -16,7 +16,7 @@ from app.telemetry.messages import SamplerMessage
 from app.telemetry.nvml import GpuList, GpuThread
 from app.values.fields import Sample, SlowSample
 from app.values.samples import DeviceLost, FieldsUpdated, Processes
-from tests.fakes.nvml import FakeNvml, installed
+from tests.fakes.nvml import installed
 from tests.fakes.nvml_cards import ENERGY, NOT_SUPPORTED, TWO_H200, Card, Driver, Flaw
 from tests.unit.telemetry.clock import Clock
 from tests.unit.telemetry.sources import Readers, opened, slow_values
@@ -221,11 +221,7 @@ def test_a_lost_card_is_silent_in_slow_readings_and_the_other_goes_on(clock: Clo
 
 def _calls_of_a_probe() -> int:
     with opened(H200) as (_, fake):
-        return _calls(fake)
-
-
-def _calls(fake: FakeNvml) -> int:
-    return sum(number for (uuid, _), number in fake.calls.items() if uuid == "GPU-aaaa")
+        return sum(number for (uuid, _), number in fake.calls.items() if uuid == "GPU-aaaa")
 
 
 def test_a_card_may_be_lost_at_any_call_and_never_stays_as_one_that_says_nothing(clock: Clock) -> None:

@@ -141,17 +141,13 @@ def cards_met(maker: Maker) -> set[tuple[str, tuple[str, ...]]]:
 def test_an_experiment_that_goes_on_knows_on_which_cards_its_runs_were(
     leases: Leases, earlier: tuple[str, str]
 ) -> None:
-    stored = [ran_on(card, header(1, spec)) for spec, card in zip((SMALL, LARGE), earlier, strict=True)]
+    runs = zip((SMALL, LARGE), earlier, strict=True)
+    stored = [replace(header(1, spec), gpu_uuids=frozenset({card})) for spec, card in runs]
     maker = Maker(together=2)
     plan = Plan(name="some", variants=(SMALL, LARGE), repeats=2, parallel=2)
     FakeSession(plan, stored, MACHINE, maker, lender(leases)).run()
     then = {("8", (earlier[1],)), ("16", (earlier[0],))}
     assert cards_met(maker) == then
-
-
-def ran_on(card: str, run: RunHeader) -> RunHeader:
-    """The run as it would be stored of that card."""
-    return replace(run, gpu_uuids=frozenset({card}))
 
 
 def test_a_gpu_that_another_program_holds_is_left_to_it(leases: Leases) -> None:

@@ -26,7 +26,7 @@ from app.storage.reference import TAG
 from app.storage.store import Store
 from app.values.environment_keys import HOST_ID_KEY, HOST_KEY, SOURCES_KEY, STOOD_STILL_KEY, THROTTLED_KEY
 from app.values.plan import Plan
-from app.values.records import SampleColumns, StoredRun
+from app.values.records import StoredRun
 from app.values.samples import HOST, Device, Inventory
 from tests.fakes.experiments import ENVIRONMENT, aged, result
 from tests.unit.viewmodels.stored import keep
@@ -141,13 +141,10 @@ def test_an_unfinished_experiment_goes_on_with_its_own_runs_however_old_they_are
 
 def test_another_card_does_not_count_and_an_unknown_fact_is_no_difference(database_path: Path) -> None:
     run = on_one_gpu(1)
-    other = replace(run, row=replace(run.row, uid="other"), samples=tuple(map(_on_another_card, run.samples)))
+    samples = tuple(replace(one, device=structs.replace(one.device, name="A100")) for one in run.samples)
+    other = replace(run, row=replace(run.row, uid="other"), samples=samples)
     found = counted(database_path, other, result(2, SPECS[0], environment={}))
     assert (found.excluded_due_to, [run.row.run for run in found.runs]) == (("GPU",), [2])
-
-
-def _on_another_card(columns: SampleColumns) -> SampleColumns:
-    return replace(columns, device=Device(device=columns.device.device, kind=columns.device.kind, index=0, name="A100"))
 
 
 def test_another_python_is_held_against_its_own_tensorflow(database_path: Path, tmp_path: Path) -> None:
