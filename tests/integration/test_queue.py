@@ -277,7 +277,7 @@ def test_runs_of_it_from_another_machine_count_and_that_is_said(used: RunService
             store.add_environment(run, {"cpu": "Another processor"})
         (here,) = queue_progress(store, used.host.inventory())
     assert (here.done, here.planned) == (2, 4)
-    assert here.message == "2 runs were made on another machine, with another CPU: they count all the same."
+    assert here.message == "2 runs were measured on another machine, with another CPU: they count nevertheless."
     assert RecordedRunner(used).run().ends == [("a", "complete", 4)]
 
 

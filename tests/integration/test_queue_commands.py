@@ -72,7 +72,7 @@ def test_entries_are_added_ordered_and_made(say: Say) -> None:
     assert "The queue is empty: no experiment is unfinished." in say("queue").out
     for words in (SHORT, (*SHORT, "--again"), (*SHORT, "--baseline", "batch_size=2")):
         added = say(*words, "--queue")
-    assert (added.status, added.out) == (0, "Entry 3 of the queue: `python -m app queue run 3` makes it.\n")
+    assert (added.status, added.out) == (0, "Entry 3 of the queue: `python -m app queue run 3` runs it.\n")
     assert json.loads(say(*SHORT, "--queue", "--json").out) == {"entry": 1}, "it is there already"
     waiting = [(entry, "waiting", 0, 2) for entry in (1, 2, 3)]
     assert queue(say("queue", "--json")) == waiting
@@ -149,7 +149,7 @@ def test_cut_off_on_one_machine_it_goes_on_on_another(say: Say, tmp_path: Path) 
     assert queue(say("queue", "--json", database=there)) == [(1, "paused", 1, 2)]
     with Store.open(there) as store:
         store.add_environment(1, {"cpu": "The other machine's processor"})
-    words = "1 run was made on another machine, with another CPU: it counts all the same."
+    words = "1 run was measured on another machine, with another CPU: it counts nevertheless."
     assert words in say("queue", database=there).err
     going = CommandLine(tmp_path / "there").start("queue", "run", "1", "--no-standby")
     assert going.stderr is not None

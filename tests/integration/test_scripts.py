@@ -353,7 +353,7 @@ def test_a_python_stands_for_the_command_s_first_word(command: CommandLine, fold
     assert dry[1] == "uv run --python 3.12 '--with=numpy==2.*' --with=six python steps.py"
     refused = command.inside("run", *SHORT, *python, "-C", str(folder), "--", "torchrun", "steps.py")
     assert refused.returncode == 2
-    assert "torchrun is no Python" in refused.stderr
+    assert "torchrun is not a Python" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -388,7 +388,7 @@ def test_a_gate_in_a_shallow_clone(command: CommandLine, folder: Path, tmp_path:
     refused = command.inside(*gate, *words)
     assert refused.returncode == 2
     fetch = "git fetch --depth=1 origin +refs/heads/main:refs/remotes/origin/main"
-    assert f"The clone is shallow: `{fetch}` brings it." in refused.stderr
+    assert f"The clone is shallow: `{fetch}` " in refused.stderr
     git(clone, *fetch.split()[1:])
     done = command.inside(*gate, *words)
     assert done.returncode == 3, done.stderr
