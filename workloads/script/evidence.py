@@ -124,7 +124,7 @@ def _notes(ending: Ending) -> Iterator[str]:
             for reason, time_ns in sorted(ending.lost_ns.items(), key=lambda pair: -pair[1])
         )
         between = f" Between the steps: {lost}." if lost else ""
-        yield f"A step took {step_ms:.4g} ms; with everything between, {all_ms:.4g} ms.{between}"
+        yield f"A step took {step_ms:.4g} ms; with everything between, {all_ms:.4g} ms a step.{between}"
         if ending.waited_ns:
             share = 100 * ending.waited_ns / ending.measured_ns
             yield f"The script waited for its loader in {share:.1f} % of the steps' time."
