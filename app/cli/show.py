@@ -97,13 +97,15 @@ def show(database: Path | None, as_json: bool, run: int, log: bool, source: bool
     """Print one run."""
     with open_store(database) as store:
         stored = store.load(run)
-        pruned_utc_ns = retention.pruned_utc_ns(store.path, run)
+        pruned_utc_ns, rates = retention.pruned_utc_ns(store.path, run), derived.load_energy_rates(store.path)
     if source:
         return _print_source(stored, as_json=as_json)
     if as_json:
         print_json(run_document(stored, pruned_utc_ns=pruned_utc_ns))
         return 0
     print_run(stored)
+    for name, text in derived.energy_costs(stored.row, rates):
+        print(f"{name}: {text}")
     if note := derived.pruned_note(pruned_utc_ns):
         print(note)
     print()

@@ -50,6 +50,12 @@ ANSWERED = "answered"
 KEEP_SAMPLES_DAYS: Final = Setting[int]("keep_samples_days", int, str)
 """Days that samples and log lines are stored; never set means for ever."""
 
+PRICE_PER_KWH: Final = Setting[float]("price_per_kwh", float, str)
+"""What a kilowatt-hour costs, in a currency that the user knows; 0, or never set, states no cost."""
+
+CARBON_G_PER_KWH: Final = Setting[float]("carbon_g_per_kwh", float, str)
+"""How many grams of CO₂ a kilowatt-hour emits; 0, or never set, states none."""
+
 SHOWN_COLUMNS: Final = Setting[Sequence[str]]("shown_columns", str.split, " ".join)
 """The columns that the list of runs shows."""
 

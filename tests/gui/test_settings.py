@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QMessageBox, QPushButton, QScrollArea, QWidget
+from PySide6.QtWidgets import QApplication, QDoubleSpinBox, QMessageBox, QPushButton, QScrollArea, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.errors import UserError
@@ -21,6 +21,7 @@ from app.storage import retention
 from app.storage.known_settings import NOTICE, STANDBY
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
+from app.viewmodels.format.derived import load_energy_rates
 from tests.fakes.runs import begin
 from tests.gui.screens import muted_colours, visible_text
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
@@ -153,7 +154,7 @@ def test_the_settings_fit_a_small_screen_have_names_and_close_by_escape(opened: 
     assert is_whole or dialog.height() == dialog.screen().availableSize().height() - 64, (
         "nothing scrolls where the screen is high enough"
     )
-    controls = [*dialog.findChildren(ChoiceBox), *dialog.findChildren(QPushButton)]
+    controls = [control for kind in (ChoiceBox, QDoubleSpinBox, QPushButton) for control in dialog.findChildren(kind)]
     assert all(each.accessibleName() or (isinstance(each, QPushButton) and each.text()) for each in controls)
     QTest.keyClick(dialog, Qt.Key.Key_Escape)
     assert not dialog.isVisible()
@@ -163,6 +164,19 @@ def test_the_size_is_told_and_everything_is_kept_at_first(opened: Opened) -> Non
     assert "profiles.db · " in visible_text(opened.dialog)
     assert "free on disk" in visible_text(opened.dialog)
     assert opened.dialog.retention_box.currentText() == "Keep all samples"
+
+
+def test_a_price_and_an_intensity_are_stored_and_seen_again(
+    qtbot: QtBot, opened: Opened, open_settings: Callable[[], Opened], database_path: Path
+) -> None:
+    for box, text in ((opened.dialog.price_box, "0.36"), (opened.dialog.carbon_box, "400")):
+        box.setFocus()
+        box.selectAll()
+        QTest.keyClicks(box, text)
+        QTest.keyClick(box, Qt.Key.Key_Tab)
+    qtbot.waitUntil(lambda: load_energy_rates(database_path) == (0.36, 400.0), timeout=LIMIT_MS)
+    again = open_settings().dialog
+    assert (again.price_box.value(), again.carbon_box.value()) == (0.36, 400.0)
 
 
 def test_nothing_is_deleted_before_the_user_agrees(qtbot: QtBot, opened: Opened, database_path: Path) -> None:

@@ -28,6 +28,7 @@ from app.storage.store import Store
 from app.values.records import RunRow
 from app.values.units import plural
 from app.viewmodels.experiment.verdict_text import ExperimentResult
+from app.viewmodels.format.derived import load_energy_rates
 from app.viewmodels.format.naming import run_command
 from app.viewmodels.format.sentences import format_run_numbers
 from app.viewmodels.history.labels import (
@@ -287,7 +288,8 @@ class HistoryController(QObject):
                 self._show_error(error, partial(self.open_run, run, at_log=at_log))
 
         def read(store: Store) -> RunDetail:
-            return run_detail(store.load(run), None, pruned_utc_ns=retention.pruned_utc_ns(self._database, run))
+            pruned_utc_ns, rates = retention.pruned_utc_ns(self._database, run), load_energy_rates(self._database)
+            return run_detail(store.load(run), None, pruned_utc_ns=pruned_utc_ns, rates=rates)
 
         self._background.ask(self._database, read, show, fail)
 

@@ -1,12 +1,13 @@
 """The Settings dialog: one row per setting, each of which takes effect immediately."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QDoubleSpinBox, QGridLayout, QPushButton, QWidget
 
 from app.errors import UserError
 from app.gui.settings.settings import (
@@ -41,9 +42,12 @@ from app.gui.widgets.panes import Scroller
 from app.hosts.book import read_hosts
 from app.runs.standby_setting import STANDBY_VARIABLE
 from app.storage import retention
+from app.storage.database import save_setting
 from app.storage.files import disk_space
+from app.storage.known_settings import CARBON_G_PER_KWH, PRICE_PER_KWH, Setting
 from app.storage.retention import Pruned
 from app.telemetry.feed import TelemetryFeed
+from app.viewmodels.format.derived import EnergyRates, load_energy_rates
 from app.viewmodels.history.labels import (
     RETENTION_CHOICES,
     StorageLine,
@@ -55,6 +59,7 @@ from app.viewmodels.history.labels import (
 
 _WIDTH = 76 * GRID
 _LABEL_WIDTH = 18 * GRID
+_RATE_WIDTH = 15 * GRID
 _SHORTEST = 8
 """Characters of an option that are always seen: the path of a database may be long, a screen small."""
 _ANOTHER = "Another database …"
@@ -64,6 +69,7 @@ _DATABASE = "The one chosen here also opens at the next start, unless the window
 _RETENTION = "Samples and logs of older runs are deleted when a window opens; their figures stay."
 _NOTICE = "When a run or experiment longer than a minute ends while another window is active."
 _STANDBY = "Imports the framework ahead of the next run, which then starts a few seconds sooner."
+_ENERGY = "A run's page states what a million examples cost and emit; 0 states nothing."
 _PLACE = "The Python and the frameworks of runs on this machine."
 
 
@@ -114,6 +120,7 @@ class SettingsDialog(QDialog):
         self._busy = self._is_sized = False
         self.theme_box, self.sampling_box, self.database_box = ChoiceBox(), ChoiceBox(), ChoiceBox()
         self.retention_box, self.notice_box, self.standby_box = ChoiceBox(), ChoiceBox(), ChoiceBox()
+        self.price_box, self.carbon_box = _rate_box("", 4), _rate_box("g CO₂ ", 0)
         self.place_button = button("&Choose …", "Install or choose the Python and the frameworks of runs")
         self.hosts_button = button("&Manage …", "Add, check and remove hosts")
         self.folder_button = button("Show &folder", "Open the database's folder in the desktop's file manager")
@@ -127,6 +134,8 @@ class SettingsDialog(QDialog):
         self.sampling_box.chosen.connect(self._set_sampling)
         self.database_box.chosen.connect(self._choose_database)
         self.retention_box.chosen.connect(self._set_retention)
+        for rate_box, setting in ((self.price_box, PRICE_PER_KWH), (self.carbon_box, CARBON_G_PER_KWH)):
+            rate_box.editingFinished.connect(partial(self._save_rate, rate_box, setting))
         self.folder_button.clicked.connect(lambda: open_on_desktop(self._store.database.parent))
         for box, choice in ((self.notice_box, notice), (self.standby_box, standby)):
             choice.changed.connect(lambda box=box, choice=choice: _show_choice(box, choice))
@@ -179,6 +188,8 @@ class SettingsDialog(QDialog):
         self._add_row("&Retention", self.retention_box, _RETENTION)
         self._add_row("&Notifications", self.notice_box, _NOTICE)
         self._add_row("Stand&by", self.standby_box, _STANDBY)
+        self._add_row("&Energy", self.price_box, _ENERGY, extra=self.carbon_box)
+        self.carbon_box.setAccessibleName("CO₂ of energy")
         lines = self._grid, self._problem, STRETCH
         make_column(*lines, parent=self._content, margins=(3 * GRID, GRID, 3 * GRID, 2 * GRID))
         buttons = QDialogButtonBox()
@@ -193,7 +204,7 @@ class SettingsDialog(QDialog):
         self._grid.addWidget(text_label(text, "heading"), row + 1, 0, 1, 2)
         self._grid.setRowMinimumHeight(row + 2, GRID // 2)
 
-    def _add_row(self, label: str, control: QWidget, caption: str = "", extra: QPushButton | None = None) -> None:
+    def _add_row(self, label: str, control: QWidget, caption: str = "", extra: QWidget | None = None) -> None:
         row = self._grid.rowCount()
         name = text_label(label, "")
         name.setBuddy(control)
@@ -213,12 +224,16 @@ class SettingsDialog(QDialog):
         self._grid.setRowMinimumHeight(row + 2, GRID // 2)
 
     def _read(self, note: str = "") -> None:
-        def show(storage: StorageLine) -> None:
-            self._storage = storage
+        def show(stored: tuple[StorageLine, EnergyRates]) -> None:
+            self._storage, rates = stored
+            self.price_box.setValue(rates.price)
+            self.carbon_box.setValue(rates.carbon_g)
             self._show()
 
         database = self._store.database
-        self._store.background.run(lambda: read_storage(database, note), show, self._show_error)
+        self._store.background.run(
+            lambda: (read_storage(database, note), load_energy_rates(database)), show, self._show_error
+        )
 
     def _show(self) -> None:
         storage, sample_ms = self._storage, 1000 / self._feed.hz
@@ -260,6 +275,10 @@ class SettingsDialog(QDialog):
         self._chosen.keep("database", str(path))
         self._switch_database(path)
 
+    def _save_rate(self, box: QDoubleSpinBox, setting: Setting[float]) -> None:
+        save = partial(save_setting, self._store.database, setting, box.value())
+        self._store.background.run(save, lambda _: None, self._show_error)
+
     def _set_retention(self, days: int | None) -> None:
         """Keep samples for that many days; where that deletes any, ask first."""
 
@@ -286,6 +305,13 @@ class SettingsDialog(QDialog):
 def _show_choice(box: ChoiceBox, choice: StoredChoice) -> None:
     box.show_options(choice.options, choice.value)
     box.setEnabled(not choice.is_fixed)
+
+
+def _rate_box(unit: str, decimals: int) -> QDoubleSpinBox:
+    box = QDoubleSpinBox(decimals=decimals, maximum=10_000.0, suffix=f" {unit}per kWh")
+    box.setButtonSymbols(box.ButtonSymbols.NoButtons)
+    box.setMinimumWidth(_RATE_WIDTH)
+    return box
 
 
 def read_storage(database: Path, note: str = "") -> StorageLine:

@@ -1,5 +1,6 @@
 """Facts of a stored run as text: epochs, energy by phase, memory, cost of telemetry, and a line of its metrics."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -8,14 +9,18 @@ from app.analysis.energy import gpu_columns
 from app.analysis.summary import epoch_seconds, epoch_testing_seconds, epoch_totals, epoch_waiting_pct
 from app.analysis.training import AccuracyComparison, Trainings
 from app.metrics import METRICS
+from app.storage.database import load_setting
+from app.storage.known_settings import CARBON_G_PER_KWH, PRICE_PER_KWH
 from app.values import units
 from app.values.events import Summary
 from app.values.fields import fields_of
-from app.values.records import Phase, StoredRun
+from app.values.records import Phase, RunRow, StoredRun
 from app.values.samples import Device
+from app.viewmodels.format import cells
 from app.viewmodels.plot.panels import device_label
 from workloads.catalog import FRAMEWORK
 
+_MILLION, _MJ_PER_KWH = 1e6, 3.6e9
 EPOCH_COLUMNS = ("", "accuracy", "loss", "s", "test s", "waiting")
 
 
@@ -131,6 +136,28 @@ def _phase_cells(phase: PhaseEnergy) -> tuple[str, str, str, str, str]:
         format_joules(phase.energy_mj),
         "" if phase.error_mj is None else units.plus_minus(format_joules(phase.error_mj)),
     )
+
+
+class EnergyRates(NamedTuple):
+    """What a kilowatt-hour costs and emits, as *Settings* have it; 0 where nothing is to be stated."""
+
+    price: float = 0.0
+    carbon_g: float = 0.0
+
+
+def load_energy_rates(database: Path) -> EnergyRates:
+    return EnergyRates(*(load_setting(database, setting) or 0.0 for setting in (PRICE_PER_KWH, CARBON_G_PER_KWH)))
+
+
+def energy_costs(run: RunRow, rates: EnergyRates) -> list[tuple[str, str]]:
+    """Return what the energy of a million examples costs and emits, by name; empty where it is not known."""
+    energy_mj = run.summary.energy_mj_per_example
+    if energy_mj is None:
+        return []
+    kwh, of = energy_mj * _MILLION / _MJ_PER_KWH, f"of a million {cells.example_word(run.spec, run.summary)}s"
+    carbon = f"{units.number(kwh * rates.carbon_g)}\N{NO-BREAK SPACE}g"
+    named = [(f"Cost {of}", rates.price, units.number(kwh * rates.price)), (f"CO₂ {of}", rates.carbon_g, carbon)]
+    return [(name, text) for name, rate, text in named if rate]
 
 
 def format_joules(energy_mj: float | None) -> str:

@@ -72,7 +72,13 @@ class RunDetail:
     note: str = ""
 
 
-def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None = None) -> RunDetail:
+def run_detail(
+    run: StoredRun,
+    zone: tzinfo | None,
+    *,
+    pruned_utc_ns: int | None = None,
+    rates: derived.EnergyRates = derived.EnergyRates(),  # noqa: B008 - immutable
+) -> RunDetail:
     """Return everything the page of one run shows; slow enough to belong off the GUI thread.
 
     `zone` is the reader's time zone, None the system's.
@@ -125,7 +131,7 @@ def run_detail(run: StoredRun, zone: tzinfo | None, *, pruned_utc_ns: int | None
             )
         ),
         evidence=stored_evidence_view(run),
-        groups=tuple(group for group in _groups(run, values) if group.items or group.rows),
+        groups=tuple(group for group in _groups(run, values, rates) if group.items or group.rows),
         plots=Plots(
             panels=panels,
             window=measured,
@@ -159,7 +165,7 @@ def _figures(run: StoredRun, values: RunMetrics) -> tuple[tuple[str, Cell], ...]
     return tuple((label, cell) for label, cell in figures if cell.key is not None)
 
 
-def _groups(run: StoredRun, values: RunMetrics) -> Sequence[DetailGroup]:
+def _groups(run: StoredRun, values: RunMetrics, rates: derived.EnergyRates) -> Sequence[DetailGroup]:
     spec, summary = run.row.spec, run.row.summary
     parameters = tuple(
         DetailItem(naming.parameter_label(spec, name), naming.setting_text(spec, name) or units.ABSENT)
@@ -176,7 +182,7 @@ def _groups(run: StoredRun, values: RunMetrics) -> Sequence[DetailGroup]:
     return (
         section("Summary", ("Epochs", derived.describe_epochs(run)), ("Weights", derived.describe_weights(run))),
         DetailGroup("Epochs", header=derived.EPOCH_COLUMNS, rows=derived.epoch_rows(run)),
-        section("Energy", ("Taken from", summary.energy_source or "")),
+        section("Energy", *derived.energy_costs(run.row, rates), ("Taken from", summary.energy_source or "")),
         DetailGroup("Phases", header=phase_header, rows=phase_rows),
         section("Memory, highest", ("Memory of the GPU", units.byte_size(derived.memory_total_bytes(run)))),
         DetailGroup("Parameters", (DetailItem("Workload", spec.workload), *parameters)),

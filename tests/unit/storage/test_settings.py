@@ -16,6 +16,8 @@ STORED: list[tuple[Setting[Any], str, str, Any]] = [
     (known_settings.NOTICE, "notice", "sound", "sound"),
     (known_settings.STANDBY, "standby", "off", "off"),
     (known_settings.KEEP_SAMPLES_DAYS, "keep_samples_days", "30", 30),
+    (known_settings.PRICE_PER_KWH, "price_per_kwh", "0.36", 0.36),
+    (known_settings.CARBON_G_PER_KWH, "carbon_g_per_kwh", "400.0", 400.0),
     (known_settings.SHOWN_COLUMNS, "shown_columns", "run started", ["run", "started"]),
     (known_settings.HIDDEN_FIGURES, "hidden_figures", "energy memory", frozenset({"energy", "memory"})),
     (known_settings.FIRST_START, "first_start", "answered", "answered"),

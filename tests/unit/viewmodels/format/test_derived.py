@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 from datetime import UTC
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from app.storage.database import save_setting
+from app.storage.known_settings import CARBON_G_PER_KWH, PRICE_PER_KWH
 from app.values.fields import SLOW_FIELDS
 from app.values.records import Phase, StoredRun
 from app.values.samples import Device, FieldInfo
@@ -128,3 +131,18 @@ def test_slow_curves_have_panels_where_a_card_gives_them() -> None:
     assert [curve.label for curve in found["Tensor cores active"].curves] == ["GPU 0"]
     nvlink = found["NVLink out"]
     assert (nvlink.unit, len(nvlink.curves[0].y), nvlink.curves[0].y[0]) == ("GiB/s", 6, 40.0), "only what was read"
+
+
+def test_energy_has_a_cost_and_an_emission_where_a_price_and_an_intensity_are_stored(tmp_path: Path) -> None:
+    """750 mJ an example are 0.2083 kWh for a million of them."""
+    row, database = run_row(1, energy_mj=750.0), tmp_path / "profiles.db"
+    assert derived.load_energy_rates(database) == (0.0, 0.0)
+    save_setting(database, PRICE_PER_KWH, 0.36)
+    priced = derived.load_energy_rates(database)
+    assert derived.energy_costs(row, priced) == [("Cost of a million sequences", "0.0750")]
+    save_setting(database, CARBON_G_PER_KWH, 400.0)
+    rates = derived.load_energy_rates(database)
+    assert dict(derived.energy_costs(row, rates))["CO₂ of a million sequences"] == "83.3\N{NO-BREAK SPACE}g"
+    assert derived.energy_costs(run_row(1), rates) == []
+    (energy,) = (group for group in run_detail(stored_run(row), None, rates=rates).groups if group.title == "Energy")
+    assert {item.name for item in energy.items} >= {"Cost of a million sequences", "CO₂ of a million sequences"}
