@@ -76,7 +76,7 @@ def test_a_dropped_script_is_asked_for_tried_and_measured(qtbot: QtBot, workbenc
     view.try_button.click()
     assert "train.py" in question(qtbot, workbench)
     answer(qtbot, workbench, ALLOW)
-    qtbot.waitUntil(lambda: " ms a step." in view.result.text(), timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: "\xa0ms a step." in view.result.text(), timeout=RUN_LIMIT_MS)
     assert "variantscope.step()" in view.result.text()
     qtbot.waitUntil(view.run_button.isEnabled, timeout=READ_LIMIT_MS)
     view.run_button.click()
