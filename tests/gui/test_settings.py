@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QDoubleSpinBox, QMessageBox, QPushButton, QScrollArea, QWidget
+from PySide6.QtWidgets import QApplication, QLineEdit, QMessageBox, QPushButton, QScrollArea, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.errors import UserError
@@ -154,7 +154,7 @@ def test_the_settings_fit_a_small_screen_have_names_and_close_by_escape(opened: 
     assert is_whole or dialog.height() == dialog.screen().availableSize().height() - 64, (
         "nothing scrolls where the screen is high enough"
     )
-    controls = [control for kind in (ChoiceBox, QDoubleSpinBox, QPushButton) for control in dialog.findChildren(kind)]
+    controls = [control for kind in (ChoiceBox, QLineEdit, QPushButton) for control in dialog.findChildren(kind)]
     assert all(each.accessibleName() or (isinstance(each, QPushButton) and each.text()) for each in controls)
     QTest.keyClick(dialog, Qt.Key.Key_Escape)
     assert not dialog.isVisible()
@@ -169,14 +169,19 @@ def test_the_size_is_told_and_everything_is_kept_at_first(opened: Opened) -> Non
 def test_a_price_and_an_intensity_are_stored_and_seen_again(
     qtbot: QtBot, opened: Opened, open_settings: Callable[[], Opened], database_path: Path
 ) -> None:
-    for box, text in ((opened.dialog.price_box, "0.36"), (opened.dialog.carbon_box, "400")):
+    for box, text in ((opened.dialog.price_line, "0,36"), (opened.dialog.carbon_line, "400")):
         box.setFocus()
         box.selectAll()
         QTest.keyClicks(box, text)
         QTest.keyClick(box, Qt.Key.Key_Tab)
     qtbot.waitUntil(lambda: load_energy_rates(database_path) == (0.36, 400.0), timeout=LIMIT_MS)
     again = open_settings().dialog
-    assert (again.price_box.value(), again.carbon_box.value()) == (0.36, 400.0)
+    qtbot.waitUntil(lambda: again.price_line.text() == "0.36", timeout=LIMIT_MS)
+    assert again.carbon_line.text() == "400"
+    again.price_line.setText("dear")
+    again.price_line.editingFinished.emit()
+    assert "“dear” is not a number from 0 up." in visible_text(again)
+    assert load_energy_rates(database_path) == (0.36, 400.0)
 
 
 def test_nothing_is_deleted_before_the_user_agrees(qtbot: QtBot, opened: Opened, database_path: Path) -> None:

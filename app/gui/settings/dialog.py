@@ -1,5 +1,6 @@
 """The Settings dialog: one row per setting, each of which takes effect immediately."""
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QDoubleSpinBox, QGridLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QLineEdit, QPushButton, QWidget
 
 from app.errors import UserError
 from app.gui.settings.settings import (
@@ -69,7 +70,7 @@ _DATABASE = "The one chosen here also opens at the next start, unless the window
 _RETENTION = "Samples and logs of older runs are deleted when a window opens; their figures stay."
 _NOTICE = "When a run or experiment longer than a minute ends while another window is active."
 _STANDBY = "Imports the framework ahead of the next run, which then starts a few seconds sooner."
-_ENERGY = "A run's page states what a million examples cost and emit; 0 states nothing."
+_ENERGY = "Price and grams of CO₂ of a kilowatt-hour: a run's page then states both of a million examples."
 _PLACE = "The Python and the frameworks of runs on this machine."
 
 
@@ -120,7 +121,7 @@ class SettingsDialog(QDialog):
         self._busy = self._is_sized = False
         self.theme_box, self.sampling_box, self.database_box = ChoiceBox(), ChoiceBox(), ChoiceBox()
         self.retention_box, self.notice_box, self.standby_box = ChoiceBox(), ChoiceBox(), ChoiceBox()
-        self.price_box, self.carbon_box = _rate_box("", 4), _rate_box("g CO₂ ", 0)
+        self.price_line, self.carbon_line = _rate_line("price per kWh"), _rate_line("g CO₂ per kWh")
         self.place_button = button("&Choose …", "Install or choose the Python and the frameworks of runs")
         self.hosts_button = button("&Manage …", "Add, check and remove hosts")
         self.folder_button = button("Show &folder", "Open the database's folder in the desktop's file manager")
@@ -134,8 +135,8 @@ class SettingsDialog(QDialog):
         self.sampling_box.chosen.connect(self._set_sampling)
         self.database_box.chosen.connect(self._choose_database)
         self.retention_box.chosen.connect(self._set_retention)
-        for rate_box, setting in ((self.price_box, PRICE_PER_KWH), (self.carbon_box, CARBON_G_PER_KWH)):
-            rate_box.editingFinished.connect(partial(self._save_rate, rate_box, setting))
+        for rate_line, setting in ((self.price_line, PRICE_PER_KWH), (self.carbon_line, CARBON_G_PER_KWH)):
+            rate_line.editingFinished.connect(partial(self._save_rate, rate_line, setting))
         self.folder_button.clicked.connect(lambda: open_on_desktop(self._store.database.parent))
         for box, choice in ((self.notice_box, notice), (self.standby_box, standby)):
             choice.changed.connect(lambda box=box, choice=choice: _show_choice(box, choice))
@@ -188,8 +189,8 @@ class SettingsDialog(QDialog):
         self._add_row("&Retention", self.retention_box, _RETENTION)
         self._add_row("&Notifications", self.notice_box, _NOTICE)
         self._add_row("Stand&by", self.standby_box, _STANDBY)
-        self._add_row("&Energy", self.price_box, _ENERGY, extra=self.carbon_box)
-        self.carbon_box.setAccessibleName("CO₂ of energy")
+        self._add_row("&Energy", self.price_line, _ENERGY, extra=self.carbon_line)
+        self.carbon_line.setAccessibleName("CO₂ of energy")
         lines = self._grid, self._problem, STRETCH
         make_column(*lines, parent=self._content, margins=(3 * GRID, GRID, 3 * GRID, 2 * GRID))
         buttons = QDialogButtonBox()
@@ -226,8 +227,8 @@ class SettingsDialog(QDialog):
     def _read(self, note: str = "") -> None:
         def show(stored: tuple[StorageLine, EnergyRates]) -> None:
             self._storage, rates = stored
-            self.price_box.setValue(rates.price)
-            self.carbon_box.setValue(rates.carbon_g)
+            for line, rate in zip((self.price_line, self.carbon_line), rates, strict=True):
+                line.setText(f"{rate:.10g}" if rate else "")
             self._show()
 
         database = self._store.database
@@ -275,9 +276,16 @@ class SettingsDialog(QDialog):
         self._chosen.keep("database", str(path))
         self._switch_database(path)
 
-    def _save_rate(self, box: QDoubleSpinBox, setting: Setting[float]) -> None:
-        save = partial(save_setting, self._store.database, setting, box.value())
-        self._store.background.run(save, lambda _: None, self._show_error)
+    def _save_rate(self, line: QLineEdit, setting: Setting[float]) -> None:
+        try:
+            rate = float(line.text().replace(",", ".") or 0)
+        except ValueError:
+            rate = math.nan
+        if 0 <= rate < math.inf:
+            save = partial(save_setting, self._store.database, setting, rate)
+            self._store.background.run(save, lambda _: self._read(), self._show_error)
+        else:
+            self._show_error(UserError(f"“{line.text()}” is not a number from 0 up."))
 
     def _set_retention(self, days: int | None) -> None:
         """Keep samples for that many days; where that deletes any, ask first."""
@@ -307,11 +315,10 @@ def _show_choice(box: ChoiceBox, choice: StoredChoice) -> None:
     box.setEnabled(not choice.is_fixed)
 
 
-def _rate_box(unit: str, decimals: int) -> QDoubleSpinBox:
-    box = QDoubleSpinBox(decimals=decimals, maximum=10_000.0, suffix=f" {unit}per kWh")
-    box.setButtonSymbols(box.ButtonSymbols.NoButtons)
-    box.setMinimumWidth(_RATE_WIDTH)
-    return box
+def _rate_line(unit: str) -> QLineEdit:
+    line = QLineEdit(placeholderText=unit)
+    line.setMinimumWidth(_RATE_WIDTH)
+    return line
 
 
 def read_storage(database: Path, note: str = "") -> StorageLine:
