@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -113,6 +113,7 @@ class CompareController(QObject):
         view.offers.offer_accepted.connect(self._accept_offer)
         view.table.baseline_requested.connect(self.make_baseline)
         view.margin_chosen.connect(self.set_margin)
+        view.question_chosen.connect(self.ask)
         view.tabs.curves.alignment_requested.connect(self.align)
         view.tabs.pivot_requested.connect(self.show_pivot)
         view.report_requested.connect(self.save_report)
@@ -218,6 +219,12 @@ class CompareController(QObject):
         self._state.keep("margin", margin_pct or 0.0)
         self._compare_again("Comparing again …")
 
+    def ask(self, setting: str) -> None:
+        """Answer about another setting, as `compare --asked` does."""
+        runs = replace(self._comparison.compared_runs, asked=setting)
+        self._comparison = replace(self._comparison, compared_runs=runs)
+        self._compare_again("Comparing again …")
+
     def _compare_again(self, why: str) -> None:
         self._view.show_waiting(why)
         runs, run, margin_pct = self._comparison.compared_runs, self._baseline, self._margin_pct
@@ -261,7 +268,7 @@ class CompareController(QObject):
         self._state.keep("align", align)
 
         def show(curves: CompareCurves) -> None:
-            if runs is self._comparison.compared_runs and align == self._align:
+            if runs.runs is self._comparison.compared_runs.runs and align == self._align:
                 self._view.show_curves(curves)
 
         self._run_for_current(lambda: comparison_curves(runs, align), show)

@@ -40,6 +40,7 @@ from app.viewmodels.compare.arrangement import Arrangement
 from app.viewmodels.compare.comparison import Comparison, clipboard_text, comparison_lines
 from app.viewmodels.compare.curves import CompareCurves
 from app.viewmodels.experiment.verdict_text import verdict_result
+from app.viewmodels.format.naming import setting_label
 from app.viewmodels.history.labels import format_run_count
 
 if TYPE_CHECKING:
@@ -303,7 +304,7 @@ class CompareView(QWidget):
     """Shows a `Comparison` and its `CompareCurves`; `painted` is emitted when what is in sight of both is drawn.
 
     `report_requested` has the path of the file, `experiment_requested` the number of an experiment, `margin_chosen` the
-    margin of equivalence in percent, or None.
+    margin of equivalence in percent, or None, `question_chosen` the setting that the answer should be about.
     """
 
     painted = Signal()
@@ -311,6 +312,7 @@ class CompareView(QWidget):
     experiments_requested = Signal()
     experiment_requested = Signal(int)
     margin_chosen = Signal(object)
+    question_chosen = Signal(str)
 
     def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
@@ -330,7 +332,7 @@ class CompareView(QWidget):
         self._report = button("Save &report …", "Save this comparison as one HTML file, or as Markdown with charts")
         self._options = button("&Options", "Rows, groups and columns of the table, and what can be copied")
         self.menu = QMenu(self._options)
-        self._margins = QMenu("&Margin of equality", self.menu)
+        self.questions, self._margins = QMenu("&Question", self.menu), QMenu("&Margin of equality", self.menu)
         self._pages, self._page = QStackedWidget(), QWidget()
         self._build_menu()
         self._connect()
@@ -355,6 +357,13 @@ class CompareView(QWidget):
         self._report.setEnabled(True)
         for action in self.margins:
             action.setChecked(action.data() == comparison.margin_pct)
+        self.questions.clear()
+        for name in dict.fromkeys(effect.parameter for effect in comparison.verdict.effects):
+            action = self.questions.addAction(setting_label([row.spec for row in comparison.rows], name))
+            action.setCheckable(True)
+            action.setChecked(name == comparison.verdict.asked)
+            action.triggered.connect(lambda _=False, name=name: self.question_chosen.emit(name))
+        self.questions.setEnabled(not self.questions.isEmpty())
 
     def show_reading(self, done: int, runs: int) -> None:
         """Say instead of all else how many runs of a comparison are read."""
@@ -415,6 +424,7 @@ class CompareView(QWidget):
         for title, make in (("&Group by", group_menu), ("Co&lumns", columns_menu)):
             entry = self.menu.addAction(f"{title} …")
             entry.triggered.connect(lambda _=False, make=make: self._pop_up(make(self.table)))
+        self.menu.addMenu(self.questions)
         self.menu.addMenu(self._margins)
         group = QActionGroup(self._margins)
         for margin_pct in _MARGINS_PCT:

@@ -1,5 +1,6 @@
-"""Effect of a setting at each value of two others, in Compare: made when it is opened, and anew for each choice."""
+"""Another question, and its effect at each value of two others: made when it is opened, anew for each choice."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QComboBox
 from pytestqt.qtbot import QtBot
 
+from app.cli.main import main
 from app.gui.compare.compare_controller import CompareController
 from app.gui.compare.screen import CompareView
 from app.gui.compare.tabs import PivotView
@@ -111,6 +113,31 @@ def test_other_runs_have_another_and_another_baseline_too(screen: PivotPage) -> 
     with screen.qtbot.waitSignal(screen.view.tabs.pivot_requested, timeout=LIMIT_MS) as asked:
         screen.controller.make_baseline(2)
     assert asked.args == ["layout", "", ""], "what was asked before"
+
+
+def test_another_question_is_answered_as_in_the_terminal(
+    screen: PivotPage, database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def chosen() -> list[str]:
+        return [action.text() for action in screen.view.questions.actions() if action.isChecked()]
+
+    screen.compare(*range(1, 9))
+    assert chosen() == ["Layout"]
+    choices = {action.text(): action for action in screen.view.questions.actions()}
+    assert set(choices) == {"Layout", "Batch size", "GPUs"}
+    choices["Batch size"].trigger()
+    screen.qtbot.waitUntil(lambda: chosen() == ["Batch size"], timeout=LIMIT_MS)
+    capsys.readouterr()
+    assert main(["compare", *map(str, range(1, 9)), "--asked", "batch_size", "--json", "--db", str(database)]) == 0
+    statement = json.loads(capsys.readouterr().out)["verdict"]["statements"][0]
+    assert statement["facts"]["parameter"] == "batch_size"
+    assert statement["text"] in screen.visible_text()
+    screen.controller.make_baseline(2)
+    assert "Comparing with run 2 …" in screen.visible_text()
+    screen.qtbot.waitUntil(lambda: "Comparing with run 2 …" not in screen.visible_text(), timeout=LIMIT_MS)
+    assert chosen() == ["Batch size"], "it stays with another baseline"
+    screen.compare(1, 2)
+    assert not screen.view.questions.isEnabled(), "one setting varies"
 
 
 def test_variants_without_a_pair_are_told_so(screen: PivotPage) -> None:
