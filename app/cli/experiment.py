@@ -235,7 +235,7 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     "--until",
     type=Parsed(parse_precision_pct),
     metavar="WIDTH",
-    help="End once every speed-up is known to within WIDTH, such as 0.5%.",
+    help="End once every speed-up is known to WIDTH: 0.5%.",
 )
 @click.option(
     "--baseline",
@@ -246,7 +246,7 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     "--preset",
     metavar="NAME",
     shell_complete=complete_presets,
-    help="A preset of `list presets`, or the path of your own preset file.",
+    help="A preset of `list presets`, or a preset file.",
 )
 @click.option(
     "--variants-of",
@@ -260,11 +260,11 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     "--budget",
     type=TIME,
     metavar="TIME",
-    help="Start no run that would end after this time (8m, 90s or 1h30m); the same command continues later.",
+    help="Start no run that would end later (8m or 1h30m).",
 )
 @again_option
 @click.option("--reuse", cls=RareOption, is_flag=True, help="Reuse stored runs of any age (default: the last hour).")
-@click.option("--queue", is_flag=True, help="Only add it to the queue; `queue run` or the window runs it.")
+@click.option("--queue", is_flag=True, help="Only add it to the queue, for `queue run`.")
 @notify_option
 @no_standby_option
 @parallel_option

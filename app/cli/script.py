@@ -140,9 +140,7 @@ def script_options(function: Callable[..., int]) -> Callable[..., int]:
             metavar="PATH",
             help="A file or folder that git ignores and the command needs.",
         ),
-        click.option(
-            "--examples", default="", metavar="N", help="Examples per step: numbers and placeholders, as '{batch}*4'."
-        ),
+        click.option("--examples", default="", metavar="N", help="Examples per step, as '{batch}*4'."),
         click.option(
             "--loop", cls=RareOption, default="", metavar="FILE:LINE", help="The loop whose iterations are steps."
         ),

@@ -420,7 +420,7 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
     "for it.",
     environment_keys.GPUS_USED_KEY: "{gpus} {kind} were used, for {uses} runs each.",
     "gpus_uneven": "Variants are spread unevenly over {gpus} {kind}, so energy is compared within GPUs. {consequence}",
-    "gpus_apart": "Some variants ran on other GPUs than those they are compared with ({gpus} {kind} in all). {consequence}",
+    "gpus_apart": "Some variants ran on other GPUs than those they are compared with, of {gpus} {kind}. {consequence}",
     "differs": "{label} differs: {values}. {consequence}",
     environment_keys.HOST_KEY: "The host differs: {values}. Its processor, driver, cooling and users may explain a "
     "difference, even with the same kind of GPU. Compare variants on one host.",

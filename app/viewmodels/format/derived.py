@@ -9,7 +9,6 @@ from app.analysis.energy import gpu_columns
 from app.analysis.summary import epoch_seconds, epoch_testing_seconds, epoch_totals, epoch_waiting_pct
 from app.analysis.training import AccuracyComparison, Trainings
 from app.metrics import METRICS
-from app.storage.database import load_setting
 from app.storage.known_settings import CARBON_G_PER_KWH, PRICE_PER_KWH
 from app.values import units
 from app.values.events import Summary
@@ -146,6 +145,8 @@ class EnergyRates(NamedTuple):
 
 
 def load_energy_rates(database: Path) -> EnergyRates:
+    from app.storage.database import load_setting  # here: the window names figures before it opens a database
+
     return EnergyRates(*(load_setting(database, setting) or 0.0 for setting in (PRICE_PER_KWH, CARBON_G_PER_KWH)))
 
 

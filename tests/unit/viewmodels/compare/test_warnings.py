@@ -481,7 +481,7 @@ def test_that_variants_share_no_card_is_said(store: Store) -> None:
     runs = [on_cards(store, n, card, layout=layout, batch_size=b) for n, (card, layout, b) in enumerate(turns, 1)]
     warning = next(each for each in comparison_warnings(runs) if each.key == "gpus_apart")
     assert warning.sentence == (
-        "Some variants ran on other GPUs than those they are compared with (2 NVIDIA H200 in all). "
+        "Some variants ran on other GPUs than those they are compared with, of 2 NVIDIA H200. "
         "A difference in speed may come from that."
     )
     assert warning.severity == "warning"
