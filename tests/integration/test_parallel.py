@@ -184,7 +184,7 @@ def test_one_variant_against_itself_uses_both_gpus_for_both_sides(two_cards: Com
     }
     assert [each["minutes"] for each in document["can_show"]] == [5, 30]
     table = noise()
-    assert table.stderr.endswith("\nAll 6 runs are stored: nothing is left to run. --again makes them anew.\n")
+    assert table.stderr.endswith("\nAll 6 runs are stored: nothing is left to run. --again repeats them.\n")
     assert "step time 1.5 ms against itself: 6 runs, one every " in table.stdout
 
 
