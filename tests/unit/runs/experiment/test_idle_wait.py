@@ -147,6 +147,12 @@ def test_a_run_waits_until_nobody_else_uses_its_gpu_by_a_list_newer_than_the_run
     assert machine.facts[IDLE_WAIT_S_KEY] == "0.3", "three looks"
 
 
+def test_a_list_without_a_process_may_be_older(clock: Clock) -> None:
+    machine = Machinery(clock).rest()
+    assert machine.wait(ON_GPU, [*machine.gpu(40), *machine.listed(later_s=-0.4)]) == "idle: GPU 0 at 40\xa0°C"
+    assert "who uses GPU 0" not in machine.wait_reasons
+
+
 def test_a_process_that_stays_is_waited_for_once_and_another_again(clock: Clock) -> None:
     machine = Machinery(clock, BRIEF).rest()
     words = "timed out: python3 (77) on GPU 0"
