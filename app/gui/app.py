@@ -188,7 +188,7 @@ class Workbench(QObject):
         store = SettingsStore(database, self.reads, self.form.show_error)
         self.settings = Settings(services, store, self.form, self._prepare_worker, self._switch_database)
         self._first_start = FirstStart(run_view, self.form, store, self.actions, self.questions.compare_quickly)
-        self.shell = Shell(services, self.actions, self.undo, self.run.run, self.run.stop, self.settings.values)
+        self.shell = Shell(services, self.actions, self.undo, self._run, self.run.stop, self.settings.values)
         self.drops = FileDrops(services, _takers(self))
         self.drops.message.connect(self.shell.undo_view.say)
 
@@ -308,6 +308,12 @@ class Workbench(QObject):
             self._script = ScriptController(ScriptView(), self.run_view, self.run, self.services)
         self.window.show_page(RUN)
         self._script.open(path)
+
+    def _run(self) -> None:
+        if self._script is not None and self.run_view.form.is_script:
+            self._script.run()
+        else:
+            self.run.run()
 
     def _session_factory(self) -> "SessionFactory":
         from app.gui.run.sessions import SessionFactory

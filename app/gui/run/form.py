@@ -47,6 +47,9 @@ class FormView(QWidget):
     custom_file_requested = Signal()
     """For a Python file with workloads."""
     script_requested = Signal()
+    changed = Signal()
+    """When other choices are made here, or something fills the form."""
+    script_changed = Signal()
     edited = Signal(str, object)
     """With a field and the tuple of its values; an empty one is its default."""
     typed = Signal(str, str)
@@ -59,7 +62,7 @@ class FormView(QWidget):
         self._theme = theme
         self.rows: dict[str, FieldRow] = {}
         self.state: FormState | None = None
-        self._busy = False
+        self._busy = self.is_script = False
         self.host = HostChoice()
         self._workload = ElidedComboBox()
         self._workload.setAccessibleName("Workload")
@@ -89,6 +92,7 @@ class FormView(QWidget):
         self.queue_button = button("Add to queue", "Run this after the current run or queue (Ctrl+R)")
         self.copy_button = button("Copy as co&mmand", "Copy the same as a shell command", flat=True)
         self.reset_button = button("R&eset", "Discard all changes to this workload; Ctrl+Z brings them back", flat=True)
+        self._settings, self._runs = QWidget(), QWidget()
         self._largest = button("Find the &largest batch …", "Find it with short runs until memory runs out", flat=True)
         self._connect()
         self._build()
@@ -123,8 +127,10 @@ class FormView(QWidget):
         if list(row_keys.items()) != list(_row_keys(state).items()):
             self._rebuild(state, row_keys)
         self._show_workloads(state)
-        show_text(self._help, state.help)
-        show_text(self.custom_label, state.custom_file_text)
+        for part in (self._settings, self._runs):
+            part.setVisible(not self.is_script)
+        show_text(self._help, "" if self.is_script else state.help)
+        show_text(self.custom_label, "" if self.is_script else state.custom_file_text)
         set_role(self.custom_label, "problem" if state.custom_file_invalid else "caption")
         show_text(self._warning, warning)
         self._show_fields()
@@ -135,6 +141,12 @@ class FormView(QWidget):
         tip = detail or ("Stop the current run (Ctrl+.)" if busy else "Run this (Ctrl+R)")
         self.run_button.setToolTip(plain_tooltip(tip))
         self.run_button.setAccessibleDescription(" ".join(filter(None, (self._refusal.text(), detail))))
+
+    def show_script(self, visible: bool) -> None:
+        """Hide or show what is about runs of a workload, which are not those of a script."""
+        if visible != self.is_script:
+            self.is_script = visible
+            self.script_changed.emit()
 
     def focus_several(self) -> bool:
         """Give the keyboard to the first field with several values; return whether there is one."""
@@ -169,7 +181,9 @@ class FormView(QWidget):
                 self._workload.clear()
                 for name, title in offered:
                     self._workload.addItem(title, name)
-            self._workload.setCurrentIndex(self._workload.findData(state.workload))
+            self._workload.setCurrentIndex(
+                self._workload.findData(_SCRIPT_ENTRY[0] if self.is_script else state.workload)
+            )
             self._workload.setToolTip(plain_tooltip(self._workload.currentText()))
 
     def _choose_workload(self, index: int) -> None:
@@ -204,10 +218,10 @@ class FormView(QWidget):
     def _show_problem(self, state: FormState, error: str, brief: str) -> None:
         problem = error or (state.problem if state.is_machine_known else "")
         text = problem or (_FOR_THE_NEXT if self._busy and not state.is_experiment else brief or state.machine_text)
-        show_text(self._refusal, text)
+        show_text(self._refusal, error if self.is_script else text)
         set_role(self._refusal, "problem" if problem else "caption")
         self._show_refused()
-        cures = () if error else state.cures
+        cures = () if error or self.is_script else state.cures
         for cure_button, cure in zip_longest(self.cure_buttons, cures):
             cure_button.setVisible(cure is not None)
             cure_button.setText(cure.label if cure else "")
@@ -216,7 +230,7 @@ class FormView(QWidget):
     def _show_refused(self) -> None:
         if self.state is None:
             return
-        groups, count = self.state.refused, self.state.combinations
+        groups, count = () if self.is_script else self.state.refused, self.state.combinations
         refused = describe_refused(groups, count, show_all=self.reasons_button.isChecked())
         show_text(self._refused, refused.text)
         self.reasons_button.setText(refused.more_label)
@@ -307,7 +321,8 @@ class FormView(QWidget):
         parts = self._essential, search_row, self._unknown, self._others, self._extent_title, self._extent, STRETCH
         make_column(*parts, parent=content, margins=(2 * GRID, GRID, GRID // 2, GRID), spacing=GRID)
         scroller = Scroller(content, horizontal=False, steady=True)
-        make_column(self._header(), (scroller, 1), separator(), self._footer(), parent=self, margins=0, spacing=0)
+        make_column((scroller, 1), separator(), parent=self._settings, margins=0, spacing=0)
+        make_column(self._header(), (self._settings, 1), self._footer(), parent=self, margins=0, spacing=0)
 
     def _header(self) -> QVBoxLayout:
         label = text_label("&Workload", "heading")
@@ -319,13 +334,15 @@ class FormView(QWidget):
         return header
 
     def _footer(self) -> QVBoxLayout:
-        footer = make_column(margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
+        footer = make_column(STRETCH, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
         left = Qt.AlignmentFlag.AlignLeft
         for widget in (self._warning, self._refusal, self._refused):
             footer.addWidget(widget)
         footer.addWidget(self.reasons_button, 0, left)
         footer.addWidget(self._cures)
         footer.addWidget(self.retry_button, 0, left)
-        footer.addLayout(make_row((self.run_button, 1), (self.queue_button, 1), spacing=GRID))
-        footer.addLayout(make_row(self.copy_button, STRETCH, self._largest))
+        run_row = make_row((self.run_button, 1), (self.queue_button, 1), spacing=GRID)
+        rows = run_row, make_row(self.copy_button, STRETCH, self._largest)
+        make_column(*rows, parent=self._runs, margins=0, spacing=GRID)
+        footer.addWidget(self._runs)
         return footer

@@ -139,6 +139,7 @@ class FormController(QObject):
         view.copy_button.clicked.connect(self._copy_command)
         view.retry_button.clicked.connect(self.messages.try_again)
         self.messages.changed.connect(self.show)
+        view.script_changed.connect(self.show)
         self.form.restore(self._state.read("form", self.form.choices))
         self.show()
 
@@ -223,6 +224,7 @@ class FormController(QObject):
         change()
         self._state.keep("form", self.form.choices)
         self.show()
+        self._view.changed.emit()
 
     def _edit(self, name: str, values: tuple[Value, ...]) -> None:
         self._edit_foreign(lambda: self.form.edit(name, *values))

@@ -179,7 +179,7 @@ class RunController(QObject):
         """Show whether the queue is active; the form's variant is then queued too."""
         if running and not self._queue_running:
             self._messages.forget()
-            self._view.leave_gallery()
+            self._view.leave_questions()
         self._queue_running = running
         self._live.set_queue_running(running)
         self._stopping = self._stopping and self._busy
@@ -203,6 +203,8 @@ class RunController(QObject):
 
     def try_once(self, spec: RunSpec, purpose: str, done: Callable[["RunSession"], None]) -> None:
         """Execute one run on this machine that no experiment reuses; `done` gets its session, ended."""
+        if self._busy:
+            raise UserError("Try it again when the current run or queue has ended, or stop that first.")
         session = self._make_session(spec, "", purpose)
 
         def end(_: object) -> None:

@@ -47,6 +47,7 @@ class RunView(QWidget):
         self.live = LiveView(theme)
         self.gallery = GalleryView()
         self.form.questions_button.clicked.connect(self.show_gallery)
+        self.form.changed.connect(self._leave_script)
         self.queue: QueueView | None = None
         self.first_start: FirstStartView | None = None
         self._theme = theme
@@ -62,6 +63,8 @@ class RunView(QWidget):
         self._layout.addWidget(self.form)
         self._layout.addWidget(line)
         self._column = make_column((self._right, 1), spacing=0)
+        self._script: QWidget | None = None
+        self._right.currentChanged.connect(lambda _: self.form.show_script(self._right.currentWidget() is self._script))
         self._right.currentChanged.connect(self._reveal)
         QShortcut("Ctrl+L", self, self._focus_plots)
         self._layout.addLayout(self._column, 1)
@@ -108,8 +111,13 @@ class RunView(QWidget):
         self._reveal()
         self.gallery_shown.emit()
 
-    def leave_gallery(self) -> None:
-        if self._right.currentIndex() == _GALLERY:
+    def leave_questions(self) -> None:
+        """Show the live view instead of the questions or a script."""
+        if self._right.currentIndex() == _GALLERY or self.form.is_script:
+            self.show_live()
+
+    def _leave_script(self) -> None:
+        if self.form.is_script:
             self.show_live()
 
     def first_start_view(self) -> "FirstStartView":
@@ -126,7 +134,8 @@ class RunView(QWidget):
         self._right.setCurrentWidget(self.first_start_view())
 
     def show_script(self, page: QWidget) -> None:
-        """Show the page of a script of the user's instead of the plots; the form stays usable."""
+        """Show the page of a script of the user's instead of the plots; the form keeps its workloads."""
+        self._script = page
         self._right.addWidget(page)
         self._right.setCurrentWidget(page)
 

@@ -308,6 +308,9 @@ class ScriptController(QObject):
         self._run_view.show_script(self._view)
         self._view.lines["command"].setFocus()
 
+    def run(self) -> None:
+        self._view.run_button.click()
+
     def read(self) -> None:
         """Plan and estimate what the lines ask for; nothing of the script runs, and nothing is stored."""
         if self._is_reading:
@@ -330,7 +333,9 @@ class ScriptController(QObject):
             if answer is not None:
                 plan, ahead = answer
                 label = experiment_label(len(plan.variants) * plan.repeats, ahead, most=False)
-                detail = " ".join((units.sentence(f"{len(plan.variants):,} variants"), *describe_estimate(ahead)))
+                count = len(plan.variants)
+                size = units.sentence(f"{count:,} {units.plural('variant', count)}")
+                detail = " ".join((size, *describe_estimate(ahead)))
             self._view.run_button.setText(label)
             self._view.run_button.setEnabled(answer is not None)
             self._view.try_button.setEnabled(answer is not None)
@@ -400,6 +405,7 @@ class ScriptController(QObject):
         if self._is_trying:
             self._is_trying = False
             self._view.try_button.setText("&Try it")
+            show_text(self._view.result, "")
             self._run_view.show_script(self._view)
 
     def _fail(self, error: UserError) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
+from app.errors import UserError
 from app.grants import read_grants
 from app.gui.app import Workbench
 from app.gui.run.script import PURPOSE, ScriptView, make_parameter
+from app.gui.widgets.basic import BreakingLabel
 from app.runs.experiment import idle_wait
 from app.runs.script import list_revisions
 from app.storage.store import Store
@@ -52,6 +54,21 @@ def test_revisions_are_listed_and_no_program_of_the_folder_runs(tmp_path: Path) 
     marker.unlink(missing_ok=True)
     assert {"main", "other"} < set(list_revisions(folder))
     assert not marker.exists()
+
+
+def test_the_form_hides_its_runs_beside_a_script_until_a_workload_is_chosen(workbench: Workbench) -> None:
+    form = workbench.run_view.form
+    assert form.run_button.isVisibleTo(form)
+    workbench.open_script()
+    assert not form.run_button.isVisibleTo(form)
+    assert not form.rows["framework"].control.isVisibleTo(form)
+    workbench.form.show_error(UserError("Something failed."))
+    assert "Something failed." in [
+        label.text() for label in form.findChildren(BreakingLabel) if label.isVisibleTo(form)
+    ]
+    form.workload_chosen.emit("cnn10")
+    assert form.run_button.isVisibleTo(form)
+    assert not workbench.window.findChildren(ScriptView)[0].isVisible()
 
 
 def test_a_dropped_script_is_asked_for_tried_and_measured(qtbot: QtBot, workbench: Workbench, tmp_path: Path) -> None:
