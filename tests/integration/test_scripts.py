@@ -172,7 +172,7 @@ def test_a_loop_is_marked_in_the_copy(command: CommandLine, folder: Path) -> Non
 
 
 ENDINGS = {
-    "before": "The command ended with exit status 3 before a step was seen; see its log.",
+    "before": "The command ended with exit status 3 before its steps could be measured; see its log.",
     "status": "The command ended with exit status 3; see its log.",
     "few": "The command ended after 5 steps, 0.0 s of 0.6 s measured; let it train longer.",
     "_exit": "No step was seen",

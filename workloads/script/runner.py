@@ -223,7 +223,7 @@ class ScriptRun:
         if exit_code:
             how = f"exit status {exit_code}" if exit_code > 0 else f"signal {-exit_code}"
             how += " (SIGKILL, often because memory ran out)" if exit_code == -signal.SIGKILL else ""
-            seen = "" if ending is not None or self._blocks else " before a step was seen"
+            seen = "" if ending is not None or self._blocks else " before its steps could be measured"
             gpus, ranks = len(self._start.gpu_uuids), rank_count(fill_command(self._command, self._variant))
             few = f" It starts {ranks} ranks, but the run has {gpus} GPUs: give it -s gpus={ranks}."
             also = few if 0 < gpus < ranks else ""
