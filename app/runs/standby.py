@@ -165,8 +165,8 @@ class StandbyLauncher(Launcher):
             needed = Counter(self._expected[: max(_AHEAD, self._running)])
             if not needed:
                 needed = Counter({**dict.fromkeys(self._recent, 1), self._recent[-1]: max(1, self._running)})
-            missing = needed - Counter(standby.kind for standby in self._standbys)
-            for kind in islice(missing.elements(), max(0, needed.total() - len(self._standbys))):
+            ready = Counter(standby.kind for standby in self._standbys if standby.kind in needed)
+            for kind in islice((needed - ready).elements(), max(0, needed.total() - ready.total())):
                 self._start(kind)
 
     def _start(self, kind: Kind) -> None:

@@ -158,6 +158,8 @@ def test_the_next_two_of_an_experiment_import_ahead_and_no_more(
     launcher.expect([])
     launcher.prepare()
     assert set(kinds()) == {None, "other"}, "one of each kind that ran, where nothing is expected"
+    launcher.expect([specs[1]] * 2)
+    assert sorted(map(str, kinds())) == ["None", "other", "other"], "one of another kind takes no place"
 
 
 def test_closing_ends_one_that_imports(tmp_path: Path, open_gate: Callable[[], None]) -> None:
