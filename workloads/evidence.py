@@ -25,7 +25,7 @@ _MIN_STEPS = 3
 def trace_steps(profile: Callable[[int], tuple[AnyTrace, float]]) -> AnyTrace:
     """Trace as many steps as fit into about a second and 10,000 events; three if they fit into the second, else one.
 
-    Each event costs more to write and read than to trace: PyTorch takes 0.1 ms for what the host did around a kernel.
+    Each event costs more to write and read than to trace: PyTorch took some 0.3 ms a kernel in all on an H200.
 
     The first trace of a process is of one step: it starts the profiler and shows how many fit. If only one does, it is
     the result; if several do and none differs clearly from the next one, its step is the one that is shown.

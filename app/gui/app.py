@@ -310,10 +310,8 @@ class Workbench(QObject):
         self._script.open(path)
 
     def _run(self) -> None:
-        if self._script is not None and self.run_view.form.is_script:
-            self._script.run()
-        else:
-            self.run.run()
+        runner = self._script if self._script is not None and self.run_view.form.is_script else self.run
+        runner.run()
 
     def _session_factory(self) -> "SessionFactory":
         from app.gui.run.sessions import SessionFactory

@@ -181,6 +181,9 @@ def test_a_price_and_an_intensity_are_stored_and_seen_again(
     again.price_line.setText("dear")
     again.price_line.editingFinished.emit()
     assert "“dear” is not a number from 0 up." in visible_text(again)
+    again.price_line.setText("0.36")
+    again.price_line.editingFinished.emit()
+    assert "is not a number" not in visible_text(again)
     assert load_energy_rates(database_path) == (0.36, 400.0)
 
 

@@ -281,11 +281,13 @@ class SettingsDialog(QDialog):
             rate = float(line.text().replace(",", ".") or 0)
         except ValueError:
             rate = math.nan
-        if 0 <= rate < math.inf:
+        is_rate = 0 <= rate < math.inf
+        self._failure = "" if is_rate else f"“{line.text()}” is not a number from 0 up."
+        self._show()
+        if is_rate:
+            # The lines stay as they are: the user may type in the other one by now.
             save = partial(save_setting, self._store.database, setting, rate)
-            self._store.background.run(save, lambda _: self._read(), self._show_error)
-        else:
-            self._show_error(UserError(f"“{line.text()}” is not a number from 0 up."))
+            self._store.background.run(save, lambda _: None, self._show_error)
 
     def _set_retention(self, days: int | None) -> None:
         """Keep samples for that many days; where that deletes any, ask first."""

@@ -82,26 +82,26 @@ class EnvironmentFingerprint:
     variables: Mapping[str, str] = field(default_factory=dict)
     host: Mapping[str, str] = field(default_factory=dict)
 
-    def differences(self, second: "EnvironmentFingerprint", *, on_gpu: bool) -> list[str]:
+    def differences(self, other: "EnvironmentFingerprint", *, on_gpu: bool) -> list[str]:
         """Return the names of what differs in `second`, of what matters on a GPU or on the CPU."""
         pairs: dict[str, tuple[str | None, str | None]] = {
             **{
-                framework.name: (self.frameworks.get(key), second.frameworks.get(key))
+                framework.name: (self.frameworks.get(key), other.frameworks.get(key))
                 for key, framework in FRAMEWORKS.items()
             },
-            "VariantScope": (self.program_version, second.program_version),
-            "version of the code": (self.sources, second.sources),
-            "driver" if on_gpu else "CPU": (self.driver, second.driver) if on_gpu else (self.cpu, second.cpu),
+            "VariantScope": (self.program_version, other.program_version),
+            "version of the code": (self.sources, other.sources),
+            "driver" if on_gpu else "CPU": (self.driver, other.driver) if on_gpu else (self.cpu, other.cpu),
         }
-        has_gpus = on_gpu and self.gpus and second.gpus
-        same_gpus = self.gpus <= second.gpus or second.gpus <= self.gpus
+        has_gpus = on_gpu and self.gpus and other.gpus
+        same_gpus = self.gpus <= other.gpus or other.gpus <= self.gpus
         names = [
-            *[name for name, (first, second) in pairs.items() if first and second and first != second],
-            *differing_variables(self.variables, second.variables),
+            *[name for name, values in pairs.items() if all(values) and len(set(values)) > 1],
+            *differing_variables(self.variables, other.variables),
         ]
-        if not on_gpu and onednn_differs(self.variables, second.variables):
+        if not on_gpu and onednn_differs(self.variables, other.variables):
             names.append("oneDNN")
-        hosts = [] if is_same_host(self.host, second.host) else ["host"]
+        hosts = [] if is_same_host(self.host, other.host) else ["host"]
         return [*hosts, *names, *(["GPU"] if has_gpus and not same_gpus else [])]
 
 

@@ -152,11 +152,11 @@ def load_energy_rates(database: Path) -> EnergyRates:
 
 def energy_costs(run: RunRow, rates: EnergyRates) -> list[tuple[str, str]]:
     """Return what the energy of a million examples costs and emits, by name; empty where it is not known."""
-    energy_mj = run.summary.energy_mj_per_example
-    if energy_mj is None:
+    if run.summary.energy_mj_per_example is None:
         return []
-    kwh, of = energy_mj * _MILLION / _MJ_PER_KWH, f"of a million {cells.example_word(run.spec, run.summary)}s"
-    carbon = f"{units.number(kwh * rates.carbon_g)}\N{NO-BREAK SPACE}g"
+    kwh = run.summary.energy_mj_per_example * _MILLION / _MJ_PER_KWH
+    of = f"of a million {cells.example_word(run.spec, run.summary)}s"
+    carbon = units.quantity(units.number(kwh * rates.carbon_g), "g")
     named = [(f"Cost {of}", rates.price, units.number(kwh * rates.price)), (f"CO₂ {of}", rates.carbon_g, carbon)]
     return [(name, text) for name, rate, text in named if rate]
 
