@@ -241,6 +241,13 @@ def test_there_is_no_ratio_between_workloads() -> None:
     assert column(of(rows, 2), "Speed-up") == ["failed", "–", "–"]
 
 
+def test_a_variant_that_measured_nothing_leaves_the_unit_of_the_others() -> None:
+    rows = [run_row(1), run_row(2, workload="cnn10"), run_row(3, workload="cnn10", outcome="failed", throughput=None)]
+    titles = [[column.title for column in of(some, some[0].run).table.columns] for some in (rows, rows[::2], rows[2:])]
+    units = [next(title for title in some if title.endswith("s/s")) for some in titles]
+    assert units == ["Examples/s", "Sequences/s", "Images/s"]
+
+
 def test_only_what_differs_names_a_variant_and_the_rest_is_said_once() -> None:
     rows = [run_row(1, workload="cnn10", layout="NHWC"), run_row(2, workload="cnn10", xla=True)]
     assert column(of(rows), "Variant") == ["NHWC · XLA off", "NCHW · XLA on"]
