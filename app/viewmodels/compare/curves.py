@@ -244,8 +244,7 @@ def _highest(panel: Panel, span: Span) -> float:
 def _panels(runs: Sequence[StoredRun], builder: _CurveBuilder) -> list[Panel]:
     on_gpu = [run for run in runs if gpu_samples(run)]
     on_cpu = [run for run in runs if not gpu_samples(run)]
-    rate_units = {units.rate_unit(cells.example_word(run.row.spec, run.row.summary)) for run in runs}
-    rate_unit = rate_units.pop() if len(rate_units) == 1 else "examples/s"
+    rate_unit = units.rate_unit(cells.group_example_word([run.row for run in runs]))
 
     def block_panel(key: str, title: str, unit: str, series: Callable[[StoredRun], TimeSeries]) -> Panel | None:
         return _panel(key, title, unit, [builder.curve(run, series(run)) for run in runs])

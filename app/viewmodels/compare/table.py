@@ -193,9 +193,7 @@ def _agreed(columns: Mapping[str, Column], rows: Sequence[TableRow], empty: Iter
 
 def _columns(results: Sequence[VariantResult]) -> dict[str, Column]:
     """Throughput and energy bear their unit in the head: it is one for all rows."""
-    measured = [result for result in results if result.throughput] or results
-    examples = {cells.group_example_word(result.runs) for result in measured}
-    example = examples.pop() if len(examples) == 1 else "example"
+    example = cells.group_example_word([run for result in results for run in result.runs])
     columns = {
         RUN: Column("Run", "The run's number, or how many runs; the box shows or hides curves"),
         BASE: Column("Base", "Ratios are against this one: click, or press B", numeric=False),

@@ -250,9 +250,10 @@ def widest(column: Sequence[Cell]) -> Cell:
 
 
 def group_example_word(runs: Sequence[RunRow]) -> str:
-    """Return the word of a variant's runs: that of one which measured, for the others counted nothing."""
-    row = next((row for row in runs if row.summary.measured_steps), runs[0])
-    return example_word(row.spec, row.summary)
+    """Return the one word of those runs that measured, for the others counted nothing; "example" for several."""
+    measured = [row for row in runs if row.summary.measured_steps] or runs
+    words = {example_word(row.spec, row.summary) for row in measured}
+    return words.pop() if len(words) == 1 else "example"
 
 
 def example_word(spec: RunSpec, summary: Summary | None = None) -> str:
