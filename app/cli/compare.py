@@ -329,7 +329,7 @@ def print_why(views: Sequence[WhyView]) -> None:
             print_text(f"{view.name} against {view.baseline}")
         print_text(view.sentence)
         for note in view.notes:
-            print_text(f"Note: {note}")
+            print_text(f"Note: {note.sentence}")
         if view.rows:
             print()
             rows = [(f"  {elide_name(row.label)}" if row.is_detail else row.label, *row.cells) for row in view.rows]

@@ -132,8 +132,9 @@ def _print_source(stored: StoredRun, *, as_json: bool) -> int:
 
 def print_run(stored: StoredRun) -> None:
     _print_head(stored)
+    losses = derived.describe_losses(derived.device_losses(stored))
     machine_notes = (warning.sentence for warning in machine_warnings(stored))
-    for note in filter(None, (derived.describe_losses(stored), derived.implausible_note(stored), *machine_notes)):
+    for note in filter(None, (losses, derived.implausible_note(stored), *machine_notes)):
         print(note)
     summary = stored.row.summary
     if summary.throughput is None:

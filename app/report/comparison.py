@@ -169,7 +169,7 @@ def experiment_result(
     variants = experiment.plan.variants
     names = [name for name, spec in zip(names_in_parts(variants), variants, strict=True) if spec in tried]
     if len(names) == 1 and len(variants) > 1:
-        only = Statement("only one", {"name": names[0]})
+        only = Statement("only one", {"variant": names[0]})
         comparison = replace(comparison, verdict=replace(comparison.verdict, statements=(only,)))
     return ExperimentResult(experiment=experiment, comparison=comparison, published=published)
 

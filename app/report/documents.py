@@ -167,7 +167,7 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
     `pruned_utc_ns` is when its samples were deleted, if they were.
     """
     row, summary = run.row, run.row.summary
-    losses = {loss.device.device: loss for loss in derived.device_losses(run)}
+    losses = {loss.device: loss for loss in derived.device_losses(run)}
     document: dict[str, Any] = {
         **_run_head(row),
         "exit_code": row.outcome.exit_code if row.outcome else None,
@@ -338,7 +338,7 @@ def _entry(view: WhyView) -> dict[str, Any]:
         "runs": list(view.runs),
         "text": view.sentence,
         "statements": statements_document(view.statements),
-        "notes": list(view.notes),
+        "notes": statements_document(view.notes),
         "examples": difference.examples if difference else None,
         "step": _change(difference.step) if difference else None,
         "cause": asdict(cause) if difference and (cause := find_cause(difference)) else None,
@@ -385,7 +385,7 @@ def why_sections(views: Sequence[WhyView], palette: Palette) -> list[dict[str, A
         {
             "title": f"{view.name} against {view.baseline}",
             "text": view.sentence,
-            "notes": view.notes,
+            "notes": [note.sentence for note in view.notes],
             "drawing": draw_chart(view.chart, palette) if view.chart else None,
             "parts": _table(view, kernels=False),
             "kernels": _table(view, kernels=True),

@@ -11,7 +11,7 @@ from app.viewmodels.compare.statements import EVIDENCE, Statement
 from app.viewmodels.format.cells import TextTable, group_example_word
 from app.viewmodels.format.ratios import Unit, format_interval, format_ratio, unit_of
 from app.viewmodels.format.sentences import join_with_and
-from app.viewmodels.history.evidence import describe_mismatches
+from app.viewmodels.history.evidence import describe_mismatches, mismatches
 
 GateOutcome = Literal["passed", "slower", "cannot tell"]
 EXIT_STATUS: dict[GateOutcome, int] = {"passed": 0, "slower": 3, "cannot tell": 4}
@@ -76,7 +76,7 @@ def judge_gate(comparison: Comparison, margin_pct: float, unfinished: str = "") 
     ]
     outcome: GateOutcome = "cannot tell" if missing else "passed"
     reasons = missing
-    if wrong := describe_mismatches(comparison.rows):
+    if wrong := describe_mismatches(mismatches(comparison.rows)):
         outcome, reasons = "cannot tell", [wrong]
     elif slower:
         outcome, reasons = "slower", [f"{join_with_and(slower)} {_by(slower, margin_pct)}."]

@@ -27,6 +27,7 @@ from app.viewmodels.format.environment import (
     format_values_by_run,
 )
 from app.viewmodels.format.naming import run_command
+from app.viewmodels.format.sentences import group_values
 from app.viewmodels.history.evidence import stored_evidence_view
 from app.viewmodels.plot.model import CurvePlot, stored_plot
 
@@ -211,7 +212,8 @@ def _common_environment(runs: Sequence[StoredRun]) -> TextTable:
 
 def _differing_environment(runs: Sequence[StoredRun]) -> TextTable:
     rows = tuple(
-        (environment_label(key), format_values_by_run(values)) for key, values in differing_environment(runs).items()
+        (environment_label(key), format_values_by_run(group_values(values.items())))
+        for key, values in differing_environment(runs).items()
     )
     return TextTable(head=("Fact", "Values"), rows=rows)
 

@@ -231,7 +231,7 @@ class WhyPanel(QWidget):
         self.choice.setVisible(several)
         show_text(self._against, f"against {view.baseline}" if several else "")
         self._sentence.setText(view.sentence)
-        show_text(self._notes, "\n".join(view.notes))
+        show_text(self._notes, "\n".join(note.sentence for note in view.notes))
         self._charts.show_charts([view.chart] if view.chart else [])
         clear_layout(self._gains)
         if view.gains:
@@ -328,7 +328,8 @@ class AnswerPage(QWidget):
         self.setMaximumWidth(_MAX_WIDTH)
 
     def show_why(self, why: WhyView | None) -> None:
-        charts = [replace(why.chart, caption=" ".join(why.notes) or why.chart.caption)] if why and why.chart else []
+        notes = " ".join(note.sentence for note in why.notes) if why else ""
+        charts = [replace(why.chart, caption=notes or why.chart.caption)] if why and why.chart else []
         self.waterfall.show_charts(charts)
         show_text(self.obstacle, why.sentence if why and not charts else "")
 

@@ -5,15 +5,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import NamedTuple
 
-from app.analysis.equality import (
-    Equality,
-    State,
-    describe_differences,
-    describe_excess,
-    find_equality,
-    known_checks,
-    largest_of,
-)
+from app.analysis.equality import Equality, State, find_equality, known_checks, largest_of
 from app.analysis.intervals import MIN_REPEATS
 from app.analysis.training import ACCURACY_MARGIN_POINTS, compare_accuracy, group_by_training, trainings
 from app.analysis.verdict import (
@@ -54,7 +46,6 @@ from app.viewmodels.compare.warnings import comparison_warnings, describe_distur
 from app.viewmodels.compare.why import WhyView, why_views
 from app.viewmodels.format.cells import VERIFICATIONS
 from app.viewmodels.format.derived import accuracy_text, comparison_text
-from app.viewmodels.format.environment import runs_by_value
 from app.viewmodels.format.naming import (
     Name,
     names_in_parts,
@@ -63,7 +54,7 @@ from app.viewmodels.format.naming import (
     value_text,
     variant_names,
 )
-from app.viewmodels.format.sentences import format_run_numbers, group_by_ending, join_with_and, name_runs
+from app.viewmodels.format.sentences import group_by_ending, group_values, join_with_and, name_runs
 from workloads.protocol import Value
 
 
@@ -318,13 +309,13 @@ def _equality_warnings(checked: Sequence[VariantEquality]) -> list[Statement]:
     differing = [check for check in checked if check.equality.state == "differs"]
     same = [check for check in checked if check.equality.state == "same"]
     unknown = [check for check in checked if check.equality.state == "not comparable"]
-    kinds = [("equality", [check], {"differences": describe_excess(check.equality)}) for check in differing]
+    kinds: list[tuple[str, list[VariantEquality], dict[str, Equality | str]]]
+    kinds = [("equality", [check], {"excess": check.equality}) for check in differing]
     if same:
-        within = describe_differences(largest_of([check.equality for check in same]))
-        kinds.append(("equality_same", same, {"differences": within}))
+        kinds.append(("equality_same", same, {"differences": largest_of([check.equality for check in same])}))
     for reason in dict.fromkeys(check.equality.reason or "" for check in unknown):
         alike = [check for check in unknown if (check.equality.reason or "") == reason]
-        kinds.append(("equality_unknown", alike, {"reason": units.sentence(reason)}))
+        kinds.append(("equality_unknown", alike, {"reason": reason}))
     return [
         Statement(
             key,
@@ -365,7 +356,7 @@ def _baseline_note(rows: Sequence[RunRow], baseline: int) -> str:
     if any(row.run == first for row in base) or baseline != default_baseline(rows):
         return ""
     name = names_in_parts([group[0].spec for group in groups])[groups.index(base)]
-    return Statement("baseline", {"name": name}).sentence
+    return Statement("baseline", {"variant": name}).sentence
 
 
 def _repeat_notes(compared_runs: ComparedRuns) -> list[str]:
@@ -415,7 +406,7 @@ def _accuracy_notes(compared_runs: ComparedRuns, baseline: int) -> list[str]:
 
 def _describe_unmeasured(among: Sequence[RunRow], rows: Sequence[RunRow], how_far: str) -> list[str]:
     return [
-        f"{units.sentence(name_runs([row.run for row in alike], among)).rstrip('.')} ({word}) {how_far}"
+        f"{units.sentence(name_runs([row.run for row in alike], among).text).rstrip('.')} ({word}) {how_far}"
         f" {'its measured part and does' if len(alike) == 1 else 'their measured part and do'} not count."
         f" {reason}".rstrip()
         for (word, reason), alike in group_by_ending(rows).items()
@@ -455,7 +446,5 @@ def clipboard_text(comparison: Comparison) -> str:
 
 
 def _values_by_run(values: Mapping[int, str]) -> str:
-    lines = [
-        f"{format_run_numbers(runs).capitalize()}: {value}" for value, runs in runs_by_value(values).items() if value
-    ]
+    lines = [f"{one.where.text.capitalize()}: {one.value}" for one in group_values(values.items()) if one.value]
     return "\n".join([*lines[:_MOST_VALUES], *(["…"] if len(lines) > _MOST_VALUES else [])])

@@ -9,7 +9,7 @@ from app.values import units
 from app.values.records import StoredRun
 from app.viewmodels.format.naming import gpus_label, variant_names
 from app.viewmodels.format.ratios import CI, Unit, format_ratio, unit_of
-from app.viewmodels.history.evidence import ABOUT_WHAT_RAN, describe_mismatches
+from app.viewmodels.history.evidence import ABOUT_WHAT_RAN, describe_mismatches, mismatches
 from workloads.protocol import RunSpec, Value
 
 _KINDS = {"strong": "the same global batch", "weak": "the same batch a GPU"}
@@ -66,7 +66,8 @@ def scaling_views(runs: Sequence[StoredRun]) -> list[ScalingView]:
 def scaling_mismatches(views: Sequence[ScalingView]) -> str:
     """Return which of the runs in these pairs did not run as requested, and what follows; "" where all did."""
     sides = [side for view in views for side in (view.scaling.few, view.scaling.many)]
-    wrong = describe_mismatches(list({run.row.run: run.row for side in sides for run in side.runs}.values()))
+    rows = {run.row.run: run.row for side in sides for run in side.runs}
+    wrong = describe_mismatches(mismatches(list(rows.values())))
     return f"{wrong} {ABOUT_WHAT_RAN}" if wrong else ""
 
 

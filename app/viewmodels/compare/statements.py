@@ -5,13 +5,17 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Literal
 
+from app.analysis.equality import describe_differences, describe_excess
 from app.analysis.intervals import Estimate
 from app.analysis.steps import IdleCause
 from app.analysis.why import PartKind
 from app.values import environment_keys, units
+from app.viewmodels.format.derived import describe_losses, format_implausible
+from app.viewmodels.format.environment import environment_label, format_values_by_run
 from app.viewmodels.format.naming import SEPARATOR, Name
 from app.viewmodels.format.ratios import Unit, agree, format_interval, percent_of, unit_of
-from app.viewmodels.format.sentences import join_with_and, name_few
+from app.viewmodels.format.sentences import NamedRuns, format_run_numbers, join_with_and, name_few
+from app.viewmodels.history.evidence import describe_mismatches
 from workloads.catalog import WORKLOADS
 
 Severity = Literal["warning", "note"]
@@ -126,11 +130,13 @@ class Statement:
     @property
     def sentence(self) -> str:
         workload, template = self.facts.get("workload"), SENTENCES[self.key]
+        facts = SimpleNamespace(**self.facts, key=self.key)
         if isinstance(template, str):
-            words = {name: _format_fact(name, fact) for name, fact in self.facts.items()}
-            text = template.format(**words, consequence=self._consequence)
+            words = {name: _format_fact(name, fact) for name, fact in self.facts.items() if name not in _JOINED}
+            joined = {name: join(facts) for name, join in _JOINED.items() if name in self.facts}
+            text = template.format(**words, **joined, consequence=self._consequence)
         else:
-            text = template(SimpleNamespace(**self.facts))
+            text = template(facts)
         return f"{workload}: {text}" if workload else text
 
     @property
@@ -149,7 +155,23 @@ _UNITS = {"pct": "%", "mhz": "MHz", "c": "°C", "h": "h"}
 """The unit of a number by the end of its name."""
 
 
+_MOST_LISTED = 4
+"""Reasons that are listed one by one, and fields of a device with implausible readings."""
+_VALUES_CHARS = 100
+"""Of values that a sentence lists with their runs."""
+_DIFFERENCES = {
+    "card": "The kind of GPU",
+    "power_limit": "The GPUs' power limit",
+    "clocks_set": "How the GPUs' clocks are set",
+    "code": "The program's code",
+    environment_keys.COMMIT_KEY: "The program's commit",
+}
+"""What differs between runs; the others are keys of the environment."""
+
+
 def _format_fact(name: str, fact: Any) -> str:
+    if isinstance(fact, NamedRuns):
+        return fact.text
     if fact is None or isinstance(fact, str):
         return fact or ""
     unit = next((unit for ending, unit in _UNITS.items() if name.endswith(f"_{ending}")), "")
@@ -287,6 +309,42 @@ def _repeats_for_a_width(v: Any) -> str:
     return f"With about {more} the {units.plural('ratio', v.ratios)} would be known to {width}."
 
 
+def format_reason(key: str, reason: Any) -> str:
+    """Return what happened to a run as text: what was recorded of it, or what its readings say."""
+    writers: dict[str, Callable[[Any], str]] = {
+        environment_keys.STOOD_STILL_KEY: lambda seconds: units.quantity(f"{seconds:.0f}", "s"),
+        "lost": describe_losses,
+        "implausible": lambda devices: format_implausible(devices, _MOST_LISTED),
+    }
+    return writers.get(key, str)(reason)
+
+
+def _reasons(v: Any) -> str:
+    """Return which runs have which reason, a sentence each, of many reasons only the first."""
+    texts = [units.sentence(f"{one.where.text}: {format_reason(v.key, one.value)}") for one in v.reasons]
+    left_out = [f"{len(texts) - _MOST_LISTED} more."] if len(texts) > _MOST_LISTED else []
+    return " ".join([*texts[:_MOST_LISTED], *left_out])
+
+
+def _values(v: Any) -> str:
+    """Return values with their runs; of values too long for a sentence, how many there are."""
+    named = format_values_by_run(v.values)
+    is_long = len(named) > _VALUES_CHARS or "GPU-" in named
+    return f"{len(v.values)} values in {v.where.text}" if is_long else named
+
+
+_JOINED: Mapping[str, Callable[[Any], str]] = {
+    "choices": lambda v: join_with_and(v.choices),
+    "differences": lambda v: describe_differences(v.differences),
+    "excess": lambda v: describe_excess(v.excess),
+    "mismatches": lambda v: describe_mismatches(v.mismatches),
+    "name": lambda v: _DIFFERENCES.get(v.name) or environment_label(v.name),
+    "reason": lambda v: units.sentence(v.reason),
+    "reasons": _reasons,
+    "values": _values,
+}
+"""What writes facts that are records, by their name."""
+
 MainCause = IdleCause | Literal["no tensor cores"]
 """What nearly all of a part's change may come from."""
 NOUNS: dict[PartKind, str] = {
@@ -360,7 +418,7 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
     "no result": lambda v: f"No run of {_painted(v.name)} measured to its end ({'; '.join(v.endings)}).",
     "no other result": "No variant but the baseline has a complete run.",
     "no runs": "No run of this experiment has a result yet.",
-    "only one": "Only {name} has runs yet: there is nothing to compare it with so far.",
+    "only one": "Only {variant} has runs yet: there is nothing to compare it with so far.",
     "energy": _energy,
     "settings": lambda v: f"They differ in {len(v.labels)} settings: {join_with_and(v.labels)}.",
     "margin": _margin,
@@ -373,7 +431,7 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
         f"{v.repeats} more {units.plural('repeat', v.repeats)} of these {v.count} would tell which is fastest."
     ),
     "repeats hardly help": "More repeats would hardly help, as runs of one variant differ too much.",
-    "baseline": "The baseline is {name}: its runs are enough and steady. You can choose another.",
+    "baseline": "The baseline is {variant}: its runs are enough and steady. You can choose another.",
     "noisy baseline": lambda v: (
         f"Runs of the baseline differ by {_amount(v.ratio, unit_of([v.ratio]))}, which makes "
         "intervals wide; choose a steadier one or repeat it."
@@ -381,10 +439,10 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
     "unchanged": "The same kernels ran equally often in {variants}: what differs changed nothing that ran, unless it "
     "is the size of the data or the work of the host.",
     "left_out": "At most {most} runs are compared; of those chosen, {count} are not.",
-    "equality": "The baseline does not compute the same as {variants}: {differences}.",
+    "equality": "The baseline does not compute the same as {variants}: {excess}.",
     "equality_same": "The baseline computes the same as {variants}: {differences}.",
     "equality_unknown": "Not checked whether the baseline computes the same as {variants}. {reason}",
-    EVIDENCE: "{reasons} So the verdict is about what ran, not what was requested.",
+    EVIDENCE: "{mismatches} So the verdict is about what ran, not what was requested.",
     "alike": "The evidence does not show that {choices} ran different code. A difference in speed proves nothing. "
     "{reason}",
     "tensor_cores": "Products ran without tensor cores although the precision is meant for them. They take {share_pct} "
@@ -421,7 +479,7 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
     environment_keys.GPUS_USED_KEY: "{gpus} {kind} were used, for {uses} runs each.",
     "gpus_uneven": "Variants are spread unevenly over {gpus} {kind}, so energy is compared within GPUs. {consequence}",
     "gpus_apart": "Some variants ran on other GPUs than those they are compared with, of {gpus} {kind}. {consequence}",
-    "differs": "{label} differs: {values}. {consequence}",
+    "differs": "{name} differs: {values}. {consequence}",
     environment_keys.HOST_KEY: "The host differs: {values}. Its processor, driver, cooling and users may explain a "
     "difference, even with the same kind of GPU. Compare variants on one host.",
     "unknown_code": "The program's code is unknown in {where}, and may differ.",
@@ -473,5 +531,18 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
     "no_part": lambda v: f"No part of a step surely changes by more than {units.percent(v.share_pct)} of it.",
     "largest_part": lambda v: f"The largest part is {_part(v)}.",
     "largest_change": lambda v: f"The largest change is {_part(v)}.",
+    "mean_of_gpus": "Times of several GPUs are their mean.",
+    "merged_kernels": lambda v: (
+        f"{join_with_and(v.compilers)} {'merges' if len(v.compilers) == 1 else 'merge'} operations into kernels of "
+        f"{'its' if len(v.compilers) == 1 else 'their'} own (fusions), each of which counts in one class. "
+        "What only moved to another class is no gain or loss."
+    ),
+    "untraced": lambda v: (
+        f"{format_run_numbers(v.runs).capitalize()} "
+        f"{'has no trace and is' if len(v.runs) == 1 else 'have no trace and are'} left out."
+    ),
+    "idle_by_cause": "The measured idle time is split by cause as the gaps of the trace are: tracing makes gaps "
+    "longer, so only their shares count.",
+    "no_intervals": "No intervals: they take two traced runs or more of each variant.",
 }
 """One sentence for each kind of statement: a template of its facts, or what writes them."""

@@ -26,7 +26,8 @@ from app.analysis.verdict import (
 )
 from app.values import units
 from app.values.records import RunRow
-from app.viewmodels.compare.statements import EVIDENCE, Gap, Region, Statement
+from app.viewmodels.compare.statements import Gap, Region, Statement
+from app.viewmodels.compare.warnings import evidence_warnings
 from app.viewmodels.format.cells import TextTable, group_example_word
 from app.viewmodels.format.naming import (
     Name,
@@ -38,7 +39,6 @@ from app.viewmodels.format.naming import (
 )
 from app.viewmodels.format.ratios import CI, Unit, format_interval, format_ratio, unit_of
 from app.viewmodels.format.sentences import run_ending
-from app.viewmodels.history.evidence import describe_mismatches
 from workloads.protocol import RunSpec, Value
 
 METHOD = "Welch's t on the logarithm of each process's throughput, widened so that runs may be added and judged again"
@@ -139,16 +139,13 @@ def compute_verdict(
             answer = verdict.statements[0]
             elsewhere.append(replace(answer, facts={**answer.facts, "workload": workload}))
     decisions = [result.decision for result in results if not result.is_baseline]
-    reasons = describe_mismatches(rows)
-    mismatched = tuple(row.run for row in rows if row.evidence_state == "mismatch")
-    warnings = [Statement(EVIDENCE, {"reasons": reasons}, mismatched, "warning")] if reasons else []
     return Verdict(
         results=tuple(results),
         names=tuple(variant_names([result.runs[0].spec for result in results])),
         effects=effects if len({effect.parameter for effect in effects}) > 1 else (),
         decision=decisions[0] if len(decisions) == 1 else "several variants" if decisions else "nothing to compare",
         asked=str(answers[0].facts.get("parameter", "")),
-        statements=(*answers[:1], *elsewhere, *warnings, *answers[1:], *steps),
+        statements=(*answers[:1], *elsewhere, *evidence_warnings(rows), *answers[1:], *steps),
         answers=1 + len(elsewhere),
         steps=len(steps),
         more_repeats=more_repeats,

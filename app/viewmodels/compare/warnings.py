@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,28 +32,21 @@ from app.analysis.verdict import (
 )
 from app.storage.reference import is_reference
 from app.values import environment_keys, units
-from app.values.environment_keys import COMMIT_KEY, HOST_KEY, SOURCES_KEY
-from app.values.records import StoredRun
-from app.viewmodels.compare.statements import EVIDENCE, Severity, Statement
+from app.values.environment_keys import COMMIT_KEY, HOST_KEY, SOURCES_KEY, environment_number
+from app.values.records import RunRow, StoredRun
+from app.viewmodels.compare.statements import EVIDENCE, Severity, Statement, format_reason
 from app.viewmodels.format.cells import THIS_MACHINE, example_word
-from app.viewmodels.format.derived import describe_losses, format_implausible
-from app.viewmodels.format.environment import (
-    differing_environment,
-    environment_label,
-    format_values_by_run,
-    runs_by_value,
-)
+from app.viewmodels.format.derived import device_losses, implausible_readings
+from app.viewmodels.format.environment import differing_environment
 from app.viewmodels.format.naming import SEPARATOR, Name, choice_label, differing_parameters, names_in_parts
-from app.viewmodels.format.sentences import join_with_and, name_runs
-from app.viewmodels.history.evidence import describe_mismatches
+from app.viewmodels.format.sentences import NamedRuns, RunsWith, group_values, name_runs
+from app.viewmodels.history.evidence import mismatches
 from workloads.catalog import FRAMEWORKS, ONEDNN_KEY, distinct, drops_between_layers, is_script
 from workloads.protocol import Value
 
 EARLIER_RUNS = 10
 """Earlier runs of the baseline's variant that are read to detect drift."""
 
-_MAX_LISTED = 4
-"""Reasons that are listed one by one."""
 CLOCK_LIMIT = 0.01
 """A clock lower by less is a step of the clock or two: those of an H200 are 15 of 1,980 MHz apart."""
 
@@ -74,8 +68,6 @@ _MINOR_KEYS = comparability.MINOR_VARIABLE_KEYS | {
     "gpus_present",
 }
 _HASH_DIGITS = 7
-_VALUES_CHARS = 100
-"""Of values that a sentence lists with their runs."""
 
 
 def comparison_warnings(
@@ -89,11 +81,8 @@ def comparison_warnings(
     the variant of the first run.
     """
     clocks = clock_warnings(runs, baseline)
-    rows = [run.row for run in runs]
-    values = {row.run: row.evidence_reason or "" for row in rows if row.evidence_state == "mismatch"}
-    mismatches = {"reasons": describe_mismatches(rows)}
     warnings = [
-        *([Statement(EVIDENCE, mismatches, values, "warning")] if values else []),
+        *evidence_warnings([run.row for run in runs]),
         *_indistinguishable(runs),
         *_unchanged_scripts(runs),
         *_without_tensor_cores(runs),
@@ -101,7 +90,7 @@ def comparison_warnings(
         *order_warnings(runs, baseline),
         *_throttled(runs, are_clocks_known=bool(clocks)),
         *clocks,
-        *_describe_reasons(runs, {**_DISTURBANCES, "lost": describe_losses}),
+        *_describe_reasons(runs, {**_DISTURBANCES, "lost": device_losses}),
         *_describe_reasons(runs, _NOTED, "note"),
         *_shared_host(runs),
         *_concurrent_runs(runs),
@@ -117,6 +106,12 @@ def comparison_warnings(
         return warning.severity == "note", possible_pct is not None, -(possible_pct or 0.0)
 
     return tuple(sorted(warnings, key=harm))
+
+
+def evidence_warnings(rows: Sequence[RunRow]) -> list[Statement]:
+    """Warn of runs that did not run as requested."""
+    values = {row.run: row.evidence_reason or "" for row in rows if row.evidence_state == "mismatch"}
+    return [Statement(EVIDENCE, {"mismatches": mismatches(rows)}, values, "warning")] if values else []
 
 
 def describe_disturbance(run: StoredRun) -> str:
@@ -145,9 +140,9 @@ def _indistinguishable(runs: Sequence[StoredRun]) -> list[Statement]:
     warnings = []
     for (aspect, reason, _), by_value in alike.items():
         if len(by_value) > 1:
-            labels = [choice_label(members[0].row.spec, aspect, value) for value, members in by_value.items()]
+            labels = tuple(choice_label(members[0].row.spec, aspect, value) for value, members in by_value.items())
             values = {run.row.run: value for value, members in by_value.items() for run in members}
-            facts = {"aspect": aspect, "choices": join_with_and(labels), "reason": reason}
+            facts = {"aspect": aspect, "choices": labels, "reason": reason}
             warnings.append(Statement("alike", facts, values, "warning"))
     return warnings
 
@@ -213,23 +208,19 @@ def _throttled(runs: Sequence[StoredRun], *, are_clocks_known: bool) -> list[Sta
     return warnings
 
 
-Reasons = Mapping[str, Callable[[StoredRun], str]]
-"""What a run says of itself that may have happened to it, "" for nothing, by the key of the warning."""
+Reasons = Mapping[str, Callable[[StoredRun], Any]]
+"""What a run says of itself that may have happened to it, empty for nothing, by the key of the warning."""
 
 _DISTURBANCES: Reasons = {
-    environment_keys.OTHERS_ON_GPU_KEY: lambda run: run.environment.get(environment_keys.OTHERS_ON_GPU_KEY, ""),
-    environment_keys.IDLE_WAIT_KEY: lambda run: (
-        idle_wait_blockers(run.environment) if comparability.used_gpus(run) else ""
-    ),
-    environment_keys.STOOD_STILL_KEY: lambda run: (
-        units.quantity(seconds, "s") if (seconds := run.environment.get(environment_keys.STOOD_STILL_KEY)) else ""
-    ),
+    environment_keys.OTHERS_ON_GPU_KEY: lambda run: run.environment.get(environment_keys.OTHERS_ON_GPU_KEY),
+    environment_keys.IDLE_WAIT_KEY: lambda run: comparability.used_gpus(run) and idle_wait_blockers(run.environment),
+    environment_keys.STOOD_STILL_KEY: lambda run: environment_number(run.environment, environment_keys.STOOD_STILL_KEY),
 }
 """What the machine did beside a run that may have cost it speed."""
 
 _NOTED: Reasons = {
-    environment_keys.OTHERS_UNKNOWN_KEY: lambda run: run.environment.get(environment_keys.OTHERS_UNKNOWN_KEY, ""),
-    "implausible": lambda run: format_implausible(run, _MAX_LISTED),
+    environment_keys.OTHERS_UNKNOWN_KEY: lambda run: run.environment.get(environment_keys.OTHERS_UNKNOWN_KEY),
+    "implausible": implausible_readings,
 }
 
 
@@ -237,15 +228,9 @@ def _describe_reasons(
     runs: Sequence[StoredRun], reasons: Reasons, severity: Severity = "warning"
 ) -> Iterator[Statement]:
     for key, read in reasons.items():
-        if values := {run.row.run: text for run in runs if (text := read(run))}:
-            yield Statement(key, {"reasons": _format_reasons(values, runs)}, values, severity)
-
-
-def _format_reasons(values: Mapping[int, str], among: Sequence[StoredRun]) -> str:
-    """Return which runs have which reason, a sentence each, of many reasons only the first."""
-    parts = [units.sentence(f"{_where(runs, among)}: {reason}") for reason, runs in runs_by_value(values).items()]
-    left_out = [f"{len(parts) - _MAX_LISTED} more."] if len(parts) > _MAX_LISTED else []
-    return " ".join([*parts[:_MAX_LISTED], *left_out])
+        if values := {run.row.run: reason for run in runs if (reason := read(run))}:
+            texts = {run: format_reason(key, reason) for run, reason in values.items()}
+            yield Statement(key, {"reasons": _with_runs(values, runs)}, texts, severity)
 
 
 def _shared_host(runs: Sequence[StoredRun]) -> list[Statement]:
@@ -292,7 +277,7 @@ def _different_gpus(runs: Sequence[StoredRun], baseline: int | None) -> list[Sta
     """
     kinds = {run.row.run: ", ".join(sorted(set(run.row.gpu_names))) for run in runs if run.row.gpu_names}
     if len(set(kinds.values())) > 1:
-        return [_describe_difference("card", "The kind of GPU", kinds, runs)]
+        return [_describe_difference("card", kinds, runs)]
     differing_names = differing_parameters([run.row.spec for run in runs])
     used = {run.row.run: gpus for run in runs if (gpus := comparability.used_gpus(run))}
     on_one_host = all(is_same_host(runs[0].environment, run.environment) for run in runs)
@@ -319,12 +304,9 @@ def _gpu_settings(runs: Sequence[StoredRun]) -> list[Statement]:
     limits = {run.row.run: units.with_unit(watts, "W") for run in runs if (watts := comparability.power_limit_w(run))}
     by_hand = {run.row.run: comparability.clocks_set(run) for run in runs}
     clocks = {run: "set by hand" if set_ else "automatic" for run, set_ in by_hand.items() if set_ is not None}
-    settings = (
-        ("power_limit", "The GPUs' power limit", limits),
-        ("clocks_set", "How the GPUs' clocks are set", clocks),
-    )
+    settings = {"power_limit": limits, "clocks_set": clocks}
     return [
-        _describe_difference(key, name, values, runs) for key, name, values in settings if len(set(values.values())) > 1
+        _describe_difference(key, values, runs) for key, values in settings.items() if len(set(values.values())) > 1
     ]
 
 
@@ -338,18 +320,18 @@ def _drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> list[Statem
     return [Statement("drift", {"change_pct": 100 * (drift.value - 1)}, values, "warning")]
 
 
-def _where(runs: Collection[int], among: Sequence[StoredRun]) -> str:
+def _where(runs: Collection[int], among: Sequence[StoredRun]) -> NamedRuns:
     return name_runs(runs, [run.row for run in among])
 
 
+def _with_runs(values: Mapping[int, Any], among: Sequence[StoredRun]) -> tuple[RunsWith, ...]:
+    return group_values(values.items(), [run.row for run in among])
+
+
 def _describe_difference(
-    key: str, label: str, values: Mapping[int, str], among: Sequence[StoredRun], severity: Severity = "warning"
+    key: str, values: Mapping[int, str], among: Sequence[StoredRun], severity: Severity = "warning"
 ) -> Statement:
-    """Return a warning that something differs between runs; of values too long for a sentence, how many there are."""
-    named = format_values_by_run(values, lambda runs: _where(runs, among))
-    if len(named) > _VALUES_CHARS or "GPU-" in named:
-        named = f"{len(set(values.values()))} values in {_where(values, among)}"
-    facts = {"name": key, "label": label, "values": named}
+    facts = {"name": key, "values": _with_runs(values, among), "where": _where(values, among)}
     return Statement(HOST_KEY if key == HOST_KEY else "differs", facts, values, severity)
 
 
@@ -360,12 +342,12 @@ def environment_warnings(runs: Sequence[StoredRun]) -> list[Statement]:
     first = runs[0].environment if runs else {}
     names = {run.row.run: run.environment.get(HOST_KEY, THIS_MACHINE) for run in runs}
     is_one_host = all(is_same_host(first, run.environment) for run in runs)  # of which there may be several names
-    hosts = [] if is_one_host else [_describe_difference(HOST_KEY, environment_label(HOST_KEY), names, runs)]
+    hosts = [] if is_one_host else [_describe_difference(HOST_KEY, names, runs)]
     omitted = {environment_keys.GPUS_USED_KEY, COMMIT_KEY, SOURCES_KEY, *([_VERSION_KEY] if has_warning else [])}
     omitted |= {"gpus_present"} if hosts else set()  # other hosts have other GPUs
     differing = (item for item in differing_environment(runs).items() if item[0] not in omitted)
     differences = [
-        _describe_difference(key, environment_label(key), values, runs, "note" if _is_minor(runs, key) else "warning")
+        _describe_difference(key, values, runs, "note" if _is_minor(runs, key) else "warning")
         for key, values in differing
     ]
     return [*hosts, *code, *differences]
@@ -399,9 +381,9 @@ def _code(runs: Sequence[StoredRun]) -> list[Statement]:
     notes = []
     if len(set(codes.values())) > 1:
         names = {run: commits.get(run, f"sources {code[:_HASH_DIGITS]}") for run, code in codes.items()}
-        notes.append(_describe_difference("code", "The program's code", names, runs))
+        notes.append(_describe_difference("code", names, runs))
     elif len(set(commits.values())) > 1:
-        notes.append(_describe_difference(COMMIT_KEY, "The program's commit", commits, runs, "note"))
+        notes.append(_describe_difference(COMMIT_KEY, commits, runs, "note"))
     if unknown := [run.row.run for run in runs if run.row.run not in codes]:
         severity: Severity = "note" if len(unknown) == len(runs) else "warning"
         notes.append(Statement("unknown_code", {"where": _where(unknown, runs)}, tuple(unknown), severity))

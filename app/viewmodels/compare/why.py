@@ -19,7 +19,7 @@ from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import SEPARATOR, Name, names_in_parts, short_kernel_names
 from app.viewmodels.format.ratios import CI, describe_speed, format_interval
-from app.viewmodels.format.sentences import format_run_numbers, join_with_and
+from app.viewmodels.format.sentences import join_with_and
 from app.viewmodels.history.kernel_time import KERNEL_CLASSES
 
 WHY = "why"
@@ -97,7 +97,7 @@ class WhyView:
     runs: tuple[int, ...]
     statements: tuple[Statement, ...]
     difference: StepDifference | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Statement, ...] = ()
     chart: WaterfallChart | None = None
     head: tuple[str, ...] = ()
     rows: tuple[WhyRow, ...] = ()
@@ -443,27 +443,19 @@ def _main_causes(parts: Sequence[Part]) -> Iterator[Statement]:
                 yield Statement("one_cause", {"part": part.kind, "cause": cause})
 
 
-def _notes(difference: StepDifference, pair: Pair) -> Iterator[str]:
+def _notes(difference: StepDifference, pair: Pair) -> Iterator[Statement]:
     runs = (*difference.baseline, *difference.other)
     if any(len(run.evidence.devices) > 1 for run in runs if run.evidence):
-        yield "Times of several GPUs are their mean."
-    if compilers := sorted(why.merging_compilers(runs), reverse=True):
-        merge, own = ("merges", "its") if len(compilers) == 1 else ("merge", "their")
-        yield (
-            f"{join_with_and(compilers)} {merge} operations into kernels of {own} own (fusions), each of which counts "
-            "in one class. What only moved to another class is no gain or loss."
-        )
-    untraced = [run.row.run for run in (*pair.base, *pair.other) if run.row.summary.throughput and not is_traced(run)]
-    if untraced:
-        has, is_ = ("has", "is") if len(untraced) == 1 else ("have", "are")
-        yield f"{format_run_numbers(untraced).capitalize()} {has} no trace and {is_} left out."
+        yield Statement("mean_of_gpus")
+    if compilers := why.merging_compilers(runs):
+        yield Statement("merged_kernels", {"compilers": tuple(sorted(compilers, reverse=True))})
+    with_steps = (run for run in (*pair.base, *pair.other) if run.row.summary.throughput)
+    if untraced := tuple(run.row.run for run in with_steps if not is_traced(run)):
+        yield Statement("untraced", {"runs": untraced}, untraced)
     if any(part.causes for part in difference.parts):
-        yield (
-            "The measured idle time is split by cause as the gaps of the trace are: tracing makes gaps longer, so only "
-            "their shares count."
-        )
+        yield Statement("idle_by_cause")
     if difference.step.difference.interval is None:
-        yield "No intervals: they take two traced runs or more of each variant."
+        yield Statement("no_intervals")
 
 
 def _describe_gain(gain: WhatIf, pair: Pair, figures: Figures) -> str:

@@ -1,5 +1,6 @@
 """Facts of a stored run as text: epochs, energy by phase, memory, cost of telemetry, and a line of its metrics."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -189,17 +190,19 @@ def memory_note(run: StoredRun) -> str:
 class DeviceLoss(NamedTuple):
     """A device that stopped answering during a run: when and why; when it first answered again, if it did."""
 
-    device: Device
+    device: str
+    label: str
     lost_s: float
     reason: str
     answered_s: float | None
 
 
-def device_losses(run: StoredRun) -> list[DeviceLoss]:
+def device_losses(run: StoredRun) -> tuple[DeviceLoss, ...]:
     """Return the devices that were lost during the run; times in seconds after its start."""
-    return [
+    return tuple(
         DeviceLoss(
-            device=columns.device,
+            device=columns.device.device,
+            label=device_label(columns.device),
             lost_s=(columns.lost_t_ns - run.anchor_t_ns) / 1e9,
             reason=columns.device.lost or "",
             answered_s=next(
@@ -208,37 +211,46 @@ def device_losses(run: StoredRun) -> list[DeviceLoss]:
         )
         for columns in run.samples
         if columns.lost_t_ns is not None
-    ]
+    )
 
 
-def describe_losses(run: StoredRun) -> str:
-    """Return which devices stopped answering during the run, when and why; "" if none did."""
-    return " ".join(map(_describe_loss, device_losses(run)))
+def describe_losses(losses: Iterable[DeviceLoss]) -> str:
+    texts = []
+    for loss in losses:
+        lost = units.sentence(f"{loss.label} was lost after {units.seconds(loss.lost_s)}: {loss.reason}")
+        again = "" if loss.answered_s is None else f" It answered again after {units.seconds(loss.answered_s)}."
+        texts.append(f"{lost}{again}")
+    return " ".join(texts)
 
 
-def _describe_loss(loss: DeviceLoss) -> str:
-    lost = units.sentence(f"{device_label(loss.device)} was lost after {units.seconds(loss.lost_s)}: {loss.reason}")
-    return lost if loss.answered_s is None else f"{lost} It answered again after {units.seconds(loss.answered_s)}."
+class Implausible(NamedTuple):
+    """How many readings of each field of a device cannot be true and were left out."""
+
+    label: str
+    counts: tuple[tuple[str, int], ...]
 
 
-def format_implausible(run: StoredRun, most: int | None = None) -> str:
-    """Return how many readings of each field cannot be true and were left out: `Power 120, Load 7 of GPU 0`.
-
-    `most` is how many fields of a device are named, None for all.
-    """
-    devices: list[str] = []
+def implausible_readings(run: StoredRun) -> tuple[Implausible, ...]:
+    devices = []
     for device in (columns.device for columns in run.samples):
-        fields = [field for field in fields_of(device.kind) if device.implausible.get(field.name)]
-        named = [f"{field.label_on(device.kind)} {device.implausible[field.name]:,}" for field in fields[:most]]
-        if named:
-            more = f" and {len(fields) - len(named)} more fields" if len(fields) > len(named) else ""
-            devices.append(f"{', '.join(named)}{more} of {device_label(device)}")
-    return "; ".join(devices)
+        counts = ((field, device.implausible.get(field.name, 0)) for field in fields_of(device.kind))
+        labels = tuple((field.label_on(device.kind), count) for field, count in counts if count)
+        devices += [Implausible(device_label(device), labels)] if labels else []
+    return tuple(devices)
+
+
+def format_implausible(devices: Iterable[Implausible], most: int | None = None) -> str:
+    """Return `Power 120, Load 7 of GPU 0`; `most` is how many fields of a device are named, None for all."""
+    texts = []
+    for label, counts in devices:
+        more = f" and {len(counts) - most} more fields" if most and len(counts) > most else ""
+        texts.append(f"{', '.join(f'{field} {count:,}' for field, count in counts[:most])}{more} of {label}")
+    return "; ".join(texts)
 
 
 def implausible_note(run: StoredRun) -> str:
     """Return a sentence on readings that cannot be true, and whether energy lacks for them; "" if there are none."""
-    counts = format_implausible(run)
+    counts = format_implausible(implausible_readings(run))
     if not counts:
         return ""
     of_energy = any(not gpu.device.implausible.keys().isdisjoint(("power_mw", "energy_mj")) for gpu in gpu_columns(run))

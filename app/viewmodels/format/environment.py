@@ -1,14 +1,14 @@
 """The environment of runs as text: a label for every key, and the values that differ between runs."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from app.analysis.comparability import OWN_VARIABLE_KEYS, known_value
 from app.values import environment_keys
 from app.values.records import StoredRun
 from app.values.units import byte_size, plural
 from app.viewmodels.format.naming import differing_parameters
-from app.viewmodels.format.sentences import format_run_numbers
+from app.viewmodels.format.sentences import RunsWith
 from workloads.catalog import FRAMEWORKS, ONEDNN_KEY, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
 
 _MOST_VALUES = 4
@@ -110,20 +110,13 @@ def differing_environment(runs: Sequence[StoredRun]) -> dict[str, dict[int, str]
     return {key: values for key, values in values_by_key.items() if len(set(values.values())) > 1}
 
 
-def format_values_by_run(values: Mapping[int, str], name: Callable[[Collection[int]], str] = format_run_numbers) -> str:
+def format_values_by_run(values: Sequence[RunsWith]) -> str:
     """Return values with their runs, `575 (run 2), else 580`: rare ones first, the most common without runs."""
-    holders = runs_by_value({run: shorten_uuids(value) for run, value in values.items()})
-    *rare, (majority, most) = sorted(holders.items(), key=lambda item: len(item[1]))
-    if rare and len(most) == len(rare[-1][1]):
-        return _join_few([f"{value} ({name(numbers)})" for value, numbers in holders.items()])
-    return _join_few([*(f"{value} ({name(numbers)})" for value, numbers in rare), f"else {majority}"])
-
-
-def runs_by_value(values: Mapping[int, str]) -> dict[str, list[int]]:
-    holders: dict[str, list[int]] = {}
-    for run, value in values.items():
-        holders.setdefault(value, []).append(run)
-    return holders
+    *rare, most = sorted(values, key=lambda one: len(one.where.runs))
+    if rare and len(most.where.runs) == len(rare[-1].where.runs):
+        return _join_few([f"{shorten_uuids(one.value)} ({one.where.text})" for one in values])
+    named = (f"{shorten_uuids(one.value)} ({one.where.text})" for one in rare)
+    return _join_few([*named, f"else {shorten_uuids(most.value)}"])
 
 
 def shorten_uuids(value: str) -> str:

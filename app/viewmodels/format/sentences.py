@@ -4,6 +4,8 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -38,24 +40,53 @@ def format_run_numbers(runs: Collection[int]) -> str:
     return f"{plural('run', len(runs))} {join_with_and(texts)}"
 
 
-def name_runs(runs: Collection[int], among: Sequence[RunRow]) -> str:
-    """Return runs by the variants that they are of: `2 of 3 runs of NCHW`, `all 12 runs of 4 variants`, `all runs`.
+@dataclass(frozen=True, slots=True)
+class NamedRuns:
+    """Runs, and the variants that they are of, which have `total` runs; no variants where all runs are of one."""
 
-    Of one variant alone they have their numbers.
-    """
-    if len(runs) == len(among) > 1:
-        return "all runs"
+    runs: tuple[int, ...]
+    variants: tuple[Name, ...] = ()
+    total: int = 0
+    is_all: bool = False
+
+    @property
+    def text(self) -> str:
+        """Return `2 of 3 runs of NCHW`, `all 12 runs of 4 variants`, `all runs`, or of one variant `runs 1 and 2`."""
+        if self.is_all:
+            return "all runs"
+        if not self.variants:
+            return format_run_numbers(self.runs)
+        all_of_them = {1: "the run", 2: "both runs"}.get(self.total, f"all {self.total:,} runs")
+        count = all_of_them if len(self.runs) == self.total else f"{len(self.runs):,} of {self.total:,} runs"
+        return f"{count} of {name_few(self.variants)}".replace(" of on ", " on ")
+
+
+def name_runs(runs: Collection[int], among: Sequence[RunRow] = ()) -> NamedRuns:
     groups: dict[bytes, list[RunRow]] = {}
     for row in among:
         groups.setdefault(msgspec.json.encode(without(row.spec), order="sorted"), []).append(row)
-    if len(groups) == 1:
-        return format_run_numbers(runs)
+    is_all = len(runs) == len(among) > 1
+    if is_all or len(groups) < 2:
+        return NamedRuns(tuple(runs), is_all=is_all)
     names = names_in_parts([group[0].spec for group in groups.values()], in_sentence=True)
     named = [pair for pair in zip(names, groups.values(), strict=True) if any(row.run in runs for row in pair[1])]
-    total = sum(len(group) for _, group in named)
-    all_of_them = {1: "the run", 2: "both runs"}.get(total, f"all {total:,} runs")
-    count = all_of_them if len(runs) == total else f"{len(runs):,} of {total:,} runs"
-    return f"{count} of {name_few([name for name, _ in named])}".replace(" of on ", " on ")
+    return NamedRuns(tuple(runs), tuple(name for name, _ in named), sum(len(group) for _, group in named))
+
+
+@dataclass(frozen=True, slots=True)
+class RunsWith:
+    """A value, and the runs that have it."""
+
+    value: Any
+    where: NamedRuns
+
+
+def group_values(values: Iterable[tuple[int, Any]], among: Sequence[RunRow] = ()) -> tuple[RunsWith, ...]:
+    """Return the values of runs, each with all runs that have it, in order of first appearance."""
+    holders: dict[Any, list[int]] = {}
+    for run, value in values:
+        holders.setdefault(value, []).append(run)
+    return tuple(RunsWith(value, name_runs(runs, among)) for value, runs in holders.items())
 
 
 def join_with_and(items: Iterable[str]) -> str:

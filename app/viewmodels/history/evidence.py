@@ -12,7 +12,7 @@ from app.values.events import Outcome, Summary
 from app.values.records import EqualityCheck, PortabilityResult, RunRow, StoredRun
 from app.viewmodels.format import naming
 from app.viewmodels.format.cells import VERIFICATIONS, Tone
-from app.viewmodels.format.sentences import join_with_and, name_runs
+from app.viewmodels.format.sentences import RunsWith, join_with_and, name_runs
 from app.viewmodels.history import kernel_time
 from app.viewmodels.history.kernel_time import (
     ClassShare,
@@ -138,20 +138,26 @@ def evidence_view(
     )
 
 
-def describe_mismatches(rows: Sequence[RunRow]) -> str:
-    """Return a sentence per kind of reason why some runs did not run as requested; "" if none is known."""
+def mismatches(rows: Sequence[RunRow]) -> tuple[RunsWith, ...]:
+    """Return each kind of reason why some runs did not run as requested."""
     kinds: dict[str, list[RunRow]] = {}
     for row in rows:
         if row.evidence_state == "mismatch":
             # Without the counts and names that are specific to one run.
             kinds.setdefault(re.sub(r"\b\d+ of \d+ | \([^)]*\)", "", row.evidence_reason or ""), []).append(row)
+    reasons = ({row.evidence_reason or "" for row in group} for group in kinds.values())
+    return tuple(
+        RunsWith(of_group.pop() if len(of_group) == 1 else kind, name_runs([row.run for row in group], rows))
+        for (kind, group), of_group in zip(kinds.items(), reasons, strict=True)
+    )
+
+
+def describe_mismatches(reasons: Sequence[RunsWith]) -> str:
+    """Return a sentence on the runs with each reason, and the reason; "" without any."""
     sentences = []
-    for kind, group in kinds.items():
-        reasons = {row.evidence_reason or "" for row in group}
-        reason = reasons.pop() if len(reasons) == 1 else kind
-        runs = f"{name_runs([row.run for row in group], rows)} did not run"
-        subject = "no run ran" if len(group) == len(rows) > 1 else runs
-        sentences.append(f"{units.sentence(f'{subject} what was requested')} {units.sentence(reason)}")
+    for one in reasons:
+        subject = "no run ran" if one.where.is_all else f"{one.where.text} did not run"
+        sentences += [units.sentence(f"{subject} what was requested"), units.sentence(one.value)]
     return " ".join(sentences)
 
 

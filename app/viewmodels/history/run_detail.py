@@ -121,7 +121,7 @@ def run_detail(
             filter(
                 None,
                 (
-                    derived.describe_losses(run),
+                    derived.describe_losses(derived.device_losses(run)),
                     derived.implausible_note(run),
                     *(warning.sentence for warning in machine_warnings(run)),
                     trash_note,

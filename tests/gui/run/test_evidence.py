@@ -172,7 +172,7 @@ def test_compare_says_first_which_runs_are_not_what_they_say(
         view.show()
     rows = [run_row(1, found=AS_REQUESTED), run_row(2, layers=4, found=MISLABELLED)]
     view.show_model(compare(prepare_comparison([stored_run(row) for row in rows]), 1))
-    wrong = evidence.describe_mismatches(rows)
+    wrong = evidence.describe_mismatches(evidence.mismatches(rows))
     assert f"▲  {wrong} So the verdict is about what ran" in view.notes.warnings[0].text()
     saying = [each for each in view.findChildren(QLabel) if "did not run what was requested" in each.text()]
     assert [each for each in saying if each.isVisible()] == [view.notes.warnings[0]]

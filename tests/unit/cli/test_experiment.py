@@ -194,7 +194,7 @@ def test_where_one_variant_alone_has_runs_the_others_are_not_forgotten() -> None
         "text": (text := "Only Batch size 8 has runs yet: there is nothing to compare it with so far."),
         "asked": None,
         "statements": [
-            {"text": text, "key": "only one", "facts": {"name": ["Batch size 8"]}, "runs": [], "severity": "note"}
+            {"text": text, "key": "only one", "facts": {"variant": ["Batch size 8"]}, "runs": [], "severity": "note"}
         ],
     }
     both = Experiment.from_runs(PLAN, "stopped", HEADERS, CPU)

@@ -128,7 +128,14 @@ def test_differences_of_the_machine_are_warned_of_and_unknown_ones_are_not() -> 
             "text": "NVIDIA driver differs: 570 (run 1), 580 (run 2). A difference in speed may come from that.",
             "severity": "warning",
             "runs": {"1": "570", "2": "580"},
-            "facts": {"name": "driver", "label": "NVIDIA driver", "values": "570 (run 1), 580 (run 2)"},
+            "facts": {
+                "name": "driver",
+                "values": [
+                    {"value": "570", "where": {"runs": [1], "variants": [], "total": 0, "is_all": False}},
+                    {"value": "580", "where": {"runs": [2], "variants": [], "total": 0, "is_all": False}},
+                ],
+                "where": {"runs": [1, 2], "variants": [], "total": 0, "is_all": True},
+            },
         }
     ]
     assert document_of([first, first], 1)["warnings"] == []

@@ -25,7 +25,7 @@ from app.viewmodels.compare.comparison import (
 )
 from app.viewmodels.compare.curves import CompareCurves, format_position, small_multiples
 from app.viewmodels.compare.table import TableRow, estimate_cell
-from app.viewmodels.history.evidence import describe_mismatches
+from app.viewmodels.history.evidence import describe_mismatches, mismatches
 from app.viewmodels.plot.model import limited
 from tests.fakes.evidence import AS_REQUESTED, MISLABELLED
 from tests.fakes.traces import CONV, traced_run
@@ -630,7 +630,9 @@ def test_what_runs_that_are_not_what_they_say_mean_for_the_verdict_is_said_once_
     found = compared(rows)
     meant = "So the verdict is about what ran, not what was requested."
     detail = f"Run 2: {MISLABELLED.reason}"
-    assert comparison_lines(found)[0] == HeaderLine(f"▲  {describe_mismatches(rows)} {meant}", "warning", detail=detail)
+    assert comparison_lines(found)[0] == HeaderLine(
+        f"▲  {describe_mismatches(mismatches(rows))} {meant}", "warning", detail=detail
+    )
     assert clipboard_text(found).count("did not run what was requested") == 1
 
 

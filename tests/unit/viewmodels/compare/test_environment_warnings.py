@@ -10,6 +10,7 @@ from app.values.environment_keys import COMMIT_KEY, HOST_ID_KEY, HOST_KEY, SOURC
 from app.viewmodels.compare.statements import Statement
 from app.viewmodels.compare.warnings import environment_warnings
 from app.viewmodels.format.environment import comparable_keys, differing_environment
+from app.viewmodels.format.sentences import NamedRuns
 from tests.unit.viewmodels.stored import run_row, stored_run
 from workloads.catalog import FRAMEWORK, ONEDNN_KEY, ONEDNN_VARIABLE, VARIABLES_RECORDED_KEY
 
@@ -93,7 +94,7 @@ def test_code_that_is_not_known_is_a_warning_beside_code_that_is() -> None:
     assert note.sentence == "The program's code is unknown in all runs, and may differ."
     assert note.severity == "note"
     warning = only(warnings_of(VERSION, CODE_A))
-    assert (warning.key, warning.severity, warning.facts) == ("unknown_code", "warning", {"where": "run 1"})
+    assert (warning.key, warning.severity, warning.facts) == ("unknown_code", "warning", {"where": NamedRuns((1,))})
 
 
 @pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "TF_XLA_FLAGS", "NVIDIA_TF32_OVERRIDE", "ONEDNN_MAX_CPU_ISA"])

@@ -13,11 +13,21 @@ import pytest
 
 from app.analysis.verdict import default_baseline, join_repeats
 from app.storage.store import Store
-from app.values.records import RunRow
+from app.values.environment_keys import (
+    COMMIT_KEY,
+    HOST_KEY,
+    IDLE_WAIT_BLOCKERS_KEY,
+    IDLE_WAIT_KEY,
+    OTHERS_ON_GPU_KEY,
+    STOOD_STILL_KEY,
+)
+from app.values.records import RunRow, StoredRun
 from app.viewmodels.compare.statements import Statement
 from app.viewmodels.compare.verdict import compute_verdict
+from app.viewmodels.compare.warnings import comparison_warnings
 from app.viewmodels.format.naming import SEPARATOR
-from tests.unit.viewmodels.stored import run_row
+from tests.fakes.evidence import AS_REQUESTED, MISLABELLED
+from tests.unit.viewmodels.stored import S, run_row, stored_run
 from workloads.protocol import Value
 
 SETTINGS: Mapping[str, Sequence[Any]] = {
@@ -26,6 +36,18 @@ SETTINGS: Mapping[str, Sequence[Any]] = {
     "gpus": (1, 2),
     "precision": ("float32", "tf32", "bfloat16"),
     "xla": (False, True),
+}
+
+
+MACHINES: Mapping[str, Sequence[str]] = {
+    "driver": ("570", "580", "580"),
+    "cpu": ("EPYC", "EPYC", "Xeon"),
+    HOST_KEY: ("", "", "gpu1"),
+    OTHERS_ON_GPU_KEY: ("", "", "python3"),
+    STOOD_STILL_KEY: ("", "", "", "12", "61"),
+    IDLE_WAIT_KEY: ("", "timed out"),
+    IDLE_WAIT_BLOCKERS_KEY: ("34 °C", "load 7 %"),
+    COMMIT_KEY: ("aaaa", "aaaa", "bbbb", ""),
 }
 
 
@@ -58,6 +80,38 @@ def random_rows(seed: int) -> list[RunRow]:
     return [replace(row, planned=str(repeats)) for row in rows]
 
 
+def random_runs(seed: int) -> list[StoredRun]:
+    """Some runs of a random matrix, on machines that differ, with other programs, lost devices and wrong kernels."""
+    choice = random.Random(seed)
+    rows = random_rows(seed)
+    runs = []
+    for row in sorted(choice.sample(rows, min(len(rows), 9)), key=lambda row: row.run):
+        environment = {key: choice.choice(values) for key, values in MACHINES.items()}
+        evidence = choice.choice((None, AS_REQUESTED, AS_REQUESTED, MISLABELLED))
+        known = {key: value for key, value in environment.items() if value}
+        run = stored_run(row, environment=known, evidence=evidence)
+        if evidence:
+            judged = replace(row, evidence_state=evidence.state, evidence_reason=evidence.reason)
+            run = replace(run, row=judged)
+        columns = run.samples[-1]
+        if choice.random() < 0.1:
+            columns = replace(columns, lost_t_ns=run.anchor_t_ns + 5 * S)
+            columns = replace(columns, device=msgspec.structs.replace(columns.device, lost="It fell off the bus."))
+        if choice.random() < 0.1:
+            implausible = {field: choice.randint(1, 2000) for field in ("power_mw", "memory_bytes", "load_pct")}
+            columns = replace(columns, device=msgspec.structs.replace(columns.device, implausible=implausible))
+        runs.append(replace(run, samples=(*run.samples[:-1], columns)))
+    return runs
+
+
+def joined_texts(document: object) -> list[str]:
+    """Return the texts of a record that a sentence could have been joined of: a fact is a number, a key or a name."""
+    if isinstance(document, str):
+        return [document] if re.search("\N{NO-BREAK SPACE}| and |[.:;] |, else |\\(runs? ", document) else []
+    parts = document.values() if isinstance(document, dict) else document if isinstance(document, list) else ()
+    return [text for part in parts for text in joined_texts(part)]
+
+
 def numbers_of(document: object) -> Iterator[float]:
     """Yield every number of a record, and of a ratio the change in per cent too."""
     if isinstance(document, dict):
@@ -81,7 +135,7 @@ def without_names(sentence: str, document: object) -> str:
             name = SEPARATOR.join(document)
             return re.sub(rf"(?i){re.escape(name)}(?!\d)", "it", sentence)
         return _replace_all(sentence, document)
-    return sentence
+    return sentence.replace(document, "it") if isinstance(document, str) and document else sentence
 
 
 def _replace_all(sentence: str, documents: Sequence[object]) -> str:
@@ -118,6 +172,7 @@ def test_of_500_random_databases_every_sentence_says_what_its_record_says() -> N
             if statement.key == "energy":
                 energies.add((min(statement.facts["count"], 3), statement.facts["rivals"] > 0))
             assert unfounded(statement) == [], (seed, statement)
+            assert joined_texts(msgspec.json.decode(msgspec.json.encode(statement.facts))) == [], (seed, statement)
             assert not re.search(r"(?<![\d.])0\.\d+× (as|the)", statement.sentence), (seed, statement.sentence)
             assert not re.search(r"%.*\d×|\d×.*%", statement.sentence), (seed, statement.sentence)
         answer = verdict.statements[0]
@@ -126,6 +181,19 @@ def test_of_500_random_databases_every_sentence_says_what_its_record_says() -> N
     assert answers >= ANSWERS, "the generator reaches every kind of answer"
     assert energies >= {(2, False), (2, True), (3, False), (3, True)}, "of two and of more, decided and not"
     assert {"energy", "not ranked", "margin", "sure", "repeats for a width"} <= keys
+
+
+def test_of_500_random_machines_every_warning_says_what_its_record_says() -> None:
+    keys = set()
+    for seed in range(500):
+        for statement in comparison_warnings(random_runs(seed)):
+            keys.add(statement.key)
+            facts = msgspec.json.decode(msgspec.json.encode(statement.facts))
+            reasons = {"mismatches", "reason", "reasons"} & statement.facts.keys()
+            assert joined_texts({name: fact for name, fact in facts.items() if name not in reasons}) == [], statement
+            assert unfounded(statement) == [], (seed, statement)
+    assert keys >= {"evidence", "differs", HOST_KEY, OTHERS_ON_GPU_KEY, STOOD_STILL_KEY, IDLE_WAIT_KEY}
+    assert keys >= {"lost", "implausible", "order"}
 
 
 def test_a_wrong_number_is_found() -> None:

@@ -26,6 +26,7 @@ from app.values.samples import DeviceLost
 from app.viewmodels.compare.statements import Statement
 from app.viewmodels.compare.warnings import comparison_warnings, machine_warnings
 from app.viewmodels.format.environment import format_values_by_run
+from app.viewmodels.format.sentences import NamedRuns, RunsWith, group_values
 from app.viewmodels.history.run_detail import run_detail
 from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED
 from tests.fakes.traces import CONV, SLOW_GEMM, traced_run
@@ -82,7 +83,11 @@ def test_only_what_differs_of_the_environment_is_named_and_what_seldom_matters_i
     first, second = comparison_warnings(runs)
     assert first == Statement(
         "differs",
-        {"name": "driver", "label": "NVIDIA driver", "values": "575.2 (run 2), else 580.1"},
+        {
+            "name": "driver",
+            "values": (RunsWith("580.1", NamedRuns((1, 3))), RunsWith("575.2", NamedRuns((2,)))),
+            "where": NamedRuns((1, 2, 3), is_all=True),
+        },
         {1: "580.1", 2: "575.2", 3: "580.1"},
         "warning",
     )
@@ -92,7 +97,8 @@ def test_only_what_differs_of_the_environment_is_named_and_what_seldom_matters_i
     assert (second.facts["name"], second.severity) == ("kernel", "note")
     more = [stored(store, run, environment={"cpu_count": count}) for run, count in ((4, "8"), (5, "2"))]
     (processors,) = (warning for warning in comparison_warnings(more) if warning.facts.get("name") == "cpu_count")
-    assert processors.facts["values"] == "8 (run 4), 2 (run 5)"
+    assert processors.facts["values"] == (RunsWith("8", NamedRuns((4,))), RunsWith("2", NamedRuns((5,))))
+    assert processors.sentence.startswith("Number of processors differs: 8 (run 4), 2 (run 5). ")
 
 
 def test_another_tensorflow_that_was_asked_for_is_a_note(store: Store) -> None:
@@ -198,9 +204,9 @@ def test_one_run_held_back_and_another_not(store: Store, reasons: int, words: st
 def test_all_runs_held_back_are_told_of_but_for_the_power_limit(store: Store, reasons: int) -> None:
     hot = [sampled(store, stored(store, n), throttle_reasons=reasons | 0x4) for n in (1, 2)]
     warning = only(comparison_warnings(hot))
-    assert warning.facts == {"share_pct": (100.0, 100.0), "where": "all runs"}
+    assert warning.facts == {"share_pct": (100.0, 100.0), "where": NamedRuns((1, 2), is_all=True)}
     assert (warning.severity, warning.runs) == ("warning", dict.fromkeys((1, 2), "100\N{NO-BREAK SPACE}%"))
-    assert only(comparison_warnings([*hot, stored(store, 3)])).facts["where"] == "runs 1 and 2"
+    assert only(comparison_warnings([*hot, stored(store, 3)])).facts["where"].text == "runs 1 and 2"
 
 
 def test_the_drivers_counter_sees_what_samples_miss(store: Store) -> None:
@@ -213,7 +219,7 @@ def test_the_drivers_counter_sees_what_samples_miss(store: Store) -> None:
         )
     warning = only(comparison_warnings([store.load(run.row.run) for run in runs]))
     assert warning.key == "throttled heat"
-    assert warning.facts == {"share_pct": pytest.approx((25.0,)), "where": "run 2"}
+    assert warning.facts == {"share_pct": pytest.approx((25.0,)), "where": NamedRuns((2,))}
 
 
 def test_settings_of_the_card_differ(store: Store) -> None:
@@ -371,7 +377,7 @@ def test_a_host_that_others_used_matters_to_a_gpu_as_far_as_that_waits_for_it(st
         found = msgspec.structs.replace(AS_REQUESTED, steps=2, busy_ns=int(2e6 * busy))
         runs.append(stored(store, number, environment=of_four, found=found))
     warning = next(warning for warning in comparison_warnings(runs) if warning.key == "others_on_host")
-    assert warning.facts["where"] == "run 1"
+    assert warning.facts["where"].text == "run 1"
     assert warning.facts["possible_pct"] == pytest.approx(26.25), "half of 32\xa0ms"
     not_traced = msgspec.structs.replace(AS_REQUESTED, steps=0, busy_ns=0)
     untraced = comparison_warnings([stored(store, 3, environment=of_four, found=not_traced)])
@@ -393,7 +399,7 @@ def test_runs_that_went_on_at_the_same_time_had_company_also_where_they_do_not_s
     assert CONCURRENT_GPUS_KEY not in {warning.key for warning in comparison_warnings([*old, new])}
     alone = on_card(store, 4, 1, 200)
     warning = next(warning for warning in comparison_warnings([*old, new, alone]) if warning.key == CONCURRENT_GPUS_KEY)
-    assert warning.facts == {"where": "runs 1–3"}
+    assert warning.facts == {"where": NamedRuns((1, 2, 3))}
     on_cpu = stored(store, 5, gpus=0)
     assert CONCURRENT_GPUS_KEY not in {warning.key for warning in comparison_warnings([new, on_cpu])}, (
         "it has no card to be alone on"
@@ -512,11 +518,14 @@ def test_who_shared_the_gpus_of_many_runs_is_said_once(store: Store) -> None:
 
 def test_of_a_fact_with_many_values_a_few_are_told() -> None:
     assert (
-        format_values_by_run({n: f"v{min(n, 7)}" for n in range(1, 12)})
+        format_values_by_run(group_values((n, f"v{min(n, 7)}") for n in range(1, 12)))
         == "v1 (run 1), v2 (run 2), 4 other values, else v7"
     )
     cards = {1: f"NVIDIA H200 ({A})", 2: f"NVIDIA H200 ({B})", 3: f"NVIDIA H200 ({B})"}
-    assert format_values_by_run(cards) == "NVIDIA H200 (GPU-10f9e528) (run 1), else NVIDIA H200 (GPU-20f9e528)"
+    assert (
+        format_values_by_run(group_values(cards.items()))
+        == "NVIDIA H200 (GPU-10f9e528) (run 1), else NVIDIA H200 (GPU-20f9e528)"
+    )
 
 
 def test_products_without_tensor_cores_are_a_warning_where_they_take_much_of_a_step() -> None:

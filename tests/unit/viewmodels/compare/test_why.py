@@ -82,7 +82,9 @@ def test_a_balance_names_both_sides() -> None:
         "NCHW takes 4.00 ms less per step than NHWC. The first saves 9.00 ms in convolutions. "
         "The first loses 5.00 ms in GEMM. Nearly all of that in GEMM is one kernel without tensor cores."
     )
-    assert page.notes == ("No intervals: they take two traced runs or more of each variant.",)
+    assert [note.sentence for note in page.notes] == [
+        "No intervals: they take two traced runs or more of each variant."
+    ]
 
 
 @pytest.mark.parametrize(("host", "is_named"), [(0.8, True), (0.79, False)])
@@ -97,12 +99,12 @@ def test_idle_time_has_its_causes_and_the_sentence_the_one_of_nearly_all_of_it(h
         ("idle", "part"),
         ("waiting for the host to launch", "cause"),
     ]
-    assert any("only their shares count" in note for note in page.notes)
+    assert "idle_by_cause" in {note.key for note in page.notes}
     assert page.chart is not None
     assert f"+{20 * host:.2f} ms  waiting for the host to launch" in plain(page.chart.bars[1].tooltip)
     older = view(runs[:1], [traced_run(2, 40.0, {CONV: 10.0}, implementation="keras")])
     assert not [row for row in older.rows if row.kind == "cause"], "older runs have no launches"
-    assert not any("shares" in note for note in older.notes)
+    assert "idle_by_cause" not in {note.key for note in older.notes}
 
 
 def test_steps_that_are_alike_in_all_parts_are_said_to_be() -> None:
@@ -170,32 +172,33 @@ def test_notes_say_what_the_figures_are_of() -> None:
     found = view([one], [two])
     work = "Each GPU has 200 in place of 100 images, so times are per 1,000 images of a GPU."
     assert found.sentence.startswith(work), "first of all"
-    assert found.notes[0] == "Times of several GPUs are their mean."
-    assert found.notes[1].startswith("XLA merges operations into kernels of its own")
+    assert found.notes[0].key == "mean_of_gpus"
+    assert found.notes[1].sentence.startswith("XLA merges operations into kernels of its own")
     blind = replace(traced_run(3, 10.0, {CONV: 6.0}), evidence=None)
     (found,) = views(one, blind, two)
-    assert "Run 3 has no trace and is left out." in found.notes
+    (untraced,) = (note for note in found.notes if note.key == "untraced")
+    assert (untraced.runs, untraced.sentence) == ((3,), "Run 3 has no trace and is left out.")
 
 
 @pytest.mark.parametrize(
     ("kernels", "compilers"),
     [
-        (("", ""), ""),
-        ((XLA_KERNEL, XLA_KERNEL), "XLA merges"),
-        (("", XLA_KERNEL), "XLA merges"),
-        ((INDUCTOR_KERNEL, ""), "Inductor merges"),
-        ((INDUCTOR_KERNEL, XLA_KERNEL), "XLA and Inductor merge"),
+        (("", ""), ()),
+        ((XLA_KERNEL, XLA_KERNEL), ("XLA",)),
+        (("", XLA_KERNEL), ("XLA",)),
+        ((INDUCTOR_KERNEL, ""), ("Inductor",)),
+        ((INDUCTOR_KERNEL, XLA_KERNEL), ("XLA", "Inductor")),
     ],
 )
 def test_the_caveat_on_fusions_stands_wherever_a_compiler_merged_kernels(
-    kernels: tuple[str, str], compilers: str
+    kernels: tuple[str, str], compilers: tuple[str, ...]
 ) -> None:
     for order in (1, -1):
         one, two = (
             traced_run(n, 10.0 * n, {CONV: 5.0, **({kernel: 1.0} if kernel else {})}, layout=layout)
             for n, kernel, layout in zip((1, 2), kernels[::order], ("NCHW", "NHWC"), strict=True)
         )
-        fusions = [note.partition(" operations")[0] for note in view([one], [two]).notes if "(fusions)" in note]
+        fusions = [note.facts["compilers"] for note in view([one], [two]).notes if note.key == "merged_kernels"]
         assert fusions == ([compilers] if compilers else [])
 
 

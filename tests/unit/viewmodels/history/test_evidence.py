@@ -15,6 +15,7 @@ from app.viewmodels.history.evidence import (
     EvidenceView,
     describe_mismatches,
     evidence_view,
+    mismatches,
     stored_evidence_view,
     unchecked_parameters,
 )
@@ -244,11 +245,15 @@ def test_weights_tried_elsewhere_say_how_far_off_they_were() -> None:
 def test_runs_with_the_same_wrong_label_are_told_together() -> None:
     wrong, other = MISLABELLED, msgspec.structs.replace(MISLABELLED, reason="the mask is not right-padded")
     rows = [run_row(1, found=AS_REQUESTED), run_row(2, found=wrong), run_row(3, found=wrong), run_row(4)]
-    assert describe_mismatches(rows) == (f"Runs 2 and 3 did not run what was requested. {MISLABELLED.reason}")
-    assert describe_mismatches([*rows, run_row(5, found=other)]).endswith(
+    assert describe_mismatches(mismatches(rows)) == (
+        f"Runs 2 and 3 did not run what was requested. {MISLABELLED.reason}"
+    )
+    assert describe_mismatches(mismatches([*rows, run_row(5, found=other)])).endswith(
         "Run 5 did not run what was requested. The mask is not right-padded."
     )
-    assert describe_mismatches([run_row(1, found=AS_REQUESTED), run_row(2, found=UNKNOWN), run_row(3)]) == ""
+    assert (
+        describe_mismatches(mismatches([run_row(1, found=AS_REQUESTED), run_row(2, found=UNKNOWN), run_row(3)])) == ""
+    )
 
 
 def test_wrong_labels_that_differ_in_counts_and_names_alone_are_told_together() -> None:
@@ -258,10 +263,10 @@ def test_wrong_labels_that_differ_in_counts_and_names_alone_are_told_together() 
     rows = [
         run_row(n, found=msgspec.structs.replace(MISLABELLED, reason=reason)) for n, reason in enumerate(reasons, 1)
     ]
-    assert describe_mismatches(rows) == (
+    assert describe_mismatches(mismatches(rows)) == (
         "No run ran what was requested. Operations on images ran in NHWC: XLA chooses the layout."
     )
-    assert describe_mismatches(rows[:1]).endswith(reasons[0]), "one alone keeps its counts"
+    assert describe_mismatches(mismatches(rows[:1])).endswith(reasons[0]), "one alone keeps its counts"
 
 
 def test_a_badge_in_a_table_is_a_symbol_a_word_and_a_reason() -> None:
