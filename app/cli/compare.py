@@ -181,7 +181,10 @@ _NAMED = 12
     "--why", is_flag=True, help="Show which part of a step causes the difference: idle time, kernels by class."
 )
 @click.option(
-    "--pivot", metavar="NAME", help="Show the effect of a setting, such as layout, at each value of two others."
+    "--pivot",
+    metavar="SETTING",
+    default="",
+    help="Ask about a setting, such as layout, and show its effect at each value of two others.",
 )
 @click.option(
     "--rows", metavar="NAME", default="", help="With --pivot: the setting of its rows (default: that with most values)."
@@ -203,7 +206,7 @@ def compare(
     baseline: int | None,
     asked: str,
     why: bool,
-    pivot: str | None,
+    pivot: str,
     rows: str,
     columns: str,
     report: Path | None,
@@ -213,8 +216,10 @@ def compare(
     """Print the comparison, and write a report of it where one is requested; return 0, or the status of a gate."""
     if report is not None:
         check_suffix(report)
-    if pivot is None and (rows or columns):
+    if not pivot and (rows or columns):
         raise UsageError("--rows and --columns go with --pivot.")
+    if pivot and asked:
+        raise UsageError("--pivot names the setting asked about: leave out --asked.")
     if markup and as_json:
         raise UsageError("compare takes one of --json and --format.")
     requested = list(dict.fromkeys(runs))
@@ -229,15 +234,15 @@ def compare(
         question = store.library.question_of(stored_rows)
         baseline = baseline or question.baseline or default_baseline(stored_rows)
         older = [store.load(number, ()) for number in store.library.earlier_runs(baseline, numbers, EARLIER_RUNS)]
-    compared_runs = prepare_comparison(stored, asked=asked or question.asked)
+    compared_runs = prepare_comparison(stored, asked=asked or pivot or question.asked)
     comparison = compare_runs(compared_runs, baseline, older, gate.margin_pct)
     if asked not in ("", comparison.verdict.asked):
         settings = [effect.parameter for effect in comparison.verdict.effects] or [comparison.verdict.asked]
         others = f" Ask about {', '.join(dict.fromkeys(settings))}." if any(settings) else ""
         raise UsageError(f"No two of these variants differ in {asked} alone.{others}")
     published = publications([row.spec for row in comparison.rows], preset_names())
-    chosen = make_pivot(comparison, pivot, rows, columns, published) if pivot is not None else None
-    pivots = make_pivots(comparison, published) if pivot is None else [chosen] if chosen else []
+    chosen = [make_pivot(comparison, pivot, rows, columns, published)] if pivot else make_pivots(comparison, published)
+    pivots = [one for one in chosen if one]
     if report is not None:
         write_report(report, comparison, time.time_ns(), pivots)
         say(f"Written to {report}.")
@@ -245,11 +250,11 @@ def compare(
     if as_json:
         print_json({**compare_document(comparison, pivots), **({"gate": judged.document()} if judged else {})})
     elif markup:
-        tables = [variants_table(comparison), *map(pivot_table, pivots if pivot is not None else ())]
+        tables = [variants_table(comparison), *map(pivot_table, pivots if pivot else ())]
         print("\n".join(render_table(table, markup) for table in tables), end="")
     else:
         print_comparison(comparison, database)
-        if pivot is not None:
+        if pivot:
             print_pivots(pivots)
         if why:
             print_why(comparison.why)

@@ -278,8 +278,8 @@ class CompareController(QObject):
         comparison = self._comparison
         self._run_for_current(lambda: _write_report(self._database, comparison, path), self._view.show_report_path)
 
-    def show_pivot(self, asked: str, rows: str, columns: str) -> None:
-        """Show what a setting does by two others; "" leaves the choice of any to the pivot."""
+    def show_pivot(self, rows: str, columns: str) -> None:
+        """Show what the setting asked about does by two others; "" leaves the choice of either to the pivot."""
         comparison = self._comparison
 
         def show(pivot: Pivot | None) -> None:
@@ -287,7 +287,7 @@ class CompareController(QObject):
                 self._view.tabs.pivot.show_pivot(pivot)
 
         self._run_for_current(
-            lambda: make_pivot(comparison, asked, rows, columns, _publications(self._database, comparison)), show
+            lambda: make_pivot(comparison, "", rows, columns, _publications(self._database, comparison)), show
         )
 
     def _run_for_current(self, work: Callable[[], Result], show: Callable[[Result], None]) -> None:

@@ -100,14 +100,14 @@ def _pair(theme: Theme, view: ScalingView) -> QWidget:
 
 
 class PivotView(QWidget):
-    """What a setting does, by two others that the user chooses; `choice_made` has all three."""
+    """What the setting asked about does, by two others that the user chooses; `choice_made` has these."""
 
-    choice_made = Signal(str, str, str)
+    choice_made = Signal(str, str)
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked, self.rows, self.columns = ElidedComboBox(), ElidedComboBox(), ElidedComboBox()
-        self._chooser, self._axes = QWidget(), QWidget()
+        self.rows, self.columns = ElidedComboBox(), ElidedComboBox()
+        self._axes = QWidget()
         self._caption, self._sources = (ElidedLabel(role, Qt.AlignmentFlag.AlignLeft) for role in ("muted", "caption"))
         self.table = QTreeWidget()
         self._build()
@@ -117,10 +117,8 @@ class PivotView(QWidget):
         table = pivot_table(pivot) if pivot else TextTable(head=(), rows=(), caption=_NO_PIVOT if is_read else "")
         if pivot:
             axes = {name: pivot.label(name) for name in pivot.axes}
-            _show_choice(self.asked, {name: pivot.label(name) for name in pivot.questions}, pivot.asked)
             _show_choice(self.rows, axes, pivot.rows_by[-1])
             _show_choice(self.columns, axes if pivot.columns_by else {"": "one column", **axes}, pivot.columns_by)
-        self._chooser.setVisible(pivot is not None)
         self._axes.setVisible(pivot is not None and len(pivot.axes) > 1)
         self._caption.setText(table.caption)
         show_text(self._sources, " ".join(pivot.sources if pivot else ()))
@@ -135,11 +133,9 @@ class PivotView(QWidget):
         self.table.setVisible(pivot is not None)
 
     def _choose(self) -> None:
-        choices = [choice.currentData() for choice in (self.asked, self.rows, self.columns)]
-        if self.sender() is self.asked:
-            choices[1:] = "", ""
-        elif choices[1] == choices[2]:
-            choices[2 if self.sender() is self.rows else 1] = ""
+        choices = [self.rows.currentData(), self.columns.currentData()]
+        if choices[0] == choices[1]:
+            choices[self.sender() is self.rows] = ""
         self.choice_made.emit(*choices)
 
     def _copy(self) -> None:
@@ -148,13 +144,12 @@ class PivotView(QWidget):
         QGuiApplication.clipboard().setText("\n".join(cells))
 
     def _build(self) -> None:
-        for choice, name in ((self.asked, "Setting asked about"), (self.rows, "Rows"), (self.columns, "Columns")):
+        for choice, name in ((self.rows, "Rows"), (self.columns, "Columns")):
             choice.setAccessibleName(name)
             choice.setMinimumWidth(12 * GRID)
             choice.activated.connect(self._choose)
-        effect, by, and_ = (text_label(word, "muted") for word in ("Effect of", "by", "and"))
-        make_row(by, self.rows, and_, self.columns, parent=self._axes, margins=0, spacing=GRID)
-        make_row(effect, self.asked, self._axes, STRETCH, parent=self._chooser, margins=0, spacing=GRID)
+        by, and_ = (text_label(word, "muted") for word in ("By", "and"))
+        make_row(by, self.rows, and_, self.columns, STRETCH, parent=self._axes, margins=0, spacing=GRID)
         self.table.setAccessibleName("Effect of a setting at each value of two others")
         self.table.setRootIsDecorated(False)
         self.table.setStyleSheet(f"QTreeView::item {{ padding: {GRID // 2}px {GRID}px; }}")
@@ -163,7 +158,7 @@ class PivotView(QWidget):
         self.table.header().setStretchLastSection(False)
         self.table.header().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         QShortcut(QKeySequence("Ctrl+C"), self.table, self._copy, context=Qt.ShortcutContext.WidgetShortcut)
-        parts = self._chooser, self._caption, (self.table, 1), self._sources
+        parts = self._axes, self._caption, (self.table, 1), self._sources
         make_column(*parts, parent=self, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
 
 
@@ -341,7 +336,7 @@ class CompareTabs(QWidget):
     first seen for these runs, and the first again for each choice of the user's.
     """
 
-    pivot_requested = Signal(str, str, str)
+    pivot_requested = Signal(str, str)
     curves_requested = Signal()
 
     def __init__(self, theme: Theme, actions: Actions, table: CompareTableView, plot: QWidget) -> None:
@@ -384,7 +379,6 @@ class CompareTabs(QWidget):
         self._due.add(PIVOT)
         if new_runs:
             self._due.add(CURVES)
-            self.pivot.asked.clear()
             self.pivot.show_pivot(None, is_read=False)
             self.curves.clear()
         there = {ANSWER, TABLE, CURVES, *(_TAB_OF_CHART.get(chart.key, "") for chart in comparison.charts)}
@@ -429,7 +423,7 @@ class CompareTabs(QWidget):
         if title == CURVES:
             self.curves_requested.emit()
         else:
-            self.pivot_requested.emit(self.pivot.asked.currentData() or "", "", "")
+            self.pivot_requested.emit("", "")
 
     def hasHeightForWidth(self) -> bool:
         """Return that it takes what room a long answer leaves, whose letters would be cut in a small window."""

@@ -63,7 +63,6 @@ class Pivot:
         rows_by: The settings in front of each row; the one asked about is the first where it changes to several values.
         columns_by: The setting that the columns are of, "" where there is one column.
         axes: The settings that can be rows and columns.
-        questions: The settings that a pivot can be asked about.
     """
 
     asked: str
@@ -72,7 +71,6 @@ class Pivot:
     columns_by: str
     cells: tuple[PivotCell, ...]
     axes: tuple[str, ...]
-    questions: tuple[str, ...]
     example: str
 
     @property
@@ -100,7 +98,7 @@ def make_pivot(
 ) -> Pivot | None:
     """Return what a setting does where it changes from `before`, by default from the published or the baseline's value.
 
-    By default it is one that publications are about, else the verdict's, or the one with most pairs; rows and columns
+    By default it is the verdict's, else one that publications are about, or the one with most pairs; rows and columns
     are of the two other settings with most values. None where no two variants differ in a single setting.
 
     Raises:
@@ -112,7 +110,7 @@ def make_pivot(
     if not pairs:
         return None
     about = [effect for publication in published for effect in publication.article.effects]
-    likely = (*(effect.setting for effect in about), comparison.verdict.asked, pairs.most_common(1)[0][0])
+    likely = (comparison.verdict.asked, *(effect.setting for effect in about), pairs.most_common(1)[0][0])
     asked = asked or next(setting for setting in likely if setting in pairs)
     values = {(variant.spec.workload, variant.spec.variant.get(asked)) for variant in comparison.variants}
     befores = (one.before for one in about if one.setting == asked and (one.workload, one.before) in values)
@@ -146,7 +144,6 @@ def make_pivot(
         columns_by=columns,
         cells=tuple(c for c in cells if _key(c.spec, columns) in in_rows and _at(c.spec, columns) in in_columns),
         axes=tuple(axes),
-        questions=tuple(pairs),
         example=examples.pop() if len(examples) == 1 else "example",
     )
 

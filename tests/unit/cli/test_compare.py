@@ -253,6 +253,17 @@ def test_a_pivot_is_printed_where_it_is_asked_for_and_its_options_go_with_it(
     assert (pivot["asked"], [cell["after"]["runs"] for cell in pivot["cells"]]) == ("layout", [[7, 8, 9]])
     assert main(["compare", *runs, "--rows", "gpus", "--db", str(database)]) == 2
     assert "--rows and --columns go with --pivot." in capsys.readouterr().err
+    assert main(["compare", *runs, "--pivot", "layout", "--asked", "layout", "--db", str(database)]) == 2
+    assert "leave out --asked." in capsys.readouterr().err
+
+
+def test_a_pivot_is_of_the_setting_that_the_answer_is_about(
+    reference_database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cnn = ["--workload", "cnn10", "--search", "TF32"]
+    for asked in ("layout", "gpus"):
+        document = json.loads(printed(reference_database, capsys, *cnn, "--pivot", asked, "--json"))
+        assert (document["verdict"]["asked"], [pivot["asked"] for pivot in document["pivot"]]) == (asked, [asked])
 
 
 def test_a_table_for_a_paper_has_the_numbers_of_the_printed_one(
