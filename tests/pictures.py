@@ -248,6 +248,7 @@ def vary_script(workbench: Workbench) -> None:
         view.parameter_button.click()
     view.values["batch"].setText("32, 64")
     view.lines["gpus"].setText("0")
+    view.lines["folder"].setText(os.path.relpath(SCRIPTS))  # no path of this machine
     view.edited.emit()
     wait_until(lambda: view.run_button.text().startswith("Run 12"))
     settle(workbench)

@@ -26,7 +26,7 @@ from app.cli.options import (
     workload_argument,
 )
 from app.cli.progress import ProgressSink
-from app.cli.script import ScriptOptions, parse_settings, script_options
+from app.cli.script import ScriptOptions, script_options
 from app.cli.services import Hosts, open_store, stop_on_interrupt
 from app.cli.show import print_run
 from app.cli.terminal import ask_consent, print_json, print_table, say
@@ -49,7 +49,7 @@ from app.values.samples import SAMPLE_MS
 from app.viewmodels.format.naming import choice_label, value_text
 from app.viewmodels.format.sentences import join_with_and
 from app.viewmodels.run.form import describe_largest_batch
-from app.viewmodels.run.selection import parse_values
+from app.viewmodels.run.selection import parse_settings, parse_values
 from workloads import catalog
 from workloads.catalog import Machine, UsageError, Workload
 from workloads.protocol import RunSpec

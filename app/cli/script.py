@@ -14,7 +14,7 @@ from app.cli.options import FILE
 from app.cli.terminal import print_json
 from app.runs.script import Script, script_variants
 from app.viewmodels.format.naming import value_text
-from app.viewmodels.run.selection import parse_script_values
+from app.viewmodels.run.selection import parse_script_values, parse_settings
 from workloads import catalog
 from workloads.catalog import Machine, UsageError
 from workloads.protocol import Command, RunSpec, Variant
@@ -67,19 +67,6 @@ class ScriptOptions:
         else:
             print("\n".join((f"cd {shlex.quote(str(self.folder.absolute()))}", *lines)))
         return 0
-
-
-def parse_settings(settings: Sequence[str], option: str = "-s") -> dict[str, str]:
-    """Return the texts of `name=text` by name; raises `UsageError`."""
-    pairs: dict[str, str] = {}
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        if not equals or not name:
-            raise UsageError(f"{option} takes name=value, not {setting!r}.")
-        if name in pairs:
-            raise UsageError(f"{name} is given twice.")
-        pairs[name] = text
-    return pairs
 
 
 def has_setting(variant: Variant, name: str, text: str) -> bool:

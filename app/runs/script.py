@@ -185,7 +185,7 @@ def _freeze(script: Script, origin: _Origin, commit: str, database: Path) -> str
         hashes = _hashed(tree)
         frozen = _keep(tree, hashes)
     if missing := [target for target in script.command.links.values() if not Path(target).exists()]:
-        raise UsageError(f"{missing[0]}, which --link names, does not exist.")
+        raise UsageError(f"{missing[0]}, which is to be linked, does not exist.")
     command = structs.replace(script.command, folder=str(origin.folder.relative_to(origin.root)))
     state = commit or (git_commit(origin.root) if origin.is_repository else "") or ""
     text = "\n".join(filter(None, (catalog.describe_command(command), state and f"git: {state}")))
@@ -280,7 +280,7 @@ def _check_out(origin: _Origin, commit: str, tree: Path, index: Path) -> None:
     for line in _git(origin.root, "ls-tree", "-r", "--full-tree", commit).decode(errors="replace").splitlines():
         if line.startswith("160000"):  # git's mode of a submodule
             name = line.partition("\t")[2]
-            raise UserError(f"{name} is a submodule, whose files are in no revision here; run without --rev.")
+            raise UserError(f"{name} is a submodule, whose files are in no revision here; run the folder as it is.")
     _git(origin.root, "read-tree", commit, index=index)
     _git(origin.root, "checkout-index", "--all", f"--prefix={tree}{os.sep}", index=index)
 
@@ -309,7 +309,7 @@ def _copy_files(root: Path, tree: Path, names: Iterable[str]) -> None:
             if count > MOST_MODULES or total > _MOST_BYTES:
                 raise UserError(
                     f"{root} has more than {MOST_MODULES:,} files or {units.byte_size(_MOST_BYTES)} to freeze; "
-                    f"exclude data in a .gitignore, and add it with --link."
+                    f"exclude data in a .gitignore, and link it (--link; in the window, Link)."
                 )
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, tree / name, follow_symlinks=False)

@@ -129,7 +129,8 @@ def _notes(ending: Ending) -> Iterator[str]:
             share = 100 * ending.waited_ns / ending.measured_ns
             yield f"The script waited for its loader in {share:.1f} % of the steps' time."
     if not ending.examples:
-        yield "How many examples a step has is not known, so each step counts as one example (--examples sets it)."
+        unknown = "How many examples a step has is not known, so each step counts as one example"
+        yield f"{unknown} (--examples sets it; in the window, Examples per step)."
     if ending.skipped:
         yield f"A GradScaler skipped {ending.skipped:,} updates, whose steps count like others."
     if ending.outside:

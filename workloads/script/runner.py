@@ -58,14 +58,14 @@ _ALIVE_S = 60.0
 _KILL_S = 5.0
 _LEAST_BLOCKS = 3
 """So many measured blocks are a result, although the command ended before its time."""
+_LOOP = "the loop whose iterations are steps (--loop train.py:42; in the window, Loop of steps)"
 NO_STEP = (
     "No step was seen: no update by an optimizer of PyTorch, no batch of Keras' fit, no step that JAX's "
-    "StepTraceAnnotation marks. Name the loop whose iterations are steps, such as --loop train.py:42, or call "
-    "variantscope.step() at the end of each."
+    f"StepTraceAnnotation marks. Name {_LOOP}, or call variantscope.step() at the end of each."
 )
 _CHANGED = (
     "The pattern of the optimizers' calls changed after {steps} steps, while it was measured: let more steps pass "
-    "before, with -s warmup_steps={more}, or name the loop whose iterations are steps, such as --loop train.py:42."
+    f"before, with warmup_steps={{more}}, or name {_LOOP}."
 )
 _TOO_FEW = "The command ended after {steps} steps, {measured_s:.1f} s of {seconds:g} s measured; let it train longer."
 
@@ -225,7 +225,7 @@ class ScriptRun:
             how += " (SIGKILL, often because memory ran out)" if exit_code == -signal.SIGKILL else ""
             seen = "" if ending is not None or self._blocks else " before its steps could be measured"
             gpus, ranks = len(self._start.gpu_uuids), rank_count(fill_command(self._command, self._variant))
-            few = f" It starts {ranks} ranks, but the run has {gpus} GPUs: give it -s gpus={ranks}."
+            few = f" It starts {ranks} ranks, but the run has {gpus} GPUs: give it gpus={ranks}."
             also = few if 0 < gpus < ranks else ""
             return _finished("failed", f"The command ended with {how}{seen}; see its log.{also}")
         if ending is None:
@@ -235,7 +235,7 @@ class ScriptRun:
 
 
 _TOO_LATE = {
-    False: f"Within {{limit_s:g}} s no step ended. {NO_STEP} If a step takes longer, give -s first_step_limit=600.",
+    False: f"Within {{limit_s:g}} s no step ended. {NO_STEP} If a step takes longer, set first_step_limit=600.",
     True: "The script completed no further step for {limit_s:g} s, and was ended; see its log.",
 }
 
@@ -283,7 +283,7 @@ def _link(command: Command, folder: Path) -> None:
     for name, target in command.links.items():
         path = folder / name
         if not Path(target).exists():
-            raise UsageError(f"{target}, which --link names, does not exist.")
+            raise UsageError(f"{target}, which is to be linked, does not exist.")
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.symlink_to(target)
@@ -299,7 +299,7 @@ def _mark_loop(command: Command, folder: Path) -> None:
     file, _, number = command.loop.rpartition(":")
     path = folder / file
     if not number.isdecimal() or not path.is_file():
-        raise UsageError(f"--loop takes the file and line of a loop, as train.py:42, not {command.loop!r}.")
+        raise UsageError(f"A loop is named by its file and line, such as train.py:42, not {command.loop!r}.")
     text = path.read_bytes()
     try:
         tree = ast.parse(text)

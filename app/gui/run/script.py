@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QSignalBlocker, Signal
+from PySide6.QtCore import QObject, QSignalBlocker, QTimer, Signal
 from PySide6.QtWidgets import QFileDialog, QGridLayout, QLineEdit, QPushButton, QWidget
 
 from app.analysis.intervals import DEFAULT_REPEATS
@@ -40,13 +40,15 @@ from app.values import units
 from app.values.plan import REPEATS_LIMIT, Plan
 from app.viewmodels.experiment.preview import describe_estimate, experiment_label
 from app.viewmodels.format.naming import experiment_name
-from app.viewmodels.run.selection import parse_script_values
+from app.viewmodels.run.selection import parse_script_values, parse_settings
 from workloads import catalog
 from workloads.catalog import Machine, UsageError
 from workloads.protocol import Command, RunSpec
 
 PURPOSE = "a try of a script"
 _TRY_S = 10.0
+_LAST_LINES = 8
+"""Of the output of a script that failed, shown below the reason."""
 _SECONDS = catalog.script_workload("script:").parameter("seconds")
 _ENTRIES = (
     ("command", "Command", "python train.py --batch-size 32", "As you type it today; select a word to vary it."),
@@ -61,6 +63,7 @@ _ENTRIES = (
     ("examples", "Examples per step", "from the DataLoader", "Numbers and placeholders, as {batch_size}*4."),
     ("links", "Link", "data", "Files and folders that git ignores and the script needs."),
     ("loop", "Loop of steps", "train.py:42", "The loop whose iterations are steps, if they are not detected."),
+    ("settings", "More settings", "warmup_steps=10 first_step_limit=300", "Also packages= and interpreter=."),
     ("gpus", "GPUs", "1, or the CPU", "How many GPUs the command gets; several values vary."),
     ("seconds", "Seconds", f"{_SECONDS.default:g}", "How long steps are measured."),
     ("repeats", "Repeats", str(DEFAULT_REPEATS), "Runs of each variant, in turn."),
@@ -80,13 +83,16 @@ class ScriptChoices:
     @property
     def words(self) -> tuple[str, ...]:
         """The words of the command; raises `UsageError`."""
-        try:
-            words = tuple(shlex.split(self.texts.get("command", "")))
-        except ValueError as error:
-            raise UsageError(f"The command cannot be parsed: {str(error).lower()}.") from error
+        words = self._split("command")
         if not words:
             raise UsageError("Type the command that trains, such as python train.py.")
         return words
+
+    def _split(self, key: str) -> tuple[str, ...]:
+        try:
+            return tuple(shlex.split(self.texts.get(key, "")))
+        except ValueError as error:
+            raise UsageError(f"The {key} cannot be parsed: {str(error).lower()}.") from error
 
     @property
     def placeholders(self) -> dict[str, bool]:
@@ -102,21 +108,18 @@ class ScriptChoices:
             words=self.words,
             loop=texts.get("loop", ""),
             examples=texts.get("examples", ""),
-            links={name: str(folder.expanduser().absolute() / name) for name in shlex.split(texts.get("links", ""))},
+            links={name: str(folder.expanduser().absolute() / name) for name in self._split("links")},
         )
-        settings = {name: texts[name] for name in _OWN if texts.get(name)}
+        settings = parse_settings(self._split("settings"), "More settings")
+        settings |= {name: texts[name] for name in _OWN if texts.get(name)}
         for name, is_switch in self.placeholders.items():
             settings[name] = self.values.get(name) or ("off, on" if is_switch else "")
             if not settings[name]:
                 raise UsageError(f"Give {name} a value, or several with commas.")
-        variables = {}
-        for word in shlex.split(texts.get("variables", "")):
-            name, equals, text = word.partition("=")
-            if not name or not equals:
-                raise UsageError(f"Environment takes NAME=value, not {word}.")
-            variables[name] = tuple(text.split(","))
+        variables = parse_settings(self._split("variables"), "Environment")
         revisions = tuple(filter(None, map(str.strip, texts.get("revisions", "").split(","))))
-        script = Script(command=command, folder=folder, revisions=revisions, variables=variables)
+        values = {name: tuple(text.split(",")) for name, text in variables.items()}
+        script = Script(command=command, folder=folder, revisions=revisions, variables=values)
         return script_variants(script, parse_script_values(command, settings), machine, database)
 
     def plan(self, machine: Machine, database: Path | None) -> Plan:
@@ -148,7 +151,8 @@ def describe_try(session: RunSession) -> str:
     run = session.stored
     outcome = run.row.outcome if run else None
     if run is None or outcome is None or outcome.name != "completed":
-        return (outcome.reason if outcome else None) or "The try did not complete."
+        reason = (outcome.reason if outcome else None) or "The try did not complete."
+        return "\n".join((reason, *(line.text for line in (run.log[-_LAST_LINES:] if run else ()))))
     step_ms = run.row.summary.step_ms_p50
     facts = [f"{units.with_unit(step_ms, 'ms')} a step."] if step_ms is not None else []
     if run.evidence is not None:
@@ -174,9 +178,11 @@ class ScriptView(QWidget):
             "&Try it", "Run it for a few seconds to see how steps are detected and how long they take"
         )
         self.run_button = button("Run", primary=True)
+        self.log_button = button("Show &log", "What the script printed, with the traceback", flat=True)
+        self.log = ""
         self.problem = BreakingLabel("problem")
         self.detail, self.result = BreakingLabel("caption"), BreakingLabel("")
-        self.placeholders = QGridLayout()
+        self.placeholders, self._scroller = QGridLayout(), Scroller(horizontal=False)
         self._selection = (0, "")
         self._build()
 
@@ -190,6 +196,13 @@ class ScriptView(QWidget):
             with QSignalBlocker(line):
                 line.setText(choices.texts.get(key, ""))
         self.show_placeholders(choices)
+
+    def show_result(self, text: str, log: str = "") -> None:
+        """Show what a try says, in sight, and offer its log."""
+        show_text(self.result, text)
+        self.log = log
+        self.log_button.setVisible(bool(log))
+        QTimer.singleShot(0, self, lambda: self._scroller.ensureWidgetVisible(self.result))
 
     def show_placeholders(self, choices: ScriptChoices) -> None:
         """Show a line for each placeholder, those that are there already as they are."""
@@ -270,10 +283,12 @@ class ScriptView(QWidget):
         self.parameter_button.clicked.connect(self._make_parameter)
         self.folder_button.clicked.connect(self._choose_folder)
         content = QWidget()
-        buttons = make_row(self.run_button, self.try_button, STRETCH, spacing=GRID)
-        parts = (text_label("Your script", "title"), grid, self.problem, self.detail, buttons, self.result, STRETCH)
-        make_column(*parts, parent=content, margins=3 * GRID, spacing=GRID)
-        make_column((Scroller(content, horizontal=False), 1), parent=self, margins=0)
+        parts = (text_label("Your script", "title"), grid, self.result, STRETCH)
+        make_column(*parts, parent=content, margins=(3 * GRID, 3 * GRID, 3 * GRID, 0), spacing=GRID)
+        self._scroller.setWidget(content)
+        buttons = make_row(self.run_button, self.try_button, self.log_button, STRETCH, spacing=GRID)
+        footer = make_column(self.problem, self.detail, buttons, margins=(3 * GRID, GRID, 3 * GRID, GRID), spacing=GRID)
+        make_column((self._scroller, 1), footer, parent=self, margins=0, spacing=0)
 
 
 class ScriptController(QObject):
@@ -294,6 +309,8 @@ class ScriptController(QObject):
         view.run_button.clicked.connect(self._submit)
         view.try_button.clicked.connect(self._try)
         view.revisions_button.clicked.connect(self._offer_revisions)
+        view.log_button.clicked.connect(lambda: run_view.show_log(view.log))
+        view.show_result("")
         view.show_choices(self._state.read("choices", ScriptChoices({"folder": str(Path.cwd())})))
         run.ended.connect(self._end_try)
         self.read()
@@ -373,7 +390,7 @@ class ScriptController(QObject):
             self._run.stop()
             return
         choices, consent = self._freeze()
-        show_text(self._view.result, "")
+        self._view.show_result("")
 
         def begin(plan: Plan) -> None:
             self.read()
@@ -384,7 +401,7 @@ class ScriptController(QObject):
                 return
             self._is_trying = True
             self._view.try_button.setText("Stop")
-            show_text(self._view.result, "Trying the first values …")
+            self._view.show_result("Trying the first values …")
             self._run_view.show_script(self._view)
 
         short = replace(choices, texts={**choices.texts, "seconds": f"{_TRY_S:g}"})
@@ -399,18 +416,19 @@ class ScriptController(QObject):
         return plan
 
     def _show_try(self, session: RunSession) -> None:
-        show_text(self._view.result, describe_try(session))
+        log = "\n".join(line.text for line in session.stored.log) if session.stored else ""
+        self._view.show_result(describe_try(session), log)
 
     def _end_try(self) -> None:
         if self._is_trying:
             self._is_trying = False
             self._view.try_button.setText("&Try it")
-            show_text(self._view.result, "")
+            self._view.show_result("")
             self._run_view.show_script(self._view)
 
     def _fail(self, error: UserError) -> None:
         self.read()
-        show_text(self._view.result, str(error))
+        self._view.show_result(str(error))
 
     def _offer_revisions(self) -> None:
         folder = Path(self._view.lines["folder"].text() or Path.cwd())

@@ -260,6 +260,19 @@ def parse_values(parameter: Parameter, text: str) -> tuple[Value, ...]:
     return tuple(dict.fromkeys(value for word in _split(parameter, text) for value in _parse(parameter, word)))
 
 
+def parse_settings(settings: Sequence[str], option: str = "-s") -> dict[str, str]:
+    """Return the texts of `name=text` by name; raises `UsageError`."""
+    pairs: dict[str, str] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{option} takes name=value, not {setting!r}.")
+        if name in pairs:
+            raise UsageError(f"{name} is given twice.")
+        pairs[name] = text
+    return pairs
+
+
 def parse_script_values(command: Command, texts: Mapping[str, str]) -> dict[str, Sequence[Value]]:
     """Return the values of a command's placeholders, and of what the program sets of it, by name; raises `UsageError`.
 

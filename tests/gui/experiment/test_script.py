@@ -5,11 +5,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from PySide6.QtWidgets import QPlainTextEdit
 from pytestqt.qtbot import QtBot
 
 from app.errors import UserError
 from app.grants import read_grants
 from app.gui.app import Workbench
+from app.gui.history.page import LogView
 from app.gui.run.script import PURPOSE, ScriptView, make_parameter
 from app.gui.widgets.basic import BreakingLabel
 from app.runs.experiment import idle_wait
@@ -69,6 +71,38 @@ def test_the_form_hides_its_runs_beside_a_script_until_a_workload_is_chosen(work
     form.workload_chosen.emit("cnn10")
     assert form.run_button.isVisibleTo(form)
     assert not workbench.window.findChildren(ScriptView)[0].isVisible()
+
+
+def test_a_try_that_failed_shows_the_end_of_its_log_in_a_small_window(
+    qtbot: QtBot, workbench: Workbench, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("print('begun')\nfor number in range(20):\n    print(number)\n1 / 0\n")
+    workbench.window.resize(800, 600)
+    workbench.open_script(tmp_path / "train.py")
+    (view,) = workbench.window.findChildren(ScriptView)
+    view.lines["command"].setText(f"{sys.executable} train.py")
+    view.lines["settings"].setText("gpus=0 warmup_steps=3'")
+    view.edited.emit()
+    qtbot.waitUntil(lambda: "settings cannot be parsed" in view.problem.text(), timeout=READ_LIMIT_MS)
+    view.lines["settings"].setText("gpus=0 warmup_steps=3")
+    view.edited.emit()
+    qtbot.waitUntil(view.try_button.isEnabled, timeout=READ_LIMIT_MS)
+    view.try_button.click()
+    question(qtbot, workbench)
+    answer(qtbot, workbench, ALLOW)
+    qtbot.waitUntil(view.log_button.isVisible, timeout=RUN_LIMIT_MS)
+    assert view.result.text().endswith("ZeroDivisionError: division by zero")
+    assert "begun" not in view.result.text()
+    assert view.log.startswith("begun\n0\n")
+    qtbot.waitUntil(lambda: not view.result.visibleRegion().isEmpty(), timeout=READ_LIMIT_MS)
+    for control in (view.run_button, view.try_button, view.log_button):
+        assert control.visibleRegion().boundingRect() == control.rect()
+    with Store.open(workbench.database) as store:
+        assert store.list_runs()[0].spec.variant["warmup_steps"] == 3
+    view.log_button.click()
+    qtbot.waitUntil(
+        lambda: "begun" in workbench.window.findChildren(LogView)[0].findChildren(QPlainTextEdit)[0].toPlainText()
+    )
 
 
 def test_a_dropped_script_is_asked_for_tried_and_measured(qtbot: QtBot, workbench: Workbench, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_what_cannot_be_frozen_is_refused(database: Path, repository: Path, fold
         frozen(database, repository, revisions=("nosuch",))
     with pytest.raises(UsageError, match="is not a folder"):
         frozen(database, repository / "nosuch")
-    with pytest.raises(UsageError, match="nosuch, which --link names, does not exist"):
+    with pytest.raises(UsageError, match="nosuch, which is to be linked, does not exist"):
         frozen(database, repository, links=("nosuch",))
     git(repository, "update-index", "--add", "--cacheinfo", f"160000,{git(repository, 'rev-parse', 'HEAD')},sub")
     git(repository, "commit", "-qm", "sub")
