@@ -1,20 +1,28 @@
 """What the program knows of a run's environment: the machine, its processors' state, and the code that runs."""
 
+import contextlib
 import hashlib
 import os
 import platform
+import re
+import shutil
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from app.errors import UserError
 from app.paths import ROOT, program_version
 from app.storage.owner import boot_id, host_id
 from app.values import environment_keys
 from app.values.samples import HOST, Inventory
 
-_GIT_S = 5.0
-RUN_NOTHING = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
-"""Options of git, for repositories of others: no monitor or hook of their configuration runs."""
+_COMMIT_S, _GIT_S = 5.0, 600.0
+_NO_PROGRAM = re.compile(
+    r"core\.(repositoryformatversion|autocrlf|eol|filemode|symlinks|ignorecase|excludesfile)|extensions\..*|lfs\.url|"
+    r"remote\..*\.(url|lfsurl|promisor|partialclonefilter)|http\..*\.extraheader"
+)
+"""Settings of a repository that name no program, and by which git and Git LFS read its files."""
 _HASH_DIGITS = 12
 
 _CPUS = Path("/sys/devices/system/cpu")
@@ -86,22 +94,51 @@ def git_commit(root: Path = ROOT) -> str | None:
     """
     if not (root / ".git").exists():
         return None
-    commit = _git_output(root, "describe", "--always", f"--abbrev={_HASH_DIGITS}", "--exclude=*", "--dirty=+changes")
-    name = (commit or b"").decode().strip()
-    if not name.endswith("+changes"):
-        return name or None
-    changes = _git_output(root, "diff", "HEAD", "--binary", "--no-ext-diff", "--no-textconv", "--no-color")
-    return name if changes is None else f"{name}.{hashlib.sha256(changes).hexdigest()[:_HASH_DIGITS]}"
+    diff = ("diff", "HEAD", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty")
+    with contextlib.suppress(UserError):
+        short = run_git(root, "rev-parse", f"--short={_HASH_DIGITS}", "HEAD", timeout_s=_COMMIT_S).decode().strip()
+        changes = run_git(root, *diff, timeout_s=_COMMIT_S)
+        return f"{short}+changes.{hashlib.sha256(changes).hexdigest()[:_HASH_DIGITS]}" if changes else short
+    return None
 
 
-def _git_output(root: Path, *words: str) -> bytes | None:
-    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
-    command = ["git", "-C", str(root), *RUN_NOTHING, *words]
-    try:
-        process = subprocess.run(command, capture_output=True, timeout=_GIT_S, env=environment, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return process.stdout if process.returncode == 0 else None
+def run_git(folder: Path, *words: str, index: Path | None = None, timeout_s: float = _GIT_S) -> bytes:
+    """Return what git prints of a folder's repository, of whose configuration nothing runs: no filter, monitor or hook.
+
+    git gets a folder with links into the repository's own, and with settings that name no program. What the user's
+    configuration names does run, such as the filters of Git LFS.
+
+    Raises:
+        UserError: git failed, with its sentence.
+    """
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", **({"GIT_INDEX_FILE": str(index)} if index else {})}
+
+    def call(*words: str) -> bytes:
+        command = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", *words]
+        try:
+            process = subprocess.run(command, capture_output=True, timeout=timeout_s, env=environment, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise UserError(f"git cannot be run in {folder} ({error}).") from error
+        if process.returncode:
+            lines = process.stderr.decode(errors="replace").strip().splitlines() or ["git failed"]
+            raise UserError(f"{folder}: {lines[-1].removeprefix('fatal: ')}.")
+        return process.stdout
+
+    with TemporaryDirectory(prefix="variantscope-git-") as own:
+        located = os.fsdecode(call("rev-parse", "--show-toplevel", "--git-common-dir", "--absolute-git-dir"))
+        root, shared, of_tree = located.splitlines()
+        settings = call("config", "--file", str(folder / shared / "config"), "--list", "-z").decode(errors="replace")
+        for key, newline, value in (setting.partition("\n") for setting in settings.split("\0")):
+            if _NO_PROGRAM.fullmatch(key):
+                call("config", "--file", f"{own}/config", "--add", key, value if newline else "true")
+        for path in (folder / shared).iterdir():
+            if path.name not in ("HEAD", "config", "config.worktree", "hooks") and "index" not in path.name:
+                Path(own, path.name).symlink_to(path)
+        for path in Path(of_tree).glob("*index*"):
+            Path(own, path.name).symlink_to(path)
+        shutil.copy(Path(of_tree, "HEAD"), own)  # of a link git asks that it leads to a branch
+        environment |= {"GIT_DIR": own, "GIT_WORK_TREE": root}
+        return call(*words)
 
 
 def processor_state(cpus: Path = _CPUS, cgroups: Path = Path("/sys/fs/cgroup")) -> dict[str, str]:

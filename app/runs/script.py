@@ -8,7 +8,6 @@ import hashlib
 import itertools
 import os
 import shutil
-import subprocess
 import tarfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,13 +20,12 @@ from msgspec import structs
 from app.errors import UserError
 from app.paths import expand_home
 from app.runs.custom import save_source
-from app.runs.environment import RUN_NOTHING, git_commit
+from app.runs.environment import git_commit, run_git
 from app.values import units
 from workloads import catalog
 from workloads.catalog import Machine, UsageError
 from workloads.protocol import MOST_MODULES, Command, RunSpec, Source, UserModule, Value
 
-_GIT_S = 600.0
 _MOST_BYTES = 512 * 2**20
 _LIFETIME_S = 30 * 86_400
 """How long a tree is kept that nothing was made of."""
@@ -112,7 +110,7 @@ def list_revisions(folder: Path) -> dict[str, str]:
     revisions: dict[str, str] = {}
     with contextlib.suppress(UserError):  # no repository, or nothing committed
         for words in ((*branches, "refs/heads"), commits):
-            lines = _git(expand_home(folder), *words).decode(errors="replace").splitlines()
+            lines = run_git(expand_home(folder), *words).decode(errors="replace").splitlines()
             revisions |= {name: subject for name, _, subject in (line.partition("\0") for line in lines)}
     return revisions
 
@@ -139,37 +137,21 @@ def _find_origin(folder: Path) -> _Origin:
     if not absolute.is_dir():
         raise UsageError(f"{folder} is not a folder.")
     with contextlib.suppress(UserError):
-        root = Path(_git(absolute, "rev-parse", "--show-toplevel").decode().strip()).resolve()
-        return _Origin(folder=absolute, root=root, is_repository=True)
+        root = Path(os.fsdecode(run_git(absolute, "rev-parse", "--show-toplevel")).strip()).resolve()
+        if absolute.is_relative_to(root):  # it is, unless the repository's configuration names another folder
+            return _Origin(folder=absolute, root=root, is_repository=True)
     return _Origin(folder=absolute, root=absolute, is_repository=False)
-
-
-def _git(folder: Path, *words: str, index: Path | None = None) -> bytes:
-    """Return what git prints; raises `UserError` with its sentence."""
-    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", **({"GIT_INDEX_FILE": str(index)} if index else {})}
-    try:
-        process = subprocess.run(
-            ["git", "-C", str(folder), *RUN_NOTHING, *words],
-            capture_output=True,
-            timeout=_GIT_S,
-            env=environment,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise UserError(f"git cannot be run in {folder} ({error}).") from error
-    if process.returncode:
-        lines = process.stderr.decode(errors="replace").strip().splitlines() or ["git failed"]
-        raise UserError(f"{folder}: {lines[-1].removeprefix('fatal: ')}.")
-    return process.stdout
 
 
 def _find_commit(origin: _Origin, revision: str) -> str:
     try:
-        return _git(origin.root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}").decode().strip()
+        return (
+            run_git(origin.root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}").decode().strip()
+        )
     except UserError as error:
-        shallow = _git(origin.root, "rev-parse", "--is-shallow-repository").strip() == b"true"
+        shallow = run_git(origin.root, "rev-parse", "--is-shallow-repository").strip() == b"true"
         remote, _, branch = revision.partition("/")
-        is_remote = remote in _git(origin.root, "remote").decode().split()
+        is_remote = remote in run_git(origin.root, "remote").decode().split()
         fetch = f"--depth=1 {remote} +refs/heads/{branch}:refs/remotes/{revision}" if is_remote else "--unshallow"
         remedy = f" The clone is shallow: `git fetch {fetch}` fetches it." if shallow else ""
         raise UsageError(f"{origin.root} has no revision {revision}.{remedy}") from error
@@ -277,18 +259,18 @@ def place_tree(source: Source, archive: Path) -> Source | None:
 
 def _check_out(origin: _Origin, commit: str, tree: Path, index: Path) -> None:
     """Write the files of a commit, through its own index: the user's repository stays as it is."""
-    for line in _git(origin.root, "ls-tree", "-r", "--full-tree", commit).decode(errors="replace").splitlines():
+    for line in run_git(origin.root, "ls-tree", "-r", "--full-tree", commit).decode(errors="replace").splitlines():
         if line.startswith("160000"):  # git's mode of a submodule
             name = line.partition("\t")[2]
             raise UserError(f"{name} is a submodule, whose files are in no revision here; run the folder as it is.")
-    _git(origin.root, "read-tree", commit, index=index)
-    _git(origin.root, "checkout-index", "--all", f"--prefix={tree}{os.sep}", index=index)
+    run_git(origin.root, "read-tree", commit, index=index)
+    run_git(origin.root, "checkout-index", "--all", f"--prefix={tree}{os.sep}", index=index)
 
 
 def _present_files(origin: _Origin) -> Iterator[str]:
     """Yield the files that git tracks or does not ignore; outside of a repository all but hidden ones and caches."""
     if origin.is_repository:
-        listed = _git(origin.root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        listed = run_git(origin.root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
         yield from dict.fromkeys(filter(None, listed.decode(errors="surrogateescape").split("\0")))
         return
     for folder, folders, files in os.walk(origin.root):

@@ -57,6 +57,12 @@ def command(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path, {"OMP_NUM_THREADS": "1"})
 
 
+def write_program(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(("#!/bin/sh", *lines, "")))
+    path.chmod(0o755)
+    return path
+
+
 def script_command(folder: Path, name: str, *arguments: str) -> tuple[str, ...]:
     return ("-C", str(folder), "--", sys.executable, name, *arguments)
 
@@ -289,20 +295,53 @@ def test_environment_variables_and_links_reach_the_script(command: CommandLine, 
 
 
 @pytest.mark.parametrize("revisions", [(), ("main",)])
-def test_freezing_runs_no_monitor_that_the_folder_names(
+def test_freezing_runs_no_program_that_the_folder_s_git_names(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, revisions: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    marker, monitor = tmp_path / "marker", tmp_path / "monitor"
-    monitor.write_text(f"#!/bin/sh\ntouch {marker}\n")
-    monitor.chmod(0o755)
-    git(folder, "config", "core.fsmonitor", str(monitor))
-    git(folder, "status")
-    assert marker.exists()  # the monitor works
-    marker.unlink()
+    marker = tmp_path / "marker"
+    program = write_program(tmp_path / "program", f"echo run >> {marker}", "[ $# != 0 ] || cat")
+    named = ("core.fsmonitor", "filter.theirs.smudge", "filter.theirs.clean", "diff.theirs.textconv", "diff.external")
+    for key in named:
+        git(tmp_path, "config", "--file", "included", key, str(program))
+    # A repository within has a configuration of its own; a revision has none of its files.
+    repositories = (folder,) if revisions else (folder / "library", folder)
+    for repository in repositories:
+        git(tmp_path, "init", "-q", "-b", "main", str(repository))
+        (repository / "net.py").write_text("")
+        (repository / ".gitattributes").write_text("*.py filter=theirs diff=theirs\n")
+        commit(repository)
+    for repository in repositories:
+        write_program(repository / ".git" / "hooks" / "post-index-change", f"echo run >> {marker}")
+        git(repository, "config", "include.path", str(tmp_path / "included"))
+        (repository / "net.py").write_text("changed\n")
+        git(repository, "diff")
+        assert marker.exists()  # the program works
+        marker.unlink()
+    for repository in repositories:
+        (repository / "net.py").write_text("changed again\n")
     script = Script(command=Command(words=("python", "steps.py")), folder=folder, revisions=revisions)
     assert script_variants(script, {}, Machine(), tmp_path / "profiles.db")
     assert not marker.exists()
+
+
+def test_freezing_a_revision_uses_the_filters_of_the_user(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VARIANTSCOPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    (folder / ".gitattributes").write_text("weights filter=large\n")
+    (folder / "weights").write_text("pointer\n")
+    commit(folder)
+    git(folder, "remote", "add", "origin", "https://example.org/weights.git")
+    # As Git LFS does: what it needs to fetch from is the repository's, the filter is the user's.
+    smudge = write_program(tmp_path / "smudge", "git remote get-url origin", "cat")
+    git(folder, "config", "--global", "filter.large.smudge", str(smudge))
+    script = Script(command=Command(words=("python", "steps.py")), folder=folder, revisions=("main",))
+    assert script_variants(script, {}, Machine(), tmp_path / "profiles.db")
+    (weights,) = (tmp_path / "cache").glob("scripts/*/weights")
+    assert weights.read_text() == "https://example.org/weights.git\npointer\n"
 
 
 def test_nothing_runs_before_it_is_granted(command: CommandLine, folder: Path) -> None:

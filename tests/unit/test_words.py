@@ -178,7 +178,7 @@ TAKEN_APART = {
     ("app/errors.py", ": "): "the class of an error without a message",
     ("app/gui/shell/shell.py", " left"): "the status of a run, which says how long a phase takes or what is left of it",
     ("app/metrics.py", "\xa0"): "figures and unit, to line up numbers",
-    ("app/runs/script.py", "fatal: "): "what git says",
+    ("app/runs/environment.py", "fatal: "): "what git says",
     ("app/telemetry/sampler.py", "model name"): "/proc/cpuinfo",
     ("app/viewmodels/experiment/preview.py", ": "): "notes of preset files",
     ("app/viewmodels/experiment/preview.py", ". "): "notes of preset files",

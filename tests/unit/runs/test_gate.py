@@ -41,7 +41,6 @@ STARTS_PROCESSES = {
     "app/hosts/process.py": "the launcher of a host whose address was granted",
     "app/hosts/ray_driver.py": "itself, by Ray's own Python",
     "app/runs/environment.py": "git",
-    "app/runs/script.py": "git",
     "app/runs/launcher.py": "workers and jobs: the gate",
     "app/telemetry/sampler_process.py": "this program's own Python",
 }
