@@ -31,23 +31,17 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Compare": {
         "compare": (
             "app.cli.compare:compare",
-            "Compare stored runs, given by number or found as `list` finds them.",
+            "Compare stored runs: which is faster, why, what differs, and how well they scale.",
         ),
-        "diff": ("app.cli.compare:diff", "Show what differs between two stored runs: figures, settings, kernels, log."),
         "check-equal": ("app.cli.run:check_equal", "Check that the variants of stored runs compute the same."),
-        "scaling": ("app.cli.compare:scaling", "Show how well stored runs scale to more GPUs, and what limits them."),
     },
     "History": {
         "list": ("app.cli.library:list_runs", "List the stored runs, newest first."),
         "show": ("app.cli.show:show", "Show one stored run."),
         "note": ("app.cli.library:note", "Write a note on a run, or show it."),
         "tag": ("app.cli.library:tag", "Add tags to runs, or remove them."),
-        "delete": ("app.cli.library:delete", "Move runs to the trash; `restore` brings them back."),
+        "delete": ("app.cli.library:delete", "Move runs to the trash, or delete samples of old runs."),
         "restore": ("app.cli.library:restore", "Restore runs from the trash."),
-        "prune": (
-            "app.cli.library:prune_runs",
-            "Delete samples and log lines of old runs; figures, phases and blocks stay.",
-        ),
         "export": (
             "app.cli.transfer:export",
             "Write runs to files: tables, a timeline, a small database, or a Keras model.",
@@ -60,15 +54,24 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
     "Machine": {
         "hosts": ("app.cli.hosts:hosts", "Name machines reached over SSH, Slurm, Ray or Docker."),
-        "gpus": ("app.cli.machine:gpus", "Show the GPUs and what they report."),
+        "gpus": ("app.cli.machine:gpus", "Show the GPUs and what they report, or measure their peak speed."),
         "watch": ("app.cli.telemetry:watch", "Print live telemetry without a run."),
-        "calibrate": (
-            "app.cli.machine:calibrate_devices",
-            "Measure again the peak speed of matrix products, on which MFU is based.",
-        ),
     },
 }
 """Every command by section: where it is defined, as `module:name`, and its help."""
+
+FORMER: Mapping[str, str] = {
+    r"calibrate": r"gpus calibrate",
+    r"diff": r"compare --diff",
+    r"experiment(.*) --presets": r"list presets\1",
+    r"list(.*) --experiments": r"list experiments\1",
+    r"prune(.*) --older-than": r"delete\1 --samples-older-than",
+    r"queue(.*) go-on": r"queue\1 run",
+    r"reference(.*) --(add|remove)": r"reference \2\1",
+    r"run(.*) --parameters": r"list parameters\1",
+    r"scaling": r"compare --scaling",
+}
+"""Words that no help has any more, and what they mean; each space separates two words."""
 
 _OPEN_FILE = "app.cli.transfer:open_file"
 """What is done with a file instead of a command."""
@@ -101,6 +104,7 @@ class ProgramGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command of the first word and the words after it; raises `click.NoSuchCommand`."""
+        args = _current_line(args)
         if args[0] not in HELP and (Path(args[0]).is_file() or args[0].endswith(RUNS_SUFFIX)):
             return args[0], _load(_OPEN_FILE), args
         if args[0] not in HELP and not ctx.resilient_parsing:
@@ -118,6 +122,15 @@ class ProgramGroup(click.Group):
         """Return the commands and options that begin so, without importing a command."""
         named = [CompletionItem(name, help=text) for name, text in HELP.items() if name.startswith(incomplete)]
         return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def _current_line(words: Sequence[str]) -> list[str]:
+    end = words.index("--") if "--" in words else len(words)
+    line = "\0".join(words[:end])
+    for former, current in FORMER.items():
+        pattern = f"^{former}(?=[ =]|$)".replace(" ", "\0")
+        line = re.sub(pattern, current.replace(" ", "\0"), line, flags=re.DOTALL)
+    return [*line.split("\0"), *words[end:]]
 
 
 def _load(target: str) -> click.Command:

@@ -1,4 +1,4 @@
-"""`compare`, `diff` and `scaling`: stored runs side by side, and what differs between two of them."""
+"""`compare`: stored runs side by side, how they scale, and what differs between two of them."""
 
 import functools
 import os
@@ -22,6 +22,8 @@ from app.cli.options import (
     command,
     complete_runs,
     filter_options,
+    given_parameters,
+    option_name,
     report_option,
     runs_argument,
 )
@@ -48,13 +50,13 @@ from app.report.scaling import efficiency_headline, scaling_document
 from app.runs.experiment.presets import preset_names, publications
 from app.storage.library import Library
 from app.values import units
-from app.values.records import RunRow
+from app.values.records import RunRow, StoredRun
 from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.compare.arrangement import text_table
 from app.viewmodels.compare.comparison import Comparison, prepare_comparison
 from app.viewmodels.compare.comparison import compare as compare_runs
 from app.viewmodels.compare.pivot import Pivot, make_pivot, make_pivots, pivot_table
-from app.viewmodels.compare.scaling import NO_SCALING_PAIRS, ScalingView, scaling_mismatches, scaling_views
+from app.viewmodels.compare.scaling import NO_SCALING_PAIRS, scaling_mismatches, scaling_views
 from app.viewmodels.compare.statements import EVIDENCE, Statement
 from app.viewmodels.compare.table import COMPARED, VARIANT, ComparedVariant
 from app.viewmodels.compare.verdict import effects_table
@@ -153,6 +155,10 @@ def _write(path: Path, text: str, mode: str) -> None:
         raise write_error(path, error) from error
 
 
+_OF_VERDICTS = frozenset(
+    ("baseline", "asked", "why", "pivot", "rows", "columns", "markup", "margin", "fail_if_slower", "summary")
+)
+"""What neither --diff nor --scaling takes."""
 _MAX_LABELS = 6
 """So many variants are named for which one reason holds."""
 _NAMED = 12
@@ -162,8 +168,8 @@ _NAMED = 12
 @command(
     "compare",
     "compare 1 2 --why",
-    "compare 1 2 3 4 --pivot layout",
     "compare --tag paper --report paper.html",
+    "compare --diff 12 14",
 )
 @runs_argument(required=False)
 @filter_options
@@ -180,6 +186,9 @@ _NAMED = 12
 @click.option(
     "--why", is_flag=True, help="Show which part of a step causes the difference: idle time, kernels by class."
 )
+@click.option("--diff", is_flag=True, help="Show what differs between two runs: figures, settings, kernels, log.")
+@click.option("--all", "everything", is_flag=True, help="With --diff: show equal values as well.")
+@click.option("--scaling", is_flag=True, help="Show how well the runs scale to more GPUs, and what limits them.")
 @click.option(
     "--pivot",
     metavar="SETTING",
@@ -206,6 +215,9 @@ def compare(
     baseline: int | None,
     asked: str,
     why: bool,
+    diff: bool,
+    everything: bool,
+    scaling: bool,
     pivot: str,
     rows: str,
     columns: str,
@@ -220,6 +232,11 @@ def compare(
         raise UsageError("--rows and --columns go with --pivot.")
     if pivot and asked:
         raise UsageError("--pivot names the setting asked about: leave out --asked.")
+    if everything and not diff:
+        raise UsageError("--all goes with --diff.")
+    if (diff or scaling) and (extra := given_parameters(click.get_current_context()) & _OF_VERDICTS):
+        named = ", ".join(sorted(map(option_name, extra)))
+        raise UsageError(f"{'--diff' if diff else '--scaling'} answers another question: leave out {named}.")
     if markup and as_json:
         raise UsageError("compare takes one of --json and --format.")
     requested = list(dict.fromkeys(runs))
@@ -230,6 +247,10 @@ def compare(
     with open_store(database) as store:
         numbers = requested or _search_runs(run_filter, baseline, store.library)
         stored = [store.load(number) for number in numbers]
+        if diff:
+            return _print_diff(stored, report, as_json=as_json, everything=everything)
+        if scaling:
+            return _print_scaling(stored, report, as_json=as_json)
         stored_rows = [run.row for run in stored]
         question = store.library.question_of(stored_rows)
         baseline = baseline or question.baseline or default_baseline(stored_rows)
@@ -308,7 +329,7 @@ def print_comparison(comparison: Comparison, database: Path | None = None) -> No
     if comparison.scaling:
         numbers = [str(row.run) for row in comparison.rows]
         named = " ".join(numbers) if len(numbers) <= _NAMED else "RUN RUN ..."
-        lines.append(f"Scaling to more GPUs, and what limits it: `{PROGRAM} scaling {named}`")
+        lines.append(f"Scaling to more GPUs, and what limits it: `{PROGRAM} compare --scaling {named}`")
     if lines:
         print()
     for line in lines:
@@ -418,19 +439,9 @@ def _remedy(warning: Statement, database: Path | None) -> str:
     return f" Measure them interleaved: `{shlex.join(words)}`"
 
 
-@command("scaling", "scaling 1 2 3 4", "scaling 1 2 3 4 --report scaling.html")
-@runs_argument(required=True)
-@report_option
-def scaling(database: Path | None, as_json: bool, runs: Sequence[int], report: Path | None) -> int:
+def _print_scaling(runs: Sequence[StoredRun], report: Path | None, *, as_json: bool) -> int:
     """Print every pair of runs that differ in GPUs, and write a page of them where one is requested."""
-    numbers = list(dict.fromkeys(runs))
-    if len(numbers) < 2:
-        raise UsageError(f"scaling takes two runs or more; `{PROGRAM} list` shows their numbers.")
-    if report is not None:
-        check_suffix(report)
-    with open_store(database) as store:
-        stored = [store.load(number) for number in numbers]
-    views = scaling_views(stored)
+    views = scaling_views(runs)
     if not views:
         raise UserError(NO_SCALING_PAIRS)
     if report is not None:
@@ -442,38 +453,23 @@ def scaling(database: Path | None, as_json: bool, runs: Sequence[int], report: P
         if wrong := scaling_mismatches(views):
             print_text(f"{wrong}\n")
         for view in views:
-            _print_view(view)
+            print(view.title, efficiency_headline(view), view.cause, "", sep="\n")
+            rows = [(f"  {label}", *figures) for label, *figures in view.rows]
+            print_table(("", *view.sides), rows, right=frozenset({1, 2}))
+            print()
     return 0
 
 
-def _print_view(view: ScalingView) -> None:
-    print(view.title)
-    print(efficiency_headline(view))
-    print(view.cause)
-    print()
-    print_table(("", *view.sides), [(f"  {label}", *figures) for label, *figures in view.rows], right=frozenset({1, 2}))
-    print()
-
-
-@command("diff", "diff 12 14", "diff 12 14 --all", "diff 12 14 --report diff.html")
-@click.argument("first", type=RUN_NUMBER, shell_complete=complete_runs, help="Its number in `list`.")
-@click.argument("second", type=RUN_NUMBER, shell_complete=complete_runs, help="Its number in `list`.")
-@click.option("--all", "everything", is_flag=True, help="Show equal values as well.")
-@report_option
-def diff(database: Path | None, as_json: bool, first: int, second: int, everything: bool, report: Path | None) -> int:
+def _print_diff(runs: Sequence[StoredRun], report: Path | None, *, as_json: bool, everything: bool) -> int:
     """Print in what two runs differ, changes counted from the first one, and write a page of it where requested."""
-    if report is not None:
-        check_suffix(report)
-    if first == second:
-        raise UsageError(f"diff takes two runs; run {first} was given twice.")
-    with open_store(database) as store:
-        runs = store.load(first), store.load(second)
-    differences = run_diff(*runs, None)
+    if len(runs) != 2:
+        raise UsageError(f"--diff takes two runs; these are {len(runs)}.")
+    differences = run_diff(runs[0], runs[1], None)
     if report is not None:
         write_page(report, render_diff(differences, report))
         say(f"Written to {report}.")
     if as_json:
-        print_json(diff_document(*runs))
+        print_json(diff_document(runs[0], runs[1]))
     else:
         print_diff(differences, everything=everything)
     return 0

@@ -122,23 +122,14 @@ def list_presets(database: Path | None, *, as_json: bool) -> int:
 CONFIRM_ABOVE_S = 3_600.0
 """An experiment that takes longer is not started without a question."""
 _MATRIX_OPTIONS = ("workload", "settings", "baseline")
-_RUN_OPTIONS = ("repeats", "until", "budget", "again", "reuse", "parallel")
-_GATE_OPTIONS = ("margin", "fail_if_slower", "summary")
 _CONFLICTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "presets": (
-        "--presets only lists them",
-        (*_MATRIX_OPTIONS, "preset", *_RUN_OPTIONS, "queue", "report", "notify", "on", *_GATE_OPTIONS),
-    ),
     "preset": ("--preset has its own workload, settings and baseline", _MATRIX_OPTIONS),
-    "variants_of": (
-        "--variants-of takes the variants of stored runs",
-        (*_MATRIX_OPTIONS, "preset", "presets", "again", "reuse"),
-    ),
+    "variants_of": ("--variants-of takes the variants of stored runs", (*_MATRIX_OPTIONS, "preset", "again", "reuse")),
     "again": ("--again ignores stored runs", ("reuse",)),
     "show": ("--show runs nothing", ("budget", "again", "reuse", "parallel", "check_equal", "queue", "on")),
     "queue": (
         "--queue runs nothing yet, but `queue run` takes these options",
-        ("report", "notify", "no_standby", "sample_ms", *_GATE_OPTIONS),
+        ("report", "notify", "no_standby", "sample_ms", "margin", "fail_if_slower", "summary"),
     ),
 }
 """Options that exclude others, the reason, and the others."""
@@ -159,7 +150,6 @@ class ExperimentOptions:
     baseline: str | None
     preset: str | None
     variants_of: Sequence[int] | None
-    presets: bool
     budget: float | None
     again: bool
     reuse: bool
@@ -193,11 +183,9 @@ class ExperimentOptions:
         if self.until is not None and self.repeats is not None and self.repeats < MIN_REPEATS:
             raise UsageError(f"--until needs at least {MIN_REPEATS} repeats: give --repeats {MIN_REPEATS} or more.")
         self.script.check(self.workload)
-        if self.script.words and (self.presets or self.preset or self.variants_of):
-            raise UsageError(
-                "A command after -- determines what runs: leave out --presets, --preset and --variants-of."
-            )
-        if not (self.presets or self.preset or self.workload or self.variants_of or self.script.words):
+        if self.script.words and (self.preset or self.variants_of):
+            raise UsageError("A command after -- determines what runs: leave out --preset and --variants-of.")
+        if not (self.preset or self.workload or self.variants_of or self.script.words):
             raise UsageError(
                 "experiment needs a workload with some -s name=a,b, a command after --, or --preset quick; "
                 "`list presets` shows them."
@@ -255,7 +243,6 @@ def parse_run_list(text: str) -> tuple[int, ...]:
     metavar="RUN,RUN",
     help="Run the variants of these stored runs again, interleaved; the first is the baseline.",
 )
-@click.option("--presets", is_flag=True, hidden=True, help="Before: `list presets`.")
 @click.option(
     "--budget",
     type=TIME,
@@ -304,8 +291,6 @@ def experiment(context: click.Context, /, **values: Any) -> int:
     """
     options = ExperimentOptions(typed_names=given_parameters(context), **values)
     options.check()
-    if options.presets:
-        return list_presets(options.database, as_json=options.as_json)
     if options.notify:
         name = load_preset(options.preset).title if options.preset else options.workload
         title = f"Experiment “{name}” has ended" if name else "The experiment has ended"

@@ -1,4 +1,4 @@
-"""`list`, `note`, `tag`, `delete`, `restore` and `prune`: the stored runs found, annotated and removed."""
+"""`list`, `note`, `tag`, `delete` and `restore`: the stored runs found, annotated and removed."""
 
 import contextlib
 import shlex
@@ -88,11 +88,41 @@ def tag(database: Path | None, as_json: bool, add: Sequence[str], remove: Sequen
     return 0
 
 
-@command("delete", "delete 3 4", "delete --for-good 3")
+def _read_days(word: str) -> float:
+    """Return days from `30d`, `12h`, `2w` or a bare number of days."""
+    number, unit = (word[:-1], word[-1]) if word[-1:] in _DAYS else (word, "d")
+    with contextlib.suppress(ValueError):
+        if 0 <= (days := float(number) * _DAYS[unit]) <= 36_500:
+            return days
+    raise ValueError(f"{word!r} is not an age such as 30d, 12h or 2w, up to 36500 days")
+
+
+@command("delete", "delete 3 4", "delete --for-good 3", "delete --samples-older-than 30d --dry-run")
+@runs_argument(required=False)
 @click.option("--for-good", is_flag=True, help="Delete runs that are in the trash, with their samples.")
-@runs_argument(required=True)
-def delete(database: Path | None, as_json: bool, for_good: bool, runs: Sequence[int]) -> int:
-    """Put runs into the trash; with `for_good`, delete those that are in it."""
+@click.option(
+    "--samples-older-than",
+    type=Parsed(_read_days),
+    metavar="AGE",
+    help="Delete samples and log lines of all runs that ended more than AGE ago (30d, 12h or 2w), for good;"
+    " figures, phases and blocks stay.",
+)
+@click.option("--dry-run", is_flag=True, help="With --samples-older-than: show what would be deleted; delete nothing.")
+def delete(
+    database: Path | None,
+    as_json: bool,
+    runs: Sequence[int],
+    for_good: bool,
+    samples_older_than: float | None,
+    dry_run: bool,
+) -> int:
+    """Put runs into the trash; with `for_good`, delete those that are in it; or delete samples of old runs."""
+    if samples_older_than is not None:
+        if runs or for_good:
+            raise UsageError("--samples-older-than is about all runs: leave out --for-good and the numbers of runs.")
+        return _delete_samples(database, samples_older_than, dry_run=dry_run, as_json=as_json)
+    if not runs or dry_run:
+        raise UsageError("delete takes the numbers of runs, or --samples-older-than AGE, which --dry-run goes with.")
     with open_store(database) as store:
         if for_good:
             store.library.purge(runs)
@@ -146,7 +176,6 @@ def _print_moved(library: Library, moved: Sequence[int], sentence: str, *, as_js
 )
 @click.option("--reverse", is_flag=True, help="Reverse the order.")
 @click.option("--limit", type=COUNT, metavar="N", help="At most N runs.")
-@click.option("--experiments", is_flag=True, hidden=True, help="Before: `list experiments`.")
 def list_runs(
     database: Path | None,
     as_json: bool,
@@ -157,14 +186,13 @@ def list_runs(
     sort: str,
     reverse: bool,
     limit: int | None,
-    experiments: bool,
 ) -> int:
     """Print the runs wanted, newest first unless requested otherwise, or what else there is of a kind."""
     if (workload_name is None) == (kind == "parameters"):
         raise UsageError("list parameters takes a workload, such as lstm; other lists take none.")
-    of_all = {"kind", "workload_name", "database", "as_json", "experiments"}
+    of_all = {"kind", "workload_name", "database", "as_json"}
     of_runs = given_parameters(click.get_current_context()) - of_all
-    if of_runs and (kind != "runs" or experiments):
+    if of_runs and kind != "runs":
         raise UsageError(f"{', '.join(sorted(map(option_name, of_runs)))} goes with runs, not with list {kind}.")
     if kind == "presets":
         from app.cli.experiment import list_presets  # here, as below, for few lists need it
@@ -175,7 +203,7 @@ def list_runs(
 
         return list_parameters(workload_name, database, as_json=as_json)
     with open_store(database) as store:
-        if experiments or kind == "experiments":
+        if kind == "experiments":
             _print_experiments(store.library.experiments(), as_json=as_json)
             return 0
         query = run_query(replace(run_filter, deleted=deleted, sort=sort, reverse=reverse), store.library)
@@ -283,26 +311,7 @@ def _experiment_document(experiment: StoredExperiment) -> dict[str, Any]:
     }
 
 
-def _read_days(word: str) -> float:
-    """Return days from `30d`, `12h`, `2w` or a bare number of days."""
-    number, unit = (word[:-1], word[-1]) if word[-1:] in _DAYS else (word, "d")
-    with contextlib.suppress(ValueError):
-        if 0 <= (days := float(number) * _DAYS[unit]) <= 36_500:
-            return days
-    raise ValueError(f"{word!r} is not an age such as 30d, 12h or 2w, up to 36500 days")
-
-
-@command("prune", "prune --older-than 30d --dry-run", "prune --older-than 2w")
-@click.option(
-    "--older-than",
-    type=Parsed(_read_days),
-    required=True,
-    metavar="AGE",
-    help="Only of runs that ended more than AGE ago: 30d, 12h or 2w.",
-)
-@click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")
-def prune_runs(database: Path | None, as_json: bool, older_than: float, dry_run: bool) -> int:
-    """Prune, and print what that did, or would do."""
+def _delete_samples(database: Path | None, older_than_days: float, *, dry_run: bool, as_json: bool) -> int:
     with open_store(database) as store:
         path = store.path
     if not (dry_run or as_json):
@@ -311,7 +320,7 @@ def prune_runs(database: Path | None, as_json: bool, older_than: float, dry_run:
             f"about a second for each {units.byte_size(100 * 2**20)} …",
             file=sys.stderr,
         )
-    pruned = prune(path, older_than, dry_run=dry_run)
+    pruned = prune(path, older_than_days, dry_run=dry_run)
     if as_json:
         print_json({"dry_run": dry_run, **asdict(pruned)})
     else:

@@ -1,4 +1,4 @@
-"""`gpus` and `calibrate`: what the GPUs report, and the peak throughput of matrix products."""
+"""`gpus`: what the GPUs report, and the peak throughput of matrix products."""
 
 import contextlib
 import queue
@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from app.cli.options import command, on_option
+from app.cli.options import Verb, command, on_option
 from app.cli.run import run_services
 from app.cli.services import opened_host
 from app.cli.terminal import print_json, print_table, say
@@ -26,22 +26,13 @@ from app.values.limits import IMPLAUSIBLE
 from app.values.samples import Device, Inventory, Processes
 from app.viewmodels.format import derived
 from app.viewmodels.format.telemetry_fields import describe_users, format_field
-from workloads.catalog import FRAMEWORK
+from workloads.catalog import FRAMEWORK, UsageError
 
 _SLOWER = 0.9
 """A rate below this share of the one before is no chance: something was changed, or something else was busy."""
 
 
-@command("calibrate", "calibrate", "calibrate --precision bfloat16")
-@click.option(
-    "--precision",
-    "precisions",
-    multiple=True,
-    metavar="NAME",
-    help="A precision to measure; may be repeated (default: all).",
-)
-@on_option
-def calibrate_devices(database: Path | None, as_json: bool, precisions: Sequence[str], on: str) -> int:
+def _calibrate(database: Path | None, precisions: Sequence[str], on: str, *, as_json: bool) -> int:
     """Measure, store and print."""
     with run_services(database, on=on) as services, Store.open(services.database) as store:
         measured = list(calibrate(services.host, store, precisions, say))
@@ -76,14 +67,34 @@ _WATCH_S, _LONGEST_WATCH_S = 3.0, 20.0
 _WATCH_MS = 20.0
 
 
-@command("gpus", "gpus", "gpus --on ssh://me@gpu1", uses_database=False)
+@command("gpus", "gpus", "gpus --on ssh://me@gpu1", "gpus calibrate --precision bfloat16")
+@click.argument(
+    "action",
+    type=Verb(("list", "calibrate")),
+    default="list",
+    metavar="[ACTION]",
+    help="list; or calibrate: measure the peak speed of matrix products, on which MFU is based (default: list).",
+)
 @on_option
 @click.option("--all", "every_field", is_flag=True, help="Show every field of every GPU and of the host.")
-def gpus(as_json: bool, on: str, every_field: bool) -> int:
+@click.option(
+    "--precision",
+    "precisions",
+    multiple=True,
+    metavar="NAME",
+    help="With calibrate: a precision to measure; may be repeated (default: all).",
+)
+def gpus(
+    database: Path | None, as_json: bool, action: str, on: str, every_field: bool, precisions: Sequence[str]
+) -> int:
     """Print every GPU and the host with one reading of each field, what it costs and how often it is renewed.
 
     Of several GPUs each has a line, unless all fields are asked for.
     """
+    if every_field if action == "calibrate" else precisions:
+        raise UsageError("--all goes with gpus list, --precision with gpus calibrate.")
+    if action == "calibrate":
+        return _calibrate(database, precisions, on, as_json=as_json)
     with opened_host(on, _WATCH_MS) as host:
         readings = _collect_readings(host.telemetry)
         inventory = readings.with_reasons(host.inventory())  # with what watching has taught

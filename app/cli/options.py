@@ -4,10 +4,9 @@ import difflib
 import functools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import click
@@ -144,20 +143,13 @@ class Parsed(click.ParamType[Any]):
 
 
 class Verb(click.Choice[str]):
-    """What is done with the things that a command is about; older words of some are understood."""
-
-    def __init__(self, verbs: Sequence[str], former: Mapping[str, str] = MappingProxyType({})) -> None:
-        super().__init__(verbs)
-        self._former = former
+    """What is done with the things that a command is about."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the verb; a word that is none gets those that are like it."""
-        verb = self._former.get(value, value)
-        if verb in self.choices:
-            return str(verb)
-        like = [
-            self._former.get(word, word) for word in difflib.get_close_matches(value, [*self.choices, *self._former])
-        ]
+        if value in self.choices:
+            return str(value)
+        like = difflib.get_close_matches(value, self.choices)
         verbs = f"Did you mean {' or '.join(like)}?" if like else f"There are: {', '.join(self.choices)}."
         raise click.UsageError(f"There is no {value!r} of {ctx.info_name if ctx else ''}. {verbs}", ctx)
 

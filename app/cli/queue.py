@@ -142,7 +142,7 @@ def _describe_entry_elsewhere(entry: QueueEntry) -> str:
 @command("queue", "queue", "queue run 2 --report result.html", "queue move 3 --first")
 @click.argument(
     "action",
-    type=Verb(_ACTIONS, {"go-on": "run"}),
+    type=Verb(_ACTIONS),
     default="list",
     metavar="[ACTION]",
     help=f"{', '.join(_ACTIONS)} (default: list).",

@@ -286,7 +286,6 @@ def _verdict(run: RunRow, trials: Sequence[TrialResult]) -> str:
 @workload_argument
 @script_options
 @settings_option("NAME=VALUE", "A parameter of the workload; may be repeated.")
-@click.option("--parameters", is_flag=True, hidden=True, help="Before: `list parameters WORKLOAD`.")
 @click.option(
     "--largest-batch", is_flag=True, help="Find the largest batch that fits, in short runs from the batch given."
 )
@@ -307,7 +306,6 @@ def run(
     workload: str | None,
     script: ScriptOptions,
     settings: Sequence[str],
-    parameters: bool,
     largest_batch: bool,
     batch_limit: int | None,
     batch_step: int | None,
@@ -328,15 +326,13 @@ def run(
         return make_detached(events_to)
     script.check(workload)
     if script.words:
-        if largest_batch or parameters:
-            raise UsageError("--largest-batch and --parameters go with a workload, not with your own command.")
+        if largest_batch:
+            raise UsageError("--largest-batch goes with a workload, not with your own command.")
     elif workload is None:
         raise UsageError(
             f"run needs a workload: {KNOWN_WORKLOADS}, your own file as path/to/file.py:name, or your own command as "
             f"-- python train.py."
         )
-    if parameters and workload:
-        return list_parameters(workload, database, as_json=as_json)
     definition = workload_finder(database, typed)(workload) if workload else None
     if not largest_batch and (batch_limit or batch_step):
         raise UsageError("--batch-limit and --batch-step go with --largest-batch.")

@@ -176,21 +176,16 @@ def open_file(context: click.Context, database: Path | None, as_json: bool, file
     metavar="[ACTION]",
     help="list; add copies of them to the database, tagged reference; or remove these copies (default: list).",
 )
-@click.option("--add", is_flag=True, hidden=True, help="Before: `reference add`.")
-@click.option("--remove", is_flag=True, hidden=True, help="Before: `reference remove`.")
-def reference(database: Path | None, as_json: bool, action: str, add: bool, remove: bool) -> int:
+def reference(database: Path | None, as_json: bool, action: str) -> int:
     """Add or remove the reference runs where that is requested; else print what there is of them."""
-    add, remove = add or action == "add", remove or action == "remove"
-    if add and remove:
-        raise UsageError("reference takes one of add and remove.")
-    with open_store(database, may_be_new=add) as store:
+    with open_store(database, may_be_new=action == "add") as store:
         path, runs = store.path, reference_runs(store)
     sentences = []
-    if add:
+    if action == "add":
         with progress_watch("Adding the reference runs") as watch:
             runs = add_reference(path, watch)
         sentences = [describe_reference_added(runs)]
-    elif remove:
+    elif action == "remove":
         sentences, runs = [describe_reference_removed(remove_reference(path))], []
     if as_json:
         print_json({"files": [_document(file) for file in reference_files()], "runs": runs})

@@ -67,7 +67,7 @@ class DiskSpace:
     @property
     def warning(self) -> str:
         """One sentence where little space is left, "" if there is enough."""
-        return self._warn(f"delete old samples with `{PROGRAM} prune`")
+        return self._warn(f"delete old samples with `{PROGRAM} delete --samples-older-than`")
 
     @property
     def warning_in_window(self) -> str:

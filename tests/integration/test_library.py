@@ -35,7 +35,7 @@ def test_an_experiment_is_kept_as_a_set_of_runs_and_goes_on_as_the_same(command_
 def test_an_own_run_is_compared_with_one_of_an_h200_and_it_is_said_what_differs(tmp_path: Path) -> None:
     line = CommandLine(tmp_path)
     mine = line.read("run", *dummy_arguments())["run"]
-    added = line.read("reference", "--add")
+    added = line.read("reference", "add")
     assert sum(file["runs"] for file in added["files"]) == len(added["runs"]) > 60
     assert all(file["cards"] == ["NVIDIA H200"] for file in added["files"])
     theirs = added["runs"][0]
@@ -48,5 +48,5 @@ def test_an_own_run_is_compared_with_one_of_an_h200_and_it_is_said_what_differs(
     assert shown.stdout.count("The article: ") == 1, "of all its rows"
     assert "No run of your own is stored: these are the reference runs" in shown.stderr
     assert "continues from here" not in shown.stderr
-    removed = line.inside("reference", "--remove")
+    removed = line.inside("reference", "remove")
     assert (removed.returncode, removed.stdout) == (0, f"Removed {len(added['runs'])} reference runs.\n")

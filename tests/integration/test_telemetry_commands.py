@@ -131,12 +131,12 @@ def test_watch_names_who_computes_on_a_card(tmp_path: Path) -> None:
     assert 0 < known["running_s"] <= time.time() - process.create_time() + 1
 
 
-def test_prune_deletes_samples_and_keeps_figures(stored: CommandLine) -> None:
+def test_old_samples_are_deleted_and_figures_stay(stored: CommandLine) -> None:
     before = stored.read("show", "1")
-    would = stored.read("prune", "--older-than", "30d", "--dry-run")
+    would = stored.read("delete", "--samples-older-than", "30d", "--dry-run")
     assert (would["runs"], would["rows"], would["dry_run"]) == ([1], 362, True)
     assert stored.read("show", "1") == before, "a dry run deletes nothing"
-    said = stored.inside("prune", "--older-than", "30d")
+    said = stored.inside("delete", "--samples-older-than", "30d")
     assert said.returncode == 0
     assert said.stdout.startswith("Deleted 362 samples and log lines of 1 run in")
     assert "about a second for each 100\xa0MiB" in said.stderr
@@ -145,7 +145,7 @@ def test_prune_deletes_samples_and_keeps_figures(stored: CommandLine) -> None:
     assert [device["samples"] for device in after["devices"]] == [0, 0, 0]
     assert after["telemetry"]["pruned_utc"] is not None
     assert "were deleted on" in stored.inside("show", "1").stdout
-    assert stored.inside("prune", "--older-than", "30d").stdout == "No run is old enough: nothing to delete.\n"
+    assert stored.inside("delete", "--samples-older-than", "30d").stdout == "No run is old enough: nothing to delete.\n"
 
 
 def test_list_says_how_large_the_database_is(stored: CommandLine) -> None:

@@ -1,11 +1,12 @@
 """Arguments of the command line: settings, wrong use, numbers, and databases that do not exist."""
 
+import re
 import shlex
 from pathlib import Path
 
 import pytest
 
-from app.cli.commands import SECTIONS
+from app.cli.commands import FORMER, SECTIONS
 from app.cli.experiment import _baseline_first
 from app.cli.main import main
 from app.cli.run import one_variant, several_variants
@@ -145,10 +146,6 @@ def test_the_baseline_comes_first() -> None:
             "--preset has its own workload, settings and baseline: leave out WORKLOAD, -s, --baseline.",
         ),
         (
-            ["experiment", "--presets", "--report", "x.html", "--budget", "0"],
-            "--presets only lists them: leave out --budget, --report.",
-        ),
-        (
             ["experiment", "--preset", "quick", "--queue", "--report", "x.html", "--no-standby"],
             "--queue runs nothing yet, but `queue run` takes these options: leave out --report, --no-standby.",
         ),
@@ -196,7 +193,11 @@ def test_a_report_takes_no_folder_s_name(
 
 HELP = "`python -m app{} --help` shows how it is used."
 TIME = "Invalid value for '--budget': {!r} is not a time such as 8m, 90s or 1h30m."
-AGE = "Invalid value for '--older-than': {!r} is not an age such as 30d, 12h or 2w, up to 36500 days."
+AGE = "Invalid value for '--samples-older-than': {!r} is not an age such as 30d, 12h or 2w, up to 36500 days."
+
+SOME_RUNS = "delete takes the numbers of runs, or --samples-older-than AGE, which --dry-run goes with."
+ALL_RUNS = "--samples-older-than is about all runs: leave out --for-good and the numbers of runs."
+OF_GPUS = "--all goes with gpus list, --precision with gpus calibrate."
 
 
 @pytest.mark.parametrize(
@@ -211,8 +212,7 @@ AGE = "Invalid value for '--older-than': {!r} is not an age such as 30d, 12h or 
             f"No such option '--larges-batch'. Did you mean '--largest-batch'? {HELP.format(' run')}",
         ),
         (["show"], "show takes RUN; `python -m app list` shows the numbers of runs."),
-        (["diff", "1"], "diff takes FIRST SECOND; `python -m app list` shows the numbers of runs."),
-        (["queue", "goon"], f"There is no 'goon' of queue. Did you mean run? {HELP.format(' queue')}"),
+        (["queue", "rnu"], f"There is no 'rnu' of queue. Did you mean run? {HELP.format(' queue')}"),
         (
             ["hosts", "dance"],
             (
@@ -265,10 +265,20 @@ AGE = "Invalid value for '--older-than': {!r} is not an age such as 30d, 12h or 
             ["experiment", "lstm", "--sample-ms", "1001"],
             "Invalid value for '--sample-ms': 1001.0 is not in the range 10<=x<=1000.",
         ),
-        (["prune"], f"Missing option '--older-than'. {HELP.format(' prune')}"),
-        (["prune", "--older-than", "soon"], AGE.format("soon")),
-        (["prune", "--older-than", "-1d"], AGE.format("-1d")),
-        (["reference", "add", "--remove"], "reference takes one of add and remove."),
+        (["delete"], SOME_RUNS),
+        (["delete", "1", "--dry-run"], SOME_RUNS),
+        (["delete", "1", "--samples-older-than", "1d"], ALL_RUNS),
+        (["delete", "--for-good", "--samples-older-than", "1d"], ALL_RUNS),
+        (["delete", "--samples-older-than", "soon"], AGE.format("soon")),
+        (["delete", "--samples-older-than", "-1d"], AGE.format("-1d")),
+        (["compare", "1", "2", "--all"], "--all goes with --diff."),
+        (
+            ["compare", "1", "2", "--diff", "--why", "--baseline", "1"],
+            "--diff answers another question: leave out --baseline, --why.",
+        ),
+        (["compare", "1", "2", "--scaling", "--why"], "--scaling answers another question: leave out --why."),
+        (["gpus", "calibrate", "--all"], OF_GPUS),
+        (["gpus", "--precision", "float32"], OF_GPUS),
         (
             ["queue", "move", "1", "--first", "--before", "2"],
             "--first and --before exclude each other: give one of them.",
@@ -300,9 +310,39 @@ def test_parameters_are_listed_with_defaults_and_limits(capsys: pytest.CaptureFi
     assert "1 … 1,024" in next(line for line in lines if line.startswith("channels "))
 
 
+FORMER_LINES = [
+    ("calibrate --precision float32", "gpus calibrate --precision float32"),
+    ("diff 1 2 --all", "compare --diff 1 2 --all"),
+    ("experiment --presets --json", "list presets --json"),
+    ("list --json --experiments", "list --json experiments"),
+    ("prune --dry-run --older-than 30d", "delete --dry-run --samples-older-than 30d"),
+    ("prune --older-than=30d", "delete --samples-older-than=30d"),
+    ("queue go-on 3", "queue run 3"),
+    ("reference --add", "reference add"),
+    ("reference --json --remove", "reference remove --json"),
+    ("run lstm --parameters", "list parameters lstm"),
+    ("scaling 1-4 --report x.md", "compare --scaling 1-4 --report x.md"),
+]
+
+
+@pytest.mark.parametrize(("former", "current"), FORMER_LINES)
+def test_former_words_mean_what_replaced_them(former: str, current: str) -> None:
+    assert parse_arguments(*former.split()) == parse_arguments(*current.split())
+
+
+def test_no_help_has_former_words_and_each_is_tried() -> None:
+    assert all(any(re.match(former, words) for words, _ in FORMER_LINES) for former in FORMER)
+    assert not any(name in FORMER for commands in SECTIONS.values() for name in commands)
+
+
+def test_words_of_a_command_behind_dashes_are_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--dry-run", "--", "echo", "--parameters"]) == 0
+    assert "echo --parameters" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("word", "days"), [("30d", 30.0), ("12h", 0.5), ("2w", 14.0), ("7", 7.0), ("0", 0.0)])
 def test_an_age_is_a_number_with_its_unit(word: str, days: float) -> None:
-    assert parse_arguments("prune", "--older-than", word).older_than == days
+    assert parse_arguments("delete", "--samples-older-than", word).samples_older_than == days
 
 
 @pytest.mark.parametrize(("word", "seconds"), [("8m", 480), ("90s", 90), ("1h30m", 5400), ("2.5", 2.5), ("1m5s", 65)])

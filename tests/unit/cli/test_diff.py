@@ -1,4 +1,4 @@
-"""`diff` in a terminal, from a real database."""
+"""`compare --diff` in a terminal, from a real database."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ def database(database_path: Path) -> Path:
 
 
 def printed(capsys: pytest.CaptureFixture[str], database: Path, *words: str) -> str:
-    assert main(["diff", *words, "--db", str(database)]) == 0
+    assert main(["compare", "--diff", *words, "--db", str(database)]) == 0
     return capsys.readouterr().out
 
 
@@ -34,8 +34,8 @@ def test_diff_prints_what_differs_and_all_only_where_asked(capsys: pytest.Captur
 
 
 def test_diff_of_a_run_with_itself_is_refused(capsys: pytest.CaptureFixture[str], database: Path) -> None:
-    assert main(["diff", "1", "1", "--db", str(database)]) == 2
-    assert "diff takes two runs; run 1 was given twice." in capsys.readouterr().err
+    assert main(["compare", "--diff", "1", "1", "--db", str(database)]) == 2
+    assert "takes two runs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("suffix", [".html", ".md"])

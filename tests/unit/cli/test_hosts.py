@@ -61,7 +61,6 @@ def test_wrong_use_is_one_sentence(
     [
         (["gpus", "--on", "gpu"], "There is no host 'gpu'. Did you mean gpu1?"),
         (["experiment", "--preset", "quick", "--show", "--on", "gpu1"], "--show runs nothing: leave out --on."),
-        (["experiment", "--presets", "--on", "gpu1"], "--presets only lists them: leave out --on."),
         (["run", "lstm", "--on", "gpu1", "--on", "gpu1"], "--on names one host: give it once."),
     ],
 )

@@ -1,4 +1,4 @@
-"""`scaling` and what `compare` says of it, on a database with made-up runs on one GPU and on two."""
+"""`compare --scaling` and what `compare` says of it, on a database with made-up runs on one GPU and on two."""
 
 import json
 from dataclasses import replace
@@ -24,7 +24,7 @@ def database(database_path: Path) -> Path:
 
 
 def scaling(database: Path, *words: str) -> int:
-    return main(["scaling", *words, "--db", str(database)])
+    return main(["compare", "--scaling", *words, "--db", str(database)])
 
 
 def test_it_says_how_well_and_why_not_better(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,8 +104,8 @@ def test_wrong_use_is_said(database: Path, tmp_path: Path, capsys: pytest.Captur
 
 def test_compare_points_at_it(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["compare", "1", "3", "--db", str(database)])
-    assert "`python -m app scaling 1 3`" in capsys.readouterr().out
+    assert "`python -m app compare --scaling 1 3`" in capsys.readouterr().out
     main(["compare", "1", "3", "--json", "--db", str(database)])
     assert [found["kind"] for found in json.loads(capsys.readouterr().out)["scaling"]] == ["weak"]
     main(["compare", "1", "2", "--db", str(database)])
-    assert "app scaling" not in capsys.readouterr().out
+    assert "--scaling" not in capsys.readouterr().out

@@ -13,8 +13,8 @@ NEEDS_A_COMMAND = (
     "-C, -e, --rev, --link, --examples, --loop and --dry-run go with your own command after --, such as -- python "
     "train.py."
 )
-ALONE = "--largest-batch and --parameters go with a workload, not with your own command."
-THE_FIRST = "A command after -- determines what runs: leave out --presets, --preset and --variants-of."
+ALONE = "--largest-batch goes with a workload, not with your own command."
+THE_FIRST = "A command after -- determines what runs: leave out --preset and --variants-of."
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ COMMANDS = (
     ("list",),
     ("show", "1"),
     ("show", "100"),
-    ("diff", "1", "2"),
+    ("compare", "--diff", "1", "2"),
     ("compare", *LSTM, "--why"),
     ("compare", "--tag", "reference", "--workload", "cnn10", "--margin", "2%"),
     ("reference",),

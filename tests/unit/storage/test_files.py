@@ -32,7 +32,7 @@ def test_little_room_is_a_warning_and_next_to_none_a_refusal(
 def test_the_sentences_name_the_room_the_file_and_what_to_do() -> None:
     assert DiskSpace(PATH, 150_000_000).warning == (
         "Only 143\xa0MiB is free on the disk that holds data/profiles.db; "
-        "free some space, or delete old samples with `python -m app prune`."
+        "free some space, or delete old samples with `python -m app delete --samples-older-than`."
     )
     assert DiskSpace(PATH, 5_400_000).refusal == (
         "The disk that holds data/profiles.db has only 5.1\xa0MiB free; free some space, then run again."
