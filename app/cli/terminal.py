@@ -1,6 +1,7 @@
 """Output of the command line: results on stdout, in tables that fit a terminal, and messages on stderr.
 
-All of it is plain: what is printed, by whatever code, reaches a terminal without a character that commands it.
+All of it is plain: what is printed, by whatever code, reaches a terminal without a character that commands it, and
+pipes and files with plain spaces, except in JSON.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ from typing import Any, TextIO, cast
 
 from app.errors import UserError
 from app.grants import Grant, describe
-from app.values.plain import plain_line, plain_text
+from app.values.plain import plain_line, plain_spaces, plain_text
 
 _log = logging.getLogger("variantscope.run")
 
@@ -36,8 +37,9 @@ class PlainStream:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        """Write the text without characters that command a terminal."""
-        self.stream.write(plain_text(text))
+        """Write the text without characters that command a terminal, and to none without no-break spaces."""
+        plain = plain_text(text)
+        self.stream.write(plain if self.stream.isatty() else plain_spaces(plain))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -94,18 +96,18 @@ def unfiltered(stream: TextIO) -> TextIO:
 def print_json(document: dict[str, Any], *, compact: bool = False) -> None:
     """Print one JSON document; raises `ValueError` for a number that is not finite."""
     text = json.dumps(document, indent=None if compact else 2, ensure_ascii=False, allow_nan=False)
-    print(text, flush=compact)
+    print(plain_text(text), file=unfiltered(sys.stdout), flush=compact)
 
 
 def print_json_list(key: str, documents: Iterable[dict[str, Any]]) -> None:
     """Print the JSON document `{key: [document, …]}` as its parts come; raises `ValueError` as `print_json` does."""
-    print(f'{{\n  "{key}": [', end="")
-    parting = "\n"
+    file, parting = unfiltered(sys.stdout), "\n"
+    print(f'{{\n  "{key}": [', end="", file=file)
     for document in documents:
         text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
-        print(parting, textwrap.indent(text, "    "), sep="", end="")
+        print(parting, textwrap.indent(plain_text(text), "    "), sep="", end="", file=file)
         parting = ",\n"
-    print("]\n}" if parting == "\n" else "\n  ]\n}")
+    print("]\n}" if parting == "\n" else "\n  ]\n}", file=file)
 
 
 def print_text(words: str) -> None:

@@ -11,6 +11,7 @@ CONTROL = "\x00-\x08\x0b-\x1f\x7f-\x9f"
 """Control characters (ISO 6429, C0 and C1) except for tab and line feed, as a range of `re`."""
 BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 """Characters that change the order of those around them (https://www.unicode.org/reports/tr9, Bidi_Control)."""
+_NO_BREAK = str.maketrans("\u00a0\u202f", "  ")
 _LINES = "\u2028\u2029"
 
 _NOT_PLAIN = re.compile(f"[{CONTROL}{BIDI}{_LINES}]")
@@ -29,6 +30,11 @@ def plain_text(text: str) -> str:
     JSON means the same afterwards: there such a character can only be in a string, where that is how it is escaped.
     """
     return _NOT_PLAIN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def plain_spaces(text: str) -> str:
+    """Return the text for a search or a spreadsheet: with spaces where lines must not break."""
+    return text.translate(_NO_BREAK)
 
 
 def plain_line(text: str) -> str:

@@ -1,5 +1,6 @@
 """Experiments, reference runs and annotations from the command line, on real databases."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,11 @@ def test_an_own_run_is_compared_with_one_of_an_h200_and_it_is_said_what_differs(
     warnings = line.read("compare", str(mine), str(theirs))["warnings"]
     differing = {warning["facts"].get("name"): warning["runs"] for warning in warnings}
     assert set(differing["kernel"]) == {str(mine), str(theirs)}
+    piped = line("compare", str(mine), str(theirs)).stdout
+    assert "95 % CI" in piped
+    assert "\N{NO-BREAK SPACE}" not in piped
+    document = line.json("compare", str(mine), str(theirs))
+    assert "\N{NO-BREAK SPACE}" in json.dumps(document, ensure_ascii=False), "it has texts as they are"
     shown = line.inside("experiment", "--preset", "article-b", "--show")
     assert "2.5–3×" in shown.stdout
     assert "10.7×" in shown.stdout

@@ -139,7 +139,7 @@ def test_old_samples_are_deleted_and_figures_stay(stored: CommandLine) -> None:
     said = stored.inside("delete", "--samples-older-than", "30d")
     assert said.returncode == 0
     assert said.stdout.startswith("Deleted 362 samples and log lines of 1 run in")
-    assert "about a second for each 100\xa0MiB" in said.stderr
+    assert "about a second for each 100 MiB" in said.stderr
     after = stored.read("show", "1")
     assert after["throughput"] == before["throughput"]
     assert [device["samples"] for device in after["devices"]] == [0, 0, 0]

@@ -67,6 +67,14 @@ def test_all_ways_to_write_are_plain_and_the_streams_come_back() -> None:
     assert (sys.stdout, sys.stderr) == before
 
 
+@pytest.mark.parametrize(("is_terminal", "number"), [(False, "1 000 ms"), (True, "1\u202f000\u00a0ms")])
+def test_only_a_terminal_gets_no_break_spaces(is_terminal: bool, number: str) -> None:
+    below = io.StringIO()
+    below.isatty = lambda: is_terminal  # type: ignore[method-assign]
+    PlainStream(below).write("1\u202f000\u00a0ms")
+    assert below.getvalue() == number
+
+
 def test_a_cell_is_one_line_and_columns_stay_aligned(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,7 +34,7 @@ from app.gui.widgets.panes import Scroller
 from app.gui.widgets.result import ResultView
 from app.gui.window_state import WindowState
 from app.values import units
-from app.values.plain import plain_line
+from app.values.plain import plain_line, plain_spaces
 from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.compare.arrangement import Arrangement
 from app.viewmodels.compare.comparison import Comparison, clipboard_text, comparison_lines
@@ -436,7 +436,7 @@ class CompareView(QWidget):
         self.menu.addSeparator()
         self.menu.addAction("&Copy the table").triggered.connect(self.table.copy)
         self.menu.addAction("Copy the &verdict").triggered.connect(
-            lambda: QGuiApplication.clipboard().setText(clipboard_text(self._comparison))
+            lambda: QGuiApplication.clipboard().setText(plain_spaces(clipboard_text(self._comparison)))
         )
         self.menu.addSeparator()
         self.menu.addAction("Compare an &experiment …").triggered.connect(self.experiments_requested)

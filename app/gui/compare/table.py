@@ -24,6 +24,7 @@ from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import ChecksMenu, plain_tooltip
 from app.gui.widgets.cell_delegate import BOX_LEFT, CHECK_BOX_PX, AnyIndex, CellDelegate, CellModel
 from app.gui.widgets.cell_table import CellTable, FrozenColumns
+from app.values.plain import plain_spaces
 from app.viewmodels.compare.arrangement import Arrangement, table_text
 from app.viewmodels.compare.table import BASE, RUN, SPEEDUP, VARIANT, CompareTable, TableRow
 from app.viewmodels.format.cells import Cell
@@ -238,7 +239,7 @@ class CompareTableView(CellTable):
     def copy(self, *, markdown: bool = False) -> None:
         hidden = self.hidden_columns | self._model.table.folded
         text = table_text(self._model.table, self._model.rows, hidden, markdown=markdown)
-        QGuiApplication.clipboard().setText(text)
+        QGuiApplication.clipboard().setText(plain_spaces(text))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         row, key = self.current_row(), Qt.Key(event.key())

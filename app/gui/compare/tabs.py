@@ -39,6 +39,7 @@ from app.gui.widgets.basic import (
 from app.gui.widgets.panes import Scroller
 from app.report.charts.canvas import Drawing
 from app.report.scaling import HEIGHT, WIDTH, draw_scaling
+from app.values.plain import plain_spaces
 from app.viewmodels.charts.model import without_runs
 from app.viewmodels.compare.comparison import Comparison
 from app.viewmodels.compare.pivot import Pivot, pivot_table
@@ -141,7 +142,7 @@ class PivotView(QWidget):
     def _copy(self) -> None:
         rows = [self.table.headerItem(), *self.table.selectedItems()]
         cells = ("\t".join(row.text(n) for n in range(self.table.columnCount())) for row in rows)
-        QGuiApplication.clipboard().setText("\n".join(cells))
+        QGuiApplication.clipboard().setText(plain_spaces("\n".join(cells)))
 
     def _build(self) -> None:
         for choice, name in ((self.rows, "Rows"), (self.columns, "Columns")):

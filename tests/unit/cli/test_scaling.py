@@ -29,7 +29,7 @@ def scaling(database: Path, *words: str) -> int:
 
 def test_it_says_how_well_and_why_not_better(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert scaling(database, "1", "2", "3", "4") == 0
-    words = capsys.readouterr().out.replace("\N{NO-BREAK SPACE}", " ")
+    words = capsys.readouterr().out
     assert "1 to 2 GPUs, the same batch a GPU (weak scaling)" in words
     assert "Efficiency 79.2 % (no interval: each side needs 3 runs or more), " in words
     assert "Most likely communication: a step takes 5.50 ms too long, 5.00 ms of that" in words
@@ -52,7 +52,7 @@ def test_what_did_not_run_as_requested_is_said_first(
         numbers = [str(keep(store, run)) for run in (*ONE, wrong, TALKING[1])]
     page = tmp_path / "page.md"
     assert scaling(database_path, *numbers, "--report", str(page)) == 0
-    out = capsys.readouterr().out.replace("\N{NO-BREAK SPACE}", " ")
+    out = capsys.readouterr().out
     first = "1 of 2 runs of 2 GPUs · batch size 2048 did not run what was requested."
     assert out.startswith(first)
     assert ABOUT_WHAT_RAN in out.split("\n\n")[0].replace("\n", " ")
@@ -83,7 +83,7 @@ def test_a_report_has_its_pictures(database: Path, tmp_path: Path, ending: str) 
 
 def test_show_has_a_row_for_each_device(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["show", "3", "--db", str(database)])
-    words = capsys.readouterr().out.replace("\N{NO-BREAK SPACE}", " ")
+    words = capsys.readouterr().out
     (row,) = [line.split() for line in words.splitlines() if line.startswith("  GPU:1")]
     assert row == ["GPU:1", "26.5", "ms", "20.0", "ms", "5.00", "ms", "1.47", "ms", "100"], (
         "1.50 ms by the slower trace"

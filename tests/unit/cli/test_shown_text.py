@@ -1,11 +1,13 @@
 """Numbers read alike in a terminal and in reports."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from app.cli.main import main
+from tests.fakes.terminal import use_terminal
 from tests.number_style import faults
 
 STYLE = re.compile("<style>.*?</style>", re.DOTALL)
@@ -22,8 +24,11 @@ COMMANDS = (
 
 
 def test_numbers_read_alike_in_a_terminal_and_in_reports(
-    reference_database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    reference_database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)  # files get plain spaces
+    monkeypatch.setenv("NO_COLOR", "1")
+    use_terminal(monkeypatch, 1_000)
     found = {}
     for words in COMMANDS:
         assert main([*words, "--db", str(reference_database)]) == 0
