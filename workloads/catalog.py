@@ -82,7 +82,8 @@ def workload(name: str) -> Workload:
     for candidate in WORKLOADS:
         if candidate.name == name:
             return candidate
-    raise UsageError(unknown_name_message("workload", name, (w.name for w in WORKLOADS if not w.hidden)))
+    names = (w.name for w in WORKLOADS if not w.hidden)
+    raise UsageError(f"{unknown_name_message('workload', name, names)} Your own is path/to/file.py:name.")
 
 
 def find_workload(name: str) -> Workload | None:

@@ -18,21 +18,12 @@ OpenWindow = Callable[[Path | None, float | None, Path | None], int]
 SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Run": {
         "run": ("app.cli.run:run", "Run one variant once and store it."),
-        "experiment": (
-            "app.cli.experiment:experiment",
-            "Run several variants in turn, repeatedly, and report which is faster.",
-        ),
-        "queue": ("app.cli.queue:queue", "Show the unfinished experiments; run, reorder, pause or remove them."),
-        "portability": (
-            "app.cli.run:portability",
-            "Try a run's saved weights in other implementations, on the CPU or a GPU.",
-        ),
+        "experiment": ("app.cli.experiment:experiment", "Run variants in turn, several times; report which is faster."),
+        "queue": ("app.cli.queue:queue", "Show unfinished experiments; run, move, pause or remove them."),
+        "portability": ("app.cli.run:portability", "Try a run's saved weights in other implementations."),
     },
     "Compare": {
-        "compare": (
-            "app.cli.compare:compare",
-            "Compare stored runs: which is faster, why, what differs, and how well they scale.",
-        ),
+        "compare": ("app.cli.compare:compare", "Compare stored runs: which is faster, why, and what differs."),
         "check-equal": ("app.cli.run:check_equal", "Check that the variants of stored runs compute the same."),
     },
     "History": {
@@ -42,19 +33,13 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "tag": ("app.cli.library:tag", "Add tags to runs, or remove them."),
         "delete": ("app.cli.library:delete", "Move runs to the trash, or delete samples of old runs."),
         "restore": ("app.cli.library:restore", "Restore runs from the trash."),
-        "export": (
-            "app.cli.transfer:export",
-            "Write runs to files: tables, a timeline, a small database, or a Keras model.",
-        ),
+        "export": ("app.cli.transfer:export", "Write runs to files: tables, a timeline, a database, a model."),
         "import": ("app.cli.transfer:import_database", "Add the runs of another database that this one lacks."),
-        "reference": (
-            "app.cli.transfer:reference",
-            "List the H200 runs that come with the program, or add them to the database.",
-        ),
+        "reference": ("app.cli.transfer:reference", "List the H200 runs that come with the program, or add them."),
     },
     "Machine": {
         "hosts": ("app.cli.hosts:hosts", "Name machines reached over SSH, Slurm, Ray or Docker."),
-        "gpus": ("app.cli.machine:gpus", "Show the GPUs and what they report, or measure their peak speed."),
+        "gpus": ("app.cli.machine:gpus", "Show the GPUs and what they report; measure their peak."),
         "watch": ("app.cli.telemetry:watch", "Print live telemetry without a run."),
     },
 }
@@ -105,7 +90,7 @@ class ProgramGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command of the first word and the words after it; raises `click.NoSuchCommand`."""
         args = _current_line(args)
-        if args[0] not in HELP and (Path(args[0]).is_file() or args[0].endswith(RUNS_SUFFIX)):
+        if args[0] not in HELP and (Path(args[0]).is_file() or args[0].endswith((RUNS_SUFFIX, ".py", ".toml"))):
             return args[0], _load(_OPEN_FILE), args
         if args[0] not in HELP and not ctx.resilient_parsing:
             raise click.NoSuchCommand(args[0], possibilities=HELP, ctx=ctx)
@@ -215,7 +200,8 @@ def describe_wrong_use(error: click.UsageError) -> str:
     if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument) and error.ctx is not None:
         arguments = [param for param in error.ctx.command.params if isinstance(param, click.Argument)]
         names = " ".join(argument.make_metavar(error.ctx) for argument in arguments)
-        return f"{error.ctx.info_name} takes {names}; `{PROGRAM} list` shows the numbers of runs."
+        where_runs_are = f"; `{PROGRAM} list` shows the numbers of runs" if "RUN" in names else ""
+        return f"{error.ctx.info_name} takes {names}{where_runs_are}."
     takes_settings = error.ctx is not None and any(param.name == "settings" for param in error.ctx.command.params)
     if takes_settings and (setting := _SETTING.search(wrong)) and setting[1] in parameter_names():
         wrong += f" Did you mean -s {setting[0]}?"

@@ -467,7 +467,8 @@ def _chosen_plan(options: ExperimentOptions, machine: Machine, database: Path) -
 def _at_least_two(variants: list[RunSpec]) -> list[RunSpec]:
     if len(variants) < 2:
         raise UsageError(
-            "An experiment needs two variants or more: give a parameter several values, as -s layout=NCHW,NHWC."
+            "An experiment needs two variants or more: several values of a parameter, as -s layout=NCHW,NHWC, or "
+            "--variants-of runs that differ."
         )
     return variants
 

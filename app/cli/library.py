@@ -50,14 +50,14 @@ _PAGE_RUNS = 500
 """Runs that `list` reads and prints at a time, so that the first of any number come at once."""
 
 
-@command("note", "note 3 'power limit 300 W'", "note 3")
+@command("note", "note 3 power limit 300 W", "note 3")
 @run_argument
-@click.argument("text", required=False, help='The note; "" removes it; without it, it is shown.')
-def note(database: Path | None, as_json: bool, run: int, text: str | None) -> int:
+@click.argument("text", nargs=-1, metavar="[TEXT]...", help='The note; "" removes it; without it, it is shown.')
+def note(database: Path | None, as_json: bool, run: int, text: Sequence[str]) -> int:
     """Keep a note on a run, or print the stored one."""
     with open_store(database) as store:
-        if text is not None:
-            store.library.set_note(run, text)
+        if text:
+            store.library.set_note(run, " ".join(text))
         row = store.load(run, fields=()).row
     if as_json:
         print_json(list_document([row]))
@@ -130,11 +130,8 @@ def delete(
             return _print_moved(store.library, [], sentence, as_json=as_json)
         moved = store.library.delete(runs)
         undo = f"`{PROGRAM} restore {' '.join(map(str, moved))}` undoes it."
-        sentence = (
-            f"{format_run_count(len(moved))} put into the trash. {undo}"
-            if moved
-            else "Nothing to do: already in the trash."
-        )
+        done = f"{format_run_count(len(moved))} put into the trash. {undo}"
+        sentence = done if moved else "Nothing to do: already in the trash."
         return _print_moved(store.library, moved, sentence, as_json=as_json)
 
 
@@ -144,11 +141,8 @@ def restore(database: Path | None, as_json: bool, runs: Sequence[int]) -> int:
     """Take runs out of the trash."""
     with open_store(database) as store:
         moved = store.library.restore(runs)
-        sentence = (
-            f"{format_run_count(len(moved))} taken out of the trash."
-            if moved
-            else f"Nothing to do: the trash has no run {', '.join(map(str, runs))}."
-        )
+        done = f"{format_run_count(len(moved))} taken out of the trash."
+        sentence = done if moved else f"Nothing to do: the trash has no run {', '.join(map(str, runs))}."
         return _print_moved(store.library, moved, sentence, as_json=as_json)
 
 

@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 
 from app.cli.commands import HELP, ProgramCommand, RareOption
 from app.errors import UserError
-from app.paths import default_database
+from app.paths import PROGRAM, default_database
 from app.values.plain import one_line
 from app.values.samples import SAMPLE_MS
 from workloads import catalog
@@ -184,8 +184,10 @@ class _RunNumber(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number; what is not a word, as it is."""
         if value != "last" or ctx is None:
-            run: int = click.INT.convert(value, param, ctx)
-            return run
+            try:
+                return int(value)
+            except ValueError:
+                self.fail(f"{value!r} is not the number of a run; `{PROGRAM} list` shows them", param, ctx)
         from app.cli.services import open_store  # with the database's modules, which few words need
         from app.queries import RunQuery
 

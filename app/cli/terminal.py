@@ -186,7 +186,7 @@ def print_table(
             numbers = [n for n in numbers if header[n] != head]
     # A number is never broken, its head between words; a text is, into lines of a third of the terminal at least.
     least = [
-        max(map(len, [*head.split(), *cells])) if n in right else min(widths[n], room // 3)
+        max(map(len, [*head.split(" "), *cells])) if n in right else min(widths[n], room // 3)
         for n, (head, *cells) in enumerate(columns)
     ]
     pieces = [numbers[:1]]

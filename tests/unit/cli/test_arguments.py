@@ -120,7 +120,10 @@ def test_the_baseline_comes_first() -> None:
                 "command as -- python train.py."
             ),
         ),
-        (["list", "parameters", "lstn"], "There is no workload called 'lstn'. Did you mean lstm?"),
+        (
+            ["list", "parameters", "lstn"],
+            "There is no workload called 'lstn'. Did you mean lstm? Your own is path/to/file.py:name.",
+        ),
         (["compare", "1", "1"], "compare takes two runs or more; `python -m app list` shows their numbers."),
         (
             ["experiment"],
@@ -191,6 +194,7 @@ def test_a_report_takes_no_folder_s_name(
     assert capsys.readouterr().err.endswith("x.html cannot.\n")
 
 
+NO_RUN = "{!r} is not the number of a run; `python -m app list` shows them."
 HELP = "`python -m app{} --help` shows how it is used."
 TIME = "Invalid value for '--budget': {!r} is not a time such as 8m, 90s or 1h30m."
 AGE = "Invalid value for '--samples-older-than': {!r} is not an age such as 30d, 12h or 2w, up to 36500 days."
@@ -227,8 +231,8 @@ OF_GPUS = "--all goes with gpus list, --precision with gpus calibrate."
                 "them."
             ),
         ),
-        (["show", "first"], "Invalid value for 'RUN': 'first' is not a valid integer."),
-        (["compare", "1,x"], "Invalid value for '[RUN]...': 'x' is not a valid integer."),
+        (["show", "first"], f"Invalid value for 'RUN': {NO_RUN.format('first')}"),
+        (["compare", "1,x"], f"Invalid value for '[RUN]...': {NO_RUN.format('x')}"),
         (["list", "presets", "--tag", "x"], "--tag goes with runs, not with list presets."),
         (["list", "--units", "64"], f"No such option '--units'. {HELP.format(' list')}"),
         (
@@ -239,7 +243,8 @@ OF_GPUS = "--all goes with gpus list, --precision with gpus calibrate."
             ["run", "lstm", "bacth_size=64"],
             f"Got unexpected extra argument (bacth_size=64). {HELP.format(' run')}",
         ),
-        (["note", "1", "x", "batch_size=64"], f"Got unexpected extra argument (batch_size=64). {HELP.format(' note')}"),
+        (["list", "presets", "x=1"], "list parameters takes a workload, such as lstm; other lists take none."),
+        (["import"], "import takes FILE."),
         (["list", "--batch-size=64"], f"No such option '--batch-size'. {HELP.format(' list')}"),
         (
             ["experiment", "--variants-of", "1;2"],

@@ -69,6 +69,13 @@ def test_what_a_terminal_has_no_room_for_stands_below(
     assert capsys.readouterr().out.splitlines()[1] == "a variant with a long name  1,000  12.5\xa0ms"
 
 
+def test_a_number_in_a_head_keeps_its_unit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    use_terminal(monkeypatch, 12)
+    print_table(("name", "95\xa0% CI"), [("a", "1")], right=frozenset({1}))
+    assert capsys.readouterr().out.splitlines() == ["        95\xa0%", "name      CI", "a          1"]
+
+
 @pytest.mark.parametrize("columns", [20, 40, 60, 80, 100])
 def test_no_column_is_lost_and_no_number_broken_on_any_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int

@@ -182,6 +182,7 @@ def test_a_file_opens_in_the_window(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert opened == [(None, file), (Path("other.db"), file)]
     assert main(["open"], upper) == 2
     assert main([str(tmp_path / "none.vscope")], upper) == 1
+    assert main([str(tmp_path / "none.py")], upper) == 1
     assert main([str(file)]) == 1
     for name in ("mine.py", "mine.toml"):
         (tmp_path / name).touch()
@@ -189,6 +190,7 @@ def test_a_file_opens_in_the_window(tmp_path: Path, capsys: pytest.CaptureFixtur
     said = capsys.readouterr().err
     assert "No such command 'open'." in said
     assert f"There is no file {tmp_path / 'none.vscope'}.\n" in said
+    assert f"There is no file {tmp_path / 'none.py'}.\n" in said
     assert f"`python -m app import {file}` adds the runs" in said
     assert f"`python -m app run {tmp_path / 'mine.py'}:NAME` starts" in said
     assert f"`python -m app experiment --preset {tmp_path / 'mine.toml'}` starts" in said
