@@ -402,6 +402,10 @@ def check_command(folder: Path, check: Sequence[str]) -> list[str]:
 def main(words: list[str]) -> int:
     """Set up, then become the app or run the checks; return the exit status."""
     folder = Path(__file__).resolve().parent
+    if {"--help", "-h"} & set(words) and not (folder / STAMP).exists():
+        print((__doc__ or "").splitlines()[0])
+        print("The first start downloads packages; until then docs/cli.md has the help of every command.")
+        return 0
     try:
         check_python(sys.version_info[:2], sys.platform)
         words = app_arguments(words, sys.platform, os.environ)

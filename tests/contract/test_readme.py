@@ -11,6 +11,7 @@ import pytest
 
 from app.cli.main import main
 from tests.fakes.command_line import parse_arguments
+from tests.site_home import home
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -123,3 +124,11 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(build, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, "WARNING" in done.stderr) == (0, False), done.stderr
     assert len(list((tmp_path / "site" / "images").iterdir())) == len(list((DOCS / "images").iterdir()))
+    assert POINT in (tmp_path / "site" / "index.html").read_text("utf-8")
+
+
+def test_the_home_of_the_site_is_readme_and_links_to_its_pages() -> None:
+    links = [link for link in LINK.findall(home()) if not (DOCS / link).is_file()]
+    assert links == []
+    assert len(LINK.findall(home())) > 20
+    assert "CONTRIBUTING" in home(), "what the site lacks keeps its name"

@@ -259,6 +259,8 @@ def test_first_start_sets_up_and_later_ones_pass_on_at_once(checkout: Path, tmp_
     (elsewhere / "app").mkdir(parents=True)
     (elsewhere / "app/__main__.py").write_text("raise SystemExit('the wrong app')")
     words = with_uv(checkout, status=0)
+    asked = started(checkout, elsewhere, "list", "--help")
+    assert (asked.returncode, "docs/cli.md" in asked.stdout, asked.stderr) == (0, True, ""), "nothing is installed"
     first = started(checkout, elsewhere, "list", "--json")
     assert (first.returncode, first.stdout) == (7, f"{elsewhere} ['list', '--json']\n"), first.stderr
     assert "Setting up VariantScope" in first.stderr
