@@ -200,7 +200,7 @@ class CompareController(QObject):
         elif offer.action == "build":
             self._actions.open_questions()
         else:
-            self.show_runs(offer.runs)
+            self.show_runs(offer.runs, offer.question)
 
     def _fail_to_add(self, error: UserError) -> None:
         self._read_offers()

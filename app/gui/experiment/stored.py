@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import structs
 
 from app.errors import UserError
-from app.queries import ExperimentProgress, Question, SettableState, plan_question
+from app.queries import NO_QUESTION, ExperimentProgress, Question, SettableState, plan_question
 from app.runs.custom import UnreadFileError, resolve_workload
 from app.runs.experiment.presets import (
     QUICK,
@@ -184,7 +184,7 @@ def _with_stored(read: _ReadPreset, store: Store, inventory: Inventory, stored: 
     line, preset, plan = read.line, read.preset, read.plan
     if preset is None or plan is None:
         return line
-    reference = _reference_rows(preset, stored)
+    reference, question = _reference(preset, stored)
     ahead = estimate_remaining(store, plan, inventory, stored)
     local_rows = _counted_rows(store, plan, inventory) if ahead.counted_utc_ns or ahead.older_utc_ns else []
     label = reference_label(reference)
@@ -194,8 +194,11 @@ def _with_stored(read: _ReadPreset, store: Store, inventory: Inventory, stored: 
     answer = next(
         (
             f"{whose}: {verdict.sentence}"
-            for whose, rows in (("Here", local_rows), (label, alike))
-            if rows and (verdict := experiment_verdict(rows, plan_question(plan, rows))).is_answer
+            for whose, rows, asks in (
+                ("Here", local_rows, plan_question(plan, local_rows)),
+                (label, alike, question),
+            )
+            if rows and (verdict := experiment_verdict(rows, asks)).is_answer
         ),
         "",
     )
@@ -209,8 +212,12 @@ def preset_runs(
     named = load_preset(key, known_workloads(database))
     plan = named.plan(inventory.machine)
     with Store.open(database) as store:
-        rows = _reference_rows(named, store.list_runs()) if of_reference else _counted_rows(store, plan, inventory)
-    return [row.run for row in rows], plan_question(plan, rows)
+        if of_reference:
+            rows, question = _reference(named, store.list_runs())
+        else:
+            rows = _counted_rows(store, plan, inventory)
+            question = plan_question(plan, rows)
+    return [row.run for row in rows], question
 
 
 def _counted_rows(store: Store, plan: Plan, inventory: Inventory) -> list[RunRow]:
@@ -223,14 +230,17 @@ def _counted_rows(store: Store, plan: Plan, inventory: Inventory) -> list[RunRow
     return _ordered_runs(plan, [run.row for run in next(filter(None, either), ())])
 
 
-def reference_questions(rows: Sequence[RunRow]) -> list[tuple[str, list[RunRow]]]:
-    references = ((named.title, _reference_rows(named, rows)) for named in map(load_preset, preset_names()))
-    return [(title, reference) for title, reference in references if reference]
+def reference_questions(rows: Sequence[RunRow]) -> list[tuple[str, list[RunRow], Question]]:
+    """Return the title of each preset that reference runs answer, these runs, and what it asks of them."""
+    references = ((named.title, *_reference(named, rows)) for named in map(load_preset, preset_names()))
+    return [reference for reference in references if reference[1]]
 
 
-def _reference_rows(named: NamedPreset, stored: Sequence[RunRow]) -> list[RunRow]:
-    ordered = (_ordered_runs(plan, largest_reference(matching_results(stored, plan))) for plan in named.all_plans())
-    return next(filter(None, ordered), [])
+def _reference(named: NamedPreset, stored: Sequence[RunRow]) -> tuple[list[RunRow], Question]:
+    for plan in named.all_plans():
+        if rows := _ordered_runs(plan, largest_reference(matching_results(stored, plan))):
+            return rows, plan_question(plan, rows)
+    return [], NO_QUESTION
 
 
 def _ordered_runs(plan: Plan, rows: Sequence[RunRow]) -> list[RunRow]:

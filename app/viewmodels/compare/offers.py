@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.analysis.verdict import group_by_variant, throughputs
-from app.queries import StoredExperiment
+from app.queries import Question, StoredExperiment
 from app.values import units
 from app.values.records import RunRow
 from app.viewmodels.experiment.preview import reference_label
@@ -21,23 +21,25 @@ _MOST_CHOICES = 25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """One thing to do next; `runs` are those to compare, in their order."""
+    """One thing to do next; `runs` are those to compare, in their order, None asks what their experiment does."""
 
     action: OfferAction
     title: str
     detail: str
     runs: tuple[int, ...] = ()
+    question: Question | None = None
 
 
 def compare_offers(
     latest: Sequence[RunRow],
     experiments: Sequence[StoredExperiment],
     reference: Collection[int],
-    questions: Sequence[tuple[str, Sequence[RunRow]]],
+    questions: Sequence[tuple[str, Sequence[RunRow], Question]],
 ) -> tuple[Offer, ...]:
     """Return what can be compared: offers of the user's runs first, then of the reference runs.
 
-    Runs and experiments are the newest first; `questions` are titles, each with the reference runs that answer it.
+    Runs and experiments are the newest first; `questions` are titles, each with the reference runs that answer it and
+    what it asks of them.
     """
     user_offers = [*_last_variants(latest), *_last_experiment(experiments, reference)]
     return (
@@ -96,11 +98,12 @@ def _last_experiment(experiments: Sequence[StoredExperiment], reference: Collect
         return
 
 
-def _reference_offers(questions: Sequence[tuple[str, Sequence[RunRow]]]) -> Iterator[Offer]:
-    for title, rows in questions:
+def _reference_offers(questions: Sequence[tuple[str, Sequence[RunRow], Question]]) -> Iterator[Offer]:
+    for title, rows, question in questions:
         yield Offer(
             action="compare",
             title=title,
             detail=f"{reference_label(rows)} · {format_run_count(len(rows))}",
             runs=tuple(row.run for row in rows),
+            question=question,
         )

@@ -19,6 +19,7 @@ from app.gui.threads import Background
 from app.gui.widgets.panes import PageScroller
 from app.gui.window import COMPARE, HISTORY
 from app.gui.window_state import write_states
+from app.runs.experiment.presets import load_preset
 from app.storage.store import Store
 from app.viewmodels.compare.offers import Offer
 from tests.fakes.runs import begin
@@ -125,12 +126,14 @@ def test_the_reference_is_added_by_one_click_and_its_questions_are_compared_by_a
     add = wait_offer(qtbot, view, "Runs measured on real GPUs")
     take(view, add)
     assert not view.offers.offers[add].isEnabled()
-    article = wait_offer(qtbot, view, "channels_first makes GPU training a little faster (2019)", RUN_LIMIT_MS)
+    article = wait_offer(qtbot, view, load_preset("article-a").title, RUN_LIMIT_MS)
     assert add not in view.offers.offers
     assert view.isVisible(), "another page does not come to the front"
     with qtbot.waitSignal(view.painted, timeout=RUN_LIMIT_MS):
         take(view, article)
     assert compared(view) == set(article.runs)
+    (asked,) = (action.text() for action in view.questions.actions() if action.isChecked())
+    assert asked == "Implementation", "what the preset asks, not what most of its pairs show"
 
 
 def test_the_keyboard_goes_to_the_first_offer_and_never_frames_the_page(qtbot: QtBot, workbench: Workbench) -> None:

@@ -1,4 +1,4 @@
-"""A prepared question has one answer: on its card, with `experiment --show`, and in Compare."""
+"""A prepared question has one answer: on its card, with `experiment --show`, and in Compare, opened from either."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from app.cli.main import main
-from app.gui.experiment.stored import estimated_lines, preset_runs
+from app.gui.experiment.stored import estimated_lines, preset_runs, reference_questions
+from app.runs.experiment.presets import load_preset
 from app.storage.store import Store
 from app.viewmodels.experiment.verdict_text import answer_on
 from tests.unit.viewmodels.events import GPU_INVENTORY
@@ -21,10 +22,14 @@ def test_card_terminal_and_compare_have_one_answer_and_baseline(
     runs, question = preset_runs(reference_database, preset, GPU_INVENTORY, of_reference=True)
     documents: list[dict[str, Any]] = []
     for words in (["experiment", "--preset", preset, "--show"], ["compare", *map(str, runs)]):
-        asked = ["--asked", documents[0]["verdict"]["asked"]] if documents else []
+        asked = ["--asked", question.asked] if documents and question.asked else []
         assert main([*words, *asked, "--json", "--db", str(reference_database)]) == 0
         documents.append(json.loads(capsys.readouterr().out))
     show, compare = documents
+    with Store.open(reference_database) as store:
+        offered = reference_questions(store.list_runs())
+    title = load_preset(preset).title
+    assert [([row.run for row in rows], asks) for name, rows, asks in offered if name == title] == [(runs, question)]
     assert question.asked in ("", show["verdict"]["asked"])
     assert (show["verdict"], show["baseline"]) == (compare["verdict"], compare["baseline"])
     with Store.open(reference_database) as store:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from app.queries import StoredExperiment
+from app.queries import Question, StoredExperiment
 from app.viewmodels.compare.offers import compare_offers, experiment_choices
 from tests.unit.viewmodels.stored import run_row
 
@@ -35,9 +35,11 @@ def test_the_last_experiment_is_one_of_the_user_s_own_with_something_to_compare(
 
 def test_questions_that_the_reference_answers_come_after_what_is_ones_own() -> None:
     measured = [run_row(n, gpus=1, gpu_names=("NVIDIA H200",)) for n in (5, 6)]
-    own, question = compare_offers((), (EXPERIMENT,), (5, 6), (("A question", measured),))
+    asked = Question("layout")
+    own, question = compare_offers((), (EXPERIMENT,), (5, 6), (("A question", measured, asked),))
     assert own.runs == EXPERIMENT.runs
     assert (question.title, question.detail, question.runs) == ("A question", "H200 reference · 2 runs", (5, 6))
+    assert (own.question, question.question) == (None, asked)
 
 
 def test_who_has_nothing_can_build_an_experiment_or_add_the_reference() -> None:
