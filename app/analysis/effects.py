@@ -154,8 +154,9 @@ def _changes(name: str, variants: Sequence[Variant], preferred: Value) -> list[_
     it. XLA is switched in TensorFlow, while JAX always runs through it.
     """
     specs = [variant[0].spec for variant in variants]
-    lacked = [other for other in specs[0].variant if not all(has_parameter(spec, other) for spec in specs)]
-    ignored = (name, *OF_REPEATS, *(lacked if name == "framework" else ()))
+    compared = specs[0].variant if name == "framework" else ()
+    lacked = (other for other in compared if not all(has_parameter(spec, other) for spec in specs))
+    ignored = (name, *OF_REPEATS, *lacked)
     alike: dict[tuple[object, ...], dict[Value, Variant]] = {}
     for variant in sorted(variants, key=lambda variant: sum(throughputs(variant)) / len(throughputs(variant))):
         spec = variant[0].spec

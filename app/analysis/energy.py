@@ -200,16 +200,17 @@ def traffic_bytes_per_step(run: StoredRun) -> float | None:
 
 def field_in_window(columns: SampleColumns, name: str, window: tuple[int, int]) -> Floats:
     """Return the values of a field, fast or slow, that were read in a window."""
-    _, t_ns, values = columns.present(name)
-    return values_in_window(t_ns, values, *window)
+    return values_in_window(*columns.readings(name), *window)
 
 
 def values_in_window(t_ns: Ints, values: Floats, start_ns: int, end_ns: int) -> Floats:
     """Return the values read in (start_ns, end_ns], without absent ones.
 
-    Times and values are of shape (n,).
+    Times and values are of shape (n,), in the order of time.
     """
-    return np.asarray(values[(t_ns > start_ns) & (t_ns <= end_ns) & ~np.isnan(values)])
+    first, last = np.searchsorted(t_ns, (start_ns, end_ns), side="right")
+    within = values[first:last]
+    return within[np.isfinite(within)]
 
 
 def peak_power_mw(run: StoredRun) -> float | None:

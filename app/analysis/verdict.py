@@ -137,7 +137,7 @@ FigureValues = Callable[[Sequence[RunRow]], list[float]]
 """One figure of every run that counts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class VariantResult:
     """One variant's runs together: throughput in examples/s, energy in mJ per example, both against the baseline's.
 

@@ -116,10 +116,14 @@ class SampleColumns:
     slow: Mapping[str, Floats] = field(default_factory=dict)
     lost_t_ns: int | None = None
 
+    def readings(self, name: str) -> tuple[Ints, Floats]:
+        """Return the times and values of a field, of the fast or slow samples, NaN where one has none."""
+        is_fast = name in self.fields
+        return (self.t_ns, self.fields[name]) if is_fast else (self.slow_t_ns, self.slow.get(name, np.zeros(0)))
+
     def present(self, name: str) -> tuple[Ints, Ints, Floats]:
         """Return which fast or slow samples have a value of a field, their times and the values."""
-        is_fast = name in self.fields
-        t_ns, values = (self.t_ns, self.fields[name]) if is_fast else (self.slow_t_ns, self.slow.get(name, np.zeros(0)))
+        t_ns, values = self.readings(name)
         readings = np.flatnonzero(np.isfinite(values))
         return readings, t_ns[readings], values[readings]
 
