@@ -402,6 +402,12 @@ _STATE_S = 0.5
 """How often the state of a progress bar is shown, which overwrites itself with carriage returns."""
 _FATAL = re.compile(r"F\d{4} .*?\] (.+)")
 _MAX_FATAL_CHARS = 300
+_ERROR = re.compile(
+    r"(?:\[\w+\]:\s*)?((?!subprocess\.)(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Iteration|Exit)(?:: .+|$)"
+    r"|\S+: (?:error|can't open file|No module named|command not found)\b.*)"
+)
+"""An exception that nobody caught, with torchrun's rank before it, or what argparse, Python and shells say; without the
+summaries by torchrun and accelerate of their ranks."""
 
 
 class Allowance:
@@ -566,4 +572,10 @@ def _text(line: bytes) -> str:
 def fatal_message(line: str) -> str | None:
     """Return the text of a log line by which a library aborts (Abseil's `F0000 … file.cc:1] text`), else None."""
     match = _FATAL.match(line)
+    return match.group(1)[:_MAX_FATAL_CHARS] if match else None
+
+
+def error_message(line: str) -> str | None:
+    """Return the error that a log line tells of as the last words of a program, else None."""
+    match = _ERROR.match(line)
     return match.group(1)[:_MAX_FATAL_CHARS] if match else None

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from app.errors import UserError
 from app.runs.host import ClockAnchor, WorkerTimeouts, now_here
-from app.runs.launcher import BrokenMessage, Exited, Worker, WorkerEvent, fatal_message
+from app.runs.launcher import BrokenMessage, Exited, Worker, WorkerEvent, error_message, fatal_message
 from app.values import units
 from app.values.environment_keys import STOOD_STILL_KEY
 from app.values.events import Outcome, RunEvent, TelemetryEvent
@@ -205,6 +205,7 @@ class WorkerExit:
         fault: Why the program ended the worker: no progress, a broken protocol, a full disk.
         gpu_lost: A sentence about a GPU that stopped answering during the run.
         fatal_message: Text of the log's fatal line.
+        error_message: The last error in the log.
         ended_by: The last step that was needed to end it.
     """
 
@@ -215,6 +216,7 @@ class WorkerExit:
     fault: str | None
     gpu_lost: str | None
     fatal_message: str | None = None
+    error_message: str | None = None
     ended_by: EndMethod
 
 
@@ -226,6 +228,9 @@ def form_outcome(ending: WorkerExit, framework: Framework = FRAMEWORK) -> Outcom
     outcome = _derive_outcome(ending, framework)
     if ending.gpu_lost is not None and outcome.name in ("failed", "crashed"):
         return replace(outcome, reason=f"{ending.gpu_lost} {outcome.reason or ''}".strip())
+    is_explained = outcome.detail or ending.fault or ending.fatal_message or not ending.error_message
+    if outcome.name in ("failed", "crashed") and not is_explained:
+        return replace(outcome, reason=f"{outcome.reason} It says “{ending.error_message}”.")
     return outcome
 
 
@@ -410,6 +415,7 @@ class Supervisor:
         self._order = MessageOrder(clock, now)
         self._gpu_lost: str | None = None
         self._fatal_message: str | None = None
+        self._error_message: str | None = None
         self._started = False
         self._deadline_s = time.monotonic() + limits.hello_s
         self._stood_still_s = 0.0
@@ -467,6 +473,7 @@ class Supervisor:
             fault=self._fault,
             gpu_lost=self._gpu_lost,
             fatal_message=self._fatal_message,
+            error_message=self._error_message,
             ended_by=self._end_method,
         )
 
@@ -506,6 +513,7 @@ class Supervisor:
             case LogLine(text=text):
                 _log.debug("%s", text)
                 self._fatal_message = fatal_message(text) or self._fatal_message
+                self._error_message = error_message(text) or self._error_message
                 self._extend_deadline()
                 self._forward(item)
             case Exited():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.runs.launcher import fatal_message
+from app.runs.launcher import error_message, fatal_message
 from app.runs.supervisor import (
     BROKEN_PYTHON,
     EndMethod,
@@ -144,3 +144,36 @@ def test_a_reason_names_the_host() -> None:
 def test_a_reason_of_several_lines_is_stored_as_one() -> None:
     outcome = with_host(form_outcome(ending(word("failed", "w.py:3: [SGD (\n    lr: 0.1\n)] is none."), 1)), "")
     assert outcome.reason == "w.py:3: [SGD ( lr: 0.1 )] is none."
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("ValueError: 64 is odd", "ValueError: 64 is odd"),
+        (
+            "[rank1]: torch.cuda.OutOfMemoryError: CUDA out of memory.",
+            "torch.cuda.OutOfMemoryError: CUDA out of memory.",
+        ),
+        ("AssertionError", "AssertionError"),
+        ("train.py: error: unrecognized arguments: --amp", "train.py: error: unrecognized arguments: --amp"),
+        ("/usr/bin/python3: No module named train", "/usr/bin/python3: No module named train"),
+        ("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", None),
+        ("subprocess.CalledProcessError: Command '['python']' returned non-zero exit status 1.", None),
+        ("epoch 3: error 0.25", None),
+        ('  File "train.py", line 3, in ValueError', None),
+    ],
+)
+def test_an_error_in_a_log_is_told_from_what_a_script_prints(line: str, error: str | None) -> None:
+    assert error_message(line) == error
+
+
+def test_an_error_in_the_log_explains_an_end_that_nothing_else_explains() -> None:
+    failed = Finished(outcome="failed", t_ns=1, reason="It ended.")
+    for known, reason in (
+        (ending(failed), "It ended. It says “E”."),
+        (ending(Finished(outcome="failed", t_ns=1, reason="It ended.", traceback="T")), "It ended."),
+        (ending(word("completed")), None),
+        (ending(None, -15, fault="Silent."), "Silent."),
+        (ending(None, 3), f"{STATUS_3} It says “E”."),
+    ):
+        assert form_outcome(replace(known, error_message="E")).reason == reason
