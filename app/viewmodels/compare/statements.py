@@ -256,17 +256,21 @@ def _varies(v: Any) -> str:
 
 
 def _ranks(v: Any) -> str:
+    """Return who is fastest, ahead of whom; where one other may be, who the two are, and where more, how many."""
     unit = unit_of(gap.ratio.value for gap in v.gaps)
-    texts: list[str] = []
-    for gap in v.gaps:
-        words = (" as fast as", " as") if unit == "×" else (" ahead of", " of")
-        ends = "" if texts else _interval(gap.ratio, unit)
-        texts.append(f"{_amount(gap.ratio.value, unit)}{words[bool(texts)]} {_painted(gap.name)}{ends}")
-    slowest = ", the slowest" if 1 < len(v.gaps) < v.count - 1 else ""
-    may_be = f"; {v.rivals} {'other' if v.rivals == 1 else 'others'} may be as fast" if v.rivals else ""
-    verb, leads = ("leads", f"{v.count} {v.of}") if v.rivals else ("is", f"the fastest of {v.count}")
-    head = agree(_painted(v.winner, begins=True), verb)
-    return f"{head} {leads}: {', '.join(texts)}{slowest}{may_be}."
+    words = (" as fast as", " as") if unit == "×" else (" ahead of", " of")
+    first, slowest = v.gaps[0], ", the slowest" if 1 < len(v.gaps) < v.count - 1 else ""
+    ends, of = _interval(first.ratio, unit), f"fastest of {v.count}"
+    gaps = v.gaps[1:] if v.rivals == 1 else v.gaps
+    texts = [f"{_amount(gap.ratio.value, unit)}{words[gap != gaps[0]]} {_painted(gap.name)}" for gap in gaps]
+    if v.rivals == 1:
+        two = f"{_painted(v.winner, begins=True)} and {_painted(first.name)} are the {of} {v.of}"
+        return f"{', '.join((two, *texts))}{slowest}; which of the two is faster is not known{ends}."
+    texts[0] += ends
+    if v.rivals:
+        head = f"{_painted(v.winner, begins=True)} measured {of} {v.of}"
+        return f"{head}: {', '.join(texts)}{slowest}; {v.rivals} others may be as fast."
+    return f"{agree(_painted(v.winner, begins=True), 'is')} the {of}: {', '.join(texts)}{slowest}."
 
 
 _APART = {

@@ -293,9 +293,11 @@ def _rank(ranked: Sequence[VariantResult], results: Sequence[VariantResult], ask
 def _ranking(
     winner: Name, gaps: Sequence[Gap], runs: tuple[int, ...], parameter: str, of: str = "variants"
 ) -> Statement:
-    rivals = sum(decide(gap.ratio) != "faster" for gap in gaps)
-    named = gaps if len(gaps) <= _MOST_GAPS else [gaps[0], *([gaps[-1]] if parameter else [])]
-    facts = {"winner": winner, "gaps": tuple(named), "count": len(gaps) + 1, "rivals": rivals}
+    rivals = [gap for gap in gaps if decide(gap.ratio) != "faster"]
+    first = (rivals or gaps)[0]
+    others = [gap for gap in gaps if gap is not first]
+    named = [first, *(others[-1:] if parameter or len(gaps) <= _MOST_GAPS else [])]
+    facts = {"winner": winner, "gaps": tuple(named), "count": len(gaps) + 1, "rivals": len(rivals)}
     return Statement("leads" if rivals else "fastest", {**facts, "parameter": parameter, "of": of}, runs)
 
 

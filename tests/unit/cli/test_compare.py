@@ -229,7 +229,7 @@ def test_the_reference_lstm_has_intervals_and_effects_that_numpy_finds_too(
     assert (len(logs), xla["ratio"]) == (8, pytest.approx(10.20, abs=0.01))
     out = printed(reference_database, capsys, *lstm)
     assert out.startswith(
-        "XLA on is 10.2× as fast as XLA off (9.01–11.6×), in 8 pairs. cuDNN · TF32 leads 7 variants: 1.7"
+        "XLA on is 10.2× as fast as XLA off (9.01–11.6×), in 8 pairs. cuDNN · TF32 measured fastest of 7 variants: 1.7"
     )
     (line,) = (line for line in out.splitlines() if line.startswith("Layers 1 → 4"))
     assert line.split()[4:5] == ["0.259×"]

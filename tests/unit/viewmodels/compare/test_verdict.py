@@ -251,8 +251,8 @@ RANKINGS = [
     (
         (1500.0, 1501.0),
         (
-            "Batch size 4 leads 3 variants: 0.07 % ahead of batch size 2 (−* %), 50.1 % of batch size 1024; "
-            "1 other may be as fast."
+            "Batch size 4 and batch size 2 are the fastest of 3 variants, 50.1 % ahead of batch size 1024; "
+            "which of the two is faster is not known (* %)."
         ),
         "repeats for a width",
     ),
@@ -265,7 +265,7 @@ def test_of_more_the_leader_is_called_the_fastest_where_it_is(
 ) -> None:
     found = said(NHWC, *batches(*rates))
     assert fnmatchcase(plain(found.answer), answer)
-    assert keys(found) == ["leads" if "leads" in answer else "fastest", next_step]
+    assert keys(found) == ["leads" if "not known" in answer else "fastest", next_step]
     assert found.asked == "batch_size"
 
 
@@ -319,7 +319,9 @@ def test_of_two_known_narrowly_that_are_as_fast_no_repeats_are_promised() -> Non
 
 def test_few_runs_are_not_sure_and_say_how_many_it_takes() -> None:
     found = said(ONE, variant(6, [1064.0]), variant(7, [500.0], layout="NHWC", batch_size=2))
-    assert plain(found.sentences[1]).startswith("NCHW · batch size 1024 leads 3 variants: 1.06× as fast as ")
+    assert plain(found.sentences[1]).startswith(
+        "NCHW · batch size 1024 measured fastest of 3 variants: 6.4 % ahead of "
+    )
     assert " (not yet sure), 2.13× as " in plain(found.sentences[1])
     assert (found.next_step, found.more_repeats) == ("An interval takes 3 runs of each variant.", 2)
     assert describe_method(found.results) == NO_METHOD
@@ -525,7 +527,7 @@ def test_values_of_a_number_are_counted_as_values() -> None:
     groups = (three(10 * n, 1000.0 * n, 0.3, gpus=n, layout="NHWC") for n in (1, 2, 3))
     others = (three(100 * n, 1000.0 * n, 0.3, gpus=n) for n in (1, 2, 3))
     rows = [row for group in (*groups, *others) for row in group]
-    assert " lead 3 values: " in compute_verdict(rows, 10, asked="gpus").answer
+    assert " are the fastest of 3 values, " in compute_verdict(rows, 10, asked="gpus").answer
 
 
 def test_pairs_that_contradict_each_other_answer_with_the_largest_effect() -> None:
