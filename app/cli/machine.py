@@ -16,7 +16,7 @@ from app.cli.services import opened_host
 from app.cli.terminal import print_json, print_table, say
 from app.paths import PROGRAM
 from app.report.documents import gpus_document
-from app.runs.probes import CalibrationResult, calibrate
+from app.runs.probes import calibrate
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
@@ -39,26 +39,18 @@ def _calibrate(database: Path | None, precisions: Sequence[str], on: str, *, as_
     if as_json:
         print_json({"calibrations": [msgspec.structs.asdict(result.calibration) for result in measured]})
         return 0
-    rows = [_calibration_row(result) for result in measured]
-    print_table(("device", "precision", "matrix products", "before", "size"), rows, right=frozenset({2, 3, 4}))
+    rows = []
     for result in measured:
-        if result.previous is not None and result.calibration.flops_per_s < _SLOWER * result.previous.flops_per_s:
-            say(_describe_slowdown(result))
+        rates = [units.ABSENT if rate is None else units.gflops(rate.flops_per_s) for rate in result]
+        rows.append((result.calibration.device, result.calibration.precision, *rates, f"{result.calibration.size}³"))
+    print_table(("device", "precision", "matrix products", "before", "size"), rows, right=frozenset({2, 3, 4}))
+    for calibration, previous in measured:
+        if previous is not None and calibration.flops_per_s < _SLOWER * previous.flops_per_s:
+            say(
+                f"{calibration.device} in {calibration.precision} is slower than before. If neither driver, "
+                f"{FRAMEWORK.name} nor power limit was changed, something else was busy: repeat it on a quiet machine."
+            )
     return 0
-
-
-def _calibration_row(measured: CalibrationResult) -> tuple[str, ...]:
-    rates = [units.ABSENT if rate is None else units.gflops(rate.flops_per_s) for rate in measured]
-    calibration = measured.calibration
-    return calibration.device, calibration.precision, *rates, f"{calibration.size}³"
-
-
-def _describe_slowdown(measured: CalibrationResult) -> str:
-    calibration = measured.calibration
-    return (
-        f"{calibration.device} in {calibration.precision} is slower than before. If neither driver, {FRAMEWORK.name} "
-        "nor power limit was changed, something else was busy: run it again on a quiet machine."
-    )
 
 
 _OVERVIEW = ("load_pct", "power_mw", "memory_bytes", "temperature_c")
