@@ -18,7 +18,7 @@ from app.report.documents import (
 )
 from app.storage.store import Store
 from app.values.events import Summary
-from app.values.fields import FAST_FIELDS, SLOW_FIELDS, Sample, SlowSample
+from app.values.fields import Sample, SlowSample, fields_of
 from app.values.records import Phase
 from app.values.samples import HOST, Device, DeviceLost, FieldInfo, GpuProcess, Inventory, Processes
 from tests.fakes.nvml import LAPTOP, Driver, installed
@@ -120,7 +120,7 @@ def test_a_field_says_its_unit_its_period_and_what_a_read_costs() -> None:
     expected = {"supported": True, "value": None, "reason": None, "unit": "mJ", "period_ms": 100.0, "cost_us": 2300.0}
     assert field == expected, "supported, though not read yet"
     named = document["gpus"][0]["fields"]
-    assert set(named) | {"worker_load_pct", "worker_memory_bytes", "sampler_cpu_s"} == {*FAST_FIELDS, *SLOW_FIELDS}
+    assert set(named) == {field.name for field in fields_of("gpu")}
     assert "fan_pct" not in document["host"]["fields"]
 
 

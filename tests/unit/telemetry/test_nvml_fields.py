@@ -6,7 +6,7 @@ import pytest
 
 from app.telemetry.nvml_calls import FAST_CALLS
 from app.telemetry.nvml_calls import FIELDS as GPM_FIELDS
-from app.values.fields import FAST_FIELDS, SLOW_FIELDS, Sample
+from app.values.fields import FAST_FIELDS, SLOW_FIELDS, Sample, fields_of
 from app.values.samples import Device
 from tests.fakes.nvml import FakeNvml
 from tests.fakes.nvml_cards import (
@@ -24,8 +24,8 @@ from tests.fakes.nvml_cards import (
 from tests.unit.telemetry.clock import Clock
 from tests.unit.telemetry.sources import described, opened
 
-OF_THE_HOST = {"worker_load_pct", "worker_memory_bytes", "sampler_cpu_s"}
-GPU_FIELDS = {*FAST_FIELDS, *SLOW_FIELDS} - OF_THE_HOST
+GPU_FIELDS = {field.name for field in fields_of("gpu")}
+OF_THE_HOST = {*FAST_FIELDS, *SLOW_FIELDS} - GPU_FIELDS
 H200, _ = TWO_H200
 
 
