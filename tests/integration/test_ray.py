@@ -1,6 +1,7 @@
 """Runs on a real Ray cluster of three nodes with pretended GPUs: Ray places each as an actor; kills of each part."""
 
 import contextlib
+import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from app.hosts.book import add_host
 from app.hosts.remote import Connection, connect
 from app.runs.experiment.queue import add_plan
 from app.runs.experiment.session import ExperimentSession, PlannedRun, QueueListener
@@ -17,8 +19,11 @@ from app.storage.store import Store
 from app.values.environment_keys import CARRIER_KEY, HOST_KEY
 from app.values.plan import Plan
 from app.values.samples import Waiting
+from tests.fakes.command_line import CommandLine
 from tests.fakes.ray_cluster import RunningCluster, running_cluster, uuids
 from tests.fakes.sessions import LIMIT_S, Going, dummy, going, is_measured, run_through
+from tests.integration.test_scripts import SCRIPTS, SHORT_ON_GPU, script_command
+from workloads.catalog import cache_folder
 from workloads.protocol import Block, RunSpec
 
 pytest.importorskip("ray", reason="Ray has no wheel for this Python")
@@ -86,6 +91,27 @@ def test_ray_places_the_runs_of_an_experiment_on_all_nodes(tmp_path: Path, lab: 
     assert used <= {*uuids("a"), *uuids("b")}
     for run in experiment.runs:
         assert (run.environment[HOST_KEY], run.environment[CARRIER_KEY]) == ("lab", "ray")
+
+
+def test_a_command_s_tree_travels_to_a_node(
+    tmp_path: Path, cluster: RunningCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VARIANTSCOPE_HOSTS", str(tmp_path / "hosts.json"))
+    (tmp_path / "trees").mkdir()
+    monkeypatch.setattr("app.runs.script._trees", lambda: tmp_path / "trees")  # the nodes have theirs
+    add_host(cluster.entry())
+    folder = tmp_path / "work"
+    shutil.copytree(SCRIPTS, folder)
+    (folder / "new.py").write_text(f"# {tmp_path}\n")  # no other test has sent this tree
+    words = ("--on", "lab", *SHORT_ON_GPU, "-s", "ms=2,8", *script_command(folder, "steps.py", "--ms", "{ms}"))
+    document = CommandLine(tmp_path).read("experiment", "--no-gate", "--repeats", "1", *words)
+    assert [row["outcomes"] for row in document["rows"]] == [["completed"], ["completed"]]
+    with Store.open(tmp_path / "profiles.db") as store:
+        first, second = (store.load(number) for number in (1, 2))
+    assert first.row.summary.step_ms_p50 < 0.5 * second.row.summary.step_ms_p50
+    assert {run.environment[CARRIER_KEY] for run in (first, second)} == {"ray"}
+    (tree,) = (path for path in (tmp_path / "trees").iterdir() if path.is_dir())
+    assert (cache_folder() / "scripts" / tree.name / "new.py").read_text() == f"# {tmp_path}\n"
 
 
 def test_a_run_waits_for_gpus_and_one_that_no_node_can_have_is_refused(tmp_path: Path, lab: Connection) -> None:

@@ -26,7 +26,7 @@ from workloads.catalog import Machine
 from workloads.protocol import Command
 
 SCRIPTS = ROOT / "tests" / "scripts"
-SHORT = ("-s", "gpus=0", "-s", "seconds=0.6", "-s", "warmup_steps=3")
+SHORT, SHORT_ON_GPU = (("-s", f"gpus={gpus}", "-s", "seconds=0.6", "-s", "warmup_steps=3") for gpus in (0, 1))
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Runs as jobs of Slurm, by a stand-in for its commands: the wait for a node, the job's GPUs, its end, `sbatch`."""
 
 import contextlib
+import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -10,16 +11,20 @@ import psutil
 import pytest
 
 from app.errors import UserError
-from app.hosts.book import HostEntry
+from app.hosts.book import HostEntry, add_host
 from app.hosts.fetch import Fetch, detach_run, list_detached
+from app.hosts.messages import DetachedRun
 from app.hosts.remote import connect
 from app.runs.leases import FOLDER_VARIABLE
 from app.runs.session import RunServices
+from app.storage.store import Store
 from app.values.environment_keys import CARRIER_KEY, HOST_KEY, SLURM_JOB_KEY, SLURM_NODE_KEY
 from app.values.samples import Waiting
+from tests.fakes.command_line import CommandLine
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.fakes.sessions import LIMIT_S, dummy, going, run_through
 from tests.fakes.slurm import FIRST_JOB, Cluster, install
+from tests.integration.test_scripts import SCRIPTS, SHORT_ON_GPU, script_command
 from workloads.protocol import Block
 
 ENTRY = HostEntry(name="lab", address=f"slurm:?gres=gpu:1&python={sys.executable}")
@@ -36,6 +41,13 @@ def cluster(tmp_path: Path, host_cache: Path, monkeypatch: pytest.MonkeyPatch) -
     for job in made.jobs:
         with contextlib.suppress(psutil.NoSuchProcess):
             psutil.Process(int(job) - FIRST_JOB).wait(LIMIT_S)
+
+
+def begun_run() -> DetachedRun:
+    """Return the detached run, once it is no longer queued."""
+    while not (run := list_detached(ENTRY, lambda _: None)[0]).size_bytes:
+        threading.Event().wait(0.05)
+    return run
 
 
 def test_each_run_is_a_job_that_waits_uses_its_gpus_and_ends_with_its_time(
@@ -80,11 +92,34 @@ def test_a_detached_run_is_a_batch_job(cluster: Cluster, database_path: Path) ->
         spec = dummy(connection.host.inventory(), gpus=1)
         services = RunServices(database=database_path, host=connection.host)
         uid = detach_run(spec, services, ENTRY, 10.0, lambda _: None)
-    (run,) = list_detached(ENTRY, lambda _: None)
-    while not run.size_bytes:  # it is queued
-        threading.Event().wait(0.05)
-        (run,) = list_detached(ENTRY, lambda _: None)
-    stored = Fetch(ENTRY, run, database_path, lambda _: None).run(())
+    stored = Fetch(ENTRY, begun_run(), database_path, lambda _: None).run(())
     assert stored is not None
     assert (stored.row.uid, stored.row.completed) == (uid, True)
     assert stored.environment[SLURM_JOB_KEY] == "77"
+
+
+def test_a_command_s_tree_travels_with_a_job_and_with_a_batch_job(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VARIANTSCOPE_HOSTS", str(tmp_path / "hosts.json"))
+    monkeypatch.setenv("VARIANTSCOPE_CACHE", str(tmp_path / "there"))
+    (tmp_path / "trees").mkdir()
+    monkeypatch.setattr("app.runs.script._trees", lambda: tmp_path / "trees")  # the job has the host's
+    add_host(ENTRY)
+    command, folder = CommandLine(tmp_path), tmp_path / "work"
+    shutil.copytree(SCRIPTS, folder)
+    words = ("--on", "lab", *SHORT_ON_GPU, *script_command(folder, "steps.py", "--ms", "{ms}"))
+    command.read("experiment", "--no-gate", "--repeats", "1", "-s", "ms=2,40", *words)
+    (folder / "helper.py").write_text("import time\n\n\ndef pause(ms):\n    time.sleep(ms / 500)\n")
+    uid = command.read("run", "--detach", "-s", "ms=2", *words)["detached"]["uid"]
+    assert begun_run().uid == uid
+    command.read("hosts", "fetch", "lab", uid)
+    with Store.open(command.database) as store:
+        runs = [store.load(number) for number in (1, 2, 3)]
+    first, second, batch = runs
+    assert [run.row.completed for run in runs] == [True] * 3
+    # The frozen text is the run's: the pause of the batch job is twice as long.
+    assert second.row.summary.step_ms_p50 > batch.row.summary.step_ms_p50 > 1.5 * first.row.summary.step_ms_p50
+    assert {run.environment[CARRIER_KEY] for run in runs} == {"slurm"}
+    frozen = {path.parent.name.partition(".")[0] for path in tmp_path.glob("there/scripts/*/helper.py")}
+    assert len(frozen) == 2
