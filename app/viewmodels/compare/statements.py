@@ -442,6 +442,8 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
     ),
     "unchanged": "The same kernels ran equally often in {variants}: what differs changed nothing that ran, unless it "
     "is the size of the data or the work of the host.",
+    "examples": "How many examples a step has is not known: speeds are in steps/s, by which a larger batch looks "
+    "slower. Give the examples of a step (--examples; in the window, Examples per step).",
     "left_out": "At most {most} runs are compared; of those chosen, {count} are not.",
     "equality": "The baseline does not compute the same as {variants}: {excess}.",
     "equality_same": "The baseline computes the same as {variants}: {differences}.",

@@ -85,6 +85,7 @@ def comparison_warnings(
         *evidence_warnings([run.row for run in runs]),
         *_indistinguishable(runs),
         *_unchanged_scripts(runs),
+        *_unknown_examples(runs),
         *_without_tensor_cores(runs),
         *_other_dropout(runs),
         *order_warnings(runs, baseline),
@@ -163,6 +164,15 @@ def _unchanged_scripts(runs: Sequence[StoredRun]) -> list[Statement]:
         Statement("unchanged", {"variants": tuple(numbers)}, of_runs, "warning")
         for numbers, of_runs in zip(several, values, strict=True)
     ]
+
+
+def _unknown_examples(runs: Sequence[StoredRun]) -> list[Statement]:
+    """Warn of variants of a script that differ in a number, such as the batch size, if each step counts as one."""
+    rows = [run.row for run in runs if example_word(run.row.spec, run.row.summary) == "step"]
+    placeholders = ([value for key, value in row.spec.variant.items() if key.startswith("{")] for row in rows)
+    numbers = {tuple(value for value in values if type(value) in (int, float)) for values in placeholders}
+    values = dict.fromkeys((row.run for row in rows), "steps")
+    return [Statement("examples", runs=values, severity="warning")] if len(numbers) > 1 else []
 
 
 def _without_tensor_cores(runs: Sequence[StoredRun]) -> list[Statement]:

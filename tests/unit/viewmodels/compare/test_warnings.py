@@ -139,6 +139,28 @@ def test_a_flag_that_changed_nothing_that_ran_is_told(store: Store) -> None:
     assert unchanged(untraced) == [], "nothing is known"
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "examples", "is_warned"),
+    [
+        ({"{batch}": 32}, {"{batch}": 64}, 10, True),
+        ({"{batch}": 32}, {"{batch}": 64}, 320, False),
+        ({"{batch}": 32}, {"{batch}": 32, "{amp}": True}, 10, False),
+        ({"{model}": "a"}, {"{model}": "b"}, 10, False),
+    ],
+)
+def test_steps_that_may_differ_in_size_are_told(
+    store: Store, first: Mapping[str, Value], second: Mapping[str, Value], examples: int, is_warned: bool
+) -> None:
+    def run(number: int, variant: Mapping[str, Value]) -> StoredRun:
+        loaded = stored(store, number)
+        summary = replace(loaded.row.summary, measured_steps=10, measured_examples=examples)
+        spec = RunSpec(workload="script:train.py", variant=dict(variant))
+        return replace(loaded, row=replace(loaded.row, spec=spec, summary=summary))
+
+    keys = [warning.key for warning in comparison_warnings([run(1, first), run(2, second)])]
+    assert ("examples" in keys) == is_warned
+
+
 def test_variants_that_nothing_tells_apart_are_told(store: Store) -> None:
     standard = msgspec.structs.replace(IN_PART, requested={**IN_PART.requested, "implementation": "standard"})
     runs = [
