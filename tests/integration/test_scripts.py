@@ -194,6 +194,15 @@ def test_an_early_end_is_one_sentence(command: CommandLine, folder: Path, end: s
     assert document["reason"].startswith(ENDINGS[end])
 
 
+@pytest.mark.parametrize("words", [(sys.executable, "-I"), ("env", "PYTHONPATH=.", sys.executable)])
+def test_a_command_that_keeps_the_probe_out_is_told_so(
+    command: CommandLine, folder: Path, words: tuple[str, ...]
+) -> None:
+    (folder / "train.py").write_text("print('a loss')\n")
+    document = command.read("run", *SHORT, "-C", str(folder), "--", *words, "train.py", status=1)
+    assert "PYTHONPATH=src:$PYTHONPATH" in document["reason"]
+
+
 @pytest.mark.parametrize("end", ["", "finally", "atexit", "sigterm", "fork"])
 def test_what_a_script_would_do_at_its_end_is_not_done(command: CommandLine, folder: Path, end: str) -> None:
     before = tree_hash(folder)

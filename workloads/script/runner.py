@@ -59,10 +59,18 @@ _KILL_S = 5.0
 _LEAST_BLOCKS = 3
 """So many measured blocks are a result, although the command ended before its time."""
 _LOOP = "the loop whose iterations are steps (--loop train.py:42; in the window, Loop of steps)"
-NO_STEP = (
-    "No step was seen: no update by an optimizer of PyTorch, no batch of Keras' fit, no step that JAX's "
-    f"StepTraceAnnotation marks. Name {_LOOP}, or call variantscope.step() at the end of each."
-)
+_NO_STEP = {
+    True: "No step was seen: no update by an optimizer of PyTorch, no batch of Keras' fit, no step that JAX's "
+    f"StepTraceAnnotation marks. Name {_LOOP}, or call variantscope.step() at the end of each.",
+    False: "No step was seen, as no Python of the command imports what watches it: leave out -I, -S and -E, and where "
+    "it sets PYTHONPATH, keep what is there, as PYTHONPATH=src:$PYTHONPATH.",
+}
+"""By whether the probe was imported."""
+_TOO_LATE = {
+    False: "Within {limit_s:g} s no step ended. {no_step} If a step takes longer, set first_step_limit=600.",
+    True: "The script completed no further step for {limit_s:g} s, and was ended; see its log.",
+}
+"""By whether a step was seen."""
 _CHANGED = (
     "The pattern of the optimizers' calls changed after {steps} steps, while it was measured: let more steps pass "
     f"before, with warmup_steps={{more}}, or name {_LOOP}."
@@ -84,11 +92,13 @@ class ScriptRun:
         self._ending: Ending | None = None
         self._broken = ""
         self._begin_ns = time.monotonic_ns()
+        self._loaded = Path()
 
     def run(self) -> Finished:
         """Execute the run and return its end; raises `RefusedError` if it cannot begin."""
         with _copy(self._source) as tree, TemporaryDirectory(prefix="variantscope-") as scratch:
             folder, trace, address = tree / self._command.folder, Path(scratch, "trace.json"), f"{scratch}/socket"
+            self._loaded = Path(f"{address}.loaded")
             try:
                 _link(self._command, folder)
                 _mark_loop(self._command, folder)
@@ -183,7 +193,7 @@ class ScriptRun:
                 if self._stopped():
                     return "stopped"
                 if now_s - heard_s > limit_s:
-                    return _TOO_LATE[claimed].format(limit_s=limit_s)
+                    return _TOO_LATE[claimed].format(limit_s=limit_s, no_step=_NO_STEP[self._loaded.exists()])
                 if now_s - alive_s > _ALIVE_S:
                     alive_s = now_s
                     self._report(EnvironmentInfo(environment={}))
@@ -229,15 +239,9 @@ class ScriptRun:
             also = few if 0 < gpus < ranks else ""
             return _finished("failed", f"The command ended with {how}{seen}; see its log.{also}")
         if ending is None:
-            return _finished("failed", NO_STEP)
+            return _finished("failed", _NO_STEP[self._loaded.exists()])
         measured_s = ending.measured_ns / 1e9
         return _finished("failed", _TOO_FEW.format(steps=ending.steps, measured_s=measured_s, seconds=seconds))
-
-
-_TOO_LATE = {
-    False: f"Within {{limit_s:g}} s no step ended. {NO_STEP} If a step takes longer, set first_step_limit=600.",
-    True: "The script completed no further step for {limit_s:g} s, and was ended; see its log.",
-}
 
 
 def _root(source: Source) -> Path:

@@ -184,7 +184,7 @@ class Steps:
             # A critic that trains alone at first is no period of a GAN: all that were ever called are in it.
             if calls[-3 * length :] == 3 * period and len(set(period)) == len(self._called):
                 self.period = tuple(period)
-                self._meter.boundary(self._how)
+                self._meter.boundary(self._how, min(calls.count(key) // period.count(key) for key in period))
                 return
 
     def _waits_for_another(self) -> bool:
