@@ -202,7 +202,8 @@ class ScriptView(QWidget):
         show_text(self.result, text)
         self.log = log
         self.log_button.setVisible(bool(log))
-        QTimer.singleShot(0, self, lambda: self._scroller.ensureWidgetVisible(self.result))
+        if text:
+            QTimer.singleShot(0, self, lambda: self._scroller.ensureWidgetVisible(self.result))
 
     def show_placeholders(self, choices: ScriptChoices) -> None:
         """Show a line for each placeholder, those that are there already as they are."""
@@ -364,6 +365,8 @@ class ScriptController(QObject):
     def _edit(self) -> None:
         self._view.show_placeholders(self._view.choices)
         self._state.keep("choices", self._view.choices)
+        if not self._is_trying:
+            self._view.show_result("")  # it was of something else
         self.read()
 
     def _mark_typed(self) -> None:

@@ -102,6 +102,9 @@ def test_a_try_that_failed_shows_the_end_of_its_log_in_a_small_window(
     view.log_button.click()
     (log,) = [log for log in workbench.window.findChildren(LogView) if log.isVisible()]
     assert "begun" in log.findChildren(QPlainTextEdit)[0].toPlainText()
+    view.edited.emit()
+    assert not view.result.isVisibleTo(view)
+    assert not view.log_button.isVisibleTo(view)
 
 
 def test_a_dropped_script_is_asked_for_tried_and_measured(qtbot: QtBot, workbench: Workbench, tmp_path: Path) -> None:
