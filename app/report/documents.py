@@ -35,12 +35,6 @@ from workloads.catalog import has_parameter, own_variant
 from workloads.protocol import EvidenceState, RunSpec
 
 
-def training_document(run: StoredRun) -> dict[str, Any] | None:
-    """Return all epochs together: seconds of training and of testing, the last accuracy and the best."""
-    totals = epoch_totals(run.epochs)
-    return None if totals is None else totals._asdict()
-
-
 def epochs_document(run: StoredRun) -> list[dict[str, Any]]:
     return [
         {
@@ -166,7 +160,7 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
 
     `pruned_utc_ns` is when its samples were deleted, if they were.
     """
-    row, summary = run.row, run.row.summary
+    row, summary, totals = run.row, run.row.summary, epoch_totals(run.epochs)
     losses = {loss.device: loss for loss in derived.device_losses(run)}
     document: dict[str, Any] = {
         **_run_head(row),
@@ -181,7 +175,7 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
             "unit": units.rate_unit(example_word(row.spec, row.summary)),
             "blocks": [float(value) for value in run.blocks.throughput[run.blocks.measured]],
         },
-        "training": training_document(run),
+        "training": totals and totals._asdict(),
         "epochs": epochs_document(run),
         "flops": {"utilisation": mfu(summary)},
         "energy": {"source": summary.energy_source},

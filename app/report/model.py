@@ -123,7 +123,13 @@ def build_report(comparison: Comparison, made_utc_ns: int, pivots: Sequence[Pivo
         curves=_curves(compared_runs, names),
         evidence=_evidence(compared_runs.runs, names),
         common=_common_environment(compared_runs.runs),
-        differing=_differing_environment(compared_runs.runs),
+        differing=TextTable(
+            head=("Fact", "Values"),
+            rows=tuple(
+                (environment_label(key), format_values_by_run(group_values(values.items())))
+                for key, values in differing_environment(compared_runs.runs).items()
+            ),
+        ),
         reruns=tuple((firsts[run.row.run], run_command(run)) for run in compared_runs.runs if run.row.run in firsts),
         runs=_runs(rows),
         pivots=tuple(map(pivot_table, pivots)),
@@ -208,14 +214,6 @@ def _common_environment(runs: Sequence[StoredRun]) -> TextTable:
         (environment_label(key), format_environment_value(key, value)) for key, value in values.items() if value
     )
     return TextTable(head=("Fact", "Value"), rows=rows)
-
-
-def _differing_environment(runs: Sequence[StoredRun]) -> TextTable:
-    rows = tuple(
-        (environment_label(key), format_values_by_run(group_values(values.items())))
-        for key, values in differing_environment(runs).items()
-    )
-    return TextTable(head=("Fact", "Values"), rows=rows)
 
 
 def _runs(rows: Sequence[RunRow]) -> TextTable:

@@ -189,7 +189,12 @@ def _ratio_chart(
     comparable, different = _split_by_work(ratios, base)
     without = [variant for variant in variants if variant is not base and ratio(variant) is None]
     bar = partial(_ratio_bar, unit=unit_of(estimate.value for _, estimate in ratios))
-    bars = [_baseline_bar(base), *map(bar, comparable), *map(_empty_bar, without), *map(bar, different)]
+    bars = [
+        _variant_bar(base, "baseline", "the baseline"),
+        *map(bar, comparable),
+        *map(_empty_bar, without),
+        *map(bar, different),
+    ]
     if all(estimate.interval is None for _, estimate in ratios):
         how = "one run per variant has no interval"
     else:
@@ -235,34 +240,26 @@ def _describe_cut(estimates: Sequence[Estimate]) -> str:
     return " (arrow: beyond the axis)" if cut else ""
 
 
-def _baseline_bar(base: ChartVariant) -> Bar:
-    tooltip = f"{base.name}\nthe baseline"
-    return Bar(runs=base.numbers, label=base.name, tooltip=tooltip, value=None, text="baseline", colour=base.colour)
-
-
-def _ratio_bar(pair: VariantRatio, unit: Unit) -> Bar:
-    variant, ratio = pair
-    text, rate = describe_ratio(ratio, unit), variant.throughput
-    figures = "" if rate is None else f"\n{format_estimate(rate, variant.rate_unit)}"
+def _variant_bar(variant: ChartVariant, text: str, detail: str, ratio: Estimate | None = None) -> Bar:
     return Bar(
         runs=variant.numbers,
         label=variant.name,
-        tooltip=f"{variant.name}\n{text}{figures}",
-        value=ratio.value,
-        low=ratio.low,
-        high=ratio.high,
+        tooltip=f"{variant.name}\n{detail}",
+        value=ratio.value if ratio else None,
+        low=ratio.low if ratio else None,
+        high=ratio.high if ratio else None,
         text=text,
         colour=variant.colour,
     )
 
 
+def _ratio_bar(pair: VariantRatio, unit: Unit) -> Bar:
+    variant, ratio = pair
+    text, rate = describe_ratio(ratio, unit), variant.throughput
+    detail = text if rate is None else f"{text}\n{format_estimate(rate, variant.rate_unit)}"
+    return _variant_bar(variant, text, detail, ratio)
+
+
 def _empty_bar(variant: ChartVariant) -> Bar:
     why = variant.outcome if variant.throughput is None else "not measured"
-    return Bar(
-        runs=variant.numbers,
-        label=variant.name,
-        tooltip=f"{variant.name}\n{why}",
-        value=None,
-        text=why,
-        colour=variant.colour,
-    )
+    return _variant_bar(variant, why, why)

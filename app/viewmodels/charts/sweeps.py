@@ -5,6 +5,8 @@ Two plots for each workload and each kind of scaling: one batch for all GPUs tog
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 
 from app.analysis.intervals import Estimate
 from app.analysis.scaling import VARYING_PARAMETERS, GpuCountResult, Scaling, ScalingKind, scalings
@@ -126,7 +128,11 @@ BatchFamily = list[ChartVariant]
 
 def batch_chart(variants: Sequence[ChartVariant]) -> PointChart | None:
     """Return a plot per workload with a variant that was run with several batch sizes."""
-    families = _batch_families([variant for variant in variants if variant.batch_size is not None])
+    by_rest: dict[tuple[object, ...], BatchFamily] = {}
+    for variant in (variant for variant in variants if variant.batch_size is not None):
+        rest = _spec_without_batch(variant.spec)
+        by_rest.setdefault((rest.workload, *sorted(rest.variant.items())), []).append(variant)
+    families = list(by_rest.values())
     several = [family for family in families if len({variant.batch_size for variant in family}) > 1]
     measured = [family for family in several if any(variant.throughput is not None for variant in family)]
     workloads = dict.fromkeys(family[0].spec.workload for family in measured)
@@ -134,7 +140,10 @@ def batch_chart(variants: Sequence[ChartVariant]) -> PointChart | None:
         return None
     by_workload = [[family for family in families if family[0].spec.workload == name] for name in workloads]
     names = [_batch_family_names(group) for group in by_workload]
-    colours = _batch_colours(by_workload, names)
+    first: dict[str, int] = {}
+    for name, family in zip(chain(*names), chain(*by_workload), strict=True):
+        first.setdefault(name, family[0].colour)
+    colours = dict(zip(first, distinct_colours(list(first.values()), HUES), strict=True))
     plots = [_batch_plot(group, group_names, colours) for group, group_names in zip(by_workload, names, strict=True)]
     return PointChart(
         key="batch",
@@ -143,14 +152,6 @@ def batch_chart(variants: Sequence[ChartVariant]) -> PointChart | None:
         "it.",
         plots=tuple(plots),
     )
-
-
-def _batch_families(variants: Sequence[ChartVariant]) -> list[BatchFamily]:
-    families: dict[tuple[object, ...], BatchFamily] = {}
-    for variant in variants:
-        family_spec = _spec_without_batch(variant.spec)
-        families.setdefault((family_spec.workload, *sorted(family_spec.variant.items())), []).append(variant)
-    return list(families.values())
 
 
 def _batch_family_names(families: Sequence[BatchFamily]) -> list[str]:
@@ -167,17 +168,19 @@ def _spec_without_batch(spec: RunSpec) -> RunSpec:
     return RunSpec(workload=spec.workload, variant={**spec.variant, "batch_size": 1})
 
 
-def _batch_colours(by_workload: Sequence[Sequence[BatchFamily]], names: Sequence[Sequence[str]]) -> dict[str, int]:
-    first: dict[str, int] = {}
-    for families, group_names in zip(by_workload, names, strict=True):
-        for family, name in zip(families, group_names, strict=True):
-            first.setdefault(name, family[0].colour)
-    return dict(zip(first, distinct_colours(list(first.values()), HUES), strict=True))
-
-
 def _batch_plot(families: Sequence[BatchFamily], names: Sequence[str], colours: Mapping[str, int]) -> Plot:
     first = families[0][0]
-    series = tuple(_batch_series(family, name, colours[name]) for family, name in zip(families, names, strict=True))
+    series = tuple(
+        PointSeries(
+            label=name,
+            colour=colours[name],
+            shape=colours[name] // HUES,
+            points=tuple(
+                _batch_point(variant, name) for variant in sorted(family, key=lambda one: one.batch_size or 0)
+            ),
+        )
+        for family, name in zip(families, names, strict=True)
+    )
     points = [point for curve in series for point in curve.points]
     return Plot(
         title=workload_title(first.spec.workload),
@@ -187,12 +190,6 @@ def _batch_plot(families: Sequence[BatchFamily], names: Sequence[str], colours: 
         y=model.fitting_axis([end for point in points for end in (point.low, point.y, point.high)], first.rate_unit),
         series=series,
     )
-
-
-def _batch_series(family: BatchFamily, name: str, colour: int) -> PointSeries:
-    ordered = sorted(family, key=lambda variant: variant.batch_size or 0)
-    points = tuple(_batch_point(variant, name) for variant in ordered)
-    return PointSeries(label=name, colour=colour, shape=colour // HUES, points=points)
 
 
 def _batch_point(variant: ChartVariant, name: str) -> Point:
@@ -220,6 +217,10 @@ class _GpuFamily:
     kind: ScalingKind
     few: GpuCountResult
     more: tuple[Scaling, ...]
+
+    @property
+    def sides(self) -> tuple[GpuCountResult, ...]:
+        return (self.few, *(pair.many for pair in self.more))
 
     @property
     def workload(self) -> str:
@@ -260,50 +261,38 @@ def _gpu_plots(families: Sequence[_GpuFamily]) -> tuple[Plot, Plot]:
     spec = families[0].few.runs[0].row.spec
     unit = units.rate_unit(example_word(spec))
     title = f"{workload_title(spec.workload)}, {_KIND_TITLES[families[0].kind]}"
-    specs = [_spec_without_gpus(family.few.runs[0].row.spec) for family in families]
+    alike: dict[str, Value] = {**dict.fromkeys(VARYING_PARAMETERS, ""), "gpus": 1, "batch_size": 1}
+    firsts = [family.few.runs[0].row.spec for family in families]
+    specs = [RunSpec(workload=spec.workload, variant={**spec.variant, **alike}) for spec in firsts]
     labels = variant_names(specs) if differing_parameters(specs) else [""] * len(specs)
     sizes = [variant.few.batch_size // (1 if variant.kind == "strong" else variant.few.gpus) for variant in families]
     batches = [f"batch {size:,}" for size in sizes]
     names = [" · ".join(filter(None, pair)) for pair in zip(labels, batches, strict=True)]
-    colours = distinct_colours(range(len(families)), HUES)
-    counts = sorted({side.gpus for family in families for side in _sides(family)})
-    x = Axis(title="GPUs", low=0.0, high=counts[-1] * 1.08, ticks=tuple((float(n), str(n)) for n in counts))
-    rates = tuple(_rate_series(*arguments, unit) for arguments in zip(families, names, colours, strict=True))
-    shares = tuple(_efficiency_series(*arguments) for arguments in zip(families, names, colours, strict=True))
-    ideal = tuple(_ideal_guide(family, colour, counts[-1]) for family, colour in zip(families, colours, strict=True))
+    counts = sorted({side.gpus for family in families for side in family.sides})
+    most = float(counts[-1])
+    x = Axis(title="GPUs", low=0.0, high=most * 1.08, ticks=tuple((float(n), str(n)) for n in counts))
+    rates, shares, ideal = [], [], []
+    for family, name, colour in zip(families, names, distinct_colours(range(len(families)), HUES), strict=True):
+        series = partial(PointSeries, label=name, colour=colour, shape=colour // HUES)
+        measured = [(side, side.throughput) for side in family.sides]
+        rates.append(
+            series(points=tuple(_gpu_point(side, name, rate, format_estimate(rate, unit)) for side, rate in measured))
+        )
+        full = Estimate(100.0, None, None, family.few.throughput.n)
+        efficiencies = [(pair.many, pair.efficiency.scaled(100.0)) for pair in family.more]
+        points = [_gpu_point(side, name, share, format_estimate(share, "%")) for side, share in efficiencies]
+        shares.append(series(points=(_gpu_point(family.few, name, full, "what efficiency is of"), *points)))
+        per_gpu = family.few.throughput.value / family.few.gpus
+        ideal.append(Guide(label="", colour=colour, points=((0.0, 0.0), (most, per_gpu * most))))
     reach = [end for line in rates for point in line.points for end in (point.y, point.high)]
     reach += [guide.points[-1][1] for guide in ideal]
-    full = Guide(label="", points=((0.0, 100.0), (float(counts[-1]), 100.0)))
+    high = max(110.0, *(end for line in shares for point in line.points for end in (point.y, point.high) if end))
+    percent = Axis(title="efficiency", low=0.0, high=high, ticks=model.percent_ticks(high))
+    all_of_it = Guide(label="", points=((0.0, 100.0), (most, 100.0)))
     return (
-        Plot(title=title, x=x, y=model.zero_based_axis(reach, unit), series=rates, guides=ideal),
-        Plot(title="", x=x, y=_percent_axis(shares), series=shares, guides=(full,)),
+        Plot(title=title, x=x, y=model.zero_based_axis(reach, unit), series=tuple(rates), guides=tuple(ideal)),
+        Plot(title="", x=x, y=percent, series=tuple(shares), guides=(all_of_it,)),
     )
-
-
-def _spec_without_gpus(spec: RunSpec) -> RunSpec:
-    """Return the variant with one GPU and a batch size of 1."""
-    fixed: dict[str, Value] = {**dict.fromkeys(VARYING_PARAMETERS, ""), "gpus": 1, "batch_size": 1}
-    return RunSpec(workload=spec.workload, variant={**spec.variant, **fixed})
-
-
-def _sides(family: _GpuFamily) -> tuple[GpuCountResult, ...]:
-    return (family.few, *(pair.many for pair in family.more))
-
-
-def _rate_series(family: _GpuFamily, name: str, colour: int, unit: str) -> PointSeries:
-    points = tuple(
-        _gpu_point(side, name, side.throughput, format_estimate(side.throughput, unit)) for side in _sides(family)
-    )
-    return PointSeries(label=name, colour=colour, shape=colour // HUES, points=points)
-
-
-def _efficiency_series(family: _GpuFamily, name: str, colour: int) -> PointSeries:
-    points = [
-        _gpu_point(pair.many, name, share := pair.efficiency.scaled(100.0), format_estimate(share, "%"))
-        for pair in family.more
-    ]
-    first = _gpu_point(family.few, name, Estimate(100.0, None, None, family.few.throughput.n), "what efficiency is of")
-    return PointSeries(label=name, colour=colour, shape=colour // HUES, points=(first, *points))
 
 
 def _gpu_point(side: GpuCountResult, name: str, estimate: Estimate, figures: str) -> Point:
@@ -317,14 +306,3 @@ def _gpu_point(side: GpuCountResult, name: str, estimate: Estimate, figures: str
         low=estimate.low,
         high=estimate.high,
     )
-
-
-def _ideal_guide(family: _GpuFamily, colour: int, most: int) -> Guide:
-    per_gpu = family.few.throughput.value / family.few.gpus
-    return Guide(label="", colour=colour, points=((0.0, 0.0), (float(most), per_gpu * most)))
-
-
-def _percent_axis(lines: Sequence[PointSeries]) -> Axis:
-    ends = [end for line in lines for point in line.points for end in (point.y, point.high) if end is not None]
-    high = max(110.0, *ends)
-    return Axis(title="efficiency", low=0.0, high=high, ticks=model.percent_ticks(high))

@@ -255,6 +255,8 @@ def compare(
     variants = compared_variants(verdict, compared_runs.metrics)
     baseline_note = _baseline_note(rows, baseline)
     drawn_styles = {run: compared_runs.styles[run] for run in compared_runs.drawn}
+    curves = curve_groups(rows, compared_runs.drawn, compared_runs.styles)
+    looks = {run: CurveLook(compared_runs.styles[run], group.mark) for group in curves for run in group.runs}
     equality = _compared_equality(verdict.results, compared_runs.runs)
     accuracy = tuple(_accuracy_notes(compared_runs, baseline))
     facts = {"count": compared_runs.left_out, "most": MAX_COMPARED}
@@ -279,7 +281,7 @@ def compare(
             *accuracy,
         ),
         accuracy=accuracy,
-        table=compare_table(variants, compared_runs.metrics, _curve_looks(compared_runs), baseline),
+        table=compare_table(variants, compared_runs.metrics, looks, baseline),
         styles=drawn_styles,
         charts=draw_charts(compared_runs.runs, verdict, compared_runs.styles),
         scaling=tuple(scaling_views(compared_runs.runs)),
@@ -335,11 +337,6 @@ _REPEATED_IN = {
     "steps": "the steps that they measured",
     "warmup_steps": "their warm-up steps",
 }
-
-
-def _curve_looks(compared_runs: ComparedRuns) -> dict[int, CurveLook]:
-    groups = curve_groups([run.row for run in compared_runs.runs], compared_runs.drawn, compared_runs.styles)
-    return {run: CurveLook(compared_runs.styles[run], group.mark) for group in groups for run in group.runs}
 
 
 def comparison_curves(compared_runs: ComparedRuns, align: Alignment) -> CompareCurves:

@@ -98,12 +98,13 @@ def compare_curves(
     panels = tuple(_panels(runs, _CurveBuilder(align, styles, {run: group for group in groups for run in group.runs})))
     full_range = start, end = _full_span(panels)
     length = max((_measured_length(run, align) for run in runs), default=0.0)
+    completed = {run.row.run for run in runs if run.row.completed}
     bands = (Band("before", start, 0.0), Band("measure", 0.0, length, strong=True), Band("after", length, end))
     return CompareCurves(
         align=align,
         groups=tuple(groups),
         panels=panels,
-        means=mean_panels(panels, groups, {run.row.run for run in runs if run.row.completed})
+        means=tuple(replace(panel, curves=tuple(_group_curves(panel, groups, completed))) for panel in panels)
         if any(len(group.runs) > 1 for group in groups)
         else (),
         bands=tuple(band for band in bands if length and band.start < band.end),
@@ -121,15 +122,11 @@ def _full_span(panels: Sequence[Panel]) -> Span:
     return (start, end) if start < end else (start - _SINGLE_POINT_MARGIN, end + _SINGLE_POINT_MARGIN)
 
 
-def mean_panels(panels: Sequence[Panel], groups: Sequence[CurveGroup], completed: Collection[int]) -> tuple[Panel, ...]:
-    """Return the panels with one curve per variant: the mean of its runs, before the range from lowest to highest.
+def _group_curves(panel: Panel, groups: Sequence[CurveGroup], completed: Collection[int]) -> Iterator[Curve]:
+    """Yield one curve per variant: the mean of its runs, before the range from lowest to highest.
 
     A mean ends with its shortest run, so those that are not `completed` count only where none is.
     """
-    return tuple(replace(panel, curves=tuple(_group_curves(panel, groups, completed))) for panel in panels)
-
-
-def _group_curves(panel: Panel, groups: Sequence[CurveGroup], completed: Collection[int]) -> Iterator[Curve]:
     by_key = {curve.key: curve for curve in panel.curves}
     for group in groups:
         runs = [run for run in group.runs if run in completed] or group.runs

@@ -239,87 +239,77 @@ class _RowBuilder:
     energy_unit: Unit
 
     def variant(self, variant: ComparedVariant) -> VariantRows:
-        runs = tuple(self._run_row(row, variant.parts, variant.result) for row in variant.result.runs)
-        return VariantRows(spec=variant.result.runs[0].spec, summary=self._variant_row(variant), runs=runs)
-
-    def _variant_row(self, variant: ComparedVariant) -> TableRow:
         result = variant.result
-        look = self.looks.get(result.runs[0].run, _NOT_DRAWN)
-        other_work = self._other_work(result)
-        row_cells = (
+        runs = tuple(self._run_row(row, variant) for row in result.runs)
+        outcome = _outcomes_cell(result.runs)
+        speedup = ratio_cell(result.speedup, self.speed_unit)
+        summary = self._row(
+            "variant",
+            variant,
+            result.runs,
             Cell(text=count_runs(result.runs), key=float(result.runs[0].run)),
-            _NO_TEXT,
-            cells.name_cell(variant.parts, cells.variant(result.runs[0].spec).tooltip),
-            *(
-                _mark_work(_mark_baseline(ratio, is_base=result.is_baseline), other_work)
-                for ratio in (
-                    ratio_cell(result.speedup, self.speed_unit)
-                    if result.throughput is not None
-                    else _why_none(_outcomes_cell(result.runs)),
-                    ratio_cell(result.energy_ratio, self.energy_unit),
-                )
+            (
+                speedup if result.throughput is not None else Cell(text=outcome.text, tooltip=outcome.tooltip),
+                ratio_cell(result.energy_ratio, self.energy_unit),
+                estimate_cell(result.throughput),
+                estimate_cell(result.energy),
+                hosts_cell(result.runs),
+                outcome,
+                _verified_cell(result.runs),
+                *_metric_cells(variant.metrics),
             ),
-            estimate_cell(result.throughput),
-            estimate_cell(result.energy),
-            hosts_cell(result.runs),
-            _outcomes_cell(result.runs),
-            _verified_cell(result.runs),
-            *_metric_cells(variant.metrics),
         )
-        return TableRow(
-            kind="variant",
-            cells=row_cells,
-            runs=tuple(row.run for row in result.runs),
-            style=look.style,
-            mark=look.mark,
-            is_baseline=result.is_baseline,
-            leads=result is self.leader,
-            is_fastest=result is self.fastest,
-            other_work=other_work is not None,
-        )
+        return VariantRows(spec=variant.spec, summary=summary, runs=runs)
 
-    def _other_work(self, result: VariantResult) -> float | None:
-        """Return how many times the baseline's operations a variant does that is not ranked with it."""
-        return None if result.runs[0].run in self.comparable else work_ratio(result.runs, self.base.runs)
-
-    def _run_row(self, row: RunRow, name: Name, result: VariantResult) -> TableRow:
+    def _run_row(self, row: RunRow, variant: ComparedVariant) -> TableRow:
         """Return a run's row; its ratios are to the mean of the baseline's runs."""
-        look = self.looks.get(row.run, _NOT_DRAWN)
-        other_work = self._other_work(result)
-        is_alone = len(result.runs) == 1
-        leads = is_alone and result is self.leader
         comparable = row.spec.workload == self.base.runs[0].spec.workload
         throughput, energy = row.summary.throughput, row.summary.energy_mj_per_example
         base_throughput = self.base.throughput.value if self.base.throughput and comparable else None
         base_energy = self.base.energy.value if self.base.energy and comparable else None
-        row_cells = (
+        outcome = cells.outcome(row.outcome)
+        speedup = _single_ratio(throughput, base_throughput, self.speed_unit)
+        return self._row(
+            "run",
+            variant,
+            (row,),
             cells.run_number(row),
-            _NO_TEXT,
-            cells.name_cell(name, cells.variant(row.spec).tooltip),
-            *(
-                _mark_work(_mark_baseline(ratio, is_base=is_alone and result.is_baseline), other_work)
-                for ratio in (
-                    _single_ratio(throughput, base_throughput, self.speed_unit)
-                    if throughput is not None
-                    else _why_none(cells.outcome(row.outcome)),
-                    _single_ratio(energy, base_energy, self.energy_unit),
-                )
+            (
+                speedup if throughput is not None else Cell(text=outcome.text, tooltip=outcome.tooltip),
+                _single_ratio(energy, base_energy, self.energy_unit),
+                _figure_cell("throughput", throughput, row),
+                _figure_cell("energy", energy, row),
+                cells.host(row),
+                outcome,
+                cells.verified(row),
+                *_metric_cells(self.metrics[row.run], row),
             ),
-            _figure_cell("throughput", throughput, row),
-            _figure_cell("energy", energy, row),
-            cells.host(row),
-            cells.outcome(row.outcome),
-            cells.verified(row),
-            *_metric_cells(self.metrics[row.run], row),
         )
+
+    def _row(
+        self, kind: RowKind, variant: ComparedVariant, runs: Sequence[RunRow], number: Cell, figures: tuple[Cell, ...]
+    ) -> TableRow:
+        """Return the row of all runs of a variant, or of one; the first two figures are its ratios."""
+        result, look = variant.result, self.looks.get(runs[0].run, _NOT_DRAWN)
+        is_all = len(runs) == len(result.runs)
+        is_ranked = result.runs[0].run in self.comparable
+        other_work = None if is_ranked else work_ratio(result.runs, self.base.runs)
+        ratios = [
+            replace(ratio, text="baseline", unit="", tone="quiet")
+            if is_all and result.is_baseline and ratio.key is not None
+            else ratio
+            for ratio in figures[:2]
+        ]
+        name = cells.name_cell(variant.parts, cells.variant(runs[0].spec).tooltip)
         return TableRow(
-            kind="run",
-            cells=row_cells,
-            runs=(row.run,),
+            kind=kind,
+            cells=(number, _NO_TEXT, name, *(_mark_work(ratio, other_work) for ratio in ratios), *figures[2:]),
+            runs=tuple(row.run for row in runs),
             style=look.style,
             mark=look.mark,
-            is_baseline=row.run == self.baseline,
-            leads=leads,
+            is_baseline=result.is_baseline if kind == "variant" else runs[0].run == self.baseline,
+            leads=is_all and result is self.leader,
+            is_fastest=kind == "variant" and result is self.fastest,
             other_work=other_work is not None,
         )
 
@@ -336,15 +326,6 @@ def _metric_cells(values: RunMetrics, row: RunRow | None = None) -> list[Cell]:
 
 def _single_ratio(value: float | None, base: float | None, unit: Unit) -> Cell:
     return cells.ratio(value / base if value is not None and base else None, unit)
-
-
-def _mark_baseline(ratio: Cell, *, is_base: bool) -> Cell:
-    return replace(ratio, text="baseline", unit="", tone="quiet") if is_base and ratio.key is not None else ratio
-
-
-def _why_none(outcome: Cell) -> Cell:
-    """Return how a run ended that has no speed, where the speed would be."""
-    return Cell(text=outcome.text, tooltip=outcome.tooltip)
 
 
 def _mark_work(ratio: Cell, other_work: float | None) -> Cell:
