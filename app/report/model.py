@@ -7,13 +7,12 @@ from app.analysis.comparability import known_value
 from app.paths import program_version
 from app.values import units
 from app.values.records import RunRow, StoredRun
-from app.viewmodels.charts.model import BarChart, Chart
+from app.viewmodels.charts.model import BarChart
 from app.viewmodels.charts.palette import dash_pattern
 from app.viewmodels.compare.arrangement import Arrangement, column_titles, text_table
 from app.viewmodels.compare.comparison import ComparedRuns, Comparison, comparison_curves
 from app.viewmodels.compare.pivot import Pivot, pivot_table
 from app.viewmodels.compare.scaling import ScalingView, worst_pairs
-from app.viewmodels.compare.statements import Statement
 from app.viewmodels.compare.table import BASE, RUN, VARIANT, CompareTable
 from app.viewmodels.compare.verdict import effects_table
 from app.viewmodels.compare.why import WhyView, largest_differences
@@ -53,16 +52,10 @@ class ReportModel:
         pivots: What settings do by two others; `sources` are the articles beside them.
     """
 
-    title: str
+    comparison: Comparison
     origin: str
-    shared: str
-    verdict: str
-    method: str
-    warnings: tuple[Statement, ...]
-    notes: tuple[str, ...]
     figures: tuple[TextTable, ...]
     effects: TextTable
-    charts: tuple[Chart, ...]
     scaling: tuple[ScalingView, ...]
     pairs: TextTable
     why: tuple[WhyView, ...]
@@ -79,7 +72,7 @@ class ReportModel:
     @property
     def leading_charts(self) -> int:
         """Return how many charts stand beside the verdict: that of the speed-ups, of few variants."""
-        charts = self.charts[:1]
+        charts = self.comparison.charts[:1]
         return sum(
             isinstance(chart, BarChart) and chart.key == "speed-up" and len(chart.bars) <= _FEW for chart in charts
         )
@@ -99,16 +92,10 @@ def build_report(comparison: Comparison, made_utc_ns: int, pivots: Sequence[Pivo
     drawn = worst_pairs(traced)
     explained = largest_differences(comparison.why)
     return ReportModel(
-        title=comparison.verdict.answer,
+        comparison=comparison,
         origin=f"{runs_text} · {units.utc_time(made_utc_ns)} · VariantScope {program_version()}",
-        shared=comparison.alike,
-        verdict=" ".join(comparison.verdict.sentences[1:]),
-        method=comparison.method,
-        warnings=comparison.warnings,
-        notes=comparison.notes,
         figures=_figures(comparison.table),
         effects=effects_table(comparison.verdict.effects),
-        charts=comparison.charts,
         scaling=tuple(drawn),
         pairs=TextTable(
             head=("Variant", "From", "To", "Efficiency", "Speed-up", "Lost to"),

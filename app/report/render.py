@@ -110,7 +110,7 @@ def html_report(report: ReportModel) -> str:
         "report.html.jinja",
         report=report,
         all_pairs=ALL_PAIRS,
-        charts=[draw_chart(chart, PAGE) for chart in report.charts],
+        charts=[draw_chart(chart, PAGE) for chart in report.comparison.charts],
         scaling=scaling_sections(report.scaling, PAGE),
         why=why_sections(report.why, PAGE),
         curves=draw_curves(report.curves, PAGE, WIDTH, _CURVES_NAME) if report.curves else None,
@@ -119,7 +119,7 @@ def html_report(report: ReportModel) -> str:
 
 def markdown_report(report: ReportModel, stem: str) -> RenderedPage:
     """Render the report as Markdown; the names of its chart files begin with `stem`."""
-    charts = {f"{stem}-{chart.key}.svg": draw_chart(chart, LIGHT) for chart in report.charts}
+    charts = {f"{stem}-{chart.key}.svg": draw_chart(chart, LIGHT) for chart in report.comparison.charts}
     if report.curves:
         charts[f"{stem}-over-time.svg"] = draw_curves(report.curves, LIGHT, WIDTH, _CURVES_NAME)
     scaling = {f"{stem}-scaling-{n}.svg": part for n, part in enumerate(scaling_sections(report.scaling, LIGHT), 1)}

@@ -1,12 +1,13 @@
 """Charts of speed and energy: ratios to the baseline as bars, and the Pareto frontier."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 
 from app.analysis.effects import Effect
 from app.analysis.intervals import Estimate
-from app.analysis.verdict import work_ratio
+from app.analysis.verdict import VariantResult, work_ratio
 from app.values import units
 from app.viewmodels.charts import model
 from app.viewmodels.charts.model import Bar, BarChart, Guide, Plot, Point, PointChart, PointSeries
@@ -104,33 +105,14 @@ def _frontier_point(variant: ChartVariant, name: str, unit: str, scale: float, *
     )
 
 
-RatioReader = Callable[[ChartVariant], Estimate | None]
 VariantRatio = tuple[ChartVariant, Estimate]
 """A variant with its ratio."""
-
-
-def speedup_chart(variants: Sequence[ChartVariant]) -> BarChart | None:
-    """Return the speed-up of each variant over the baseline, the fastest first."""
-    return _ratio_chart(
-        variants,
-        "speed-up",
-        "Speed-up",
-        "to the right is faster",
-        lambda variant: drawable(variant.result.speedup),
-        fastest_first=True,
-    )
-
-
-def energy_chart(variants: Sequence[ChartVariant]) -> BarChart | None:
-    """Return the energy per example as a ratio to the baseline's, the least first."""
-    return _ratio_chart(
-        variants,
-        "energy-ratio",
-        "Energy per example",
-        "to the left is less",
-        lambda variant: drawable(variant.result.energy_ratio),
-        fastest_first=False,
-    )
+RatioKey = Literal["speed-up", "energy-ratio"]
+_RATIOS: Mapping[RatioKey, tuple[str, str, Callable[[VariantResult], Estimate | None]]] = {
+    "speed-up": ("Speed-up", "to the right is faster", lambda result: result.speedup),
+    "energy-ratio": ("Energy per example", "to the left is less", lambda result: result.energy_ratio),
+}
+"""The title of each chart of ratios, what they mean, and the ratio of a result."""
 
 
 def effects_chart(effects: Sequence[Effect]) -> BarChart | None:
@@ -172,22 +154,21 @@ def _effect_bar(effect: Effect, ratio: Estimate, colour: int, unit: Unit) -> Bar
     )
 
 
-def _ratio_chart(
-    variants: Sequence[ChartVariant], key: str, title: str, meaning: str, ratio: RatioReader, *, fastest_first: bool
-) -> BarChart | None:
+def ratio_chart(variants: Sequence[ChartVariant], key: RatioKey) -> BarChart | None:
+    """Return a figure of each variant as a ratio to the baseline's, the best first."""
+    title, meaning, read = _RATIOS[key]
     full_name, workload = next(
         (variant.name, variant.spec.workload) for variant in variants if variant.result.is_baseline
     )
     variants, elsewhere = _select_workload(variants, workload)
     base = next(variant for variant in variants if variant.result.is_baseline)
-    ratios = [
-        (variant, estimate) for variant in variants if variant is not base and (estimate := ratio(variant)) is not None
-    ]
+    drawn = [(variant, drawable(read(variant.result))) for variant in variants if variant is not base]
+    ratios = [(variant, estimate) for variant, estimate in drawn if estimate is not None]
     if not ratios:
         return None
-    ratios.sort(key=lambda pair: pair[1].value, reverse=fastest_first)
+    ratios.sort(key=lambda pair: pair[1].value, reverse=key == "speed-up")
     comparable, different = _split_by_work(ratios, base)
-    without = [variant for variant in variants if variant is not base and ratio(variant) is None]
+    without = [variant for variant, estimate in drawn if estimate is None]
     bar = partial(_ratio_bar, unit=unit_of(estimate.value for _, estimate in ratios))
     bars = [
         _variant_bar(base, "baseline", "the baseline"),

@@ -35,7 +35,7 @@ from app.viewmodels.charts.palette import (
     interleave_variants,
 )
 from app.viewmodels.charts.roofline import roofline_chart
-from app.viewmodels.charts.speed_energy import effects_chart, energy_chart, frontier_chart, speedup_chart
+from app.viewmodels.charts.speed_energy import effects_chart, frontier_chart, ratio_chart
 from app.viewmodels.charts.sweeps import batch_chart, chart_variants, gpu_count_chart
 from app.viewmodels.compare.curves import Alignment, CompareCurves, compare_curves, curve_groups
 from app.viewmodels.compare.scaling import ScalingView, scaling_views
@@ -64,9 +64,9 @@ def draw_charts(
     """Return every chart of these runs that shows something, in order."""
     variants = chart_variants(runs, verdict, styles)
     charts = (
-        speedup_chart(variants),
+        ratio_chart(variants, "speed-up"),
         effects_chart(verdict.effects),
-        energy_chart(variants),
+        ratio_chart(variants, "energy-ratio"),
         batch_chart(variants),
         _coloured(frontier_chart(variants), runs),
         gpu_count_chart(runs),

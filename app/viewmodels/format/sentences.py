@@ -32,7 +32,8 @@ def without_advice(reason: str) -> str:
 
 def format_run_numbers(runs: Collection[int]) -> str:
     """Return runs as text: `run 4`, `runs 1, 4–9 and 12`, `runs 1, 3, 5, 7, 9 and 17 more`."""
-    ranges = list(_run_ranges(sorted(runs)))
+    by_distance = itertools.groupby(enumerate(sorted(runs)), lambda numbered: numbered[1] - numbered[0])
+    ranges = [[run for _, run in group] for _, group in by_distance]
     named = ranges if len(ranges) <= _MAX_RANGES else ranges[: _MAX_RANGES - 1]
     more = len(runs) - sum(map(len, named))
     labels = ([f"{n[0]}–{n[-1]}"] if len(n) > 2 else map(str, n) for n in named)  # two neighbours are named both
@@ -97,16 +98,6 @@ def join_with_and(items: Iterable[str]) -> str:
 def name_few(variants: Sequence[Name]) -> str:
     """Return the names of a few variants; of more, how many they are."""
     return join_with_and(map(SEPARATOR.join, variants)) if len(variants) <= _MAX_NAMES else f"{len(variants)} variants"
-
-
-def _run_ranges(ordered: Iterable[int]) -> Iterable[list[int]]:
-    current: list[int] = []
-    for run in ordered:
-        if current and run != current[-1] + 1:
-            yield current
-            current = []
-        current.append(run)
-    yield current
 
 
 Ending = tuple[str, str]

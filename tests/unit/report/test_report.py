@@ -364,11 +364,11 @@ def test_long_tables_are_folded_up_and_short_ones_are_not(runs: list[StoredRun])
 def test_what_is_as_usual_of_every_run_has_a_sentence_in_place_of_a_column(runs: list[StoredRun]) -> None:
     alike = [replace(run, row=replace(run.row, evidence_state="verified")) for run in runs[:3]]
     found = contents(alike)
-    assert " · all completed · all verified" in found.shared
+    assert " · all completed · all verified" in found.comparison.alike
     assert found.figures[0].rows[0][0] == "Speed-up"
     other = contents([*alike[:2], replace(alike[2], row=replace(alike[2].row, evidence_state="verified in part"))])
-    assert " · all completed" in other.shared
-    assert "verified" not in other.shared
+    assert " · all completed" in other.comparison.alike
+    assert "verified" not in other.comparison.alike
     assert "Evidence" not in [row[0] for row in found.figures[0].rows]
     assert "Evidence" in [row[0] for row in other.figures[0].rows]
 
