@@ -276,7 +276,7 @@ def keras_implementations(config: type[RecurrentConfig]) -> tuple[Implementation
 
 CUDNN_STACK = Implementation(
     name="cudnn_stack",
-    label="cuDNN, whole stack",
+    label="cuDNN stack",
     help="All layers in one cuDNN call; GPU only.",
     pattern=lambda _: OpPattern(cudnn=1),
     drops_between_layers=True,

@@ -73,7 +73,7 @@ def test_long_names_of_variants_leave_the_parts_their_room(qtbot: QtBot, theme: 
     """The part had no pixel left beside two names of three values each."""
     table = PartsTable()
     qtbot.addWidget(table)
-    names = "PyTorch · cuDNN, whole stack · Unroll factor 1", "JAX · Combined inputs · Unroll factor 25"
+    names = "PyTorch · cuDNN stack · Unroll factor 1", "JAX · Combined inputs · Unroll factor 25"
     cells = "0.089 ms", "0.147 ms", "−0.058 ms", "−0.099 to −0.016", "−0.9 %"
     row = WhyRow(label="communication", kind="part", cells=cells)
     table.resize(width, 400)

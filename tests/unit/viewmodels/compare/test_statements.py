@@ -248,7 +248,7 @@ QUESTIONS: dict[str, Question] = {
         "implementation",
         "leads",
         "implementation",
-        ("cuDNN, whole stack",),
+        ("cuDNN stack",),
     ),
     "cuDNN against plain?": (
         lambda row: of(LSTM, "lstm", mode="train")(row) and row.spec.variant["implementation"] in ("standard", "cudnn"),

@@ -320,7 +320,7 @@ def test_of_two_known_narrowly_that_are_as_fast_no_repeats_are_promised() -> Non
 def test_few_runs_are_not_sure_and_say_how_many_it_takes() -> None:
     found = said(ONE, variant(6, [1064.0]), variant(7, [500.0], layout="NHWC", batch_size=2))
     assert plain(found.sentences[1]).startswith(
-        "NCHW · batch size 1024 measured fastest of 3 variants: 6.4 % ahead of "
+        "NCHW · batch size 1024 measured fastest of 3 variants: 1.06× as fast as "
     )
     assert " (not yet sure), 2.13× as " in plain(found.sentences[1])
     assert (found.next_step, found.more_repeats) == ("An interval takes 3 runs of each variant.", 2)
