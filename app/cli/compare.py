@@ -58,7 +58,7 @@ from app.viewmodels.compare.comparison import compare as compare_runs
 from app.viewmodels.compare.pivot import Pivot, make_pivot, make_pivots, pivot_table
 from app.viewmodels.compare.scaling import NO_SCALING_PAIRS, scaling_mismatches, scaling_views
 from app.viewmodels.compare.statements import EVIDENCE, Statement
-from app.viewmodels.compare.table import COMPARED, VARIANT, ComparedVariant
+from app.viewmodels.compare.table import COMPARED, VARIANT
 from app.viewmodels.compare.verdict import effects_table
 from app.viewmodels.compare.warnings import EARLIER_RUNS
 from app.viewmodels.compare.why import CAVEAT, WhyView
@@ -159,8 +159,6 @@ _OF_VERDICTS = frozenset(
     ("baseline", "asked", "why", "pivot", "rows", "columns", "markup", "margin", "fail_if_slower", "summary")
 )
 """What neither --diff nor --scaling takes."""
-_MAX_LABELS = 6
-"""So many variants are named for which one reason holds."""
 _NAMED = 12
 """So many runs a command is shown with."""
 
@@ -321,7 +319,6 @@ def print_comparison(comparison: Comparison, database: Path | None = None) -> No
     # The verdict has said what it means that runs did not run as requested.
     warnings = [warning for warning in comparison.warnings if warning.key != EVIDENCE]
     lines = [
-        *reason_lines(comparison.variants),
         *filter(None, [comparison.baseline_note]),
         *comparison.accuracy,
         *warning_lines(warnings, database),
@@ -401,25 +398,6 @@ def _words(column: str, runs: Sequence[RunRow]) -> str:
         return VERIFICATIONS[state].symbol if (state := combined_state(runs)) else ""
     words = (row.host or cells.THIS_MACHINE if column == "host" else cells.outcome(row.outcome).text for row in runs)
     return ", ".join(dict.fromkeys(words))
-
-
-def reason_lines(variants: Iterable[ComparedVariant]) -> list[str]:
-    """Return why runs have no result: one line per reason, with the variants it applies to."""
-    by_reason: dict[tuple[str, str], list[str]] = {}
-    for variant in variants:
-        for outcome in (row.outcome for row in variant.result.runs):
-            if outcome is not None and outcome.name != "completed":
-                reason = (cells.OUTCOMES[outcome.name].word, outcome.reason or "")
-                by_reason.setdefault(reason, []).append(variant.name)
-    return [
-        f"{outcome.capitalize()}: {_name_some(list(dict.fromkeys(labels)))}. {units.sentence(reason)}".rstrip()
-        for (outcome, reason), labels in by_reason.items()
-    ]
-
-
-def _name_some(labels: Sequence[str]) -> str:
-    more = len(labels) - _MAX_LABELS
-    return ", ".join(labels) if more < 2 else f"{', '.join(labels[:_MAX_LABELS])} and {more} more"
 
 
 def warning_lines(warnings: Iterable[Statement], database: Path | None = None) -> list[str]:

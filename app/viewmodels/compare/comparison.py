@@ -259,9 +259,12 @@ def compare(
     looks = {run: CurveLook(compared_runs.styles[run], group.mark) for group in curves for run in group.runs}
     equality = _compared_equality(verdict.results, compared_runs.runs)
     accuracy = tuple(_accuracy_notes(compared_runs, baseline))
+    drawn = [run for run in compared_runs.runs if run.row.run in compared_runs.drawn]
+    starts_at_start = any(run.measure_start_ns is None for run in drawn)
     facts = {"count": compared_runs.left_out, "most": MAX_COMPARED}
     warnings = [
         *([Statement("left_out", facts, severity="warning")] if compared_runs.left_out else []),
+        *_uncounted(rows),
         *_equality_warnings(equality),
         *comparison_warnings(compared_runs.runs, older, baseline),
     ]
@@ -277,7 +280,7 @@ def compare(
         baseline_note=baseline_note,
         notes=(
             *filter(None, [baseline_note, *_repeat_notes(compared_runs), compared_runs.extent]),
-            *_unmeasured_notes(compared_runs),
+            *(["Without a measured part, time zero is the start of the run."] if starts_at_start else []),
             *accuracy,
         ),
         accuracy=accuracy,
@@ -365,19 +368,17 @@ def _repeat_notes(compared_runs: ComparedRuns) -> list[str]:
     ]
 
 
-def _unmeasured_notes(compared_runs: ComparedRuns) -> list[str]:
-    """Return which runs never measured, or not to an end, and why; and where the curves of one of them begin."""
-    rows = [run.row for run in compared_runs.runs]
-    without = [run.row for run in compared_runs.runs if run.measure_start_ns is None]
-    ended = [run.row for run in compared_runs.runs if run.measure_start_ns is not None and run.row.outcome is not None]
-    cut_off = [row for row in ended if not row.completed]
-    sentences = [
-        *_describe_unmeasured(rows, without, "never reached"),
-        *_describe_unmeasured(rows, cut_off, "did not get through"),
-    ]
-    if any(row.run in compared_runs.drawn for row in without):
-        sentences.append("Without a measured part, time zero is the start of the run.")
-    return sentences
+def _uncounted(rows: Sequence[RunRow]) -> list[Statement]:
+    """Return which runs do not count, by how they ended; it is a warning where a variant has no run that counts."""
+    without_result = {row.run for group in group_by_variant(rows) if not throughputs(group) for row in group}
+    statements = []
+    for (ending, reason), alike in group_by_ending([row for row in rows if not row.completed]).items():
+        runs = tuple(row.run for row in alike)
+        has_failed = alike[0].outcome is not None and alike[0].outcome.name != "stopped"
+        severity: Severity = "warning" if has_failed and not without_result.isdisjoint(runs) else "note"
+        facts = {"which": name_runs(runs, rows), "ending": ending, "reason": reason}
+        statements.append(Statement("uncounted", facts, runs, severity))
+    return statements
 
 
 def _accuracy_notes(compared_runs: ComparedRuns, baseline: int) -> list[str]:
@@ -398,15 +399,6 @@ def _accuracy_notes(compared_runs: ComparedRuns, baseline: int) -> list[str]:
         f"(points; equal is within {units.plus_minus(f'{ACCURACY_MARGIN_POINTS:g}')})."
         for name, group in zip(names[1:], others, strict=True)
         if (compared := compare_accuracy(trainings(group), reference, level=level(group)))
-    ]
-
-
-def _describe_unmeasured(among: Sequence[RunRow], rows: Sequence[RunRow], how_far: str) -> list[str]:
-    return [
-        f"{units.sentence(name_runs([row.run for row in alike], among).text).rstrip('.')} ({word}) {how_far}"
-        f" {'its measured part and does' if len(alike) == 1 else 'their measured part and do'} not count."
-        f" {reason}".rstrip()
-        for (word, reason), alike in group_by_ending(rows).items()
     ]
 
 

@@ -444,6 +444,10 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
     "is the size of the data or the work of the host.",
     "examples": "How many examples a step has is not known: speeds are in steps/s, by which a larger batch looks "
     "slower. Give the examples of a step (--examples; in the window, Examples per step).",
+    "uncounted": lambda v: (
+        f"{units.sentence(v.which.text).rstrip('.')} ({v.ending}) "
+        f"{'does' if len(v.which.runs) == 1 else 'do'} not count. {v.reason}".rstrip()
+    ),
     "left_out": "At most {most} runs are compared; of those chosen, {count} are not.",
     "equality": "The baseline does not compute the same as {variants}: {excess}.",
     "equality_same": "The baseline computes the same as {variants}: {differences}.",

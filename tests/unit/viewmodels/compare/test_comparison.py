@@ -24,6 +24,7 @@ from app.viewmodels.compare.comparison import (
     prepare_comparison,
 )
 from app.viewmodels.compare.curves import CompareCurves, format_position, small_multiples
+from app.viewmodels.compare.statements import Severity
 from app.viewmodels.compare.table import TableRow, estimate_cell
 from app.viewmodels.history.evidence import describe_mismatches, mismatches
 from app.viewmodels.plot.model import limited
@@ -426,20 +427,20 @@ def test_small_multiples_have_a_row_a_run_and_one_scale_a_column() -> None:
 def test_a_run_that_never_measured_is_named_with_the_reason_and_starts_at_its_start() -> None:
     failed = stored_run(run_row(9, outcome="failed", reason="out of luck", throughput=None), measured=False)
     comparison = prepare_comparison([stored_run(run_row(1, units=128)), failed])
-    assert (
-        "The run of units 64 (failed) never reached its measured part and does not count. Out of luck."
-        in compare(comparison, 1).notes
-    )
+    assert compare(comparison, 1).notes[-1] == "Without a measured part, time zero is the start of the run."
+
+    def uncounted(*more: StoredRun) -> tuple[str, Severity]:
+        (first, *_) = compare(prepare_comparison([*comparison.runs, *more]), 1).warnings
+        return first.sentence, first.severity
+
+    assert uncounted() == ("The run of units 64 (failed) does not count. Out of luck.", "warning")
     again = replace(failed, row=replace(failed.row, run=10))
-    assert compare(prepare_comparison([*comparison.runs, again]), 1).notes[0] == (
-        "Both runs of units 64 (failed) never reached their measured part and do not count. Out of luck."
-    )
-    late = stored_run(replace(failed.row, run=11))
-    assert compare(prepare_comparison([*comparison.runs, late]), 1).notes[1] == (
-        "1 of 2 runs of units 64 (failed) did not get through its measured part and does not count. Out of luck."
-    )
-    load = next(panel for panel in comparison_curves(comparison, "time").panels if panel.key == "cpu load_pct")
-    assert load.curves[1].x[0] == pytest.approx(0.0)
+    assert uncounted(again) == ("Both runs of units 64 (failed) do not count. Out of luck.", "warning")
+    counts = stored_run(run_row(11, units=64))
+    assert uncounted(counts) == ("1 of 2 runs of units 64 (failed) does not count. Out of luck.", "note")
+    stopped = replace(failed, row=run_row(9, outcome="stopped", throughput=None))
+    (note,) = compare(prepare_comparison([comparison.runs[0], stopped]), 1).warnings
+    assert (note.key, note.severity) == ("uncounted", "note")
 
 
 def test_a_stopped_run_is_counted_apart_and_changes_no_figure_and_no_mean_curve() -> None:
@@ -455,9 +456,7 @@ def test_a_stopped_run_is_counted_apart_and_changes_no_figure_and_no_mean_curve(
     assert after.verdict.text == before.verdict.text
     assert [variant.metrics for variant in after.variants] == [variant.metrics for variant in before.variants]
     assert [variant.summary.cells[0].text for variant in after.table.variants] == ["3 runs", "3 runs, 1 stopped"]
-    assert after.notes == (
-        "1 of 4 runs of units 128 (stopped) did not get through its measured part and does not count.",
-    )
+    assert (after.notes, [warning.key for warning in after.warnings]) == ((), ["uncounted"])
     means = [
         {
             (panel.key, curve.key): curve.source.points()[1].tolist()
