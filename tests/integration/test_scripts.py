@@ -180,6 +180,8 @@ def test_a_loop_is_marked_in_the_copy(command: CommandLine, folder: Path) -> Non
 ENDINGS = {
     "before": "The command ended with exit status 3 before its steps could be measured; see its log.",
     "status": "The command ended with exit status 3; see its log.",
+    "SIGKILL": "The command ended with signal 9 (Killed, often because memory ran out) before its steps could be",
+    "SIGSEGV": "The command ended with signal 11 (Segmentation fault) before its steps could be measured; see its log.",
     "few": "The command ended after 5 steps, 0.0 s of 0.6 s measured; let it train longer.",
     "_exit": "No step was seen",
     "hang": "The script completed no further step for 15 s, and was ended; see its log.",

@@ -53,5 +53,7 @@ finally:
         save()
 if arguments.end == "_exit":
     os._exit(0)
+if arguments.end.startswith("SIG"):
+    os.kill(os.getpid(), signal.Signals[arguments.end])
 if arguments.end == "status":
     sys.exit(3)

@@ -231,8 +231,8 @@ class ScriptRun:
             self._report(PhaseStarted(phase="finish", t_ns=time.monotonic_ns()))
             return _finished("completed", None)
         if exit_code:
-            how = f"exit status {exit_code}" if exit_code > 0 else f"signal {-exit_code}"
-            how += " (SIGKILL, often because memory ran out)" if exit_code == -signal.SIGKILL else ""
+            number, why = -exit_code, ", often because memory ran out" if exit_code == -signal.SIGKILL else ""
+            how = f"signal {number} ({signal.strsignal(number)}{why})" if number > 0 else f"exit status {exit_code}"
             seen = "" if ending is not None or self._blocks else " before its steps could be measured"
             gpus, ranks = len(self._start.gpu_uuids), rank_count(fill_command(self._command, self._variant))
             few = f" It starts {ranks} ranks, but the run has {gpus} GPUs: give it gpus={ranks}."
