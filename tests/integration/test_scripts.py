@@ -137,7 +137,8 @@ def test_unusual_optimizers(command: CommandLine, folder: Path, kind: str, sente
         assert sentence in notes(document)
     if kind == "ahead":
         assert re.search(r"Between the steps: .*evaluation \d", notes(document))
-        assert document["measured"]["examples"] == 8 * document["measured"]["steps"]
+        # Of a first block of one step, whose batch was fetched before it, the examples are not known.
+        assert 0 <= 8 * document["measured"]["steps"] - document["measured"]["examples"] < 8
 
 
 def test_the_ranks_of_torchrun_are_one_run(command: CommandLine, folder: Path) -> None:

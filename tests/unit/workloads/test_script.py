@@ -256,6 +256,20 @@ def test_a_block_on_a_gpu_is_read_when_the_next_one_has_ended(
     assert [block["first_step"] for block in blocks] == [0, 1]
 
 
+def test_a_step_whose_batch_was_fetched_ahead_has_its_examples(meter: Any, worker: Worker) -> None:
+    meter.boundary("optimizer")
+    meter._state, meter._first_ns, meter._settings["warmup"] = "warm-up", 1, 1
+    meter.boundary("optimizer")
+    meter.seen[1] = (8, 1)
+    meter.boundary("optimizer")
+    meter._countdown = 1
+    meter.boundary("optimizer")
+    meter._link.say(type="ending")
+    meter.on = False
+    worker.close()
+    assert [line["examples"] for line in worker.lines if line["type"] == "block"] == [8, 8]
+
+
 def test_a_user_s_sitecustomize_runs_and_the_path_is_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.OF_THE_USER = 1\n")
     program = "import builtins, sys; print(builtins.OF_THE_USER, sys.path)"
