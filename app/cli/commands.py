@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import augment_usage_errors
 from click.shell_completion import CompletionItem
 
 from app.paths import PROGRAM, RUNS_SUFFIX
@@ -51,6 +52,7 @@ FORMER: Mapping[str, str] = {
     r"experiment(.*) --presets": r"list presets\1",
     r"list(.*) --experiments": r"list experiments\1",
     r"prune(.*) --older-than": r"delete\1 --samples-older-than",
+    r"prune": r"delete",
     r"queue(.*) go-on": r"queue\1 run",
     r"reference(.*) --(add|remove)": r"reference \2\1",
     r"run(.*) --parameters": r"list parameters\1",
@@ -166,7 +168,8 @@ class ProgramCommand(click.Command):
             ctx.meta[COMMAND_ARGUMENTS], args = tuple(args[begin + 1 :]), args[:begin]
         args = self._with_settings(args)
         is_open = ctx.resilient_parsing and bool(args) and args[-1].startswith("-")
-        return super().parse_args(ctx, args[:-1] if is_open else args)
+        with augment_usage_errors(ctx):  # else an option without its value is one of the whole program
+            return super().parse_args(ctx, args[:-1] if is_open else args)
 
     def _with_settings(self, args: Sequence[str]) -> list[str]:
         """Return the words with `-s batch_size=64` for `--batch-size 64` or `--batch-size=64`."""

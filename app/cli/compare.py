@@ -232,6 +232,8 @@ def compare(
         raise UsageError("--pivot names the setting asked about: leave out --asked.")
     if everything and not diff:
         raise UsageError("--all goes with --diff.")
+    if diff and scaling:
+        raise UsageError("compare takes one of --diff and --scaling.")
     if (diff or scaling) and (extra := given_parameters(click.get_current_context()) & _OF_VERDICTS):
         named = ", ".join(sorted(map(option_name, extra)))
         raise UsageError(f"{'--diff' if diff else '--scaling'} answers another question: leave out {named}.")

@@ -395,4 +395,5 @@ def given_parameters(context: click.Context) -> frozenset[str]:
 
 def option_name(parameter: str) -> str:
     """Return how the user writes a parameter: `--no-gate`, `-s`, or the name of an argument."""
-    return {"workload": "WORKLOAD", "settings": "-s"}.get(parameter, f"--{parameter.replace('_', '-')}")
+    others = {"workload": "WORKLOAD", "settings": "-s", "markup": "--format"}
+    return others.get(parameter, f"--{parameter.replace('_', '-')}")

@@ -178,7 +178,10 @@ def _freeze(script: Script, origin: _Origin, commit: str, database: Path) -> str
 
 def _trees() -> Path:
     trees = catalog.cache_folder() / "scripts"
-    trees.mkdir(0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):
+        trees.mkdir(0o700, parents=True, exist_ok=True)
+    if not os.access(trees, os.W_OK):
+        raise UserError(f"{trees} is no folder that can be written; VARIANTSCOPE_CACHE names another place.")
     return trees
 
 

@@ -144,6 +144,15 @@ def test_what_cannot_be_frozen_is_refused(database: Path, repository: Path, fold
         frozen(database, repository, revisions=("main",))
 
 
+@pytest.mark.parametrize("cache", ["/dev/null", "/proc/self"])
+def test_without_a_folder_for_frozen_code_the_variable_that_names_one_is_named(
+    database: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, cache: str
+) -> None:
+    monkeypatch.setenv("VARIANTSCOPE_CACHE", cache)
+    with pytest.raises(UserError, match=rf"^{cache}/scripts .* VARIANTSCOPE_CACHE names another place\.$"):
+        frozen(database, folder)
+
+
 def variants(folder: Path, words: str, settings: dict[str, tuple[Value, ...]]) -> list[dict[str, Value]]:
     script = Script(command=Command(words=tuple(words.split())), folder=folder, variables={"N": ("", "1")})
     specs = script_variants(script, settings, Machine(), None)
