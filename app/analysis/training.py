@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from app.analysis.intervals import PLANNED_LEVEL, Estimate, difference
 from app.analysis.summary import epoch_totals
 from app.analysis.verdict import SEED, group_runs, without
@@ -21,27 +19,6 @@ ACCURACY_GOALS_PCT = (90, 94)
 """Accuracies whose time is told; 94 % is the goal of DAWNBench on CIFAR-10 (Coleman et al. 2017)."""
 
 AccuracyDecision = Literal["equal", "lower", "higher", "cannot tell"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trainings:
-    """The completed runs of one training.
-
-    Attributes:
-        accuracies_pct: Accuracy after the last epoch of each, in percent.
-    """
-
-    runs: tuple[RunHeader, ...]
-    accuracies_pct: tuple[float, ...]
-
-    @property
-    def accuracy_pct(self) -> float | None:
-        return float(np.mean(self.accuracies_pct)) if self.accuracies_pct else None
-
-    @property
-    def deviation_points(self) -> float | None:
-        """Return the standard deviation of the accuracy over seeds; None of one."""
-        return float(np.std(self.accuracies_pct, ddof=1)) if len(self.accuracies_pct) > 1 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +35,10 @@ class AccuracyComparison:
     decision: AccuracyDecision
 
 
-def trainings(runs: Sequence[RunHeader]) -> Trainings:
-    """Return the completed ones of these runs, which differ in their seed alone."""
-    completed = [(run, totals) for run in runs if run.row.completed and (totals := epoch_totals(run.epochs))]
-    return Trainings(
-        runs=tuple(run for run, _ in completed),
-        accuracies_pct=tuple(100 * totals.accuracy for _, totals in completed),
-    )
+def accuracies_pct(runs: Sequence[RunHeader]) -> tuple[float, ...]:
+    """Return the accuracy after the last epoch of each completed one of these runs, in percent."""
+    completed = (epoch_totals(run.epochs) for run in runs if run.row.completed)
+    return tuple(100 * totals.accuracy for totals in completed if totals)
 
 
 def group_by_training(runs: Sequence[RunHeader]) -> list[tuple[RunHeader, ...]]:
@@ -72,16 +46,18 @@ def group_by_training(runs: Sequence[RunHeader]) -> list[tuple[RunHeader, ...]]:
     return group_runs([run for run in runs if run.epochs], lambda run: without(run.row.spec, SEED))
 
 
-def compare_accuracy(group: Trainings, baseline: Trainings, level: float = PLANNED_LEVEL) -> AccuracyComparison | None:
+def compare_accuracy(
+    accuracies: Sequence[float], baseline: Sequence[float], level: float = PLANNED_LEVEL
+) -> AccuracyComparison | None:
     """Return whether two trainings reach the same accuracy, by two one-sided tests of the difference of their means.
 
     Schuirmann (1987), as `equivalence` does for throughputs, here with Welch's interval of the difference itself. None
     where a side has no run.
     """
-    if not group.runs or not baseline.runs:
+    if not accuracies or not baseline:
         return None
-    points = difference(group.accuracies_pct, baseline.accuracies_pct, level)
-    tests = difference(group.accuracies_pct, baseline.accuracies_pct, 2 * level - 1).interval
+    points = difference(accuracies, baseline, level)
+    tests = difference(accuracies, baseline, 2 * level - 1).interval
     return AccuracyComparison(points=points, decision=_decide(points.interval, tests, ACCURACY_MARGIN_POINTS))
 
 

@@ -321,8 +321,7 @@ def print_comparison(comparison: Comparison, database: Path | None = None) -> No
     # The verdict has said what it means that runs did not run as requested.
     warnings = [warning for warning in comparison.warnings if warning.key != EVIDENCE]
     lines = [
-        *filter(None, [comparison.baseline_note]),
-        *comparison.accuracy,
+        *(note.sentence for note in comparison.notes if note.key in ("baseline", "accuracy")),
         *warning_lines(warnings, database),
     ]
     if comparison.scaling:

@@ -56,6 +56,7 @@ def compare_document(comparison: Comparison, pivots: Sequence[Pivot] = ()) -> di
         "effects": list(map(_effect_document, comparison.verdict.effects)),
         "pivot": list(map(_pivot_document, pivots)),
         "warnings": statements_document(comparison.warnings),
+        "notes": statements_document(comparison.notes),
         "scaling": scaling_document(comparison.scaling)["scaling"],
         "why": why_document(comparison.why),
         "equality": [

@@ -386,9 +386,8 @@ class CompareView(QWidget):
     def show_curves(self, curves: CompareCurves) -> None:
         """Show the curves of the runs; those hidden stay hidden."""
         comparison = self._comparison
-        self.tabs.curves.show_curves(
-            curves, tuple(comparison.styles), self.table.hidden_runs, comparison.compared_runs.extent
-        )
+        extent = "".join(note.sentence for note in comparison.compared_runs.extent)
+        self.tabs.curves.show_curves(curves, tuple(comparison.styles), self.table.hidden_runs, extent)
 
     def show_report_path(self, path: Path) -> None:
         """Say where the report was written, with a button that opens it."""

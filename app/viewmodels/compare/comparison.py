@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from app.analysis.equality import Equality, State, find_equality, known_checks, largest_of
 from app.analysis.intervals import MIN_REPEATS
-from app.analysis.training import ACCURACY_MARGIN_POINTS, compare_accuracy, group_by_training, trainings
+from app.analysis.training import ACCURACY_MARGIN_POINTS, accuracies_pct, compare_accuracy, group_by_training
 from app.analysis.verdict import (
     SEED,
     VariantResult,
@@ -45,15 +45,7 @@ from app.viewmodels.compare.verdict import Verdict, compute_verdict, describe_me
 from app.viewmodels.compare.warnings import comparison_warnings, describe_disturbance
 from app.viewmodels.compare.why import WhyView, why_views
 from app.viewmodels.format.cells import VERIFICATIONS
-from app.viewmodels.format.derived import accuracy_text, comparison_text
-from app.viewmodels.format.naming import (
-    Name,
-    names_in_parts,
-    shared_settings,
-    short_gpu_name,
-    value_text,
-    variant_names,
-)
+from app.viewmodels.format.naming import Name, names_in_parts, shared_settings, short_gpu_name
 from app.viewmodels.format.sentences import group_by_ending, group_values, join_with_and, name_runs
 from workloads.protocol import Value
 
@@ -117,10 +109,10 @@ class ComparedRuns:
     disturbances: Mapping[int, str] = field(default_factory=dict)
 
     @property
-    def extent(self) -> str:
-        """Return of how many runs curves are drawn; "" of all."""
-        runs = len(self.drawn) + self.too_many
-        return f"Curves show {len(self.drawn)} of {runs} runs; table and verdict use all." if self.too_many else ""
+    def extent(self) -> tuple[Statement, ...]:
+        """Return of how many runs curves are drawn; nothing of all."""
+        facts = {"drawn": len(self.drawn), "count": len(self.drawn) + self.too_many}
+        return (Statement("curves", facts),) if self.too_many else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +128,7 @@ class VariantEquality:
 class Comparison:
     """Runs against a baseline: what window, report, terminal and JSON show of them.
 
-    `shared` are the settings that all have in common, `notes` sentences on the table, `styles` those of the runs whose
+    `shared` are the settings that all have in common, `notes` are on the table, `styles` those of the runs whose
     curves are drawn, by number.
     """
 
@@ -148,15 +140,13 @@ class Comparison:
     variants: tuple[ComparedVariant, ...] = ()
     warnings: tuple[Statement, ...] = ()
     shared: str = ""
-    notes: tuple[str, ...] = ()
-    accuracy: tuple[str, ...] = ()
+    notes: tuple[Statement, ...] = ()
     table: CompareTable = field(default_factory=CompareTable)
     styles: Mapping[int, int] = field(default_factory=dict)
     charts: tuple[Chart, ...] = ()
     scaling: tuple[ScalingView, ...] = ()
     why: tuple[WhyView, ...] = ()
     equality: tuple[VariantEquality, ...] = ()
-    baseline_note: str = ""
 
     @property
     def provenance(self) -> str:
@@ -253,14 +243,11 @@ def compare(
     baseline = baseline or default_baseline(rows)
     verdict = compute_verdict(rows, baseline, margin_pct, compared_runs.asked)
     variants = compared_variants(verdict, compared_runs.metrics)
-    baseline_note = _baseline_note(rows, baseline)
     drawn_styles = {run: compared_runs.styles[run] for run in compared_runs.drawn}
     curves = curve_groups(rows, compared_runs.drawn, compared_runs.styles)
     looks = {run: CurveLook(compared_runs.styles[run], group.mark) for group in curves for run in group.runs}
     equality = _compared_equality(verdict.results, compared_runs.runs)
-    accuracy = tuple(_accuracy_notes(compared_runs, baseline))
     drawn = [run for run in compared_runs.runs if run.row.run in compared_runs.drawn]
-    starts_at_start = any(run.measure_start_ns is None for run in drawn)
     facts = {"count": compared_runs.left_out, "most": MAX_COMPARED}
     warnings = [
         *([Statement("left_out", facts, severity="warning")] if compared_runs.left_out else []),
@@ -277,13 +264,16 @@ def compare(
         variants=variants,
         warnings=tuple(sorted(warnings, key=lambda warning: warning.severity == "note")),
         shared=shared_settings([row.spec for row in rows]),
-        baseline_note=baseline_note,
         notes=(
-            *filter(None, [baseline_note, *_repeat_notes(compared_runs), compared_runs.extent]),
-            *(["Without a measured part, time zero is the start of the run."] if starts_at_start else []),
-            *accuracy,
+            *_baseline_note(rows, baseline),
+            *(
+                Statement("repeats", {"parameter": name, "settings": values})
+                for name, values in compared_runs.repeated.items()
+            ),
+            *compared_runs.extent,
+            *([Statement("zero")] if any(run.measure_start_ns is None for run in drawn) else []),
+            *_accuracy_notes(compared_runs, baseline),
         ),
-        accuracy=accuracy,
         table=compare_table(variants, compared_runs.metrics, looks, baseline),
         styles=drawn_styles,
         charts=draw_charts(compared_runs.runs, verdict, compared_runs.styles),
@@ -332,74 +322,56 @@ def _equality_warnings(checked: Sequence[VariantEquality]) -> list[Statement]:
     ]
 
 
-_MAX_VALUES = 5
-"""Seeds or lengths that are named in a note."""
-_REPEATED_IN = {
-    "seed": "their seed",
-    "seconds": "the seconds that they measured",
-    "steps": "the steps that they measured",
-    "warmup_steps": "their warm-up steps",
-}
-
-
 def comparison_curves(compared_runs: ComparedRuns, align: Alignment) -> CompareCurves:
     groups = curve_groups([run.row for run in compared_runs.runs], compared_runs.drawn, compared_runs.styles)
     runs = [run for run in compared_runs.runs if run.row.run in compared_runs.drawn]
     return compare_curves(runs, groups, compared_runs.styles, align)
 
 
-def _baseline_note(rows: Sequence[RunRow], baseline: int) -> str:
-    """Return which the default baseline is; "" where it is the first variant that measured, or another was chosen."""
+def _baseline_note(rows: Sequence[RunRow], baseline: int) -> list[Statement]:
+    """Return which the default baseline is, if that is not the first variant that measured and none was chosen."""
     first = next((row.run for row in rows if throughputs([row])), baseline)
     groups = group_by_variant(rows)
     base = next(group for group in groups if any(row.run == baseline for row in group))
     if any(row.run == first for row in base) or baseline != default_baseline(rows):
-        return ""
+        return []
     name = names_in_parts([group[0].spec for group in groups])[groups.index(base)]
-    return Statement("baseline", {"variant": name}).sentence
-
-
-def _repeat_notes(compared_runs: ComparedRuns) -> list[str]:
-    return [
-        f"Runs that differ in {_REPEATED_IN[name]} alone "
-        f"({join_with_and(map(value_text, values)) if len(values) <= _MAX_VALUES else f'{len(values)} values'}) "
-        "are repeats of one variant."
-        for name, values in compared_runs.repeated.items()
-    ]
+    return [Statement("baseline", {"variant": name})]
 
 
 def _uncounted(rows: Sequence[RunRow]) -> list[Statement]:
     """Return which runs do not count, by how they ended; it is a warning where a variant has no run that counts."""
     without_result = {row.run for group in group_by_variant(rows) if not throughputs(group) for row in group}
     statements = []
-    for (ending, reason), alike in group_by_ending([row for row in rows if not row.completed]).items():
+    for (word, reason), alike in group_by_ending([row for row in rows if not row.completed]).items():
         runs = tuple(row.run for row in alike)
         has_failed = alike[0].outcome is not None and alike[0].outcome.name != "stopped"
         severity: Severity = "warning" if has_failed and not without_result.isdisjoint(runs) else "note"
-        facts = {"which": name_runs(runs, rows), "ending": ending, "reason": reason}
+        facts = {"where": name_runs(runs, rows), "outcome": word, "reason": reason}
         statements.append(Statement("uncounted", facts, runs, severity))
     return statements
 
 
-def _accuracy_notes(compared_runs: ComparedRuns, baseline: int) -> list[str]:
+def _accuracy_notes(compared_runs: ComparedRuns, baseline: int) -> list[Statement]:
     groups = group_by_training([run.header for run in compared_runs.runs])
     base = next((group for group in groups if any(run.row.run == baseline for run in group)), ())
     others = [group for group in groups if group is not base and len(group) >= MIN_REPEATS]
     if len(base) < MIN_REPEATS:
         return []
-    names = variant_names([without(group[0].row.spec, SEED) for group in (base, *others)])
+    names = names_in_parts([without(group[0].row.spec, SEED) for group in (base, *others)])
 
     def level(group: Sequence[RunHeader]) -> float:
         return family_level([run.row for run in group], [run.row for run in base], len(others))
 
-    reference = trainings(base)
-    return [
-        f"Accuracy over seeds, {name} against {names[0]}: {accuracy_text(trainings(group))} against "
-        f"{units.quantity(accuracy_text(reference), '%')}; {comparison_text(compared)} "
-        f"(points; equal is within {units.plus_minus(f'{ACCURACY_MARGIN_POINTS:g}')})."
-        for name, group in zip(names[1:], others, strict=True)
-        if (compared := compare_accuracy(trainings(group), reference, level=level(group)))
-    ]
+    reference, notes = accuracies_pct(base), []
+    for name, group in zip(names[1:], others, strict=True):
+        accuracies = accuracies_pct(group)
+        if compared := compare_accuracy(accuracies, reference, level=level(group)):
+            sides = {"variant": name, "base": names[0]}
+            figures = {"accuracies_pct": accuracies, "base_accuracies_pct": reference, "points": compared.points}
+            test = {"decision": compared.decision, "margin_points": ACCURACY_MARGIN_POINTS}
+            notes.append(Statement("accuracy", {**sides, **figures, **test}))
+    return notes
 
 
 _SIGNS: dict[Severity, str] = {"warning": "▲", "note": "·"}
@@ -425,7 +397,7 @@ def comparison_lines(comparison: Comparison) -> tuple[HeaderLine, ...]:
         )
         for warning in comparison.warnings
     ]
-    return (*warnings, *(HeaderLine(note, "note") for note in comparison.notes))
+    return (*warnings, *(HeaderLine(note.sentence, "note") for note in comparison.notes))
 
 
 def clipboard_text(comparison: Comparison) -> str:

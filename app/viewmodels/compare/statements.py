@@ -1,7 +1,8 @@
 """What Compare can say: a record of the kind, its numbers, names and runs, and one sentence for each kind."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import mean, stdev
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ from app.analysis.why import PartKind
 from app.values import environment_keys, units
 from app.viewmodels.format.derived import describe_losses, format_implausible
 from app.viewmodels.format.environment import environment_label, format_values_by_run
-from app.viewmodels.format.naming import SEPARATOR, Name
+from app.viewmodels.format.naming import SEPARATOR, Name, value_text
 from app.viewmodels.format.ratios import Unit, agree, format_interval, percent_of, unit_of
 from app.viewmodels.format.sentences import NamedRuns, format_run_numbers, join_with_and, name_few
 from app.viewmodels.history.evidence import describe_mismatches
@@ -349,6 +350,38 @@ _JOINED: Mapping[str, Callable[[Any], str]] = {
 }
 """What writes facts that are records, by their name."""
 
+_MOST_VALUES = 5
+"""Seeds or lengths that are named in a note."""
+_REPEATED_IN = {
+    "seed": "their seed",
+    "seconds": "the seconds that they measured",
+    "steps": "the steps that they measured",
+    "warmup_steps": "their warm-up steps",
+}
+
+
+def _repeats(v: Any) -> str:
+    listed = join_with_and(map(value_text, v.settings))
+    settings = listed if len(v.settings) <= _MOST_VALUES else f"{len(v.settings)} values"
+    return f"Runs that differ in {_REPEATED_IN[v.parameter]} alone ({settings}) are repeats of one variant."
+
+
+def _seeds(accuracies_pct: Sequence[float]) -> str:
+    """Return mean and deviation of an accuracy and the number of seeds: `91.24 ± 0.18 (3)`."""
+    deviation = f" {units.plus_minus(f'{stdev(accuracies_pct):.2f}')}" if len(accuracies_pct) > 1 else ""
+    return f"{mean(accuracies_pct):.2f}{deviation} ({len(accuracies_pct)})"
+
+
+def _accuracy(v: Any) -> str:
+    low_high = v.points.interval
+    value, *ends = (units.with_minus(f"{points:+.2f}") for points in (v.points.value, *(low_high or ())))
+    return (
+        f"Accuracy over seeds, {_painted(v.variant)} against {_painted(v.base)}: {_seeds(v.accuracies_pct)} against "
+        f"{units.quantity(_seeds(v.base_accuracies_pct), '%')}; {value}{f' ({units.span(*ends)})' if ends else ''}, "
+        f"{v.decision} (points; equal is within {units.plus_minus(f'{v.margin_points:g}')})."
+    )
+
+
 MainCause = IdleCause | Literal["no tensor cores"]
 """What nearly all of a part's change may come from."""
 NOUNS: dict[PartKind, str] = {
@@ -445,8 +478,8 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
     "examples": "How many examples a step has is not known: speeds are in steps/s, by which a larger batch looks "
     "slower. Give the examples of a step (--examples; in the window, Examples per step).",
     "uncounted": lambda v: (
-        f"{units.sentence(v.which.text).rstrip('.')} ({v.ending}) "
-        f"{'does' if len(v.which.runs) == 1 else 'do'} not count. {v.reason}".rstrip()
+        f"{units.sentence(v.where.text).rstrip('.')} ({v.outcome}) "
+        f"{'does' if len(v.where.runs) == 1 else 'do'} not count. {v.reason}".rstrip()
     ),
     "left_out": "At most {most} runs are compared; of those chosen, {count} are not.",
     "equality": "The baseline does not compute the same as {variants}: {excess}.",
@@ -553,6 +586,10 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
     ),
     "idle_by_cause": "The measured idle time is split by cause as the gaps of the trace are: tracing makes gaps "
     "longer, so only their shares count.",
+    "repeats": _repeats,
+    "curves": lambda v: f"Curves show {v.drawn} of {v.count} runs; table and verdict use all.",
+    "zero": "Without a measured part, time zero is the start of the run.",
+    "accuracy": _accuracy,
     "no_intervals": "No intervals: they take two traced runs or more of each variant.",
 }
 """One sentence for each kind of statement: a template of its facts, or what writes them."""

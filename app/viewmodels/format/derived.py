@@ -8,7 +8,6 @@ import numpy as np
 
 from app.analysis.energy import gpu_columns
 from app.analysis.summary import epoch_seconds, epoch_testing_seconds, epoch_totals, epoch_waiting_pct
-from app.analysis.training import AccuracyComparison, Trainings
 from app.metrics import METRICS
 from app.storage.known_settings import CARBON_G_PER_KWH, PRICE_PER_KWH
 from app.values import units
@@ -71,28 +70,6 @@ def epoch_rows(run: StoredRun) -> tuple[tuple[str, ...], ...]:
 def format_accuracy(share: float | None) -> str:
     """Return a share from 0 to 1 as `91.27 %`."""
     return units.percent(None if share is None else 100 * share, 2)
-
-
-def accuracy_text(trainings: Trainings) -> str:
-    """Return mean and deviation of an accuracy and the number of seeds: `91.24 ± 0.18 (3)`."""
-    if trainings.accuracy_pct is None:
-        return units.ABSENT
-    points = trainings.deviation_points
-    deviation = "" if points is None else f" {units.plus_minus(f'{points:.2f}')}"
-    return f"{trainings.accuracy_pct:.2f}{deviation} ({len(trainings.runs)})"
-
-
-def comparison_text(comparison: AccuracyComparison | None) -> str:
-    """Return a difference of accuracies with its interval and what the tests say: `+0.05 (−0.21 to +0.31), equal`."""
-    if comparison is None:
-        return units.ABSENT
-    ends = comparison.points.interval
-    interval = f" ({units.span(*map(_signed, ends))})" if ends else ""
-    return f"{_signed(comparison.points.value)}{interval}, {comparison.decision}"
-
-
-def _signed(points: float) -> str:
-    return units.with_minus(f"{points:+.2f}")
 
 
 _FULL_SHARE = 0.8

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from app.analysis.summary import seconds_to_accuracy
-from app.analysis.training import AccuracyDecision, compare_accuracy, trainings
+from app.analysis.training import AccuracyDecision, accuracies_pct, compare_accuracy
 from app.runs.experiment.presets import load_preset
 from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import compare, prepare_comparison
@@ -51,12 +52,13 @@ def runs() -> Iterator[StoredRun]:
 
 def test_a_comparison_says_how_the_accuracies_over_seeds_lie() -> None:
     comparison = compare(prepare_comparison(list(runs())), baseline=2)
-    (sentence,) = comparison.accuracy
+    (note,) = (note for note in comparison.notes if note.key == "accuracy")
+    sentence = note.sentence
     assert "NCHW against NHWC: 93.35 ±\xa0" in sentence
     assert "against 93.00 ±\xa00.10 (3)\xa0%; +0.35 (" in sentence
     assert "cannot tell (points; equal is within ±\xa00.5)" in sentence
-    assert sentence in comparison.notes
-    assert not compare(prepare_comparison(list(runs())[:2]), baseline=2).accuracy
+    assert note.facts["base_accuracies_pct"] == pytest.approx((92.9, 93.0, 93.1))
+    assert "accuracy" not in {note.key for note in compare(prepare_comparison(list(runs())[:2]), baseline=2).notes}
 
 
 def test_the_first_epoch_that_reaches_an_accuracy_ends_the_time_to_it() -> None:
@@ -66,7 +68,9 @@ def test_the_first_epoch_that_reaches_an_accuracy_ends_the_time_to_it() -> None:
 
 def decided(one: list[float], other: list[float]) -> AccuracyDecision:
     mine, theirs = (
-        trainings([replace(result(n, variant("NHWC", 1)), epochs=epochs([one / 100], 1.0)).header for n, one in side])
+        accuracies_pct(
+            [replace(result(n, variant("NHWC", 1)), epochs=epochs([one / 100], 1.0)).header for n, one in side]
+        )
         for side in (enumerate(one, 1), enumerate(other, 50))
     )
     comparison = compare_accuracy(mine, theirs)
@@ -84,12 +88,9 @@ def test_equal_is_shown_by_the_test_and_never_taken_from_a_missing_difference() 
 
 def test_trainings_that_differ_by_the_margin_are_called_equal_in_at_most_one_of_twenty() -> None:
     rng = np.random.default_rng(1)
-    base = trainings([run.header for run in runs()][:1])
     equal = 0
     for _ in range(600):
-        mine, theirs = (
-            replace(base, accuracies_pct=tuple(rng.normal(centre, 0.2, 5).tolist())) for centre in (93.5, 93.0)
-        )
+        mine, theirs = (rng.normal(centre, 0.2, 5).tolist() for centre in (93.5, 93.0))
         comparison = compare_accuracy(mine, theirs)
         equal += comparison is not None and comparison.decision == "equal"
     assert equal <= 0.05 * 600

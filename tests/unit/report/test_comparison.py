@@ -41,14 +41,14 @@ def test_how_long_was_measured_and_warmed_up_makes_no_variant_and_is_a_note() ->
     document = compare_document(comparison)
     assert [(row["label"], row["n"]) for row in document["rows"]] == [("NHWC", 6), ("NCHW", 3)]
     assert {"seconds", "steps", "warmup_steps"}.isdisjoint(document["rows"][0]["variant"]), "no run's alone"
-    assert [note for note in comparison.notes if "repeats of one variant" in note] == [
+    assert [note.sentence for note in comparison.notes if note.key == "repeats"] == [
         "Runs that differ in the seconds that they measured alone (2.5, 3 and 10) are repeats of one variant.",
         "Runs that differ in the steps that they measured alone (0, 4, 5 and 6) are repeats of one variant.",
         "Runs that differ in their warm-up steps alone (10, 20 and 30) are repeats of one variant.",
     ]
     alike = compare(prepare_comparison([*short[:1], *others]), 1)
     assert [row["variant"]["seconds"] for row in compare_document(alike)["rows"]] == [2.5, 3.0]
-    assert not any("repeats of one variant" in note for note in alike.notes)
+    assert "repeats" not in {note.key for note in alike.notes}
 
 
 def test_seeds_are_repeats_of_one_variant_where_the_question_is_speed() -> None:
@@ -59,7 +59,9 @@ def test_seeds_are_repeats_of_one_variant_where_the_question_is_speed() -> None:
     assert [row["runs"] for row in document["rows"]] == [[1, 2, 3], [4, 5, 6]]
     assert [row["label"] for row in document["rows"]] == ["NHWC", "NCHW"]
     assert document["rows"][1]["speedup"]["interval"], "seeds give an interval"
-    assert comparison.notes[0] == ("Runs that differ in their seed alone (1, 2, 3 and 4) are repeats of one variant.")
+    (note,) = (note for note in comparison.notes if note.key == "repeats")
+    assert note.sentence == "Runs that differ in their seed alone (1, 2, 3 and 4) are repeats of one variant."
+    assert {"parameter": "seed", "settings": [1, 2, 3, 4]} in [note["facts"] for note in document["notes"]]
 
 
 def test_a_refused_variant_keeps_its_row_and_is_named() -> None:

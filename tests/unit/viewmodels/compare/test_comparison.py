@@ -116,8 +116,9 @@ def test_the_default_baseline_is_one_whose_runs_differ_no_more_than_those_of_oth
     assert default_baseline(rows) == chosen
     found = of(rows, chosen)
     assert found.verdict.steadier == 0, "nothing contradicts the default"
-    assert ("The baseline is Units 127" in found.baseline_note) == (chosen == 4)
-    assert (of(rows, 1).verdict.steadier, of(rows, 1).baseline_note) == (4 if chosen == 4 else 0, "")
+    names = [note.facts["variant"] for note in found.notes if note.key == "baseline"]
+    assert names == ([("Units 127",)] if chosen == 4 else [])
+    assert (of(rows, 1).verdict.steadier, of(rows, 1).notes) == (4 if chosen == 4 else 0, ())
 
 
 def test_rows_go_from_the_fastest_to_the_slowest_after_the_baseline_and_other_work_is_last() -> None:
@@ -293,8 +294,10 @@ def test_a_default_baseline_with_repeats_says_why_it_is_not_the_first() -> None:
     chosen = default_baseline(rows)
     assert chosen == 2
     found = of(rows, chosen)
-    assert found.baseline_note == "The baseline is Units 64: its runs are enough and steady. You can choose another."
-    assert of(rows, 1).baseline_note == "", "chosen by hand"
+    assert (
+        found.notes[0].sentence == "The baseline is Units 64: its runs are enough and steady. You can choose another."
+    )
+    assert of(rows, 1).notes == (), "chosen by hand"
 
 
 def test_variants_are_grouped_and_groups_fold() -> None:
@@ -427,7 +430,7 @@ def test_small_multiples_have_a_row_a_run_and_one_scale_a_column() -> None:
 def test_a_run_that_never_measured_is_named_with_the_reason_and_starts_at_its_start() -> None:
     failed = stored_run(run_row(9, outcome="failed", reason="out of luck", throughput=None), measured=False)
     comparison = prepare_comparison([stored_run(run_row(1, units=128)), failed])
-    assert compare(comparison, 1).notes[-1] == "Without a measured part, time zero is the start of the run."
+    assert compare(comparison, 1).notes[-1].key == "zero"
 
     def uncounted(*more: StoredRun) -> tuple[str, Severity]:
         (first, *_) = compare(prepare_comparison([*comparison.runs, *more]), 1).warnings
@@ -441,6 +444,8 @@ def test_a_run_that_never_measured_is_named_with_the_reason_and_starts_at_its_st
     stopped = replace(failed, row=run_row(9, outcome="stopped", throughput=None))
     (note,) = compare(prepare_comparison([comparison.runs[0], stopped]), 1).warnings
     assert (note.key, note.severity) == ("uncounted", "note")
+    load = next(panel for panel in comparison_curves(comparison, "time").panels if panel.key == "cpu load_pct")
+    assert load.curves[1].x[0] == pytest.approx(0.0)
 
 
 def test_a_stopped_run_is_counted_apart_and_changes_no_figure_and_no_mean_curve() -> None:
@@ -550,10 +555,10 @@ def test_of_more_runs_than_can_be_told_apart_every_variant_s_first_are_drawn() -
     comparison = of(rows)
     assert len(comparison.styles) == MAX_DRAWN
     assert set(range(1, 37, 3)) <= set(comparison.styles)
-    assert comparison.notes[0] == "Curves show 20 of 36 runs; table and verdict use all."
+    assert comparison.notes[0].sentence == "Curves show 20 of 36 runs; table and verdict use all."
     assert sum(len(row.runs) for row in Arrangement().rows(comparison.table)) == 36
-    assert comparison.compared_runs.extent == "Curves show 20 of 36 runs; table and verdict use all."
-    assert of(rows[:20]).compared_runs.extent == ""
+    assert comparison.compared_runs.extent == comparison.notes[:1]
+    assert of(rows[:20]).compared_runs.extent == ()
 
 
 def test_of_too_many_variants_the_fastest_of_the_baseline_s_workload_are_drawn() -> None:

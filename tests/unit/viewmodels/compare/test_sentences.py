@@ -28,9 +28,8 @@ def texts(comparison: Comparison) -> Iterator[str]:
     reasons = (reason for why in comparison.why for reason in why.statements)
     groups = group_by_variant(comparison.rows)
     names = variant_names([group[0].spec for group in groups], in_sentence=True)
-    for statement in (*comparison.verdict.statements, *comparison.warnings, *reasons):
+    for statement in (*comparison.verdict.statements, *comparison.warnings, *comparison.notes, *reasons):
         yield with_short_names(statement.sentence, [*names, *names_of(statement)])
-    yield from (with_short_names(note, names) for note in comparison.notes)
     yield from (comparison.method, CAVEAT)
     yield from (view.cause for view in comparison.scaling)
     yield from (chart.caption for chart in comparison.charts)
@@ -65,4 +64,5 @@ def test_whatever_is_compared(runs: list[StoredRun], seed: int) -> None:
     assert sum(len(sentences_of(text)) for text in sentences) > 10
     assert [fault for text in sentences for fault in sentence_faults(text)] == []
     reasons = [reason for why in comparison.why for reason in why.statements if "figures" in reason.facts]
-    assert [reason for reason in reasons if unfounded(reason)] == [], "a figure that the record does not have"
+    statements = (*reasons, *comparison.notes)
+    assert [one for one in statements if unfounded(one)] == [], "a figure that the record does not have"
