@@ -362,7 +362,7 @@ def print_why(views: Sequence[WhyView]) -> None:
             print()
             print("What if:")
             for gain in view.gains:
-                print_text(f"  {gain}")
+                print_text(f"  {gain.sentence}")
             print_text(CAVEAT)
     if not views:
         print()

@@ -14,7 +14,7 @@ from app.analysis.intervals import Estimate
 from app.analysis.largest_batch import LargestBatch
 from app.analysis.steps import busy_share, imbalance
 from app.analysis.summary import epoch_seconds, epoch_testing_seconds, epoch_totals, epoch_waiting_pct, mfu
-from app.analysis.why import Change, Part, WhatIf, find_cause
+from app.analysis.why import Change, Part, find_cause
 from app.metrics import METRICS, put_json
 from app.report.charts.draw import draw_chart
 from app.values import units
@@ -337,7 +337,7 @@ def _entry(view: WhyView) -> dict[str, Any]:
         "step": _change(difference.step) if difference else None,
         "cause": asdict(cause) if difference and (cause := find_cause(difference)) else None,
         "parts": [_part(part) for part in difference.parts] if difference else [],
-        "what_if": [_what_if(what_if, text) for what_if, text in zip(view.what_ifs, view.gains, strict=True)],
+        "what_if": statements_document(view.gains),
     }
 
 
@@ -363,16 +363,6 @@ def _part(part: Part) -> dict[str, Any]:
     }
 
 
-def _what_if(gain: WhatIf, text: str) -> dict[str, Any]:
-    return {
-        "of": "baseline" if gain.of_baseline else "variant",
-        "kinds": list(gain.kinds),
-        "step_ms": gain.step_ms,
-        **estimate_document(gain.speedup, "speedup"),
-        "text": text,
-    }
-
-
 def why_sections(views: Sequence[WhyView], palette: Palette) -> list[dict[str, Any]]:
     """Return what the templates show of each variant, drawn in these colours; `kernels` has the parts with theirs."""
     return [
@@ -383,7 +373,7 @@ def why_sections(views: Sequence[WhyView], palette: Palette) -> list[dict[str, A
             "drawing": draw_chart(view.chart, palette) if view.chart else None,
             "parts": _table(view, kernels=False),
             "kernels": _table(view, kernels=True),
-            "gains": view.gains,
+            "gains": [gain.sentence for gain in view.gains],
             "caveat": CAVEAT,
         }
         for view in views

@@ -233,7 +233,7 @@ class WhyPanel(QWidget):
         if view.gains:
             self._gains.addWidget(text_label("What if", "heading"))
             for gain in view.gains:
-                self._gains.addWidget(text_label(f"·  {gain}", "", wrap=True))
+                self._gains.addWidget(text_label(f"·  {gain.sentence}", "", wrap=True))
             self._gains.addWidget(text_label(CAVEAT, "caption", wrap=True))
         self._table_title.setVisible(bool(view.rows))
         self.table.show_rows(view.head, view.rows)

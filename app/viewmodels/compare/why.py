@@ -14,12 +14,11 @@ from app.analysis.why import Change, Part, PartKind, StepDifference, WhatIf, fin
 from app.values import units
 from app.values.records import StoredRun
 from app.viewmodels.charts.model import WaterfallBar, WaterfallChart, span_axis
-from app.viewmodels.compare.statements import CAUSES, NOUNS, Figures, PartChange, Statement
+from app.viewmodels.compare.statements import CAUSES, Figures, PartChange, Statement
 from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import SEPARATOR, Name, names_in_parts, short_kernel_names
-from app.viewmodels.format.ratios import CI, describe_speed, format_interval
-from app.viewmodels.format.sentences import join_with_and
+from app.viewmodels.format.ratios import CI
 from app.viewmodels.history.kernel_time import KERNEL_CLASSES
 
 WHY = "why"
@@ -89,7 +88,7 @@ class WhyView:
     """Why the steps of one variant, of these runs, differ from the baseline's.
 
     Without `difference`, the statement says why that is not known, and the rest is empty. `head` has the titles of the
-    cells. `gains` has a sentence for each of `what_ifs`.
+    cells, `gains` what each side would gain from the other's parts.
     """
 
     name: str
@@ -101,8 +100,7 @@ class WhyView:
     chart: WaterfallChart | None = None
     head: tuple[str, ...] = ()
     rows: tuple[WhyRow, ...] = ()
-    what_ifs: tuple[WhatIf, ...] = ()
-    gains: tuple[str, ...] = ()
+    gains: tuple[Statement, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -172,7 +170,6 @@ def why_view(pair: Pair, name: str, baseline: str) -> WhyView:
     if isinstance(difference, str):
         return WhyView(name=name, baseline=baseline, runs=numbers, statements=(_state_obstacle(difference, pair),))
     figures = pair.figures(difference)
-    what_ifs = why.what_if(difference)
     return WhyView(
         name=name,
         baseline=baseline,
@@ -188,8 +185,7 @@ def why_view(pair: Pair, name: str, baseline: str) -> WhyView:
             "Of the step",
         ),
         rows=tuple(_rows(difference, figures)),
-        what_ifs=what_ifs,
-        gains=tuple(_describe_gain(gain, pair, figures) for gain in what_ifs),
+        gains=tuple(_state_gain(gain, pair, figures) for gain in why.what_if(difference)),
     )
 
 
@@ -458,11 +454,7 @@ def _notes(difference: StepDifference, pair: Pair) -> Iterator[Statement]:
         yield Statement("no_intervals")
 
 
-def _describe_gain(gain: WhatIf, pair: Pair, figures: Figures) -> str:
-    """Return `NHWC with the pooling of NCHW: 5.5 % faster (+5.4 to +5.7 %), 23.70 ms per step`."""
-    giver, taker = map(SEPARATOR.join, pair.within if gain.of_baseline else pair.within[::-1])
-    speedup = gain.speedup
-    interval = format_interval(speedup.interval, speedup.value)
-    faster = f"{describe_speed(speedup.value)}{f' ({interval})' if interval else ''}"
-    parts = join_with_and(NOUNS[kind] for kind in gain.kinds)
-    return f"{taker} with the {parts} of {giver}: {faster}, {figures.ms(gain.step_ms)} {figures.per}"
+def _state_gain(gain: WhatIf, pair: Pair, figures: Figures) -> Statement:
+    giver, taker = pair.within if gain.of_baseline else pair.within[::-1]
+    sides = {"of_baseline": gain.of_baseline, "taker": taker, "giver": giver, "kinds": gain.kinds}
+    return Statement("what_if", {**sides, "speedup": gain.speedup, "step_ms": gain.step_ms, "figures": figures})

@@ -169,7 +169,8 @@ def test_why_is_printed_below_and_is_in_the_document(database_path: Path, capsys
         ("saves", [pooling]),
         ("loses", [gemm]),
     ]
-    assert (why["what_if"][0]["of"], why["what_if"][0]["kinds"]) == ("baseline", ["pooling"])
+    facts = why["what_if"][0]["facts"]
+    assert (facts["of_baseline"], facts["taker"], facts["kinds"]) == (True, ["NHWC"], ["pooling"])
     assert (why["cause"], why["parts"][2]["causes"]) == (None, [])
 
 

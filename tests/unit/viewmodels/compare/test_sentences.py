@@ -34,7 +34,8 @@ def texts(comparison: Comparison) -> Iterator[str]:
     yield from (view.cause for view in comparison.scaling)
     yield from (chart.caption for chart in comparison.charts)
     for why in comparison.why:
-        yield from (*(note.sentence for note in why.notes), *why.gains, *([why.chart.caption] if why.chart else []))
+        yield from (one.sentence for one in (*why.notes, *why.gains))
+        yield from [why.chart.caption] if why.chart else []
 
 
 def names_of(statement: Statement) -> list[str]:

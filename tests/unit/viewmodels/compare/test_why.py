@@ -54,7 +54,7 @@ def test_the_sentence_of_the_reference_runs_names_pooling_and_what_is_not_the_ca
         "NCHW takes 1.70 ms less per step than NHWC (1.55–1.85 ms). "
         "Of that, 77 % is in pooling and 20 % in transposes. Hardly any of it is in batch norm."
     )
-    assert plain(page.gains[0]).startswith("NHWC with the pooling of NCHW: 5.4 % faster (+5.4 to +5.4 %)")
+    assert plain(page.gains[0].sentence).startswith("NHWC with the pooling of NCHW: 5.4 % faster (+5.4 to +5.4 %)")
 
 
 def test_of_equally_fast_variants_the_sentence_says_what_their_speed_hides(reference: list[StoredRun]) -> None:
