@@ -243,7 +243,7 @@ def _serve(channel: ControlChannel, pipe: MessagePipe, environment: Mapping[str,
 def main(arguments: Sequence[str]) -> None:
     """Run one order, then end the process."""
     pipe = MessagePipe(claim_stdout())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, lambda *_: None)  # in place of SIG_IGN, which a script's process would inherit
     channel = ControlChannel(sys.stdin.buffer, set_parent_death_signal(), lambda: pipe.send_final(_stopped()))
     channel.start()
     environment = {}

@@ -297,13 +297,14 @@ def test_a_terminated_program_leaves_nothing_running(command: CommandLine, folde
     assert not [text for text in command_lines() if str(folder) in text]
 
 
-def test_environment_variables_and_links_reach_the_script(command: CommandLine, folder: Path) -> None:
+def test_environment_variables_links_and_an_interrupt_reach_the_script(command: CommandLine, folder: Path) -> None:
     (folder / "data").mkdir()
     words = ("-e", "OF_THE_TEST=a b", "--link", "data", *script_command(folder, "steps.py", "--text", "{{x} {text}"))
     run = command.read("run", *SHORT, "-s", "text=1.50", *words)["run"]
     log = command.inside("show", str(run), "--log").stdout
     assert "text='{x} 1.50'" in log
     assert log.count(") a b") == 1
+    assert "interrupt True" in log
 
 
 @pytest.mark.parametrize("revisions", [(), ("main",)])

@@ -38,6 +38,7 @@ def train() -> None:
 
 
 print("arguments", arguments, os.environ.get("OF_THE_TEST", "unset"), flush=True)
+print("interrupt", signal.getsignal(signal.SIGINT) is signal.default_int_handler, flush=True)
 if arguments.end == "before":
     sys.exit(3)
 if arguments.end == "sigterm":
