@@ -481,8 +481,8 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
         f"Runs of the baseline differ by {_amount(v.ratio, unit_of([v.ratio]))}, which makes "
         "intervals wide; choose a steadier one or repeat it."
     ),
-    "unchanged": "The same kernels ran equally often in {variants}: what differs changed nothing that ran, unless it "
-    "is the size of the data or the work of the host.",
+    "unchanged": "The same kernels ran as often and as long in {variants}: what differs changed nothing that ran, "
+    "unless it is the work of the host.",
     "examples": "How many examples a step has is not known: speeds are in steps/s, by which a larger batch looks "
     "slower. Give the examples of a step (--examples; in the window, Examples per step).",
     "uncounted": lambda v: (

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,9 @@ TEMPERATURE_LIMIT_C = 10.0
 
 MAX_DRIFT_PCT = 50.0
 """A drift that may be larger is not known at all: the runs vary too much."""
+
+ALIKE_TIMES = 1.5
+"""The same kernels that take so much longer have more data, such as a larger batch; a busy CPU slows them by less."""
 
 Group = Sequence[StoredRun]
 """The runs of one variant that measured something."""
@@ -149,21 +153,25 @@ def _indistinguishable(runs: Sequence[StoredRun]) -> list[Statement]:
 
 
 def _unchanged_scripts(runs: Sequence[StoredRun]) -> list[Statement]:
-    """Warn of variants of a script that ran the same kernels equally often: what was changed may have no effect."""
+    """Warn of variants of a script that ran the same kernels as often and as long: a change may have had no effect."""
     traced = [(run.row, run.evidence) for run in runs if is_script(run.row.spec.workload) and run.evidence]
     variants = distinct(without(row.spec) for row, evidence in traced if evidence.steps)
     alike: dict[frozenset[tuple[str, float]], dict[Name, list[int]]] = {}
+    times_ns: dict[Name, float] = {}
     for spec, name in zip(variants, names_in_parts(variants) if len(variants) > 1 else (), strict=False):
         group = [(row, evidence) for row, evidence in traced if evidence.steps and without(row.spec) == spec]
         counts = {frozenset((kernel.name, kernel.count / of.steps) for kernel in of.kernels) for _, of in group}
+        times_ns[name] = median(sum(kernel.time_ns for kernel in of.kernels) / of.steps for _, of in group)
         if len(counts) == 1:
             alike.setdefault(counts.pop(), {})[name] = [row.run for row, _ in group]
-    several = [numbers for numbers in alike.values() if len(numbers) > 1]
-    values = [{run: SEPARATOR.join(name) for name, group in one.items() for run in group} for one in several]
-    return [
-        Statement("unchanged", {"variants": tuple(numbers)}, of_runs, "warning")
-        for numbers, of_runs in zip(several, values, strict=True)
-    ]
+    statements = []
+    for numbers in alike.values():
+        least_ns = min(times_ns[name] for name in numbers)
+        unchanged = {name: of for name, of in numbers.items() if times_ns[name] <= ALIKE_TIMES * least_ns}
+        if len(unchanged) > 1:
+            of_runs = {run: SEPARATOR.join(name) for name, group in unchanged.items() for run in group}
+            statements.append(Statement("unchanged", {"variants": tuple(unchanged)}, of_runs, "warning"))
+    return statements
 
 
 def _unknown_examples(runs: Sequence[StoredRun]) -> list[Statement]:

@@ -24,7 +24,7 @@ from app.values.fields import Sample, SlowSample
 from app.values.records import StoredRun
 from app.values.samples import DeviceLost
 from app.viewmodels.compare.statements import Statement
-from app.viewmodels.compare.warnings import comparison_warnings, machine_warnings
+from app.viewmodels.compare.warnings import ALIKE_TIMES, comparison_warnings, machine_warnings
 from app.viewmodels.format.environment import format_values_by_run
 from app.viewmodels.format.sentences import NamedRuns, RunsWith, group_values
 from app.viewmodels.history.run_detail import run_detail
@@ -113,9 +113,11 @@ def test_another_tensorflow_that_was_asked_for_is_a_note(store: Store) -> None:
     assert only(comparison_warnings([*runs, exchanged])).severity == "warning", "one environment had both"
 
 
-def script_run(store: Store, number: int, *, amp: bool, counts: Mapping[str, int], gpus: int = 1) -> StoredRun:
+def script_run(
+    store: Store, number: int, *, amp: bool, counts: Mapping[str, int], gpus: int = 1, time_ns: int = 100
+) -> StoredRun:
     """A run of a script that was traced for two steps, with so many of each kernel in a step."""
-    kernels = tuple(Kernel(name=name, kind="gemm", count=2 * count, time_ns=9) for name, count in counts.items())
+    kernels = tuple(Kernel(name=name, kind="gemm", count=2 * count, time_ns=time_ns) for name, count in counts.items())
     found = msgspec.structs.replace(IN_PART, steps=2 if counts else 0, kernels=kernels)
     row = run_row(number, workload="cnn10", throughput=1000.0, found=found)
     spec = RunSpec(workload="script:train.py", variant={"gpus": gpus, "{amp}": amp})
@@ -135,6 +137,9 @@ def test_a_flag_that_changed_nothing_that_ran_is_told(store: Store) -> None:
     assert unchanged(off) == [], "one variant"
     assert unchanged([*off, script_run(store, 4, amp=True, counts={"a": 2, "b": 2})]) == [], "one kernel more often"
     assert unchanged([*off, script_run(store, 5, amp=True, counts={"a": 2, "c": 1})]) == [], "another kernel"
+    for number, longer, count in ((8, ALIKE_TIMES, 1), (9, 1.01 * ALIKE_TIMES, 0)):
+        slower = script_run(store, number, amp=True, counts={"a": 2, "b": 1}, time_ns=round(100 * longer))
+        assert len(unchanged([*off, slower])) == count, "longer kernels have more data"
     untraced = [script_run(store, 6, amp=True, counts={}), script_run(store, 7, amp=False, counts={})]
     assert unchanged(untraced) == [], "nothing is known"
 
