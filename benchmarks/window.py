@@ -27,7 +27,7 @@ SHORT, LONG = 12_000, 1_728_000
 
 _FRAME_MS = 1000 / 60
 """A screen shows no more frames; less would take machinery for what nobody sees (docs/internals/measurements)."""
-_RATIO_TO_PLAIN = 6.0
+_RATIO_TO_PLAIN = 2.0
 """How many times as long plain pyqtgraph must take."""
 _SESSION_SAMPLES = 8 * 3600 * 20
 _SESSION_CURVES = 2 * 8

@@ -1,22 +1,17 @@
-"""All curves of one plot as one image, painted pixel column by pixel column: its cost does not depend on the data.
+"""The curves of one plot, painted pixel column by pixel column: their cost does not depend on the data."""
 
-A painter strokes a line a pixel at a time down its height, 1.1 ms for white noise on 1,300 x 120 pixels; filling the
-columns of an array takes 0.1 ms whatever the curve.
-"""
-
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from PySide6.QtCore import QPoint, QRectF
-from PySide6.QtGui import QColor, QImage, QPainter
+from PySide6.QtCore import QRectF
+from PySide6.QtGui import QColor, QPainter, QPen
 
-from app.analysis.strokes import ColumnIndices, Stroke, continued_stroke
+from app.analysis.strokes import Stroke, stroke_columns
 from app.gui.plot.overlays import MarkedLine
 from app.gui.theme import Theme
-from app.values.records import Floats
 from app.viewmodels.charts.palette import dash_pattern
 from app.viewmodels.plot.model import CurveSource, Look, ShiftedCurve, Span
 
@@ -26,147 +21,42 @@ if TYPE_CHECKING:
 Dash = tuple[int, ...]
 """Pixels drawn and left out in turn; empty for a line without gaps."""
 
-_MAX_BYTE_ROWS = 254
-"""Rows are counted in one byte where they fit, two otherwise; one number is kept for "nowhere"."""
-_RASTERS = 4
-"""Plots of that many sizes are painted in turn without making arrays again."""
-
-
-Drawn = tuple[Stroke, QColor, Dash]
-
-
-class _Raster:
-    """Arrays of one size to draw in, one plot after another.
-
-    A pixel is the rank of its colour, in one byte: a quarter of the memory to go through.
-    """
-
-    def __init__(self, rows: int, columns: int) -> None:
-        row_type = np.uint8 if rows <= _MAX_BYTE_ROWS else np.uint16
-        self.ranks = np.zeros((rows, columns), dtype=np.uint8)
-        self._layer = np.empty((rows, columns), dtype=np.uint8)
-        self._row = np.arange(rows, dtype=row_type)[:, np.newaxis]
-        self._below = np.empty((rows, columns), dtype=row_type)
-        self._covered = np.empty((rows, columns), dtype=np.bool_)
-
-    def draw(self, first: Floats, length: Floats, rank: int, *, over: bool) -> None:
-        """Fill every column from a row down.
-
-        Args:
-            first: The uppermost row of each column.
-            length: How many rows to fill.
-            rank: The pixel value.
-            over: Keep what is there; of two ranks the higher is seen.
-        """
-        below, layer = self._below, self._layer if over else self.ranks
-        np.subtract(self._row, first.astype(below.dtype), out=below)
-        np.less(below, length.astype(below.dtype), out=self._covered)
-        np.multiply(self._covered.view(np.uint8), np.uint8(rank), out=layer)
-        if over:
-            np.maximum(self.ranks, layer, out=self.ranks)
-
-    def image(self, colours: Sequence[int]) -> QImage:
-        """Return what is drawn, with these colours in the order of their ranks; rank 0 is clear."""
-        rows, columns = self.ranks.shape
-        image = QImage(self.ranks.data, columns, rows, columns, QImage.Format.Format_Indexed8)
-        image.setColorTable([0, *colours])
-        image.convertTo(QImage.Format.Format_ARGB32)
-        image.reinterpretAsFormat(QImage.Format.Format_ARGB32_Premultiplied)
-        return image
-
-
-@lru_cache(_RASTERS)
-def _raster(rows: int, columns: int) -> _Raster:
-    """Return the arrays of all plots of this size: large ones cost more to make than to fill, and memory."""
-    return _Raster(rows, columns)
+Drawn = tuple[Stroke, QColor, Dash, int]
+"""A line, its colour and dash, and the number of its first column since time zero, by which a dash keeps its place."""
 
 
 class Curves:
-    """The strokes of one plot, first to last, behind nothing but the marks; their image is kept while they stand."""
+    """The strokes of one plot, first to last, behind nothing but the marks."""
 
     def __init__(self, view: "pg.ViewBox") -> None:
         self._view = view
         self._strokes: tuple[Drawn, ...] = ()
-        self.release()
-
-    def release(self) -> None:
-        """Give the memory of the image back until it is painted again."""
-        self._rendered: tuple[Drawn, ...] = ()
-        self._image = QImage()
-        self._rendered_as: tuple[float, float, int, float] = (0.0, 0.0, 0, 0.0)
 
     def set_strokes(self, strokes: Sequence[Drawn]) -> None:
         """Replace all curves, each with its colour and its dash; the caller has them painted."""
         self._strokes = tuple(strokes)
 
     def paint(self, painter: QPainter, area: QRectF) -> None:
-        """Lay the image over the view, drawn again where curves, range or size have changed."""
-        if not self._strokes:
-            return
-        ratio = painter.device().devicePixelRatioF()
+        from pyqtgraph.functions import arrayToQPath  # the first paint of the window does not wait for it
+
         bottom, top = self._view.viewRange()[1]
-        rendered_as = (bottom, top, max(2, round(area.height() * ratio)), ratio)
-        if rendered_as != self._rendered_as or self._strokes is not self._rendered:
-            self._rendered, self._rendered_as = self._strokes, rendered_as
-            self._render()
-        painter.drawImage(QPoint(round(area.left()), round(area.top())), self._image)
-
-    def _render(self) -> None:
-        _, _, rows, ratio = self._rendered_as
-        raster = _raster(rows, len(self._rendered[0][0].low))
-        pixels = [_premultiplied(colour) for _, colour, _ in self._rendered]
-        colours = sorted(set(pixels))
-        firsts, lengths = self._extents()
-        for index, pixel in enumerate(pixels):
-            raster.draw(firsts[index], lengths[index], colours.index(pixel) + 1, over=index > 0)
-        self._image = raster.image(colours)
-        self._image.setDevicePixelRatio(ratio)
-
-    def _extents(self) -> tuple[Floats, Floats]:
-        bottom, top, rows, ratio = self._rendered_as
-        firsts, lengths = _row_extents([line for line, *_ in self._rendered], bottom, top, rows, round(ratio))
-        for (line, _, dash), length in zip(self._rendered, lengths, strict=True):
+        scale = area.height() / ((top - bottom) or 1.0)
+        painter.save()
+        for line, colour, dash, number in self._strokes:
+            width, columns = area.width() / len(line.low), np.arange(len(line.low))
+            x = area.left() + (columns + 0.5) * width
+            ends = area.bottom() - (np.stack([line.low, line.high], axis=1) - bottom) * scale
             if dash:
-                ends = np.cumsum(dash) * round(ratio)
-                number = round(line.start / line.width) + np.arange(len(line.low))
-                turn = np.searchsorted(ends, number % ends[-1], side="right")
-                gaps = np.asarray(turn % 2 == 1)
-                gaps[np.clip(np.add.outer(line.dots, (-1, 0, 1)), 0, len(gaps) - 1)] = False
-                length[gaps] = 0
-        return firsts, lengths
-
-
-def _premultiplied(colour: QColor) -> int:
-    alpha = colour.alpha()
-    red, green, blue = (part * alpha // 255 for part in (colour.red(), colour.green(), colour.blue()))
-    return alpha << 24 | red << 16 | green << 8 | blue
-
-
-def _row_extents(
-    lines: Sequence[Stroke], bottom: float, top: float, rows: int, thickness: int
-) -> tuple[Floats, Floats]:
-    """Return the uppermost row of every stroke in each column, and how many rows it takes.
-
-    Both of shape (strokes, columns). On screens with several device pixels to one, a level line is as thick as one.
-    """
-    scale = (rows - 1) / ((top - bottom) or 1.0)
-    ends = np.array([[line.high for line in lines], [line.low for line in lines]])
-    np.multiply(np.subtract(top, ends, out=ends), scale, out=ends)  # in place: many curves take a megabyte
-    first, end = np.rint(ends, out=ends)
-    end += thickness
-    for line, upper, lower in zip(lines, first, end, strict=True):
-        if len(line.dots):
-            _widen(line.dots, upper, lower)
-    first, end = (np.fmin(np.fmax(edge, 0, out=edge), rows, out=edge) for edge in (first, end))
-    return first, np.fmax(np.subtract(end, first, out=end), 0, out=end)
-
-
-def _widen(dots: ColumnIndices, first: Floats, end: Floats) -> None:
-    """Paint columns that stand alone three by three."""
-    upper, lower = first[dots] - 1, end[dots] + 1
-    for side in (-1, 0, 1):
-        around = np.clip(dots + side, 0, len(first) - 1)
-        first[around], end[around] = upper, lower
+                turn = np.searchsorted(np.cumsum(dash), (number + columns) * width % sum(dash), side="right")
+                gaps = turn % 2 == 1
+                gaps[line.dots] = False
+                ends[gaps] = np.nan
+            painter.setPen(QPen(colour, 1))
+            connect = "pairs" if colour.alpha() <= _SHADE else "finite"  # a shade fills columns, a line meets itself
+            painter.drawPath(arrayToQPath(np.repeat(x, 2), ends.ravel(), connect=connect))
+            for at in line.dots.tolist():
+                painter.fillRect(QRectF(x[at] - 1.5, ends[at, 1] - 1.5, 3, 3), colour)
+        painter.restore()
 
 
 _SOLID, _EDGE, _FAINT, _SHADE = 255, 150, 80, 45
@@ -191,41 +81,39 @@ class PanelCurve:
     mark: str = ""
     spread: Spread | None = None
     strokes: list[tuple[Stroke, int]] = field(default_factory=list)
+    number: int = 0
     current: bool = False
 
     @property
     def line(self) -> Stroke | None:
         return self.strokes[-1][0] if self.strokes else None
 
-    def take_over(self, shorter: "PanelCurve") -> None:
-        if (_unshifted(shorter.source), shorter.spread) == (_unshifted(self.source), None):
-            self.strokes = shorter.strokes
-
     def draw(self, look: Look, span: Span, columns: int) -> None:
-        """Make the strokes of a range of time, as the user wants to see them."""
-        source = _unshifted(self.source)
+        """Make the strokes of a range of time, as the user wants to see them.
+
+        They begin up to a column earlier: a column that moved over the data would let the curve shimmer.
+        """
         origin = self.source.origin_s if isinstance(self.source, ShiftedCurve) else 0.0
+        width = (span[1] - span[0]) / columns
+        self.number = math.floor((span[0] + origin) / width)
+        start = self.number * width - origin
+        end = start + columns * width
 
-        def stroke(source: CurveSource, earlier: Stroke | None = None) -> Stroke:
-            return continued_stroke(earlier, source.window, span[0] + origin, span[1] + origin, columns)
+        def stroke(source: CurveSource) -> Stroke:
+            return stroke_columns(source.window(start, end, columns), start, end, columns)
 
-        raw = stroke(look.drawn(source), self.strokes[0][0] if len(self.strokes) == 1 else None)
-        smoothed = look.smoothed(source)
-        self.strokes = [(raw, _SOLID if smoothed is None else _FAINT)]
+        smoothed = look.smoothed(self.source)
+        self.strokes = [(stroke(look.drawn(self.source)), _SOLID if smoothed is None else _FAINT)]
         if smoothed is not None:
             self.strokes.append((stroke(smoothed), _SOLID))
         if self.spread is not None:
-            low, high = (stroke(look.drawn(_unshifted(edge))) for edge in self.spread)
+            low, high = (stroke(look.drawn(edge)) for edge in self.spread)
             self.strokes[:0] = [
                 (replace(low, high=high.high, top=high.top, dots=low.dots[:0]), _SHADE),
                 (low, _EDGE),
                 (high, _EDGE),
             ]
         self.current = True
-
-
-def _unshifted(source: CurveSource) -> CurveSource:
-    return ShiftedCurve(source.source, 0.0, source.scale) if isinstance(source, ShiftedCurve) else source
 
 
 class DrawnCurves(dict[str, PanelCurve]):
@@ -242,20 +130,13 @@ class DrawnCurves(dict[str, PanelCurve]):
         """Return the keys of the curves that are not hidden."""
         return tuple(key for key in self if key not in self.hidden)
 
-    def __setitem__(self, key: str, curve: PanelCurve) -> None:
-        if key in self:
-            curve.take_over(self[key])
-        super().__setitem__(key, curve)
-
-    def redraw(self, *, moved: bool = False) -> None:
-        """Draw every curve again the next time; of those that only `moved` what is still in view is kept."""
+    def redraw(self) -> None:
+        """Draw every curve again the next time."""
         for curve in self.values():
             curve.current = False
-            if not moved:
-                curve.strokes = []
 
-    def draw(self, span: Span, columns: int) -> list[tuple[Stroke, QColor, Dash]]:
-        drawn: list[tuple[Stroke, QColor, Dash]] = []
+    def draw(self, span: Span, columns: int) -> list[Drawn]:
+        drawn: list[Drawn] = []
         for key in self.shown_keys():
             curve = self[key]
             if not curve.current:
@@ -265,7 +146,7 @@ class DrawnCurves(dict[str, PanelCurve]):
                 colour = self._theme.curve_colour(curve.colour)
                 if share * opacity < _SOLID:
                     colour.setAlpha(round(share * opacity))
-                drawn.append((stroke, colour, dash_pattern(curve.colour)))
+                drawn.append((stroke, colour, dash_pattern(curve.colour), curve.number))
         return drawn
 
     def marked(self) -> list[MarkedLine]:

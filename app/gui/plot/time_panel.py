@@ -195,7 +195,7 @@ class TimePanel(QWidget):
         self.plot = PlotCanvas(self._left, self.axis, margin=GRID)
         view = self._view = self.plot.view
         self.values = ValueScale(view, self._left)
-        self.bands, self._image, self.marks = Bands(theme, self.plot), Curves(view), Marks(theme, self.plot)
+        self.bands, self._lines, self.marks = Bands(theme, self.plot), Curves(view), Marks(theme, self.plot)
         self._letters = CurveMarks(theme, self.plot)
         self._build()
         self._connect()
@@ -332,7 +332,7 @@ class TimePanel(QWidget):
             return
         self.span, self._fit = (start, end), fit
         self._view.setXRange(start, end, padding=0)
-        self._redraw(moved=True)
+        self._redraw()
 
     def set_counted(self, counted: bool) -> None:
         """Set whether the axis counts something, such as steps, instead of seconds."""
@@ -350,10 +350,10 @@ class TimePanel(QWidget):
             axis.set_colours(self._theme.colours.line, self._theme.colours.muted)
         columns = max(_MIN_COLUMNS, round(self._view.width() * self.devicePixelRatioF()))
         strokes = self.curves.draw(self.span, columns)
-        self._image.set_strokes(strokes)
+        self._lines.set_strokes(strokes)
         self._letters.set_lines(self.curves.marked())
         self.plot.update_all()
-        self.values.follow([stroke for stroke, _, _ in strokes], shrink=self._fit)
+        self.values.follow([stroke for stroke, *_ in strokes], shrink=self._fit)
 
     def snapshot(self) -> "CurvePlot":
         """Return what is shown now, as a value to save a picture of."""
@@ -385,10 +385,9 @@ class TimePanel(QWidget):
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
         self.plot.release()
-        self._image.release()
 
-    def _redraw(self, *, moved: bool = False) -> None:
-        self.curves.redraw(moved=moved)
+    def _redraw(self) -> None:
+        self.curves.redraw()
         self._repaint()
 
     def _repaint(self) -> None:
@@ -415,7 +414,7 @@ class TimePanel(QWidget):
     def _build(self) -> None:
         make_column(self.head, (self.plot, 1), parent=self, margins=0, spacing=GRID // 2)
         self._describe()
-        self.plot.behind, self.plot.front = (self.bands,), (self._image, self._letters, self.marks)
+        self.plot.behind, self.plot.front = (self.bands,), (self._lines, self._letters, self.marks)
         for axis in (self._left, self.axis):
             axis.setStyle(tickFont=tabular_font(_TICK_PX), tickLength=0, tickTextOffset=6, maxTickLevel=0, tickAlpha=0)
         self._left.setWidth(AXIS_WIDTH)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from app.analysis.pyramid import FACTOR, FOLD_BATCH, KEEP_ROWS, LEVELS, Pyramid
-from app.analysis.strokes import Stroke, continued_stroke, stroke_columns
+from app.analysis.strokes import Stroke, stroke_columns
 from app.values.records import Floats
 
 PERIOD_S = 0.05
@@ -238,65 +238,3 @@ def test_every_column_holds_its_points(points: list[tuple[float, float]], column
         assert drawn.high[at] >= np.nanmax(y[column == at])
     if not np.isnan(y).all():
         assert (drawn.bottom, drawn.top) == (np.nanmin(y), np.nanmax(y))
-
-
-def is_continued(earlier: Stroke, later: Stroke) -> bool:
-    """Whether a stroke has the columns of an earlier one, moved."""
-    shift = round((later.start - earlier.start) / earlier.width)
-    return (later.start, later.width) == (earlier.start + shift * earlier.width, earlier.width)
-
-
-@settings(max_examples=15, deadline=None)
-@given(curves(), st.integers(8, 400), st.floats(0.05, 2.0), st.sampled_from([1, 1, 7, 100]))
-def test_a_continued_stroke_is_the_one_drawn_whole(curve: Curve, columns: int, share: float, at_once: int) -> None:
-    """Its columns are as wide, begin less than one elsewhere, hold the same samples; no reduction loses a peak.
-
-    A peak is in its own column if it was drawn when it came alone, or else, reduced, in that one or the one before.
-    """
-    x, y = curve
-    length = share * float(x[-1] - x[0]) + 1.0
-    samples, reduced = Pyramid(levels=1), Pyramid(keep=FEW)
-    strokes: list[Stroke] = []
-    coarse: list[Stroke] = []
-    for first in range(0, len(x), at_once):
-        end = float(x[: first + at_once][-1]) + length / np.pi / columns  # no sample on the border of a column
-        for made, drawn in ((samples, strokes), (reduced, coarse)):
-            made.extend(x[first : first + at_once], y[first : first + at_once])
-            before = drawn[-1] if drawn else None
-            drawn.append(continued_stroke(before, made.window, end - length, end, columns))
-    exact, thinned = strokes[-1], coarse[-1]
-    assert abs(exact.start - (end - length)) <= 0.501 * length / columns
-    whole = stroke_columns((x, y, y), exact.start, exact.start + length, columns)
-    np.testing.assert_allclose([exact.low, exact.high], [whole.low, whole.high], rtol=1e-6, atol=1e-6)
-    column = np.floor((x - thinned.start) * (columns / length)).astype(int)
-    shown = ~np.isnan(y) & (column > 0) & (column < columns)
-    alone = np.zeros(len(x), dtype=np.bool_)
-    if at_once == 1:
-        begun = max((i for i in range(1, len(coarse)) if not is_continued(coarse[i - 1], coarse[i])), default=0)
-        for i, then in enumerate(coarse):
-            alone[i] = x[i] < then.start + length and i >= begun
-    for first_near, held in ((-1, shown), (0, shown & alone)):
-        for at in set(column[held]):
-            near, values = slice(at + first_near, at + 1), y[held & (column == at)]
-            assert np.nanmin(thinned.low[near]) <= values.min()
-            assert np.nanmax(thinned.high[near]) >= values.max()
-
-
-def continued(x: list[float], y: list[float], length: float, columns: int, beyond: float) -> list[Stroke]:
-    """The strokes after each sample of a line, as the view moves on with it."""
-    times, values = np.array(x), np.array(y)
-    drawn: list[Stroke] = []
-    for end in times + beyond:
-        come = values[times < end]
-        rows = (times[: len(come)], come, come)
-        drawn.append(
-            continued_stroke(drawn[-1] if drawn else None, lambda *_, rows=rows: rows, end - length, end, columns)
-        )
-    return drawn
-
-
-def test_the_newest_line_reaches_the_right_edge_however_times_are_rounded() -> None:
-    drawn = continued([0.9, 1.5], [2.0, 4.0], 1.3, 5, beyond=0.04)[-1]
-    edge = drawn.start + 5 * drawn.width
-    assert edge < 1.5
-    assert drawn.high[-1] == pytest.approx(2.0 + (edge - 0.9) / 0.6 * 2.0)
